@@ -1,0 +1,37 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicescheduler
+
+import "github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+// ConcurrentSafe is implemented by a plugin whose methods may be called from several goroutines at once. Without it the
+// host serialises the calls.
+type ConcurrentSafe interface {
+	// ConcurrentSafe reports whether that holds. It is asked once, when the plugin is loaded.
+	ConcurrentSafe() bool
+}
+
+// Pure is implemented by a plugin whose PodFitsDevice, PodAllocate and TakePodResources depend on nothing but their
+// arguments: the answer for a node in some state may then be remembered and used for every node in that state. A plugin
+// that looks at other nodes, at a clock or at the node's name must not declare it.
+type Pure interface {
+	// Pure reports whether that holds. It is asked once, when the plugin is loaded.
+	Pure() bool
+}
+
+// ResourceClaimer is implemented by a plugin that serves plain resource names which no node needs to advertise: a pod
+// that requests one of them is a device pod.
+type ResourceClaimer interface {
+	// ClaimedResources returns the names. It is asked once, when the plugin is loaded.
+	ClaimedResources() []types.ResourceName
+}
+
+// PodObserver is implemented by a plugin that keeps counters of its own. It is told of each pod once, by UID, and never
+// in a simulation.
+type PodObserver interface {
+	// PodHolds tells that the pod's allocation on the node is final. podInfo is the call's own copy.
+	PodHolds(nodeName, podUID string, podInfo *types.PodInfo)
+	// PodGone tells that the pod no longer holds anything.
+	PodGone(nodeName, podUID string)
+}

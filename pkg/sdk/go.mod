@@ -1,0 +1,3 @@
+module github.com/kubedevice/kubedevice/pkg/sdk
+
+go 1.26.0
