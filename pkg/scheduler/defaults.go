@@ -1,0 +1,53 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"slices"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	upstream "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+)
+
+// enableByDefault makes the plugin part of every profile of every scheduler configuration that this process reads, the
+// built-in one included, also where a profile disables all plugins with '*'. A profile that disables it by name keeps
+// it out.
+//
+// It changes the process-wide scheme of scheduler configurations, as the only place through which a configuration
+// passes in all cases: no --config, --config, and --write-config-to.
+func enableByDefault() {
+	scheme.Scheme.AddTypeDefaultingFunc(&configv1.KubeSchedulerConfiguration{}, func(obj any) {
+		config := obj.(*configv1.KubeSchedulerConfiguration)
+		upstream.SetObjectDefaults_KubeSchedulerConfiguration(config)
+		for i := range config.Profiles {
+			enableInProfile(config.Profiles[i].Plugins)
+		}
+	})
+}
+
+// enableInProfile adds the plugin to a profile that upstream has defaulted already. It changes nothing the second time.
+func enableInProfile(plugins *configv1.Plugins) {
+	enable(&plugins.MultiPoint, func(enabled []configv1.Plugin) int {
+		// Before preemption, which upstream runs for pods that no plugin could help.
+		return max(0, slices.IndexFunc(enabled, func(p configv1.Plugin) bool { return p.Name == names.DefaultPreemption }))
+	})
+	if !disabledByName(plugins.MultiPoint) {
+		// Bind plugins run in order until one binds: DefaultBinder would do it without the allocation.
+		enable(&plugins.Bind, func([]configv1.Plugin) int { return 0 })
+	}
+}
+
+func enable(set *configv1.PluginSet, position func([]configv1.Plugin) int) {
+	isOurs := func(p configv1.Plugin) bool { return p.Name == Name }
+	if disabledByName(*set) || slices.ContainsFunc(set.Enabled, isOurs) {
+		return
+	}
+	set.Enabled = slices.Insert(set.Enabled, position(set.Enabled), configv1.Plugin{Name: Name})
+}
+
+func disabledByName(set configv1.PluginSet) bool {
+	return slices.ContainsFunc(set.Disabled, func(p configv1.Plugin) bool { return p.Name == Name })
+}
