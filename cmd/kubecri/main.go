@@ -1,0 +1,16 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubecri stands between the kubelet and the container runtime and gives containers the devices that the scheduler
+// chose for them. See package app for its flags and its life.
+package main
+
+import (
+	"os"
+
+	"github.com/kubedevice/kubedevice/pkg/node/app"
+)
+
+func main() {
+	os.Exit(app.Main())
+}

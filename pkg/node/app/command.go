@@ -1,0 +1,87 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app is the kubecri command: its flags, and the life of its process.
+package app
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+)
+
+const long = `kubecri stands between the kubelet and the container runtime. It passes every call through untouched, except the
+creation of a container of a pod that holds devices: there it adds the devices that the scheduler chose for it. It publishes
+the node's devices, and refuses to create a container of a pod that asks for devices and has not been given them.
+
+It takes the kubelet's arguments, so that both can be started from one set: flags of the kubelet that are not listed here
+are accepted and have no effect.`
+
+// NewCommand returns the kubecri command for args, the program's arguments without its name.
+func NewCommand(args []string) *cobra.Command {
+	options := NewOptions()
+	logging := logsapi.NewLoggingConfiguration()
+	command := &cobra.Command{
+		Use:           "kubecri",
+		Short:         "Give containers the devices that the scheduler chose for them",
+		Long:          long,
+		Args:          cobra.NoArgs,
+		Version:       version.Get().String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			logs.InitLogs()
+			defer logs.FlushLogs()
+			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
+				return err
+			}
+			if err := options.complete(command.Flags()); err != nil {
+				return err
+			}
+			ctx, stop := untilSignalled(command.Context())
+			defer stop()
+			return Run(klog.NewContext(ctx, klog.Background()), options)
+		},
+	}
+	command.SetArgs(args)
+	command.SetVersionTemplate("KubeDevice {{.Version}}\n")
+	flags := command.Flags()
+	flags.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	flags.SortFlags = false
+	options.addFlags(flags)
+	logsapi.AddFlags(logging, flags)
+	addIgnoredFlags(flags)
+	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
+	return command
+}
+
+// asksToIgnoreUnknown looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns the flags before it too.
+func asksToIgnoreUnknown(args []string) bool {
+	probe := pflag.NewFlagSet("probe", pflag.ContinueOnError)
+	probe.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	ask := probe.Bool(ignoreUnknownFlag, false, "")
+	for _, arg := range slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "--ignore") }) {
+		// Another flag that begins so is not for this set; the command's own parsing judges it.
+		_ = probe.Parse([]string{arg})
+	}
+	return *ask
+}
+
+// Main runs the command with the process's arguments and returns its exit status.
+func Main() int {
+	if err := NewCommand(os.Args[1:]).Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "kubecri:", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,102 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	nodeutil "k8s.io/component-helpers/node/util"
+
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+)
+
+// Options are what kubecri is told. Defaults give way to the kubelet's configuration file, and that to flags.
+type Options struct {
+	// ServeEndpoint is the Unix socket that the kubelet is pointed at.
+	ServeEndpoint string
+	// UpstreamEndpoint is the Unix socket of the runtime.
+	UpstreamEndpoint string
+	// PluginFolder holds the device plugins, *.so.
+	PluginFolder string
+	// StateFolder is where kubecri remembers across restarts.
+	StateFolder string
+	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
+	MetricsAddress string
+	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
+	Kubeconfig string
+	// NodeName is the name of this node: --hostname-override or the host's name.
+	NodeName string
+
+	hostnameOverride string
+	kubeletConfig    string
+	kubeletConfigDir string
+	ignoreUnknown    bool
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		ServeEndpoint:    "unix:///run/kubedevice/kubecri.sock",
+		UpstreamEndpoint: "unix:///run/containerd/containerd.sock",
+		PluginFolder:     "/usr/local/KubeExt/devices",
+		StateFolder:      "/var/lib/kubedevice",
+		MetricsAddress:   "127.0.0.1:10261",
+	}
+}
+
+// ignoreUnknownFlag is looked for before flags are parsed.
+const ignoreUnknownFlag = "ignore-unknown-kubelet-flags"
+
+// addFlags adds the flags that have an effect.
+func (o *Options) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag")
+	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
+	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
+	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; empty serves none")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri is standalone, as the kubelet is")
+	flags.StringVar(&o.hostnameOverride, "hostname-override", o.hostnameOverride, "name of this node, in place of the host's name")
+	flags.StringVar(&o.kubeletConfig, "config", o.kubeletConfig, "the kubelet's configuration file, read for containerRuntimeEndpoint")
+	flags.StringVar(&o.kubeletConfigDir, "config-dir", o.kubeletConfigDir, "folder of the kubelet's configuration drop-ins (*.conf), read for containerRuntimeEndpoint")
+	flags.BoolVar(&o.ignoreUnknown, ignoreUnknownFlag, o.ignoreUnknown, "accept flags that neither kubecri nor the kubelet it was built against knows")
+}
+
+// complete fills in what flags do not say and checks the whole. flags must be parsed.
+func (o *Options) complete(flags *pflag.FlagSet) error {
+	if !flags.Changed("container-runtime-endpoint") {
+		endpoint, err := endpointFromKubeletConfig(o.kubeletConfig, o.kubeletConfigDir)
+		if err != nil {
+			return err
+		}
+		if endpoint != "" {
+			o.ServeEndpoint = endpoint
+		}
+	}
+	var err error
+	if o.NodeName, err = nodeutil.GetHostname(o.hostnameOverride); err != nil {
+		return fmt.Errorf("name of this node: %w; set --hostname-override", err)
+	}
+	return o.validate()
+}
+
+func (o *Options) validate() error {
+	serve, err := criproxy.SocketPath(o.ServeEndpoint)
+	if err != nil {
+		return fmt.Errorf("--container-runtime-endpoint: %w", err)
+	}
+	upstream, err := criproxy.SocketPath(o.UpstreamEndpoint)
+	if err != nil {
+		return fmt.Errorf("--cri-upstream: %w", err)
+	}
+	if serve == upstream {
+		return fmt.Errorf("--container-runtime-endpoint and --cri-upstream are both %s: kubecri would call itself; "+
+			"point kubelet and kubecri at a socket of kubecri's own and --cri-upstream at the runtime's", serve)
+	}
+	if o.StateFolder == "" {
+		return errors.New("--state-dir is empty: it must name a folder that outlives a reboot")
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"syscall"
+)
+
+// untilSignalled returns a context that ends at SIGTERM or SIGINT; a second one kills the process. Until stop is called,
+// SIGUSR1 writes the stacks of all goroutines to standard error.
+func untilSignalled(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, restore := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, restore)
+	dump := make(chan os.Signal, 1)
+	signal.Notify(dump, syscall.SIGUSR1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range dump {
+			// Standard error is all there is to report an error to.
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		}
+	}()
+	return ctx, func() {
+		restore()
+		signal.Stop(dump)
+		close(dump)
+		<-done
+	}
+}

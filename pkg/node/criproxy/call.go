@@ -1,0 +1,140 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// anyShape fits every kind of call: on the wire a unary call is a stream of one message each way.
+var anyShape = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+
+// errNoMethod cannot happen: grpc hands the stream of a call to its handler with the method's name.
+var errNoMethod = status.Error(codes.Internal, "kubecri: call without a method name")
+
+// serveCall is the grpc.StreamHandler of every method.
+func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
+	method, ok := grpc.MethodFromServerStream(down)
+	if !ok {
+		return errNoMethod
+	}
+	if p.options.Observe != nil {
+		start := time.Now()
+		defer func() { p.options.Observe(method, status.Code(err), time.Since(start)) }()
+	}
+	first, err := p.edited(method, down)
+	if err != nil {
+		return err
+	}
+	return p.forward(method, down, first)
+}
+
+// edited receives and edits the first request of an edited method. For all other methods it returns nil at once.
+func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
+	edit, ok := p.options.Edits[method]
+	if !ok {
+		return nil, nil
+	}
+	request := &frame{}
+	if err := down.RecvMsg(request); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, status.Errorf(codes.Internal, "kubecri: %s without a request", method)
+		}
+		return nil, err
+	}
+	suffix, err := edit(down.Context(), request.data.Materialize())
+	if err != nil {
+		request.free()
+		return nil, err
+	}
+	if len(suffix) > 0 {
+		request.data = append(slices.Clip(request.data), mem.SliceBuffer(suffix))
+	}
+	return request, nil
+}
+
+// forward opens the call at the runtime and carries messages both ways until the runtime ends it. first, if not nil, is a
+// request that was received already.
+func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame) error {
+	ctx, cancel := context.WithCancelCause(down.Context())
+	defer cancel(nil)
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, md)
+	}
+	up, err := p.upstream.NewStream(ctx, anyShape, method, grpc.ForceCodecV2(rawCodec{}))
+	if err != nil {
+		if first != nil {
+			first.free()
+		}
+		return err
+	}
+	p.requests.Go(func() {
+		if err := carryRequests(up, down, first); err != nil {
+			cancel(err)
+		}
+	})
+	err = carryReplies(down, up)
+	down.SetTrailer(up.Trailer())
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, ctx.Err()) {
+		return cause
+	}
+	return err
+}
+
+// carryRequests sends first and then what the kubelet sends until it half-closes. It returns an error if the call cannot go
+// on; a call that the runtime ended has its status on the way back, and is no error here.
+func carryRequests(up grpc.ClientStream, down grpc.ServerStream, first *frame) error {
+	request := first
+	for {
+		if request == nil {
+			request = &frame{}
+			if err := down.RecvMsg(request); errors.Is(err, io.EOF) {
+				return up.CloseSend()
+			} else if err != nil {
+				return err
+			}
+		}
+		err := up.SendMsg(request)
+		request.free()
+		request = nil
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// carryReplies passes on headers and messages until the runtime ends the call. It returns the call's status.
+func carryReplies(down grpc.ServerStream, up grpc.ClientStream) error {
+	// Headers can come long before the first message of a stream. An answer of a status alone has none.
+	if header, err := up.Header(); err == nil && header != nil {
+		if err := down.SendHeader(header); err != nil {
+			return err
+		}
+	}
+	for {
+		reply := &frame{}
+		if err := up.RecvMsg(reply); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		err := down.SendMsg(reply)
+		reply.free()
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,87 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package criproxy passes gRPC calls from one Unix socket to another, byte for byte.
+//
+// It knows no service and no message type: whatever method the kubelet calls, unary or streaming, known today or not, goes
+// to the runtime with its metadata, deadline, cancellation and half-close, and the runtime's answer comes back with its
+// headers, trailers, status code and status details. It sets no limit to message size, and back-pressure holds: a slow
+// reader costs one flow-control window. It never answers Unimplemented by itself, which the kubelet would remember until
+// its restart; while the runtime is away the answer is Unavailable.
+//
+// A method can be given an [Edit], which sees the request's bytes before the runtime does and may refuse the call or append
+// to it. Appending is an edit because protobuf merges: a field that occurs again extends a repeated field or a map, and
+// merges into a message. What the kubelet sent keeps its exact bytes.
+package criproxy
+
+import (
+	"context"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Edit looks at a request before the runtime sees it. It returns bytes to append to the request, or none; an error is the
+// call's answer, and the runtime never hears of the call. ctx is the call's own. request must not be kept or changed.
+type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
+
+// Options say what a Proxy does besides passing on.
+type Options struct {
+	// Edits are the edited methods by full name, such as /runtime.v1.RuntimeService/CreateContainer. The method's first
+	// request is edited.
+	Edits map[string]Edit
+	// Observe, if set, is told of every call when it ends. It is called from many goroutines.
+	Observe func(method string, code codes.Code, took time.Duration)
+}
+
+// Proxy is a gRPC server that answers with what the runtime answers.
+type Proxy struct {
+	upstream *grpc.ClientConn
+	options  Options
+	server   *grpc.Server
+	// requests counts the goroutines that carry requests upstream. One may outlive its call by the moment that the
+	// transport needs to cancel it.
+	requests sync.WaitGroup
+}
+
+// New returns a proxy in front of upstream, which stays the caller's to close after Shutdown.
+func New(upstream *grpc.ClientConn, options Options) *Proxy {
+	p := &Proxy{upstream: upstream, options: options}
+	p.server = grpc.NewServer(
+		grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.UnknownServiceHandler(p.serveCall),
+		grpc.MaxRecvMsgSize(math.MaxInt),
+		grpc.MaxSendMsgSize(math.MaxInt),
+		grpc.WaitForHandlers(true),
+		// How often a client pings is between it and the runtime.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
+	)
+	return p
+}
+
+// Serve answers calls on listener until Shutdown, and then returns nil. It closes listener.
+func (p *Proxy) Serve(listener net.Listener) error {
+	return p.server.Serve(listener)
+}
+
+// Shutdown takes no new calls and waits for those in flight until ctx is done; then it cancels them. It returns when no
+// goroutine of the proxy is left.
+func (p *Proxy) Shutdown(ctx context.Context) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		p.server.GracefulStop()
+	}()
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		p.server.Stop()
+		<-drained
+	}
+	p.requests.Wait()
+}

@@ -1,0 +1,54 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// reconnect brings a restarted runtime back within about a second and a half, where grpc's default of up to two minutes
+// would leave the node without a runtime long after it is up again.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 3 * time.Second,
+}
+
+// SocketPath returns the path of a Unix socket given as the kubelet takes it: unix:///run/x.sock, or an absolute path.
+func SocketPath(endpoint string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "", fmt.Errorf("endpoint %q: %w", endpoint, err)
+	}
+	if (u.Scheme != "" && u.Scheme != "unix") || u.Host != "" || !filepath.IsAbs(u.Path) {
+		return "", fmt.Errorf("endpoint %q: want a Unix socket such as unix:///run/containerd/containerd.sock", endpoint)
+	}
+	return filepath.Clean(u.Path), nil
+}
+
+// Dial returns a connection to the runtime behind the Unix socket at path. It connects in the background and again
+// whenever the runtime comes back; while the runtime is away, calls fail with Unavailable at once. It sets no limit to
+// the size of a message: kubelet and runtime have their own.
+func Dial(path string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+path,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(reconnect),
+		grpc.WithIdleTimeout(0),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt), grpc.MaxCallSendMsgSize(math.MaxInt)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the runtime at %s: %w", path, err)
+	}
+	conn.Connect()
+	return conn, nil
+}
