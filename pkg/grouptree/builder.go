@@ -1,0 +1,102 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// builder collects the tree of an inventory while its instances still have names.
+type builder struct {
+	root       *branch
+	signatures map[string]int32
+	types      map[string]int32
+}
+
+// branch is an instance that is being built.
+type branch struct {
+	signature string
+	lo, hi    int32
+	own       map[string]int32              // type → resource
+	levels    map[string]map[string]*branch // level → instance → branch
+}
+
+func newBranch(signature string, lo int32) *branch {
+	return &branch{signature: signature, lo: lo, own: map[string]int32{}, levels: map[string]map[string]*branch{}}
+}
+
+func newBuilder() *builder {
+	return &builder{root: newBranch("", 0), signatures: map[string]int32{"": 0}, types: map[string]int32{}}
+}
+
+// add puts a resource into the tree. Resources come in the order of their numbers.
+func (b *builder) add(resource int32, p path) {
+	at := b.root
+	at.hi = resource + 1
+	for depth, level := range p.levels {
+		instances := at.levels[level]
+		if instances == nil {
+			instances = map[string]*branch{}
+			at.levels[level] = instances
+		}
+		next := instances[p.instances[depth]]
+		if next == nil {
+			signature := p.signature(depth + 1)
+			b.signatures[signature] = 0
+			next = newBranch(signature, resource)
+			instances[p.instances[depth]] = next
+		}
+		at = next
+		at.hi = resource + 1
+	}
+	typ := p.resourceType()
+	b.types[typ] = 0
+	at.own[typ] = resource
+}
+
+// number gives the keys of m consecutive numbers in their order.
+func number(m map[string]int32) {
+	for i, key := range slices.Sorted(maps.Keys(m)) {
+		m[key] = int32(i)
+	}
+}
+
+// build writes the tree into l, breadth first, so that the children of one level are consecutive.
+func (b *builder) build(l *layout) {
+	number(b.signatures)
+	number(b.types)
+	l.signatures, l.types = b.signatures, b.types
+	l.typ = make([]int32, len(l.allocatable))
+	l.owner = make([]int32, len(l.allocatable))
+	queue := []*branch{b.root}
+	l.instances = append(l.instances, instance{parent: -1})
+	for x := 0; x < len(queue); x++ {
+		at := queue[x]
+		node := instance{
+			signature: l.signatures[at.signature], parent: l.instances[x].parent, lo: at.lo, hi: at.hi,
+			ownLo: int32(len(l.own)), edgeLo: int32(len(l.edges)),
+		}
+		for typ, resource := range at.own {
+			l.own = append(l.own, ownResource{typ: l.types[typ], resource: resource})
+			l.typ[resource], l.owner[resource] = l.types[typ], int32(x)
+		}
+		node.ownHi = int32(len(l.own))
+		slices.SortFunc(l.own[node.ownLo:], func(a, b ownResource) int { return cmp.Compare(a.resource, b.resource) })
+		for _, level := range slices.Sorted(maps.Keys(at.levels)) {
+			first := int32(len(queue))
+			signature := int32(0)
+			for _, name := range slices.Sorted(maps.Keys(at.levels[level])) {
+				next := at.levels[level][name]
+				signature = l.signatures[next.signature]
+				queue = append(queue, next)
+				l.instances = append(l.instances, instance{parent: int32(x)})
+			}
+			l.edges = append(l.edges, edge{signature: signature, first: first, last: int32(len(queue))})
+		}
+		node.edgeHi = int32(len(l.edges))
+		l.instances[x] = node
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// MaxResources is the largest number of device resources that one inventory may have.
+const MaxResources = 1 << 20
+
+// Inventory is the compiled tree of one node's allocatable devices. It is immutable and safe for concurrent use.
+//
+// The resources are numbered from 0 in the order of their names. Below one instance they are consecutive, because the
+// instance's path is a prefix of their names.
+type Inventory struct {
+	names []types.ResourceName
+	index map[types.ResourceName]int32
+	layout
+}
+
+// layout is the part of an inventory that placing works on: it knows the order of the instances but not their names,
+// so nodes that differ only in the names of their devices have equal layouts.
+type layout struct {
+	allocatable []int64
+	mode        []mode  // by resource
+	typ         []int32 // by resource: its type
+	owner       []int32 // by resource: the instance that it belongs to
+
+	instances []instance // 0 is the node itself; the children of one level are consecutive, in name order
+	edges     []edge
+	own       []ownResource
+
+	signatures map[string]int32 // kinds of instances, by the levels that lead there
+	types      map[string]int32 // kinds of resources, by the levels that lead there and the resource
+	shape      Digest
+}
+
+// instance is one group or device of a node.
+type instance struct {
+	signature, parent int32
+	lo, hi            int32 // the resources below it, at any depth
+	edgeLo, edgeHi    int32 // its levels
+	ownLo, ownHi      int32 // the resources that it has itself
+	class             int32 // instances of equal class are built alike
+}
+
+// edge is one level below an instance.
+type edge struct{ signature, first, last int32 }
+
+// ownResource is a resource that an instance has itself.
+type ownResource struct{ typ, resource int32 }
+
+// CompileInventory builds the inventory of a node from its allocatable resources and their scorers. Names outside
+// resource/group belong to others and are left out. It returns an error that names the resource when a name is not a
+// path of levels and instances, a quantity is negative, or a scorer number is unknown.
+func CompileInventory(allocatable types.ResourceList, scorer types.ResourceScorer) (*Inventory, error) {
+	inv := &Inventory{}
+	for name := range allocatable {
+		if isDevice(name) {
+			inv.names = append(inv.names, name)
+		}
+	}
+	if len(inv.names) > MaxResources {
+		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer", len(inv.names), MaxResources)
+	}
+	slices.Sort(inv.names)
+	inv.index = make(map[types.ResourceName]int32, len(inv.names))
+	b := newBuilder()
+	for i, name := range inv.names {
+		p, err := parsePath(name)
+		if err != nil {
+			return nil, fmt.Errorf("device resource %q: %w", name, err)
+		}
+		quantity := allocatable[name]
+		if quantity < 0 {
+			return nil, fmt.Errorf("device resource %q: allocatable is negative (%d)", name, quantity)
+		}
+		m, err := modeOf(scorer[name], p.resource)
+		if err != nil {
+			return nil, fmt.Errorf("device resource %q: %w", name, err)
+		}
+		inv.index[name] = int32(i)
+		inv.allocatable = append(inv.allocatable, quantity)
+		inv.mode = append(inv.mode, m)
+		b.add(int32(i), p)
+	}
+	b.build(&inv.layout)
+	inv.shape = inv.classify()
+	return inv, nil
+}
+
+// Len returns the number of device resources: the length of a vector of used quantities.
+func (inv *Inventory) Len() int { return len(inv.names) }
+
+// Name returns the name of resource i.
+func (inv *Inventory) Name(i int) types.ResourceName { return inv.names[i] }
+
+// Index returns the number of the resource of that name, and whether the inventory has it.
+func (inv *Inventory) Index(name types.ResourceName) (int, bool) {
+	i, ok := inv.index[name]
+	return int(i), ok
+}
+
+// Allocatable returns what is allocatable of resource i.
+func (inv *Inventory) Allocatable(i int) int64 { return inv.allocatable[i] }
+
+// Shape identifies what the inventory looks like, names of instances aside: for inventories of equal shape the same
+// request and the same vector of used quantities give the same placement.
+func (inv *Inventory) Shape() Digest { return inv.shape }
+
+// child returns the instances of a level below x, as a range. The range is empty when x has no such level.
+func (l *layout) child(x, signature int32) (first, last int32) {
+	at := &l.instances[x]
+	for i := at.edgeLo; i < at.edgeHi; i++ {
+		if l.edges[i].signature == signature {
+			return l.edges[i].first, l.edges[i].last
+		}
+	}
+	return 0, 0
+}
+
+// resource returns the resource of a type that x has itself, or -1.
+func (l *layout) resource(x, typ int32) int32 {
+	at := &l.instances[x]
+	for i := at.ownLo; i < at.ownHi; i++ {
+		if l.own[i].typ == typ {
+			return l.own[i].resource
+		}
+	}
+	return -1
+}

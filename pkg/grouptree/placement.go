@@ -1,0 +1,54 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"maps"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Placement is the answer for one request on one node. It is immutable: a memo hands the same one to many callers.
+type Placement struct {
+	// Fits reports whether a placement was found.
+	Fits bool
+	// Score is the score of the node with the pod on it, from 0 (bad) to 1 (good). It is 0 when the pod does not fit.
+	Score float64
+	// Assigned is the number of the resource that serves each request, in the request's canonical order. It is empty when
+	// the pod does not fit.
+	Assigned []int32
+	// Exact reports that the walk failed and the exact search answered.
+	Exact bool
+	// LimitHit reports that the exact search stopped at the step limit: when the pod fits, there may be a better
+	// placement; when it does not, there may be one.
+	LimitHit bool
+	// Steps is the number of instances that the exact search tried.
+	Steps int
+}
+
+// Apply writes a placement that fits into the AllocateFrom of the pod's containers. The pod is the one that the request
+// was compiled from, or a copy of it; its maps are replaced, not changed, as other copies may share them.
+func (r *Request) Apply(inv *Inventory, p *Placement, pod *types.PodInfo) {
+	if !p.Fits {
+		return
+	}
+	pod.RunningContainers = maps.Clone(pod.RunningContainers)
+	pod.InitContainers = maps.Clone(pod.InitContainers)
+	for _, at := range r.containers {
+		containers := pod.RunningContainers
+		if at.kind == Init {
+			containers = pod.InitContainers
+		}
+		info := containers[at.name]
+		location := maps.Clone(info.AllocateFrom)
+		if location == nil {
+			location = make(types.ResourceLocation, at.itemHi-at.itemLo)
+		}
+		for i := at.itemLo; i < at.itemHi; i++ {
+			location[r.items[i].name] = inv.names[p.Assigned[i]]
+		}
+		info.AllocateFrom = location
+		containers[at.name] = info
+	}
+}

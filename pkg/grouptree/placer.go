@@ -1,0 +1,223 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import "slices"
+
+// Placer places requests. It holds the memory that this takes, to be used again: one goroutine at a time may use it.
+type Placer struct {
+	limit int
+
+	inv     *Inventory
+	req     *Request
+	running bool // the container that is being placed runs; otherwise it is an init container
+
+	signatures []int32 // by the request's number: the inventory's, or -1
+	types      []int32
+
+	// The state of each resource.
+	used  []int64   // by others and by this pod
+	pod   []int64   // by this pod: the most that it uses at any time
+	bits  []int64   // asked for by this pod
+	score []float64 // as it stands
+	side  []int64   // held by sidecars while the init container that is being placed runs
+	sum   []int64   // scratch
+
+	touched  []int32 // by instance: allocations of this pod below it
+	assigned []int32 // by request: the resource that serves it
+	trail    []change
+	saved    [][]int32 // by depth: the best assignment so far of the group that is being placed there
+
+	exact search
+}
+
+// change remembers the state of a resource before it changed.
+type change struct {
+	resource        int32
+	touched         bool // the change counted the resource's instances as touched
+	used, pod, bits int64
+	score           float64
+}
+
+// NewPlacer returns a placer whose exact search tries at most stepLimit instances for one request; 0 stands for
+// DefaultStepLimit.
+func NewPlacer(stepLimit int) *Placer {
+	if stepLimit <= 0 {
+		stepLimit = DefaultStepLimit
+	}
+	return &Placer{limit: stepLimit}
+}
+
+// Place places a request on a node of which used is in use: a vector of the inventory's length, which is only read.
+func (p *Placer) Place(inv *Inventory, used []int64, req *Request) *Placement {
+	p.reset(inv, used, req)
+	if score, ok := p.walk(); ok {
+		return &Placement{Fits: true, Score: score, Assigned: slices.Clone(p.assigned)}
+	}
+	p.undo(0)
+	return p.searchAll()
+}
+
+// reset makes the placer ready for a request on a node.
+func (p *Placer) reset(inv *Inventory, used []int64, req *Request) {
+	p.inv, p.req = inv, req
+	n := len(inv.names)
+	p.used = append(p.used[:0], used[:n]...)
+	p.pod, p.bits = zeroed(p.pod, n), zeroed(p.bits, n)
+	p.side, p.sum = zeroed(p.side, n), zeroed(p.sum, n)
+	p.score = slices.Grow(p.score[:0], n)[:n]
+	for r := range p.score {
+		p.score[r] = rate(inv.mode[r], inv.allocatable[r], used[r], 0)
+	}
+	p.touched = zeroed(p.touched, len(inv.instances))
+	p.assigned = zeroed(p.assigned, len(req.items))
+	p.trail = p.trail[:0]
+	p.signatures = lookUp(p.signatures[:0], inv.signatures, req.signatures)
+	p.types = lookUp(p.types[:0], inv.types, req.types)
+}
+
+// zeroed returns a slice of n zeros, in the memory of s when that is large enough.
+func zeroed[T int32 | int64](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
+// lookUp appends the number of each name, or -1.
+func lookUp(to []int32, numbers map[string]int32, names []string) []int32 {
+	for _, name := range names {
+		i, ok := numbers[name]
+		if !ok {
+			i = -1
+		}
+		to = append(to, i)
+	}
+	return to
+}
+
+// find returns the resource of instance x that serves request i, or -1 when x lacks it or it was decided otherwise.
+func (p *Placer) find(i, x int32) int32 {
+	it := &p.req.items[i]
+	r := p.inv.resource(x, p.types[it.typ])
+	if r >= 0 && it.pin != "" && p.inv.names[r] != it.pin {
+		return -1
+	}
+	return r
+}
+
+// modeFor returns how request i is fitted and scored on resource r.
+func (p *Placer) modeFor(i, r int32) mode {
+	if m := p.req.items[i].scorer; m != byDefault {
+		return m
+	}
+	return p.inv.mode[r]
+}
+
+// counts reports whether request i consumes resource r. A container's scorer may turn a mask into a quantity, but not
+// the other way round: a user could else ask for a device that is taken.
+func (p *Placer) counts(i, r int32) bool {
+	return p.inv.mode[r] != enum || p.req.items[i].scorer == leftOver
+}
+
+// land puts request i on resource r, if it fits there. amount is what an init container uses of r with it.
+func (p *Placer) land(i, r int32, amount int64) bool {
+	quantity := p.req.items[i].quantity
+	if p.modeFor(i, r) == enum && quantity != 0 && p.inv.allocatable[r]&quantity == 0 {
+		return false
+	}
+	more := int64(0)
+	if p.counts(i, r) {
+		more = p.growth(quantity, r, amount)
+		if more > p.inv.allocatable[r]-p.used[r] {
+			return false
+		}
+	}
+	p.touch(i, r)
+	p.set(i, r, more)
+	return true
+}
+
+// growth returns by how much the pod's use of resource r grows with a request of this quantity: a running container's
+// comes on top, an init container can share what the pod uses at other times.
+func (p *Placer) growth(quantity int64, r int32, amount int64) int64 {
+	if p.running {
+		return quantity
+	}
+	return max(0, amount+p.side[r]-p.pod[r])
+}
+
+// set changes the state of resource r, of which request i uses more than before. The change can be undone.
+func (p *Placer) set(i, r int32, more int64) {
+	p.used[r] += more
+	p.pod[r] += more
+	p.bits[r] |= p.req.items[i].quantity
+	p.score[r] = rate(p.modeFor(i, r), p.inv.allocatable[r], p.used[r], p.bits[r])
+}
+
+// remember keeps the state of resource r for undo.
+func (p *Placer) remember(r int32, touched bool) {
+	p.trail = append(p.trail, change{resource: r, touched: touched, used: p.used[r], pod: p.pod[r], bits: p.bits[r], score: p.score[r]})
+}
+
+// touch notes that resource r serves request i.
+func (p *Placer) touch(i, r int32) {
+	p.remember(r, true)
+	p.assigned[i] = r
+	for x := p.inv.owner[r]; x >= 0; x = p.inv.instances[x].parent {
+		p.touched[x]++
+	}
+}
+
+// undo goes back to the state in which the trail had this length.
+func (p *Placer) undo(mark int) {
+	for k := len(p.trail) - 1; k >= mark; k-- {
+		c := &p.trail[k]
+		p.used[c.resource], p.pod[c.resource], p.bits[c.resource], p.score[c.resource] = c.used, c.pod, c.bits, c.score
+		if c.touched {
+			for x := p.inv.owner[c.resource]; x >= 0; x = p.inv.instances[x].parent {
+				p.touched[x]--
+			}
+		}
+	}
+	p.trail = p.trail[:mark]
+}
+
+// enter makes ready for placing a container.
+func (p *Placer) enter(at *container) {
+	p.running = at.kind != Init
+	if !p.running {
+		p.sidecars(at, 1)
+	}
+}
+
+// leave undoes what enter did, and what only this container's scorers said.
+func (p *Placer) leave(at *container) {
+	if !p.running {
+		p.sidecars(at, -1)
+	}
+	if !p.req.rescored {
+		return
+	}
+	for i := at.itemLo; i < at.itemHi; i++ {
+		if r := p.assigned[i]; p.req.items[i].scorer != byDefault {
+			p.remember(r, false)
+			p.score[r] = rate(p.inv.mode[r], p.inv.allocatable[r], p.used[r], p.bits[r])
+		}
+	}
+}
+
+// sidecars adds to side (or takes away, with -1) what those sidecars hold that run while init container at does.
+func (p *Placer) sidecars(at *container, sign int64) {
+	for k := range p.req.running {
+		sidecar := &p.req.containers[k]
+		if sidecar.kind != Sidecar || sidecar.turn > at.turn {
+			continue
+		}
+		for i := sidecar.itemLo; i < sidecar.itemHi; i++ {
+			if r := p.assigned[i]; p.counts(i, r) {
+				p.side[r] += sign * p.req.items[i].quantity
+			}
+		}
+	}
+}

@@ -1,0 +1,300 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// DefaultStepLimit is how many instances the exact search tries for one request on one node before it gives up. See the
+// package's benchmarks for what that costs in the worst case.
+const DefaultStepLimit = 20_000
+
+// slack is more than the rounding errors of a score and less than any difference that counts.
+const slack = 1e-11
+
+// search is the state of the exact search: a depth-first search over the groups of the request in canonical order, each
+// trying the instances of its level from the last name to the first. It leaves out what cannot matter:
+//
+//   - of instances built alike and in the same state, only the first is tried;
+//   - of siblings that ask for the same, the later one goes no further up in the order than the earlier one;
+//   - an instance that has less free than the group needs in total;
+//   - when a placement is known: what cannot score higher, even if every remaining request found its best resource.
+//
+// Init containers have no part in the score: for them the first placement found is as good as any.
+type search struct {
+	steps    int
+	limitHit bool
+
+	at        []int32   // by group: the instance that it was put on
+	tried     []int32   // instances tried so far, for the groups on the way
+	remaining []float64 // by group: what it and the running groups after it can add to the sum of scores at most
+	sum       float64   // of scores, as it stands
+	now       float64   // the score with all running containers placed
+
+	found    bool
+	best     float64
+	ceiling  float64 // no placement has a higher rank
+	assigned []int32
+}
+
+// rank makes scores comparable: scores that differ by less than about 1e-9 rank the same. The offset keeps the fractions
+// that scores usually are away from the edges between ranks.
+func rank(score float64) float64 { return math.Floor(score*1e9 + 1/math.Pi) }
+
+// searchAll is the exact search. The placer is in the state that reset left.
+func (p *Placer) searchAll() *Placement {
+	s := &p.exact
+	*s = search{at: s.at, tried: s.tried[:0], remaining: s.remaining, assigned: s.assigned}
+	s.at = zeroed(s.at, len(p.req.groups))
+	clear(p.side)
+	clear(p.sum)
+	for _, score := range p.score {
+		s.sum += score
+	}
+	p.bound()
+	p.nextContainer(0)
+	placement := &Placement{Fits: s.found, Exact: true, LimitHit: s.limitHit, Steps: s.steps}
+	if s.found {
+		placement.Score, placement.Assigned = s.best, slices.Clone(s.assigned)
+	}
+	return placement
+}
+
+// bound computes what each group can add to the score at most.
+func (p *Placer) bound() {
+	s := &p.exact
+	n := len(p.req.groups)
+	s.remaining = append(s.remaining[:0], make([]float64, n+1)...)
+	for k := range p.req.running {
+		at := &p.req.containers[k]
+		for g := at.groupLo; g < at.groupHi; g++ {
+			for i := p.req.groups[g].itemLo; i < p.req.groups[g].itemHi; i++ {
+				s.remaining[g] += p.gain(i)
+			}
+		}
+	}
+	for g := n - 1; g >= 0; g-- {
+		s.remaining[g] += s.remaining[g+1]
+	}
+	s.ceiling = rank(p.ceiling(0))
+}
+
+// gain returns what request i can add to the sum of scores at most, whichever resource serves it.
+func (p *Placer) gain(i int32) float64 {
+	it := &p.req.items[i]
+	most := 0.0
+	for r, typ := range p.inv.typ {
+		allocatable := p.inv.allocatable[r]
+		if typ != p.types[it.typ] || allocatable == 0 {
+			continue
+		}
+		if p.inv.mode[r] == enum {
+			most = max(most, float64(bits.OnesCount64(uint64(allocatable&it.quantity)))/float64(bits.OnesCount64(uint64(allocatable))))
+		} else if it.quantity <= allocatable-p.used[r] {
+			most = max(most, float64(it.quantity)/float64(allocatable))
+		}
+	}
+	return most
+}
+
+// ceiling returns a score that no placement exceeds which goes on from here with group g.
+func (p *Placer) ceiling(g int32) float64 {
+	if p.req.rescored { // a container's own scorer may raise any score
+		return 1 + slack
+	}
+	return (p.exact.sum+p.exact.remaining[g])/float64(max(1, len(p.score))) + slack
+}
+
+// nextContainer places container k and all after it. It returns true when the search need not go on: an init container's
+// once a placement is found, a running one's when no better placement can be found.
+func (p *Placer) nextContainer(k int) bool {
+	s := &p.exact
+	if k == p.req.running {
+		if k == 0 {
+			s.now = mean(p.score)
+		}
+		if s.found && rank(s.now) <= rank(s.best) {
+			return false
+		}
+	}
+	stop := true
+	if k == len(p.req.containers) {
+		s.found, s.best = true, s.now
+		s.assigned = append(s.assigned[:0], p.assigned...)
+	} else {
+		at := &p.req.containers[k]
+		p.enter(at)
+		stop = p.try(k, at.groupLo, 0)
+		if !p.running {
+			p.sidecars(at, -1)
+		}
+	}
+	if k == p.req.running {
+		return s.limitHit || s.found && rank(s.best) >= s.ceiling
+	}
+	return stop
+}
+
+// nextGroup places group g of container k and all after it.
+func (p *Placer) nextGroup(k int, g int32) bool {
+	if g == p.req.containers[k].groupHi {
+		return p.endContainer(k)
+	}
+	s := &p.exact
+	if p.running && s.found && rank(p.ceiling(g)) <= rank(s.best) {
+		return false
+	}
+	at := &p.req.groups[g]
+	first, last := p.inv.child(s.at[at.parent], p.signatures[at.signature])
+	if at.twin >= 0 {
+		last = s.at[at.twin] + 1
+	}
+	tried := len(s.tried)
+	stop := false
+	for x := last - 1; x >= first && !stop; x-- {
+		if s.steps == p.limit {
+			s.limitHit, stop = true, true
+			break
+		}
+		s.steps++
+		if !p.redundant(x, s.tried[tried:]) {
+			s.tried = append(s.tried, x)
+			stop = p.try(k, g, x)
+		}
+	}
+	s.tried = s.tried[:tried]
+	return stop
+}
+
+// try puts group g of container k on instance x and goes on with the groups after it. It leaves the state as it was.
+func (p *Placer) try(k int, g, x int32) bool {
+	at := &p.req.groups[g]
+	if at.end > g+1 && !p.enough(at, x) {
+		return false
+	}
+	s := &p.exact
+	mark, sum := len(p.trail), s.sum
+	i := at.itemLo
+	for ; i < at.itemHi; i++ {
+		r := p.find(i, x)
+		if r < 0 || !p.add(i, r) {
+			break
+		}
+	}
+	stop := false
+	if i == at.itemHi {
+		s.at[g] = x
+		stop = p.nextGroup(k, g+1)
+	}
+	if !p.running {
+		for i--; i >= at.itemLo; i-- {
+			p.sum[p.assigned[i]] -= p.req.items[i].quantity
+		}
+	}
+	p.undo(mark)
+	s.sum = sum
+	return stop
+}
+
+// add puts request i on resource r, on top of what its container has put there before.
+func (p *Placer) add(i, r int32) bool {
+	quantity := p.req.items[i].quantity
+	amount := quantity
+	if !p.running {
+		amount += p.sum[r]
+	}
+	before := p.score[r]
+	if !p.land(i, r, amount) {
+		return false
+	}
+	if !p.running {
+		p.sum[r] = amount
+	}
+	p.exact.sum += p.score[r] - before
+	return true
+}
+
+// endContainer goes on with the container after k, all of whose groups are placed.
+func (p *Placer) endContainer(k int) bool {
+	at := &p.req.containers[k]
+	mark := len(p.trail)
+	if k == p.req.running-1 {
+		p.exact.now = mean(p.score)
+	}
+	p.sums(at, -1)
+	p.leave(at)
+	stop := p.nextContainer(k + 1)
+	p.undo(mark)
+	p.enter(at)
+	p.sums(at, 1)
+	return stop
+}
+
+// sums takes an init container's requests out of sum (-1) or puts them back (1).
+func (p *Placer) sums(at *container, sign int64) {
+	if at.kind != Init {
+		return
+	}
+	for i := at.itemLo; i < at.itemHi; i++ {
+		p.sum[p.assigned[i]] += sign * p.req.items[i].quantity
+	}
+}
+
+// enough reports whether instance x has as much free, all in all, as a group needs.
+func (p *Placer) enough(at *group, x int32) bool {
+	in := &p.inv.instances[x]
+	for _, need := range at.needs {
+		missing := need.total
+		for r := in.lo; r < in.hi && missing > 0; r++ {
+			if p.inv.typ[r] != p.types[need.typ] {
+				continue
+			}
+			if p.inv.mode[r] == enum {
+				missing = 0
+			} else {
+				missing -= min(missing, p.free(r))
+			}
+		}
+		if missing > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// free returns how much of resource r the container that is being placed can still be given.
+func (p *Placer) free(r int32) int64 {
+	free := p.inv.allocatable[r] - p.used[r]
+	if !p.running {
+		free += p.pod[r] - p.side[r] - p.sum[r]
+	}
+	return max(0, free)
+}
+
+// redundant reports whether instance x is as good as one of those that were tried at the same point.
+func (p *Placer) redundant(x int32, tried []int32) bool {
+	if p.req.pinned { // a request that is still to come may be bound to one of them
+		return false
+	}
+	return slices.ContainsFunc(tried, func(y int32) bool { return p.interchangeable(x, y) })
+}
+
+// interchangeable reports whether two instances of one level are built alike and in the same state.
+func (p *Placer) interchangeable(x, y int32) bool {
+	a, b := &p.inv.instances[x], &p.inv.instances[y]
+	if a.class != b.class {
+		return false
+	}
+	for k := range a.hi - a.lo {
+		r, q := a.lo+k, b.lo+k
+		if p.used[r] != p.used[q] || p.pod[r] != p.pod[q] || p.bits[r] != p.bits[q] ||
+			p.side[r] != p.side[q] || p.sum[r] != p.sum[q] || p.score[r] != p.score[q] {
+			return false
+		}
+	}
+	return true
+}

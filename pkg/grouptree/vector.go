@@ -1,0 +1,56 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"math"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Dense turns a list of used quantities into a vector for this inventory. Names that the inventory lacks, masks and
+// negative quantities are left out.
+func (inv *Inventory) Dense(used types.ResourceList) []int64 {
+	vector := make([]int64, len(inv.names))
+	inv.Take(vector, used)
+	return vector
+}
+
+// List turns a vector of used quantities into a list. What is not used is left out.
+func (inv *Inventory) List(used []int64) types.ResourceList {
+	list := types.ResourceList{}
+	for i, quantity := range used {
+		if quantity != 0 {
+			list[inv.names[i]] = quantity
+		}
+	}
+	return list
+}
+
+// Take adds what is held to a vector of used quantities. Names that the inventory lacks (a device that is gone), masks
+// and negative quantities are skipped; a sum beyond int64 stays at the largest number, so that it can never look free.
+func (inv *Inventory) Take(used []int64, held types.ResourceList) {
+	for name, quantity := range held {
+		if i, ok := inv.index[name]; ok && inv.mode[i] != enum && quantity > 0 {
+			used[i] = addCapped(used[i], quantity)
+		}
+	}
+}
+
+// Return undoes Take, and never goes below 0.
+func (inv *Inventory) Return(used []int64, held types.ResourceList) {
+	for name, quantity := range held {
+		if i, ok := inv.index[name]; ok && inv.mode[i] != enum && quantity > 0 {
+			used[i] = max(0, used[i]-quantity)
+		}
+	}
+}
+
+// addCapped adds two quantities that are not negative, up to the largest int64.
+func addCapped(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,128 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+// walk is the canonical walk: it places each placeholder on the best instance as things stand, for good. It returns the
+// pod's score, or false when some placeholder fits nowhere.
+func (p *Placer) walk() (float64, bool) {
+	score := mean(p.score)
+	for k := range p.req.containers {
+		at := &p.req.containers[k]
+		p.enter(at)
+		if !p.fill(at.groupLo, 0, 0) {
+			return 0, false
+		}
+		if p.running {
+			score = mean(p.score)
+		}
+		p.leave(at)
+	}
+	return score, true
+}
+
+// fill puts group g on instance x. When it returns false, what it changed must be undone.
+func (p *Placer) fill(g, x int32, depth int) bool {
+	at := &p.req.groups[g]
+	mark := len(p.trail)
+	for i := at.itemLo; i < at.itemHi; i++ {
+		r := p.find(i, x)
+		if r < 0 || !p.land(i, r, p.req.items[i].quantity) {
+			return false
+		}
+	}
+	if at.end == g+1 {
+		return true
+	}
+	for child := g + 1; child < at.end; child = p.req.groups[child].end {
+		if !p.choose(child, x, depth) {
+			return false
+		}
+	}
+	return p.running || p.settle(at, mark)
+}
+
+// choose puts group g on the best instance of its level below x, if it fits one.
+func (p *Placer) choose(g, x int32, depth int) bool {
+	first, last := p.inv.child(x, p.signatures[p.req.groups[g].signature])
+	preferred := false
+	for c := first; c < last; c++ {
+		if p.touched[c] > 0 {
+			preferred = true
+			break
+		}
+	}
+	return preferred && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
+}
+
+// chooseAmong puts group g on the best of a range of instances, or of those among them that the pod uses already.
+func (p *Placer) chooseAmong(g, first, last int32, depth int, preferred bool) bool {
+	at := &p.req.groups[g]
+	mark := len(p.trail)
+	best, bestScore := int32(-1), 0.0
+	for c := first; c < last; c++ {
+		if preferred && p.touched[c] == 0 {
+			continue
+		}
+		if p.fill(g, c, depth+1) {
+			in := &p.inv.instances[c]
+			if score := mean(p.score[in.lo:in.hi]); best < 0 || score >= bestScore {
+				best, bestScore = c, score
+				p.save(at, depth)
+			}
+		}
+		p.undo(mark)
+	}
+	return best >= 0 && p.restore(at, depth, mark)
+}
+
+// save keeps the assignment of a group while other instances are tried.
+func (p *Placer) save(at *group, depth int) {
+	for len(p.saved) <= depth {
+		p.saved = append(p.saved, nil)
+	}
+	p.saved[depth] = append(p.saved[depth][:0], p.assigned[at.itemLo:at.itemEnd]...)
+}
+
+// restore puts a group where save found it. It returns true, as the group has fitted there before.
+func (p *Placer) restore(at *group, depth, mark int) bool {
+	for k, r := range p.saved[depth] {
+		i := at.itemLo + int32(k)
+		if p.running {
+			p.land(i, r, 0)
+		} else {
+			p.touch(i, r)
+		}
+	}
+	return p.running || p.settle(at, mark)
+}
+
+// settle computes what a group of an init container uses as a whole, from the state that the trail had when the group
+// was entered: the container can share what the pod uses at other times, but each of its own requests comes on top of
+// the others. It replaces what the groups below computed, and returns false when that does not fit.
+func (p *Placer) settle(at *group, mark int) bool {
+	for k := len(p.trail) - 1; k >= mark; k-- {
+		c := &p.trail[k]
+		p.used[c.resource], p.pod[c.resource] = c.used, c.pod
+	}
+	for i := at.itemLo; i < at.itemEnd; i++ {
+		if r := p.assigned[i]; p.counts(i, r) {
+			p.sum[r] += p.req.items[i].quantity
+		}
+	}
+	fits := true
+	for i := at.itemLo; i < at.itemEnd; i++ {
+		r := p.assigned[i]
+		more := int64(0)
+		if p.counts(i, r) {
+			more = p.growth(0, r, p.sum[r])
+			p.sum[r] = 0
+			fits = fits && more <= p.inv.allocatable[r]-p.used[r]
+		}
+		p.remember(r, false)
+		if fits {
+			p.set(i, r, more)
+		}
+	}
+	return fits
+}
