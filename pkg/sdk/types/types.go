@@ -126,6 +126,29 @@ func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
 	return nil
 }
 
+// Clone returns a deep copy. Maps that are nil stay nil.
+func (p *PodInfo) Clone() *PodInfo {
+	clone := *p
+	clone.Requests = maps.Clone(p.Requests)
+	clone.InitContainers = cloneContainers(p.InitContainers)
+	clone.RunningContainers = cloneContainers(p.RunningContainers)
+	return &clone
+}
+
+func cloneContainers(containers map[string]ContainerInfo) map[string]ContainerInfo {
+	clone := maps.Clone(containers)
+	for name, c := range clone {
+		clone[name] = ContainerInfo{
+			KubeRequests: maps.Clone(c.KubeRequests),
+			Requests:     maps.Clone(c.Requests),
+			DevRequests:  maps.Clone(c.DevRequests),
+			AllocateFrom: maps.Clone(c.AllocateFrom),
+			Scorer:       maps.Clone(c.Scorer),
+		}
+	}
+	return clone
+}
+
 // NewNodeInfo returns a NodeInfo whose maps are made.
 func NewNodeInfo() *NodeInfo {
 	return &NodeInfo{
