@@ -4,6 +4,8 @@
 package scheduler
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -22,7 +24,7 @@ func NewCommand() *cobra.Command {
 	enableByDefault()
 	var pluginPath string
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
-		return registry.Register(Name, NewFactory(dispatch.Load(pluginPath)))
+		return registry.Register(Name, NewFactory(dispatch.Load(context.Background(), pluginPath)))
 	})
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)

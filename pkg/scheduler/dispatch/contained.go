@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 const (
@@ -34,8 +36,12 @@ const (
 // keeps failing is set aside for a while. It is safe for concurrent use.
 type contained struct {
 	devicescheduler.DeviceScheduler
-	name  string
 	clock clock.WithTicker
+
+	// What the plugin says of itself, asked once.
+	name    string
+	groups  bool // leaves placement to the group scheduler
+	claimed []types.ResourceName
 
 	// turn holds one token while a call runs; nil for a plugin that is safe for concurrent use.
 	turn chan struct{}
@@ -48,18 +54,20 @@ type contained struct {
 	lastErr  error         // why the plugin was set aside
 }
 
-// contain asks the plugin once for all that it declares. A panic while asking is returned as an error.
-func contain(file string, plugin devicescheduler.DeviceScheduler, clk clock.WithTicker) (c *contained, err error) {
+// contain asks the plugin what it says of itself. A panic while asking is returned as an error.
+func contain(named Named, clk clock.WithTicker) (c *contained, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic while its name was asked for: %v", r)
+			c, err = nil, fmt.Errorf("ask %q for its name and abilities: panic: %v", named.File, r)
 		}
 	}()
-	c = &contained{DeviceScheduler: plugin, name: plugin.GetName(), clock: clk}
-	if c.name == "" {
-		c.name = file
+	c = &contained{DeviceScheduler: named.Plugin, clock: clk}
+	c.name = cmp.Or(c.GetName(), named.File)
+	c.groups = c.UsingGroupScheduler()
+	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
+		c.claimed = claimer.ClaimedResources()
 	}
-	if safe, ok := plugin.(devicescheduler.ConcurrentSafe); !ok || !safe.ConcurrentSafe() {
+	if safe, ok := named.Plugin.(devicescheduler.ConcurrentSafe); !ok || !safe.ConcurrentSafe() {
 		c.turn = make(chan struct{}, 1)
 	}
 	return c, nil

@@ -1,0 +1,97 @@
+# KubeDevice. `make` alone lists the targets.
+
+SHELL := /bin/bash -euo pipefail
+.DEFAULT_GOAL := help
+
+# One recipe and one set of flags for hosts and plugins: a plugin loads only into a host that was built like it.
+export GOFLAGS := -trimpath -buildvcs=false
+export CGO_ENABLED := 1
+
+VERSION    := v0.1.0
+KUBERNETES := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' go.mod)
+LDFLAGS    := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION) \
+              -X k8s.io/client-go/pkg/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION)
+OUT        := $(CURDIR)/_output
+MODULES    := . pkg/sdk plugins/template test
+
+##@ Build
+
+.PHONY: build
+build: binaries plugins ## Build both binaries and all plugins into _output/.
+
+.PHONY: binaries
+binaries: ## Build kube-scheduler and kubecri into _output/bin/.
+	go build -ldflags '$(LDFLAGS)' -o $(OUT)/bin/ ./cmd/kube-scheduler ./cmd/kubecri
+
+.PHONY: plugins
+plugins: ## Build every plugin into _output/plugins/scheduler/ and _output/plugins/device/.
+	@for side in scheduler device; do \
+	  for dir in plugins/*/$$side/; do \
+	    name=$$(basename $$(dirname $$dir)); \
+	    echo "plugin $$side/$$name.so"; \
+	    (cd $$(dirname $$dir) && go build -buildmode=plugin -o $(OUT)/plugins/$$side/$$name.so ./$$side); \
+	  done; \
+	done
+
+##@ Run
+
+.PHONY: demo
+demo: build ## Show the main job on a real cluster: pods get exactly the devices that the scheduler chose (root, Linux).
+	cd test && go run ./cmd/demo
+
+.PHONY: cluster-up
+cluster-up: build ## Start a real cluster on this machine; kubeconfig in _output/cluster/kubeconfig (root, Linux).
+	cd test && go run ./cmd/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## Stop the cluster and leave nothing behind.
+	cd test && go run ./cmd/cluster down
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-integration test-e2e ## Run all tests; installs what it needs.
+
+.PHONY: test-unit
+test-unit: ## Unit tests and fuzz seeds of every module, with the race detector.
+	go test -race ./cmd/... ./pkg/... ./plugins/... ./hack/...
+	cd pkg/sdk && go test -race ./...
+	cd plugins/template && go test -race ./...
+
+.PHONY: test-integration
+test-integration: ## Tests against a real etcd and kube-apiserver in one process; no root.
+	cd test && go test ./integration/...
+
+.PHONY: test-e2e
+test-e2e: build ## Tests on the real cluster (root, Linux).
+	cd test && go test -timeout 40m -p 1 ./e2e/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
+	hack/fuzz.sh $${FUZZTIME:-30s}
+
+.PHONY: bench-placement
+bench-placement: ## Benchmark placement alone: per node and per pod, first time and remembered.
+	go test -run '^$$' -bench . -benchmem ./pkg/grouptree
+
+##@ Verify
+
+.PHONY: verify
+verify: ## Vet, gofmt, lint, rules of the code, documents.
+	hack/verify.sh $(MODULES)
+
+.PHONY: tidy
+tidy: ## Tidy every module.
+	for module in $(MODULES); do (cd $$module && go mod tidy); done
+
+.PHONY: clean
+clean: cluster-down ## Stop the cluster and remove _output/.
+	rm -rf $(OUT)
+
+##@ Help
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*##"; printf "make TARGET\n"} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

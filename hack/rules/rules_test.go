@@ -1,0 +1,168 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/kubedevice/kubedevice/"
+
+// source is one Go file of the repository.
+type source struct {
+	path string // from the repository's root, with slashes
+	file *ast.File
+}
+
+func (s source) folder() string { return path.Dir(s.path) }
+func (s source) test() bool     { return strings.HasSuffix(s.path, "_test.go") }
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []source
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if base := entry.Name(); base == "_output" || base == "testdata" || base == ".git" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		found = append(found, source{filepath.ToSlash(relative), file})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 50 {
+		t.Fatalf("found %d Go files below %s: not the repository?", len(found), root)
+	}
+	return found
+}
+
+// mayImport says, for a folder and what is below it, which other folders of the repository its code may import; the
+// longest match counts. Tests may import more.
+var mayImport = map[string][]string{
+	"cmd/kube-scheduler":     {"pkg/scheduler", "pkg/pluginload"},
+	"cmd/kubecri":            {"pkg/node", "pkg/pluginload"},
+	"pkg/sdk":                {"pkg/sdk"},
+	"pkg/grouptree":          {"pkg/sdk"},
+	"pkg/deviceinfo":         {"pkg/sdk"},
+	"pkg/pluginload":         {"pkg/sdk"},
+	"pkg/scheduler":          {"pkg/scheduler", "pkg/deviceinfo", "pkg/grouptree", "pkg/pluginload", "pkg/sdk"},
+	"pkg/scheduler/dispatch": {"pkg/grouptree", "pkg/pluginload", "pkg/sdk"},
+	"pkg/node":               {"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/pluginload", "pkg/sdk"},
+	"plugins":                {"plugins", "pkg/sdk"},
+	"hack":                   {},
+	"test":                   {"test", "pkg", "cmd"},
+}
+
+func within(folder, room string) bool {
+	return folder == room || strings.HasPrefix(folder, room+"/")
+}
+
+func room(folder string) (name string, allowed []string, ok bool) {
+	for candidate, list := range mayImport {
+		if within(folder, candidate) && len(candidate) >= len(name) {
+			name, allowed, ok = candidate, list, true
+		}
+	}
+	return name, allowed, ok
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		name, allowed, ok := room(s.folder())
+		if !ok {
+			t.Errorf("%s: its folder has no rule for its imports; add one to mayImport", s.path)
+			continue
+		}
+	imports:
+		for _, spec := range s.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target, ours := strings.CutPrefix(imported, module)
+			if !ours {
+				if name == "pkg/sdk" && strings.Contains(strings.Split(imported, "/")[0], ".") {
+					t.Errorf("%s imports %s: the SDK uses the standard library only", s.path, imported)
+				}
+				if name == "pkg/grouptree" && strings.Contains(imported, "k8s.io/") {
+					t.Errorf("%s imports %s: placement knows nothing of Kubernetes", s.path, imported)
+				}
+				continue
+			}
+			for _, folder := range allowed {
+				if within(target, folder) {
+					continue imports
+				}
+			}
+			if !within(target, s.folder()) {
+				t.Errorf("%s imports %s: code of %s may import only %v", s.path, target, name, allowed)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		documented[s.folder()] = documented[s.folder()] || s.file.Doc != nil
+	}
+	for folder, has := range documented {
+		if !has {
+			t.Errorf("%s has no package comment", folder)
+		}
+	}
+}
+
+func TestEveryFileCarriesItsLicence(t *testing.T) {
+	const header = "// Copyright The KubeDevice Authors.\n// SPDX-License-Identifier: Apache-2.0\n\n"
+	for _, s := range sources(t) {
+		content, err := os.ReadFile(filepath.Join("../..", s.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(content)
+		if strings.HasPrefix(text, "//go:build") {
+			_, text, _ = strings.Cut(text, "\n\n")
+		}
+		if !strings.HasPrefix(text, header) {
+			t.Errorf("%s does not begin with the licence header", s.path)
+		}
+	}
+}

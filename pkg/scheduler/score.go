@@ -1,0 +1,39 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PreScore skips scoring for a pod that asks for no device.
+func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if cycleOf(state) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score returns the score that Filter found for the node, from fwk.MinScore to fwk.MaxScore.
+func (p *Plugin) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
+	c := cycleOf(state)
+	if c == nil {
+		return 0, nil
+	}
+	score, ok := c.score(nodeInfo.Node().Name)
+	if !ok {
+		var status *fwk.Status
+		if score, status = p.fit(ctx, c, pod, nodeInfo); !status.IsSuccess() {
+			return 0, status
+		}
+	}
+	return int64(math.Round(score * float64(fwk.MaxScore))), nil
+}
+
+// ScoreExtensions returns nil: the scores are on the framework's scale already.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
