@@ -1,0 +1,280 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import "strings"
+
+// Explain says why a request did not fit a node, in the most telling way that it finds. It looks at necessary
+// conditions, from the plainest to the most specific: what the node lacks, what no device has enough of, what the node,
+// and then what one group, has too little of, and how many groups there is room for. It returns nil when p fits.
+//
+// It is meant for the few nodes and pods that someone reads about: it costs far more than a placement.
+func Explain(inv *Inventory, used []int64, req *Request, p *Placement) *Reason {
+	if p.Fits {
+		return nil
+	}
+	e := explainer{inv: inv, used: used, req: req}
+	e.signatures = lookUp(nil, inv.signatures, req.signatures)
+	e.types = lookUp(nil, inv.types, req.types)
+	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.rooms} {
+		if reason := check(); reason != nil {
+			return reason
+		}
+	}
+	if p.LimitHit {
+		return &Reason{Cause: Unknown, Steps: p.Steps}
+	}
+	return e.torn()
+}
+
+// explainer looks for a reason.
+type explainer struct {
+	inv               *Inventory
+	used              []int64
+	req               *Request
+	signatures, types []int32
+}
+
+// stock is how much of one kind of resource is free, and how much there is.
+type stock struct{ free, of int64 }
+
+// stock returns what there is of a kind of resource below instance x. Masks have none.
+func (e *explainer) stock(typ, x int32) stock {
+	var s stock
+	in := &e.inv.instances[x]
+	for r := in.lo; r < in.hi; r++ {
+		if e.inv.typ[r] == e.types[typ] && e.inv.mode[r] != enum {
+			s.free = addCapped(s.free, max(0, e.inv.allocatable[r]-e.used[r]))
+			s.of = addCapped(s.of, e.inv.allocatable[r])
+		}
+	}
+	return s
+}
+
+// reason begins a reason that concerns item i.
+func (e *explainer) reason(cause Cause, i int32) *Reason {
+	it := &e.req.items[i]
+	name := e.req.types[it.typ]
+	levels, resource := "", name
+	if cut := strings.LastIndexByte(name, '/'); cut >= 0 {
+		levels, resource = name[:cut], name[cut+1:]
+	}
+	r := &Reason{Cause: cause, Request: it.name, Needed: it.quantity, Resource: resource, Device: lastLevel(levels), Countable: true}
+	for _, at := range e.req.containers {
+		if i >= at.itemLo && i < at.itemHi {
+			r.Container = at.name
+		}
+	}
+	for k, typ := range e.inv.typ {
+		if typ == e.types[it.typ] {
+			r.Countable = r.Countable && e.inv.allocatable[k] <= 1 && e.inv.mode[k] != enum
+			r.Mask = r.Mask || e.inv.mode[k] == enum
+		}
+	}
+	if e.types[it.typ] >= 0 {
+		s := e.stock(it.typ, 0)
+		r.Free, r.Capacity = s.free, s.of
+	} else {
+		r.Countable = false
+	}
+	return r
+}
+
+// lastLevel returns the name of the level that a signature leads to.
+func lastLevel(signature string) string {
+	return signature[strings.LastIndexByte(signature, '/')+1:]
+}
+
+// missing finds a level or a resource that the node has nowhere.
+func (e *explainer) missing() *Reason {
+	for i, it := range e.req.items {
+		if e.types[it.typ] >= 0 {
+			continue
+		}
+		r := e.reason(Missing, int32(i))
+		levels := strings.Split(e.req.types[it.typ], "/")
+		for depth := 1; depth < len(levels); depth++ {
+			if _, ok := e.inv.signatures[strings.Join(levels[:depth], "/")]; !ok {
+				r.Level = levels[depth-1]
+				break
+			}
+		}
+		return r
+	}
+	return nil
+}
+
+// gone finds an allocation from before that the node cannot serve.
+func (e *explainer) gone() *Reason {
+	for i, it := range e.req.items {
+		if it.pin == "" {
+			continue
+		}
+		if r, ok := e.inv.index[it.pin]; !ok || e.inv.typ[r] != e.types[it.typ] {
+			return e.reason(Gone, int32(i))
+		}
+	}
+	return nil
+}
+
+// alone finds a request that no single resource of the node can serve.
+func (e *explainer) alone() *Reason {
+	for i, it := range e.req.items {
+		fits, best := false, stock{free: -1}
+		for r, typ := range e.inv.typ {
+			if typ != e.types[it.typ] {
+				continue
+			}
+			allocatable := e.inv.allocatable[r]
+			if e.inv.mode[r] == enum {
+				fits = fits || it.quantity == 0 || allocatable&it.quantity != 0
+				continue
+			}
+			if free := allocatable - e.used[r]; free > best.free {
+				best = stock{free: free, of: allocatable}
+			}
+			fits = fits || it.quantity <= allocatable-e.used[r]
+		}
+		if fits {
+			continue
+		}
+		reason := e.reason(Short, int32(i))
+		if reason.Countable && it.quantity <= 1 {
+			continue // together counts how many are needed
+		}
+		reason.Countable = false
+		reason.Level, reason.Best, reason.Of = reason.Device, max(0, best.free), best.of
+		return reason
+	}
+	return nil
+}
+
+// together finds what the node as a whole has too little of for all running containers, or for one init container.
+func (e *explainer) together() *Reason {
+	ends := []int32{}
+	if e.req.running > 0 {
+		ends = append(ends, e.req.containers[e.req.running-1].itemHi)
+	}
+	from := int32(0)
+	for _, at := range e.req.containers[e.req.running:] {
+		ends = append(ends, at.itemHi)
+	}
+	for _, to := range ends {
+		if r := e.short(0, from, to); r != nil {
+			return r
+		}
+		from = to
+	}
+	return nil
+}
+
+// short finds what instance x has too little of for the requests from one to another.
+func (e *explainer) short(x, from, to int32) *Reason {
+	for _, need := range e.req.sum(e.req.items[from:to]) {
+		s := e.stock(need.typ, x)
+		if need.total <= s.free || e.masked(need.typ) {
+			continue
+		}
+		for i := from; i < to; i++ {
+			if e.req.items[i].typ == need.typ {
+				r := e.reason(Short, i)
+				r.Needed, r.Best, r.Of = need.total, s.free, s.of
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// masked reports whether resources of a kind are masks on some instance: then sums say nothing.
+func (e *explainer) masked(typ int32) bool {
+	for r, t := range e.inv.typ {
+		if t == e.types[typ] && e.inv.mode[r] == enum {
+			return true
+		}
+	}
+	return false
+}
+
+// perGroup finds a group that needs more of something than any instance of its level has.
+func (e *explainer) perGroup() *Reason {
+	for g := range e.req.groups {
+		at := &e.req.groups[g]
+		if at.parent < 0 || at.itemEnd == at.itemLo {
+			continue
+		}
+		var best *Reason
+		served := false
+		for x := range e.inv.instances {
+			if e.inv.instances[x].signature != e.signatures[at.signature] {
+				continue
+			}
+			r := e.short(int32(x), at.itemLo, at.itemEnd)
+			if r == nil {
+				served = true
+				break
+			}
+			if best == nil || r.Best > best.Best {
+				best = r
+			}
+		}
+		if !served && best != nil {
+			best.Level = lastLevel(e.req.signatures[at.signature])
+			return best
+		}
+	}
+	return nil
+}
+
+// rooms finds siblings that ask for the same and are more than there is room for below any one instance.
+func (e *explainer) rooms() *Reason {
+	for g := range e.req.groups {
+		at := &e.req.groups[g]
+		if at.parent < 0 || at.twin >= 0 || len(at.needs) == 0 {
+			continue
+		}
+		groups := int64(1)
+		for next := at.end; next < e.req.groups[at.parent].end && e.req.groups[next].twin >= 0; next = e.req.groups[next].end {
+			groups++
+		}
+		if groups == 1 {
+			continue
+		}
+		if rooms := e.mostRooms(at); rooms < groups {
+			r := e.reason(Few, at.itemLo)
+			r.Level, r.Groups, r.Rooms, r.Needed = lastLevel(e.req.signatures[at.signature]), groups, rooms, at.needs[0].total
+			return r
+		}
+	}
+	return nil
+}
+
+// mostRooms returns for how many groups like at there is room below the instance that has the most room.
+func (e *explainer) mostRooms(at *group) int64 {
+	rooms := map[int32]int64{}
+	most := int64(0)
+	for x := range e.inv.instances {
+		in := &e.inv.instances[x]
+		if in.signature != e.signatures[at.signature] {
+			continue
+		}
+		here := int64(len(e.req.groups))
+		for _, need := range at.needs {
+			if need.total > 0 && !e.masked(need.typ) {
+				here = min(here, e.stock(need.typ, int32(x)).free/need.total)
+			}
+		}
+		rooms[in.parent] += here
+		most = max(most, rooms[in.parent])
+	}
+	return most
+}
+
+// torn is the reason that is left when each single condition is met.
+func (e *explainer) torn() *Reason {
+	if e.req.Empty() {
+		return &Reason{Cause: Torn}
+	}
+	return e.reason(Torn, 0)
+}
