@@ -1,0 +1,94 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+const editedMethod = "/x.Y/Edited"
+
+func TestAnEditAppendsToTheRequestAndToNothingElse(t *testing.T) {
+	client := behind(t, echo, Options{Edits: map[string]Edit{
+		editedMethod: func(_ context.Context, request []byte) ([]byte, error) {
+			return append([]byte("+"), request...), nil
+		},
+	}})
+	for method, want := range map[string]string{editedMethod: "abc+abc", "/x.Y/Other": "abc"} {
+		got, err := invoke(testContext(t), client, method, []byte("abc"))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v; want %q", method, got, err, want)
+		}
+	}
+}
+
+func TestAnEditThatAppendsNothingLeavesTheRequestAsItIs(t *testing.T) {
+	client := behind(t, echo, Options{Edits: map[string]Edit{
+		editedMethod: func(context.Context, []byte) ([]byte, error) { return nil, nil },
+	}})
+	got, err := invoke(testContext(t), client, editedMethod, []byte("abc"))
+	if err != nil || string(got) != "abc" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestARefusedCallNeverReachesTheRuntime(t *testing.T) {
+	var reached atomic.Bool
+	client := behind(t, func(method string, stream grpc.ServerStream) error {
+		reached.Store(true)
+		return echo(method, stream)
+	}, Options{Edits: map[string]Edit{
+		editedMethod: func(context.Context, []byte) ([]byte, error) {
+			return nil, status.Error(codes.FailedPrecondition, "device taken")
+		},
+	}})
+	_, err := invoke(testContext(t), client, editedMethod, []byte("abc"))
+	if status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != "device taken" {
+		t.Errorf("got %v", err)
+	}
+	if reached.Load() {
+		t.Error("the runtime heard of a call that was refused")
+	}
+}
+
+func TestAnEditSeesTheCallsMetadataAndDeadline(t *testing.T) {
+	var key []string
+	var deadline bool
+	client := behind(t, echo, Options{Edits: map[string]Edit{
+		editedMethod: func(ctx context.Context, _ []byte) ([]byte, error) {
+			md, _ := metadata.FromIncomingContext(ctx)
+			key = md.Get("key")
+			_, deadline = ctx.Deadline()
+			return nil, nil
+		},
+	}})
+	if _, err := invoke(metadata.AppendToOutgoingContext(testContext(t), "key", "v"), client, editedMethod, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(key) != 1 || key[0] != "v" || !deadline {
+		t.Errorf("metadata %v, deadline %v", key, deadline)
+	}
+}
+
+func TestAnEditedCallWithoutARequestIsAnError(t *testing.T) {
+	client := behind(t, echo, Options{Edits: map[string]Edit{
+		editedMethod: func(context.Context, []byte) ([]byte, error) { return nil, nil },
+	}})
+	stream, err := client.NewStream(testContext(t), anyShape, editedMethod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.CloseSend()
+	var message []byte
+	if err := stream.RecvMsg(&message); status.Code(err) != codes.Internal {
+		t.Errorf("got %v, want Internal", err)
+	}
+}

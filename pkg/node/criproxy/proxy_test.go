@@ -1,0 +1,372 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// randomMessage is a well-formed protobuf message of fields that no schema has.
+func randomMessage(random *rand.Rand) []byte {
+	var message []byte
+	for range random.IntN(8) {
+		number := protowire.Number(1 + random.IntN(5000))
+		switch random.IntN(4) {
+		case 0:
+			message = protowire.AppendVarint(protowire.AppendTag(message, number, protowire.VarintType), random.Uint64())
+		case 1:
+			message = protowire.AppendFixed32(protowire.AppendTag(message, number, protowire.Fixed32Type), random.Uint32())
+		case 2:
+			message = protowire.AppendFixed64(protowire.AppendTag(message, number, protowire.Fixed64Type), random.Uint64())
+		default:
+			value := make([]byte, random.IntN(4096))
+			for i := range value {
+				value[i] = byte(random.Uint32())
+			}
+			message = protowire.AppendBytes(protowire.AppendTag(message, number, protowire.BytesType), value)
+		}
+	}
+	return message
+}
+
+func TestTenThousandRandomMessagesOfInventedMethodsPassByteForByte(t *testing.T) {
+	client := behind(t, echo, Options{})
+	random := rand.New(rand.NewPCG(1, 2))
+	methods := []string{"/runtime.v1.RuntimeService/ListContainers", "/runtime.v1.ImageService/PullImage", "/runtime.v9.Future/Invented"}
+	ctx := testContext(t)
+	for i := range 10_000 {
+		sent := randomMessage(random)
+		got, err := invoke(ctx, client, methods[i%len(methods)], sent)
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if !bytes.Equal(got, sent) {
+			t.Fatalf("message %d of %d bytes came back changed", i, len(sent))
+		}
+	}
+}
+
+func TestMessagesBeyondAnyDefaultLimitPass(t *testing.T) {
+	client := behind(t, echo, Options{})
+	for _, size := range []int{0, 1, 4 << 20, 16 << 20, 33 << 20} {
+		sent := bytes.Repeat([]byte{0xa5}, size)
+		got, err := invoke(testContext(t), client, "/x.Y/Big", sent, grpc.MaxCallSendMsgSize(64<<20))
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if !bytes.Equal(got, sent) {
+			t.Fatalf("%d bytes came back changed", size)
+		}
+	}
+}
+
+func TestMetadataPassesBothWays(t *testing.T) {
+	var seen metadata.MD
+	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		seen, _ = metadata.FromIncomingContext(stream.Context())
+		stream.SetHeader(metadata.Pairs("from-runtime", "h1", "from-runtime", "h2", "raw-bin", "\x00\xff"))
+		stream.SetTrailer(metadata.Pairs("after", "t1", "after-bin", "\x01\x02"))
+		return echo("", stream)
+	}, Options{})
+	ctx := metadata.AppendToOutgoingContext(testContext(t), "from-kubelet", "a", "from-kubelet", "b", "token-bin", "\xfe\x00")
+	var header, trailer metadata.MD
+	if _, err := invoke(ctx, client, "/x.Y/Z", numbered(1), grpc.Header(&header), grpc.Trailer(&trailer)); err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range []struct {
+		where string
+		md    metadata.MD
+		key   string
+		want  []string
+	}{
+		{"request", seen, "from-kubelet", []string{"a", "b"}},
+		{"request", seen, "token-bin", []string{"\xfe\x00"}},
+		{"header", header, "from-runtime", []string{"h1", "h2"}},
+		{"header", header, "raw-bin", []string{"\x00\xff"}},
+		{"trailer", trailer, "after", []string{"t1"}},
+		{"trailer", trailer, "after-bin", []string{"\x01\x02"}},
+	} {
+		if diff := cmp.Diff(check.want, check.md.Get(check.key)); diff != "" {
+			t.Errorf("%s %s (-want +got):\n%s", check.where, check.key, diff)
+		}
+	}
+}
+
+func TestStatusKeepsCodeMessageDetailsAndTrailers(t *testing.T) {
+	detail := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "pod", Description: "too many"}}}
+	for _, code := range []codes.Code{codes.NotFound, codes.Unimplemented, codes.Internal, codes.Canceled, codes.ResourceExhausted, codes.Code(77)} {
+		want, err := status.New(code, "container \"x\": größer").WithDetails(detail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := behind(t, func(_ string, stream grpc.ServerStream) error {
+			stream.SetTrailer(metadata.Pairs("why", "because"))
+			return want.Err()
+		}, Options{})
+		var trailer metadata.MD
+		_, err = invoke(testContext(t), client, "/x.Y/Z", numbered(1), grpc.Trailer(&trailer))
+		got := status.Convert(err)
+		if got.Code() != code || got.Message() != want.Message() {
+			t.Errorf("got %v %q, want %v %q", got.Code(), got.Message(), code, want.Message())
+		}
+		if len(got.Details()) != 1 || got.Details()[0].(*errdetails.QuotaFailure).String() != detail.String() {
+			t.Errorf("%v: details %v, want %v", code, got.Details(), detail)
+		}
+		if diff := cmp.Diff([]string{"because"}, trailer.Get("why")); diff != "" {
+			t.Errorf("%v: trailer (-want +got):\n%s", code, diff)
+		}
+	}
+}
+
+func openStream(t *testing.T, ctx context.Context, client *grpc.ClientConn) grpc.ClientStream {
+	t.Helper()
+	stream, err := client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/x.Y/Stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func send(t *testing.T, stream grpc.ClientStream, message []byte) {
+	t.Helper()
+	if err := stream.SendMsg(&message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, stream grpc.ClientStream) []byte {
+	t.Helper()
+	var message []byte
+	if err := stream.RecvMsg(&message); err != nil {
+		t.Fatal(err)
+	}
+	return message
+}
+
+func TestAConversationPassesInOrderAndEndsAtHalfClose(t *testing.T) {
+	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		if err := echo("", stream); err != nil {
+			return err
+		}
+		farewell := []byte("half-closed")
+		return stream.SendMsg(&farewell)
+	}, Options{})
+	stream := openStream(t, testContext(t), client)
+	for i := range 100 {
+		send(t, stream, numbered(i))
+		if got := receive(t, stream); !bytes.Equal(got, numbered(i)) {
+			t.Fatalf("got %q, want %q", got, numbered(i))
+		}
+	}
+	stream.CloseSend()
+	if got := receive(t, stream); string(got) != "half-closed" {
+		t.Errorf("after half-close: %q", got)
+	}
+	var more []byte
+	if err := stream.RecvMsg(&more); !errors.Is(err, io.EOF) {
+		t.Errorf("end of stream: %v, want io.EOF", err)
+	}
+}
+
+func TestHeadersOfASilentStreamArriveBeforeItsFirstMessage(t *testing.T) {
+	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		stream.SendHeader(metadata.Pairs("ready", "yes"))
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}, Options{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	stream := openStream(t, ctx, client)
+	header, err := stream.Header()
+	if err != nil || len(header.Get("ready")) != 1 {
+		t.Errorf("header %v, %v", header, err)
+	}
+}
+
+func TestTheRuntimeMayEndAStreamThatTheKubeletStillWrites(t *testing.T) {
+	client := behind(t, func(string, grpc.ServerStream) error { return status.Error(codes.OutOfRange, "enough") }, Options{})
+	stream := openStream(t, testContext(t), client)
+	var message []byte
+	if err := stream.RecvMsg(&message); status.Code(err) != codes.OutOfRange {
+		t.Errorf("got %v, want OutOfRange", err)
+	}
+}
+
+func TestCancellationReachesTheRuntime(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan error, 1)
+	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		close(began)
+		<-stream.Context().Done()
+		ended <- stream.Context().Err()
+		return nil
+	}, Options{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	stream := openStream(t, ctx, client)
+	<-began
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the runtime saw %v", err)
+	}
+	var message []byte
+	if err := stream.RecvMsg(&message); status.Code(err) != codes.Canceled {
+		t.Errorf("the kubelet saw %v", err)
+	}
+}
+
+func TestTheKubeletsDeadlineIsTheRuntimes(t *testing.T) {
+	left := make(chan time.Duration, 1)
+	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		deadline, _ := stream.Context().Deadline()
+		left <- time.Until(deadline)
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}, Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := invoke(ctx, client, "/x.Y/Slow", nil)
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("got %v, want DeadlineExceeded", err)
+	}
+	if got := <-left; got <= 0 || got > 300*time.Millisecond {
+		t.Errorf("the runtime had %v left, want at most 300ms", got)
+	}
+}
+
+func TestWhileTheRuntimeIsAwayCallsAreUnavailableAndThenItIsBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runtime.sock")
+	client := startProxy(t, path, Options{})
+	ctx := testContext(t)
+	for round := range 3 {
+		if _, err := invoke(ctx, client, "/x.Y/Z", nil); status.Code(err) != codes.Unavailable {
+			t.Fatalf("round %d, runtime away: %v, want Unavailable", round, err)
+		}
+		stop := startRuntime(t, path, echo)
+		for {
+			_, err := invoke(ctx, client, "/x.Y/Z", nil)
+			if err == nil {
+				break
+			}
+			if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+				t.Fatalf("round %d, runtime back: %v", round, err)
+			}
+			runtime.Gosched()
+		}
+		stop()
+	}
+}
+
+func TestARuntimeThatDiesEndsItsStreamsWithUnavailable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runtime.sock")
+	stop := startRuntime(t, path, echo)
+	stream := openStream(t, testContext(t), startProxy(t, path, Options{}))
+	send(t, stream, numbered(1))
+	receive(t, stream)
+	stop()
+	var message []byte
+	if err := stream.RecvMsg(&message); status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v, want Unavailable", err)
+	}
+}
+
+func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
+	const size = 64 << 10
+	var sent atomic.Int64
+	client := behind(t, func(_ string, stream grpc.ServerStream) error {
+		message := make([]byte, size)
+		for range 4096 {
+			if err := stream.SendMsg(&message); err != nil {
+				return err
+			}
+			sent.Add(1)
+		}
+		return nil
+	}, Options{})
+	stream := openStream(t, testContext(t), client)
+	receive(t, stream)
+	// The runtime is held back when its count stands still while nobody reads.
+	for last, still := int64(-1), 0; still < 20; {
+		now := sent.Load()
+		if now == last {
+			still++
+		} else {
+			last, still = now, 0
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	if got := sent.Load() * size; got > 32<<20 {
+		t.Errorf("%d MiB of 256 were buffered for a reader that does not read", got>>20)
+	}
+	for range 4095 {
+		receive(t, stream)
+	}
+}
+
+func TestEveryCallIsObservedWithItsCode(t *testing.T) {
+	type observed struct {
+		method string
+		code   codes.Code
+	}
+	seen := make(chan observed, 1)
+	client := behind(t, func(method string, stream grpc.ServerStream) error {
+		if method == "/x.Y/Bad" {
+			return status.Error(codes.DataLoss, "")
+		}
+		return echo(method, stream)
+	}, Options{Observe: func(method string, code codes.Code, _ time.Duration) { seen <- observed{method, code} }})
+	for method, want := range map[string]codes.Code{"/x.Y/Good": codes.OK, "/x.Y/Bad": codes.DataLoss} {
+		invoke(testContext(t), client, method, nil)
+		if got := <-seen; got != (observed{method, want}) {
+			t.Errorf("observed %v, want %v %v", got, method, want)
+		}
+	}
+}
+
+func TestTenThousandStreamsLeaveNoGoroutine(t *testing.T) {
+	client := behind(t, echo, Options{})
+	ctx := testContext(t)
+	invoke(ctx, client, "/x.Y/Warm", nil)
+	before := runtime.NumGoroutine()
+	for i := range 10_000 {
+		streamCtx, cancel := context.WithCancel(ctx)
+		stream := openStream(t, streamCtx, client)
+		send(t, stream, numbered(i))
+		receive(t, stream)
+		if i%2 == 0 {
+			stream.CloseSend()
+			var message []byte
+			stream.RecvMsg(&message)
+		}
+		cancel()
+	}
+	for runtime.NumGoroutine() > before+2 {
+		if ctx.Err() != nil {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+		runtime.Gosched()
+	}
+}
