@@ -1,0 +1,29 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deviceinfo reads and writes the annotation KubeDevice/DeviceInfo. It is the only place that knows its JSON.
+//
+// On a node the annotation holds what the node has; on a pod, what the pod asks for and, once the pod is bound, what it
+// was given. Users write a pod's requests and scorer. The fields devrequests, allocatefrom and nodename belong to the
+// scheduler: [PodRequest] throws away what a user wrote there, and [PodAllocation] reads them only from a pod that is
+// bound to the node which they name.
+//
+// # Strictness
+//
+// The admission policies that guard the scheduler's fields cannot parse JSON: they look for words in the text. So that
+// what they let through can never decode to an allocation, decoding is at least as strict as they are: keys match in
+// exact case only, a key that stands twice is an error, and each error names the field. Fields that are unknown are
+// ignored, so that releases can add some.
+//
+// All functions are safe for concurrent use.
+package deviceinfo
+
+// Annotation is the key of the annotation, on nodes and on pods.
+const Annotation = "KubeDevice/DeviceInfo"
+
+// MaxBytes is the largest value that is read or written. Kubernetes allows all annotations of an object together that
+// much.
+const MaxBytes = 256 << 10
+
+// MaxNameBytes is the longest name of a resource, a container, a pod or a node.
+const MaxNameBytes = 1024

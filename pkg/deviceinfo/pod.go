@@ -1,0 +1,95 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// DecodePod reads the annotation of a pod, all fields as they were written, whoever wrote them: see PodRequest and
+// PodAllocation. Lists that are absent are nil. An error is of type *Error.
+func DecodePod(value string) (*types.PodInfo, error) {
+	pod := &types.PodInfo{}
+	err := decode(value, func(r *reader, key string) error {
+		switch key {
+		case "podname":
+			return r.name(key, &pod.Name)
+		case "nodename":
+			return r.name(key, &pod.NodeName)
+		case "requests":
+			return r.quantities(key, &pod.Requests)
+		case "initcontainer":
+			return r.containers(key, &pod.InitContainers)
+		case "runningcontainer":
+			return r.containers(key, &pod.RunningContainers)
+		default:
+			return r.skip(key)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// containers reads containers by name.
+func (r *reader) containers(path string, to *map[string]types.ContainerInfo) error {
+	containers := map[string]types.ContainerInfo{}
+	err := r.object(path, func(name string) error {
+		field := at(path, name)
+		if err := checkName(field, name); err != nil {
+			return err
+		}
+		info := types.ContainerInfo{}
+		err := r.object(field, func(key string) error {
+			path := in(field, key)
+			switch key {
+			case "requests":
+				return r.quantities(path, &info.Requests)
+			case "devrequests":
+				return r.quantities(path, &info.DevRequests)
+			case "allocatefrom":
+				return r.locations(path, &info.AllocateFrom)
+			case "scorer":
+				return r.scorers(path, &info.Scorer)
+			default:
+				return r.skip(path)
+			}
+		})
+		containers[name] = info
+		return err
+	})
+	if len(containers) > 0 {
+		*to = containers
+	}
+	return err
+}
+
+// EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod would refuse is an error
+// of type *Error.
+func EncodePod(pod *types.PodInfo) (string, error) {
+	value, err := encode(pod)
+	if err != nil {
+		return "", err
+	}
+	if _, err := DecodePod(value); err != nil {
+		return "", err
+	}
+	return value, nil
+}
+
+// encode writes JSON without the escapes that encoding/json adds for HTML: the policies refuse backslashes.
+func encode(info any) (string, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(info); err != nil {
+		return "", fmt.Errorf("encode annotation %s: %w", Annotation, err)
+	}
+	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
+}

@@ -1,0 +1,201 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// reader reads the JSON of an annotation, token by token: encoding/json's own mapping to structs would fold the case of
+// keys and let the last of two equal keys win.
+type reader struct{ dec *json.Decoder }
+
+// decode reads a value that must be one JSON object, handing each of its fields to field.
+func decode(value string, field func(r *reader, key string) error) error {
+	if len(value) > MaxBytes {
+		return &Error{Problem: fmt.Sprintf("the value has %d bytes", len(value)), Fix: fmt.Sprintf("use at most %d", MaxBytes)}
+	}
+	if !utf8.ValidString(value) {
+		return &Error{Problem: "the value is not UTF-8", Fix: "write it in UTF-8"}
+	}
+	var whole json.RawMessage
+	if err := json.Unmarshal([]byte(value), &whole); err != nil {
+		return &Error{Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
+	}
+	r := &reader{dec: json.NewDecoder(strings.NewReader(value))}
+	r.dec.UseNumber()
+	if bytes.Equal(bytes.TrimSpace(whole), []byte("null")) {
+		return &Error{Problem: "the value is null", Fix: "write an object, such as {}"}
+	}
+	return r.object("", func(key string) error { return field(r, key) })
+}
+
+// object reads an object, or null, which stands for one without fields. Each field's value must be read by field.
+func (r *reader) object(path string, field func(key string) error) error {
+	token, err := r.token(path)
+	if err != nil || token == nil {
+		return err
+	}
+	if token != json.Delim('{') {
+		return &Error{Field: path, Problem: "it is " + describe(token), Fix: "write an object"}
+	}
+	seen := map[string]bool{}
+	for r.dec.More() {
+		token, err := r.token(path)
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string) // the value is valid JSON: what begins a field is a string
+		if seen[key] {
+			return &Error{Field: path, Problem: "the key " + quote(key) + " stands twice", Fix: "keep one of them"}
+		}
+		seen[key] = true
+		if err := field(key); err != nil {
+			return err
+		}
+	}
+	_, err = r.token(path)
+	return err
+}
+
+// token reads one token.
+func (r *reader) token(path string) (json.Token, error) {
+	token, err := r.dec.Token()
+	if err != nil {
+		return nil, &Error{Field: path, Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
+	}
+	return token, nil
+}
+
+// skip reads a value that nobody wants.
+func (r *reader) skip(path string) error {
+	var unknown json.RawMessage
+	if err := r.dec.Decode(&unknown); err != nil {
+		return &Error{Field: path, Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
+	}
+	return nil
+}
+
+// name reads the name of a pod or node into to. An empty one or null is none.
+func (r *reader) name(path string, to *string) error {
+	token, err := r.token(path)
+	if err != nil || token == nil {
+		return err
+	}
+	name, ok := token.(string)
+	if !ok {
+		return &Error{Field: path, Problem: "it is " + describe(token), Fix: "write a string"}
+	}
+	if name == "" {
+		return nil
+	}
+	*to = name
+	return checkName(path, name)
+}
+
+// quantities reads a ResourceList.
+func (r *reader) quantities(path string, to *types.ResourceList) error {
+	list := types.ResourceList{}
+	err := r.object(path, func(key string) error {
+		quantity, err := r.number(at(path, key), key, math.MaxInt64)
+		list[types.ResourceName(key)] = quantity
+		return err
+	})
+	if len(list) > 0 {
+		*to = list
+	}
+	return err
+}
+
+// scorers reads a ResourceScorer.
+func (r *reader) scorers(path string, to *types.ResourceScorer) error {
+	list := types.ResourceScorer{}
+	err := r.object(path, func(key string) error {
+		scorer, err := r.number(at(path, key), key, math.MaxInt32)
+		list[types.ResourceName(key)] = int32(scorer)
+		return err
+	})
+	if len(list) > 0 {
+		*to = list
+	}
+	return err
+}
+
+// locations reads a ResourceLocation.
+func (r *reader) locations(path string, to *types.ResourceLocation) error {
+	list := types.ResourceLocation{}
+	err := r.object(path, func(key string) error {
+		field := at(path, key)
+		if err := checkResource(field, key); err != nil {
+			return err
+		}
+		token, err := r.token(field)
+		if err != nil {
+			return err
+		}
+		resource, ok := token.(string)
+		if !ok {
+			return &Error{Field: field, Problem: "it is " + describe(token), Fix: "write the name of a resource"}
+		}
+		list[types.ResourceName(key)] = types.ResourceName(resource)
+		return checkResource(field, resource)
+	})
+	if len(list) > 0 {
+		*to = list
+	}
+	return err
+}
+
+// number reads the whole number that belongs to a resource's name, from 0 to most.
+func (r *reader) number(path, name string, most int64) (int64, error) {
+	if err := checkResource(path, name); err != nil {
+		return 0, err
+	}
+	token, err := r.token(path)
+	if err != nil {
+		return 0, err
+	}
+	fix := fmt.Sprintf("write a whole number from 0 to %d", most)
+	literal, ok := token.(json.Number)
+	if !ok {
+		return 0, &Error{Field: path, Problem: "it is " + describe(token), Fix: fix}
+	}
+	number, err := strconv.ParseInt(literal.String(), 10, 64)
+	switch {
+	case strings.ContainsAny(literal.String(), ".eE"):
+		return 0, &Error{Field: path, Problem: quote(literal.String()) + " is not written as a whole number", Fix: fix}
+	case strings.HasPrefix(literal.String(), "-"):
+		return 0, &Error{Field: path, Problem: quote(literal.String()) + " is negative", Fix: fix}
+	case err != nil || number > most:
+		return 0, &Error{Field: path, Problem: quote(literal.String()) + " is too large", Fix: fix}
+	}
+	return number, nil
+}
+
+// describe names the kind of value that begins with a token.
+func describe(token json.Token) string {
+	switch token := token.(type) {
+	case json.Delim:
+		if token == '{' {
+			return "an object"
+		}
+		return "a list"
+	case string:
+		return "a string"
+	case json.Number:
+		return "a number"
+	case bool:
+		return "true or false"
+	default:
+		return "null"
+	}
+}
