@@ -1,0 +1,169 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binaries
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/test/image"
+)
+
+// kubernetes are the programs that one executable (cmd/upstream) is, by the name it is called by.
+var kubernetes = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
+
+// debian are the packages that are downloaded and unpacked: the program of the busybox image, the pods' network, and the headers that
+// runc is compiled with.
+var debian = []string{"busybox-static", "containernetworking-plugins", "libseccomp-dev"}
+
+// The folder of the unpacked packages, and files in it.
+const (
+	unpacked = "debian"
+	busybox  = unpacked + "/bin/busybox"
+	cni      = unpacked + "/usr/lib/cni"
+	headers  = unpacked + "/usr/include"
+)
+
+// steps are in order: later ones may need what earlier ones made. The shortest come first, so that whatever is missing on the
+// machine shows before the long wait.
+var steps = []step{
+	{
+		name:    "room-init",
+		outputs: []string{"roominit"},
+		inputs:  []string{"go.mod", "cmd/roominit", "room", "cgroup"},
+		run: func(ctx context.Context, b *builder) error {
+			return b.goBuild(ctx, goBuild{pkg: "./cmd/roominit", output: "roominit", env: []string{"CGO_ENABLED=0"}})
+		},
+	},
+	{
+		name:    "debian-packages",
+		outputs: []string{busybox, cni, headers, "cni"},
+		recipe:  debian,
+		run:     unpackDebian,
+	},
+	{
+		name:    "images",
+		outputs: []string{image.Archive},
+		inputs:  []string{"image"},
+		recipe:  debian,
+		run:     writeImages,
+	},
+	{
+		name:    "runc",
+		outputs: []string{"runc"},
+		inputs:  []string{"third_party/runc"},
+		recipe:  debian,
+		run: func(ctx context.Context, b *builder) error {
+			libraries, err := filepath.Glob(b.output(unpacked + "/usr/lib/*/libseccomp.a"))
+			if err != nil || len(libraries) != 1 {
+				return fmt.Errorf("find libseccomp.a in %s: %v, %w", b.output(unpacked), libraries, err)
+			}
+			return b.goBuild(ctx, goBuild{
+				module:  "third_party/runc",
+				pkg:     "github.com/opencontainers/runc",
+				output:  "runc",
+				tags:    "seccomp netgo osusergo",
+				ldflags: "-linkmode external -extldflags -static",
+				env: []string{ // in place of pkg-config, which the machine may lack
+					"PKG_CONFIG=true",
+					"CGO_CFLAGS=-I" + b.output(headers),
+					"CGO_LDFLAGS=-L" + filepath.Dir(libraries[0]) + " -lseccomp",
+				},
+			})
+		},
+	},
+	{
+		name:    "containerd",
+		outputs: []string{"containerd", "containerd-shim-runc-v2", "ctr"},
+		inputs:  []string{"third_party/containerd"},
+		run: func(ctx context.Context, b *builder) error {
+			for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+				err := b.goBuild(ctx, goBuild{
+					module: "third_party/containerd",
+					pkg:    "github.com/containerd/containerd/v2/cmd/" + program,
+					output: program,
+					tags:   "no_btrfs no_zfs no_devmapper",
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	},
+	{
+		name:    "crictl",
+		outputs: []string{"crictl"},
+		inputs:  []string{"third_party/cri-tools"},
+		run: func(ctx context.Context, b *builder) error {
+			return b.goBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "sigs.k8s.io/cri-tools/cmd/crictl", output: "crictl"})
+		},
+	},
+	{
+		name:    "kubernetes-and-etcd",
+		outputs: append([]string{"upstream"}, kubernetes...),
+		inputs:  []string{"go.mod", "cmd/upstream"},
+		run:     buildKubernetes,
+	},
+}
+
+func buildKubernetes(ctx context.Context, b *builder) error {
+	version, err := b.goCommand(ctx, "", nil, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	var ldflags []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		ldflags = append(ldflags, "-X "+pkg+".gitVersion="+strings.TrimSpace(version))
+	}
+	if err := b.goBuild(ctx, goBuild{pkg: "./cmd/upstream", output: "upstream", ldflags: strings.Join(ldflags, " ")}); err != nil {
+		return err
+	}
+	for _, program := range kubernetes {
+		if err := relink("upstream", b.output(program)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeImages(ctx context.Context, b *builder) error {
+	pause := b.output("pause")
+	if err := b.command(ctx, "cc", "-Os", "-static", "-s", "-Wall", "-Werror", "-o", pause, filepath.Join(b.source, "image", "pause", "pause.c")); err != nil {
+		return err
+	}
+	pauseProgram, err := os.ReadFile(pause)
+	if err != nil {
+		return err
+	}
+	busyboxProgram, err := os.ReadFile(b.output(busybox))
+	if err != nil {
+		return err
+	}
+	applets, err := b.commandOutput(ctx, b.output(busybox), "--list-full")
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(b.output(image.Archive))
+	if err != nil {
+		return err
+	}
+	defer out.Close() //nolint:errcheck // closed below; a second time does no harm
+	if err := image.WriteArchive(out, runtime.GOARCH, image.NewPause(pauseProgram), image.NewBusybox(busyboxProgram, applets)); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// relink makes path a symbolic link to target, whatever it was.
+func relink(target, path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return os.Symlink(target, path)
+}

@@ -1,0 +1,35 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// Apply applies manifests, files or whole folders, as kubectl apply --server-side does.
+func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
+	for _, path := range paths {
+		if _, err := c.Kubectl(ctx, "apply", "--server-side", "--recursive", "--filename="+path); err != nil {
+			return fmt.Errorf("apply %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// Kubectl runs kubectl on the machine, as an administrator, and returns what it prints.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "kubectl"), args...)
+	command.Env = append(c.Environment(), "KUBECONFIG="+c.layout.kubeconfig())
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	if err != nil {
+		return string(stdout), fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(stdout), nil
+}

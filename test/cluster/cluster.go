@@ -1,0 +1,227 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster runs a real Kubernetes cluster on one machine: etcd, API server, controller manager, a scheduler, and nodes, each
+// with its own kubelet, containerd, runc and CRI proxy. It needs root and Linux, and leaves the machine as it was.
+//
+// The control plane and every node live in rooms of their own (package room). Addresses are the same in every cluster; the only
+// thing that a cluster takes from the machine is one free port of 127.0.0.1, in the kubeconfig file.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/kubedevice/kubedevice/test/cgroup"
+	"github.com/kubedevice/kubedevice/test/room"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a running cluster.
+type Cluster struct {
+	// Config and Client reach the API server from the machine, as an administrator.
+	Config *rest.Config
+	Client kubernetes.Interface
+	// Etcd, APIServer, ControllerManager and Scheduler are the control plane's programs.
+	Etcd, APIServer, ControllerManager, Scheduler *Component
+	// Nodes are the nodes.
+	Nodes []*Node
+
+	options      Options
+	layout       layout
+	cgroups      *cgroup.Tree
+	controlPlane *room.Room
+	listener     *net.TCPListener
+
+	mu         sync.Mutex
+	components []*Component
+}
+
+// describe returns the cluster that options describe, of which nothing exists yet.
+func describe(options Options) (*Cluster, error) {
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("only root can make namespaces and device nodes: run it as root")
+	}
+	c := &Cluster{options: options, layout: layout{options.Dir}}
+	var err error
+	if c.cgroups, err = cgroup.Open(cgroup.DefaultMount, c.layout.cgroup()); err != nil {
+		return nil, err
+	}
+	c.Etcd = c.newEtcd()
+	c.APIServer = c.newAPIServer()
+	c.ControllerManager = c.newControllerManager()
+	c.Scheduler = c.newScheduler("kube-scheduler", 10259, options.Scheduler)
+	for i, node := range options.Nodes {
+		c.Nodes = append(c.Nodes, c.newNode(i, node))
+	}
+	return c, nil
+}
+
+// Start starts a cluster and returns when pods can be scheduled to every node. Whatever is left of an earlier cluster with the
+// same folder is taken down first. When it fails, what it has started is taken down; the logs stay.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	c, err := describe(options)
+	if err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+	unlock, err := c.layout.lock()
+	if err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+	defer unlock()
+	if err := c.start(ctx); err != nil {
+		return nil, fmt.Errorf("start cluster: %w", errors.Join(err, c.layout.remove(context.WithoutCancel(ctx))))
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.layout.remove(ctx); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.layout.logs()); err != nil {
+		return err
+	}
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return err
+	}
+	defer listener.Close() //nolint:errcheck // the control plane's room has its own
+	c.listener = listener
+	if err := c.writeCredentials("https://" + listener.Addr().String()); err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	if err := c.openRooms(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startControlPlane(ctx) })
+	for _, node := range c.Nodes {
+		group.Go(func() error { return node.start(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return c.save()
+}
+
+func (c *Cluster) openRooms(ctx context.Context) error {
+	config := c.roomConfig(controlPlaneRoom)
+	config.Listener, config.ForwardTo = c.listener, controlPlaneIP+":443"
+	opened, err := room.Open(ctx, config)
+	if err != nil {
+		return err
+	}
+	c.controlPlane = opened
+	if err := plugControlPlane(opened); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, node := range c.Nodes {
+		group.Go(func() error { return errors.Join(node.writeConfig(), node.open(ctx)) })
+	}
+	return group.Wait()
+}
+
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	if err := start(c.Etcd, c.APIServer); err != nil {
+		return err
+	}
+	if err := c.awaitAPIServer(ctx); err != nil {
+		return err
+	}
+	// Earlier they would only be refused, as the API server has no RBAC roles before it is ready, and then wait before they try
+	// again.
+	if err := start(c.ControllerManager, c.Scheduler); err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, c.options.Manifests...); err != nil {
+		return err
+	}
+	return c.awaitSchedulable(ctx)
+}
+
+func start(components ...*Component) error {
+	for _, component := range components {
+		if err := component.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) roomConfig(name string) room.Config {
+	return room.Config{
+		Name:    name,
+		Dir:     c.layout.room(name),
+		Init:    filepath.Join(c.options.Programs, "roominit"),
+		Log:     c.layout.log(name, "room"),
+		Visible: append([]string{c.options.Dir, c.options.Programs}, c.options.Visible...),
+		Cgroup:  c.cgroups.Sub(name),
+	}
+}
+
+// connect makes the clients from the administrator's kubeconfig.
+func (c *Cluster) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.layout.kubeconfig())
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 1000, 1000 // tests ask much
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	c.Config, c.Client = config, client
+	return nil
+}
+
+// Stop takes the cluster down, as Down does.
+func (c *Cluster) Stop(ctx context.Context) error { return Down(ctx, c.options.Dir) }
+
+// Component returns a program of the cluster by its name, such as node-1/kubelet.
+func (c *Cluster) Component(name string) (*Component, error) {
+	var names []string
+	for _, component := range c.Components() {
+		if component.Name == name {
+			return component, nil
+		}
+		names = append(names, component.Name)
+	}
+	return nil, fmt.Errorf("the cluster has no program %q: it has %q", name, names)
+}
+
+// Room returns the namespaces of a node, or of the control plane, by its name.
+func (c *Cluster) Room(name string) (*room.Room, error) {
+	if name == controlPlaneRoom {
+		return c.controlPlane, nil
+	}
+	for _, node := range c.Nodes {
+		if node.Name == name {
+			return node.room, nil
+		}
+	}
+	return nil, fmt.Errorf("the cluster has no room %q: it has %s and %s to %s", name, controlPlaneRoom, nodeName(0), nodeName(len(c.Nodes)-1))
+}
+
+// Components returns the programs of the cluster, those added to nodes included.
+func (c *Cluster) Components() []*Component {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.components)
+}

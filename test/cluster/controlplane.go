@@ -1,0 +1,189 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/test/pki"
+	"github.com/kubedevice/kubedevice/test/room"
+)
+
+// controllers are the controllers that devices, workloads and tests need. All of them together would take seconds more to make
+// the default service account.
+var controllers = []string{
+	"clusterrole-aggregation-controller",
+	"daemonset-controller",
+	"deployment-controller",
+	"disruption-controller",
+	"garbage-collector-controller",
+	"job-controller",
+	"namespace-controller",
+	"node-lifecycle-controller",
+	"pod-garbage-collector-controller",
+	"replicaset-controller",
+	"resourcequota-controller",
+	"root-ca-certificate-publisher-controller",
+	"serviceaccount-controller",
+	"taint-eviction-controller",
+}
+
+// writeCredentials makes the cluster's certificates, keys and kubeconfigs. hostURL is where the machine reaches the API server.
+func (c *Cluster) writeCredentials(hostURL string) error {
+	authority, err := pki.NewAuthority("kubedevice-cluster")
+	if err != nil {
+		return err
+	}
+	server, err := authority.Server(
+		[]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"},
+		[]net.IP{net.ParseIP(controlPlaneIP), net.ParseIP(serviceIP), net.IPv4(127, 0, 0, 1)},
+	)
+	if err != nil {
+		return err
+	}
+	kubeletClient, err := authority.Client("kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return err
+	}
+	serviceAccounts, err := pki.NewKeyPair()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"ca.crt":               authority.Certificate,
+		"apiserver.crt":        server.Public,
+		"apiserver.key":        server.Private,
+		"kubelet-client.crt":   kubeletClient.Public,
+		"kubelet-client.key":   kubeletClient.Private,
+		"service-accounts.pub": serviceAccounts.Public,
+		"service-accounts.key": serviceAccounts.Private,
+	} {
+		if err := write(c.layout.pki(name), content); err != nil {
+			return err
+		}
+	}
+	identities := []identity{
+		{path: c.layout.kubeconfig(), server: hostURL, user: "admin", groups: []string{"system:masters"}},
+		{path: c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"), server: apiServerURL, user: "system:kube-controller-manager"},
+		{path: c.layout.config(controlPlaneRoom, "scheduler.kubeconfig"), server: apiServerURL, user: "system:kube-scheduler"},
+	}
+	for _, node := range c.Nodes {
+		identities = append(identities, identity{
+			path: node.kubeconfig(), server: apiServerURL, user: "system:node:" + node.Name, groups: []string{"system:nodes"},
+		})
+	}
+	for _, identity := range identities {
+		if err := identity.writeKubeconfig(authority); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) newEtcd() *Component {
+	return c.controlPlaneComponent("etcd", "etcd", nil, []string{
+		"--data-dir=/var/lib/etcd",
+		"--listen-client-urls=http://127.0.0.1:2379",
+		"--advertise-client-urls=http://127.0.0.1:2379",
+		"--listen-peer-urls=http://127.0.0.1:2380",
+		"--unsafe-no-fsync", // the data is not meant to survive the machine
+		"--log-level=warn",
+	})
+}
+
+func (c *Cluster) newAPIServer() *Component {
+	return c.controlPlaneComponent("kube-apiserver", "kube-apiserver", nil, []string{
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--secure-port=443",
+		"--advertise-address=" + controlPlaneIP,
+		"--service-cluster-ip-range=" + serviceRange,
+		"--endpoint-reconciler-type=none",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		"--client-ca-file=" + c.layout.pki("ca.crt"),
+		"--tls-cert-file=" + c.layout.pki("apiserver.crt"),
+		"--tls-private-key-file=" + c.layout.pki("apiserver.key"),
+		"--kubelet-client-certificate=" + c.layout.pki("kubelet-client.crt"),
+		"--kubelet-client-key=" + c.layout.pki("kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.layout.pki("service-accounts.pub"),
+		"--service-account-signing-key-file=" + c.layout.pki("service-accounts.key"),
+	})
+}
+
+func (c *Cluster) newControllerManager() *Component {
+	return c.controlPlaneComponent("kube-controller-manager", "kube-controller-manager", nil, []string{
+		"--kubeconfig=" + c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"),
+		"--controllers=" + strings.Join(controllers, ","),
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + c.layout.pki("service-accounts.key"),
+		"--root-ca-file=" + c.layout.pki("ca.crt"),
+		"--leader-elect=false",
+		"--node-monitor-period=500ms",
+	})
+}
+
+func (c *Cluster) newScheduler(name string, port int, program Program) *Component {
+	path := program.Path
+	if path == "" {
+		path = "kube-scheduler"
+	}
+	kubeconfig := c.layout.config(controlPlaneRoom, "scheduler.kubeconfig")
+	return c.controlPlaneComponent(name, path, program.Env, append([]string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+	}, program.Args...))
+}
+
+func (c *Cluster) controlPlaneComponent(name, program string, env, args []string) *Component {
+	return c.newComponent(func() *room.Room { return c.controlPlane }, controlPlaneRoom, name, Program{
+		Path: program,
+		Env:  env,
+		Args: append(args, c.options.ExtraArgs[name]...),
+	})
+}
+
+// newComponent returns a component that has not been started. A program's path that is not absolute is one of the cluster's
+// programs.
+func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, program Program) *Component {
+	if !filepath.IsAbs(program.Path) {
+		program.Path = filepath.Join(c.options.Programs, program.Path)
+	}
+	component := &Component{
+		Name:    roomName + "/" + name,
+		LogPath: c.layout.log(roomName, name),
+		room:    in,
+		command: room.Command{Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...)},
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.components = append(c.components, component)
+	return component
+}
+
+// Environment is what every program of the cluster finds. Files that programs make for a moment go to the room's own /var/tmp.
+func (c *Cluster) Environment() []string {
+	return []string{
+		"PATH=" + c.options.Programs + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root",
+		"TMPDIR=/var/tmp",
+	}
+}
+
+func write(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o600)
+}

@@ -1,0 +1,62 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/test/cgroup"
+	"golang.org/x/sys/unix"
+)
+
+// Down takes the cluster of a folder down, or whatever is left of it, however it ended. A folder without a cluster is no error. Of
+// the cluster's files, its logs stay.
+func Down(ctx context.Context, dir string) error {
+	files := layout{dir}
+	unlock, err := files.lock()
+	if err != nil {
+		return fmt.Errorf("take cluster down: %w", err)
+	}
+	defer unlock()
+	if err := files.remove(ctx); err != nil {
+		return fmt.Errorf("take cluster down: %w", err)
+	}
+	return nil
+}
+
+// remove kills the processes of the cluster, which takes mounts, links and device nodes along, then removes cgroups and files.
+func (l layout) remove(ctx context.Context) error {
+	cgroups, err := cgroup.Open(cgroup.DefaultMount, l.cgroup())
+	if err != nil {
+		return err
+	}
+	if err := cgroups.Remove(ctx); err != nil {
+		return err
+	}
+	for _, path := range l.perishable() {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock keeps other launchers away from the cluster's folder, which is made if need be, until unlock is called or the process ends.
+func (l layout) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+		return nil, err
+	}
+	folder, err := os.Open(l.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		folder.Close() //nolint:errcheck // opened for reading
+		return nil, fmt.Errorf("another command is starting or stopping the cluster in %s: wait for it, or end it: %w", filepath.Clean(l.dir), err)
+	}
+	return func() { folder.Close() }, nil //nolint:errcheck // opened for reading
+}

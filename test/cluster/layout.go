@@ -1,0 +1,53 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+)
+
+// layout is where a cluster keeps its files.
+type layout struct{ dir string }
+
+func (l layout) kubeconfig() string      { return filepath.Join(l.dir, "kubeconfig") }
+func (l layout) state() string           { return filepath.Join(l.dir, "state.json") }
+func (l layout) logs() string            { return filepath.Join(l.dir, "logs") }
+func (l layout) pki(name string) string  { return filepath.Join(l.dir, "pki", name) }
+func (l layout) room(name string) string { return filepath.Join(l.dir, "rooms", name) }
+func (l layout) config(room, name string) string {
+	return filepath.Join(l.dir, "config", room, name)
+}
+
+func (l layout) log(room, name string) string {
+	return filepath.Join(l.logs(), room, name+".log")
+}
+
+// perishable is what does not outlive the cluster: everything but its logs, and the programs that may lie beside them.
+func (l layout) perishable() []string {
+	return []string{l.kubeconfig(), l.state(), filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "rooms")}
+}
+
+// cgroup is the name of the cluster's cgroup. It follows from the folder alone, so that whatever is left of a cluster can be found
+// with nothing but the folder's name.
+func (l layout) cgroup() string {
+	sum := sha256.Sum256([]byte(l.dir))
+	return "kubedevice-" + hex.EncodeToString(sum[:6])
+}
+
+// The cluster's network. Each cluster has network namespaces of its own, so all clusters use the same addresses.
+const (
+	controlPlaneRoom = "control-plane"
+	controlPlaneIP   = "10.77.0.1"
+	apiServerURL     = "https://" + controlPlaneIP + ":443"
+	serviceRange     = "10.96.0.0/16"
+	// serviceIP is the address of the service "kubernetes". No kube-proxy is needed for it: the control plane has it.
+	serviceIP = "10.96.0.1"
+)
+
+func nodeName(index int) string { return fmt.Sprintf("node-%d", index+1) }
+func nodeIP(index int) string   { return fmt.Sprintf("10.77.0.%d", index+11) }
+func podRange(index int) string { return fmt.Sprintf("10.78.%d.0/24", index+1) }

@@ -1,0 +1,160 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/room"
+)
+
+// Node is one node of the cluster, a room of its own with the real programs in it.
+type Node struct {
+	// Name is the node's name in the cluster, IP its address.
+	Name, IP string
+	// Containerd, Kubecri and Kubelet are its programs. Kubecri is nil on a node without it.
+	Containerd, Kubecri, Kubelet *Component
+
+	cluster *Cluster
+	options NodeOptions
+	pods    string // the pods' range of addresses
+	room    *room.Room
+}
+
+// kubecriSocket is where kubecri takes the kubelet's calls, inside a node.
+const kubecriSocket = "/run/kubecri/kubecri.sock"
+
+func (c *Cluster) newNode(index int, options NodeOptions) *Node {
+	node := &Node{Name: nodeName(index), IP: nodeIP(index), cluster: c, options: options, pods: podRange(index)}
+	node.Containerd = node.NewComponent("containerd", Program{
+		Path: "containerd",
+		Args: []string{"--config=" + node.file("containerd.toml")},
+	})
+	args := node.kubeletArgs()
+	if options.Kubecri != nil {
+		kubecri := Program{
+			Path: options.Kubecri.Path,
+			Args: append(append(args, "--cri-upstream=unix://"+containerdSocket), options.Kubecri.Args...),
+			Env:  options.Kubecri.Env,
+		}
+		if options.Inventory != "" {
+			kubecri.Env = append([]string{InventoryVariable + "=" + options.Inventory}, kubecri.Env...)
+		}
+		node.Kubecri = node.NewComponent("kubecri", kubecri)
+	}
+	node.Kubelet = node.NewComponent("kubelet", Program{Path: "kubelet", Args: args})
+	return node
+}
+
+// Room is the namespaces that the node lives in.
+func (n *Node) Room() *room.Room { return n.room }
+
+// NewComponent returns a further program for the node, with a log file beside those of the others, to be started and killed as
+// the test likes. A path that is not absolute is one of the cluster's own programs.
+func (n *Node) NewComponent(name string, program Program) *Component {
+	return n.cluster.newComponent(n.Room, n.Name, name, program)
+}
+
+// Run runs a program on the node and returns what it prints. A path that is not absolute is one of the cluster's own programs.
+func (n *Node) Run(ctx context.Context, path string, args ...string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(n.cluster.options.Programs, path)
+	}
+	var stdout, stderr bytes.Buffer
+	err := n.room.Run(ctx, room.Command{Path: path, Args: args, Env: n.cluster.Environment(), Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		return stdout.String(), fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}
+
+func (n *Node) file(name string) string { return n.cluster.layout.config(n.Name, name) }
+
+func (n *Node) kubeconfig() string { return n.file("kubelet.kubeconfig") }
+
+func (n *Node) kubeletArgs() []string {
+	endpoint := containerdSocket
+	if n.options.Kubecri != nil {
+		endpoint = kubecriSocket
+	}
+	return append([]string{
+		"--config=" + n.file("kubelet.yaml"),
+		"--kubeconfig=" + n.kubeconfig(),
+		"--hostname-override=" + n.Name,
+		"--node-ip=" + n.IP,
+		"--container-runtime-endpoint=unix://" + endpoint,
+	}, n.options.KubeletArgs...)
+}
+
+// writeConfig writes the configuration files of the node's programs.
+func (n *Node) writeConfig() error {
+	kubelet, err := kubeletConfig(n.cluster.layout.pki("ca.crt"), n.cluster.cgroups.Sub(n.Name).Path(""))
+	if err != nil {
+		return err
+	}
+	containerd, err := render(containerdConfig, map[string]string{
+		"Socket":   containerdSocket,
+		"Pause":    image.Pause,
+		"Plugins":  filepath.Join(n.cluster.options.Programs, "cni"),
+		"Networks": n.file("cni"),
+		"Runc":     filepath.Join(n.cluster.options.Programs, "runc"),
+	})
+	if err != nil {
+		return err
+	}
+	pods, err := render(network, map[string]string{"Pods": n.pods})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		write(n.file("kubelet.yaml"), kubelet),
+		write(n.file("containerd.toml"), containerd),
+		write(n.file("cni/pods.conflist"), pods),
+	)
+}
+
+// open opens the node's room and joins it with the cluster's network.
+func (n *Node) open(ctx context.Context) error {
+	opened, err := room.Open(ctx, n.cluster.roomConfig(n.Name))
+	if err != nil {
+		return err
+	}
+	n.room = opened
+	return plugNode(n.cluster.controlPlane, opened, n.IP, n.pods)
+}
+
+// start starts the node's programs and gives the container runtime its images.
+func (n *Node) start(ctx context.Context) error {
+	programs := []*Component{n.Containerd}
+	if n.Kubecri != nil {
+		programs = append(programs, n.Kubecri)
+	}
+	if err := start(append(programs, n.Kubelet)...); err != nil {
+		return err
+	}
+	if err := n.awaitSocket(ctx, containerdSocket); err != nil {
+		return err
+	}
+	_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", filepath.Join(n.cluster.options.Programs, image.Archive))
+	return err
+}
+
+// Reboot is a power cut: everything on the node is killed at once, and comes up again with the files it had.
+func (n *Node) Reboot(ctx context.Context) error {
+	if err := n.room.Close(ctx); err != nil {
+		return fmt.Errorf("reboot %s: %w", n.Name, err)
+	}
+	if err := n.open(ctx); err != nil {
+		return fmt.Errorf("reboot %s: %w", n.Name, err)
+	}
+	if err := n.start(ctx); err != nil {
+		return fmt.Errorf("reboot %s: %w", n.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/test/checkout"
+)
+
+// Options say what cluster to start. All paths are absolute.
+type Options struct {
+	// Dir is the cluster's folder: kubeconfig, logs, certificates, the nodes' files. It is the cluster's identity too:
+	// clusters with different folders don't meet.
+	Dir string
+	// Programs is the folder with what package binaries built.
+	Programs string
+	// Scheduler is the program that schedules. It gets what every kube-scheduler needs (kubeconfig and so on), then its own
+	// arguments. An empty path stands for Kubernetes' own scheduler.
+	Scheduler Program
+	// Nodes are the nodes, which are named node-1, node-2 and so on.
+	Nodes []NodeOptions
+	// Manifests are files and folders that are applied, in this order, as soon as the API server answers.
+	Manifests []string
+	// Visible are further folders that the cluster's programs must see at their own paths, wherever they are. Without that, what
+	// lies below /var, /run or /dev is hidden from them.
+	Visible []string
+	// ExtraArgs are more arguments for etcd, kube-apiserver or kube-controller-manager, by that name.
+	ExtraArgs map[string][]string
+}
+
+// NodeOptions say what one node runs.
+type NodeOptions struct {
+	// Kubecri is the CRI proxy between kubelet and container runtime. It gets the kubelet's arguments and --cri-upstream, then its
+	// own. Nil leaves the proxy out: the kubelet talks to the runtime itself.
+	Kubecri *Program
+	// Inventory is the file that describes the node's simulated GPUs to the device plugin, by way of kubecri's environment
+	// variable KUBEDEVICE_SIMGPU_CONFIG. Without it, the variable isn't set.
+	Inventory string
+	// KubeletArgs are more arguments for the kubelet, and so for kubecri.
+	KubeletArgs []string
+}
+
+// Program is an executable with arguments and environment variables (NAME=value) of its own.
+type Program struct {
+	Path string
+	Args []string
+	Env  []string
+}
+
+// InventoryVariable tells the simulated GPUs' device plugin where a node's inventory file is.
+const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
+
+// Default returns the options of a cluster with this many nodes that runs KubeDevice as it was built in this checkout: our
+// scheduler and CRI proxy from _output/bin, with the plugins of _output/plugins. Its folder is _output/cluster.
+func Default(nodes int) (Options, error) {
+	root, err := checkout.Root()
+	if err != nil {
+		return Options{}, err
+	}
+	output := filepath.Join(root, "_output")
+	options := Options{
+		Dir:      filepath.Join(output, "cluster"),
+		Programs: filepath.Join(output, "cluster", "bin"),
+		Scheduler: Program{
+			Path: filepath.Join(output, "bin", "kube-scheduler"),
+			Args: []string{"--devschedpath=" + filepath.Join(output, "plugins", "scheduler")},
+		},
+		Visible: []string{root},
+	}
+	for range nodes {
+		options.Nodes = append(options.Nodes, NodeOptions{Kubecri: &Program{
+			Path: filepath.Join(output, "bin", "kubecri"),
+			Args: []string{"--cridevices=" + filepath.Join(output, "plugins", "device")},
+		}})
+	}
+	return options, nil
+}
+
+// maxNodes is how many nodes the cluster's network has addresses for.
+const maxNodes = 200
+
+func (o Options) check() error {
+	if len(o.Nodes) > maxNodes {
+		return fmt.Errorf("%d nodes: at most %d are possible", len(o.Nodes), maxNodes)
+	}
+	paths := append([]string{o.Dir, o.Programs}, o.Manifests...)
+	if o.Scheduler.Path != "" {
+		paths = append(paths, o.Scheduler.Path)
+	}
+	for _, node := range o.Nodes {
+		if node.Kubecri != nil {
+			paths = append(paths, node.Kubecri.Path)
+		}
+		if node.Inventory != "" {
+			paths = append(paths, node.Inventory)
+		}
+	}
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("path %q is not absolute", path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pollInterval is how often a condition is looked at that nothing announces.
+const pollInterval = 50 * time.Millisecond
+
+// await waits until check returns nil, ctx ends, or one of the cluster's programs has ended, which none of them should.
+func (c *Cluster) await(ctx context.Context, what string, check func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		for _, component := range c.Components() {
+			if died := component.died(); died != nil {
+				return fmt.Errorf("wait for %s: %w", what, died)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func (n *Node) awaitSocket(ctx context.Context, path string) error {
+	return n.cluster.await(ctx, path+" on "+n.Name, func(ctx context.Context) error {
+		conn, err := n.room.Dial(ctx, "unix", path)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+func (c *Cluster) awaitAPIServer(ctx context.Context) error {
+	return c.await(ctx, "the API server", func(ctx context.Context) error {
+		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// awaitSchedulable waits until a pod in the default namespace could be created and scheduled to every node.
+func (c *Cluster) awaitSchedulable(ctx context.Context) error {
+	err := c.await(ctx, "the default service account", func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, "the nodes", func(ctx context.Context) error {
+		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(nodes.Items) < len(c.Nodes) {
+			return fmt.Errorf("%d of %d nodes have registered", len(nodes.Items), len(c.Nodes))
+		}
+		for _, node := range nodes.Items {
+			if err := schedulable(node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func schedulable(node corev1.Node) error {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return fmt.Errorf("node %s is not ready: %s", node.Name, condition.Message)
+		}
+	}
+	for _, taint := range node.Spec.Taints {
+		return fmt.Errorf("node %s has taint %s", node.Name, taint.ToString())
+	}
+	if len(node.Status.Conditions) == 0 {
+		return errors.New("node " + node.Name + " has not reported yet")
+	}
+	return nil
+}

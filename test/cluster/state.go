@@ -1,0 +1,99 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/test/room"
+)
+
+// state is what another process needs to know of a running cluster.
+type state struct {
+	Options Options
+	// Rooms and Components are process ids by name.
+	Rooms, Components map[string]int
+}
+
+// save writes the state of the cluster, as it is now, for Attach.
+func (c *Cluster) save() error {
+	s := state{Options: c.options, Rooms: map[string]int{controlPlaneRoom: c.controlPlane.PID()}, Components: map[string]int{}}
+	for _, node := range c.Nodes {
+		s.Rooms[node.Name] = node.room.PID()
+	}
+	for _, component := range c.Components() {
+		if pid := component.PID(); pid != 0 {
+			s.Components[component.Name] = pid
+		}
+	}
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save the cluster's state: %w", err)
+	}
+	return write(c.layout.state(), content)
+}
+
+// Attach finds the running cluster of a folder, which another process has started.
+func Attach(dir string) (*Cluster, error) {
+	c, err := attach(layout{dir})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no cluster runs in %s: start one there first", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attach to the cluster in %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+func attach(files layout) (*Cluster, error) {
+	content, err := os.ReadFile(files.state())
+	if err != nil {
+		return nil, err
+	}
+	var s state
+	if err := json.Unmarshal(content, &s); err != nil {
+		return nil, err
+	}
+	c, err := describe(s.Options)
+	if err != nil {
+		return nil, err
+	}
+	alive, err := c.cgroups.Processes()
+	if err != nil {
+		return nil, err
+	}
+	// A process id in the file is good only if it is in the cluster's cgroup still: the machine may have given it to another.
+	c.controlPlane, err = c.attachRoom(controlPlaneRoom, s, alive)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range c.Nodes {
+		if node.room, err = c.attachRoom(node.Name, s, alive); err != nil {
+			return nil, err
+		}
+	}
+	for _, component := range c.Components() {
+		pid := s.Components[component.Name]
+		if !slices.Contains(alive, pid) {
+			continue
+		}
+		if component.process, err = room.AttachProcess(pid); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.connect()
+}
+
+func (c *Cluster) attachRoom(name string, s state, alive []int) (*room.Room, error) {
+	pid := s.Rooms[name]
+	if !slices.Contains(alive, pid) {
+		return nil, fmt.Errorf("%s is down: take the cluster down and start it again", name)
+	}
+	return room.Attach(c.roomConfig(name), pid)
+}

@@ -1,0 +1,119 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// spec is what a room's first process is told, as JSON on its standard input.
+type spec struct {
+	Hostname  string
+	Root, Var string
+	Visible   []string
+	ForwardTo string
+}
+
+// ready is the first process's answer when the room is complete. Anything else is an error message.
+const ready = "ready"
+
+// Files that the first process inherits.
+const (
+	answerFile   = 3
+	listenerFile = 4 // only when spec.ForwardTo is set
+)
+
+// Main is the life of a room's first process. Whoever starts it gives it new namespaces. It returns an error only when the room
+// could not be made.
+func Main() error {
+	var s spec
+	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
+		return fmt.Errorf("read orders: %w", err) // the launcher was killed before it gave any
+	}
+	answer := os.NewFile(answerFile, "answer")
+	if err := furnish(s); err != nil {
+		fmt.Fprint(answer, err) //nolint:errcheck // returned as well
+		return err
+	}
+	orphans := make(chan os.Signal, 1)
+	signal.Notify(orphans, unix.SIGCHLD)
+	if s.ForwardTo != "" {
+		listener, err := net.FileListener(os.NewFile(listenerFile, "listener"))
+		if err != nil {
+			return fmt.Errorf("use the inherited listener: %w", err)
+		}
+		go forward(listener, s.ForwardTo)
+	}
+	if _, err := answer.WriteString(ready); err != nil {
+		return err
+	}
+	if err := answer.Close(); err != nil {
+		return err
+	}
+	for range orphans {
+		reap()
+	}
+	return nil
+}
+
+// furnish makes the calling process's namespaces the room that s asks for.
+func furnish(s spec) error {
+	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	return buildRoot(s)
+}
+
+// reap collects every dead child: orphans of the room's processes become the first process's own.
+func reap() {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
+}
+
+// forward carries each connection that arrives at listener, a socket of the machine's network, to an address of the room's.
+func forward(listener net.Listener, address string) {
+	for {
+		outside, err := listener.Accept()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "accept a forwarded connection:", err)
+			return
+		}
+		go func() {
+			defer outside.Close() //nolint:errcheck // over either way
+			inside, err := net.Dial("tcp", address)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "forward a connection:", err)
+				return
+			}
+			defer inside.Close() //nolint:errcheck // over either way
+			splice(outside.(*net.TCPConn), inside.(*net.TCPConn))
+		}()
+	}
+}
+
+// splice copies both ways until both sides have said all, and passes each one's end of speech on to the other.
+func splice(a, b *net.TCPConn) {
+	done := make(chan struct{})
+	oneWay := func(to, from *net.TCPConn) {
+		io.Copy(to, from) //nolint:errcheck // a broken connection ends, which is all that can be passed on
+		to.CloseWrite()   //nolint:errcheck // as above
+	}
+	go func() { defer close(done); oneWay(a, b) }()
+	oneWay(b, a)
+	<-done
+}

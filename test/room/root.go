@@ -1,0 +1,145 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// own are the folders of the root that a room does not share with the machine.
+var own = []string{"dev", "proc", "run", "var"}
+
+// buildRoot gives the calling process, which has a mount namespace of its own, the root filesystem of a room.
+func buildRoot(s spec) error {
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"part from the machine's mounts", func() error {
+			return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}},
+		{"mount a root", func() error { return mountRoot(s.Root) }},
+		{"share the machine's folders", func() error { return bindMachine(s.Root) }},
+		{"furnish /var", func() error { return furnishVar(s) }},
+		{"furnish /run", func() error { return mountMemory(filepath.Join(s.Root, "run")) }},
+		{"furnish /dev", func() error { return furnishDev(filepath.Join(s.Root, "dev")) }},
+		{"show folders", func() error { return showFolders(s) }},
+		{"close the root", func() error { return mount("", s.Root, "", unix.MS_PRIVATE, "") }},
+		{"furnish /proc", func() error { return furnishProc(filepath.Join(s.Root, "proc")) }},
+		{"move into the root", func() error { return pivot(s.Root) }},
+		{"share mounts inside", func() error { // as kubelets need it for volumes
+			return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
+		}},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return nil
+}
+
+func mountMemory(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	return mount("tmpfs", path, "tmpfs", 0, "mode=755")
+}
+
+// mountRoot mounts an empty root that stays out of recursive bind mounts until it is closed: the machine's folders, which are
+// about to be bound below it, hold the mount point.
+func mountRoot(root string) error {
+	if err := mountMemory(root); err != nil {
+		return err
+	}
+	return mount("", root, "", unix.MS_UNBINDABLE, "")
+}
+
+// bindMachine makes the machine's top-level folders appear in the root, but for those that a room has of its own.
+func bindMachine(root string) error {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		source, target := filepath.Join("/", entry.Name()), filepath.Join(root, entry.Name())
+		switch {
+		case slices.Contains(own, entry.Name()):
+		case entry.Type()&fs.ModeSymlink != 0:
+			destination, err := os.Readlink(source)
+			if err != nil {
+				return err
+			}
+			if err := os.Symlink(destination, target); err != nil {
+				return err
+			}
+		case entry.IsDir():
+			if err := bind(source, target); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func furnishVar(s spec) error {
+	for _, folder := range []string{"cache", "lib", "log", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(s.Var, folder), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink("/run", filepath.Join(s.Var, "run")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return bind(s.Var, filepath.Join(s.Root, "var"))
+}
+
+// showFolders puts the folders that must be visible, and that the room's own folders hide, back at their paths.
+func showFolders(s spec) error {
+	for _, folder := range s.Visible {
+		top, _, _ := strings.Cut(strings.TrimPrefix(folder, "/"), "/")
+		if !slices.Contains(own, top) {
+			continue
+		}
+		if err := bind(folder, filepath.Join(s.Root, folder)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pivot(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil { // the old root is now mounted on top of the new one
+		return &fs.PathError{Op: "pivot_root", Path: root, Err: err}
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return &fs.PathError{Op: "unmount the old root at", Path: root, Err: err}
+	}
+	return os.Chdir("/")
+}
+
+func bind(source, target string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	return mount(source, target, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+func mount(source, target, kind string, flags uintptr, options string) error {
+	if err := unix.Mount(source, target, kind, flags, options); err != nil {
+		return &fs.PathError{Op: "mount", Path: target, Err: err}
+	}
+	return nil
+}
