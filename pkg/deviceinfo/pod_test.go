@@ -1,0 +1,180 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// resources returns a container's requests, or limits.
+func resources(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// training is a pod with an init container, a sidecar and a container.
+func training(value string) *corev1.Pod {
+	always := corev1.ContainerRestartPolicyAlways
+	return annotated(value, func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "prepare"}, {Name: "proxy", RestartPolicy: &always}}
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Limits:   resources("nvidia.com/gpu", "2", "memory", "2Gi"),
+			Requests: resources("cpu", "1500m", "memory", "1Gi"),
+		}
+	})
+}
+
+func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
+	kube := types.ResourceList{"cpu": 2, "memory": 1 << 30, "nvidia.com/gpu": 2}
+	none := types.ContainerInfo{KubeRequests: types.ResourceList{}}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want types.PodInfo
+	}{
+		"without an annotation": {
+			training(""),
+			types.PodInfo{
+				Name: "train", InitContainers: map[string]types.ContainerInfo{"prepare": none},
+				RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: kube}, "proxy": none},
+			},
+		},
+		"a topology by hand stays as it was written": {
+			training(`{"requests":{"gpu/x":1},"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"resource/group/gpu/b/cards":1},"scorer":{"gpugrp0/A/gpu/a/cards":1}}}}`),
+			types.PodInfo{
+				Name: "train", Requests: types.ResourceList{"gpu/x": 1}, InitContainers: map[string]types.ContainerInfo{"prepare": none},
+				RunningContainers: map[string]types.ContainerInfo{
+					"main": {
+						KubeRequests: kube,
+						Requests:     types.ResourceList{"gpugrp0/A/gpu/a/cards": 1, "resource/group/gpu/b/cards": 1},
+						Scorer:       types.ResourceScorer{"gpugrp0/A/gpu/a/cards": 1},
+					},
+					"proxy": none,
+				},
+			},
+		},
+		"what the user wrote in the scheduler's fields is thrown away": {
+			training(allocated),
+			types.PodInfo{
+				Name: "train", InitContainers: map[string]types.ContainerInfo{"prepare": none},
+				RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: kube}, "proxy": none},
+			},
+		},
+		"init containers and sidecars ask too": {
+			training(`{"podname":"other","initcontainer":{"prepare":{"requests":{"a":1}}},"runningcontainer":{"proxy":{"requests":{"b":2}}}}`),
+			types.PodInfo{
+				Name:           "train",
+				InitContainers: map[string]types.ContainerInfo{"prepare": {KubeRequests: types.ResourceList{}, Requests: types.ResourceList{"a": 1}}},
+				RunningContainers: map[string]types.ContainerInfo{
+					"main": {KubeRequests: kube}, "proxy": {KubeRequests: types.ResourceList{}, Requests: types.ResourceList{"b": 2}},
+				},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := PodRequest(test.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&test.want, got); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestARequestForAContainerThatIsNotThereNamesIt(t *testing.T) {
+	for name, test := range map[string]struct{ value, want string }{
+		"unknown":                 {`{"runningcontainer":{"mian":{}}}`, `runningcontainer["mian"]: the pod has no such container; use one of the names in the pod's spec: ["main" "proxy"]`},
+		"unknown among init":      {`{"initcontainer":{"x":{}}}`, `initcontainer["x"]: the pod has no such container; use one of the names in the pod's spec: ["prepare"]`},
+		"sidecar among init":      {`{"initcontainer":{"proxy":{}}}`, `initcontainer["proxy"]: the container runs along with the others; write it under runningcontainer`},
+		"container among init":    {`{"initcontainer":{"main":{}}}`, `write it under runningcontainer`},
+		"init among running ones": {`{"runningcontainer":{"prepare":{}}}`, `runningcontainer["prepare"]: the container is an init container; write it under initcontainer`},
+		"not readable":            {`{"runningcontainer":[]}`, `runningcontainer: it is a list; write an object`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := PodRequest(training(test.value))
+			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want it to have %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
+	bound := func(value string) *corev1.Pod {
+		pod := training(value)
+		onNode(pod)
+		return pod
+	}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want error
+	}{
+		"bound by the device scheduler":                {bound(allocated), nil},
+		"not bound, with a stale or forged allocation": {training(allocated), ErrNoAllocation},
+		"bound without an annotation":                  {bound(""), ErrNoAllocation},
+		"bound by another scheduler":                   {bound(asks), ErrNoAllocation},
+		"bound to another node":                        {bound(strings.Replace(allocated, `"n1"`, `"n2"`, 1)), ErrForeignAllocation},
+		"copied from another pod":                      {bound(strings.Replace(allocated, `"train"`, `"other"`, 1)), ErrForeignAllocation},
+		"without the pod's name":                       {bound(strings.Replace(allocated, `"podname":"train",`, ``, 1)), ErrForeignAllocation},
+		"not readable":                                 {bound(allocated + "}"), ErrMalformed},
+		"for a container that the pod does not have":   {bound(strings.Replace(allocated, `"main"`, `"mian"`, 1)), ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			info, err := PodAllocation(test.pod)
+			if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
+				t.Fatalf("error %v, want %v", err, test.want)
+			}
+			if err != nil {
+				return
+			}
+			want := types.ContainerInfo{
+				KubeRequests: types.ResourceList{"cpu": 2, "memory": 1 << 30, "nvidia.com/gpu": 2},
+				DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
+				AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/GPU-0/cards"},
+			}
+			if diff := cmp.Diff(want, info.RunningContainers["main"]); diff != "" {
+				t.Errorf("allocation (-want +got):\n%s", diff)
+			}
+			if _, ok := info.RunningContainers["proxy"]; !ok {
+				t.Error("the sidecar is not among the running containers")
+			}
+		})
+	}
+}
+
+func TestTheNodeReadsAnAllocationFromAnnotationsAlone(t *testing.T) {
+	annotations := map[string]string{Annotation: allocated, "other": "x"}
+	info, err := AllocationFor(annotations, "train", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.RunningContainers["main"].AllocateFrom["resource/group/gpu/a/cards"]; got != "resource/group/gpu/GPU-0/cards" {
+		t.Errorf("allocated from %q", got)
+	}
+	if _, err := AllocationFor(annotations, "train", "n2"); !errors.Is(err, ErrForeignAllocation) || !strings.Contains(err.Error(), `"n1", not "n2"`) {
+		t.Errorf("on another node: error %v, want one that names both nodes", err)
+	}
+}
+
+func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {
+	others := map[string]string{"other": strings.Repeat("x", MaxBytes-len("other")-len(Annotation)-100), Annotation: strings.Repeat("x", 1000)}
+	if err := CheckSize(others, strings.Repeat("x", 100)); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	if err := CheckSize(others, strings.Repeat("x", 101)); err == nil || !strings.Contains(err.Error(), "262145 bytes") {
+		t.Errorf("beyond the limit: error %v, want one that names the size", err)
+	}
+}

@@ -1,0 +1,286 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+)
+
+// policy is a shipped ValidatingAdmissionPolicy, compiled the way the API server compiles it.
+type policy struct {
+	spec      admissionv1.ValidatingAdmissionPolicySpec
+	validator validating.Validator
+}
+
+// readPolicy reads a policy from deploy/policies.
+func readPolicy(tb testing.TB, name string) *policy {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "policies", name+".yaml"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var shipped admissionv1.ValidatingAdmissionPolicy
+	if err := yaml.UnmarshalStrict([]byte(strings.SplitN(string(text), "\n---\n", 2)[0]), &shipped); err != nil {
+		tb.Fatal(err)
+	}
+	if shipped.Name != name {
+		tb.Fatalf("policy %q is in the file of %q", shipped.Name, name)
+	}
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	vars := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	var variables []cel.NamedExpressionAccessor
+	for _, v := range shipped.Spec.Variables {
+		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
+	}
+	compiler.CompileAndStoreVariables(variables, vars, environment.NewExpressions)
+	var conditions, validations, messages []cel.ExpressionAccessor
+	for _, c := range shipped.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
+	}
+	for _, v := range shipped.Spec.Validations {
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+	}
+	compile := func(expressions []cel.ExpressionAccessor, vars cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
+		condition := compiler.CompileCondition(expressions, vars, environment.NewExpressions)
+		for _, err := range condition.CompilationErrors() {
+			tb.Fatalf("policy %s: %v", name, err)
+		}
+		return condition
+	}
+	matcher := matchconditions.NewMatcher(compile(conditions, vars), shipped.Spec.FailurePolicy, "policy", "validate", name)
+	return &policy{
+		spec: shipped.Spec,
+		validator: validating.NewValidator(compile(validations, vars), matcher, compile(nil, vars),
+			compile(messages, cel.OptionalVariableDeclarations{}), shipped.Spec.FailurePolicy, nil),
+	}
+}
+
+// request is one request to the API server.
+type request struct {
+	user        string
+	groups      []string
+	resource    string // with the subresource: pods/status
+	object, old runtime.Object
+}
+
+// refusal returns why the policy refuses a request, or "" when it lets it through.
+func (p *policy) refusal(tb testing.TB, r request) string {
+	tb.Helper()
+	operation := admission.Create
+	if r.old != nil {
+		operation = admission.Update
+	}
+	if !p.matches(operation, r.resource) {
+		return ""
+	}
+	accessor := r.object.(metav1.Object)
+	resource, subresource, _ := strings.Cut(r.resource, "/")
+	kind := r.object.GetObjectKind().GroupVersionKind()
+	attributes := admission.NewAttributesRecord(r.object, r.old, kind, accessor.GetNamespace(), accessor.GetName(),
+		schema.GroupVersionResource{Version: "v1", Resource: resource}, subresource, operation, nil, false,
+		&user.DefaultInfo{Name: r.user, Groups: r.groups})
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind}
+	versioned.VersionedObject.Set(r.object)
+	if r.old != nil {
+		versioned.VersionedOldObject.Set(r.old)
+	}
+	result := p.validator.Validate(tb.Context(), attributes.GetResource(), versioned, nil, &corev1.Namespace{},
+		celconfig.RuntimeCELCostBudget, nil)
+	for _, decision := range result.Decisions {
+		if decision.Evaluation == validating.EvalError {
+			return "error: " + decision.Message
+		}
+		if decision.Action == validating.ActionDeny {
+			return decision.Message
+		}
+	}
+	return ""
+}
+
+// matches reports whether the policy's constraints select a request.
+func (p *policy) matches(operation admission.Operation, resource string) bool {
+	for _, rule := range p.spec.MatchConstraints.ResourceRules {
+		for _, op := range rule.Operations {
+			for _, res := range rule.Resources {
+				if string(op) == string(operation) && res == resource {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// annotated returns a pod with that annotation; no annotation for "".
+func annotated(value string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}
+	if value != "" {
+		pod.Annotations = map[string]string{Annotation: value}
+	}
+	for _, f := range change {
+		f(pod)
+	}
+	return pod
+}
+
+func onNode(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }
+
+const (
+	asks      = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`
+	asksOther = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":2}}}}`
+	allocated = `{"podname":"train","nodename":"n1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-0/cards"}}}}`
+	stolen    = `{"podname":"train","nodename":"n1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-1/cards"}}}}`
+)
+
+func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
+	const ada, kubelet, scheduler = "ada", "system:node:n1", "system:kube-scheduler"
+	bound := annotated(allocated, onNode)
+	for name, test := range map[string]struct {
+		request
+		refused string // a part of the message
+	}{
+		"a user asks for devices":                           {request{user: ada, resource: "pods", object: annotated(asks)}, ""},
+		"a user asks for nothing":                           {request{user: ada, resource: "pods", object: annotated("")}, ""},
+		"a user changes what a pending pod asks for":        {request{user: ada, resource: "pods", object: annotated(asksOther), old: annotated(asks)}, ""},
+		"a user creates a pod on a node that asks":          {request{user: ada, resource: "pods", object: annotated(asks, onNode)}, ""},
+		"a user creates a pod with an allocation":           {request{user: ada, resource: "pods", object: annotated(allocated)}, "pod team/train: the annotation"},
+		"a user creates one on a node, with an allocation":  {request{user: ada, resource: "pods", object: annotated(allocated, onNode)}, "remove them"},
+		"the scheduler creates one on a node, with one":     {request{user: scheduler, resource: "pods", object: annotated(allocated, onNode)}, "cannot be created with both"},
+		"a controller creates a pod from a forged template": {request{user: "system:serviceaccount:kube-system:replicaset-controller", resource: "pods", object: annotated(allocated, unnamed)}, "pod team/train-*: "},
+		"a user forges an allocation before binding":        {request{user: ada, resource: "pods", object: annotated(allocated), old: annotated(asks)}, "only the device scheduler may write"},
+		"a user takes another device after binding":         {request{user: ada, resource: "pods", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
+		"a user does it through the status":                 {request{user: ada, resource: "pods/status", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
+		"a user does it through ephemeral containers":       {request{user: ada, resource: "pods/ephemeralcontainers", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
+		"a user does it through a resize":                   {request{user: ada, resource: "pods/resize", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
+		"a node does it to a pod of its own":                {request{user: kubelet, resource: "pods/status", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
+		"a user removes the allocation":                     {request{user: ada, resource: "pods", object: annotated("", onNode), old: bound}, "leave it as it is, or delete the pod"},
+		"a user replaces the allocation by a request":       {request{user: ada, resource: "pods", object: annotated(asks, onNode), old: bound}, "leave it as it is"},
+		"the kubelet updates the status of a bound pod":     {request{user: kubelet, resource: "pods/status", object: bound, old: bound}, ""},
+		"a user labels a bound pod":                         {request{user: ada, resource: "pods", object: annotated(allocated, onNode, labelled), old: bound}, ""},
+		"the scheduler writes an allocation":                {request{user: scheduler, resource: "pods", object: bound, old: annotated(asks)}, ""},
+		"a user spells a word with an escape":               {request{user: ada, resource: "pods", object: annotated(strings.ReplaceAll(allocated, "nodename", `node\u006eame`))}, "backslash"},
+		"a user writes a word in another case":              {request{user: ada, resource: "pods", object: annotated(`{"NodeName":"n1"}`)}, "nodename"},
+		"a user writes a value beyond all limits":           {request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", 4*MaxBytes))}, "cost"},
+		"a user writes the largest value that is allowed":   {request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", MaxBytes-len(Annotation)))}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkRefusal(t, readPolicy(t, "kubedevice-pod-allocations"), test.request, test.refused)
+		})
+	}
+}
+
+func unnamed(pod *corev1.Pod)  { pod.GenerateName, pod.Name = pod.Name+"-", "" }
+func labelled(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} }
+
+// checkRefusal checks that a policy refuses a request with a message that has this part; "" is for letting it through.
+func checkRefusal(t *testing.T, p *policy, r request, want string) {
+	t.Helper()
+	got := p.refusal(t, r)
+	if (got != "") != (want != "") || !strings.Contains(got, want) {
+		t.Errorf("refusal %q, want it to have %q", got, want)
+	}
+}
+
+func TestOnlyTheSchedulerSendsAllocationsWithABinding(t *testing.T) {
+	binding := func(annotations map[string]string) *corev1.Binding {
+		return &corev1.Binding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", Annotations: annotations},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
+		}
+	}
+	carries := binding(map[string]string{Annotation: allocated})
+	for name, test := range map[string]struct {
+		request
+		refused string
+	}{
+		"the scheduler binds":                             {request{user: "system:kube-scheduler", resource: "pods/binding", object: carries}, ""},
+		"another scheduler binds without it":              {request{user: "other", resource: "pods/binding", object: binding(nil)}, ""},
+		"another scheduler binds with its own annotation": {request{user: "other", resource: "bindings", object: binding(map[string]string{"other": "x"})}, ""},
+		"another scheduler binds with it":                 {request{user: "other", resource: "pods/binding", object: carries}, "binding of pod team/train: only the device scheduler"},
+		"a user does so through the old path":             {request{user: "ada", resource: "bindings", object: carries}, "only the device scheduler"},
+		"a user clears the allocation with a binding":     {request{user: "ada", resource: "pods/binding", object: binding(map[string]string{Annotation: ""})}, "remove it"},
+	} {
+		t.Run(name, func(t *testing.T) { checkRefusal(t, readPolicy(t, "kubedevice-bindings"), test.request, test.refused) })
+	}
+}
+
+func TestOnlyANodeWritesItsInventory(t *testing.T) {
+	node := func(value string) *corev1.Node {
+		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		if value != "" {
+			n.Annotations = map[string]string{Annotation: value}
+		}
+		return n
+	}
+	nodes := []string{"system:nodes", "system:authenticated"}
+	for name, test := range map[string]struct {
+		request
+		refused string
+	}{
+		"the node writes it":                           {request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node("{}"), old: node("")}, ""},
+		"the node removes it":                          {request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node(""), old: node("{}")}, ""},
+		"the node registers with it":                   {request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node("{}")}, ""},
+		"another node writes it":                       {request{user: "system:node:n2", groups: nodes, resource: "nodes", object: node("{}"), old: node("")}, "node n1: only the node itself"},
+		"somebody of that name who is no node does":    {request{user: "system:node:n1", resource: "nodes", object: node("{}"), old: node("")}, "only the node itself"},
+		"an operator writes it":                        {request{user: "ada", resource: "nodes", object: node(`{"used":{}}`), old: node("{}")}, "leave it to kubecri"},
+		"an operator writes it through the status":     {request{user: "ada", resource: "nodes/status", object: node(`{"used":{}}`), old: node("{}")}, "leave it to kubecri"},
+		"an operator removes it":                       {request{user: "ada", resource: "nodes", object: node(""), old: node("{}")}, "leave it to kubecri"},
+		"a member of system:masters repairs it":        {request{user: "root", groups: []string{"system:masters"}, resource: "nodes", object: node(""), old: node("{}")}, ""},
+		"a controller changes something else about it": {request{user: "cloud", resource: "nodes", object: node("{}"), old: node("{}")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkRefusal(t, readPolicy(t, "kubedevice-node-inventories"), test.request, test.refused)
+		})
+	}
+}
+
+func TestRequestsInTheAnnotationNeedLimits(t *testing.T) {
+	limited := func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Limits = resources("nvidia.com/gpu", "1", "cpu", "1")
+	}
+	onlyCPU := func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = resources("cpu", "1") }
+	initial := func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "prepare"}} }
+	const asksInit = `{"initcontainer":{"prepare":{"requests":{"gpu/a/cards":1}}}}`
+	for name, test := range map[string]struct {
+		object  *corev1.Pod
+		refused string
+	}{
+		"asks for devices in both":                {annotated(asks, limited), ""},
+		"asks for devices in the annotation only": {annotated(asks), "pod team/train: container main asks for devices in the annotation"},
+		"asks for CPU in its limits":              {annotated(asks, onlyCPU), "add the device resource"},
+		"an init container asks":                  {annotated(asksInit, limited, initial), "container prepare"},
+		"asks for no devices":                     {annotated(`{"runningcontainer":{}}`), ""},
+		"has no annotation":                       {annotated(""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkRefusal(t, readPolicy(t, "kubedevice-requests-need-limits"), request{user: "ada", resource: "pods", object: test.object}, test.refused)
+		})
+	}
+}
