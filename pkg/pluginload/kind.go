@@ -1,0 +1,63 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pluginload
+
+import (
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+)
+
+// patience is how long opening, creating and preparing one plugin may take together.
+const patience = 15 * time.Second
+
+// named is what plugins of both kinds have in common.
+type named interface{ GetName() string }
+
+// Kind is a kind of plugin: T is the interface that its plugins implement.
+type Kind[T named] struct {
+	what     string        // the kind in words
+	symbol   string        // name of the entry point
+	belongs  string        // where files of this kind are loaded from
+	prepare  func(T) error // what is called once after creation
+	patience time.Duration // how long all of it may take
+}
+
+// Schedulers is the kind that kube-scheduler loads from --devschedpath.
+func Schedulers() Kind[devicescheduler.DeviceScheduler] {
+	return Kind[devicescheduler.DeviceScheduler]{
+		what:     "scheduler plugin",
+		symbol:   devicescheduler.CreateSymbol,
+		belongs:  "kube-scheduler's --devschedpath",
+		prepare:  func(devicescheduler.DeviceScheduler) error { return nil },
+		patience: patience,
+	}
+}
+
+// Devices is the kind that kubecri loads from --cridevices. Loading one calls its New; Start is left to the caller.
+func Devices() Kind[device.Device] {
+	return Kind[device.Device]{
+		what:     "device plugin",
+		symbol:   device.CreateSymbol,
+		belongs:  "kubecri's --cridevices",
+		prepare:  device.Device.New,
+		patience: patience,
+	}
+}
+
+// subject is a Kind without its type parameter: what reading and rehearsing a file need to know.
+type subject struct {
+	what, symbol, belongs string
+	patience              time.Duration
+}
+
+func (k Kind[T]) subject() subject {
+	return subject{what: k.what, symbol: k.symbol, belongs: k.belongs, patience: k.patience}
+}
+
+// subjects lists all kinds.
+func subjects() []subject {
+	return []subject{Schedulers().subject(), Devices().subject()}
+}

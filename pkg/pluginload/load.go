@@ -1,0 +1,111 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pluginload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/klog/v2"
+)
+
+// Loaded is a plugin that is ready for use.
+type Loaded[T named] struct {
+	// File is the absolute path it was loaded from.
+	File string
+	// Name is what the plugin calls itself, or the name of its file when it gives none.
+	Name string
+	// Plugin is the plugin, created and, where its kind has that, prepared by New.
+	Plugin T
+}
+
+// LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. Each outcome is logged, in one
+// line; rejected has the errors of the files that were left out, for counting: they are logged already. A folder that
+// does not exist is empty.
+//
+// It returns early with what it has when ctx ends. Call it once per kind and process: a file that was opened stays open.
+func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []Loaded[T], rejected []error) {
+	logger := klog.FromContext(ctx)
+	files, err := pluginFiles(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		logger.Info("There is no plugin folder", "folder", dir, "kind", kind.what)
+		return nil, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("read plugin folder: %w", err)
+		logger.Error(err, "No plugins can be loaded", "folder", dir, "kind", kind.what)
+		return nil, []error{err}
+	}
+
+	var open []*candidate
+	for _, file := range files {
+		if ctx.Err() != nil {
+			return loaded, append(rejected, ctx.Err())
+		}
+		l, err := load(ctx, file, kind, &open)
+		if err != nil {
+			err = about(file, err)
+			logger.Error(err, "A plugin is left out", "kind", kind.what)
+			rejected = append(rejected, err)
+			continue
+		}
+		logger.Info("Loaded a plugin", "kind", kind.what, "file", file, "name", l.Name, "build", open[len(open)-1].describe())
+		loaded = append(loaded, l)
+	}
+	return loaded, rejected
+}
+
+// pluginFiles returns the absolute paths of dir's plugin files in the order of their names.
+func pluginFiles(dir string) ([]string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		if name := entry.Name(); filepath.Ext(name) == ".so" && !strings.HasPrefix(name, ".") {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	return files, nil
+}
+
+// load takes one file through the three stages. It adds the file to open as soon as the runtime has it.
+func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*candidate) (Loaded[T], error) {
+	c, err := inspect(file)
+	if err != nil {
+		return Loaded[T]{}, err
+	}
+	if err := c.require(kind.subject()); err != nil {
+		return Loaded[T]{}, err
+	}
+	for _, other := range *open {
+		if err := c.conflictsWith(other); err != nil {
+			return Loaded[T]{}, err
+		}
+	}
+	if _, err := rehearse(ctx, file, kind.subject()); err != nil {
+		return Loaded[T]{}, err
+	}
+
+	*open = append(*open, c)
+	o, err := openContained(file, kind)
+	if err != nil {
+		return Loaded[T]{}, err
+	}
+	name := o.name
+	if name == "" {
+		name = filepath.Base(file)
+	}
+	return Loaded[T]{File: file, Name: name, Plugin: o.plugin}, nil
+}

@@ -1,0 +1,113 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pluginload
+
+import (
+	"fmt"
+	"plugin"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// askAuthor is the next step when the plugin's own code went wrong.
+const askAuthor = "report it to the plugin's author"
+
+// opened is a plugin that was opened, created and prepared.
+type opened[T named] struct {
+	plugin T
+	name   string
+}
+
+// openContained opens file, creates the plugin and prepares it, within the kind's patience. The error is a *refusal. After a
+// time-out the attempt goes on in the background, as nothing can stop it.
+func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
+	var step atomic.Value // what runs, in words
+	step.Store("its initialisation")
+
+	type result struct {
+		opened opened[T]
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		returned := false
+		defer func() {
+			if cause := recover(); cause != nil {
+				r.err = refuse(askAuthor, "%s panicked: %v", step.Load(), cause)
+			} else if !returned {
+				r.err = refuse(askAuthor, "%s ended its goroutine", step.Load())
+			}
+			done <- r
+		}()
+		r.opened, r.err = openNow(file, kind, func(next string) { step.Store(next) })
+		returned = true
+	}()
+
+	timer := time.NewTimer(kind.patience)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r.opened, r.err
+	case <-timer.C:
+		return opened[T]{}, refuse(askAuthor, "%s did not end within %v", step.Load(), kind.patience)
+	}
+}
+
+// openNow is openContained without containment. It announces each step of the plugin's own code.
+func openNow[T named](file string, kind Kind[T], enter func(step string)) (opened[T], error) {
+	var none opened[T]
+	library, err := plugin.Open(file)
+	if err != nil {
+		return none, refusedByRuntime(file, err)
+	}
+	symbol, err := library.Lookup(kind.symbol)
+	if err != nil {
+		return none, refuse("export a function of that name from its package main", "does not export %s", kind.symbol)
+	}
+	create, ok := symbol.(func() (T, error))
+	if !ok {
+		return none, refuse(fmt.Sprintf("declare it as func %s%s", kind.symbol, strings.TrimPrefix(fmt.Sprintf("%T", create), "func")),
+			"%s is a %T, not a %T", kind.symbol, symbol, create)
+	}
+
+	enter(kind.symbol)
+	created, err := create()
+	if err != nil {
+		return none, refuse("see the plugin's documentation", "%s returned an error: %v", kind.symbol, err)
+	}
+	if any(created) == nil {
+		return none, refuse(askAuthor, "%s returned nil", kind.symbol)
+	}
+	enter("GetName")
+	name := created.GetName()
+	enter("New")
+	if err := kind.prepare(created); err != nil {
+		return none, refuse("see the plugin's documentation", "New returned an error: %v", err)
+	}
+	return opened[T]{plugin: created, name: name}, nil
+}
+
+// refusedByRuntime words an error of plugin.Open.
+func refusedByRuntime(file string, err error) error {
+	const differs = "plugin was built with a different version of package "
+	_, text, found := strings.Cut(err.Error(), "): ") // plugin.Open("…"): …
+	if !found {
+		text = err.Error()
+	}
+	if pkg, ok := strings.CutPrefix(text, differs); ok {
+		c, err := inspect(file)
+		if err != nil {
+			return err
+		}
+		return refuse("rebuild it with this program's versions and flags",
+			"is built with a different version of package %s: %s", pkg, explain(hostInfo(), c.info, pkg))
+	}
+	if text == "plugin already loaded" {
+		return refuse("give it a module path of its own in its go.mod and rebuild it",
+			"is built from the same package as a plugin that is open")
+	}
+	return refuse(rebuild+" on a system like this one", "cannot be opened: %s", text)
+}

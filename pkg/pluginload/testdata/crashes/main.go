@@ -1,0 +1,17 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// A plugin that brings the process down by a panic that nobody can recover.
+package main
+
+import (
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+)
+
+func init() {
+	go func() { panic("lost in a goroutine") }()
+	select {}
+}
+
+// CreateDevicePlugin is the entry point.
+func CreateDevicePlugin() (device.Device, error) { return nil, nil }

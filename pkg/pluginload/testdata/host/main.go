@@ -1,0 +1,34 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// A host: it checks and loads the device plugins of the folder that is its argument.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+)
+
+func main() {
+	pluginload.MaybeChild()
+	dir := os.Args[1]
+	files, err := filepath.Glob(filepath.Join(dir, "*.so"))
+	if err != nil {
+		panic(err)
+	}
+	for _, file := range files {
+		line, err := pluginload.Check(context.Background(), file)
+		fmt.Println("check:", line, err)
+	}
+	loaded, rejected := pluginload.LoadDir(context.Background(), dir, pluginload.Devices())
+	for _, l := range loaded {
+		fmt.Println("loaded:", l.Name)
+	}
+	for _, err := range rejected {
+		fmt.Println("rejected:", err)
+	}
+}

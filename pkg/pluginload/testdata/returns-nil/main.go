@@ -1,0 +1,12 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// A plugin whose entry point returns nothing.
+package main
+
+import (
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+)
+
+// CreateDevicePlugin is the entry point.
+func CreateDevicePlugin() (device.Device, error) { return nil, nil }
