@@ -94,14 +94,24 @@ func (m *Memo) remember(e *memory) {
 	bucket[m.victim.Add(1)%memoWays].Store(e)
 }
 
-// memoHash mixes all that a placement depends on. It need not withstand an attacker: an entry is compared in full, and
-// the digests in it are cryptographic.
+// memoHash mixes all that a placement depends on, in four lanes that the processor works on side by side. It need not
+// withstand an attacker: an entry is compared in full, and the digests in it are cryptographic.
 func memoHash(limit int, inv *Inventory, used []int64, req *Request) uint64 {
-	h := binary.LittleEndian.Uint64(inv.shape[:]) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(req.digest[:]), 32) ^ uint64(limit)
-	for _, quantity := range used {
-		h = mix(h ^ uint64(quantity))
+	var lanes [4]uint64
+	for i := range lanes {
+		lanes[i] = binary.LittleEndian.Uint64(inv.shape[i*8:]) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(req.digest[i*8:]), 32)
 	}
-	return mix(h)
+	for len(used) >= 4 {
+		lanes[0] = mix(lanes[0] ^ uint64(used[0]))
+		lanes[1] = mix(lanes[1] ^ uint64(used[1]))
+		lanes[2] = mix(lanes[2] ^ uint64(used[2]))
+		lanes[3] = mix(lanes[3] ^ uint64(used[3]))
+		used = used[4:]
+	}
+	for i, quantity := range used {
+		lanes[i] = mix(lanes[i] ^ uint64(quantity))
+	}
+	return mix(mix(lanes[0]^uint64(limit)) ^ mix(lanes[1]) ^ bits.RotateLeft64(mix(lanes[2]), 21) ^ bits.RotateLeft64(mix(lanes[3]), 42))
 }
 
 // mix spreads the bits of x over all of the result.

@@ -74,7 +74,7 @@ func TestPublishedPlacementsStay(t *testing.T) {
 		if !c.Published.Fits {
 			if got.Fits {
 				more++
-				checkValid(t, &c.Node, &c.Pod, nil, inv, req, got)
+				checkValid(t, &scenario{node: c.Node, pod: c.Pod}, inv, req, got)
 			}
 			continue
 		}
@@ -97,7 +97,7 @@ func TestPublishedPlacementsStay(t *testing.T) {
 				t.Errorf("case %d (%s), init container %s (-published +ours):\n%s", c.ID, c.Kind, name, diff)
 			}
 		}
-		checkValid(t, &c.Node, &c.Pod, nil, inv, req, got)
+		checkValid(t, &scenario{node: c.Node, pod: c.Pod}, inv, req, got)
 	}
 	if fits != 2095 {
 		t.Errorf("%d recorded placements fit, want 2095", fits)

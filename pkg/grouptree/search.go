@@ -190,11 +190,7 @@ func (p *Placer) try(k int, g, x int32) bool {
 		s.at[g] = x
 		stop = p.nextGroup(k, g+1)
 	}
-	if !p.running {
-		for i--; i >= at.itemLo; i-- {
-			p.sum[p.assigned[i]] -= p.req.items[i].quantity
-		}
-	}
+	p.sums(at.itemLo, i, -1)
 	p.undo(mark)
 	s.sum = sum
 	return stop
@@ -202,20 +198,26 @@ func (p *Placer) try(k int, g, x int32) bool {
 
 // add puts request i on resource r, on top of what its container has put there before.
 func (p *Placer) add(i, r int32) bool {
-	quantity := p.req.items[i].quantity
-	amount := quantity
-	if !p.running {
-		amount += p.sum[r]
-	}
 	before := p.score[r]
-	if !p.land(i, r, amount) {
+	if !p.land(i, r, p.sum[r]+p.req.items[i].quantity) {
 		return false
 	}
-	if !p.running {
-		p.sum[r] = amount
-	}
+	p.sums(i, i+1, 1)
 	p.exact.sum += p.score[r] - before
 	return true
+}
+
+// sums adds requests that are placed to what the container that is being placed uses (1), or takes them away (-1). Only
+// init containers are interested: a running container's requests come on top of all others anyway.
+func (p *Placer) sums(from, to int32, sign int64) {
+	if p.running {
+		return
+	}
+	for i := from; i < to; i++ {
+		if r := p.assigned[i]; p.counts(i, r) {
+			p.sum[r] += sign * p.req.items[i].quantity
+		}
+	}
 }
 
 // endContainer goes on with the container after k, all of whose groups are placed.
@@ -225,23 +227,13 @@ func (p *Placer) endContainer(k int) bool {
 	if k == p.req.running-1 {
 		p.exact.now = mean(p.score)
 	}
-	p.sums(at, -1)
+	p.sums(at.itemLo, at.itemHi, -1)
 	p.leave(at)
 	stop := p.nextContainer(k + 1)
 	p.undo(mark)
 	p.enter(at)
-	p.sums(at, 1)
+	p.sums(at.itemLo, at.itemHi, 1)
 	return stop
-}
-
-// sums takes an init container's requests out of sum (-1) or puts them back (1).
-func (p *Placer) sums(at *container, sign int64) {
-	if at.kind != Init {
-		return
-	}
-	for i := at.itemLo; i < at.itemHi; i++ {
-		p.sum[p.assigned[i]] += sign * p.req.items[i].quantity
-	}
 }
 
 // enough reports whether instance x has as much free, all in all, as a group needs.

@@ -3,6 +3,8 @@
 
 package grouptree
 
+import "slices"
+
 // walk is the canonical walk: it places each placeholder on the best instance as things stand, for good. It returns the
 // pod's score, or false when some placeholder fits nowhere.
 func (p *Placer) walk() (float64, bool) {
@@ -55,25 +57,45 @@ func (p *Placer) choose(g, x int32, depth int) bool {
 	return preferred && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
 }
 
-// chooseAmong puts group g on the best of a range of instances, or of those among them that the pod uses already.
+// chooseAmong puts group g on the best of a range of instances, or of those among them that the pod uses already. An
+// instance that looks like one tried before would score like it, bit for bit: it is not tried again.
 func (p *Placer) chooseAmong(g, first, last int32, depth int, preferred bool) bool {
 	at := &p.req.groups[g]
 	mark := len(p.trail)
 	best, bestScore := int32(-1), 0.0
+	model, tried := int32(-1), int32(-1) // the instance whose assignment is saved, and the one tried last
 	for c := first; c < last; c++ {
 		if preferred && p.touched[c] == 0 {
 			continue
 		}
+		if p.looksLike(c, model) {
+			best = c // the same score, and the later name
+			continue
+		}
+		if p.looksLike(c, tried) {
+			continue
+		}
+		tried = c
 		if p.fill(g, c, depth+1) {
 			in := &p.inv.instances[c]
 			if score := mean(p.score[in.lo:in.hi]); best < 0 || score >= bestScore {
-				best, bestScore = c, score
+				best, bestScore, model = c, score, c
 				p.save(at, depth)
 			}
 		}
 		p.undo(mark)
 	}
-	return best >= 0 && p.restore(at, depth, mark)
+	return best >= 0 && p.restore(at, depth, p.inv.instances[best].lo-p.inv.instances[model].lo, mark)
+}
+
+// looksLike reports whether two instances of one level are built alike, have the same in use and are not used by this
+// pod.
+func (p *Placer) looksLike(x, y int32) bool {
+	if y < 0 || p.req.pinned || p.touched[x] != 0 || p.touched[y] != 0 {
+		return false
+	}
+	a, b := &p.inv.instances[x], &p.inv.instances[y]
+	return a.class == b.class && slices.Equal(p.used[a.lo:a.hi], p.used[b.lo:b.hi])
 }
 
 // save keeps the assignment of a group while other instances are tried.
@@ -84,10 +106,11 @@ func (p *Placer) save(at *group, depth int) {
 	p.saved[depth] = append(p.saved[depth][:0], p.assigned[at.itemLo:at.itemEnd]...)
 }
 
-// restore puts a group where save found it. It returns true, as the group has fitted there before.
-func (p *Placer) restore(at *group, depth, mark int) bool {
+// restore puts a group where save found it, or on an instance that looks like that one, shift resources further on. It
+// returns true, as the group has fitted there before.
+func (p *Placer) restore(at *group, depth int, shift int32, mark int) bool {
 	for k, r := range p.saved[depth] {
-		i := at.itemLo + int32(k)
+		i, r := at.itemLo+int32(k), r+shift
 		if p.running {
 			p.land(i, r, 0)
 		} else {
