@@ -25,12 +25,10 @@ binaries: ## Build kube-scheduler and kubecri into _output/bin/.
 
 .PHONY: plugins
 plugins: ## Build every plugin into _output/plugins/scheduler/ and _output/plugins/device/.
-	@for side in scheduler device; do \
-	  for dir in plugins/*/$$side/; do \
-	    name=$$(basename $$(dirname $$dir)); \
-	    echo "plugin $$side/$$name.so"; \
-	    (cd $$(dirname $$dir) && go build -buildmode=plugin -o $(OUT)/plugins/$$side/$$name.so ./$$side); \
-	  done; \
+	@for dir in $$(grep -l '^package main$$' plugins/*/{scheduler,device}/*.go | xargs -n1 dirname | sort -u); do \
+	  side=$$(basename $$dir); plugin=$$(dirname $$dir); so=$(OUT)/plugins/$$side/$$(basename $$plugin).so; \
+	  echo "plugin $$so"; \
+	  (cd $$plugin && go build -buildmode=plugin -o $$so ./$$side); \
 	done
 
 ##@ Run
