@@ -9,8 +9,11 @@ import (
 	"os"
 
 	"github.com/kubedevice/kubedevice/pkg/node/app"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 func main() {
+	// A plugin file is tried in a child process first, which is this program again.
+	pluginload.MaybeChild()
 	os.Exit(app.Main())
 }

@@ -5,6 +5,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -50,6 +51,7 @@ func NewCommand(args []string) *cobra.Command {
 			}
 			ctx, stop := untilSignalled(command.Context())
 			defer stop()
+			logPluginsTo(klog.Background())
 			return Run(klog.NewContext(ctx, klog.Background()), options)
 		},
 	}
@@ -61,6 +63,7 @@ func NewCommand(args []string) *cobra.Command {
 	options.addFlags(flags)
 	logsapi.AddFlags(logging, flags)
 	addIgnoredFlags(flags)
+	command.AddCommand(grantsCommand(), pluginCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
 	return command
 }
@@ -79,7 +82,7 @@ func asksToIgnoreUnknown(args []string) bool {
 
 // Main runs the command with the process's arguments and returns its exit status.
 func Main() int {
-	if err := NewCommand(os.Args[1:]).Execute(); err != nil {
+	if err := NewCommand(os.Args[1:]).ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "kubecri:", err)
 		return 1
 	}

@@ -6,6 +6,9 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -26,26 +29,66 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(options.StateFolder, 0o700); err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
 	upstream, err := criproxy.Dial(upstreamPath)
 	if err != nil {
 		return err
 	}
 	defer upstream.Close()
-	proxy := criproxy.New(upstream, criproxy.Options{})
-	listener, err := criproxy.Listen(servePath)
+	// Everything but the proxy ends after the proxy: creations in flight need it.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	n := newNode(background, options, upstream)
+	defer n.wait()
+	defer stop()
+	stopHTTP, err := serveHTTP(ctx, options.MetricsAddress, n.handler(servePath))
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Serving", "endpoint", servePath, "upstream", upstreamPath, "node", options.NodeName)
+	defer stopHTTP()
+	n.start(background)
+	return n.serve(ctx, servePath)
+}
+
+// serve serves the kubelet until ctx is done, and drains.
+func (n *node) serve(ctx context.Context, path string) error {
+	logger := klog.FromContext(ctx)
+	proxy := criproxy.New(n.upstream, criproxy.Options{Edits: n.edits(), Observe: n.measures.observeCall})
+	listener, err := criproxy.Listen(path)
+	if err != nil {
+		return err
+	}
+	logger.Info("Serving the container runtime", "endpoint", path, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
 	select {
-	case err = <-served:
-		err = fmt.Errorf("serve %s: %w", servePath, err)
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", path, err)
 	case <-ctx.Done():
 	}
+	logger.Info("Draining", "limit", drainTime)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	proxy.Shutdown(drain)
-	return err
+	return <-served
 }
+
+// handler answers on the metrics address.
+func (n *node) handler(servePath string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", report(n.alive(servePath)))
+	mux.Handle("GET /readyz", report(n.ready(servePath)))
+	mux.Handle("GET /metrics", n.measures.handler())
+	return mux
+}
+
+// The files in the state folder.
+const (
+	grantsFile = "grants"
+	podsFile   = "pods.json"
+)
+
+func (o *Options) grantsPath() string { return filepath.Join(o.StateFolder, grantsFile) }
+
+func (o *Options) podsPath() string { return filepath.Join(o.StateFolder, podsFile) }

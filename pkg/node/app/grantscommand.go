@@ -1,0 +1,73 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// grantsCommand prints the record of grants. It reads the file, so it works while kubecri runs and while it doesn't.
+func grantsCommand() *cobra.Command {
+	folder, format := NewOptions().StateFolder, "table"
+	command := &cobra.Command{
+		Use:   "grants",
+		Short: "Print which pod holds which device of this node",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			list, err := grants.Read(filepath.Join(folder, grantsFile))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			switch format {
+			case "json":
+				return printJSON(command.OutOrStdout(), list)
+			case "table":
+				return printTable(command.OutOrStdout(), list)
+			default:
+				return fmt.Errorf("--output %q: want table or json", format)
+			}
+		},
+	}
+	command.Flags().StringVar(&folder, "state-dir", folder, "kubecri's folder of that name")
+	command.Flags().StringVarP(&format, "output", "o", format, "table or json")
+	return command
+}
+
+func printJSON(out io.Writer, list []grants.Grant) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(slices.Concat([]grants.Grant{}, list))
+}
+
+func printTable(out io.Writer, list []grants.Grant) error {
+	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tRESOURCE\tQUANTITY\tSINCE")
+	for _, g := range list {
+		for _, containers := range []map[string]types.ContainerInfo{g.Decision.InitContainers, g.Decision.RunningContainers} {
+			for _, name := range slices.Sorted(maps.Keys(containers)) {
+				container := containers[name]
+				for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", g.Namespace, g.Name, name,
+						container.AllocateFrom[request], container.DevRequests[request], g.Since.Format(time.RFC3339))
+				}
+			}
+		}
+	}
+	return table.Flush()
+}

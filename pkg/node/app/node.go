@@ -1,0 +1,144 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/advertise"
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/gate"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+)
+
+const (
+	// podWait is how long a container of a pod that is not known yet waits for the API server's word.
+	podWait = 5 * time.Second
+	// reconcileRetry and reconcileInterval pace the comparison of the grants with the runtime.
+	reconcileRetry, reconcileInterval = time.Second, 30 * time.Second
+)
+
+// node is everything behind the proxy.
+type node struct {
+	options    *Options
+	upstream   *grpc.ClientConn
+	measures   *measures
+	registry   *pods.Registry
+	record     *grants.Record
+	host       *plugins.Host
+	advertiser *advertise.Advertiser
+	events     *announcer
+
+	running sync.WaitGroup
+}
+
+// newNode makes the parts; start sets them going.
+func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *node {
+	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), events: newAnnouncer(ctx, options.NodeName)}
+	if err := n.registry.Load(options.podsPath()); err != nil {
+		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
+	}
+	n.record = grants.Open(ctx, options.grantsPath(), grants.CRI(upstream), n.registry.Active)
+	n.measures = newMeasures(func() int { return len(n.record.List()) })
+	if n.record.WasDamaged() {
+		n.measures.damaged.Inc()
+	}
+	n.host = plugins.New(options.NodeName, plugins.FromFolder(options.PluginFolder), plugins.DefaultTiming(), n.measures.observePlugin)
+	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{Observe: n.measures.observePatch})
+	return n
+}
+
+// start sets all parts going until ctx is done.
+func (n *node) start(ctx context.Context) {
+	n.running.Go(func() { n.host.Run(ctx) })
+	n.running.Go(func() { n.followInventory(ctx) })
+	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
+	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
+	if n.options.Kubeconfig == "" {
+		klog.FromContext(ctx).Info("Standalone: there is no --kubeconfig, so no devices are published, and pods from an API server are refused")
+		return
+	}
+	n.running.Go(func() {
+		client := connect(ctx, n.options.Kubeconfig)
+		if client == nil {
+			return
+		}
+		n.events.sendTo(client)
+		var using sync.WaitGroup
+		using.Go(func() { n.registry.Watch(ctx, client, n.options.NodeName) })
+		using.Go(func() { n.advertiser.Run(ctx, client) })
+		using.Wait()
+	})
+}
+
+// wait returns when all parts have ended. Their context must be done.
+func (n *node) wait() {
+	n.running.Wait()
+	n.events.close()
+}
+
+// followInventory tells the pods' registry which resources make a pod a device pod.
+func (n *node) followInventory(ctx context.Context) {
+	for {
+		inventory, changed := n.host.Inventory()
+		var names []string
+		for _, name := range inventory.ExtendedResources() {
+			names = append(names, string(name))
+		}
+		n.registry.SetDeviceResources(names, inventory.Complete)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// edits are the calls that do not pass as they are.
+func (n *node) edits() map[string]criproxy.Edit {
+	g := &gate.Gate{
+		NodeName: n.options.NodeName,
+		Pods:     n.registry,
+		Devices:  n.host,
+		Grants:   n.record,
+		Host:     osHost{},
+		Tell:     n.events.warn,
+		Observe:  n.measures.observeContainer,
+	}
+	return map[string]criproxy.Edit{gate.CreateContainerMethod: g.CreateContainer, gate.RestorePodMethod: g.RestorePod}
+}
+
+// alive are the checks without which kubecri must be restarted.
+func (n *node) alive(servePath string) []check {
+	return []check{socketAnswers(servePath)}
+}
+
+// ready are the checks without which some pod cannot be served.
+func (n *node) ready(servePath string) []check {
+	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
+		check{"grants", func(context.Context) error { return n.record.Check() }},
+		check{"plugins", func(context.Context) error { return n.host.Check() }},
+	)
+	if n.options.Kubeconfig != "" {
+		checks = append(checks,
+			check{"pods", func(context.Context) error { return n.registry.Check() }},
+			check{"node", func(context.Context) error { return n.advertiser.Check() }},
+		)
+	}
+	return checks
+}
+
+// osHost is the file system as this process sees it.
+type osHost struct{}
+
+func (osHost) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }

@@ -1,0 +1,187 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// settleLimit is how long a device pod's container waits for plugins that have not yet told their devices.
+const settleLimit = 5 * time.Second
+
+// scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's life.
+const scheduleAgain = "delete the pod to have it scheduled again"
+
+// decision is what a device pod was given, for good.
+type decision struct {
+	grant grants.Grant
+	// pod is what is known of the pod's spec; it may be empty for a pod that was given devices before a restart.
+	pod pods.Pod
+}
+
+// decide returns what the pod was given, and pins it if this is the first container. It returns nil for a pod that asks
+// for no devices.
+func (g *Gate) decide(ctx context.Context, s subject) (*decision, error) {
+	pod, asks, err := g.asks(ctx, s)
+	if err != nil || !asks {
+		return nil, err
+	}
+	grant, pinned, err := g.Grants.Pinned(ctx, s.uid)
+	if err != nil {
+		return nil, later(err)
+	}
+	if !pinned {
+		if grant, err = g.pin(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return &decision{grant: grant, pod: pod}, nil
+}
+
+// asks reports whether the pod is a device pod, and what is known of it. A pod on record is one, whatever its annotation has
+// become, and needs no waiting for the API server.
+func (g *Gate) asks(ctx context.Context, s subject) (pod pods.Pod, asks bool, err error) {
+	if !s.fromAPI() {
+		return pods.Pod{}, false, nil
+	}
+	if g.Grants.Has(s.uid) {
+		pod, _ := g.Pods.Get(s.uid)
+		return pod, true, nil
+	}
+	if pod, err = g.Pods.Lookup(ctx, s.uid); err != nil {
+		return pods.Pod{}, false, later(fmt.Errorf("whether the pod asks for devices cannot be told: %w", err))
+	}
+	return pod, claimsDevices(s) || len(pod.AsksFor(g.Pods.DeviceResources())) > 0, nil
+}
+
+// claimsDevices reports whether the pod's annotation asks for devices, or might: one that cannot be read counts.
+func claimsDevices(s subject) bool {
+	value, annotated := s.annotations[deviceinfo.Annotation]
+	if !annotated {
+		return false
+	}
+	info, err := deviceinfo.DecodePod(value)
+	if err != nil || len(info.Requests) > 0 {
+		return true
+	}
+	for _, container := range containersOf(info) {
+		if len(container.Requests)+len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// containersOf returns all containers of a pod by name.
+func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
+	all := maps.Clone(info.InitContainers)
+	if all == nil {
+		all = map[string]types.ContainerInfo{}
+	}
+	maps.Copy(all, info.RunningContainers)
+	return all
+}
+
+// pin checks what the annotation says was allocated, and grants it.
+func (g *Gate) pin(ctx context.Context, s subject) (grants.Grant, error) {
+	allocation, err := deviceinfo.AllocationFor(s.annotations, s.name, g.NodeName)
+	if err != nil {
+		return grants.Grant{}, never(err)
+	}
+	containers := containersOf(allocation)
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		if err := wellFormed(name, containers[name]); err != nil {
+			return grants.Grant{}, err
+		}
+		if err := g.present(ctx, containers[name].AllocateFrom); err != nil {
+			return grants.Grant{}, err
+		}
+	}
+	inventory, _ := g.Devices.Inventory()
+	has := func(name types.ResourceName) int64 {
+		quantity, _ := inventory.Allocatable(name)
+		return quantity
+	}
+	wanted := grants.Grant{PodUID: s.uid, Namespace: s.namespace, Name: s.name, Decision: allocation}
+	grant, err := g.Grants.Pin(ctx, wanted, has)
+	var conflict *grants.Conflict
+	switch {
+	case errors.As(err, &conflict):
+		return grants.Grant{}, never(err)
+	case err != nil:
+		return grants.Grant{}, later(err)
+	}
+	klog.FromContext(ctx).V(2).Info("A pod is granted devices", "pod", klog.KRef(s.namespace, s.name), "podUID", s.uid)
+	return grant, nil
+}
+
+// wellFormed demands that each request of the container was met, and that each allocated resource has a quantity, without
+// which it would be held for free.
+func wellFormed(name string, container types.ContainerInfo) error {
+	for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
+		if container.DevRequests[request] <= 0 {
+			return never(fmt.Errorf("annotation %s: container %q is allocated %s for %s, which has no quantity in devrequests; %s",
+				deviceinfo.Annotation, name, container.AllocateFrom[request], request, scheduleAgain))
+		}
+	}
+	for _, request := range slices.Sorted(maps.Keys(container.DevRequests)) {
+		if _, met := container.AllocateFrom[request]; !met && resource.IsGroupResourceName(request) {
+			return unmet(name, request)
+		}
+	}
+	// The names in Requests are the user's; DevRequests is what the scheduler made of them.
+	for _, request := range slices.Sorted(maps.Keys(container.Requests)) {
+		if len(container.AllocateFrom) == 0 && resource.IsGroupResourceName(request) {
+			return unmet(name, request)
+		}
+	}
+	return nil
+}
+
+func unmet(container string, request types.ResourceName) error {
+	return never(fmt.Errorf("annotation %s: container %q asks for %s and is allocated nothing for it; %s",
+		deviceinfo.Annotation, container, request, scheduleAgain))
+}
+
+// present demands that the devices are on this node and well.
+func (g *Gate) present(ctx context.Context, from types.ResourceLocation) error {
+	if len(from) == 0 {
+		return nil
+	}
+	g.settle(ctx)
+	inventory, _ := g.Devices.Inventory()
+	for _, name := range slices.Sorted(maps.Values(from)) {
+		switch quantity, known := inventory.Allocatable(name); {
+		case !known:
+			return never(fmt.Errorf("device resource %s is not on node %q (any more); if it does not come back, %s", name, g.NodeName, scheduleAgain))
+		case quantity == 0:
+			return never(fmt.Errorf("device resource %s of node %q is there but must not be used, it may be unhealthy; "+
+				"if it does not recover, %s", name, g.NodeName, scheduleAgain))
+		}
+	}
+	return nil
+}
+
+// settle waits for the plugins' first word.
+func (g *Gate) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	select {
+	case <-g.Devices.Settled():
+	case <-ctx.Done():
+	}
+}

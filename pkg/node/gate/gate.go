@@ -1,0 +1,122 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gate decides, for each container that the kubelet creates, whether it passes untouched, gets devices, or is
+// refused.
+//
+// It fails closed for pods that ask for devices and lets all others pass. A pod asks for devices if its annotation
+// KubeDevice/DeviceInfo does, or if one of its containers requests an extended resource that a device plugin of this node
+// stands behind. Such a pod needs an allocation that the device scheduler made for this node, of devices that are here and
+// well, and that no other pod holds. Static pods, and whatever else does not come from the API server, cannot have been
+// scheduled: they pass untouched and never get a device.
+package gate
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// The methods that a Gate edits, by full name.
+const (
+	CreateContainerMethod = "/runtime.v1.RuntimeService/CreateContainer"
+	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
+)
+
+// Pods knows the pods of this node. *pods.Registry is one.
+type Pods interface {
+	// Lookup returns what is known of the pod. It may wait for a while; its error wraps pods.ErrUnknown for a pod that stays
+	// unknown.
+	Lookup(ctx context.Context, uid string) (pods.Pod, error)
+	// Get is Lookup without waiting.
+	Get(uid string) (pod pods.Pod, known bool)
+	// DeviceResources returns the names of the extended resources that device plugins stand behind.
+	DeviceResources() map[string]bool
+}
+
+// Devices are the devices of this node. *plugins.Host is one.
+type Devices interface {
+	// Settled returns a channel that is closed when every plugin has told its devices once, or failed to.
+	Settled() <-chan struct{}
+	// Inventory returns what there is.
+	Inventory() (now *plugins.Inventory, changed <-chan struct{})
+	// Allocate returns what the container needs for its devices.
+	Allocate(ctx context.Context, pod *types.PodInfo, container *types.ContainerInfo) ([]inject.Addition, error)
+}
+
+// Grants is the record of who holds what. *grants.Record is one.
+type Grants interface {
+	Has(podUID string) bool
+	Pinned(ctx context.Context, podUID string) (grant grants.Grant, pinned bool, err error)
+	Pin(ctx context.Context, wanted grants.Grant, has func(types.ResourceName) int64) (grants.Grant, error)
+}
+
+// Outcome is how a container's creation ended here.
+type Outcome string
+
+// The outcomes.
+const (
+	Passed   Outcome = "passed"   // untouched
+	Injected Outcome = "injected" // with devices
+	Refused  Outcome = "refused"
+)
+
+// Gate is set up once and then used from many goroutines.
+type Gate struct {
+	NodeName string
+	Pods     Pods
+	Devices  Devices
+	Grants   Grants
+	Host     inject.Host
+	// Tell puts a warning on the pod for its owner to see. It must not block.
+	Tell func(pod *corev1.ObjectReference, message string)
+	// Observe, if set, is told of each container.
+	Observe func(Outcome)
+}
+
+// CreateContainer is the criproxy.Edit of CreateContainerMethod.
+func (g *Gate) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
+	outcome := Passed
+	defer func() {
+		if err != nil {
+			outcome = Refused
+		}
+		if g.Observe != nil {
+			g.Observe(outcome)
+		}
+	}()
+	request, err := inject.Decode(raw)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	s := subjectOf(request.GetSandboxConfig())
+	decision, err := g.decide(ctx, s)
+	if err != nil {
+		return nil, g.refuse(ctx, s, err)
+	}
+	if decision == nil {
+		return nil, nil
+	}
+	delta, err := g.devicesFor(ctx, s, decision, request.GetConfig())
+	if err != nil {
+		return nil, g.refuse(ctx, s, err)
+	}
+	if delta == nil {
+		return nil, nil
+	}
+	suffix, err = inject.Suffix(delta)
+	if err != nil {
+		return nil, g.refuse(ctx, s, err)
+	}
+	outcome = Injected
+	klog.FromContext(ctx).V(2).Info("A container gets devices", "pod", klog.KRef(s.namespace, s.name),
+		"container", request.GetConfig().GetMetadata().GetName(), "devices", len(delta.GetDevices()), "cdiDevices", len(delta.GetCDIDevices()))
+	return suffix, nil
+}

@@ -1,0 +1,98 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grants
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// The file is one line that says how to read the rest, and the grants as JSON:
+//
+//	kubedevice-grants v1 sha256:<hexadecimal sum of the rest>
+//
+// A release may add JSON fields under the same version: the one before it ignores them.
+const headerFormat = "kubedevice-grants v1 sha256:%x\n"
+
+// ErrDamaged is wrapped by the error of a file that is there and is not what was written.
+var ErrDamaged = errors.New("the record is damaged")
+
+// content is the JSON part of the file.
+type content struct {
+	Grants []Grant `json:"grants"`
+}
+
+// Read returns the grants in the file, sorted by pod. The error of a file that does not exist is fs.ErrNotExist, that of a
+// damaged one ErrDamaged.
+func Read(path string) ([]Grant, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("record of grants: %w", err)
+	}
+	grants, err := decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("record of grants %s: %w: %w", path, ErrDamaged, err)
+	}
+	return grants, nil
+}
+
+func encode(grants []Grant) ([]byte, error) {
+	body, err := json.MarshalIndent(content{grants}, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	return append(fmt.Appendf(nil, headerFormat, sha256.Sum256(body)), body...), nil
+}
+
+func decode(raw []byte) ([]Grant, error) {
+	header, body, _ := bytes.Cut(raw, []byte("\n"))
+	if want := fmt.Sprintf(headerFormat, sha256.Sum256(body)); string(header)+"\n" != want {
+		return nil, fmt.Errorf("its first line is %.120q, which does not fit the rest", header)
+	}
+	var c content
+	if err := json.Unmarshal(body, &c); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, g := range c.Grants {
+		if g.PodUID == "" || g.Decision == nil || seen[g.PodUID] {
+			return nil, fmt.Errorf("grant of pod %s (UID %q) is incomplete or doubled", g.Pod(), g.PodUID)
+		}
+		seen[g.PodUID] = true
+		// The same limits as for the annotation that it came from.
+		if _, err := deviceinfo.EncodePod(g.Decision); err != nil {
+			return nil, fmt.Errorf("grant of pod %s: %w", g.Pod(), err)
+		}
+	}
+	return c.Grants, nil
+}
+
+// write replaces the file in one step. When it returns, the new content survives a power failure.
+func write(path string, grants []Grant) error {
+	raw, err := encode(grants)
+	if err != nil {
+		return fmt.Errorf("write the record of grants: %w", err)
+	}
+	if err := renameio.WriteFile(path, raw, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
+		return fmt.Errorf("write the record of grants: %w", err)
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("write the record of grants: %w", err)
+	}
+	defer folder.Close()
+	if err := folder.Sync(); err != nil {
+		return fmt.Errorf("write the record of grants: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package grants is the node's record of which pod holds which device.
+//
+// The first decision that the node acts on for a pod is pinned: whatever the pod's annotation says later, the pod's
+// containers get the same devices again. What a pod holds counts until the pod is really gone, that is until the runtime has
+// neither a sandbox of it that is ready nor a container of it that runs, and the API server does not have it
+// either, or has it as succeeded or failed. So a device that one pod uses up is never given to a second one that lives at
+// the same time, whatever schedulers and annotations say.
+//
+// The record is a file, replaced in one step and checked by a sum. It is not the only copy: every container that was given
+// devices carries its pod's decision as an annotation in the runtime, where no user can write, and the record is completed
+// from there before the first grant after a start. So a file that is lost or damaged costs nothing.
+package grants
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Annotation is the key under which a container in the runtime carries its pod's decision, as package deviceinfo writes it.
+const Annotation = "KubeDevice/Grant"
+
+// Grant is what one pod was given on this node.
+type Grant struct {
+	// PodUID identifies the pod; namespace and name are for people.
+	PodUID    string `json:"podUID"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Since is when the decision was pinned.
+	Since time.Time `json:"since"`
+	// Decision is the pod's allocation as the scheduler made it. It must not be changed.
+	Decision *types.PodInfo `json:"decision"`
+}
+
+// Pod returns the pod's name for people.
+func (g *Grant) Pod() string { return g.Namespace + "/" + g.Name }
+
+// Holds returns what the pod holds of each of the node's resources: its containers together, or its most demanding init
+// container where that is more. Masks of enum resources are not quantities and are left out.
+func (g *Grant) Holds() types.ResourceList {
+	held := types.ResourceList{}
+	for _, container := range g.Decision.RunningContainers {
+		for request, from := range container.AllocateFrom {
+			if !resource.IsEnumResource(from) {
+				held[from] = add(held[from], container.DevRequests[request])
+			}
+		}
+	}
+	for _, container := range g.Decision.InitContainers {
+		alone := types.ResourceList{}
+		for request, from := range container.AllocateFrom {
+			if !resource.IsEnumResource(from) {
+				alone[from] = add(alone[from], container.DevRequests[request])
+			}
+		}
+		for name, quantity := range alone {
+			held[name] = max(held[name], quantity)
+		}
+	}
+	return held
+}
+
+// add adds quantities that are not negative. A sum that is too large, which only a forged decision has, stays at the largest
+// number, so that it can never look small.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Conflict is the error of a grant that would give a device beyond what it has. It names the holders.
+type Conflict struct {
+	// Resource is the node's resource that is short, with how much the pod wants and how much there is.
+	Resource    types.ResourceName
+	Wanted, Has int64
+	// Held is how much others hold, and Holders are those, sorted.
+	Held    int64
+	Holders []string
+}
+
+// Error names resource, quantities, holders and the next step.
+func (c *Conflict) Error() string {
+	if len(c.Holders) == 0 {
+		return fmt.Sprintf("%s: the pod was given %d, the node has %d; delete the pod to have it scheduled again", c.Resource, c.Wanted, c.Has)
+	}
+	return fmt.Sprintf("%s: the pod was given %d, but of %d that the node has %d are held by %v; it is tried again, and works when they are gone",
+		c.Resource, c.Wanted, c.Has, c.Held, c.Holders)
+}
+
+// conflict returns the first resource, by name, that g cannot have beside the others, or nil.
+func conflict(g *Grant, others map[string]*Grant, has func(types.ResourceName) int64) *Conflict {
+	wanted := g.Holds()
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if wanted[name] == 0 {
+			continue
+		}
+		c := &Conflict{Resource: name, Wanted: wanted[name], Has: has(name)}
+		for _, other := range others {
+			if held := other.Holds()[name]; held > 0 && other.PodUID != g.PodUID {
+				c.Held = add(c.Held, held)
+				c.Holders = append(c.Holders, other.Pod())
+			}
+		}
+		// Written so that no sum can overflow.
+		if c.Wanted > c.Has || c.Held > c.Has-c.Wanted {
+			slices.Sort(c.Holders)
+			return c
+		}
+	}
+	return nil
+}
+
+// sorted returns the grants in the order in which people read them.
+func sorted(grants map[string]*Grant) []Grant {
+	list := make([]Grant, 0, len(grants))
+	for _, g := range grants {
+		list = append(list, *g)
+	}
+	slices.SortFunc(list, func(a, b Grant) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.PodUID, b.PodUID))
+	})
+	return list
+}

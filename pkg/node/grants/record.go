@@ -1,0 +1,143 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Record is the node's record of grants. All methods are safe for concurrent use.
+type Record struct {
+	path    string
+	runtime Runtime
+	active  func(podUID string) bool
+	now     func() time.Time
+
+	// reconciling holds one token, taken by whoever compares the record with the runtime.
+	reconciling chan struct{}
+
+	mu       sync.Mutex
+	grants   map[string]*Grant // by pod UID; what they point at is never changed
+	complete bool              // the runtime was asked since the start
+	damaged  bool              // the file could not be used at the start
+}
+
+// Open reads the record in the file at path. A file that cannot be used is set aside beside it and logged: what it had comes
+// back from the runtime. active says whether the API server has the pod and it is not over, as far as this node knows.
+func Open(ctx context.Context, path string, runtime Runtime, active func(podUID string) bool) *Record {
+	r := &Record{
+		path: path, runtime: runtime, active: active, now: time.Now,
+		reconciling: make(chan struct{}, 1),
+		grants:      map[string]*Grant{},
+	}
+	grants, err := Read(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.damaged = true
+		aside := fmt.Sprintf("%s.damaged-%d", path, r.now().UnixNano())
+		klog.FromContext(ctx).Error(errors.Join(err, os.Rename(path, aside)),
+			"The record of grants cannot be used; it is made anew from the runtime's containers", "aside", aside)
+	}
+	for _, grant := range grants {
+		r.grants[grant.PodUID] = &grant
+	}
+	return r
+}
+
+// WasDamaged reports whether there was a file that could not be used when the record was opened.
+func (r *Record) WasDamaged() bool { return r.damaged }
+
+// Has reports whether the record has the pod, complete or not.
+func (r *Record) Has(podUID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.grants[podUID]
+	return ok
+}
+
+// Pinned returns what the pod was given on this node before, if anything.
+func (r *Record) Pinned(ctx context.Context, podUID string) (grant Grant, pinned bool, err error) {
+	if err := r.ensureComplete(ctx); err != nil {
+		return Grant{}, false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.grants[podUID]; ok {
+		return *g, true, nil
+	}
+	return Grant{}, false, nil
+}
+
+// Pin grants the pod what wanted says, unless the pod was given something before: that is what is returned then. has says
+// how much of a resource the node has to give. An error that is a *Conflict says that others hold it; nothing is granted
+// before it is on disk.
+func (r *Record) Pin(ctx context.Context, wanted Grant, has func(types.ResourceName) int64) (Grant, error) {
+	if err := r.ensureComplete(ctx); err != nil {
+		return Grant{}, err
+	}
+	wanted.Since = r.now().UTC()
+	granted, err := r.pin(&wanted, has)
+	var conflict *Conflict
+	if !errors.As(err, &conflict) {
+		return granted, err
+	}
+	// The holders may be gone by now.
+	if err := r.Reconcile(ctx); err != nil {
+		return Grant{}, err
+	}
+	return r.pin(&wanted, has)
+}
+
+func (r *Record) pin(wanted *Grant, has func(types.ResourceName) int64) (Grant, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.grants[wanted.PodUID]; ok {
+		return *g, nil
+	}
+	if c := conflict(wanted, r.grants, has); c != nil {
+		return Grant{}, c
+	}
+	next := maps.Clone(r.grants)
+	next[wanted.PodUID] = wanted
+	if err := r.replace(next); err != nil {
+		return Grant{}, err
+	}
+	return *wanted, nil
+}
+
+// List returns all grants, sorted by pod.
+func (r *Record) List() []Grant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return sorted(r.grants)
+}
+
+// Check returns an error while the record is not known to be complete.
+func (r *Record) Check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.complete {
+		return errors.New("the record of grants was not compared with the runtime yet")
+	}
+	return nil
+}
+
+// replace puts next on disk and then in place. The caller holds mu.
+func (r *Record) replace(next map[string]*Grant) error {
+	if err := write(r.path, sorted(next)); err != nil {
+		return err
+	}
+	r.grants = next
+	return nil
+}

@@ -1,0 +1,128 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Inventory is what all plugins together told at one moment. It is never changed once it is made.
+type Inventory struct {
+	// Node is the sum. Every extended resource, that is every name in KubeCap, stands in Capacity and Allocatable too.
+	Node *types.NodeInfo
+	// Complete says that every plugin told what it has, and none was left out when plugins were loaded.
+	Complete bool
+	// Conflicts are resources that more than one plugin claims, in words. The first plugin keeps them.
+	Conflicts []string
+
+	plugins []*plugin
+	owners  map[types.ResourceName]*plugin
+}
+
+// ownersOf returns the plugins that the resources belong to, in the plugins' order.
+func (i *Inventory) ownersOf(from types.ResourceLocation) []*plugin {
+	owning := map[*plugin]bool{}
+	for _, name := range from {
+		owning[i.owners[name]] = true
+	}
+	var owners []*plugin
+	for _, p := range i.plugins {
+		if owning[p] {
+			owners = append(owners, p)
+		}
+	}
+	return owners
+}
+
+// Allocatable returns how much of the resource pods may be given, and whether some plugin has it at all.
+func (i *Inventory) Allocatable(name types.ResourceName) (quantity int64, known bool) {
+	_, known = i.owners[name]
+	return i.Node.Allocatable[name], known
+}
+
+// ExtendedResources returns the names of the node's extended resources, sorted.
+func (i *Inventory) ExtendedResources() []types.ResourceName {
+	return slices.Sorted(maps.Keys(i.Node.KubeCap))
+}
+
+// merge adds up the plugins' devices in the plugins' order.
+func merge(nodeName string, plugins []*plugin, rejected bool) *Inventory {
+	sum := &Inventory{
+		Node:     types.NewNodeInfoWithName(nodeName),
+		Complete: !rejected,
+		plugins:  plugins,
+		owners:   map[types.ResourceName]*plugin{},
+	}
+	for _, p := range plugins {
+		info, _, err := p.state()
+		if info == nil || err != nil {
+			sum.Complete = false
+		}
+		if info != nil {
+			sum.add(p, info)
+		}
+	}
+	return sum
+}
+
+func (i *Inventory) add(p *plugin, info *types.NodeInfo) {
+	names := map[types.ResourceName]bool{}
+	for _, list := range []types.ResourceList{info.Capacity, info.Allocatable, info.KubeCap, info.KubeAlloc} {
+		for name := range list {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if owner, taken := i.owners[name]; taken {
+			i.Conflicts = append(i.Conflicts, fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first", name, owner.name, p.name))
+			continue
+		}
+		i.owners[name] = p
+		copyEntry(i.Node.Capacity, info.Capacity, name)
+		copyEntry(i.Node.Allocatable, info.Allocatable, name)
+		copyEntry(i.Node.Used, info.Used, name)
+		copyEntry(i.Node.Scorer, info.Scorer, name)
+		if _, extended := info.KubeCap[name]; !extended {
+			continue
+		}
+		copyEntry(i.Node.KubeCap, info.KubeCap, name)
+		copyEntry(i.Node.Capacity, info.KubeCap, name)
+		allocatable := info.KubeAlloc
+		if _, told := allocatable[name]; !told {
+			allocatable = info.KubeCap
+		}
+		copyEntry(i.Node.KubeAlloc, allocatable, name)
+		copyEntry(i.Node.Allocatable, allocatable, name)
+	}
+}
+
+func copyEntry[V any, M ~map[types.ResourceName]V](to, from M, name types.ResourceName) {
+	if value, ok := from[name]; ok {
+		to[name] = value
+	}
+}
+
+// checkExtended checks that Kubernetes takes the plain counts as extended resources.
+func checkExtended(info *types.NodeInfo) error {
+	for _, list := range []types.ResourceList{info.KubeCap, info.KubeAlloc} {
+		for name, quantity := range list {
+			domain, _, qualified := strings.Cut(string(name), "/")
+			native := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasPrefix(domain, "requests.")
+			if !qualified || native || len(validation.IsQualifiedName("requests."+string(name))) > 0 {
+				return fmt.Errorf("resource %q is no name for an extended resource: it must be like vendor.com/device", name)
+			}
+			if quantity < 0 {
+				return fmt.Errorf("resource %q has the negative quantity %d", name, quantity)
+			}
+		}
+	}
+	return nil
+}

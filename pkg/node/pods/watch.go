@@ -1,0 +1,100 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch keeps the registry up to date with the API server's pods of the node until ctx is done. Outages are survived; what
+// is known stays known meanwhile.
+func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeName string) {
+	onNode := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	lister := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = onNode
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = onNode
+			return pods.Watch(ctx, options)
+		},
+	}
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lister, client),
+		ObjectType:    &corev1.Pod{},
+		Transform:     strip,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) { r.note(object) },
+			UpdateFunc: func(old, object any) {
+				// A pod that was deleted and made anew while the watch was down is one update to it.
+				if old.(*corev1.Pod).UID != object.(*corev1.Pod).UID {
+					r.forget(old)
+				}
+				r.note(object)
+			},
+			DeleteFunc: func(object any) { r.forget(object) },
+		},
+	})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		controller.RunWithContext(ctx)
+	}()
+	if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+		present := map[string]bool{}
+		for _, object := range store.List() {
+			present[string(object.(*corev1.Pod).UID)] = true
+		}
+		r.keepOnly(present)
+	}
+	<-stopped
+}
+
+func (r *Registry) note(object any) {
+	pod := object.(*corev1.Pod)
+	r.set(string(pod.UID), summarize(pod))
+}
+
+// forget takes what a watch says of a deleted object. When the watch missed the deletion, that is the last known state.
+func (r *Registry) forget(object any) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		r.remove(string(pod.UID))
+	}
+}
+
+// strip takes off a pod what nobody here reads, so that a node with many pods costs little memory.
+func strip(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	kept := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	kept.Spec.InitContainers = stripContainers(pod.Spec.InitContainers)
+	kept.Spec.Containers = stripContainers(pod.Spec.Containers)
+	return kept, nil
+}
+
+func stripContainers(containers []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, len(containers))
+	for i, container := range containers {
+		kept[i] = corev1.Container{Name: container.Name, Resources: container.Resources}
+	}
+	return kept
+}
