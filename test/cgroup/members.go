@@ -77,10 +77,8 @@ func (t *Tree) removeOnce() error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("kill process %d: %w", pid, err)
-		}
+	if err := kill(pids); err != nil {
+		return err
 	}
 	var cgroups []string
 	if err := t.walk(func(cgroup string) error { cgroups = append(cgroups, cgroup); return nil }); err != nil {
@@ -92,6 +90,55 @@ func (t *Tree) removeOnce() error {
 		}
 	}
 	return nil
+}
+
+// killLimit is how long kill waits for the processes' end.
+const killLimit = 5 * time.Second
+
+// kill kills (-9) processes and waits for their end: a process leaves its cgroup, and with it our sight, earlier than that.
+func kill(pids []int) error {
+	var dying []unix.PollFd
+	defer func() {
+		for _, process := range dying {
+			unix.Close(int(process.Fd)) //nolint:errcheck // opened for polling
+		}
+	}()
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("open process %d: %w", pid, err)
+		}
+		dying = append(dying, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill process %d: %w", pid, err)
+		}
+	}
+	deadline := time.Now().Add(killLimit)
+	for i := range dying {
+		if err := await(dying[i:i+1], deadline); err != nil {
+			return fmt.Errorf("wait for killed processes: %w", err)
+		}
+	}
+	return nil
+}
+
+// await waits until a process, given by its file descriptor, has ended.
+func await(process []unix.PollFd, deadline time.Time) error {
+	for {
+		ready, err := unix.Poll(process, int(time.Until(deadline).Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case ready == 0:
+			return fmt.Errorf("one has outlived SIGKILL by %v", killLimit)
+		default:
+			return nil
+		}
+	}
 }
 
 // walk visits every cgroup of the tree, parents before children. Those that vanish meanwhile are passed over.

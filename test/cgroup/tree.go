@@ -22,7 +22,8 @@ import (
 const DefaultMount = "/sys/fs/cgroup"
 
 // Tree is one cluster's own part of the machine's cgroups: a cgroup of the same name in each hierarchy. Version 2 has one
-// hierarchy, version 1 has one for each controller.
+// hierarchy. Version 1 has one for each controller, often with one of version 2 beside them that has no controllers; runc makes
+// cgroups in that one as well.
 type Tree struct {
 	name        string
 	hierarchies []string
@@ -48,7 +49,8 @@ func Open(mount, name string) (*Tree, error) {
 			continue
 		}
 		hierarchy := filepath.Join(mount, entry.Name())
-		if kind, err := filesystem(hierarchy); err == nil && kind == unix.CGROUP_SUPER_MAGIC {
+		kind, err := filesystem(hierarchy)
+		if err == nil && (kind == unix.CGROUP_SUPER_MAGIC || kind == unix.CGROUP2_SUPER_MAGIC) {
 			tree.hierarchies = append(tree.hierarchies, hierarchy)
 		}
 	}

@@ -13,18 +13,21 @@ import (
 
 // Apply applies manifests, files or whole folders, as kubectl apply --server-side does.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
-	for _, path := range paths {
-		if _, err := c.Kubectl(ctx, "apply", "--server-side", "--recursive", "--filename="+path); err != nil {
-			return fmt.Errorf("apply %s: %w", path, err)
-		}
+	if len(paths) == 0 {
+		return nil
 	}
-	return nil
+	args := []string{"apply", "--server-side", "--recursive"}
+	for _, path := range paths {
+		args = append(args, "--filename="+path)
+	}
+	_, err := c.Kubectl(ctx, args...)
+	return err
 }
 
 // Kubectl runs kubectl on the machine, as an administrator, and returns what it prints.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "kubectl"), args...)
-	command.Env = append(c.Environment(), "KUBECONFIG="+c.layout.kubeconfig())
+	command.Env = append(c.Environment(), "KUBECONFIG="+c.layout.kubeconfig(), "KUBECACHEDIR="+c.layout.kubectlCache())
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	stdout, err := command.Output()

@@ -19,18 +19,16 @@ import (
 	"sync"
 
 	"github.com/kubedevice/kubedevice/test/cgroup"
+	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/room"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Cluster is a running cluster.
 type Cluster struct {
-	// Config and Client reach the API server from the machine, as an administrator.
-	Config *rest.Config
-	Client kubernetes.Interface
+	// Client reaches the API server from the machine, as an administrator.
+	Client *kube.Client
 	// Etcd, APIServer, ControllerManager and Scheduler are the control plane's programs.
 	Etcd, APIServer, ControllerManager, Scheduler *Component
 	// Nodes are the nodes.
@@ -182,13 +180,8 @@ func (c *Cluster) connect() error {
 	if err != nil {
 		return err
 	}
-	config.QPS, config.Burst = 1000, 1000 // tests ask much
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	c.Config, c.Client = config, client
-	return nil
+	c.Client, err = kube.NewClient(config)
+	return err
 }
 
 // Stop takes the cluster down, as Down does.

@@ -35,6 +35,9 @@ state = "/run/containerd"
       BinaryName = "{{.Runc}}"
       SystemdCgroup = false
 
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
+
 [plugins."io.containerd.nri.v1.nri"]
   socket_path = "/run/nri/nri.sock"
   plugin_path = "/var/lib/nri/plugins"

@@ -178,6 +178,7 @@ func (c *Cluster) Environment() []string {
 		"PATH=" + c.options.Programs + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root",
 		"TMPDIR=/var/tmp",
+		"CONTAINER_RUNTIME_ENDPOINT=unix://" + containerdSocket, // for crictl
 	}
 }
 

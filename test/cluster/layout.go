@@ -16,6 +16,7 @@ type layout struct{ dir string }
 func (l layout) kubeconfig() string      { return filepath.Join(l.dir, "kubeconfig") }
 func (l layout) state() string           { return filepath.Join(l.dir, "state.json") }
 func (l layout) logs() string            { return filepath.Join(l.dir, "logs") }
+func (l layout) kubectlCache() string    { return filepath.Join(l.dir, "kubectl-cache") }
 func (l layout) pki(name string) string  { return filepath.Join(l.dir, "pki", name) }
 func (l layout) room(name string) string { return filepath.Join(l.dir, "rooms", name) }
 func (l layout) config(room, name string) string {
@@ -28,7 +29,10 @@ func (l layout) log(room, name string) string {
 
 // perishable is what does not outlive the cluster: everything but its logs, and the programs that may lie beside them.
 func (l layout) perishable() []string {
-	return []string{l.kubeconfig(), l.state(), filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "rooms")}
+	return []string{
+		l.kubeconfig(), l.state(), l.kubectlCache(),
+		filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "rooms"),
+	}
 }
 
 // cgroup is the name of the cluster's cgroup. It follows from the folder alone, so that whatever is left of a cluster can be found

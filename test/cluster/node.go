@@ -28,7 +28,7 @@ type Node struct {
 }
 
 // kubecriSocket is where kubecri takes the kubelet's calls, inside a node.
-const kubecriSocket = "/run/kubecri/kubecri.sock"
+const kubecriSocket = "/run/kubedevice/kubecri.sock"
 
 func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	node := &Node{Name: nodeName(index), IP: nodeIP(index), cluster: c, options: options, pods: podRange(index)}
@@ -129,16 +129,23 @@ func (n *Node) open(ctx context.Context) error {
 	return plugNode(n.cluster.controlPlane, opened, n.IP, n.pods)
 }
 
-// start starts the node's programs and gives the container runtime its images.
+// start starts the node's programs, each when the one that it talks to can be reached, and gives the container runtime its images.
 func (n *Node) start(ctx context.Context) error {
-	programs := []*Component{n.Containerd}
-	if n.Kubecri != nil {
-		programs = append(programs, n.Kubecri)
-	}
-	if err := start(append(programs, n.Kubelet)...); err != nil {
+	if err := n.Containerd.Start(); err != nil {
 		return err
 	}
 	if err := n.awaitSocket(ctx, containerdSocket); err != nil {
+		return err
+	}
+	if n.Kubecri != nil {
+		if err := n.Kubecri.Start(); err != nil {
+			return err
+		}
+		if err := n.awaitSocket(ctx, kubecriSocket); err != nil {
+			return err
+		}
+	}
+	if err := n.Kubelet.Start(); err != nil {
 		return err
 	}
 	_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", filepath.Join(n.cluster.options.Programs, image.Archive))

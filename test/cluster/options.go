@@ -24,8 +24,8 @@ type Options struct {
 	Nodes []NodeOptions
 	// Manifests are files and folders that are applied, in this order, as soon as the API server answers.
 	Manifests []string
-	// Visible are further folders that the cluster's programs must see at their own paths, wherever they are. Without that, what
-	// lies below /var, /run or /dev is hidden from them.
+	// Visible are further folders that the cluster's programs may write to, and see wherever they lie. Without that, the machine's
+	// folders can only be read, /tmp excepted, and those below /var, /run and /dev are hidden.
 	Visible []string
 	// ExtraArgs are more arguments for etcd, kube-apiserver or kube-controller-manager, by that name.
 	ExtraArgs map[string][]string
@@ -53,8 +53,8 @@ type Program struct {
 // InventoryVariable tells the simulated GPUs' device plugin where a node's inventory file is.
 const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
-// Default returns the options of a cluster with this many nodes that runs KubeDevice as it was built in this checkout: our
-// scheduler and CRI proxy from _output/bin, with the plugins of _output/plugins. Its folder is _output/cluster.
+// Default returns the options of a cluster with this many nodes that runs KubeDevice as it was built in this checkout: scheduler and
+// CRI proxy from _output/bin, the plugins of _output/plugins, roles and policies of deploy. Its folder is _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -68,7 +68,8 @@ func Default(nodes int) (Options, error) {
 			Path: filepath.Join(output, "bin", "kube-scheduler"),
 			Args: []string{"--devschedpath=" + filepath.Join(output, "plugins", "scheduler")},
 		},
-		Visible: []string{root},
+		Manifests: []string{filepath.Join(root, "deploy", "rbac"), filepath.Join(root, "deploy", "policies")},
+		Visible:   []string{root},
 	}
 	for range nodes {
 		options.Nodes = append(options.Nodes, NodeOptions{Kubecri: &Program{

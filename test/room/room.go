@@ -9,7 +9,8 @@
 // process of the room, and mounts, network links and device nodes go with them. That one kill is the whole clean-up.
 //
 // Inside, a room has of its own: /var (a folder of the machine), /run and /dev (in memory), /proc, and the sysctls a kubelet
-// writes. Everything else is the machine's, at the same paths, so programs and files need no copying.
+// writes. Everything else is the machine's, at the same paths, so programs and files need no copying; except for /tmp, /sys and
+// Config.Visible, it can only be read.
 package room
 
 import (
@@ -38,7 +39,7 @@ type Config struct {
 	Init string
 	// Log is a file that takes what the first process says.
 	Log string
-	// Visible are folders that must be seen inside at their own paths, even if they lie below /var, /run or /dev.
+	// Visible are folders that are seen inside at their own paths wherever they lie, and can be written to.
 	Visible []string
 	// Cgroup is the room's own: whatever runs in it when the room is closed is killed.
 	Cgroup *cgroup.Tree

@@ -10,13 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// own are the folders of the root that a room does not share with the machine.
-var own = []string{"dev", "proc", "run", "var"}
+// own are the folders of the root that a room does not share with the machine. shared are those that it may write to; all others
+// it can only read.
+var (
+	own    = []string{"dev", "proc", "run", "var"}
+	shared = []string{"sys", "tmp"}
+)
 
 // buildRoot gives the calling process, which has a mount namespace of its own, the root filesystem of a room.
 func buildRoot(s spec) error {
@@ -86,7 +89,22 @@ func bindMachine(root string) error {
 			if err := bind(source, target); err != nil {
 				return err
 			}
+			if slices.Contains(shared, entry.Name()) {
+				continue
+			}
+			if err := protect(target); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// protect makes a mount, and those below it, read-only.
+func protect(path string) error {
+	err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	if err != nil {
+		return &fs.PathError{Op: "mount read-only", Path: path, Err: err}
 	}
 	return nil
 }
@@ -103,13 +121,9 @@ func furnishVar(s spec) error {
 	return bind(s.Var, filepath.Join(s.Root, "var"))
 }
 
-// showFolders puts the folders that must be visible, and that the room's own folders hide, back at their paths.
+// showFolders puts the folders that must be visible at their paths, to be read and written, whatever is there by now.
 func showFolders(s spec) error {
 	for _, folder := range s.Visible {
-		top, _, _ := strings.Cut(strings.TrimPrefix(folder, "/"), "/")
-		if !slices.Contains(own, top) {
-			continue
-		}
 		if err := bind(folder, filepath.Join(s.Root, folder)); err != nil {
 			return err
 		}

@@ -1,0 +1,123 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+//go:embed pods inventories
+var files embed.FS
+
+// A scene is one thing that the demo shows.
+type scene struct {
+	title string
+	// pods are the names of the pods, which are also those of their manifests.
+	pods []string
+	// pending says that the pods must not be scheduled.
+	pending bool
+	// check says what is wrong with what came out, beyond what is checked for every pod.
+	check func(seen []observation) error
+}
+
+// scenes are shown in this order on one cluster of two nodes with 8 GPUs each: two sockets with two NVLink pairs, 80 GiB a GPU.
+var scenes = []scene{
+	{
+		title: "2 GPUs, asked for by count alone: they come as an NVLink pair",
+		pods:  []string{"pair"},
+		check: all(devices(2), together("gpugrp0")),
+	},
+	{
+		title: "4 GPUs with automatic topology: they come from one socket",
+		pods:  []string{"quad"},
+		check: all(devices(4), together("gpugrp1")),
+	},
+	{
+		title: "the pod of the published README: 2 GPUs, topology asked for on the container",
+		pods:  []string{"published"},
+		check: all(devices(2), together("gpugrp0")),
+	},
+	{
+		title: "a shape written by hand: two GPUs that share the group A",
+		pods:  []string{"shaped"},
+		check: all(devices(2), together("gpugrp0")),
+	},
+	{
+		title: "two pods that each ask for half of a GPU's memory: they share one GPU",
+		pods:  []string{"half-1", "half-2"},
+		check: all(devices(1), shared),
+	},
+	{
+		title:   "160 GiB of one GPU: no GPU has that, and the pod's event says so",
+		pods:    []string{"too-large"},
+		pending: true,
+	},
+	{
+		title: "no device asked for: none given, and nothing written on the pod",
+		pods:  []string{"cpu-only"},
+		check: untouched,
+	},
+}
+
+type check = func([]observation) error
+
+func all(checks ...check) check {
+	return func(seen []observation) error {
+		var errs []error
+		for _, check := range checks {
+			errs = append(errs, check(seen))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func devices(n int) check {
+	return func(seen []observation) error {
+		for _, o := range seen {
+			if len(o.chosen) != n {
+				return fmt.Errorf("pod %s was given %d devices, not %d", o.pod, len(o.chosen), n)
+			}
+		}
+		return nil
+	}
+}
+
+// together checks that all of a pod's devices are in one group of that level.
+func together(level string) check {
+	return func(seen []observation) error {
+		for _, o := range seen {
+			groups := map[string]bool{}
+			for _, path := range o.paths {
+				before, _, found := strings.Cut(path, "/gpu/")
+				at := strings.Index(before, "/"+level+"/")
+				if !found || at < 0 {
+					return fmt.Errorf("pod %s: %s names no %s", o.pod, path, level)
+				}
+				group, _, _ := strings.Cut(before[at+len(level)+2:], "/")
+				groups[group] = true
+			}
+			if len(groups) != 1 {
+				return fmt.Errorf("pod %s: its devices are in %d groups of level %s", o.pod, len(groups), level)
+			}
+		}
+		return nil
+	}
+}
+
+func shared(seen []observation) error {
+	if seen[0].node != seen[1].node || seen[0].chosen[0] != seen[1].chosen[0] {
+		return fmt.Errorf("pods %s and %s do not share a device", seen[0].pod, seen[1].pod)
+	}
+	return nil
+}
+
+func untouched(seen []observation) error {
+	if o := seen[0]; o.annotated || len(o.chosen)+len(o.sees) > 0 {
+		return fmt.Errorf("pod %s asked for nothing and got something", o.pod)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controlplane runs a real etcd and a real kube-apiserver inside the test's own process: no root, no programs to build, ready in
+// seconds. There are no nodes and no controllers; a test makes the Node objects it wants.
+//
+// Authentication and authorization are those of a cluster: client certificates, Node and RBAC authorizers, NodeRestriction, admission
+// policies. Only service accounts are missing, as no controller makes them.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/pki"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// ControlPlane is a running API server with its etcd.
+type ControlPlane struct {
+	// Admin is a client that may do everything.
+	Admin *kube.Client
+
+	dir       string
+	address   string
+	authority *pki.Authority
+	cancel    context.CancelFunc
+	ended     chan error // what the API server's run returned
+	stopEtcd  func()
+}
+
+// Start starts a control plane; arguments are more kube-apiserver flags. It returns when the server is ready for requests. The
+// feature gates of Kubernetes belong to the whole process, so there can be only one in it; and what the server logs through klog goes
+// to a file in a temporary folder.
+func Start(ctx context.Context, arguments ...string) (*ControlPlane, error) {
+	dir, err := os.MkdirTemp("", "kubedevice-controlplane-")
+	if err != nil {
+		return nil, fmt.Errorf("start a control plane: %w", err)
+	}
+	c := &ControlPlane{dir: dir, ended: make(chan error, 1), cancel: func() {}, stopEtcd: func() {}}
+	if err := c.start(ctx, arguments); err != nil {
+		log, _ := os.ReadFile(c.file("kube-apiserver.log")) //nolint:errcheck // nothing to show then
+		return nil, fmt.Errorf("start a control plane: %w\n%s", errors.Join(err, c.Stop()), log[max(0, len(log)-4096):])
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) file(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *ControlPlane) start(ctx context.Context, arguments []string) error {
+	if err := logToFile(c.file("kube-apiserver.log")); err != nil {
+		return err
+	}
+	etcd, stop, err := startEtcd(ctx, c.dir)
+	if err != nil {
+		return err
+	}
+	c.stopEtcd = stop
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	c.address = listener.Addr().String()
+	options, err := c.options(etcd, listener, arguments)
+	if err != nil {
+		return err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	if err := runAPIServer(run, options, c.ended); err != nil {
+		return err
+	}
+	if c.Admin, err = c.Client("admin", "system:masters"); err != nil {
+		return err
+	}
+	return c.awaitReady(ctx)
+}
+
+// logToFile sends all that this process logs through klog to a file, errors included.
+func logToFile(path string) error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	return flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL", "-log_file=" + path})
+}
+
+// Client returns a client that has this user's certificate, with these groups.
+func (c *ControlPlane) Client(user string, groups ...string) (*kube.Client, error) {
+	pair, err := c.authority.Client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return kube.NewClient(&rest.Config{
+		Host:            "https://" + c.address,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.Certificate, CertData: pair.Public, KeyData: pair.Private},
+	})
+}
+
+// pollInterval is how often the server is asked whether it is ready.
+const pollInterval = 20 * time.Millisecond
+
+func (c *ControlPlane) awaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		notReady := c.Admin.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if notReady == nil {
+			return nil
+		}
+		select {
+		case err := <-c.ended:
+			c.ended <- err // for Stop
+			return fmt.Errorf("the API server has ended: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API server: %w: %w", context.Cause(ctx), notReady)
+		case <-ticker.C:
+		}
+	}
+}
+
+// stopLimit is how long the API server may take to end its requests.
+const stopLimit = 30 * time.Second
+
+// Stop ends the control plane and removes its files.
+func (c *ControlPlane) Stop() error {
+	c.cancel()
+	var err error
+	if c.address != "" {
+		select {
+		case err = <-c.ended:
+		case <-time.After(stopLimit):
+			err = fmt.Errorf("stop the control plane: the API server has not ended after %v", stopLimit)
+		}
+	}
+	c.stopEtcd()
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
