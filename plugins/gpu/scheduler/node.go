@@ -1,0 +1,120 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+// maxCounted bounds the GPUs that are made up for a node that only reports a count.
+const maxCounted = 1024
+
+// liftNode rewrites what a node may give such that all its GPUs stand in two levels of groups. A node that only reports
+// a count gets that many GPUs, called by number. A GPU whose close group is not known is one by itself, and GPUs of one
+// node are in one wide group unless the node says otherwise: some path joins them.
+//
+// A GPU's name depends on no other GPU, so that what a pod holds keeps its name when another GPU comes or goes.
+func liftNode(node *types.NodeInfo, count types.ResourceName) {
+	if !hasGPUs(node.Allocatable) {
+		number, ok := node.Allocatable[count]
+		if !ok {
+			number = node.KubeAlloc[count]
+		}
+		for i := range min(number, maxCounted) {
+			types.AddGroupResource(node.Allocatable, fmt.Sprintf("%s/%d/%s", gpu.Level, i, gpu.Cards), 1)
+		}
+	}
+	for _, name := range slices.Collect(maps.Keys(node.Allocatable)) {
+		if lifted := liftName(name); lifted != name {
+			node.Allocatable[lifted] = node.Allocatable[name]
+			delete(node.Allocatable, name)
+		}
+	}
+}
+
+// liftName returns the name with both levels of groups. Names of other devices are their own.
+func liftName(name types.ResourceName) types.ResourceName {
+	path := strings.Split(string(name), "/")
+	if at, id := instance(path, gpu.Level); at >= 0 && index(path, gpu.Close) < 0 {
+		path = slices.Insert(path, at, gpu.Close, id)
+	}
+	if at := index(path, gpu.Close); at >= 0 && index(path, gpu.Wide) < 0 {
+		path = slices.Insert(path, at, gpu.Wide, "0")
+	}
+	return types.ResourceName(strings.Join(path, "/"))
+}
+
+func hasGPUs(list types.ResourceList) bool {
+	for name := range list {
+		if _, _, ok := gpu.Split(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// topologyOf counts the node's GPUs by their groups. Only those with a card count: nobody can have the others alone.
+func topologyOf(node *types.NodeInfo) topology {
+	sizes := map[string]map[string]int{}
+	for name, quantity := range node.Allocatable {
+		if _, resource, ok := gpu.Split(name); !ok || resource != gpu.Cards || quantity < 1 {
+			continue
+		}
+		path := strings.Split(string(name), "/")
+		_, wide := instance(path, gpu.Wide)
+		_, close := instance(path, gpu.Close)
+		if sizes[wide] == nil {
+			sizes[wide] = map[string]int{}
+		}
+		sizes[wide][close]++
+	}
+	var t topology
+	for _, groups := range sizes {
+		var wide group
+		for _, size := range groups {
+			wide = append(wide, size)
+		}
+		t = append(t, wide)
+	}
+	return t.canonical()
+}
+
+// countGPUs returns how many of the node's GPUs have a card.
+func countGPUs(node *types.NodeInfo) int64 {
+	var n int64
+	for name, quantity := range node.Allocatable {
+		if _, resource, ok := gpu.Split(name); ok && resource == gpu.Cards && quantity > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// index returns where a level stands in the path of a device resource, or -1.
+func index(path []string, level string) int {
+	if len(path) < 2 || path[0]+"/"+path[1] != types.DeviceGroupPrefix {
+		return -1
+	}
+	for i := 2; i+2 < len(path); i += 2 {
+		if path[i] == level {
+			return i
+		}
+	}
+	return -1
+}
+
+// instance returns where a level stands in the path, or -1, and its instance.
+func instance(path []string, level string) (at int, id string) {
+	if at = index(path, level); at >= 0 {
+		id = path[at+1]
+	}
+	return at, id
+}

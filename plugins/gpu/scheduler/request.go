@@ -1,0 +1,118 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+// generateTopology is the request that says how counted GPUs are placed: 1, or none, by the best topology that any node
+// has; 0 each by itself. Users write it for the pod or for a container, which goes before the pod.
+const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
+
+// translate writes the pod's requests for GPUs into the DevRequests of its containers, for that node. What stands
+// there already was written by the plugins before this one, and stays.
+func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo) error {
+	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			container := containers[name]
+			if err := s.translateContainer(node, pod, &container); err != nil {
+				return fmt.Errorf("container %q: %w", name, err)
+			}
+			containers[name] = container
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo, container *types.ContainerInfo) error {
+	if hasGPUs(container.DevRequests) {
+		return nil // another GPU plugin has served it
+	}
+	automatic, err := byTopology(pod.Requests, container.Requests)
+	if err != nil {
+		return err
+	}
+	requests := types.ResourceList{}
+	for name, quantity := range container.Requests {
+		if full, ok := devicePath(name); ok {
+			requests[full] = quantity
+		}
+	}
+	written := len(placeholders(requests))
+	count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
+	if missing := count - int64(written); missing > 0 {
+		if has := countGPUs(node); count > has {
+			return fmt.Errorf("too few GPUs: %d of %s requested, the node has %d", count, s.resource, has)
+		}
+		s.addCounted(requests, int(missing), automatic && written == 0)
+	}
+	if len(requests) == 0 {
+		return nil
+	}
+
+	types.FillContainerInfo(container)
+	for name, lifted := range lift(requests) {
+		container.DevRequests[lifted] = requests[name]
+		short := types.ResourceName(strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"))
+		for _, written := range []types.ResourceName{short, name} {
+			if scorer, ok := container.Scorer[written]; ok {
+				container.Scorer[lifted] = scorer
+			}
+		}
+	}
+	return nil
+}
+
+// byTopology reports whether counted GPUs are placed by topology.
+func byTopology(lists ...types.ResourceList) (bool, error) {
+	automatic := true
+	for _, list := range lists {
+		for _, name := range []types.ResourceName{generateTopology, types.DeviceGroupPrefix + "/" + generateTopology} {
+			value, ok := list[name]
+			if ok && value != 0 && value != 1 {
+				return false, fmt.Errorf("%s is %d: use 1 to have the topology chosen, 0 to go without", name, value)
+			}
+			if ok {
+				automatic = value == 1
+			}
+		}
+	}
+	return automatic, nil
+}
+
+// placeholders returns the distinct GPUs that requests name, with the groups that they stand in.
+func placeholders(requests types.ResourceList) map[string]bool {
+	found := map[string]bool{}
+	for name := range requests {
+		if _, resource, ok := gpu.Split(name); ok {
+			found[strings.TrimSuffix(string(name), "/"+resource)] = true
+		}
+	}
+	return found
+}
+
+// addCounted adds requests for n whole GPUs.
+func (s *Scheduler) addCounted(requests types.ResourceList, n int, automatic bool) {
+	if automatic {
+		if best := s.nodes.bestFor(n); best != nil {
+			best.addTo(requests)
+			return
+		}
+	}
+	for i := 0; n > 0; i++ {
+		name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, gpu.Level, i, gpu.Cards))
+		if _, taken := placeholders(requests)[strings.TrimSuffix(string(name), "/"+gpu.Cards)]; !taken {
+			requests[name] = 1
+			n--
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
+	podLevel := func(value int64) *types.PodInfo {
+		pod := counting(2)
+		pod.Requests[generateTopology] = value
+		return pod
+	}
+	tests := map[string]struct {
+		pod  *types.PodInfo
+		want []string
+	}{
+		"a count alone asks for the best topology": {
+			pod:  counting(2),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
+		},
+		"the README's pod, which asks for the topology on its container": {
+			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 1}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
+		},
+		"topology asked for on the pod": {
+			pod:  podLevel(1),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
+		},
+		"topology switched off on the pod: each GPU may be anywhere": {
+			pod:  podLevel(0),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1"},
+		},
+		"topology switched off on the container": {
+			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 0}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1"},
+		},
+		"a count in the annotation counts like one in the limits": {
+			pod:  asking(0, types.ResourceList{"nvidia.com/gpu": 2}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
+		},
+		"the larger of the two counts is meant": {
+			pod:  asking(1, types.ResourceList{"nvidia.com/gpu": 2}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/0/gpugrp0/0/gpu/1/cards=1"},
+		},
+		"a shape written by hand is kept, and its limits count the same GPUs": {
+			pod:  asking(2, types.ResourceList{"gpugrp0/A/gpu/a/cards": 1, "gpugrp0/A/gpu/b/cards": 1}),
+			want: []string{"gpugrp1/0/gpugrp0/A/gpu/a/cards=1", "gpugrp1/0/gpugrp0/A/gpu/b/cards=1"},
+		},
+		"a shape may be written with the prefix, and with both levels": {
+			pod:  asking(0, types.ResourceList{"resource/group/gpugrp1/X/gpugrp0/A/gpu/a/cards": 1, "resource/group/gpugrp1/X/gpugrp0/B/gpu/a/cards": 1}),
+			want: []string{"gpugrp1/X/gpugrp0/A/gpu/a/cards=1", "gpugrp1/X/gpugrp0/B/gpu/a/cards=1"},
+		},
+		"a shape is kept also when topology is asked for": {
+			pod:  asking(1, types.ResourceList{"gpu/a/memory": 5, "gpu/gpu-generate-topology": 1}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/a/memory=5"},
+		},
+		"a share of a GPU needs no limits": {
+			pod:  asking(0, types.ResourceList{"gpu/a/memory": 8 << 30}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/a/memory=8589934592"},
+		},
+		"card and memory of one placeholder are of one GPU": {
+			pod:  asking(1, types.ResourceList{"gpu/a/cards": 1, "gpu/a/memory": 5}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/a/cards=1", "gpugrp1/0/gpugrp0/0/gpu/a/memory=5"},
+		},
+		"limits beyond what was written add GPUs, called by what is free": {
+			pod: asking(3, types.ResourceList{"gpu/0/cards": 1}),
+			want: []string{
+				"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1", "gpugrp1/2/gpugrp0/2/gpu/2/cards=1",
+			},
+		},
+		"requests for other devices are left alone": {
+			pod:  asking(1, types.ResourceList{"resource/group/nic/0/ports": 1, "example.com/nic": 1}),
+			want: []string{"gpugrp1/0/gpugrp0/0/gpu/0/cards=1"},
+		},
+		"a pod without GPUs asks for none": {
+			pod: asking(0, types.ResourceList{"resource/group/nic/0/ports": 1}),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.add("n1", "ab cd")
+			if fits, reasons, _ := c.plugin.PodFitsDevice(c.nodes["n1"], test.pod, false); !fits {
+				t.Fatalf("does not fit: %v", reasons)
+			}
+			if diff := cmp.Diff(test.want, requested(test.pod)); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScorersFollowTheirRequests(t *testing.T) {
+	pod := asking(0, types.ResourceList{"gpu/a/memory": 5, "resource/group/gpu/b/memory": 5})
+	container := pod.RunningContainers["app"]
+	container.Scorer = types.ResourceScorer{"gpu/a/memory": 1, "resource/group/gpu/b/memory": 0}
+	pod.RunningContainers["app"] = container
+
+	if err := newCluster(t).plugin.PodAllocate(types.NewNodeInfo(), pod); err != nil {
+		t.Fatal(err)
+	}
+	scorer := pod.RunningContainers["app"].Scorer
+	a, okA := scorer["resource/group/gpugrp1/0/gpugrp0/0/gpu/a/memory"]
+	b, okB := scorer["resource/group/gpugrp1/1/gpugrp0/1/gpu/b/memory"]
+	if !okA || a != 1 || !okB || b != 0 {
+		t.Errorf("scorer = %v", scorer)
+	}
+}
+
+func TestWhatAnotherPluginWroteStays(t *testing.T) {
+	theirs := types.ResourceList{"resource/group/gpu/x/cards": 1}
+	served := counting(1)
+	served.RunningContainers["app"] = types.ContainerInfo{KubeRequests: types.ResourceList{gpu.Resource: 1}, DevRequests: theirs}
+	if err := newCluster(t).plugin.PodAllocate(types.NewNodeInfo(), served); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"gpu/x/cards=1"}, requested(served)); diff != "" {
+		t.Errorf("a container whose GPUs were requested already (-want +got):\n%s", diff)
+	}
+
+	both := asking(0, types.ResourceList{"gpu/a/cards": 1})
+	container := both.RunningContainers["app"]
+	container.DevRequests = types.ResourceList{"resource/group/nic/0/ports": 1}
+	both.RunningContainers["app"] = container
+	if err := newCluster(t).plugin.PodAllocate(types.NewNodeInfo(), both); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"gpugrp1/0/gpugrp0/0/gpu/a/cards=1", "nic/0/ports=1"}, requested(both)); diff != "" {
+		t.Errorf("a container with another device (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatCannotBeMeantIsSaid(t *testing.T) {
+	tests := map[string]struct {
+		pod  *types.PodInfo
+		want string
+	}{
+		"more GPUs than the node has": {
+			pod:  counting(5),
+			want: `container "app": too few GPUs: 5 of nvidia.com/gpu requested, the node has 4`,
+		},
+		"a number of GPUs beyond all measure": {
+			pod:  counting(1 << 62),
+			want: `container "app": too few GPUs: 4611686018427387904 of nvidia.com/gpu requested, the node has 4`,
+		},
+		"a way of placing them that there is not": {
+			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
+			want: `container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, 0 to go without`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.add("n1", "ab cd")
+			fits, reasons, _ := c.plugin.PodFitsDevice(c.nodes["n1"], test.pod.Clone(), false)
+			if fits || len(reasons) != 1 || reasons[0].GetReason() != test.want {
+				t.Errorf("got  %v %v\nwant %s", fits, reasons, test.want)
+			}
+			if err := c.plugin.PodAllocate(c.nodes["n1"], test.pod.Clone()); err == nil || err.Error() != test.want {
+				t.Errorf("PodAllocate = %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"maps"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+// Scheduler is the scheduler side of a GPU plugin. It leaves placement to the group scheduler.
+type Scheduler struct {
+	name     string
+	resource types.ResourceName
+	nodes    *catalogue
+}
+
+var (
+	_ devicescheduler.DeviceScheduler = (*Scheduler)(nil)
+	_ devicescheduler.ConcurrentSafe  = (*Scheduler)(nil)
+	_ devicescheduler.ResourceClaimer = (*Scheduler)(nil)
+)
+
+// New returns the scheduler for GPUs that are counted as that resource.
+func New(name string, resource types.ResourceName) *Scheduler {
+	return &Scheduler{name: name, resource: resource, nodes: newCatalogue()}
+}
+
+// GetName returns the plugin's name.
+func (s *Scheduler) GetName() string { return s.name }
+
+// UsingGroupScheduler is true: GPUs are placed and accounted for by the group scheduler.
+func (s *Scheduler) UsingGroupScheduler() bool { return true }
+
+// ConcurrentSafe is true: what the methods share is guarded.
+func (s *Scheduler) ConcurrentSafe() bool { return true }
+
+// ClaimedResources makes every pod that requests the count a device pod, also while no node lists it.
+func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
+
+// AddNode lifts the node's GPUs to two levels of groups, and learns their topology.
+func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
+	if nodeInfo.Allocatable == nil {
+		nodeInfo.Allocatable = types.ResourceList{}
+	}
+	liftNode(nodeInfo, s.resource)
+	s.nodes.set(nodeName, topologyOf(nodeInfo))
+}
+
+// RemoveNode forgets the node's topology.
+func (s *Scheduler) RemoveNode(nodeName string) { s.nodes.remove(nodeName) }
+
+// PodFitsDevice translates the pod's requests. It says no to a container that counts more GPUs than the node has, and to
+// one that asks for an unknown way of placing them; all else is the group scheduler's to say.
+func (s *Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	if err := s.PodAllocate(nodeInfo, podInfo); err != nil {
+		return false, []devicescheduler.PredicateFailureReason{reason{error: err, resource: s.resource}}, 0
+	}
+	return true, nil, 0
+}
+
+// PodAllocate translates the pod's requests.
+func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
+	return s.translate(nodeInfo, podInfo)
+}
+
+// TakePodResources keeps those apart who have a GPU for themselves and those who share one: the group scheduler itself
+// would give the card of a GPU whose memory is shared, and memory of a GPU whose card is taken. So a sharer also uses
+// up the card, and who has the card uses up the memory.
+func (s *Scheduler) TakePodResources(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
+	if nodeInfo.Used == nil {
+		nodeInfo.Used = types.ResourceList{}
+	}
+	for name, quantity := range counterparts(nodeInfo, podInfo) {
+		nodeInfo.Used[name] += quantity
+	}
+	return nil
+}
+
+// ReturnPodResources undoes TakePodResources.
+func (s *Scheduler) ReturnPodResources(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
+	for name, quantity := range counterparts(nodeInfo, podInfo) {
+		nodeInfo.Used[name] -= quantity
+	}
+	return nil
+}
+
+// counterparts returns, for each GPU of which the pod holds one resource and not the other, the other one, all of it.
+func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.ResourceList {
+	held := map[types.ResourceName]bool{}
+	for _, containers := range []map[string]types.ContainerInfo{podInfo.InitContainers, podInfo.RunningContainers} {
+		for _, container := range containers {
+			for name := range maps.Values(container.AllocateFrom) {
+				held[name] = true
+			}
+		}
+	}
+	others := types.ResourceList{}
+	for name := range held {
+		_, resource, ok := gpu.Split(name)
+		if !ok {
+			continue
+		}
+		other := map[string]string{gpu.Cards: gpu.Memory, gpu.Memory: gpu.Cards}[resource]
+		counterpart := name[:len(name)-len(resource)] + types.ResourceName(other)
+		if quantity, ok := nodeInfo.Allocatable[counterpart]; ok && !held[counterpart] {
+			others[counterpart] = quantity
+		}
+	}
+	return others
+}
+
+// reason is an error as the reason why a pod does not fit.
+type reason struct {
+	error
+	resource types.ResourceName
+}
+
+// GetReason returns the error's text.
+func (r reason) GetReason() string { return r.Error() }
+
+// GetInfo returns the resource; the quantities are in the text.
+func (r reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
+	return r.resource, 0, 0, 0
+}

@@ -1,0 +1,213 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNodesAreLiftedToTwoLevels(t *testing.T) {
+	tests := map[string]struct{ allocatable, kubeAlloc, want types.ResourceList }{
+		"a node with both levels stays": {
+			allocatable: types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/cards": 1, "nvidia.com/gpu": 1},
+			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/cards": 1, "nvidia.com/gpu": 1},
+		},
+		"close groups stand in one wide group": {
+			allocatable: types.ResourceList{"resource/group/gpugrp0/0/gpu/a/cards": 1, "resource/group/gpugrp0/1/gpu/b/cards": 1, "resource/group/gpugrp0/1/links": 4},
+			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "resource/group/gpugrp1/0/gpugrp0/1/gpu/b/cards": 1, "resource/group/gpugrp1/0/gpugrp0/1/links": 4},
+		},
+		"GPUs without groups are each by themselves, under a name that no other GPU changes": {
+			allocatable: types.ResourceList{"resource/group/gpu/a/cards": 1, "resource/group/gpu/a/memory": 5, "resource/group/gpu/b/cards": 1},
+			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/a/gpu/a/cards": 1, "resource/group/gpugrp1/0/gpugrp0/a/gpu/a/memory": 5, "resource/group/gpugrp1/0/gpugrp0/b/gpu/b/cards": 1},
+		},
+		"a count becomes GPUs": {
+			allocatable: types.ResourceList{"nvidia.com/gpu": 2},
+			want:        types.ResourceList{"nvidia.com/gpu": 2, "resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": 1, "resource/group/gpugrp1/0/gpugrp0/1/gpu/1/cards": 1},
+		},
+		"so does a count that only the node's status has": {
+			kubeAlloc: types.ResourceList{"nvidia.com/gpu": 1, "cpu": 8},
+			want:      types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": 1},
+		},
+		"other devices stay": {
+			allocatable: types.ResourceList{"resource/group/board/gpu/nic/a/ports": 1, "resource/group": 1, "gpu": 1},
+			want:        types.ResourceList{"resource/group/board/gpu/nic/a/ports": 1, "resource/group": 1, "gpu": 1},
+		},
+		"a node without anything has nothing": {want: types.ResourceList{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &types.NodeInfo{Name: "n1", Allocatable: maps.Clone(test.allocatable), KubeAlloc: test.kubeAlloc}
+			plugin := New("gpus", gpu.Resource)
+			plugin.AddNode("n1", node)
+			if diff := cmp.Diff(test.want, node.Allocatable); diff != "" {
+				t.Errorf("allocatable (-want +got):\n%s", diff)
+			}
+			plugin.AddNode("n1", node)
+			if diff := cmp.Diff(test.want, node.Allocatable); diff != "" {
+				t.Errorf("lifted once more (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACountIsBoundedWhateverANodeReports(t *testing.T) {
+	node := types.NewNodeInfo()
+	node.Allocatable["nvidia.com/gpu"] = 1 << 60
+	New("gpus", gpu.Resource).AddNode("n1", node)
+	if len(node.Allocatable) != maxCounted+1 {
+		t.Errorf("%d resources", len(node.Allocatable))
+	}
+}
+
+func TestTwoGPUsAreAPairUntilNoPairIsLeft(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab cd")
+
+	first, _ := c.place("n1", counting(1))
+	pair, _ := c.place("n1", counting(2))
+	if !slices.Contains([]string{"ab", "cd"}, pair) || strings.Contains(pair, first) {
+		t.Fatalf("one GPU is %q, two are %q", first, pair)
+	}
+	if gpus, reason := c.place("n1", counting(2)); reason == "" {
+		t.Errorf("one GPU is left, two were given: %s", gpus)
+	}
+	if last, reason := c.place("n1", counting(1)); reason != "" || strings.Contains(pair+first, last) {
+		t.Errorf("the last GPU is %q, %s", last, reason)
+	}
+}
+
+func TestTwoGPUsThatAreNoPairAreGivenToWhoGoesWithoutTopology(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab cd")
+	// One GPU of each pair is in use.
+	for _, taken := range []string{"a", "c"} {
+		holder := types.NewPodInfo()
+		name := types.ResourceName("resource/group/gpugrp1/0/gpugrp0/" + map[string]string{"a": "0", "c": "1"}[taken] + "/gpu/" + taken + "/cards")
+		holder.RunningContainers["app"] = types.ContainerInfo{DevRequests: types.ResourceList{name: 1}, AllocateFrom: types.ResourceLocation{name: name}}
+		c.holders["n1"] = append(c.holders["n1"], holder)
+	}
+	if gpus, reason := c.place("n1", counting(2)); reason == "" {
+		t.Errorf("no pair is left, but the pod got %s", gpus)
+	}
+	if gpus, reason := c.place("n1", asking(2, types.ResourceList{"gpu/gpu-generate-topology": 0})); gpus != "bd" {
+		t.Errorf("got %q, %s, want bd", gpus, reason)
+	}
+}
+
+func TestFourGPUsAreTwoPairsOfOneSocket(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab cd | ef gh")
+	for range 2 {
+		if gpus, reason := c.place("n1", counting(4)); gpus != "abcd" && gpus != "efgh" {
+			t.Errorf("got %q, %s", gpus, reason)
+		}
+	}
+}
+
+func TestHalvesOfMemoryShareOneGPU(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab")
+	half := asking(0, types.ResourceList{"gpu/a/memory": 8 << 30})
+
+	first, _ := c.place("n1", half)
+	second, reason := c.place("n1", half)
+	if first == "" || second != first {
+		t.Errorf("the first half is of %q, the second of %q, %s", first, second, reason)
+	}
+	if third, _ := c.place("n1", half); third == "" || third == first {
+		t.Errorf("the third half is of %q, the GPU of the first two is %q", third, first)
+	}
+}
+
+func TestWhoHasAGPUAloneSharesItWithNobody(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab")
+	share := asking(0, types.ResourceList{"gpu/a/memory": 1 << 30})
+
+	shared, _ := c.place("n1", share)
+	alone, reason := c.place("n1", counting(1))
+	if alone == "" || alone == shared {
+		t.Fatalf("%q is shared, %q was given to be had alone, %s", shared, alone, reason)
+	}
+	if gpus, reason := c.place("n1", counting(1)); reason == "" {
+		t.Errorf("all GPUs are in use, but one was given: %s", gpus)
+	}
+	if again, reason := c.place("n1", share); again != shared {
+		t.Errorf("the next share is of %q, %s, want %q", again, reason, shared)
+	}
+}
+
+func TestReturningUndoesTaking(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab")
+	for _, pod := range []*types.PodInfo{counting(1), asking(0, types.ResourceList{"gpu/a/memory": 1 << 30})} {
+		if _, reason := c.place("n1", pod); reason != "" {
+			t.Fatal(reason)
+		}
+	}
+	node := c.nodes["n1"].Clone()
+	node.Used = nil
+	for _, holder := range c.holders["n1"] {
+		if err := c.plugin.TakePodResources(node, holder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(node.Used) != 2 {
+		t.Errorf("used: %v", node.Used)
+	}
+	for _, holder := range c.holders["n1"] {
+		if err := c.plugin.ReturnPodResources(node, holder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, quantity := range node.Used {
+		if quantity != 0 {
+			t.Errorf("%d of %s are left", quantity, name)
+		}
+	}
+}
+
+func TestTheTopologyIsThatOfTheBestNodeOfAll(t *testing.T) {
+	c := newCluster(t)
+	c.add("pairs", "ab cd")
+	if gpus, _ := c.place("pairs", counting(4)); gpus != "abcd" {
+		t.Fatalf("got %q", gpus)
+	}
+	c.holders = map[string][]*types.PodInfo{}
+
+	c.add("switch", "abcdefgh")
+	if gpus, reason := c.place("pairs", counting(4)); reason == "" {
+		t.Errorf("a better node is there, but the pod got %s on this one", gpus)
+	}
+	if gpus, reason := c.place("switch", counting(4)); len(gpus) != 4 {
+		t.Errorf("got %q, %s", gpus, reason)
+	}
+
+	c.plugin.RemoveNode("switch")
+	if gpus, reason := c.place("pairs", counting(4)); gpus != "abcd" {
+		t.Errorf("got %q, %s", gpus, reason)
+	}
+}
+
+func TestItSaysWhatItIs(t *testing.T) {
+	plugin := New("simgpu", "example.com/gpu")
+	if plugin.GetName() != "simgpu" || !plugin.UsingGroupScheduler() || !plugin.ConcurrentSafe() {
+		t.Errorf("%+v", plugin)
+	}
+	if diff := cmp.Diff([]types.ResourceName{"example.com/gpu"}, plugin.ClaimedResources()); diff != "" {
+		t.Error(diff)
+	}
+}
