@@ -9,7 +9,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	upstream "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
 // enableByDefault makes the plugin part of every profile of every scheduler configuration that this process reads, the
@@ -30,22 +29,20 @@ func enableByDefault() {
 
 // enableInProfile adds the plugin to a profile that upstream has defaulted already. It changes nothing the second time.
 func enableInProfile(plugins *configv1.Plugins) {
-	enable(&plugins.MultiPoint, func(enabled []configv1.Plugin) int {
-		// Before preemption, which upstream runs for pods that no plugin could help.
-		return max(0, slices.IndexFunc(enabled, func(p configv1.Plugin) bool { return p.Name == names.DefaultPreemption }))
-	})
+	// Last, so that Filter sees only the nodes that every cheaper plugin has let through.
+	enable(&plugins.MultiPoint, len(plugins.MultiPoint.Enabled))
 	if !disabledByName(plugins.MultiPoint) {
-		// Bind plugins run in order until one binds: DefaultBinder would do it without the allocation.
-		enable(&plugins.Bind, func([]configv1.Plugin) int { return 0 })
+		// First: bind plugins run in order until one binds, and DefaultBinder would do it without the allocation.
+		enable(&plugins.Bind, 0)
 	}
 }
 
-func enable(set *configv1.PluginSet, position func([]configv1.Plugin) int) {
+func enable(set *configv1.PluginSet, position int) {
 	isOurs := func(p configv1.Plugin) bool { return p.Name == Name }
 	if disabledByName(*set) || slices.ContainsFunc(set.Enabled, isOurs) {
 		return
 	}
-	set.Enabled = slices.Insert(set.Enabled, position(set.Enabled), configv1.Plugin{Name: Name})
+	set.Enabled = slices.Insert(set.Enabled, position, configv1.Plugin{Name: Name})
 }
 
 func disabledByName(set configv1.PluginSet) bool {

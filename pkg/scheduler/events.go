@@ -43,7 +43,7 @@ func (p *Plugin) afterPodGone(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if request, err := p.nodes.Request(gone); err == nil && request == nil {
+	if !p.nodes.MayHold(gone) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

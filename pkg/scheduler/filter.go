@@ -5,9 +5,12 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
 // Filter reports whether the node has the devices that the pod asks for, given the pods that nodeInfo lists.
@@ -26,16 +29,27 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (float64, *fwk.Status) {
 	node, err := p.nodes.Of(ctx, nodeInfo, pod, p.inSnapshot(nodeInfo))
 	if err != nil {
-		return 0, fwk.NewStatus(fwk.Unschedulable, err.Error())
+		return 0, p.rejected(err)
 	}
 	verdict, err := p.schedulers.Fit(ctx, node, c.request)
-	if err != nil {
-		return 0, fwk.NewStatus(fwk.Unschedulable, err.Error())
-	}
-	if !verdict.Fits {
+	switch {
+	case err != nil:
+		return 0, p.rejected(err)
+	case verdict.Never:
+		return 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, verdict.Reasons...)
+	case !verdict.Fits:
 		return 0, fwk.NewStatus(fwk.Unschedulable, verdict.Reasons...)
 	}
 	return verdict.Score, nil
+}
+
+// rejected returns the status of a node whose devices cannot be scheduled, which no eviction changes. Events groups nodes
+// by its text.
+func (p *Plugin) rejected(err error) *fwk.Status {
+	if errors.Is(err, dispatch.ErrNoAnswer) {
+		p.waker.in(p.schedulers.Pause())
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 }
 
 // inSnapshot reports whether nodeInfo is the cycle's own, and not a copy that a simulation has changed.

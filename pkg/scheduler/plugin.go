@@ -11,17 +11,13 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
 // Name is the plugin's name in scheduler configurations, logs and metrics.
@@ -44,17 +40,8 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// shared is what the profiles of one scheduler have in common.
-type shared struct {
-	ctx        context.Context // ends with the scheduler
-	settling   sync.WaitGroup  // of the goroutines that find out whether a binding took effect
-	schedulers *dispatch.Set
-	nodes      *nodestate.Cache
-	// synced reports whether every node of the informer's first list has reached nodes.
-	synced func() bool
-}
-
-// NewFactory returns the factory of the plugin. The framework calls it once per profile; all of them share schedulers.
+// NewFactory returns the factory of the plugin, for one scheduler. The framework calls it once per profile; all of them
+// share schedulers and what is known of nodes.
 func NewFactory(schedulers *dispatch.Set) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var common *shared
@@ -71,48 +58,8 @@ func NewFactory(schedulers *dispatch.Set) frameworkruntime.PluginFactory {
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }
 
-// Close waits for what runs in the background. The framework calls it when the scheduler has stopped.
+// Close ends what runs in the background and waits for it. The framework calls it when the scheduler has stopped.
 func (p *Plugin) Close() error {
-	p.settling.Wait()
+	p.background.close()
 	return nil
-}
-
-// newShared follows nodes and pods through the informers of the first profile's handle.
-func newShared(ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle) (*shared, error) {
-	registerMetrics()
-	nodes := nodestate.New(schedulers)
-	core := handle.SharedInformerFactory().Core().V1()
-
-	registration, err := core.Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { nodes.Observe(ctx, obj.(*v1.Node)) },
-		UpdateFunc: func(_, obj any) { nodes.Observe(ctx, obj.(*v1.Node)) },
-		DeleteFunc: func(obj any) {
-			if node, ok := deleted[*v1.Node](obj); ok {
-				nodes.Forget(ctx, node.Name)
-			}
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("follow nodes: %w", err)
-	}
-	_, err = core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(obj any) {
-			if pod, ok := deleted[*v1.Pod](obj); ok {
-				nodes.PodGone(pod.UID)
-			}
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("follow pods: %w", err)
-	}
-	return &shared{ctx: ctx, schedulers: schedulers, nodes: nodes, synced: registration.HasSynced}, nil
-}
-
-// deleted returns the object of a deletion, also where the informer missed the event and has its last known state only.
-func deleted[T any](obj any) (T, bool) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	object, ok := obj.(T)
-	return object, ok
 }

@@ -5,6 +5,8 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -12,35 +14,75 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
 // Reserve chooses the devices on the node and keeps them for the pod until it is seen bound. The pod is not changed.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c := cycleOf(state)
-	if c == nil {
+	if c == nil && !nodestate.RequestsExtended(pod) {
 		return nil
 	}
 	nodeInfo, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	if c == nil {
+		return p.confirmPlain(ctx, pod, nodeInfo)
+	}
+	if p.nodes.Resume(nodeName, pod) {
+		return nil
+	}
+	chosen, err := p.allocate(ctx, c, pod, nodeInfo)
+	switch {
+	case errors.Is(err, dispatch.ErrNoAnswer):
+		return p.rejected(err)
+	case err != nil:
+		return fwk.NewStatus(fwk.Unschedulable, err.Error())
+	}
+	p.nodes.Reserve(nodeName, pod, chosen.holder, chosen.annotation)
+
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
+	logger.V(4).Info("Reserved devices", "allocation", chosen.annotation)
+	if c.request.Forged {
+		forgedAllocations.Inc()
+		logger.Info("Pod came with an allocation that the scheduler did not write; binding overwrites it. Install the admission policies, which refuse such pods")
+	}
+	return nil
+}
+
+// allocation is a choice of devices, and how it is written on the pod.
+type allocation struct {
+	holder     *dispatch.Holder
+	annotation string
+}
+
+func (p *Plugin) allocate(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (allocation, error) {
 	node, err := p.nodes.Of(ctx, nodeInfo, pod, true)
 	if err != nil {
-		return fwk.NewStatus(fwk.Unschedulable, err.Error())
+		return allocation{}, err
 	}
-	allocation, err := p.schedulers.Allocate(ctx, node, c.request)
+	info, err := p.schedulers.Allocate(ctx, node, c.request)
 	if err != nil {
-		return fwk.NewStatus(fwk.Unschedulable, err.Error())
+		return allocation{}, err
 	}
-	annotation, err := deviceinfo.EncodePod(allocation)
-	if err == nil {
-		err = deviceinfo.CheckSize(pod.Annotations, annotation)
-	}
+	annotation, err := deviceinfo.EncodePod(info)
 	if err != nil {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+		return allocation{}, err
 	}
-	p.nodes.Reserve(nodeName, dispatch.NewHolder(string(pod.UID), allocation, c.request.Containers), annotation)
-	klog.FromContext(ctx).V(4).Info("Reserved devices", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "allocation", annotation)
+	if err := deviceinfo.CheckSize(pod.Annotations, annotation); err != nil {
+		return allocation{}, err
+	}
+	return allocation{dispatch.NewHolder(string(pod.UID), info, c.request.Containers), annotation}, nil
+}
+
+// confirmPlain looks again at a pod that seemed to ask for no device and is about to get a node. A node's inventory can
+// reach the scheduler's snapshot before it reaches us; bound as a plain pod, the pod would never get its devices.
+func (p *Plugin) confirmPlain(ctx context.Context, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
+	p.nodes.Observe(ctx, nodeInfo.Node())
+	if request, err := p.nodes.Request(pod); err != nil || request != nil {
+		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: its node has begun to list them just now; it is scheduled again", klog.KObj(pod)))
+	}
 	return nil
 }
 

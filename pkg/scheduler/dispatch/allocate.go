@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -16,39 +15,40 @@ import (
 func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*types.PodInfo, error) {
 	pod := request.Pod.Clone()
 	pod.NodeName = node.info.Name
+	if request.Empty() {
+		return pod, nil
+	}
 	for _, plugin := range s.plugins {
-		given, nodeInfo := pod.Clone(), node.info.Clone()
-		_, err := call(ctx, plugin, "PodAllocate", func() (struct{}, error) {
-			return struct{}{}, plugin.PodAllocate(nodeInfo, given)
-		})
-		if err != nil {
+		var err error
+		if pod, err = plugin.allocate(ctx, node, pod); err != nil {
 			return nil, err
 		}
-		pod = given
 	}
 	if missing := request.unserved(pod); missing != "" {
 		return nil, errors.New(missing)
 	}
 	if s.groups {
-		groupRequest, placement, err := s.place(node, pod, request.Containers)
+		placed, err := s.place(node, request, pod)
 		if err != nil {
 			return nil, err
 		}
-		if !placement.Fits {
-			return nil, errors.New(grouptree.Explain(node.inventory.groups, node.used, groupRequest, placement).String())
+		if !placed.Fits {
+			return nil, errors.New(placed.explain(node).String())
 		}
-		groupRequest.Apply(node.inventory.groups, placement, pod)
+		placed.request.Apply(node.inventory.groups, placed.Placement, pod)
+	}
+	if missing := unplaced(pod); missing != "" {
+		return nil, errors.New(missing)
 	}
 	return pod, nil
 }
 
-// place asks the group scheduler.
-func (s *Set) place(node *Node, pod *types.PodInfo, containers []grouptree.Container) (*grouptree.Request, *grouptree.Placement, error) {
-	request, err := grouptree.CompileRequest(pod, containers)
-	if err != nil {
-		return nil, nil, err
-	}
-	placer := s.placers.Get().(*grouptree.Placer)
-	defer s.placers.Put(placer)
-	return request, s.memo.Place(placer, node.inventory.groups, node.used, request), nil
+func (c *contained) allocate(ctx context.Context, node *Node, pod *types.PodInfo) (*types.PodInfo, error) {
+	nodeInfo, given := node.info.Clone(), pod.Clone()
+	return call(ctx, c, "PodAllocate", func() (*types.PodInfo, error) {
+		if err := c.PodAllocate(nodeInfo, given); err != nil {
+			return nil, err
+		}
+		return adopt(pod, given), nil
+	})
 }

@@ -6,9 +6,9 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,39 +19,27 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-const (
-	// callDeadline is how long one call into a plugin may take. Filter makes one call per plugin and node.
-	callDeadline = time.Second
-
-	// failuresAllowed is the number of failed calls in a row after which a plugin is set aside.
-	failuresAllowed = 3
-
-	// firstPause and lastPause bound the time for which a plugin is set aside; it doubles with each failure in between.
-	firstPause = time.Second
-	lastPause  = time.Minute
-)
+// callDeadline is how long one call into a plugin may take. Filter makes one call per plugin and node.
+const callDeadline = time.Second
 
 // contained calls one plugin such that nothing the plugin does stops or ends the host: calls are serialised unless the
-// plugin declares that it need not be, a panic is an error, a call past its deadline is abandoned, and a plugin that
-// keeps failing is set aside for a while. It is safe for concurrent use.
+// plugin declares that it need not be, a panic is an error, and a call past its deadline is abandoned. It is safe for
+// concurrent use.
 type contained struct {
 	devicescheduler.DeviceScheduler
 	clock clock.WithTicker
 
 	// What the plugin says of itself, asked once.
-	name    string
-	groups  bool // leaves placement to the group scheduler
-	claimed []types.ResourceName
+	name     string
+	groups   bool // leaves placement to the group scheduler
+	claimed  []types.ResourceName
+	observer *observer // nil for a plugin that keeps no counters of its own
 
 	// turn holds one token while a call runs; nil for a plugin that is safe for concurrent use.
 	turn chan struct{}
 
-	mu       sync.Mutex
-	late     int           // abandoned calls that have not returned yet
-	failures int           // failed calls in a row
-	pause    time.Duration // length of the last pause
-	asideTo  time.Time     // end of the pause
-	lastErr  error         // why the plugin was set aside
+	mu sync.Mutex
+	health
 }
 
 // contain asks the plugin what it says of itself. A panic while asking is returned as an error.
@@ -65,7 +53,10 @@ func contain(named Named, clk clock.WithTicker) (c *contained, err error) {
 	c.name = cmp.Or(c.GetName(), named.File)
 	c.groups = c.UsingGroupScheduler()
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
-		c.claimed = claimer.ClaimedResources()
+		c.claimed = slices.Clone(claimer.ClaimedResources())
+	}
+	if counting, ok := named.Plugin.(devicescheduler.PodObserver); ok {
+		c.observer = &observer{PodObserver: counting, told: map[string]string{}}
 	}
 	if safe, ok := named.Plugin.(devicescheduler.ConcurrentSafe); !ok || !safe.ConcurrentSafe() {
 		c.turn = make(chan struct{}, 1)
@@ -81,49 +72,55 @@ func call[T any](ctx context.Context, c *contained, method string, fn func() (T,
 	failed := func(cause error) (T, error) {
 		return none, fmt.Errorf("device scheduler %q: %s: %w", c.name, method, cause)
 	}
-	if err := c.available(); err != nil {
+	if err := c.begin(); err != nil {
 		return failed(err)
 	}
-	timer := c.clock.NewTimer(callDeadline)
-	defer timer.Stop()
+	deadline := c.clock.NewTimer(callDeadline)
+	defer deadline.Stop()
 
-	if c.turn != nil {
-		select {
-		case c.turn <- struct{}{}:
-		case <-timer.C():
-			return failed(fmt.Errorf("another call into it has been running for %v", callDeadline))
-		}
-	}
-
+	var late, over bool // guarded by c.mu
 	done := make(chan answer[T], 1)
 	go func() {
-		var a answer[T]
+		a := answer[T]{err: failure("it ended the goroutine of the call")}
 		defer func() {
 			if r := recover(); r != nil {
 				klog.FromContext(ctx).Error(nil, "Device scheduler panicked", "deviceScheduler", c.name, "method", method, "panic", r, "stack", string(debug.Stack()))
 				a.err = failure(fmt.Sprintf("panic: %v", r))
 			}
-			if c.turn != nil {
-				<-c.turn
+			c.mu.Lock()
+			over = true
+			if late {
+				c.late--
 			}
+			c.mu.Unlock()
+			c.end()
 			done <- a
 		}()
 		a.value, a.err = fn()
 	}()
 
+	var a answer[T]
 	select {
-	case a := <-done:
-		c.record(ctx, a.err)
-		if a.err != nil {
-			return failed(a.err)
+	case a = <-done:
+	case <-deadline.C():
+		c.mu.Lock()
+		late = !over
+		if late {
+			c.late++
 		}
-		return a.value, nil
-	case <-timer.C():
-		err := failure(fmt.Sprintf("no answer within %v", callDeadline))
-		c.abandon(func() { <-done })
-		c.record(ctx, err)
-		return failed(err)
+		c.mu.Unlock()
+		if late {
+			klog.FromContext(ctx).Error(nil, "Device scheduler does not answer; it is set aside until it does", "deviceScheduler", c.name, "method", method)
+			a.err = failure(fmt.Sprintf("no answer within %v", callDeadline))
+		} else {
+			a = <-done
+		}
 	}
+	c.record(ctx, a.err)
+	if a.err != nil {
+		return failed(a.err)
+	}
+	return a.value, nil
 }
 
 type answer[T any] struct {
@@ -131,51 +128,30 @@ type answer[T any] struct {
 	err   error
 }
 
-// failure is an error of the plugin itself, as opposed to an error that it gave as its answer.
-type failure string
-
-func (f failure) Error() string { return string(f) }
-
-// available reports why the plugin may not be called now.
-func (c *contained) available() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.late > 0 {
-		return errors.New("set aside: an earlier call has not returned")
+// begin waits until the plugin may be called. It waits no longer than calls return: each has a deadline, and one that
+// misses it sets the plugin aside.
+func (c *contained) begin() error {
+	for {
+		if err := c.available(); err != nil || c.turn == nil {
+			return err
+		}
+		patience := c.clock.NewTimer(callDeadline)
+		select {
+		case c.turn <- struct{}{}:
+			patience.Stop()
+			if err := c.available(); err != nil {
+				<-c.turn
+				return err
+			}
+			return nil
+		case <-patience.C():
+		}
 	}
-	if c.clock.Now().Before(c.asideTo) {
-		return fmt.Errorf("set aside until %s after %d failures in a row: %w", c.asideTo.Format(time.TimeOnly), c.failures, c.lastErr)
-	}
-	return nil
 }
 
-// abandon keeps the plugin set aside until the late call returns.
-func (c *contained) abandon(wait func()) {
-	c.mu.Lock()
-	c.late++
-	c.mu.Unlock()
-	go func() {
-		wait()
-		c.mu.Lock()
-		c.late--
-		c.mu.Unlock()
-	}()
-}
-
-// record counts failures of the plugin itself; an error that the plugin returned is an answer like any other.
-func (c *contained) record(ctx context.Context, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !errors.As(err, new(failure)) {
-		c.failures, c.pause = 0, 0
-		return
+// end lets the next call begin.
+func (c *contained) end() {
+	if c.turn != nil {
+		<-c.turn
 	}
-	c.failures++
-	c.lastErr = err
-	if c.failures < failuresAllowed {
-		return
-	}
-	c.pause = min(max(2*c.pause, firstPause), lastPause)
-	c.asideTo = c.clock.Now().Add(c.pause)
-	klog.FromContext(ctx).Error(err, "Device scheduler is set aside: its devices cannot be scheduled", "deviceScheduler", c.name, "failures", c.failures, "pause", c.pause)
 }

@@ -7,8 +7,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -18,61 +19,87 @@ type Verdict struct {
 	Fits bool
 	// Reasons say, for a pod that does not fit, what is missing, without the node's name.
 	Reasons []string
+	// Never says, for a pod that does not fit, that it would not fit if the node were empty either.
+	Never bool
 	// Score says how well the pod fits, from 0 to 1: the mean over the schedulers that gave one.
 	Score float64
 }
 
 // Fit asks every device scheduler whether the pod fits the node. An error means that one of them gave no answer.
 func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {
+	if request.Empty() {
+		return Verdict{Fits: true}, nil
+	}
 	pod := request.Pod
 	var total float64
 	var voters int
 	for _, plugin := range s.plugins {
-		given, nodeInfo := pod.Clone(), node.info.Clone()
-		answer, err := call(ctx, plugin, "PodFitsDevice", func() (fitAnswer, error) {
-			fits, reasons, score := plugin.PodFitsDevice(nodeInfo, given, false)
-			a := fitAnswer{fits: fits, score: score}
-			for _, reason := range reasons {
-				a.reasons = append(a.reasons, reason.GetReason())
-			}
-			return a, nil
-		})
+		answer, err := plugin.fit(ctx, node, pod)
 		if err != nil {
 			return Verdict{}, err
 		}
 		if !answer.fits {
-			if len(answer.reasons) == 0 {
-				answer.reasons = []string{fmt.Sprintf("device scheduler %q gives no reason", plugin.name)}
-			}
 			return Verdict{Reasons: answer.reasons}, nil
 		}
-		pod = given
+		pod = answer.pod
 		if !plugin.groups {
 			total += unit(answer.score)
 			voters++
 		}
 	}
 	if missing := request.unserved(pod); missing != "" {
-		return Verdict{Reasons: []string{missing}}, nil
+		return Verdict{Reasons: []string{missing}, Never: true}, nil
 	}
 	if s.groups {
-		groupRequest, placement, err := s.place(node, pod, request.Containers)
+		placed, err := s.place(node, request, pod)
 		if err != nil {
 			return Verdict{}, err
 		}
-		if !placement.Fits {
-			return Verdict{Reasons: []string{grouptree.Explain(node.inventory.groups, node.used, groupRequest, placement).String()}}, nil
+		if !placed.Fits {
+			reason := placed.explain(node)
+			return Verdict{Reasons: []string{reason.String()}, Never: never(reason)}, nil
 		}
-		total += unit(placement.Score)
+		total += unit(placed.Score)
 		voters++
 	}
 	return Verdict{Fits: true, Score: total / float64(max(1, voters))}, nil
 }
 
+// fitAnswer is one plugin's answer.
 type fitAnswer struct {
 	fits    bool
+	pod     *types.PodInfo // as the plugin translated it
 	reasons []string
 	score   float64
+}
+
+func (c *contained) fit(ctx context.Context, node *Node, pod *types.PodInfo) (fitAnswer, error) {
+	nodeInfo, given := node.info.Clone(), pod.Clone()
+	return call(ctx, c, "PodFitsDevice", func() (fitAnswer, error) {
+		fits, reasons, score := c.PodFitsDevice(nodeInfo, given, false)
+		if fits {
+			return fitAnswer{fits: true, pod: adopt(pod, given), score: score}, nil
+		}
+		return fitAnswer{reasons: c.texts(reasons)}, nil
+	})
+}
+
+// Reasons become part of an event, which Kubernetes limits to 1024 bytes.
+const (
+	maxReasons     = 4
+	maxReasonBytes = 256
+)
+
+func (c *contained) texts(reasons []devicescheduler.PredicateFailureReason) []string {
+	var texts []string
+	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
+		text := reason.GetReason()
+		texts = append(texts, strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], ""))
+	}
+	if len(texts) == 0 {
+		texts = []string{fmt.Sprintf("device scheduler %q gives no reason", c.name)}
+	}
+	return texts
 }
 
 // unit brings a plugin's score into the range from 0 to 1. What is no number counts as 0.

@@ -21,9 +21,10 @@ type Holder struct {
 	held types.ResourceList
 }
 
-// NewHolder returns the holder for an allocation. pod is taken over.
-func NewHolder(uid string, pod *types.PodInfo, containers []grouptree.Container) *Holder {
-	return &Holder{UID: uid, Pod: pod, held: grouptree.Holdings(pod, containers)}
+// NewHolder returns the holder for an allocation, which is taken over. containers are the pod's, in the order of its
+// spec.
+func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Container) *Holder {
+	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}
 }
 
 // Node is a node's devices and what is used of them at one moment. It is immutable and safe for concurrent use.
@@ -39,32 +40,38 @@ type Node struct {
 // order of their UIDs.
 func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder) (*Node, error) {
 	info := *inventory.info
-	info.Used = maps.Clone(info.Used)
-	if info.Used == nil {
-		info.Used = types.ResourceList{}
-	}
-	for _, plugin := range s.plugins {
-		if len(holders) == 0 {
-			break
-		}
-		given := info.Clone()
-		used, err := call(ctx, plugin, "TakePodResources", func() (types.ResourceList, error) {
-			for _, holder := range holders {
-				if err := plugin.TakePodResources(given, holder.Pod.Clone()); err != nil {
-					return nil, err
-				}
+	if len(holders) > 0 {
+		for _, plugin := range s.plugins {
+			used, err := plugin.take(ctx, &info, holders)
+			if err != nil {
+				return nil, err
 			}
-			return maps.Clone(given.Used), nil
-		})
-		if err != nil {
-			return nil, err
+			info.Used = used
+		}
+	}
+	if s.groups {
+		used := types.ResourceList{}
+		maps.Copy(used, info.Used)
+		for _, holder := range holders {
+			grouptree.Take(used, holder.held)
 		}
 		info.Used = used
 	}
-	if s.groups {
-		for _, holder := range holders {
-			grouptree.Take(info.Used, holder.held)
-		}
-	}
 	return &Node{inventory: inventory, info: &info, used: inventory.groups.Dense(info.Used)}, nil
+}
+
+// take returns what is used after the plugin has taken the holders' resources.
+func (c *contained) take(ctx context.Context, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
+	given := info.Clone()
+	if given.Used == nil {
+		given.Used = types.ResourceList{}
+	}
+	return call(ctx, c, "TakePodResources", func() (types.ResourceList, error) {
+		for _, holder := range holders {
+			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
+				return nil, err
+			}
+		}
+		return maps.Clone(given.Used), nil
+	})
 }

@@ -4,16 +4,13 @@
 package dispatch
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
+	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Request is what one pod asks for. It is immutable.
+// Request is what one pod asks for. Its exported fields are immutable; it is safe for concurrent use.
 type Request struct {
 	// Pod is the request as the user wrote it, with every container of the pod.
 	Pod *types.PodInfo
@@ -21,38 +18,34 @@ type Request struct {
 	Containers []grouptree.Container
 	// Counted are the containers that request a device by count, with the plain names they use.
 	Counted map[string][]types.ResourceName
+	// Forged says that the pod came with an allocation, which only the scheduler may write. It is not in Pod.
+	Forged bool
+
+	translations atomic.Pointer[[]translation]
 }
 
-// unserved says which part of the request no device scheduler has taken up in pod, or "".
-//
-// Without it, a pod whose device scheduler is not loaded would be bound without devices.
-func (r *Request) unserved(pod *types.PodInfo) string {
-	served := false
-	for _, container := range r.Containers {
-		info := pod.GetContainerInPod(container.Name)
-		if info != nil && len(info.DevRequests)+len(info.AllocateFrom) > 0 {
-			served = true
-		} else if names := r.Counted[container.Name]; len(names) > 0 {
-			return fmt.Sprintf("no device scheduler serves %s of container %q", join(names), container.Name)
+// Empty reports whether the pod asks for no device at all.
+func (r *Request) Empty() bool { return len(r.Counted) == 0 && !asks(r.Pod) }
+
+// asks reports whether the annotation asks for anything.
+func asks(pod *types.PodInfo) bool {
+	if len(pod.Requests) > 0 {
+		return true
+	}
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, container := range containers {
+			if len(container.Requests) > 0 {
+				return true
+			}
 		}
 	}
-	if served {
-		return ""
-	}
-	names := slices.Collect(maps.Keys(r.Pod.Requests))
-	for _, container := range r.Containers {
-		if info := r.Pod.GetContainerInPod(container.Name); info != nil {
-			names = slices.AppendSeq(names, maps.Keys(info.Requests))
-		}
-	}
-	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
+	return false
 }
 
-func join(names []types.ResourceName) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = string(name)
+// container returns the container of that name, whichever list it is in.
+func container(pod *types.PodInfo, name string) types.ContainerInfo {
+	if info, ok := pod.RunningContainers[name]; ok {
+		return info
 	}
-	slices.Sort(texts)
-	return strings.Join(slices.Compact(texts), ", ")
+	return pod.InitContainers[name]
 }

@@ -8,82 +8,85 @@
 // preemption and nominated pods need no care of their own. What cannot be derived, the allocations that are reserved but
 // not yet seen on a bound pod, is kept here per node, by pod UID.
 //
-// What was computed last for a node is remembered, under a key that holds the node's UID, the NodeInfo's generation and
-// number of pods, an epoch that grows with each reservation made or given back, and the inventory's revision. The
-// generation alone is no key: upstream's snapshot restores it when it forgets an assumed pod.
+// What was computed last for a node is remembered: see memoKey.
 package nodestate
 
 import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Cache has the nodes of one cluster. It is safe for concurrent use, and reading takes no lock that a writer holds while
-// it computes.
+// Cache has the nodes of one cluster. It is safe for concurrent use, and reading waits for no writer, unless the reader
+// itself is the first to see a node's new inventory.
 type Cache struct {
 	schedulers *dispatch.Set
+	lister     corelisters.NodeLister
+	clock      clock.PassiveClock
+
 	nodes      sync.Map // of *node, by name
-	reservedBy sync.Map // of the *node that a pod has a reservation on, by pod UID
+	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
 	revisions  atomic.Uint64
-
-	plainMu sync.Mutex
-	plain   atomic.Pointer[map[sdk.ResourceName]int] // plain names that inventories list, with the number of nodes
+	plain      names
 }
 
-// New returns an empty cache.
-func New(schedulers *dispatch.Set) *Cache {
-	c := &Cache{schedulers: schedulers}
-	c.plain.Store(&map[sdk.ResourceName]int{})
-	return c
+// New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what it has is never
+// older than what a snapshot has.
+func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
+	return &Cache{schedulers: schedulers, lister: lister, clock: clk}
 }
 
-// node is what is known of one node name.
+// node is what is known of one node name. It leaves the cache when nothing is known any more.
 type node struct {
-	// syncing serialises the compilation of inventories, which calls plugins.
-	syncing   sync.Mutex
+	// Read by anyone at any time.
 	inventory atomic.Pointer[inventory]
+	reserved  atomic.Pointer[reservations]
 	last      atomic.Pointer[memo]
 
-	mu       sync.Mutex
-	epoch    uint64
-	reserved map[types.UID]*reservation
+	mu   sync.Mutex // serialises writers
+	gone bool       // it has left the cache
 }
 
-func (c *Cache) node(name string) *node {
-	if n, ok := c.nodes.Load(name); ok {
-		return n.(*node)
+// find returns what is known of a node name, or nil.
+func (c *Cache) find(name string) *node {
+	n, _ := c.nodes.Load(name)
+	found, _ := n.(*node)
+	return found
+}
+
+// write calls change with the node of that name, one writer at a time.
+func (c *Cache) write(name string, change func(*node)) {
+	for !c.tryWrite(name, change) {
 	}
-	n, _ := c.nodes.LoadOrStore(name, &node{reserved: map[types.UID]*reservation{}})
-	return n.(*node)
+}
+
+// tryWrite reports false when the node left the cache meanwhile.
+func (c *Cache) tryWrite(name string, change func(*node)) bool {
+	n := c.find(name)
+	if n == nil {
+		stored, _ := c.nodes.LoadOrStore(name, &node{})
+		n = stored.(*node)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gone {
+		return false
+	}
+	change(n)
+	if n.inventory.Load() == nil && n.reserved.Load().empty() {
+		n.gone = true
+		c.nodes.Delete(name)
+	}
+	return true
 }
 
 // Serves reports whether some node's inventory lists the plain resource name, or a plugin claims it: a pod that requests
 // it is a device pod.
 func (c *Cache) Serves(name sdk.ResourceName) bool {
-	return (*c.plain.Load())[name] > 0 || c.schedulers.Claims(name)
-}
-
-// recount replaces the plain names that one node lists.
-func (c *Cache) recount(before, after []sdk.ResourceName) {
-	if len(before)+len(after) == 0 {
-		return
-	}
-	c.plainMu.Lock()
-	defer c.plainMu.Unlock()
-	counts := map[sdk.ResourceName]int{}
-	for name, count := range *c.plain.Load() {
-		counts[name] = count
-	}
-	for _, name := range before {
-		counts[name]--
-	}
-	for _, name := range after {
-		counts[name]++
-	}
-	c.plain.Store(&counts)
+	return c.plain.has(name) || c.schedulers.Claims(name)
 }

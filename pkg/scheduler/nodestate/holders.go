@@ -4,6 +4,9 @@
 package nodestate
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -12,52 +15,80 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
-// holders returns the pods that hold devices of the node, the pods that are nominated for it, and those with a
-// reservation that nodeInfo shows bound with it.
+// holder is a pod that holds devices, and the annotation that says so.
+type holder struct {
+	*dispatch.Holder
+	annotation string
+}
+
+// census is what the pods of a NodeInfo come to.
+type census struct {
+	// holders are the pods that hold devices.
+	holders map[types.UID]holder
+	// nominated are pods that are not on the node, but listed because they may come.
+	nominated []*v1.Pod
+	// bound are the pods that have a reservation and are listed as bound.
+	bound []types.UID
+}
+
+// count takes the census of a NodeInfo. last is an earlier census of the node, which saves decoding what is known; it may
+// be nil.
 //
 // A pod that is assumed has a node's name but still the user's annotation, which may be forged: its reservation stands in
 // for it. A bound pod without an allocation for this node holds nothing: kubecri refuses its containers.
-func holders(nodeInfo fwk.NodeInfo, reserved map[types.UID]*reservation, last *memo) (held map[types.UID]*holder, nominated []*v1.Pod, bound []types.UID) {
-	held = map[types.UID]*holder{}
-	for uid, r := range reserved {
-		if r.unknown {
-			held[uid] = &holder{Holder: r.holder}
+func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census {
+	now := &census{holders: map[types.UID]holder{}}
+	for uid, r := range reserved.pods {
+		if r.unknown > 0 {
+			now.holders[uid] = holder{r.holder, r.annotation}
 		}
 	}
 	for _, info := range nodeInfo.GetPods() {
 		pod := info.GetPod()
-		annotation := pod.Annotations[deviceinfo.Annotation]
-		if r := reserved[pod.UID]; r != nil {
-			held[pod.UID] = &holder{Holder: r.holder, annotation: r.annotation}
-			if annotation == r.annotation {
-				bound = append(bound, pod.UID)
+		r, isReserved := reserved.of(pod.UID)
+		switch {
+		case pod.Spec.NodeName == "":
+			if !isReserved {
+				now.nominated = append(now.nominated, pod)
 			}
 			continue
-		}
-		if pod.Spec.NodeName == "" {
-			nominated = append(nominated, pod)
+		case isReserved && pod.ResourceVersion == r.version:
+			now.holders[pod.UID] = holder{r.holder, r.annotation}
 			continue
+		case isReserved:
+			now.bound = append(now.bound, pod.UID)
+			delete(now.holders, pod.UID)
 		}
-		if annotation == "" {
-			continue
-		}
-		if last != nil {
-			if h := last.holders[pod.UID]; h != nil && h.annotation == annotation {
-				held[pod.UID] = h
-				continue
-			}
-		}
-		if allocation, err := deviceinfo.PodAllocation(pod); err == nil {
-			held[pod.UID] = &holder{Holder: dispatch.NewHolder(string(pod.UID), allocation, Containers(pod)), annotation: annotation}
+		if held, ok := allocationOf(pod, last); ok {
+			now.holders[pod.UID] = held
 		}
 	}
-	return held, nominated, bound
+	return now
 }
 
-// seenBound drops a reservation that a snapshot shows on the bound pod. The epoch stays: nothing changes by it.
-func (n *node) seenBound(c *Cache, uid types.UID) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.reserved, uid)
-	c.reservedBy.CompareAndDelete(uid, n)
+// allocationOf reads what a bound pod's annotation says it holds.
+func allocationOf(pod *v1.Pod, last *census) (holder, bool) {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if annotation == "" {
+		return holder{}, false
+	}
+	if last != nil {
+		if known, ok := last.holders[pod.UID]; ok && known.annotation == annotation {
+			return known, true
+		}
+	}
+	allocation, err := deviceinfo.PodAllocation(pod)
+	if err != nil {
+		return holder{}, false
+	}
+	return holder{dispatch.NewHolder(string(pod.UID), allocation, Containers(pod)), annotation}, true
+}
+
+// inOrder returns the holders in the order of their UIDs.
+func inOrder(holders map[types.UID]holder) []*dispatch.Holder {
+	ordered := make([]*dispatch.Holder, 0, len(holders))
+	for _, uid := range slices.Sorted(maps.Keys(holders)) {
+		ordered = append(ordered, holders[uid].Holder)
+	}
+	return ordered
 }

@@ -5,7 +5,9 @@ package nodestate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -17,15 +19,21 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
+// addPause is how long a node whose inventory a plugin failed to take is left alone before the plugins are told again.
+const addPause = 5 * time.Second
+
 // inventory is what one version of a Node object says of the node's devices, compiled. It is immutable.
 type inventory struct {
 	source   *v1.Node
-	revision uint64
+	revision uint64 // grows with each compilation
 	devices  *dispatch.Inventory
-	plain    []sdk.ResourceName
-	err      error // instead of devices
-	retry    bool  // err is a plugin's, which may answer the next time
+	plain    []sdk.ResourceName // sorted
+	err      error              // instead of devices
+	retryAt  time.Time          // when to compile again, for an err that may pass
 }
+
+// gone stands for the inventory of a node that no longer exists.
+var gone = &inventory{err: errors.New("the node is gone")}
 
 // Observe brings what is known of the node up to date. Calling it is never needed for correctness, since Of does the
 // same; it lets plugins that compare nodes know all of them before the first pod comes.
@@ -33,63 +41,80 @@ func (c *Cache) Observe(ctx context.Context, source *v1.Node) {
 	c.sync(ctx, source)
 }
 
-// Forget drops what is known of a node that is gone. Reservations on it stay until their pods go: the node may come back.
-func (c *Cache) Forget(ctx context.Context, name string) {
-	n := c.node(name)
-	n.syncing.Lock()
-	defer n.syncing.Unlock()
-	if old := n.inventory.Swap(nil); old != nil {
-		c.recount(old.plain, nil)
-		c.schedulers.RemoveNode(ctx, name)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.reserved) == 0 {
-		c.nodes.CompareAndDelete(name, n)
-	}
-}
-
-// sync returns the inventory of this version of the Node, or of a newer one that is known already.
-func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
-	n := c.node(source.Name)
-	if current := n.inventory.Load(); current.covers(source) {
-		return current
-	}
-	n.syncing.Lock()
-	defer n.syncing.Unlock()
-	current := n.inventory.Load()
-	if current.covers(source) {
-		return current
-	}
-	next := &inventory{source: source}
-	if current != nil && !current.retry && sameDevices(current.source, source) {
-		next.revision, next.devices, next.plain, next.err = current.revision, current.devices, current.plain, current.err
-	} else {
-		c.compile(ctx, next)
-		var before []sdk.ResourceName
-		if current != nil {
-			before = current.plain
+// Forget drops the inventory of a node that is gone, unless a node of the same name has taken its place. Reservations
+// stay until their pods go: the node may come back.
+func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
+	c.write(source.Name, func(n *node) {
+		current := n.inventory.Load()
+		if current == nil || current.source.UID != source.UID {
+			return
 		}
-		c.recount(before, next.plain)
-	}
-	n.inventory.Store(next)
-	return next
+		n.inventory.Store(nil)
+		n.last.Store(nil)
+		c.plain.replace(current.plain, nil)
+		c.schedulers.RemoveNode(ctx, source.Name)
+	})
 }
 
-// covers reports whether inv is what a Filter that is given this version of the Node should see. An informer's event can
-// be ahead of the scheduler's snapshot.
-func (inv *inventory) covers(source *v1.Node) bool {
-	if inv == nil || inv.retry {
+// sync returns the inventory of this version of the Node, or of a newer one. Inventories never go back: what is compiled
+// is the lister's version, and a node that the lister does not have is not brought back by a snapshot that still has it.
+func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
+	if n := c.find(source.Name); n != nil {
+		if current := n.inventory.Load(); c.covers(current, source) {
+			return current
+		}
+	}
+	answer := gone
+	c.write(source.Name, func(n *node) {
+		latest, err := c.lister.Get(source.Name)
+		if err != nil { // Forget will come, or was here
+			return
+		}
+		current := n.inventory.Load()
+		if !c.covers(current, latest) {
+			current = c.next(ctx, current, latest)
+			n.inventory.Store(current)
+		}
+		answer = current
+	})
+	return answer
+}
+
+// covers reports whether inv is up to date for whoever sees this version of the Node.
+func (c *Cache) covers(inv *inventory, source *v1.Node) bool {
+	if inv == nil || inv.source.UID != source.UID || !inv.retryAt.IsZero() && !c.clock.Now().Before(inv.retryAt) {
 		return false
 	}
-	if inv.source == source {
+	if inv.source.ResourceVersion == source.ResourceVersion {
 		return true
 	}
-	if inv.source.UID != source.UID {
-		return false
-	}
 	order, err := resourceversion.CompareResourceVersion(inv.source.ResourceVersion, source.ResourceVersion)
-	return err == nil && order >= 0
+	return err == nil && order > 0
+}
+
+// next returns the inventory that follows current, which may be nil.
+func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *inventory {
+	if current != nil && current.retryAt.IsZero() && sameDevices(current.source, source) {
+		same := *current
+		same.source = source
+		return &same
+	}
+	next := &inventory{source: source, revision: c.revisions.Add(1)}
+	next.devices, next.err = c.compile(ctx, source)
+	if next.err != nil {
+		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", "node", klog.KObj(source))
+		if errors.Is(next.err, dispatch.ErrNoAnswer) {
+			next.retryAt = c.clock.Now().Add(addPause)
+		}
+	} else {
+		next.plain = next.devices.PlainNames()
+	}
+	var before []sdk.ResourceName
+	if current != nil {
+		before = current.plain
+	}
+	c.plain.replace(before, next.plain)
+	return next
 }
 
 // sameDevices reports whether two versions of a Node differ in nothing that an inventory is made of.
@@ -99,30 +124,24 @@ func sameDevices(a, b *v1.Node) bool {
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// compile reads the Node and tells the plugins of it.
-func (c *Cache) compile(ctx context.Context, inv *inventory) {
-	source := inv.source
-	inv.revision = c.revisions.Add(1)
+// compile reads the Node and tells the plugins of it. Errors do not name the node.
+func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Inventory, error) {
 	info := sdk.NewNodeInfo()
 	if value := source.Annotations[deviceinfo.Annotation]; value != "" {
 		decoded, err := deviceinfo.DecodeNode(value)
 		if err != nil {
-			inv.err = fmt.Errorf("its inventory cannot be read: %w", err)
-			klog.FromContext(ctx).Error(err, "No devices are scheduled on a node whose inventory cannot be read", "node", klog.KObj(source))
-			return
+			return nil, fmt.Errorf("read the node's inventory: %w", err)
 		}
 		info = decoded
 	}
 	info.Name = source.Name
 	info.KubeCap = quantities(source.Status.Capacity)
 	info.KubeAlloc = quantities(source.Status.Allocatable)
-	inv.devices, inv.err = c.schedulers.AddNode(ctx, info)
-	if inv.err != nil {
-		inv.retry = true
-		klog.FromContext(ctx).Error(inv.err, "No devices are scheduled on a node that a device scheduler does not take", "node", klog.KObj(source))
-		return
+	devices, err := c.schedulers.AddNode(ctx, info)
+	if err != nil {
+		return nil, fmt.Errorf("take the node's inventory: %w", err)
 	}
-	inv.plain = inv.devices.PlainNames()
+	return devices, nil
 }
 
 func quantities(list v1.ResourceList) sdk.ResourceList {

@@ -16,74 +16,98 @@ import (
 )
 
 // Request returns what the pod asks for, or nil when it asks for no device. A device pod is one that has requests in its
-// annotation, or one that requests a resource name which some node's inventory lists or a plugin claims. The error says
+// annotation, or one that requests a resource name which some node's inventory lists or a plugin claims. A pod that comes
+// with an allocation and asks for nothing has an empty request: it is to be bound without that allocation. The error says
 // why the annotation cannot be read.
 func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
-	counted := ExtendedResources(pod)
-	for container, names := range counted {
-		if served := slices.DeleteFunc(names, func(name sdk.ResourceName) bool { return !c.Serves(name) }); len(served) > 0 {
-			counted[container] = served
-		} else {
-			delete(counted, container)
-		}
-	}
-	if len(counted) == 0 && pod.Annotations[deviceinfo.Annotation] == "" {
+	counted := c.counted(pod)
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if len(counted) == 0 && annotation == "" {
 		return nil, nil
 	}
 	info, err := deviceinfo.PodRequest(pod)
 	if err != nil {
 		return nil, err
 	}
-	if len(counted) == 0 && !requests(info) {
+	request := &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted, Forged: allocates(annotation)}
+	if request.Empty() && !request.Forged {
 		return nil, nil
 	}
-	return &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted}, nil
+	return request, nil
 }
 
-func requests(pod *sdk.PodInfo) bool {
-	if len(pod.Requests) > 0 {
-		return true
+// MayHold reports whether the pod may hold devices, or be about to. It errs toward true.
+func (c *Cache) MayHold(pod *v1.Pod) bool {
+	return pod.Annotations[deviceinfo.Annotation] != "" || len(c.counted(pod)) > 0
+}
+
+// counted returns the containers that request a device by count, with the names they use.
+func (c *Cache) counted(pod *v1.Pod) map[string][]sdk.ResourceName {
+	var counted map[string][]sdk.ResourceName
+	eachExtended(pod, func(container string, name v1.ResourceName) {
+		if !c.Serves(sdk.ResourceName(name)) {
+			return
+		}
+		if counted == nil {
+			counted = map[string][]sdk.ResourceName{}
+		}
+		counted[container] = append(counted[container], sdk.ResourceName(name))
+	})
+	for _, names := range counted {
+		slices.Sort(names)
 	}
-	for _, list := range []map[string]sdk.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, container := range list {
-			if len(container.Requests) > 0 {
+	return counted
+}
+
+// RequestsExtended reports whether the pod requests any extended resource, a device or not.
+func RequestsExtended(pod *v1.Pod) bool {
+	found := false
+	eachExtended(pod, func(string, v1.ResourceName) { found = true })
+	return found
+}
+
+// eachExtended calls f for each extended resource of which a container requests more than none. The API server sees to
+// it that requests and limits of such a resource are equal.
+func eachExtended(pod *v1.Pod, f func(container string, name v1.ResourceName)) {
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for name, quantity := range containers[i].Resources.Requests {
+				if v1helper.IsExtendedResourceName(name) && !quantity.IsZero() {
+					f(containers[i].Name, name)
+				}
+			}
+		}
+	}
+}
+
+// allocates reports whether the annotation of a pod that is not bound has what only the scheduler may write.
+func allocates(annotation string) bool {
+	if annotation == "" {
+		return false
+	}
+	info, err := deviceinfo.DecodePod(annotation)
+	if err != nil {
+		return false
+	}
+	for _, containers := range []map[string]sdk.ContainerInfo{info.RunningContainers, info.InitContainers} {
+		for _, container := range containers {
+			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
 				return true
 			}
 		}
 	}
-	return false
-}
-
-// ExtendedResources returns, by container and in the order of their names, the extended resources of which the pod
-// requests more than none; nil when there are none. For those, requests and limits are equal.
-func ExtendedResources(pod *v1.Pod) map[string][]sdk.ResourceName {
-	var byContainer map[string][]sdk.ResourceName
-	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			for name, quantity := range containers[i].Resources.Requests {
-				if !v1helper.IsExtendedResourceName(name) || quantity.IsZero() {
-					continue
-				}
-				if byContainer == nil {
-					byContainer = map[string][]sdk.ResourceName{}
-				}
-				byContainer[containers[i].Name] = append(byContainer[containers[i].Name], sdk.ResourceName(name))
-			}
-			slices.Sort(byContainer[containers[i].Name])
-		}
-	}
-	return byContainer
+	return info.NodeName != ""
 }
 
 // Containers returns the pod's containers, init containers first, with the kind that says when they run.
 func Containers(pod *v1.Pod) []grouptree.Container {
 	list := make([]grouptree.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {
-		container := grouptree.Container{Name: pod.Spec.InitContainers[i].Name, Kind: grouptree.Init}
-		if policy := pod.Spec.InitContainers[i].RestartPolicy; policy != nil && *policy == v1.ContainerRestartPolicyAlways {
-			container.Kind = grouptree.Sidecar
+		kind := grouptree.Init
+		if deviceinfo.IsSidecar(&pod.Spec.InitContainers[i]) {
+			kind = grouptree.Sidecar
 		}
-		list = append(list, container)
+		list = append(list, grouptree.Container{Name: pod.Spec.InitContainers[i].Name, Kind: kind})
 	}
 	for i := range pod.Spec.Containers {
 		list = append(list, grouptree.Container{Name: pod.Spec.Containers[i].Name, Kind: grouptree.Regular})

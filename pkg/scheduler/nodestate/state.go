@@ -6,7 +6,6 @@ package nodestate
 import (
 	"context"
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,27 +14,24 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
-// memo is what was computed last for a node.
+// memo is what was computed last for a node. It is immutable.
 type memo struct {
-	key     memoKey
-	devices *dispatch.Node
-	holders map[types.UID]*holder
-	// nominated are pods that are to be placed in simulation on top.
-	nominated []*v1.Pod
+	key memoKey
+	*census
+	devices *dispatch.Node // without the nominated pods
 }
 
+// memoKey identifies a state of a node of the scheduler's snapshot.
+//
+// The NodeInfo's generation alone is no key: when a pod group is scheduled, the snapshot gets and loses assumed pods and
+// keeps its generation. Those that hold devices have a reservation, so the epoch tells such states apart; the number of
+// pods tells apart those between a pod's being assumed and its reservation.
 type memoKey struct {
-	uid        types.UID
+	node       types.UID
 	generation int64
 	pods       int
 	epoch      uint64
 	revision   uint64
-}
-
-// holder is a pod that holds devices, and what that was read from.
-type holder struct {
-	*dispatch.Holder
-	annotation string
 }
 
 // Of returns the node's devices and what the pods of nodeInfo hold of them, the pod itself left out. unmodified says that
@@ -47,68 +43,76 @@ func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmo
 	if inv.err != nil {
 		return nil, inv.err
 	}
-	n := c.node(source.Name)
-	reserved, epoch := n.reservations()
-	key := memoKey{source.UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), epoch, inv.revision}
-	last := n.last.Load()
-	if last == nil || last.key != key || !unmodified {
-		computed := &memo{key: key}
-		var bound []types.UID
-		computed.holders, computed.nominated, bound = holders(nodeInfo, reserved, last)
-		devices, err := c.schedulers.Node(ctx, inv.devices, inOrder(computed.holders))
-		if err != nil {
+	n := c.find(source.Name)
+	if n == nil {
+		return nil, gone.err
+	}
+	reserved := n.reservations()
+	key := memoKey{source.UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), reserved.epoch, inv.revision}
+	state := n.last.Load()
+	if state == nil || state.key != key || !unmodified {
+		var err error
+		if state, err = c.compute(ctx, nodeInfo, inv, reserved, state); err != nil {
 			return nil, err
 		}
-		computed.devices = devices
-		for _, uid := range bound {
-			// The pod's own annotation stands for it from here on: the answer is the same.
-			n.seenBound(c, uid)
-		}
+		state.key = key
 		if unmodified {
-			n.last.Store(computed)
+			n.last.Store(state)
 		}
-		last = computed
 	}
-	return c.withPods(ctx, inv, last, pod)
+	return c.seenBy(ctx, inv, state, pod)
 }
 
-// withPods returns the state with the nominated pods placed on it and without the pod itself.
-func (c *Cache) withPods(ctx context.Context, inv *inventory, state *memo, pod *v1.Pod) (*dispatch.Node, error) {
-	if _, lists := state.holders[pod.UID]; !lists && len(state.nominated) == 0 {
+// compute takes the census of the node and accounts for it.
+func (c *Cache) compute(ctx context.Context, nodeInfo fwk.NodeInfo, inv *inventory, reserved *reservations, last *memo) (*memo, error) {
+	var known *census
+	if last != nil {
+		known = last.census
+	}
+	now := count(nodeInfo, reserved, known)
+	devices, err := c.schedulers.Node(ctx, inv.devices, inOrder(now.holders))
+	if err != nil {
+		return nil, err
+	}
+	if len(now.bound) > 0 {
+		c.seenBound(nodeInfo.Node().Name, reserved, now.bound)
+	}
+	return &memo{census: now, devices: devices}, nil
+}
+
+// seenBy returns the state without the pod itself, and with the nominated pods placed on it.
+func (c *Cache) seenBy(ctx context.Context, inv *inventory, state *memo, pod *v1.Pod) (*dispatch.Node, error) {
+	if _, holds := state.holders[pod.UID]; !holds && len(state.nominated) == 0 {
 		return state.devices, nil
 	}
 	present := maps.Clone(state.holders)
 	delete(present, pod.UID)
 	devices, err := c.schedulers.Node(ctx, inv.devices, inOrder(present))
-	if err != nil {
-		return nil, err
-	}
 	for _, nominated := range state.nominated {
+		if err != nil {
+			return nil, err
+		}
 		if nominated.UID == pod.UID {
 			continue
 		}
-		request, err := c.Request(nominated)
-		if err != nil || request == nil {
-			continue
-		}
-		allocation, err := c.schedulers.Allocate(ctx, devices, request)
-		if err != nil {
-			// It will not be placed here, then.
-			continue
-		}
-		placed := dispatch.NewHolder(string(nominated.UID), allocation, request.Containers)
-		present[nominated.UID] = &holder{Holder: placed}
-		if devices, err = c.schedulers.Node(ctx, inv.devices, inOrder(present)); err != nil {
-			return nil, err
+		if placed := c.simulate(ctx, devices, nominated); placed != nil {
+			present[nominated.UID] = holder{Holder: placed}
+			devices, err = c.schedulers.Node(ctx, inv.devices, inOrder(present))
 		}
 	}
-	return devices, nil
+	return devices, err
 }
 
-func inOrder(holders map[types.UID]*holder) []*dispatch.Holder {
-	ordered := make([]*dispatch.Holder, 0, len(holders))
-	for _, uid := range slices.Sorted(maps.Keys(holders)) {
-		ordered = append(ordered, holders[uid].Holder)
+// simulate places a nominated pod. It returns nil when the pod asks for no device, or will not come because it does not
+// fit.
+func (c *Cache) simulate(ctx context.Context, devices *dispatch.Node, nominated *v1.Pod) *dispatch.Holder {
+	request, err := c.Request(nominated)
+	if err != nil || request == nil {
+		return nil
 	}
-	return ordered
+	allocation, err := c.schedulers.Allocate(ctx, devices, request)
+	if err != nil {
+		return nil
+	}
+	return dispatch.NewHolder(string(nominated.UID), allocation, request.Containers)
 }

@@ -1,0 +1,150 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a plugin that fits everything, scores 0, and does what its functions say.
+type fake struct {
+	name   string
+	groups bool
+
+	add      func(*types.NodeInfo)
+	remove   func(string)
+	fit      func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64)
+	allocate func(*types.NodeInfo, *types.PodInfo) error
+	take     func(*types.NodeInfo, *types.PodInfo) error
+}
+
+func (f *fake) AddNode(_ string, node *types.NodeInfo) {
+	if f.add != nil {
+		f.add(node)
+	}
+}
+
+func (f *fake) RemoveNode(name string) {
+	if f.remove != nil {
+		f.remove(name)
+	}
+}
+
+func (f *fake) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	if f.fit != nil {
+		return f.fit(node, pod)
+	}
+	return true, nil, 0
+}
+
+func (f *fake) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
+	if f.allocate != nil {
+		return f.allocate(node, pod)
+	}
+	return nil
+}
+
+func (f *fake) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
+	if f.take != nil {
+		return f.take(node, pod)
+	}
+	return nil
+}
+
+func (*fake) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
+func (f *fake) GetName() string                                        { return f.name }
+func (f *fake) UsingGroupScheduler() bool                              { return f.groups }
+
+// concurrent is a fake that is safe for concurrent use.
+type concurrent struct{ *fake }
+
+func (concurrent) ConcurrentSafe() bool { return true }
+
+// gpus returns a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards.
+func gpus() *fake {
+	translate := func(pod *types.PodInfo) {
+		for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+			for name, container := range containers {
+				for i := range container.KubeRequests["nvidia.com/gpu"] {
+					if container.DevRequests == nil {
+						container.DevRequests = types.ResourceList{}
+					}
+					resource.AddGroupResource(container.DevRequests, fmt.Sprintf("gpu/%d/cards", i), 1)
+				}
+				containers[name] = container
+			}
+		}
+	}
+	return &fake{
+		name: "gpus", groups: true,
+		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+			translate(pod)
+			return true, nil, 0
+		},
+		allocate: func(_ *types.NodeInfo, pod *types.PodInfo) error { translate(pod); return nil },
+	}
+}
+
+// set returns the set of plugins, named f0, f1, … by file.
+func set(t *testing.T, clk clock.WithTicker, plugins ...devicescheduler.DeviceScheduler) *Set {
+	t.Helper()
+	named := make([]Named, len(plugins))
+	for i, plugin := range plugins {
+		named[i] = Named{File: fmt.Sprintf("f%d", i), Plugin: plugin}
+	}
+	return newSet(klog.Background(), clk, named...)
+}
+
+// nodeWith returns the state of a node with this many free GPUs.
+func nodeWith(t *testing.T, s *Set, count int) *Node {
+	t.Helper()
+	info := types.NewNodeInfoWithName("n")
+	for i := range count {
+		resource.AddGroupResource(info.Allocatable, fmt.Sprintf("gpu/GPU-%d/cards", i), 1)
+	}
+	inventory, err := s.AddNode(t.Context(), info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := s.Node(t.Context(), inventory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// asking returns the request of a pod whose one container asks for this many GPUs.
+func asking(count int64) *Request {
+	return &Request{
+		Pod: &types.PodInfo{Name: "p", RunningContainers: map[string]types.ContainerInfo{
+			"main": {KubeRequests: types.ResourceList{"nvidia.com/gpu": count}},
+		}},
+		Containers: []grouptree.Container{{Name: "main"}},
+		Counted:    map[string][]types.ResourceName{"main": {"nvidia.com/gpu"}},
+	}
+}
+
+// serve is the fit of a plugin that serves every container by itself.
+func serve(score float64) func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	return func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		for name, container := range pod.RunningContainers {
+			container.DevRequests = types.ResourceList{"x": 1}
+			container.AllocateFrom = types.ResourceLocation{"x": "y"}
+			pod.RunningContainers[name] = container
+		}
+		return true, nil, score
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Inventory is a node's devices as the plugins left them. It is immutable and safe for concurrent use.
+type Inventory struct {
+	info   *types.NodeInfo
+	groups *grouptree.Inventory
+}
+
+// PlainNames returns the plain resource names that the node lists, sorted: a pod that requests one of them by count is a
+// device pod.
+func (inv *Inventory) PlainNames() []types.ResourceName {
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(inv.info.Capacity)), resource.IsGroupResourceName)
+	slices.Sort(names)
+	return names
+}
+
+// AddNode tells every plugin of the node and compiles what they leave. info is taken over. After ErrNoAnswer it may be
+// called again, and tells them all again.
+func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
+	for _, plugin := range s.plugins {
+		given := info.Clone()
+		left, err := call(ctx, plugin, "AddNode", func() (types.ResourceList, error) {
+			plugin.AddNode(given.Name, given)
+			return maps.Clone(given.Allocatable), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		info.Allocatable = left
+	}
+	groups, err := grouptree.CompileInventory(info.Allocatable, info.Scorer)
+	if err != nil {
+		return nil, err
+	}
+	return &Inventory{info: info, groups: groups}, nil
+}
+
+// RemoveNode tells every plugin that the node is gone. A plugin that cannot take it is logged.
+func (s *Set) RemoveNode(ctx context.Context, name string) {
+	for _, plugin := range s.plugins {
+		_, err := call(ctx, plugin, "RemoveNode", func() (struct{}, error) {
+			plugin.RemoveNode(name)
+			return struct{}{}, nil
+		})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Device scheduler was not told that a node is gone", "node", klog.KRef("", name))
+		}
+	}
+}

@@ -1,0 +1,73 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// unserved says which part of the request no plugin has taken up in pod, or "".
+//
+// Without it, a pod whose device scheduler is not loaded would be bound without devices.
+func (r *Request) unserved(pod *types.PodInfo) string {
+	served := false
+	for _, at := range r.Containers {
+		info := container(pod, at.Name)
+		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
+			served = true
+			continue
+		}
+		names := slices.Clone(r.Counted[at.Name])
+		for name, quantity := range info.Requests {
+			if quantity > 0 && isDevicePath(name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			return fmt.Sprintf("no device scheduler serves %s of container %q", join(names), at.Name)
+		}
+	}
+	if served {
+		return ""
+	}
+	names := slices.Collect(maps.Keys(r.Pod.Requests))
+	for _, at := range r.Containers {
+		names = slices.AppendSeq(names, maps.Keys(container(r.Pod, at.Name).Requests))
+	}
+	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
+}
+
+// isDevicePath tells a request for a device, …/<level>/<instance>/<resource>, from one that says how devices are to be
+// chosen, such as gpu/gpu-generate-topology.
+func isDevicePath(name types.ResourceName) bool { return strings.Count(string(name), "/") >= 2 }
+
+// unplaced says which device request of pod was given no device, or "".
+func unplaced(pod *types.PodInfo) string {
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			info := containers[name]
+			for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
+				if _, ok := info.AllocateFrom[request]; !ok && resource.IsGroupResourceName(request) {
+					return fmt.Sprintf("no device scheduler places %s of container %q", request, name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func join(names []types.ResourceName) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ", ")
+}
