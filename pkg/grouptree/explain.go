@@ -205,7 +205,7 @@ func (e *explainer) perGroup() *Reason {
 			continue
 		}
 		var best *Reason
-		served := false
+		served, several := false, false
 		for x := range e.inv.instances {
 			if e.inv.instances[x].signature != e.signatures[at.signature] {
 				continue
@@ -215,60 +215,21 @@ func (e *explainer) perGroup() *Reason {
 				served = true
 				break
 			}
+			several = several || best != nil && r.Resource != best.Resource
 			if best == nil || r.Best > best.Best {
 				best = r
 			}
 		}
-		if !served && best != nil {
-			best.Level = lastLevel(e.req.signatures[at.signature])
-			return best
+		if served || best == nil {
+			continue
 		}
+		if several { // one lacks this, the other that
+			best = e.reason(Torn, at.itemLo)
+		}
+		best.Level = lastLevel(e.req.signatures[at.signature])
+		return best
 	}
 	return nil
-}
-
-// rooms finds siblings that ask for the same and are more than there is room for below any one instance.
-func (e *explainer) rooms() *Reason {
-	for g := range e.req.groups {
-		at := &e.req.groups[g]
-		if at.parent < 0 || at.twin >= 0 || len(at.needs) == 0 {
-			continue
-		}
-		groups := int64(1)
-		for next := at.end; next < e.req.groups[at.parent].end && e.req.groups[next].twin >= 0; next = e.req.groups[next].end {
-			groups++
-		}
-		if groups == 1 {
-			continue
-		}
-		if rooms := e.mostRooms(at); rooms < groups {
-			r := e.reason(Few, at.itemLo)
-			r.Level, r.Groups, r.Rooms, r.Needed = lastLevel(e.req.signatures[at.signature]), groups, rooms, at.needs[0].total
-			return r
-		}
-	}
-	return nil
-}
-
-// mostRooms returns for how many groups like at there is room below the instance that has the most room.
-func (e *explainer) mostRooms(at *group) int64 {
-	rooms := map[int32]int64{}
-	most := int64(0)
-	for x := range e.inv.instances {
-		in := &e.inv.instances[x]
-		if in.signature != e.signatures[at.signature] {
-			continue
-		}
-		here := int64(len(e.req.groups))
-		for _, need := range at.needs {
-			if need.total > 0 && !e.masked(need.typ) {
-				here = min(here, e.stock(need.typ, int32(x)).free/need.total)
-			}
-		}
-		rooms[in.parent] += here
-		most = max(most, rooms[in.parent])
-	}
-	return most
 }
 
 // torn is the reason that is left when each single condition is met.

@@ -24,7 +24,7 @@ const (
 	Short
 	// Few: there are too few groups that have as much free as is needed.
 	Few
-	// Torn: there is enough free in every respect that is looked at, but it does not come together.
+	// Torn: there is enough free of everything, but not in one place.
 	Torn
 	// Unknown: the exact search gave up at its step limit.
 	Unknown
@@ -81,6 +81,9 @@ func (r *Reason) String() string {
 	case Few:
 		return fmt.Sprintf("room for %d of %d %s with %s free each", r.Rooms, r.Groups, r.Level, r.amount())
 	case Torn:
+		if r.Level != "" {
+			return fmt.Sprintf("no %s has everything free that is asked of one", r.Level)
+		}
 		return fmt.Sprintf("the free devices do not form the groups that container %q asks for", r.Container)
 	case Unknown:
 		return fmt.Sprintf("no placement found within %d steps", r.Steps)

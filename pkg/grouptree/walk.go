@@ -44,28 +44,22 @@ func (p *Placer) fill(g, x int32, depth int) bool {
 	return p.running || p.settle(at, mark)
 }
 
-// choose puts group g on the best instance of its level below x, if it fits one.
+// choose puts group g on the best instance of its level below x, if it fits one: of those that the pod uses already, or
+// else of the others.
 func (p *Placer) choose(g, x int32, depth int) bool {
 	first, last := p.inv.child(x, p.signatures[p.req.groups[g].signature])
-	preferred := false
-	for c := first; c < last; c++ {
-		if p.touched[c] > 0 {
-			preferred = true
-			break
-		}
-	}
-	return preferred && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
+	return p.touched[x] > 0 && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
 }
 
-// chooseAmong puts group g on the best of a range of instances, or of those among them that the pod uses already. An
-// instance that looks like one tried before would score like it, bit for bit: it is not tried again.
-func (p *Placer) chooseAmong(g, first, last int32, depth int, preferred bool) bool {
+// chooseAmong puts group g on the best of those instances of a range that the pod uses, or of those that it does not use.
+// An instance that looks like one tried before would score like it, bit for bit: it is not tried again.
+func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 	at := &p.req.groups[g]
 	mark := len(p.trail)
 	best, bestScore := int32(-1), 0.0
 	model, tried := int32(-1), int32(-1) // the instance whose assignment is saved, and the one tried last
 	for c := first; c < last; c++ {
-		if preferred && p.touched[c] == 0 {
+		if p.touched[c] > 0 != inUse {
 			continue
 		}
 		if p.looksLike(c, model) {

@@ -1,0 +1,189 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// compiler collects a request.
+type compiler struct {
+	req        *Request
+	signatures map[string]int32
+	types      map[string]int32
+	total      int64
+}
+
+// asked is a placeholder that is being collected.
+type asked struct {
+	signature string
+	items     []item
+	levels    map[string]map[string]*asked
+}
+
+// container adds one container.
+func (c *compiler) container(name string, kind Kind, turn int, info types.ContainerInfo) error {
+	root := &asked{}
+	for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
+		if !isDevice(request) {
+			continue
+		}
+		if err := c.request(root, request, info); err != nil {
+			return fmt.Errorf("container %q: device request %q: %w", name, request, err)
+		}
+	}
+	for _, request := range slices.Sorted(maps.Keys(info.AllocateFrom)) {
+		if _, ok := info.DevRequests[request]; !ok && isDevice(request) {
+			return fmt.Errorf("container %q: %q is served by %q but not requested", name, request, info.AllocateFrom[request])
+		}
+	}
+	if most := MaxRequests - len(c.req.items); len(info.DevRequests) > most {
+		return fmt.Errorf("container %q: the pod makes more than %d device requests: ask for fewer", name, MaxRequests)
+	}
+	at := container{name: name, kind: kind, turn: turn, groupLo: int32(len(c.req.groups)), itemLo: int32(len(c.req.items))}
+	c.flatten(root, -1)
+	at.groupHi, at.itemHi = int32(len(c.req.groups)), int32(len(c.req.items))
+	c.req.containers = append(c.req.containers, at)
+	return nil
+}
+
+// request adds one requested resource to the tree of its container.
+func (c *compiler) request(root *asked, name types.ResourceName, info types.ContainerInfo) error {
+	p, err := parsePath(name)
+	if err != nil {
+		return err
+	}
+	it := item{name: name, typ: intern(c.types, &c.req.types, p.resourceType()), quantity: info.DevRequests[name], pin: info.AllocateFrom[name]}
+	if it.quantity < 0 {
+		return fmt.Errorf("the quantity is negative (%d)", it.quantity)
+	}
+	if !isEnum(p.resource) {
+		if it.quantity > math.MaxInt64-c.total {
+			return fmt.Errorf("the pod's requests add up to more than %d", int64(math.MaxInt64))
+		}
+		c.total += it.quantity
+	}
+	if scorer, ok := info.Scorer[name]; ok {
+		if it.scorer, err = modeOf(scorer, p.resource); err != nil {
+			return err
+		}
+		c.req.rescored = true
+	}
+	c.req.pinned = c.req.pinned || it.pin != ""
+	at := root
+	for depth, level := range p.levels {
+		if at.levels == nil {
+			at.levels = map[string]map[string]*asked{}
+		}
+		if at.levels[level] == nil {
+			at.levels[level] = map[string]*asked{}
+		}
+		next := at.levels[level][p.instances[depth]]
+		if next == nil {
+			next = &asked{signature: p.signature(depth + 1)}
+			at.levels[level][p.instances[depth]] = next
+		}
+		at = next
+	}
+	at.items = append(at.items, it)
+	return nil
+}
+
+// flatten writes a placeholder and all below it, depth first.
+func (c *compiler) flatten(at *asked, parent int32) {
+	r := c.req
+	self := int32(len(r.groups))
+	g := group{signature: intern(c.signatures, &r.signatures, at.signature), parent: parent, twin: -1, itemLo: int32(len(r.items))}
+	r.items = append(r.items, at.items...)
+	g.itemHi = int32(len(r.items))
+	r.groups = append(r.groups, g)
+	for _, level := range slices.Sorted(maps.Keys(at.levels)) {
+		before := int32(-1)
+		for _, placeholder := range slices.Sorted(maps.Keys(at.levels[level])) {
+			next := int32(len(r.groups))
+			c.flatten(at.levels[level][placeholder], self)
+			if before >= 0 && r.alike(before, next) {
+				r.groups[next].twin = before
+			}
+			before = next
+		}
+	}
+	r.groups[self].end = int32(len(r.groups))
+	r.groups[self].itemEnd = int32(len(r.items))
+	r.groups[self].needs = r.sum(r.items[g.itemLo:])
+}
+
+// alike reports whether two groups ask for exactly the same, so that exchanging them changes nothing.
+func (r *Request) alike(a, b int32) bool {
+	width := r.groups[a].end - a
+	if r.groups[b].end-b != width || r.groups[a].itemEnd-r.groups[a].itemLo != r.groups[b].itemEnd-r.groups[b].itemLo {
+		return false
+	}
+	for k := range width {
+		x, y := &r.groups[a+k], &r.groups[b+k]
+		if x.signature != y.signature || x.end-a != y.end-b || x.itemHi-x.itemLo != y.itemHi-y.itemLo {
+			return false
+		}
+	}
+	for k := range r.groups[a].itemEnd - r.groups[a].itemLo {
+		x, y := &r.items[r.groups[a].itemLo+k], &r.items[r.groups[b].itemLo+k]
+		if x.typ != y.typ || x.quantity != y.quantity || x.scorer != y.scorer || x.pin != y.pin {
+			return false
+		}
+	}
+	return true
+}
+
+// sum returns what the items need together, by kind of resource.
+func (r *Request) sum(items []item) []need {
+	var needs []need
+	for _, it := range items {
+		k := slices.IndexFunc(needs, func(n need) bool { return n.typ == it.typ })
+		if k < 0 {
+			k = len(needs)
+			needs = append(needs, need{typ: it.typ})
+		}
+		needs[k].total = addCapped(needs[k].total, it.quantity)
+	}
+	return needs
+}
+
+// finish computes the digest.
+func (c *compiler) finish() {
+	r := c.req
+	var content encoder
+	for _, names := range [][]string{r.signatures, r.types} {
+		content.num(int64(len(names)))
+		content.str(names...)
+	}
+	content.num(int64(r.running), int64(len(r.containers)))
+	for _, at := range r.containers {
+		content.num(int64(at.kind), int64(at.turn), int64(at.groupHi), int64(at.itemHi))
+	}
+	for _, g := range r.groups {
+		content.num(int64(g.signature), int64(g.parent), int64(g.itemLo))
+	}
+	for _, it := range r.items {
+		content.num(int64(it.typ), it.quantity, int64(it.scorer))
+		content.str(string(it.pin))
+	}
+	r.digest = sha256.Sum256(content)
+}
+
+// intern returns the number of name, and appends it to names when it is new.
+func intern(numbers map[string]int32, names *[]string, name string) int32 {
+	i, ok := numbers[name]
+	if !ok {
+		i = int32(len(*names))
+		numbers[name] = i
+		*names = append(*names, name)
+	}
+	return i
+}

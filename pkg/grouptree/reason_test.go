@@ -1,0 +1,138 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"testing"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestReasonsSayWhatIsMissing(t *testing.T) {
+	type containers = map[string]types.ContainerInfo
+	running := func(list types.ResourceList) types.PodInfo {
+		return types.PodInfo{RunningContainers: containers{"main": ask(list)}}
+	}
+	memory := func(g int, quantity int64) types.ResourceList {
+		return types.ResourceList{gpuName(8, g) + "/memory": quantity}
+	}
+	used := func(lists ...types.ResourceList) *types.NodeInfo {
+		node := machine(8)
+		for _, list := range lists {
+			Take(node.Used, list)
+		}
+		return node
+	}
+	var almostFull []types.ResourceList
+	for g := range 8 {
+		almostFull = append(almostFull, memory(g, int64(60+g)<<30))
+	}
+	typed := machine(8)
+	typed.Allocatable[gpuName(8, 0)+"/enumType"] = 3
+	for name, test := range map[string]struct {
+		node *types.NodeInfo
+		pod  types.PodInfo
+		want string
+	}{
+		"no device is free": {
+			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), *asking(8, []int{1}), "no free gpu (0 free of 8)",
+		},
+		"the node has too few free": {
+			busy(machine(8), 0, 1, 2, 3, 4), *asking(8, []int{1}, []int{1}, []int{1}, []int{1}), "fewer than 4 free gpu (3 free of 8)",
+		},
+		"no pair has enough free": {
+			busy(machine(8), 0, 2, 4, 6), *asking(8, []int{2}), "fewer than 2 free gpu in one gpugrp0 (best: 1 free of 2)",
+		},
+		"no socket has enough free": {
+			busy(machine(8), 0, 7), *asking(8, []int{2, 2}), "fewer than 4 free gpu in one gpugrp1 (best: 3 free of 4)",
+		},
+		"there are too few free pairs": {
+			busy(machine(8), 0, 2), *asking(8, []int{2}, []int{2}, []int{2}), "room for 2 of 3 gpugrp1 with 2 gpu free each",
+		},
+		"no device has enough memory": {
+			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}), "no gpu with 40GiB of memory free (best: 20GiB free of 80GiB)",
+		},
+		"the node has too little memory in all": {
+			used(almostFull...), running(types.ResourceList{
+				"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 20 << 30,
+				"gpugrp1/0/gpugrp0/0/gpu/d/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/e/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/f/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/g/memory": 20 << 30,
+			}), "less than 140GiB of gpu memory free (132GiB free of 640GiB)",
+		},
+		"no pair has enough memory": {
+			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30}),
+			"no gpugrp0 with 40GiB of gpu memory free (best: 39GiB free of 160GiB)",
+		},
+		"cards and memory are free on different devices": {
+			used(types.ResourceList{
+				gpuName(8, 1) + "/cards": 1, gpuName(8, 2) + "/cards": 1, gpuName(8, 3) + "/cards": 1, gpuName(8, 4) + "/cards": 1,
+				gpuName(8, 5) + "/cards": 1, gpuName(8, 6) + "/cards": 1, gpuName(8, 7) + "/cards": 1,
+			}, memory(0, 80<<30)),
+			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}),
+			"no gpu has everything free that is asked of one",
+		},
+		"no device is of the type": {
+			typed, running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/enumType": 12}), "no gpu enumType with any bit of 0xc",
+		},
+		"the level is unknown": {
+			machine(8), running(types.ResourceList{"gpugrp1/0/nvlink/0/gpu/a/cards": 1}), "no nvlink",
+		},
+		"the resource is unknown": {
+			machine(8), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cores": 1}), "no gpu cores",
+		},
+		"the resource of the node itself is unknown": {
+			machine(8), running(types.ResourceList{"power": 1}), "no power",
+		},
+		"an allocation from before is gone": {
+			machine(8), types.PodInfo{RunningContainers: containers{"main": {
+				DevRequests:  devices(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1}),
+				AllocateFrom: types.ResourceLocation{"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": gpuName(8, 0) + "-old/cards"},
+			}}}, "the gpu that was allocated before is gone",
+		},
+		"an init container asks for too much": {
+			busy(machine(8), 0, 1, 2, 3, 4, 5), types.PodInfo{InitContainers: asking(8, []int{1}, []int{1}, []int{1}).RunningContainers}, "fewer than 3 free gpu (2 free of 8)",
+		},
+		"the pieces do not come together": {
+			used(memory(0, 40<<30), memory(1, 40<<30), memory(2, 80<<30), memory(3, 80<<30), memory(4, 80<<30), memory(5, 80<<30), memory(6, 80<<30), memory(7, 80<<30)),
+			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 30 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 25 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 24 << 30}),
+			`the free devices do not form the groups that container "main" asks for`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv, req := mustInventory(t, test.node), mustRequest(t, &test.pod, nil)
+			dense := inv.Dense(test.node.Used)
+			p := NewPlacer(0).Place(inv, dense, req)
+			reason := Explain(inv, dense, req, p)
+			if p.Fits || reason == nil {
+				t.Fatalf("fits %v, reason %v", p.Fits, reason)
+			}
+			if got := reason.GetReason(); got != test.want {
+				t.Errorf("reason %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAReasonCarriesTheNumbers(t *testing.T) {
+	node, pod := busy(machine(8), 0, 2, 4, 6), asking(8, []int{2})
+	inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
+	dense := inv.Dense(node.Used)
+	p := NewPlacer(0).Place(inv, dense, req)
+	name, requested, inUse, capacity := Explain(inv, dense, req, p).GetInfo()
+	if name != "resource/group/gpugrp1/0/gpugrp0/0/gpu/00/cards" || requested != 2 || inUse != 4 || capacity != 8 {
+		t.Errorf("%s: %d requested, %d used of %d; want 2 requested, 4 used of 8", name, requested, inUse, capacity)
+	}
+	if got := Explain(inv, inv.Dense(nil), req, NewPlacer(0).Place(inv, inv.Dense(nil), req)); got != nil {
+		t.Errorf("a pod that fits has the reason %v", got)
+	}
+}
+
+func TestQuantitiesAreWrittenForPeople(t *testing.T) {
+	for quantity, want := range map[int64]string{
+		0: "0", 7: "7", 1<<20 - 1: "1048575", 1 << 20: "1MiB", 1536 << 20: "1.5GiB", 80 << 30: "80GiB", 1<<40 - 1: "1023.9GiB", 1 << 62: "4EiB",
+	} {
+		if got := Human(quantity); got != want {
+			t.Errorf("Human(%d) is %q, want %q", quantity, got, want)
+		}
+	}
+}

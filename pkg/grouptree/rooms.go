@@ -1,0 +1,58 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+// rooms finds siblings that ask for the same and are more than there is room for below any one instance.
+func (e *explainer) rooms() *Reason {
+	for g := range e.req.groups {
+		at := &e.req.groups[g]
+		groups, _ := e.twins(int32(g))
+		if at.parent < 0 || at.twin >= 0 || groups == 1 || len(at.needs) == 0 {
+			continue
+		}
+		most := int64(0)
+		for x := range e.inv.instances {
+			if e.inv.instances[x].signature == e.signatures[e.req.groups[at.parent].signature] {
+				most = max(most, e.roomsBelow(int32(g), int32(x)))
+			}
+		}
+		if most < groups {
+			r := e.reason(Few, at.itemLo)
+			r.Level, r.Groups, r.Rooms, r.Needed = lastLevel(e.req.signatures[at.signature]), groups, most, at.needs[0].total
+			return r
+		}
+	}
+	return nil
+}
+
+// twins returns how many siblings from group g on ask for the same, and the group after them.
+func (e *explainer) twins(g int32) (groups int64, next int32) {
+	groups, next = 1, e.req.groups[g].end
+	for next < int32(len(e.req.groups)) && e.req.groups[next].parent == e.req.groups[g].parent && e.req.groups[next].twin >= 0 {
+		groups, next = groups+1, e.req.groups[next].end
+	}
+	return groups, next
+}
+
+// roomsBelow returns for how many groups like g there is room on the instances below x, at most.
+func (e *explainer) roomsBelow(g, x int32) int64 {
+	at := &e.req.groups[g]
+	rooms := int64(0)
+	first, last := e.inv.child(x, e.signatures[at.signature])
+	for c := first; c < last; c++ {
+		here := int64(len(e.req.groups))
+		for _, need := range at.needs {
+			if need.total > 0 && !e.masked(need.typ) {
+				here = min(here, e.stock(need.typ, c).free/need.total)
+			}
+		}
+		for child := g + 1; child < at.end; {
+			groups, next := e.twins(child)
+			here = min(here, e.roomsBelow(child, c)/groups)
+			child = next
+		}
+		rooms += here
+	}
+	return rooms
+}
