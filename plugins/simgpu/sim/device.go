@@ -1,0 +1,105 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sim is the device side of simulated GPUs: an inventory that a YAML file describes, with a real device node for
+// each GPU, so that a container's access to it can be proved.
+package sim
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+)
+
+// VisibleDevices is the environment variable that tells a container its GPUs, comma-separated.
+const VisibleDevices = "SIMGPU_VISIBLE_DEVICES"
+
+// Device is the simulated GPUs of this node. It reads its file each time it is asked for the inventory: what changes
+// there, changes on the node.
+type Device struct {
+	file string
+
+	mu    sync.Mutex
+	paths map[string]string // of the device nodes, by ID
+}
+
+var (
+	_ device.Device         = (*Device)(nil)
+	_ device.ConcurrentSafe = (*Device)(nil)
+)
+
+// New returns the GPUs that the file describes.
+func New(file string) *Device {
+	return &Device{file: file}
+}
+
+// GetName returns the plugin's name.
+func (d *Device) GetName() string { return "simgpu" }
+
+// ConcurrentSafe is true: what the methods share is guarded.
+func (d *Device) ConcurrentSafe() bool { return true }
+
+// New does nothing: all is found in Start.
+func (d *Device) New() error { return nil }
+
+// Start reads the file and makes the device nodes.
+func (d *Device) Start() error {
+	_, err := d.load()
+	return err
+}
+
+// UpdateNodeInfo reads the file anew, makes the device nodes be what it says, and adds the GPUs.
+func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
+	config, err := d.load()
+	if err != nil {
+		return err
+	}
+	gpu.Publish(nodeInfo, config.ResourceName, config.gpus())
+	return nil
+}
+
+func (d *Device) load() (Config, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	config, err := readConfig(d.file)
+	if err != nil {
+		return Config{}, err
+	}
+	paths := map[string]string{}
+	var ids []string
+	for _, g := range config.gpus() {
+		paths[g.ID] = filepath.Join(config.DeviceDir, g.ID)
+		ids = append(ids, g.ID)
+	}
+	if err := makeNodes(config.DeviceDir, ids, config.DeviceNumber); err != nil {
+		return Config{}, err
+	}
+	d.paths = paths
+	return config, nil
+}
+
+// Allocate returns the device nodes of the container's GPUs, and their names as environment variable. A GPU that turned
+// unhealthy is still given: the scheduler chose it before, and a container that starts again keeps its devices.
+func (d *Device) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	ids := gpu.Allocated(container)
+	if len(ids) == 0 {
+		return nil, nil, nil, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var paths []string
+	for _, id := range ids {
+		path, ok := d.paths[id]
+		if !ok {
+			return nil, nil, nil, fmt.Errorf("this node has no simulated GPU %q: see %s", id, d.file)
+		}
+		paths = append(paths, path)
+	}
+	return nil, paths, map[string]string{VisibleDevices: strings.Join(ids, ",")}, nil
+}
