@@ -64,12 +64,10 @@ func (c *compiler) request(root *asked, name types.ResourceName, info types.Cont
 	if it.quantity < 0 {
 		return fmt.Errorf("the quantity is negative (%d)", it.quantity)
 	}
-	if !isEnum(p.resource) {
-		if it.quantity > math.MaxInt64-c.total {
-			return fmt.Errorf("the pod's requests add up to more than %d", int64(math.MaxInt64))
-		}
-		c.total += it.quantity
+	if it.quantity > math.MaxInt64-c.total { // so that no sum of them can overflow, whatever a node's scorers make of masks
+		return fmt.Errorf("the pod's requests add up to more than %d", int64(math.MaxInt64))
 	}
+	c.total += it.quantity
 	if scorer, ok := info.Scorer[name]; ok {
 		if it.scorer, err = modeOf(scorer, p.resource); err != nil {
 			return err

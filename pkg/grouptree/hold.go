@@ -15,8 +15,7 @@ import (
 // before it; then all sidecars and regular containers run together. Masks are not held: here a mask is a resource whose
 // last segment begins with "enum"; what only a node's scorer makes one is left out by [Inventory.Take].
 //
-// spec lists the pod's containers in the order of its spec, init containers first; see CompileRequest. A container that
-// spec does not name counts as regular when it is among the running ones, and as a last init container otherwise.
+// spec lists the pod's containers in the order of its spec, init containers first, as CompileRequest has it.
 //
 // The pod may come from anywhere: a request without a location, a location outside resource/group and a negative
 // quantity are left out, and whether the node has the resource does not matter here.
@@ -27,16 +26,13 @@ func Holdings(pod *types.PodInfo, spec []Container) types.ResourceList {
 	named := map[string]bool{}
 	for _, at := range spec {
 		named[at.Name] = true
-		info, isInit := pod.InitContainers[at.Name]
-		switch {
-		case at.Kind == Init && isInit:
+		if info, ok := pod.InitContainers[at.Name]; ok {
 			holdStep(held, info, sidecars)
-		case at.Kind == Sidecar:
-			hold(sidecars, pod.RunningContainers[at.Name])
-			hold(running, pod.RunningContainers[at.Name])
-		default:
-			hold(running, pod.RunningContainers[at.Name])
 		}
+		if at.Kind == Sidecar {
+			hold(sidecars, pod.RunningContainers[at.Name])
+		}
+		hold(running, pod.RunningContainers[at.Name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(pod.RunningContainers)) {
 		if !named[name] {

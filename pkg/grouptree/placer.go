@@ -22,7 +22,7 @@ type Placer struct {
 	bits  []int64   // asked for by this pod
 	score []float64 // as it stands
 	side  []int64   // held by sidecars while the init container that is being placed runs
-	sum   []int64   // scratch
+	sum   []int64   // put there by that init container: so far in the exact search, in one group in the walk
 
 	touched  []int32 // by instance: allocations of this pod below it
 	assigned []int32 // by request: the resource that serves it
@@ -120,15 +120,16 @@ func (p *Placer) counts(i, r int32) bool {
 	return p.inv.mode[r] != enum || p.req.items[i].scorer == leftOver
 }
 
-// land puts request i on resource r, if it fits there. amount is what an init container uses of r with it.
-func (p *Placer) land(i, r int32, amount int64) bool {
+// land puts request i on resource r, if it fits there. whole is all that an init container puts on r, the request
+// included; it doesn't matter for a running container.
+func (p *Placer) land(i, r int32, whole int64) bool {
 	quantity := p.req.items[i].quantity
 	if p.modeFor(i, r) == enum && quantity != 0 && p.inv.allocatable[r]&quantity == 0 {
 		return false
 	}
 	more := int64(0)
 	if p.counts(i, r) {
-		more = p.growth(quantity, r, amount)
+		more = p.growth(r, quantity, whole)
 		if more > p.inv.allocatable[r]-p.used[r] {
 			return false
 		}
@@ -138,13 +139,13 @@ func (p *Placer) land(i, r int32, amount int64) bool {
 	return true
 }
 
-// growth returns by how much the pod's use of resource r grows with a request of this quantity: a running container's
-// comes on top, an init container can share what the pod uses at other times.
-func (p *Placer) growth(quantity int64, r int32, amount int64) int64 {
+// growth returns by how much the pod's use of resource r grows with a request: a running container's quantity comes on
+// top, an init container can share what the pod uses at other times.
+func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 	if p.running {
 		return quantity
 	}
-	return max(0, amount+p.side[r]-p.pod[r])
+	return max(0, whole+p.side[r]-p.pod[r])
 }
 
 // set changes the state of resource r, of which request i uses more than before. The change can be undone.

@@ -82,8 +82,8 @@ type item struct {
 // resource/group belong to others and are left out.
 //
 // spec lists the pod's containers in the order of its spec, init containers first; it says which of the running
-// containers are sidecars, whose devices an init container that runs after them cannot share. Without it (nil) the
-// running containers are taken for regular ones.
+// containers are sidecars, whose devices an init container that runs after them cannot share. A container that it does
+// not name counts as regular when it is among the running ones, and as a last init container otherwise.
 //
 // A request that AllocateFrom already serves is not searched: it is checked and scored.
 //
@@ -93,22 +93,26 @@ type item struct {
 func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
 	c := compiler{req: &Request{}, signatures: map[string]int32{}, types: map[string]int32{}}
 	turns := make(map[string]int, len(spec))
-	kinds := make(map[string]Kind, len(spec))
-	for turn, container := range spec {
-		turns[container.Name], kinds[container.Name] = turn, container.Kind
+	for turn, at := range spec {
+		turns[at.Name] = turn
 	}
 	for _, name := range slices.Sorted(maps.Keys(pod.RunningContainers)) {
 		kind := Regular
-		if kinds[name] == Sidecar {
+		turn, named := turns[name]
+		if named && spec[turn].Kind == Sidecar {
 			kind = Sidecar
 		}
-		if err := c.container(name, kind, turns[name], pod.RunningContainers[name]); err != nil {
+		if err := c.container(name, kind, turn, pod.RunningContainers[name]); err != nil {
 			return nil, err
 		}
 	}
 	c.req.running = len(c.req.containers)
 	for _, name := range slices.Sorted(maps.Keys(pod.InitContainers)) {
-		if err := c.container(name, Init, turns[name], pod.InitContainers[name]); err != nil {
+		turn, named := turns[name]
+		if !named {
+			turn = len(spec)
+		}
+		if err := c.container(name, Init, turn, pod.InitContainers[name]); err != nil {
 			return nil, err
 		}
 	}

@@ -132,7 +132,7 @@ func (p *Placer) settle(at *group, mark int) bool {
 		r := p.assigned[i]
 		more := int64(0)
 		if p.counts(i, r) {
-			more = p.growth(0, r, p.sum[r])
+			more = p.growth(r, 0, p.sum[r])
 			p.sum[r] = 0
 			fits = fits && more <= p.inv.allocatable[r]-p.used[r]
 		}
