@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -32,7 +33,7 @@ type asked struct {
 func (c *compiler) container(name string, kind Kind, turn int, info types.ContainerInfo) error {
 	root := &asked{}
 	for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
-		if !isDevice(request) {
+		if !resource.IsGroupResourceName(request) {
 			continue
 		}
 		if err := c.request(root, request, info); err != nil {
@@ -40,7 +41,7 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 		}
 	}
 	for _, request := range slices.Sorted(maps.Keys(info.AllocateFrom)) {
-		if _, ok := info.DevRequests[request]; !ok && isDevice(request) {
+		if _, ok := info.DevRequests[request]; !ok && resource.IsGroupResourceName(request) {
 			return fmt.Errorf("container %q: %q is served by %q but not requested", name, request, info.AllocateFrom[request])
 		}
 	}
@@ -69,7 +70,7 @@ func (c *compiler) request(root *asked, name types.ResourceName, info types.Cont
 	}
 	c.total += it.quantity
 	if scorer, ok := info.Scorer[name]; ok {
-		if it.scorer, err = modeOf(scorer, p.resource); err != nil {
+		if it.scorer, err = modeOf(scorer, name); err != nil {
 			return err
 		}
 		c.req.rescored = true

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -62,7 +63,7 @@ func holdStep(held types.ResourceList, info types.ContainerInfo, sidecars map[ty
 func hold(to map[types.ResourceName]int64, info types.ContainerInfo) {
 	for request, quantity := range info.DevRequests {
 		from, ok := info.AllocateFrom[request]
-		if ok && quantity > 0 && isDevice(from) && !isEnumName(from) {
+		if ok && quantity > 0 && resource.IsGroupResourceName(from) && !resource.IsEnumResource(from) {
 			to[from] = addCapped(to[from], quantity)
 		}
 	}

