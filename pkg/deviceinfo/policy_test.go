@@ -30,10 +30,14 @@ type policy struct {
 	validator validating.Validator
 }
 
-// readPolicy reads a policy from deploy/policies.
+// readPolicy reads a policy from deploy/policies or deploy/policies-optional.
 func readPolicy(tb testing.TB, name string) *policy {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "policies", name+".yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "policies*", name+".yaml"))
+	if err != nil || len(files) != 1 {
+		tb.Fatalf("policy %q is in the files %q (%v)", name, files, err)
+	}
+	text, err := os.ReadFile(files[0])
 	if err != nil {
 		tb.Fatal(err)
 	}

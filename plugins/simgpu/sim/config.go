@@ -43,8 +43,9 @@ type Config struct {
 	// DeviceDir is the folder, on the node, in which each GPU has a device node. It is the plugin's own: character
 	// devices there that are no GPU are removed. Default: /var/lib/kubedevice/simgpu
 	DeviceDir string `json:"deviceDir"`
-	// DeviceNumber is what the device nodes open. Default: 10:229, which can be opened on any machine with fuse and is on
-	// no container runtime's list of devices that everybody may use.
+	// DeviceNumber is what the device node of the first GPU opens; each further GPU has the next minor number, so that a
+	// container runtime can tell them apart. Default: 60:0, of the majors that Linux keeps for experiments: there is no
+	// driver behind, so opening one fails with ENXIO where it is allowed, and with EPERM where it is not.
 	DeviceNumber DeviceNumber `json:"deviceNumber"`
 }
 
@@ -61,7 +62,7 @@ func defaults() Config {
 		Memory:       resource.MustParse("16Gi"),
 		ResourceName: gpu.Resource,
 		DeviceDir:    "/var/lib/kubedevice/simgpu",
-		DeviceNumber: DeviceNumber{Major: 10, Minor: 229},
+		DeviceNumber: DeviceNumber{Major: 60, Minor: 0},
 	}
 }
 

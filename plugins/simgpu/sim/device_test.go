@@ -74,7 +74,7 @@ func (m *machine) nodes() []string {
 
 // canMakeNodes reports whether this process may make device nodes; without that, only the error for it can be tested.
 func canMakeNodes(t *testing.T) bool {
-	err := unix.Mknod(filepath.Join(t.TempDir(), "probe"), unix.S_IFCHR|0o600, int(unix.Mkdev(10, 229)))
+	err := unix.Mknod(filepath.Join(t.TempDir(), "probe"), unix.S_IFCHR|0o600, int(unix.Mkdev(60, 0)))
 	return !errors.Is(err, fs.ErrPermission)
 }
 
@@ -90,7 +90,7 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 	if err := m.device.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"sim-0 -rw-rw-rw- 10:229", "sim-1 -rw-rw-rw- 10:229"}, m.nodes()); diff != "" {
+	if diff := cmp.Diff([]string{"sim-0 -rw-rw-rw- 60:0", "sim-1 -rw-rw-rw- 60:1"}, m.nodes()); diff != "" {
 		t.Errorf("device nodes after Start (-want +got):\n%s", diff)
 	}
 	node := m.update()
@@ -104,7 +104,7 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 
 	m.write("count: 3\nmemory: 100\nunhealthy: [sim-0]\nresourceName: example.com/gpu\ndeviceNumber: {major: 10, minor: 200}")
 	node = m.update()
-	if diff := cmp.Diff([]string{"sim-0 -rw-rw-rw- 10:200", "sim-1 -rw-rw-rw- 10:200", "sim-2 -rw-rw-rw- 10:200"}, m.nodes()); diff != "" {
+	if diff := cmp.Diff([]string{"sim-0 -rw-rw-rw- 10:200", "sim-1 -rw-rw-rw- 10:201", "sim-2 -rw-rw-rw- 10:202"}, m.nodes()); diff != "" {
 		t.Errorf("device nodes after GPUs were added (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(types.ResourceList{"example.com/gpu": 2}, node.KubeAlloc); diff != "" {
@@ -119,7 +119,7 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.update()
-	if diff := cmp.Diff([]string{"README -rw-r--r-- 0:0", "sim-0 -rw-rw-rw- 10:229"}, m.nodes()); diff != "" {
+	if diff := cmp.Diff([]string{"README -rw-r--r-- 0:0", "sim-0 -rw-rw-rw- 60:0"}, m.nodes()); diff != "" {
 		t.Errorf("device nodes after GPUs were removed (-want +got):\n%s", diff)
 	}
 }

@@ -18,14 +18,14 @@ const deviceMode = 0o666
 
 // makeNodes makes the folder hold a device node for each name, and no other character devices. What is right already is
 // left alone.
-func makeNodes(dir string, names []string, number DeviceNumber) error {
+func makeNodes(dir string, names []string, first DeviceNumber) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of simulated GPUs: %w", err)
 	}
 	wanted := map[string]bool{}
-	for _, name := range names {
+	for i, name := range names {
 		wanted[name] = true
-		if err := makeNode(filepath.Join(dir, name), number); err != nil {
+		if err := makeNode(filepath.Join(dir, name), DeviceNumber{first.Major, first.Minor + uint32(i)}); err != nil {
 			return fmt.Errorf("make the device node of simulated GPU %q: %w", name, err)
 		}
 	}
