@@ -1,0 +1,91 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestate
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// computes reports how often f had the plugins account for the node's only holder.
+func (w *world) computes(f func()) int64 {
+	before := w.plugin.taken.Load()
+	f()
+	return w.plugin.taken.Load() - before
+}
+
+func TestANodeInTheSameStateIsNotComputedAgain(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n", "n-1", "A", "B")
+	info := nodeInfo(node, w.bound(w.pod("p", 1), "n", allocated("p", "n", "A")))
+	of := func(unmodified bool) func() {
+		return func() {
+			if _, err := w.cache.Of(t.Context(), info, w.pod("q", 1), unmodified); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	step := func(what string, unmodified bool, want int64) {
+		t.Helper()
+		if got := w.computes(of(unmodified)); got != want {
+			t.Errorf("%s: computed %d times, want %d", what, got, want)
+		}
+	}
+	step("seen first", true, 1)
+	step("seen again", true, 0)
+	step("in a simulation", false, 1)
+	step("after a simulation", true, 0)
+	w.cache.Unreserve("n", "nobody")
+	step("after an Unreserve of nothing", true, 0)
+	w.mustReserve(info, w.pod("r", 1))
+	step("after a Reserve", true, 1)
+	w.cache.Unreserve("n", "r")
+	step("after an Unreserve", true, 1)
+	node = w.node("n", "n-1", "A", "B")
+	info.(*framework.NodeInfo).SetNode(node)
+	step("after an update of the node that changes its generation only", true, 1)
+	step("and again", true, 0)
+	w.node("n", "n-1", "A", "B", "C")
+	step("after a new inventory that the snapshot has not yet", true, 1)
+	step("and again", true, 0)
+}
+
+// A pod group is scheduled: the snapshot gets and loses assumed pods and keeps its generation.
+func TestStatesOfOneGenerationAreToldApart(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n", "n-1", "A", "B")
+	info := framework.NewNodeInfo()
+	info.SetNode(node)
+	generation := info.Generation
+	w.want("free at first", w.free(info), "A B")
+
+	for range 2 {
+		first, second := w.pod("first", 1), with(w.pod("second", 1), allocated("second", "n", "B"))
+		for _, step := range []struct {
+			pod  *v1.Pod
+			want string
+		}{{first, "A"}, {second, "none"}} {
+			member := assumed(step.pod, "n")
+			podInfo, err := framework.NewPodInfo(member)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info.AddPodInfo(podInfo)
+			info.Generation = generation
+			w.mustReserve(info, member)
+			w.want("free with "+step.pod.Name, w.free(info), step.want)
+		}
+		for _, pod := range []*v1.Pod{second, first} {
+			w.cache.Unreserve("n", pod.UID)
+			if err := info.RemovePod(klog.Background(), assumed(pod, "n")); err != nil {
+				t.Fatal(err)
+			}
+			info.Generation = generation
+		}
+		w.want("free after all were taken back", w.free(info), "A B")
+	}
+}
