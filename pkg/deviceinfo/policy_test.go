@@ -6,6 +6,7 @@ package deviceinfo
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,8 @@ type policy struct {
 	validator validating.Validator
 }
 
-// readPolicy reads a policy from deploy/policies or deploy/policies-optional.
+// readPolicy reads a policy from deploy/policies or deploy/policies-optional, with its binding, and checks that it is
+// enforced.
 func readPolicy(tb testing.TB, name string) *policy {
 	tb.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "policies*", name+".yaml"))
@@ -42,11 +44,18 @@ func readPolicy(tb testing.TB, name string) *policy {
 		tb.Fatal(err)
 	}
 	var shipped admissionv1.ValidatingAdmissionPolicy
-	if err := yaml.UnmarshalStrict([]byte(strings.SplitN(string(text), "\n---\n", 2)[0]), &shipped); err != nil {
-		tb.Fatal(err)
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	first, second, _ := strings.Cut(string(text), "\n---\n")
+	for document, to := range map[string]any{first: &shipped, second: &binding} {
+		if err := yaml.UnmarshalStrict([]byte(document), to); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	if shipped.Name != name {
-		tb.Fatalf("policy %q is in the file of %q", shipped.Name, name)
+	if shipped.Name != name || *shipped.Spec.FailurePolicy != admissionv1.Fail {
+		tb.Fatalf("the file of policy %q has policy %q with failure policy %s", name, shipped.Name, *shipped.Spec.FailurePolicy)
+	}
+	if binding.Spec.PolicyName != name || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+		tb.Fatalf("policy %q is bound as %q with actions %q", name, binding.Spec.PolicyName, binding.Spec.ValidationActions)
 	}
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
