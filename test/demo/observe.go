@@ -26,10 +26,6 @@ type observation struct {
 }
 
 // look asks the pod's annotation, and the container from inside.
-//
-// Inside, a device that was given opens as far as the driver: there is none behind the simulated devices, so the kernel
-// answers ENXIO. One that was not given is refused before that, with EPERM, even through a node that the container makes
-// for itself.
 func (d *demo) look(ctx context.Context, pod *corev1.Pod) (observation, error) {
 	seen := observation{pod: pod.Name, node: pod.Spec.NodeName}
 	if _, seen.annotated = pod.Annotations[deviceinfo.Annotation]; seen.annotated {
@@ -45,34 +41,54 @@ func (d *demo) look(ctx context.Context, pod *corev1.Pod) (observation, error) {
 		slices.Sort(seen.paths)
 		seen.chosen = deviceIDs(seen.paths)
 	}
-
-	listed, err := d.cluster.Kubectl(ctx, "exec", pod.Name, "--", "sh", "-c", "ls "+deviceFolder+" 2>/dev/null || true")
+	printed, err := d.client.Exec(ctx, pod, pod.Spec.Containers[0].Name, append([]string{"sh", "-c", probe, "probe"}, d.numbers[seen.node]...)...)
 	if err != nil {
 		return seen, err
 	}
-	seen.sees = strings.Fields(listed)
+	return seen, seen.read(printed)
+}
 
-	for id, number := range d.deviceNumbers(pod.Spec.NodeName) {
-		if slices.Contains(seen.sees, id) {
-			if answer, err := d.open(ctx, pod, deviceFolder+"/"+id); err != nil || strings.Contains(answer, "not permitted") {
-				return seen, fmt.Errorf("pod %s cannot open the device %s that it was given: %s%w", pod.Name, id, answer, err)
-			}
-			continue
+// probe runs in the container. Its arguments are ID MAJOR MINOR of each device of the node. A device that is there is
+// opened; for one that is not, the container makes a device node of its own and opens that.
+//
+// No driver is behind the simulated devices. So an open that is allowed fails in the driver's place, with ENXIO ("No such
+// device or address"), and one that is not fails before that, with EPERM ("Operation not permitted").
+const probe = `while [ $# -gt 0 ]; do
+  kind=sees; path=` + deviceFolder + `/$1
+  [ -e $path ] || { kind=lacks; path=/tmp/$1; mknod $path c $2 $3 || exit; }
+  echo "$kind $1 $( (exec 3<$path) 2>&1)"
+  shift 3
+done`
+
+// read takes in what probe printed.
+func (o *observation) read(printed string) error {
+	for line := range strings.Lines(printed) {
+		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		id, answer, _ := strings.Cut(rest, " ")
+		permitted := !strings.Contains(answer, "Operation not permitted")
+		switch {
+		case kind == "sees" && permitted:
+			o.sees = append(o.sees, id)
+		case kind == "lacks" && !permitted:
+			o.refused = append(o.refused, id)
+		case kind == "sees":
+			return fmt.Errorf("pod %s cannot open the device %s that it was given: %s", o.pod, id, answer)
+		default:
+			return fmt.Errorf("pod %s can open the device %s that it was not given: %q", o.pod, id, answer)
 		}
-		node := "/tmp/" + id
-		if _, err := d.cluster.Kubectl(ctx, "exec", pod.Name, "--", "mknod", node, "c", number.major, number.minor); err != nil {
-			return seen, err
-		}
-		answer, err := d.open(ctx, pod, node)
-		if err != nil {
-			return seen, err
-		}
-		if !strings.Contains(answer, "not permitted") {
-			return seen, fmt.Errorf("pod %s opened the device %s that it was not given: %s", pod.Name, id, answer)
-		}
-		seen.refused = append(seen.refused, id)
 	}
-	return seen, nil
+	return nil
+}
+
+// agree checks that the container has what the scheduler chose, and that all else was refused.
+func (o *observation) agree(onNode int) error {
+	if !slices.Equal(o.chosen, o.sees) {
+		return fmt.Errorf("pod %s: the scheduler chose %v, the container has %v", o.pod, o.chosen, o.sees)
+	}
+	if len(o.sees)+len(o.refused) != onNode {
+		return fmt.Errorf("pod %s: of %d devices of node %s, %d were tried", o.pod, onNode, o.node, len(o.sees)+len(o.refused))
+	}
+	return nil
 }
 
 // deviceIDs returns the devices that resources such as …/gpu/<id>/cards belong to.

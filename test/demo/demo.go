@@ -1,0 +1,203 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+const (
+	// deviceFolder is where the simulated GPUs' plugin keeps its device nodes, on the node and so in the containers.
+	deviceFolder = "/var/lib/kubedevice/simgpu"
+	// podLimit is how long a pod may take to get where it belongs.
+	podLimit = 30 * time.Second
+)
+
+// demo is a demo in progress.
+type demo struct {
+	out     io.Writer
+	cluster *cluster.Cluster
+	client  *kube.Client
+	// numbers has, for each node, ID, major and minor of each of its devices.
+	numbers map[string][]string
+}
+
+// Run starts a cluster of two nodes, shows every scene on it, and takes it down. It returns nil only if all that it
+// claims was true. out gets what people read.
+func Run(ctx context.Context, out io.Writer) (err error) {
+	options, err := cluster.Default(2)
+	if err != nil {
+		return err
+	}
+	root, err := checkout.Root()
+	if err != nil {
+		return err
+	}
+	if err := binaries.Build(ctx, filepath.Join(root, "test"), options.Programs, out); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "kubedevice-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	inventory := filepath.Join(folder, "node.yaml")
+	if err := copyFile("inventories/node.yaml", inventory); err != nil {
+		return err
+	}
+	for i := range options.Nodes {
+		options.Nodes[i].Inventory = inventory
+	}
+	options.Visible = append(options.Visible, folder)
+
+	fmt.Fprintln(out, "Starting a cluster: etcd, kube-apiserver, our kube-scheduler, 2 nodes with kubelet, our kubecri, containerd and runc")
+	began := time.Now()
+	started, err := cluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		fmt.Fprintln(out, "\nTaking the cluster down")
+		err = errors.Join(err, started.Stop(context.WithoutCancel(ctx)))
+	}()
+	fmt.Fprintf(out, "Ready after %.1f s\n", time.Since(began).Seconds())
+
+	d := &demo{out: out, cluster: started, client: started.Client, numbers: map[string][]string{}}
+	if err := d.introduce(ctx); err != nil {
+		return err
+	}
+	for i, scene := range scenes {
+		fmt.Fprintf(out, "\n%d. %s\n", i+1, scene.title)
+		if err := d.play(ctx, scene); err != nil {
+			return fmt.Errorf("scene %d, %s: %w", i+1, scene.title, err)
+		}
+	}
+	return nil
+}
+
+// introduce waits until the nodes' devices are published, and shows them.
+func (d *demo) introduce(ctx context.Context) error {
+	for _, node := range d.cluster.Nodes {
+		current, err := d.client.AwaitNode(ctx, node.Name, "to publish its GPUs", func(n *corev1.Node) bool {
+			gpus := n.Status.Allocatable["nvidia.com/gpu"]
+			return !gpus.IsZero()
+		})
+		if err != nil {
+			return err
+		}
+		gpus := current.Status.Allocatable["nvidia.com/gpu"]
+		listed, err := node.Run(ctx, "/bin/sh", "-c", "cd "+deviceFolder+` && for id in *; do echo $id $((0x$(stat -c %t $id))) $((0x$(stat -c %T $id))); done`)
+		if err != nil {
+			return err
+		}
+		d.numbers[node.Name] = strings.Fields(listed)
+		fmt.Fprintf(d.out, "%s: %s GPUs of 80 GiB, NVLink pairs, two pairs to a socket\n", node.Name, gpus.String())
+	}
+	return nil
+}
+
+// play creates the scene's pods, shows what both sides say of them, and checks it.
+func (d *demo) play(ctx context.Context, s scene) error {
+	ctx, cancel := context.WithTimeout(ctx, podLimit)
+	defer cancel()
+	var seen []observation
+	for _, name := range s.pods {
+		manifest, err := readPod(name)
+		if err != nil {
+			return err
+		}
+		pod, err := d.client.CreatePod(ctx, manifest)
+		if err != nil {
+			return err
+		}
+		if s.pending {
+			if err := d.showPending(ctx, pod); err != nil {
+				return err
+			}
+			continue
+		}
+		if pod, err = d.client.AwaitPod(ctx, pod, "to be ready", kube.Ready); err != nil {
+			return err
+		}
+		o, err := d.look(ctx, pod)
+		if err != nil {
+			return err
+		}
+		o.print(d.out)
+		if err := o.agree(len(d.numbers[o.node]) / 3); err != nil {
+			return err
+		}
+		seen = append(seen, o)
+	}
+	if s.check == nil {
+		return nil
+	}
+	return s.check(seen)
+}
+
+// showPending waits for the scheduler's word that the pod fits nowhere, and shows it.
+func (d *demo) showPending(ctx context.Context, pod *corev1.Pod) error {
+	pod, err := d.client.AwaitPod(ctx, pod, "to be found unschedulable", kube.Unschedulable)
+	if err != nil {
+		return err
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type != corev1.PodScheduled {
+			continue
+		}
+		fmt.Fprintf(d.out, "   pod %-10s  Pending: %s\n", pod.Name, condition.Message)
+		if !strings.Contains(condition.Message, "GiB") {
+			return fmt.Errorf("pod %s: the reason does not name what is missing: %s", pod.Name, condition.Message)
+		}
+	}
+	return nil
+}
+
+func (o *observation) print(out io.Writer) {
+	list := func(ids []string) string {
+		if len(ids) == 0 {
+			return "none"
+		}
+		return strings.Join(ids, " ")
+	}
+	fmt.Fprintf(out, "   pod %-10s  on %s   chosen: %s   container has: %s   refused to it: %s\n",
+		o.pod, o.node, list(o.chosen), list(o.sees), list(o.refused))
+}
+
+func readPod(name string) (*corev1.Pod, error) {
+	text, err := files.ReadFile("pods/" + name + ".yaml")
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{}}
+	if err := yaml.UnmarshalStrict(text, pod); err != nil {
+		return nil, fmt.Errorf("read pod %s: %w", name, err)
+	}
+	pod.Namespace = metav1.NamespaceDefault
+	return pod, nil
+}
+
+func copyFile(from, to string) error {
+	text, err := files.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644)
+}
