@@ -1,0 +1,78 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
+)
+
+// found is a GPU that answers.
+type found struct {
+	uuid   string
+	memory int64
+	device nvml.Device
+}
+
+// discover returns the GPUs that answer, in NVML's order, and what is wrong with the others. One lost GPU does not hide
+// the rest.
+func discover(library *nvml.Library) (gpus []found, problems []error, err error) {
+	count, err := library.Count()
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range count {
+		g, err := ask(library, i)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("GPU number %d: %w", i, err))
+			continue
+		}
+		gpus = append(gpus, g)
+	}
+	return gpus, problems, nil
+}
+
+func ask(library *nvml.Library, index int) (g found, err error) {
+	if g.device, err = library.Device(index); err != nil {
+		return found{}, err
+	}
+	if g.uuid, err = g.device.UUID(); err != nil {
+		return found{}, err
+	}
+	g.memory, err = g.device.Memory()
+	return g, err
+}
+
+// joined says how two GPUs are joined.
+type joined int
+
+const (
+	apart   joined = iota
+	widely         // by any path inside the machine
+	closely        // by NVLink, on one board, or under PCIe switches
+)
+
+// join asks how two GPUs are joined. What the driver cannot say counts as apart.
+func join(a, b nvml.Device) (joined, error) {
+	linked, err := nvml.NVLinked(a, b)
+	if err != nil {
+		return apart, err
+	}
+	if linked {
+		return closely, nil
+	}
+	ancestor, err := nvml.CommonAncestor(a, b)
+	var nvmlErr *nvml.Error
+	switch {
+	case errors.As(err, &nvmlErr) && (nvmlErr.Code == nvml.NotSupported || nvmlErr.Code == nvml.FunctionNotFound):
+		return apart, nil
+	case err != nil:
+		return apart, err
+	case ancestor <= nvml.SeveralSwitches:
+		return closely, nil
+	}
+	return widely, nil
+}

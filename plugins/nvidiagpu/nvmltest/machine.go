@@ -1,0 +1,132 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvmltest builds stand-ins for NVIDIA's management library, one for each machine that a test imagines.
+package nvmltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Machine is a machine with GPUs.
+type Machine struct {
+	// Ancestor is the innermost part that joins two GPUs over PCIe, as NVML's number, by their numbers.
+	Ancestor [][]int
+	// NVLink says which GPUs NVLink joins.
+	NVLink [][]bool
+	// Init is what initialising the library returns: 0 is success.
+	Init int
+	// OldDriver lacks the functions that say how GPUs are joined.
+	OldDriver bool
+}
+
+// Memory of each GPU in bytes.
+const Memory = 80 << 30
+
+// UUID returns the UUID of the GPU of that number.
+func UUID(number int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", number) }
+
+// Matrix returns the n×n matrix of what a function says about each pair.
+func Matrix[T any](n int, of func(i, j int) T) [][]T {
+	rows := make([][]T, n)
+	for i := range rows {
+		for j := range n {
+			rows[i] = append(rows[i], of(i, j))
+		}
+	}
+	return rows
+}
+
+// Library is a stand-in that was built.
+type Library struct {
+	// Path is its file.
+	Path string
+	lost string
+}
+
+// Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml.
+func Build(t *testing.T, m Machine) Library {
+	t.Helper()
+	dir := t.TempDir()
+	l := Library{Path: filepath.Join(dir, "libnvidia-ml.so.1"), lost: filepath.Join(dir, "lost")}
+	if err := os.WriteFile(filepath.Join(dir, "machine.h"), []byte(m.header(l.lost)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	gcc := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", includeDir(t),
+		"-o", l.Path, filepath.Join(sourceDir(t), "standin.c"))
+	if out, err := gcc.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return l
+}
+
+// Lose makes the GPUs of those numbers stop answering, and all others answer.
+func (l Library) Lose(t *testing.T, numbers ...int) {
+	t.Helper()
+	state := []byte(strings.Repeat(".", 64))
+	for _, number := range numbers {
+		state[number] = 'x'
+	}
+	if err := os.WriteFile(l.lost, state, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m Machine) header(lost string) string {
+	var text strings.Builder
+	n := len(m.Ancestor)
+	fmt.Fprintf(&text, "#define COUNT %d\n#define MEMORY %dull\n#define INIT %d\n#define LOST %q\n", n, uint64(Memory), m.Init, lost)
+	if m.OldDriver {
+		text.WriteString("#define OLD_DRIVER\n")
+	}
+	matrix := func(name string, value func(i, j int) int) {
+		fmt.Fprintf(&text, "static const int %s[COUNT][COUNT] __attribute__((unused)) = {\n", name)
+		for i := range n {
+			text.WriteString("\t{")
+			for j := range n {
+				fmt.Fprintf(&text, "%d, ", value(i, j))
+			}
+			text.WriteString("},\n")
+		}
+		text.WriteString("};\n")
+	}
+	matrix("ancestor", func(i, j int) int { return m.Ancestor[i][j] })
+	matrix("nvlink", func(i, j int) int {
+		if m.NVLink != nil && m.NVLink[i][j] {
+			return 1
+		}
+		return 0
+	})
+	return text.String()
+}
+
+// includeDir is where go-nvml has NVIDIA's header.
+func includeDir(t *testing.T) string {
+	var module struct{ Dir string }
+	if err := json.Unmarshal(goCommand(t, "mod", "download", "-json", "github.com/NVIDIA/go-nvml"), &module); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(module.Dir, "pkg", "nvml")
+}
+
+// sourceDir is this package's testdata, whichever test calls.
+func sourceDir(t *testing.T) string {
+	dir := goCommand(t, "list", "-f", "{{.Dir}}", reflect.TypeFor[Machine]().PkgPath())
+	return filepath.Join(strings.TrimSpace(string(dir)), "testdata")
+}
+
+func goCommand(t *testing.T, args ...string) []byte {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	if err != nil {
+		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
