@@ -18,13 +18,14 @@ import (
 const DefaultPluginPath = "/schedulerplugins"
 
 // NewCommand returns upstream's kube-scheduler command with one more flag, --devschedpath, and one more framework
-// plugin, which is on in every profile. The device schedulers are loaded when the command runs, after flags and logging
-// are set up. Call it once per process: it changes the process-wide defaults of scheduler configurations.
-func NewCommand() *cobra.Command {
+// plugin, which is on in every profile. The device schedulers are those that are built in, in this order, and after them
+// those of the folder, which are loaded when the command runs, after flags and logging are set up. Call it once per
+// process: it changes the process-wide defaults of scheduler configurations.
+func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
-		return registry.Register(Name, NewFactory(dispatch.Load(context.Background(), pluginPath)))
+		return registry.Register(Name, NewFactory(dispatch.Load(context.Background(), pluginPath, builtIn...)))
 	})
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)

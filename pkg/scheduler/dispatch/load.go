@@ -5,19 +5,20 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
-// Load returns the set of the plugins in a folder, in the order of their file names. A file that cannot be loaded is
-// reported in the log and left out.
-func Load(ctx context.Context, dir string) *Set {
+// Load returns the set of the built-in device schedulers and, after them, of the plugins in a folder, in the order of
+// their file names. A file that cannot be loaded is reported in the log and left out.
+func Load(ctx context.Context, dir string, builtIn ...Named) *Set {
+	plugins := slices.Clone(builtIn)
 	loaded, _ := pluginload.LoadDir(ctx, dir, pluginload.Schedulers())
-	plugins := make([]Named, len(loaded))
-	for i, plugin := range loaded {
-		plugins[i] = Named{File: plugin.File, Plugin: plugin.Plugin}
+	for _, plugin := range loaded {
+		plugins = append(plugins, Named{File: plugin.File, Plugin: plugin.Plugin})
 	}
 	return New(klog.FromContext(ctx), plugins...)
 }

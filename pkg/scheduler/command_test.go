@@ -1,0 +1,173 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/component-base/cli"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// asCommand makes this test binary run the command instead of the tests.
+const asCommand = "KUBEDEVICE_TEST_RUN_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		os.Exit(cli.Run(NewCommand()))
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/util/wait.BackoffUntilWithContext")) // klog's and metrics' own
+}
+
+// command runs the command in a process of its own.
+func command(t *testing.T, arguments ...string) (output string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", arguments...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+// profiles returns what the command makes of a configuration: for each profile the plugins of the extension points at
+// which order matters, and whether ours is among them.
+func profiles(t *testing.T, config string) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	written := filepath.Join(dir, "written.yaml")
+	arguments := []string{
+		"--write-config-to=" + written, "--master=http://127.0.0.1:1", "--secure-port=0", "--leader-elect=false",
+		"--devschedpath=" + filepath.Join(dir, "none"),
+	}
+	if config != "" {
+		file := filepath.Join(dir, "config.yaml")
+		if err := os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		arguments = append(arguments, "--config="+file)
+	}
+	if output, err := command(t, arguments...); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	text, err := os.ReadFile(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result configv1.KubeSchedulerConfiguration
+	if err := yaml.Unmarshal(text, &result); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, profile := range result.Profiles {
+		got[*profile.SchedulerName] = summary(profile.Plugins)
+	}
+	return got
+}
+
+// summary tells where a profile has our plugin.
+func summary(plugins *configv1.Plugins) string {
+	var words []string
+	for _, set := range []struct {
+		name string
+		configv1.PluginSet
+	}{{"multipoint", plugins.MultiPoint}, {"bind", plugins.Bind}} {
+		at := slices.IndexFunc(set.Enabled, func(p configv1.Plugin) bool { return p.Name == Name })
+		switch {
+		case at < 0:
+			words = append(words, "not in "+set.name)
+		case len(set.Enabled) == 1:
+			words = append(words, "alone in "+set.name)
+		case at == 0:
+			words = append(words, "first in "+set.name)
+		case at == len(set.Enabled)-1:
+			words = append(words, "last in "+set.name)
+		default:
+			words = append(words, "somewhere in "+set.name)
+		}
+		if at >= 0 && set.Enabled[at].Weight != nil && *set.Enabled[at].Weight > 0 {
+			words = append(words, "with a weight")
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestThePluginIsOnInEveryProfile(t *testing.T) {
+	const on = "last in multipoint, alone in bind"
+	for name, test := range map[string]struct {
+		config string
+		want   map[string]string
+	}{
+		"without a configuration": {"", map[string]string{"default-scheduler": on}},
+		"without profiles":        {"parallelism: 3\n", map[string]string{"default-scheduler": on}},
+		"with many profiles": {`
+profiles:
+- schedulerName: plain
+- schedulerName: scores-off
+  plugins:
+    score: {disabled: [{name: '*'}], enabled: [{name: ImageLocality, weight: 7}]}
+- schedulerName: all-off
+  plugins:
+    multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}
+- schedulerName: other-binder
+  plugins:
+    bind: {disabled: [{name: '*'}], enabled: [{name: DefaultBinder}]}
+- schedulerName: by-hand
+  plugins:
+    multiPoint: {enabled: [{name: KubeDevice, weight: 5}]}
+- schedulerName: without
+  plugins:
+    multiPoint: {disabled: [{name: KubeDevice}]}
+- schedulerName: without-binding
+  plugins:
+    bind: {disabled: [{name: KubeDevice}]}
+`, map[string]string{
+			"plain":           on,
+			"scores-off":      on,
+			"all-off":         on,
+			"other-binder":    "last in multipoint, first in bind",
+			"by-hand":         "last in multipoint, with a weight, alone in bind",
+			"without":         "not in multipoint, not in bind",
+			"without-binding": "last in multipoint, not in bind",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, profiles(t, test.config)); diff != "" {
+				t.Errorf("profiles (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEnablingTwiceChangesNothing(t *testing.T) {
+	plugins := &configv1.Plugins{MultiPoint: configv1.PluginSet{Enabled: []configv1.Plugin{{Name: "DefaultBinder"}}}}
+	enableInProfile(plugins)
+	once := plugins.DeepCopy()
+	enableInProfile(plugins)
+	if diff := cmp.Diff(once, plugins); diff != "" {
+		t.Errorf("the second time (-before +after):\n%s", diff)
+	}
+}
+
+func TestHelpNamesOurFlagBesideUpstreams(t *testing.T) {
+	output, err := command(t, "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"--devschedpath string", `"` + DefaultPluginPath + `"`, "--write-config-to"} {
+		if !strings.Contains(output, part) {
+			t.Errorf("help lacks %s:\n%s", part, output)
+		}
+	}
+	output, err = command(t, "--no-such-flag")
+	if err == nil || !strings.Contains(output, "unknown flag: --no-such-flag") {
+		t.Errorf("an unknown flag: error %v, output:\n%s", err, output)
+	}
+}
