@@ -121,7 +121,7 @@ func (e *explainer) gone() *Reason {
 // alone finds a request that no single resource of the node can serve.
 func (e *explainer) alone() *Reason {
 	for i, it := range e.req.items {
-		fits, best := false, stock{free: -1}
+		fits, best, largest := false, stock{free: -1}, int64(0)
 		for r, typ := range e.inv.typ {
 			if typ != e.types[it.typ] {
 				continue
@@ -131,7 +131,8 @@ func (e *explainer) alone() *Reason {
 				fits = fits || it.quantity == 0 || allocatable&it.quantity != 0
 				continue
 			}
-			if free := allocatable - e.used[r]; free > best.free {
+			largest = max(largest, allocatable)
+			if free := max(0, allocatable-e.used[r]); free > best.free {
 				best = stock{free: free, of: allocatable}
 			}
 			fits = fits || it.quantity <= allocatable-e.used[r]
@@ -145,6 +146,9 @@ func (e *explainer) alone() *Reason {
 		}
 		reason.Countable = false
 		reason.Level, reason.Best, reason.Of = reason.Device, max(0, best.free), best.of
+		if it.quantity > largest && !reason.Mask {
+			reason.Cause, reason.Of = Small, largest
+		}
 		return reason
 	}
 	return nil

@@ -20,6 +20,8 @@ const (
 	Missing Cause = iota
 	// Gone: an allocation that was decided before names a resource that the node does not have there.
 	Gone
+	// Small: no single device has as much as is needed, free or not.
+	Small
 	// Short: no single device, no single group, or the node as a whole has as much free as is needed.
 	Short
 	// Few: there are too few groups that have as much free as is needed.
@@ -49,7 +51,8 @@ type Reason struct {
 	Groups, Rooms int64
 	// Needed is what is needed, in one instance of the level.
 	Needed int64
-	// Best and Of are what is free and what there is in that instance of the level which has the most free.
+	// Best and Of are what is free and what there is in that instance of the level which has the most free, or for Small
+	// in the largest.
 	Best, Of int64
 	// Free and Capacity are what is free and what there is on the node.
 	Free, Capacity int64
@@ -78,6 +81,8 @@ func (r *Reason) String() string {
 		return fmt.Sprintf("no %s", r.thing())
 	case Gone:
 		return fmt.Sprintf("the %s that was allocated before is gone", r.thing())
+	case Small:
+		return fmt.Sprintf("no %s with %s (the largest has %s)", r.Level, r.amount(), Human(r.Of))
 	case Few:
 		return fmt.Sprintf("room for %d of %d %s with %s free each", r.Rooms, r.Groups, r.Level, r.amount())
 	case Torn:

@@ -53,6 +53,10 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		"no device has enough memory": {
 			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}), "no gpu with 40GiB of memory free (best: 20GiB free of 80GiB)",
 		},
+		"no device is so large, and all that are there are full": {
+			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 160 << 30}),
+			"no gpu with 160GiB of memory (the largest has 80GiB)",
+		},
 		"the node has too little memory in all": {
 			used(almostFull...), running(types.ResourceList{
 				"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 20 << 30,
