@@ -54,13 +54,13 @@ func describe(options Options) (*Cluster, error) {
 	}
 	c := &Cluster{options: options, layout: layout{options.Dir}}
 	var err error
-	if c.cgroups, err = cgroup.Open(cgroup.DefaultMount, c.layout.cgroup()); err != nil {
+	if c.cgroups, err = cgroup.Open(cgroup.DefaultMount, CgroupName(options.Dir)); err != nil {
 		return nil, err
 	}
 	c.Etcd = c.newEtcd()
 	c.APIServer = c.newAPIServer()
 	c.ControllerManager = c.newControllerManager()
-	c.Scheduler = c.newScheduler("kube-scheduler", 10259, options.Scheduler)
+	c.Scheduler = c.NewScheduler("kube-scheduler", schedulerPort, options.Scheduler)
 	for i, node := range options.Nodes {
 		c.Nodes = append(c.Nodes, c.newNode(i, node))
 	}
@@ -74,7 +74,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	unlock, err := c.layout.lock()
+	unlock, err := c.layout.lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
@@ -151,7 +151,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := c.Apply(ctx, c.options.Manifests...); err != nil {
 		return err
 	}
-	return c.awaitSchedulable(ctx)
+	return c.AwaitReady(ctx)
 }
 
 func start(components ...*Component) error {

@@ -70,7 +70,7 @@ func (c *Cluster) writeCredentials(hostURL string) error {
 	identities := []identity{
 		{path: c.layout.kubeconfig(), server: hostURL, user: "admin", groups: []string{"system:masters"}},
 		{path: c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"), server: apiServerURL, user: "system:kube-controller-manager"},
-		{path: c.layout.config(controlPlaneRoom, "scheduler.kubeconfig"), server: apiServerURL, user: "system:kube-scheduler"},
+		{path: c.SchedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
 	}
 	for _, node := range c.Nodes {
 		identities = append(identities, identity{
@@ -130,12 +130,22 @@ func (c *Cluster) newControllerManager() *Component {
 	})
 }
 
-func (c *Cluster) newScheduler(name string, port int, program Program) *Component {
+// ControlPlane is the namespaces that the control plane lives in. Its programs serve on 127.0.0.1 there.
+func (c *Cluster) ControlPlane() *room.Room { return c.controlPlane }
+
+// SchedulerKubeconfig is the file with which schedulers reach the API server, for a configuration file of theirs.
+func (c *Cluster) SchedulerKubeconfig() string {
+	return c.layout.config(controlPlaneRoom, "scheduler.kubeconfig")
+}
+
+// NewScheduler returns one more scheduler, which is not started yet and serves on a port of its own. The first scheduler has
+// schedulerPort. It gets the arguments that the first one gets, then the program's own.
+func (c *Cluster) NewScheduler(name string, port int, program Program) *Component {
 	path := program.Path
 	if path == "" {
 		path = "kube-scheduler"
 	}
-	kubeconfig := c.layout.config(controlPlaneRoom, "scheduler.kubeconfig")
+	kubeconfig := c.SchedulerKubeconfig()
 	return c.controlPlaneComponent(name, path, program.Env, append([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
@@ -164,7 +174,9 @@ func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, prog
 		Name:    roomName + "/" + name,
 		LogPath: c.layout.log(roomName, name),
 		room:    in,
-		command: room.Command{Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...)},
+		command: room.Command{
+			Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...), Mounts: program.Mounts,
+		},
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/kubedevice/kubedevice/test/cgroup"
 	"golang.org/x/sys/unix"
@@ -17,7 +17,7 @@ import (
 // the cluster's files, its logs stay.
 func Down(ctx context.Context, dir string) error {
 	files := layout{dir}
-	unlock, err := files.lock()
+	unlock, err := files.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("take cluster down: %w", err)
 	}
@@ -30,7 +30,7 @@ func Down(ctx context.Context, dir string) error {
 
 // remove kills the processes of the cluster, which takes mounts, links and device nodes along, then removes cgroups and files.
 func (l layout) remove(ctx context.Context) error {
-	cgroups, err := cgroup.Open(cgroup.DefaultMount, l.cgroup())
+	cgroups, err := cgroup.Open(cgroup.DefaultMount, CgroupName(l.dir))
 	if err != nil {
 		return err
 	}
@@ -45,8 +45,9 @@ func (l layout) remove(ctx context.Context) error {
 	return nil
 }
 
-// lock keeps other launchers away from the cluster's folder, which is made if need be, until unlock is called or the process ends.
-func (l layout) lock() (unlock func(), err error) {
+// lock keeps other launchers away from the cluster's folder, which is made if need be, until unlock is called or the process ends. It
+// waits while another has it.
+func (l layout) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -54,9 +55,18 @@ func (l layout) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		folder.Close() //nolint:errcheck // opened for reading
-		return nil, fmt.Errorf("another command is starting or stopping the cluster in %s: wait for it, or end it: %w", filepath.Clean(l.dir), err)
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { folder.Close() }, nil //nolint:errcheck // opened for reading
+		}
+		select {
+		case <-ctx.Done():
+			folder.Close() //nolint:errcheck // opened for reading
+			return nil, fmt.Errorf("another command is starting or stopping the cluster in %s: end it first: %w", l.dir, err)
+		case <-ticker.C:
+		}
 	}
-	return func() { folder.Close() }, nil //nolint:errcheck // opened for reading
 }

@@ -35,10 +35,10 @@ func (l layout) perishable() []string {
 	}
 }
 
-// cgroup is the name of the cluster's cgroup. It follows from the folder alone, so that whatever is left of a cluster can be found
-// with nothing but the folder's name.
-func (l layout) cgroup() string {
-	sum := sha256.Sum256([]byte(l.dir))
+// CgroupName is the name of the cgroup, in every hierarchy, of the cluster in a folder. It follows from the folder alone, so that whatever
+// is left of a cluster can be found with nothing but the folder's name.
+func CgroupName(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
 	return "kubedevice-" + hex.EncodeToString(sum[:6])
 }
 
@@ -50,6 +50,8 @@ const (
 	serviceRange     = "10.96.0.0/16"
 	// serviceIP is the address of the service "kubernetes". No kube-proxy is needed for it: the control plane has it.
 	serviceIP = "10.96.0.1"
+	// schedulerPort is where the scheduler serves, on 127.0.0.1 of the control plane.
+	schedulerPort = 10259
 )
 
 func nodeName(index int) string { return fmt.Sprintf("node-%d", index+1) }

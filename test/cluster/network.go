@@ -4,12 +4,14 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 
 	"github.com/kubedevice/kubedevice/test/room"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // bridge joins the nodes, in the control plane's network.
@@ -38,6 +40,9 @@ func plugNode(controlPlane, node *room.Room, ip, pods string) error {
 	err := controlPlane.Do(func() error {
 		master, err := netlink.LinkByName(bridge)
 		if err != nil {
+			return err
+		}
+		if err := unplug(node.Name()); err != nil {
 			return err
 		}
 		link := &netlink.Veth{
@@ -78,6 +83,21 @@ func plugNode(controlPlane, node *room.Room, ip, pods string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("route to the pods of %s: %w", node.Name(), err)
+	}
+	return nil
+}
+
+// unplug removes the link to a node that had a power cut: the kernel takes its time with that.
+func unplug(name string) error {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove the old link: %w", err)
 	}
 	return nil
 }

@@ -55,6 +55,9 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 // Room is the namespaces that the node lives in.
 func (n *Node) Room() *room.Room { return n.room }
 
+// Var is the folder of the machine that is /var on the node. It outlives a reboot of the node, not the cluster.
+func (n *Node) Var() string { return n.room.Var() }
+
 // NewComponent returns a further program for the node, with a log file beside those of the others, to be started and killed as
 // the test likes. A path that is not absolute is one of the cluster's own programs.
 func (n *Node) NewComponent(name string, program Program) *Component {
@@ -134,14 +137,14 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.Containerd.Start(); err != nil {
 		return err
 	}
-	if err := n.awaitSocket(ctx, containerdSocket); err != nil {
+	if err := n.awaitSocket(ctx, n.Containerd, containerdSocket); err != nil {
 		return err
 	}
 	if n.Kubecri != nil {
 		if err := n.Kubecri.Start(); err != nil {
 			return err
 		}
-		if err := n.awaitSocket(ctx, kubecriSocket); err != nil {
+		if err := n.awaitSocket(ctx, n.Kubecri, kubecriSocket); err != nil {
 			return err
 		}
 	}

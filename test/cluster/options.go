@@ -5,9 +5,13 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/room"
 )
 
 // Options say what cluster to start. All paths are absolute.
@@ -43,11 +47,13 @@ type NodeOptions struct {
 	KubeletArgs []string
 }
 
-// Program is an executable with arguments and environment variables (NAME=value) of its own.
+// Program is an executable with what is its own: arguments, environment variables (NAME=value), and folders or files that it alone sees
+// at other paths, such as a made-up /sys.
 type Program struct {
-	Path string
-	Args []string
-	Env  []string
+	Path   string
+	Args   []string
+	Env    []string
+	Mounts []room.Mount
 }
 
 // InventoryVariable tells the simulated GPUs' device plugin where a node's inventory file is.
@@ -87,21 +93,29 @@ func (o Options) check() error {
 	if len(o.Nodes) > maxNodes {
 		return fmt.Errorf("%d nodes: at most %d are possible", len(o.Nodes), maxNodes)
 	}
-	paths := append([]string{o.Dir, o.Programs}, o.Manifests...)
-	if o.Scheduler.Path != "" {
-		paths = append(paths, o.Scheduler.Path)
+	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.Programs) {
+		return fmt.Errorf("the folders %q and %q must be absolute paths", o.Dir, o.Programs)
 	}
-	for _, node := range o.Nodes {
+	if _, err := os.Stat(filepath.Join(o.Programs, "roominit")); err != nil {
+		return fmt.Errorf("the cluster's programs are not built: %w", err)
+	}
+	needed := map[string]string{"scheduler": o.Scheduler.Path}
+	for i, node := range o.Nodes {
+		needed["inventory of "+nodeName(i)] = node.Inventory
 		if node.Kubecri != nil {
-			paths = append(paths, node.Kubecri.Path)
-		}
-		if node.Inventory != "" {
-			paths = append(paths, node.Inventory)
+			needed["kubecri of "+nodeName(i)] = node.Kubecri.Path
 		}
 	}
-	for _, path := range paths {
+	for _, what := range slices.Sorted(maps.Keys(needed)) {
+		path := needed[what]
+		if path == "" {
+			continue
+		}
 		if !filepath.IsAbs(path) {
-			return fmt.Errorf("path %q is not absolute", path)
+			return fmt.Errorf("%s: %q is not an absolute path", what, path)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s: %w: build it first (make build), or name another", what, err)
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 // pollInterval is how often a condition is looked at that nothing announces.
 const pollInterval = 50 * time.Millisecond
 
-// await waits until check returns nil, ctx ends, or one of the cluster's programs has ended, which none of them should.
-func (c *Cluster) await(ctx context.Context, what string, check func(context.Context) error) error {
+// await waits until check returns nil, ctx ends, or one of the programs that it takes has ended.
+func await(ctx context.Context, what string, programs []*Component, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -25,8 +25,8 @@ func (c *Cluster) await(ctx context.Context, what string, check func(context.Con
 		if err == nil {
 			return nil
 		}
-		for _, component := range c.Components() {
-			if died := component.died(); died != nil {
+		for _, program := range programs {
+			if died := program.died(); died != nil {
 				return fmt.Errorf("wait for %s: %w", what, died)
 			}
 		}
@@ -38,8 +38,9 @@ func (c *Cluster) await(ctx context.Context, what string, check func(context.Con
 	}
 }
 
-func (n *Node) awaitSocket(ctx context.Context, path string) error {
-	return n.cluster.await(ctx, path+" on "+n.Name, func(ctx context.Context) error {
+// awaitSocket waits until one of the node's programs serves on its socket.
+func (n *Node) awaitSocket(ctx context.Context, program *Component, path string) error {
+	return await(ctx, path+" on "+n.Name, []*Component{program}, func(ctx context.Context) error {
 		conn, err := n.room.Dial(ctx, "unix", path)
 		if err != nil {
 			return err
@@ -49,21 +50,20 @@ func (n *Node) awaitSocket(ctx context.Context, path string) error {
 }
 
 func (c *Cluster) awaitAPIServer(ctx context.Context) error {
-	return c.await(ctx, "the API server", func(ctx context.Context) error {
+	return await(ctx, "the API server", []*Component{c.Etcd, c.APIServer}, func(ctx context.Context) error {
 		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
 
-// awaitSchedulable waits until a pod in the default namespace could be created and scheduled to every node.
-func (c *Cluster) awaitSchedulable(ctx context.Context) error {
-	err := c.await(ctx, "the default service account", func(ctx context.Context) error {
-		_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-	if err != nil {
+// AwaitReady waits until the API server answers and pods can be scheduled to every node.
+func (c *Cluster) AwaitReady(ctx context.Context) error {
+	if err := c.awaitAPIServer(ctx); err != nil {
 		return err
 	}
-	return c.await(ctx, "the nodes", func(ctx context.Context) error {
+	if err := c.Client.AwaitServiceAccount(ctx, metav1.NamespaceDefault); err != nil {
+		return err
+	}
+	return await(ctx, "the nodes", c.Components(), func(ctx context.Context) error {
 		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -35,6 +35,18 @@ func (c *Client) AwaitPod(ctx context.Context, pod *corev1.Pod, what string, is 
 	return found, nil
 }
 
+// AwaitServiceAccount waits until a namespace has the default service account, without which no pod can be created in it.
+func (c *Client) AwaitServiceAccount(ctx context.Context, namespace string) error {
+	accounts := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "serviceaccounts", namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, "default"))
+	_, err := watchtools.UntilWithSync(ctx, accounts, &corev1.ServiceAccount{}, nil,
+		func(event watch.Event) (bool, error) { return event.Type != watch.Deleted, nil },
+	)
+	if err != nil {
+		return fmt.Errorf("wait for the default service account of namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
 func (c *Client) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 	_, err := c.watchPod(ctx, pod, func(current *corev1.Pod) (bool, error) { return current == nil, nil })
 	if err != nil {

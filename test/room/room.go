@@ -73,7 +73,7 @@ func open(ctx context.Context, config Config) (*Room, error) {
 	s := spec{
 		Hostname:  config.Name,
 		Root:      filepath.Join(config.Dir, "root"),
-		Var:       filepath.Join(config.Dir, "var"),
+		Var:       config.varFolder(),
 		Visible:   config.Visible,
 		ForwardTo: config.ForwardTo,
 	}
@@ -118,6 +118,11 @@ func Attach(config Config, pid int) (*Room, error) {
 
 // PID is the id of the room's first process, as the machine numbers it.
 func (r *Room) PID() int { return r.pid }
+
+// Var is the folder of the machine that is /var in the room.
+func (r *Room) Var() string { return r.config.varFolder() }
+
+func (c Config) varFolder() string { return filepath.Join(c.Dir, "var") }
 
 // Name is the room's name.
 func (r *Room) Name() string { return r.config.Name }

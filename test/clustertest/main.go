@@ -1,0 +1,89 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clustertest runs the tests of a package on a real cluster.
+package clustertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// Limits leave room for busy machines: a quiet one starts a cluster in five seconds and stops it in one.
+const (
+	startLimit = 3 * time.Minute
+	stopLimit  = time.Minute
+)
+
+// Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the exit code for TestMain. options must
+// name a folder that no other package uses; its logs stay after a failure.
+//
+// A cluster needs root on Linux. Elsewhere Run says that the tests are skipped, and returns 0; unless CI is true, where nothing may be
+// skipped.
+func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return skip("a real cluster needs root on Linux")
+	}
+	if err := Build(context.Background(), options.Programs); err != nil {
+		return fail(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return fail(err)
+	}
+	use(c)
+	code := m.Run()
+	ctx, cancel = context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	if err := c.Stop(ctx); err != nil {
+		return fail(err)
+	}
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "the logs of the cluster's programs are in %s\n", filepath.Join(options.Dir, "logs"))
+	}
+	return code
+}
+
+// Options returns those of a cluster that runs KubeDevice, with a folder of its own, _output/<name>.
+func Options(name string, nodes int) (cluster.Options, error) {
+	options, err := cluster.Default(nodes)
+	if err != nil {
+		return options, err
+	}
+	options.Dir = filepath.Join(filepath.Dir(options.Dir), name)
+	return options, nil
+}
+
+// Build brings the programs of all clusters up to date.
+func Build(ctx context.Context, programs string) error {
+	root, err := checkout.Root()
+	if err != nil {
+		return err
+	}
+	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stderr)
+}
+
+func skip(reason string) int {
+	if os.Getenv("CI") == "true" {
+		fmt.Fprintf(os.Stderr, "FAIL: the tests of this package cannot run (%s), and with CI=true nothing may be skipped\n", reason)
+		return 1
+	}
+	fmt.Fprintf(os.Stderr, "SKIPPED: all tests of this package: %s\n", reason)
+	return 0
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "FAIL:", err)
+	return 1
+}

@@ -1,0 +1,49 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clustertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/kube"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Namespace makes a namespace for a test, with the default service account that pods need, and returns its name. After the test its
+// pods are deleted, and when they are gone, so that their devices are free again, the namespace.
+func Namespace(t *testing.T, client *kube.Client) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stopLimit)
+	defer cancel()
+	namespace, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	t.Cleanup(func() { deleteNamespace(t, client, namespace.Name) })
+	if err := client.AwaitServiceAccount(ctx, namespace.Name); err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Name
+}
+
+func deleteNamespace(t *testing.T, client *kube.Client, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	pods, err := client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Errorf("list the pods of namespace %s: %v", name, err)
+		return
+	}
+	for _, pod := range pods.Items {
+		if err := client.DeletePod(ctx, &pod); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		t.Errorf("delete namespace %s: %v", name, err)
+	}
+}

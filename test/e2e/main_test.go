@@ -1,0 +1,42 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e tests KubeDevice on a real cluster, through every real component.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// shared is the cluster of all tests of this package. A test that breaks something mends it before it ends.
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(launcherVariable); dir != "" {
+		launch(dir)
+		return
+	}
+	options, err := clustertest.Options("e2e", 2)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+}
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 2 * time.Minute
+
+// testContext returns a context that ends with the test, or when the test's patience does.
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,103 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestKilledProgramsComeBackAndContainersNeverNotice(t *testing.T) {
+	node := shared.Nodes[0]
+	for name, program := range map[string]*cluster.Component{
+		"the scheduler":  shared.Scheduler,
+		"kubecri":        node.Kubecri,
+		"the kubelet":    node.Kubelet,
+		"containerd":     node.Containerd,
+		"the API server": shared.APIServer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			namespace := clustertest.Namespace(t, shared.Client)
+			before := run(ctx, t, webServer("before", namespace, node.Name))
+
+			if err := program.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := shared.AwaitReady(ctx); err != nil {
+				t.Fatal(err)
+			}
+
+			run(ctx, t, webServer("after", namespace, node.Name))
+			now, err := shared.Client.AwaitPod(ctx, before, "to be ready still", kube.Ready)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]
+			if is.ContainerID != was.ContainerID || is.RestartCount != was.RestartCount {
+				t.Errorf("the container was %s, restarted %d times; now it is %s, restarted %d times",
+					was.ContainerID, was.RestartCount, is.ContainerID, is.RestartCount)
+			}
+		})
+	}
+}
+
+func TestPodsComeBackAfterTheirNodeHadAPowerCut(t *testing.T) {
+	ctx := testContext(t)
+	node := shared.Nodes[len(shared.Nodes)-1]
+	before := run(ctx, t, webServer("web", clustertest.Namespace(t, shared.Client), node.Name))
+
+	if err := node.Reboot(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err := shared.Client.AwaitPod(ctx, before, "to run in a new container", func(pod *corev1.Pod) bool {
+		return kube.Ready(pod) && pod.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASecondSchedulerTakesThePodsThatNameIt(t *testing.T) {
+	ctx := testContext(t)
+	config := filepath.Join(t.TempDir(), "scheduler.yaml")
+	content := fmt.Sprintf(schedulerConfig, shared.SchedulerKubeconfig())
+	if err := os.WriteFile(config, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	second := shared.NewScheduler("second-scheduler", 10270, cluster.Program{Args: []string{"--config=" + config}})
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.Terminate(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	pod := webServer("web", clustertest.Namespace(t, shared.Client), shared.Nodes[0].Name)
+	pod.Spec.SchedulerName = "second"
+	run(ctx, t, pod)
+}
+
+const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %s
+leaderElection:
+  leaderElect: false
+profiles:
+- schedulerName: second
+`
