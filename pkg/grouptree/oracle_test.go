@@ -19,7 +19,10 @@ import (
 )
 
 // The full run is go test ./pkg/grouptree -run Oracle -oracle.cases 100000.
-var oracleCases = flag.Int("oracle.cases", 1000, "number of random cases that the oracle checks")
+var (
+	oracleCases = flag.Int("oracle.cases", 1000, "number of random cases that the oracle checks")
+	oracleSeed  = flag.Uint64("oracle.seed", 0, "seed of the first of them; each has its own")
+)
 
 // mostAssignments bounds what the oracle goes through for one case.
 const mostAssignments = 1000
@@ -240,8 +243,8 @@ func randomScenario(r *rand.Rand) *scenario {
 func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 	placer := NewPlacer(0)
 	checked, fitting, walked, unfinished := 0, 0, 0, 0
-	for seed := range *oracleCases {
-		s := randomScenario(rand.New(rand.NewPCG(1, uint64(seed))))
+	for seed := *oracleSeed; checked < *oracleCases; seed++ {
+		s := randomScenario(rand.New(rand.NewPCG(1, seed)))
 		o := newOracle(s)
 		score, where, complete := o.best()
 		if !complete {
@@ -298,7 +301,7 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 		checkAccounting(t, s, inv, req, got, used)
 	}
 	t.Logf("%d cases checked, %d fit, %d of them by the walk; %d were too large for the oracle", checked, fitting, walked, unfinished)
-	if checked < *oracleCases/2 || fitting < checked/10 || walked == fitting {
+	if unfinished > checked || fitting < checked/10 || walked == fitting {
 		t.Error("the random cases are not what they should be")
 	}
 }
