@@ -17,7 +17,8 @@ import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 // CreateSymbol is the name under which a device plugin exports its entry point.
 const CreateSymbol = "CreateDevicePlugin"
 
-// CreateFunc is the type of a device plugin's entry point. It is called once per process.
+// CreateFunc is the type of a device plugin's entry point. It is called once per process; the host first tries each file
+// in a child process, where it is called too.
 type CreateFunc = func() (Device, error)
 
 // Mount is a bind mount into the container.
@@ -36,7 +37,8 @@ type Mount struct {
 // [ConcurrentSafe]. A panic is recovered and counts as an error; a call that outlives its deadline fails the container
 // that it was made for.
 type Device interface {
-	// New prepares the plugin. An error leaves the plugin out.
+	// New prepares the plugin. An error leaves the plugin out. Like the entry point it is called in the host's child
+	// process too, so it must not wait for anything and leave nothing behind.
 	New() error
 
 	// Start finds the devices. An error leaves the plugin non-operational: it offers no devices, and the host tries

@@ -27,7 +27,8 @@ import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 // CreateSymbol is the name under which a scheduler plugin exports its entry point.
 const CreateSymbol = "CreateDeviceSchedulerPlugin"
 
-// CreateFunc is the type of a scheduler plugin's entry point. It is called once per process.
+// CreateFunc is the type of a scheduler plugin's entry point. It is called once per process; the host first tries each
+// file in a child process, where it is called too.
 type CreateFunc = func() (DeviceScheduler, error)
 
 // PredicateFailureReason says why a pod does not fit a node.
@@ -50,7 +51,7 @@ type DeviceScheduler interface {
 
 	// PodFitsDevice reports whether the pod fits the node, why not, and how well (0 bad to 1 good). nodeInfo.Used holds
 	// what the node's pods hold. It may write DevRequests into podInfo, and, with fillAllocateFrom, AllocateFrom for the
-	// devices that the plugin places by itself.
+	// devices that the plugin places by itself. What the plugins before it wrote there stays: add, never replace.
 	PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fillAllocateFrom bool) (fits bool, reasons []PredicateFailureReason, score float64)
 
 	// PodAllocate writes DevRequests and, for the devices that the plugin places by itself, AllocateFrom into podInfo.

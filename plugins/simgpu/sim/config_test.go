@@ -48,6 +48,18 @@ func TestAFileDescribesGPUs(t *testing.T) {
 	}
 }
 
+func TestTheSampleFileSpellsOutTheDefaults(t *testing.T) {
+	sample, err := readConfig("../simgpu.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Count, want.Topology, want.Unhealthy = 8, []int{2, 4}, []string{}
+	if diff := cmp.Diff(want, sample); diff != "" {
+		t.Errorf("sample (-want +got):\n%s", diff)
+	}
+}
+
 func TestAFileThatMakesNoSenseIsAnErrorThatNamesTheField(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"count: -1":             "count is -1: use 0 to 1024",
