@@ -1,0 +1,364 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a device plugin whose methods a test replaces.
+type fake struct {
+	name       string
+	concurrent bool
+
+	mu       sync.Mutex
+	start    func() error
+	update   func(*types.NodeInfo) error
+	allocate func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error)
+}
+
+func (f *fake) New() error           { return nil }
+func (f *fake) GetName() string      { return f.name }
+func (f *fake) ConcurrentSafe() bool { return f.concurrent }
+
+func (f *fake) Start() error {
+	f.mu.Lock()
+	start := f.start
+	f.mu.Unlock()
+	if start == nil {
+		return nil
+	}
+	return start()
+}
+
+func (f *fake) UpdateNodeInfo(info *types.NodeInfo) error {
+	f.mu.Lock()
+	update := f.update
+	f.mu.Unlock()
+	if update == nil {
+		return nil
+	}
+	return update(info)
+}
+
+func (f *fake) Allocate(pod *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	return f.allocate(pod, container)
+}
+
+func (f *fake) set(update func(*types.NodeInfo) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.update = update
+}
+
+// offers returns an UpdateNodeInfo that tells the quantities, and a count of them.
+func offers(count types.ResourceName, names ...types.ResourceName) func(*types.NodeInfo) error {
+	return func(info *types.NodeInfo) error {
+		for _, name := range names {
+			info.Capacity[name], info.Allocatable[name] = 1, 1
+		}
+		if count != "" {
+			info.KubeCap[count], info.KubeAlloc[count] = int64(len(names)), int64(len(names))
+		}
+		return nil
+	}
+}
+
+const (
+	card0 types.ResourceName = "resource/group/gpu/0/cards"
+	card1 types.ResourceName = "resource/group/gpu/1/cards"
+	count types.ResourceName = "example.com/gpu"
+)
+
+var quick = Timing{Start: time.Second, Update: time.Second, Allocate: time.Second, Interval: time.Millisecond}
+
+// run runs a host of the plugins until the test ends.
+func run(t *testing.T, timing Timing, rejected error, fakes ...*fake) *Host {
+	t.Helper()
+	load := func(context.Context) (loaded []pluginload.Loaded[device.Device], errs []error) {
+		for _, f := range fakes {
+			loaded = append(loaded, pluginload.Loaded[device.Device]{Name: f.name, Plugin: f})
+		}
+		if rejected != nil {
+			errs = append(errs, rejected)
+		}
+		return loaded, errs
+	}
+	h := New("node-1", load, timing, func(string, string, time.Duration, error) {})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return h
+}
+
+// until waits for an inventory that is as the test wants it.
+func until(t *testing.T, h *Host, what string, good func(*Inventory) bool) *Inventory {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		inventory, changed := h.Inventory()
+		if good(inventory) {
+			return inventory
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("%s: not so after 20s; the node has %v", what, inventory.Node)
+		}
+	}
+}
+
+func complete(i *Inventory) bool { return i.Complete }
+
+func TestWhatAllPluginsTellAddsUp(t *testing.T) {
+	h := run(t, quick, nil,
+		&fake{name: "a", update: offers(count, card0)},
+		&fake{name: "b", update: func(info *types.NodeInfo) error {
+			info.Capacity[card1] = 1 // and not allocatable
+			info.KubeCap["example.com/nic"] = 2
+			info.Scorer[card1] = 1
+			info.Used[card1] = 1
+			return nil
+		}})
+	got := until(t, h, "complete", complete)
+	want := &types.NodeInfo{
+		Name:        "node-1",
+		Capacity:    types.ResourceList{card0: 1, card1: 1, count: 1, "example.com/nic": 2},
+		Allocatable: types.ResourceList{card0: 1, count: 1, "example.com/nic": 2},
+		Used:        types.ResourceList{card1: 1},
+		Scorer:      types.ResourceScorer{card1: 1},
+		KubeCap:     types.ResourceList{count: 1, "example.com/nic": 2},
+		KubeAlloc:   types.ResourceList{count: 1, "example.com/nic": 2},
+	}
+	if diff := cmp.Diff(want, got.Node); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if quantity, known := got.Allocatable(card1); quantity != 0 || !known {
+		t.Errorf("a device that is there but not allocatable: %d, %v", quantity, known)
+	}
+	if _, known := got.Allocatable("resource/group/gpu/9/cards"); known {
+		t.Error("a device that nobody has is known")
+	}
+}
+
+func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
+	allocated := func(f *fake) *fake {
+		f.allocate = func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			return nil, nil, map[string]string{"BY": f.name}, nil
+		}
+		return f
+	}
+	h := run(t, quick, nil, allocated(&fake{name: "a", update: offers("", card0)}), allocated(&fake{name: "b", update: offers("", card0, card1)}))
+	got := until(t, h, "complete", complete)
+	if len(got.Conflicts) != 1 || !strings.Contains(got.Conflicts[0], `"a" and "b"`) {
+		t.Errorf("conflicts %q", got.Conflicts)
+	}
+	for name, want := range map[types.ResourceName]string{card0: "a", card1: "b"} {
+		additions, err := h.Allocate(context.Background(), types.NewPodInfo(), &types.ContainerInfo{AllocateFrom: types.ResourceLocation{"x": name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]inject.Addition{{Plugin: want, Envs: map[string]string{"BY": want}}}, additions); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestDevicesComeAndGo(t *testing.T) {
+	f := &fake{name: "a", update: offers(count, card0)}
+	h := run(t, quick, nil, f)
+	until(t, h, "one device", func(i *Inventory) bool { return i.Node.KubeCap[count] == 1 })
+	f.set(offers(count, card0, card1))
+	until(t, h, "two devices", func(i *Inventory) bool { return i.Node.KubeCap[count] == 2 })
+	f.set(offers(count))
+	until(t, h, "no device", func(i *Inventory) bool { return len(i.Node.Allocatable) == 1 && i.Node.KubeCap[count] == 0 })
+}
+
+func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
+	tries := make(chan struct{}, 100)
+	broken := &fake{name: "broken", update: offers("", card1), start: func() error {
+		tries <- struct{}{}
+		if len(tries) < 4 {
+			return errors.New("no driver")
+		}
+		return nil
+	}}
+	h := run(t, quick, nil, broken, &fake{name: "well", update: offers("", card0)})
+	<-h.Settled()
+	until(t, h, "the other's device is there", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+	until(t, h, "both devices are there", func(i *Inventory) bool { return i.Complete && i.Node.Capacity[card1] == 1 })
+	if err := h.Check(); err != nil {
+		t.Errorf("health: %v", err)
+	}
+}
+
+func TestWhatAPluginToldStaysWhenItFailsLater(t *testing.T) {
+	for name, fail := range map[string]func(*types.NodeInfo) error{
+		"error":              func(*types.NodeInfo) error { return errors.New("driver gone") },
+		"panic":              func(*types.NodeInfo) error { panic("driver gone") },
+		"negative quantity":  func(info *types.NodeInfo) error { info.Capacity[card0] = -1; return nil },
+		"impossible name":    func(info *types.NodeInfo) error { info.Capacity["resource/group/../x"] = 1; return nil },
+		"Kubernetes' own":    func(info *types.NodeInfo) error { info.KubeCap["cpu"] = 64; return nil },
+		"kubernetes.io name": func(info *types.NodeInfo) error { info.KubeCap["kubernetes.io/cpu"] = 64; return nil },
+		"negative count":     func(info *types.NodeInfo) error { info.KubeCap[count] = -1; return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{name: "a", update: offers(count, card0)}
+			h := run(t, quick, nil, f)
+			until(t, h, "complete", complete)
+			f.set(fail)
+			got := until(t, h, "incomplete", func(i *Inventory) bool { return !i.Complete })
+			if diff := cmp.Diff(types.ResourceList{card0: 1, count: 1}, got.Node.Capacity); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err := h.Check(); err == nil || !strings.Contains(err.Error(), `"a"`) {
+				t.Errorf("health does not name the plugin: %v", err)
+			}
+			f.set(offers(count, card0))
+			until(t, h, "complete again", complete)
+		})
+	}
+}
+
+func TestAFileThatWasRejectedLeavesTheInventoryIncomplete(t *testing.T) {
+	h := run(t, quick, errors.New("plugin \"/x.so\": not an ELF file"), &fake{name: "a", update: offers("", card0)})
+	got := until(t, h, "the other plugin's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+	if got.Complete {
+		t.Error("the inventory says it is complete")
+	}
+	if err := h.Check(); err == nil || !strings.Contains(err.Error(), "/x.so") {
+		t.Errorf("health: %v", err)
+	}
+}
+
+func TestWithoutPluginsTheHostIsSettledAndComplete(t *testing.T) {
+	h := run(t, quick, nil)
+	<-h.Settled()
+	until(t, h, "complete", complete)
+}
+
+func container(name types.ResourceName) *types.ContainerInfo {
+	return &types.ContainerInfo{AllocateFrom: types.ResourceLocation{"x": name}}
+}
+
+func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
+	release := make(chan struct{})
+	hanging := &fake{name: "hanging", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+		<-release
+		return nil, nil, nil, nil
+	}}
+	well := &fake{name: "well", update: offers("", card1), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+		return nil, []string{"/dev/x"}, nil, nil
+	}}
+	timing := quick
+	timing.Allocate = 50 * time.Millisecond
+	h := run(t, timing, nil, hanging, well)
+	until(t, h, "complete", complete)
+	_, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Errorf("hanging: %v", err)
+	}
+	_, err = h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	if err == nil || !strings.Contains(err.Error(), "still busy with Allocate") {
+		t.Errorf("still hanging: %v", err)
+	}
+	if additions, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card1)); err != nil || len(additions) != 1 {
+		t.Errorf("the other plugin: %v, %v", additions, err)
+	}
+	close(release)
+	for {
+		if _, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0)); err == nil {
+			break
+		}
+	}
+}
+
+func TestAPanicInAllocateIsAnError(t *testing.T) {
+	h := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+		panic("index out of range")
+	}})
+	until(t, h, "complete", complete)
+	_, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	if err == nil || !strings.Contains(err.Error(), `device plugin "a": Allocate: panic: index out of range`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAllocateGetsCopies(t *testing.T) {
+	h := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+		clear(pod.RunningContainers)
+		clear(c.AllocateFrom)
+		c.DevRequests["written"] = 1
+		return nil, nil, nil, nil
+	}})
+	until(t, h, "complete", complete)
+	pod, c := types.NewPodInfo(), container(card0)
+	pod.RunningContainers["main"] = *c
+	if _, err := h.Allocate(context.Background(), pod, c); err != nil {
+		t.Fatal(err)
+	}
+	if len(pod.RunningContainers) != 1 || len(c.AllocateFrom) != 1 || len(c.DevRequests) != 0 {
+		t.Errorf("the plugin changed its caller's data: %v, %v", pod, c)
+	}
+}
+
+func TestCallsAreOneAtATimeUnlessThePluginIsSafe(t *testing.T) {
+	for name, test := range map[string]struct{ concurrent bool }{"serialised": {false}, "concurrent": {true}} {
+		t.Run(name, func(t *testing.T) {
+			const callers = 4
+			inside, all := make(chan struct{}, callers), make(chan struct{})
+			var arrived sync.WaitGroup
+			arrived.Add(callers)
+			go func() { arrived.Wait(); close(all) }()
+			f := &fake{name: "a", concurrent: test.concurrent, update: offers("", card0)}
+			f.allocate = func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+				if !test.concurrent {
+					inside <- struct{}{}
+					defer func() { <-inside }()
+					arrived.Done()
+					if len(inside) > 1 {
+						return nil, nil, nil, errors.New("two calls inside")
+					}
+					return nil, nil, nil, nil
+				}
+				arrived.Done()
+				<-all
+				return nil, nil, nil, nil
+			}
+			h := run(t, quick, nil, f)
+			until(t, h, "complete", complete)
+			var calling sync.WaitGroup
+			for range callers {
+				calling.Go(func() {
+					if _, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			calling.Wait()
+		})
+	}
+}
