@@ -21,22 +21,17 @@ import (
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-const (
-	// deviceFolder is where the simulated GPUs' plugin keeps its device nodes, on the node and so in the containers.
-	deviceFolder = "/var/lib/kubedevice/simgpu"
-	// podLimit is how long a pod may take to get where it belongs.
-	podLimit = 30 * time.Second
-)
+// podLimit is how long a pod may take to get where it belongs.
+const podLimit = 30 * time.Second
 
 // demo is a demo in progress.
 type demo struct {
-	out     io.Writer
-	cluster *cluster.Cluster
-	client  *kube.Client
-	// numbers has, for each node, ID, major and minor of each of its devices.
-	numbers map[string][]string
+	out      io.Writer
+	client   *kube.Client
+	observer *observe.Observer
 }
 
 // Run starts a cluster of two nodes, shows every scene on it, and takes it down. It returns nil only if all that it
@@ -79,8 +74,8 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	}()
 	fmt.Fprintf(out, "Ready after %.1f s\n", time.Since(began).Seconds())
 
-	d := &demo{out: out, cluster: started, client: started.Client, numbers: map[string][]string{}}
-	if err := d.introduce(ctx); err != nil {
+	d := &demo{out: out, client: started.Client}
+	if err := d.introduce(ctx, started); err != nil {
 		return err
 	}
 	for i, scene := range scenes {
@@ -93,22 +88,12 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 }
 
 // introduce waits until the nodes' devices are published, and shows them.
-func (d *demo) introduce(ctx context.Context) error {
-	for _, node := range d.cluster.Nodes {
-		current, err := d.client.AwaitNode(ctx, node.Name, "to publish its GPUs", func(n *corev1.Node) bool {
-			gpus := n.Status.Allocatable["nvidia.com/gpu"]
-			return !gpus.IsZero()
-		})
-		if err != nil {
-			return err
-		}
-		gpus := current.Status.Allocatable["nvidia.com/gpu"]
-		listed, err := node.Run(ctx, "/bin/sh", "-c", "cd "+deviceFolder+` && for id in *; do echo $id $((0x$(stat -c %t $id))) $((0x$(stat -c %T $id))); done`)
-		if err != nil {
-			return err
-		}
-		d.numbers[node.Name] = strings.Fields(listed)
-		fmt.Fprintf(d.out, "%s: %s GPUs of 80 GiB, NVLink pairs, two pairs to a socket\n", node.Name, gpus.String())
+func (d *demo) introduce(ctx context.Context, started *cluster.Cluster) (err error) {
+	if d.observer, err = observe.New(ctx, started); err != nil {
+		return err
+	}
+	for _, node := range started.Nodes {
+		fmt.Fprintf(d.out, "%s: %d GPUs of 80 GiB, NVLink pairs, two pairs to a socket\n", node.Name, len(d.observer.Devices(node.Name)))
 	}
 	return nil
 }
@@ -117,7 +102,7 @@ func (d *demo) introduce(ctx context.Context) error {
 func (d *demo) play(ctx context.Context, s scene) error {
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
 	defer cancel()
-	var seen []observation
+	var seen []*observe.Sight
 	for _, name := range s.pods {
 		manifest, err := readPod(name)
 		if err != nil {
@@ -136,15 +121,15 @@ func (d *demo) play(ctx context.Context, s scene) error {
 		if pod, err = d.client.AwaitPod(ctx, pod, "to be ready", kube.Ready); err != nil {
 			return err
 		}
-		o, err := d.look(ctx, pod)
+		sight, err := d.observer.Look(ctx, pod, pod.Spec.Containers[0].Name)
 		if err != nil {
 			return err
 		}
-		o.print(d.out)
-		if err := o.agree(len(d.numbers[o.node]) / 3); err != nil {
+		d.show(sight)
+		if err := sight.Agree(); err != nil {
 			return err
 		}
-		seen = append(seen, o)
+		seen = append(seen, sight)
 	}
 	if s.check == nil {
 		return nil
@@ -170,15 +155,15 @@ func (d *demo) showPending(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-func (o *observation) print(out io.Writer) {
+func (d *demo) show(s *observe.Sight) {
 	list := func(ids []string) string {
 		if len(ids) == 0 {
 			return "none"
 		}
 		return strings.Join(ids, " ")
 	}
-	fmt.Fprintf(out, "   pod %-10s  on %s   chosen: %s   container has: %s   refused to it: %s\n",
-		o.pod, o.node, list(o.chosen), list(o.sees), list(o.refused))
+	fmt.Fprintf(d.out, "   pod %-10s  on %s   chosen: %s   container has: %s   refused to it: %s\n",
+		s.Pod, s.Node, list(s.Chosen), list(s.Sees), list(s.Refused))
 }
 
 func readPod(name string) (*corev1.Pod, error) {

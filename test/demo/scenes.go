@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/kubedevice/kubedevice/test/observe"
 )
 
 //go:embed pods inventories
@@ -21,7 +23,7 @@ type scene struct {
 	// pending says that the pods must not be scheduled.
 	pending bool
 	// check says what is wrong with what came out, beyond what is checked for every pod.
-	check func(seen []observation) error
+	check func(seen []*observe.Sight) error
 }
 
 // scenes are shown in this order on one cluster of two nodes with 8 GPUs each: two sockets with two NVLink pairs, 80 GiB a GPU.
@@ -63,10 +65,10 @@ var scenes = []scene{
 	},
 }
 
-type check = func([]observation) error
+type check = func([]*observe.Sight) error
 
 func all(checks ...check) check {
-	return func(seen []observation) error {
+	return func(seen []*observe.Sight) error {
 		var errs []error
 		for _, check := range checks {
 			errs = append(errs, check(seen))
@@ -76,10 +78,10 @@ func all(checks ...check) check {
 }
 
 func devices(n int) check {
-	return func(seen []observation) error {
+	return func(seen []*observe.Sight) error {
 		for _, o := range seen {
-			if len(o.chosen) != n {
-				return fmt.Errorf("pod %s was given %d devices, not %d", o.pod, len(o.chosen), n)
+			if len(o.Chosen) != n {
+				return fmt.Errorf("pod %s was given %d devices, not %d", o.Pod, len(o.Chosen), n)
 			}
 		}
 		return nil
@@ -88,36 +90,36 @@ func devices(n int) check {
 
 // together checks that all of a pod's devices are in one group of that level.
 func together(level string) check {
-	return func(seen []observation) error {
+	return func(seen []*observe.Sight) error {
 		for _, o := range seen {
 			groups := map[string]bool{}
-			for _, path := range o.paths {
+			for _, path := range o.Paths {
 				before, _, found := strings.Cut(path, "/gpu/")
 				at := strings.Index(before, "/"+level+"/")
 				if !found || at < 0 {
-					return fmt.Errorf("pod %s: %s names no %s", o.pod, path, level)
+					return fmt.Errorf("pod %s: %s names no %s", o.Pod, path, level)
 				}
 				group, _, _ := strings.Cut(before[at+len(level)+2:], "/")
 				groups[group] = true
 			}
 			if len(groups) != 1 {
-				return fmt.Errorf("pod %s: its devices are in %d groups of level %s", o.pod, len(groups), level)
+				return fmt.Errorf("pod %s: its devices are in %d groups of level %s", o.Pod, len(groups), level)
 			}
 		}
 		return nil
 	}
 }
 
-func shared(seen []observation) error {
-	if seen[0].node != seen[1].node || seen[0].chosen[0] != seen[1].chosen[0] {
-		return fmt.Errorf("pods %s and %s do not share a device", seen[0].pod, seen[1].pod)
+func shared(seen []*observe.Sight) error {
+	if seen[0].Node != seen[1].Node || seen[0].Chosen[0] != seen[1].Chosen[0] {
+		return fmt.Errorf("pods %s and %s do not share a device", seen[0].Pod, seen[1].Pod)
 	}
 	return nil
 }
 
-func untouched(seen []observation) error {
-	if o := seen[0]; o.annotated || len(o.chosen)+len(o.sees) > 0 {
-		return fmt.Errorf("pod %s asked for nothing and got something", o.pod)
+func untouched(seen []*observe.Sight) error {
+	if o := seen[0]; o.Annotated || len(o.Chosen)+len(o.Sees) > 0 {
+		return fmt.Errorf("pod %s asked for nothing and got something", o.Pod)
 	}
 	return nil
 }

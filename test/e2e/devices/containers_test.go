@@ -1,0 +1,116 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+func TestAPodWithNothingButALimitGetsItsDevicesAndNoOthers(t *testing.T) {
+	ctx := begin(t)
+	pod := runPod(ctx, t, gpuPod(newNamespace(t), "two", 2))
+
+	sight := look(ctx, t, pod, "main")
+
+	if !sight.Annotated || len(sight.Chosen) != 2 {
+		t.Errorf("the annotation gives the pod %q, want 2 devices", sight.Chosen)
+	}
+	if len(sight.Refused) != 6 {
+		t.Errorf("the container is refused %q, want the node's 6 others", sight.Refused)
+	}
+}
+
+func TestAPodThatAsksForNoDeviceGetsNoneAndIsLeftAlone(t *testing.T) {
+	ctx := begin(t)
+	pod := runPod(ctx, t, gpuPod(newNamespace(t), "plain", 0))
+
+	if sight := look(ctx, t, pod, "main"); sight.Annotated || len(sight.Sees) > 0 {
+		t.Errorf("the pod asked for nothing, and has the devices %q, annotated: %v", sight.Sees, sight.Annotated)
+	}
+}
+
+func TestEachContainerOfAPodHasDevicesOfItsOwn(t *testing.T) {
+	ctx := begin(t)
+	pod := gpuPod(newNamespace(t), "three-containers", 1)
+	pod.Spec.Containers = append(pod.Spec.Containers,
+		corev1.Container{Name: "second", Image: image.Busybox, Command: idle, Resources: gpus(2)},
+		corev1.Container{Name: "none", Image: image.Busybox, Command: idle},
+	)
+	pod = runPod(ctx, t, pod)
+
+	all := slices.Concat(
+		expectDevices(ctx, t, pod, "main", 1),
+		expectDevices(ctx, t, pod, "second", 2),
+		expectDevices(ctx, t, pod, "none", 0),
+	)
+
+	slices.Sort(all)
+	if len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Errorf("containers share a device: together they have %q", all)
+	}
+}
+
+func TestAnInitContainerHasItsDevicesBeforeTheOthersHaveTheirs(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0].Name
+	pod := on(node, gpuPod(newNamespace(t), "with-init", 1))
+	pod.Spec.InitContainers = []corev1.Container{{
+		Name: "init", Image: image.Busybox, Command: observe.Probe(observer.Devices(node)), Resources: gpus(2),
+	}}
+	pod = runPod(ctx, t, pod)
+
+	printed, err := shared.Client.Logs(ctx, pod, "init")
+	if err != nil {
+		t.Fatal(err)
+	}
+	init, err := observer.Choice(pod, "init")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := init.Read(printed); err != nil {
+		t.Error(err)
+	}
+	if err := init.Agree(); err != nil {
+		t.Error(err)
+	}
+	if len(init.Sees) != 2 {
+		t.Errorf("%s had the devices %q, want 2", init, init.Sees)
+	}
+	expectDevices(ctx, t, pod, "main", 1)
+}
+
+func TestASidecarAndItsPodHaveDifferentDevicesAtTheSameTime(t *testing.T) {
+	ctx := begin(t)
+	pod := gpuPod(newNamespace(t), "with-sidecar", 1)
+	pod.Spec.InitContainers = []corev1.Container{{
+		Name: "sidecar", Image: image.Busybox, Command: idle, Resources: gpus(1), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+	}}
+	pod = runPod(ctx, t, pod)
+
+	sidecar, main := expectDevices(ctx, t, pod, "sidecar", 1), expectDevices(ctx, t, pod, "main", 1)
+
+	if slices.Equal(sidecar, main) {
+		t.Errorf("sidecar and main container share the device %q", main)
+	}
+}
+
+func TestAContainerThatIsRestartedGetsTheSameDevices(t *testing.T) {
+	ctx := begin(t)
+	pod := runPod(ctx, t, gpuPod(newNamespace(t), "restarted", 2))
+	before := look(ctx, t, pod, "main")
+
+	pod = restartContainer(ctx, t, pod)
+
+	if diff := cmp.Diff(before.Sees, look(ctx, t, pod, "main").Sees); diff != "" {
+		t.Errorf("devices (-before +after the restart):\n%s", diff)
+	}
+}

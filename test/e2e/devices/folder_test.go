@@ -1,0 +1,73 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/test/checkout"
+)
+
+// folder holds what the cluster's programs read: plugins, inventories, static pods.
+type folder string
+
+// newFolder makes one, with the scheduler's plugin of simulated GPUs.
+func newFolder() (folder, error) {
+	path, err := os.MkdirTemp("", "kubedevice-e2e-devices-")
+	if err != nil {
+		return "", err
+	}
+	f := folder(path)
+	return f, errors.Join(os.Chmod(path, 0o755), os.Mkdir(f.schedulerPlugins(), 0o755), f.addPlugin("scheduler", f.schedulerPlugins()))
+}
+
+func (f folder) schedulerPlugins() string { return filepath.Join(string(f), "scheduler") }
+
+func (f folder) devicePlugins(node string) string { return filepath.Join(string(f), node, "plugins") }
+
+func (f folder) staticPods(node string) string { return filepath.Join(string(f), node, "pods") }
+
+func (f folder) inventory(node string) string { return filepath.Join(string(f), node, "simgpu.yaml") }
+
+// addNode makes what a node reads: the plugin, and an inventory of healthy GPUs.
+func (f folder) addNode(node string) error {
+	return errors.Join(
+		os.MkdirAll(f.devicePlugins(node), 0o755),
+		os.MkdirAll(f.staticPods(node), 0o755),
+		f.addPlugin("device", f.devicePlugins(node)),
+		f.setInventory(node, ""),
+	)
+}
+
+// addPlugin puts one side of the simulated GPUs' plugin into a folder.
+func (f folder) addPlugin(side, to string) error {
+	root, err := checkout.Root()
+	if err != nil {
+		return err
+	}
+	const name = "simgpu.so"
+	content, err := os.ReadFile(filepath.Join(root, "_output", "plugins", side, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: build it first (make build)", err)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(to, name), content, 0o644)
+}
+
+// setInventory gives a node 8 GPUs, NVLink pairs, two pairs to a socket, with some more lines of YAML. The file is replaced in one
+// step, as kubecri may read it at any time.
+func (f folder) setInventory(node, more string) error {
+	content := "count: 8\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n" + more
+	next := f.inventory(node) + ".next"
+	if err := os.WriteFile(next, []byte(content), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, f.inventory(node))
+}
