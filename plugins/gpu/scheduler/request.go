@@ -42,10 +42,13 @@ func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo,
 		return err
 	}
 	requests := types.ResourceList{}
-	for name, quantity := range container.Requests {
+	for _, name := range slices.Sorted(maps.Keys(container.Requests)) { // of two spellings of one name the full one counts
 		if full, ok := devicePath(name); ok {
-			requests[full] = quantity
+			requests[full] = container.Requests[name]
 		}
+	}
+	if err := checkHeld(requests); err != nil {
+		return err
 	}
 	written := len(placeholders(requests))
 	count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
@@ -98,6 +101,28 @@ func placeholders(requests types.ResourceList) map[string]bool {
 		}
 	}
 	return found
+}
+
+// checkHeld makes sure that each GPU that is asked for is also held: a container sees a GPU that serves any of its
+// requests, and one that holds neither card nor memory would see the GPU of somebody else.
+func checkHeld(requests types.ResourceList) error {
+	held := map[string]bool{}
+	for name, quantity := range requests {
+		if _, resource, ok := gpu.Split(name); ok && quantity > 0 && (resource == gpu.Cards || resource == gpu.Memory) {
+			held[strings.TrimSuffix(string(name), "/"+resource)] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if quantity := requests[name]; quantity < 1 {
+			return fmt.Errorf("%s is %d: ask for at least 1", name, quantity)
+		}
+	}
+	for _, placeholder := range slices.Sorted(maps.Keys(placeholders(requests))) {
+		if !held[placeholder] {
+			return fmt.Errorf("of %s neither %s nor %s is asked for: ask for one of them", placeholder, gpu.Cards, gpu.Memory)
+		}
+	}
+	return nil
 }
 
 // addCounted adds requests for n whole GPUs.

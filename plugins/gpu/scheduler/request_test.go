@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
@@ -152,6 +153,14 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 			pod:  counting(1 << 62),
 			want: `container "app": too few GPUs: 4611686018427387904 of nvidia.com/gpu requested, the node has 4`,
 		},
+		"a GPU of which nothing is held, so that it would be somebody else's": {
+			pod:  asking(1, types.ResourceList{"gpu/a/cards": 0}),
+			want: `container "app": resource/group/gpu/a/cards is 0: ask for at least 1`,
+		},
+		"a GPU of a kind, of which neither card nor memory is held": {
+			pod:  asking(1, types.ResourceList{"gpu/a/enumType": 1, "gpu/b/cards": 1, "gpu/b/enumType": 1}),
+			want: `container "app": of resource/group/gpu/a neither cards nor memory is asked for: ask for one of them`,
+		},
 		"a way of placing them that there is not": {
 			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
 			want: `container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, 0 to go without`,
@@ -170,4 +179,28 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzWhateverAPodAsksForIsTranslatedTheSameWay also shows that the group scheduler takes the result, or says why not.
+func FuzzWhateverAPodAsksForIsTranslatedTheSameWay(f *testing.F) {
+	f.Add("gpugrp0/A/gpu/a/cards", "resource/group/gpugrp0/A/gpu/a/cards", int64(2), int64(3))
+	f.Add("gpu/gpu-generate-topology", "gpu/0/memory", int64(1), int64(2))
+	f.Add("gpugrp1/0/gpugrp0/0/gpu/0/enumType", "gpugrp0/A/links", int64(6), int64(0))
+	f.Add("gpu/a/b/cards", "/gpu//", int64(0), int64(-1))
+	f.Fuzz(func(t *testing.T, first, second string, quantity, count int64) {
+		c := newCluster(t)
+		c.add("n1", "ab cd")
+		pod := asking(count, types.ResourceList{types.ResourceName(first): quantity, types.ResourceName(second): 1})
+		again := pod.Clone()
+		fits, _, _ := c.plugin.PodFitsDevice(c.nodes["n1"], pod, false)
+		if err := c.plugin.PodAllocate(c.nodes["n1"], again); (err == nil) != fits {
+			t.Errorf("fits is %v, but PodAllocate says %v", fits, err)
+		}
+		if diff := cmp.Diff(requested(pod), requested(again)); fits && diff != "" {
+			t.Errorf("two answers differ:\n%s", diff)
+		}
+		if request, err := grouptree.CompileRequest(pod, nil); err == nil && fits && count > 0 && request.Empty() {
+			t.Errorf("%d GPUs are counted, none is requested", count)
+		}
+	})
 }

@@ -5,6 +5,8 @@ package widget
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -19,8 +21,8 @@ import (
 //	board/A/widget/0/cards: 1, board/A/widget/1/cards: 1    two widgets of one board; A, 0 and 1 are placeholders
 func Request(node *types.NodeInfo, container *types.ContainerInfo) {
 	requests := types.ResourceList{}
-	for name, quantity := range container.Requests {
-		if isWidget(name) {
+	for _, name := range slices.Sorted(maps.Keys(container.Requests)) { // of two spellings of one name the full one counts
+		if quantity := container.Requests[name]; quantity > 0 && isWidget(name) { // who asks for 0 would see somebody else's
 			requests[full(name)] = quantity
 		}
 	}
@@ -31,9 +33,7 @@ func Request(node *types.NodeInfo, container *types.ContainerInfo) {
 
 	// Other plugins write here too: add, never replace.
 	types.FillContainerInfo(container)
-	for name, quantity := range requests {
-		container.DevRequests[name] = quantity
-	}
+	maps.Copy(container.DevRequests, requests)
 }
 
 // isWidget tells whether a name asks for a widget, with or without its board.

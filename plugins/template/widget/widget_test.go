@@ -79,6 +79,10 @@ func TestWhatAContainerMeans(t *testing.T) {
 			requests: types.ResourceList{"board/A/widget/0/cards": 1},
 			want:     types.ResourceList{"resource/group/board/A/widget/0/cards": 1, "resource/group/board/0/widget/counted-1/cards": 1},
 		},
+		"none of a widget is no widget": {
+			requests: types.ResourceList{"board/A/widget/0/cards": 0},
+			want:     types.ResourceList{},
+		},
 		"other devices are left to other plugins": {
 			requests: types.ResourceList{"gpu/a/cards": 1, "board/A/gpu/a/cards": 1, "gpu/gpu-generate-topology": 1},
 			want:     types.ResourceList{},
