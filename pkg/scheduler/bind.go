@@ -44,7 +44,8 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if !refused(err) {
 		// The answer is lost, the binding perhaps not: the devices stay with the pod until that is known.
 		p.nodes.Keep(nodeName, pod.UID)
-		p.background.run(func(ctx context.Context) { p.settle(ctx, pod, nodeName) })
+		deadline := p.clock.Now().Add(lateBinding)
+		p.background.run(func(ctx context.Context) { p.settle(ctx, pod, nodeName, deadline) })
 	}
 	return fwk.AsStatus(err)
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Exit(cli.Run(NewCommand()))
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/util/wait.BackoffUntilWithContext")) // klog's and metrics' own
+	goleak.VerifyTestMain(m)
 }
 
 // command runs the command in a process of its own.

@@ -22,11 +22,10 @@ const (
 	lookDeadline = 10 * time.Second
 )
 
-// settle finds out whether a binding took effect, and gives the devices back when it is sure that it did not. Where it
-// did, the reservation goes when a snapshot shows the bound pod.
-func (p *Plugin) settle(ctx context.Context, pod *v1.Pod, nodeName string) {
+// settle finds out whether a binding took effect, which it can until the deadline, and gives the devices back when it is
+// sure that it did not. Where it did, the reservation goes when a snapshot shows the bound pod.
+func (p *Plugin) settle(ctx context.Context, pod *v1.Pod, nodeName string, deadline time.Time) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
-	deadline := p.clock.Now().Add(lateBinding)
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: lookDeadline}
 	_ = backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		bound, known := p.lookAt(ctx, pod, nodeName, p.clock.Now().After(deadline))

@@ -1,0 +1,232 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	schedulertesting "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards.
+type gpus struct{ panics bool }
+
+func (*gpus) AddNode(string, *sdk.NodeInfo) {}
+func (*gpus) RemoveNode(string)             {}
+func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	if g.panics {
+		panic("ouch")
+	}
+	for name, container := range pod.RunningContainers {
+		container.DevRequests = sdk.ResourceList{}
+		for i := range container.KubeRequests["nvidia.com/gpu"] {
+			sdk.AddGroupResource(container.DevRequests, fmt.Sprintf("gpu/%d/cards", i), 1)
+		}
+		pod.RunningContainers[name] = container
+	}
+	return true, nil, 0
+}
+func (g *gpus) PodAllocate(node *sdk.NodeInfo, pod *sdk.PodInfo) error {
+	g.PodFitsDevice(node, pod, true)
+	return nil
+}
+func (*gpus) TakePodResources(*sdk.NodeInfo, *sdk.PodInfo) error   { return nil }
+func (*gpus) ReturnPodResources(*sdk.NodeInfo, *sdk.PodInfo) error { return nil }
+func (*gpus) GetName() string                                      { return "gpus" }
+func (*gpus) UsingGroupScheduler() bool                            { return true }
+
+// rig is the plugin in a real framework, on a snapshot that the test makes, with a client that remembers bindings.
+type rig struct {
+	*testing.T
+	schedulers *gpus
+	client     *fake.Clientset
+	framework  framework.Framework
+	plugin     *Plugin
+	clock      *clocktesting.FakeClock
+	activated  chan map[string]*v1.Pod
+	cancel     context.CancelFunc
+}
+
+// Activate is what the scheduling queue would be asked to do.
+func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) { r.activated <- pods }
+
+// newRig returns a rig whose snapshot has these nodes and pods, and whose informers have these nodes, and the pods too.
+func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
+	metrics.Register()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &rig{T: t, schedulers: &gpus{}, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1), cancel: cancel}
+	r.clock = clocktesting.NewFakeClock(metav1.Now().Time)
+	for _, node := range nodes {
+		if err := r.client.Tracker().Add(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range pods {
+		if err := r.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	factory := NewFactory(dispatch.New(klog.Background(), dispatch.Named{File: "gpus.so", Plugin: r.schedulers}))
+	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := factory(ctx, args, handle)
+		if err == nil {
+			r.plugin = plugin.(*Plugin)
+		}
+		return plugin, err
+	}
+	informerFactory := informers.NewSharedInformerFactory(r.client, 0)
+	var err error
+	r.framework, err = schedulertesting.NewFramework(ctx, []schedulertesting.RegisterPluginFunc{
+		schedulertesting.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
+		schedulertesting.RegisterPluginAsExtensions(Name, capture, "PreFilter", "Filter", "PreScore", "Score", "Reserve", "Bind"),
+	}, v1.DefaultSchedulerName,
+		frameworkruntime.WithClientSet(r.client), frameworkruntime.WithInformerFactory(informerFactory),
+		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)), frameworkruntime.WithPodActivator(r),
+		frameworkruntime.WithPodNominator(nobody{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.plugin.clock = r.clock
+	r.plugin.waker.clock = r.clock
+	informerFactory.Start(ctx.Done())
+	informerFactory.WaitForCacheSync(ctx.Done())
+	await(t, "the plugin knows the nodes", r.plugin.synced)
+	t.Cleanup(func() {
+		if err := r.framework.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		informerFactory.Shutdown()
+	})
+	return r
+}
+
+// nobody nominates no pods.
+type nobody struct{ fwk.PodNominator }
+
+func (nobody) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
+
+// newNode returns a node with these GPUs.
+func newNode(name string, gpus ...string) *v1.Node {
+	info := sdk.NewNodeInfoWithName(name)
+	info.Capacity["nvidia.com/gpu"] = int64(len(gpus))
+	for _, gpu := range gpus {
+		sdk.AddGroupResource(info.Allocatable, "gpu/"+gpu+"/cards", 1)
+	}
+	annotation, err := deviceinfo.EncodeNode(info)
+	if err != nil {
+		panic(err)
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), ResourceVersion: "1", Annotations: map[string]string{deviceinfo.Annotation: annotation},
+	}}
+}
+
+// newPod returns a pod whose container main asks for this many GPUs.
+func newPod(name string, count int64) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "7"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
+	}
+	if count > 0 {
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(count, resource.DecimalSI)}
+	}
+	return pod
+}
+
+func annotated(pod *v1.Pod, annotation string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Annotations = map[string]string{deviceinfo.Annotation: annotation}
+	return pod
+}
+
+// assumed returns the pod as the scheduler's cache has it while it is being bound.
+func assumed(pod *v1.Pod, nodeName string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = nodeName
+	return pod
+}
+
+// gave returns the annotation of a pod that was given one GPU of a node.
+func gave(podName, nodeName, gpu string) string {
+	return fmt.Sprintf(`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{"devrequests":{"resource/group/gpu/0/cards":1},"allocatefrom":{"resource/group/gpu/0/cards":"resource/group/gpu/%s/cards"}}}}`, podName, nodeName, gpu)
+}
+
+// fit runs a pod's cycle up to Filter on a node.
+func (r *rig) fit(pod *v1.Pod, nodeName string) (fwk.CycleState, *fwk.Status) {
+	r.Helper()
+	state := framework.NewCycleState()
+	if _, status, _ := r.framework.RunPreFilterPlugins(r.Context(), state, pod); !status.IsSuccess() {
+		return state, status
+	}
+	nodeInfo, err := r.framework.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return state, r.framework.RunFilterPluginsWithNominatedPods(r.Context(), state, pod, nodeInfo)
+}
+
+// reserve runs a pod's cycle up to Reserve on a node, and fails the test when that does not work.
+func (r *rig) reserve(pod *v1.Pod, nodeName string) fwk.CycleState {
+	r.Helper()
+	state, status := r.fit(pod, nodeName)
+	if status.IsSuccess() {
+		status = r.framework.RunReservePluginsReserve(r.Context(), state, assumed(pod, nodeName), nodeName)
+	}
+	if !status.IsSuccess() {
+		r.Fatalf("pod %s on %s: %v", pod.Name, nodeName, status)
+	}
+	return state
+}
+
+// bind runs the bind plugins, and Unreserve when that fails, as the scheduler does.
+func (r *rig) bind(state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	r.Helper()
+	status := r.framework.RunBindPlugins(r.Context(), state, assumed(pod, nodeName), nodeName)
+	if !status.IsSuccess() {
+		r.framework.RunReservePluginsUnreserve(r.Context(), state, assumed(pod, nodeName), nodeName)
+	}
+	return status
+}
+
+// bindings returns the Bindings that the client was asked to create.
+func (r *rig) bindings() []*v1.Binding {
+	var bindings []*v1.Binding
+	for _, action := range r.client.Actions() {
+		if create, ok := action.(clienttesting.CreateAction); ok && action.GetSubresource() == "binding" {
+			bindings = append(bindings, create.GetObject().(*v1.Binding))
+		}
+	}
+	return bindings
+}
+
+// bindingFails makes every binding fail with this error.
+func (r *rig) bindingFails(err error) {
+	r.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return action.GetSubresource() == "binding", nil, err
+	})
+}
