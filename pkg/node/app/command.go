@@ -30,6 +30,12 @@ are accepted and have no effect.`
 
 // NewCommand returns the kubecri command for args, the program's arguments without its name.
 func NewCommand(args []string) *cobra.Command {
+	_, command := newCommand(args)
+	return command
+}
+
+// newCommand also returns the options that the command's flags set.
+func newCommand(args []string) (*Options, *cobra.Command) {
 	options := NewOptions()
 	logging := logsapi.NewLoggingConfiguration()
 	command := &cobra.Command{
@@ -65,7 +71,7 @@ func NewCommand(args []string) *cobra.Command {
 	addIgnoredFlags(flags)
 	command.AddCommand(grantsCommand(), pluginCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
-	return command
+	return options, command
 }
 
 // asksToIgnoreUnknown looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns the flags before it too.

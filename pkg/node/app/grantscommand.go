@@ -52,7 +52,10 @@ func printJSON(out io.Writer, list []grants.Grant) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(slices.Concat([]grants.Grant{}, list))
+	if list == nil {
+		list = []grants.Grant{} // an empty list, not null
+	}
+	return encoder.Encode(list)
 }
 
 func printTable(out io.Writer, list []grants.Grant) error {

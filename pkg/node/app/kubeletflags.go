@@ -42,8 +42,8 @@ var (
 		"sync-frequency", "system-cgroups", "system-reserved", "system-reserved-cgroup", "tls-cert-file",
 		"tls-cipher-suites", "tls-min-version", "tls-private-key-file", "topology-manager-policy",
 		"topology-manager-policy-options", "topology-manager-scope", "volume-plugin-dir", "volume-stats-agg-period",
-		// Kubelets before 1.27 needed it to say "remote", the only runtime there still is.
-		"container-runtime",
+		// Flags of older kubelets, which tools that set up nodes still write.
+		"cloud-config", "container-runtime", "pod-infra-container-image",
 	}
 )
 

@@ -1,0 +1,80 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// execute runs the command with args and returns what it prints.
+func execute(args ...string) (string, error) {
+	var out bytes.Buffer
+	command := NewCommand(args)
+	command.SetOut(&out)
+	command.SetErr(&out)
+	err := command.Execute()
+	return out.String(), err
+}
+
+// noPods is a runtime without pods.
+type noPods struct{}
+
+func (noPods) Pods(context.Context) (map[string]grants.Seen, error) { return nil, nil }
+
+func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil || got != "[]\n" {
+		t.Errorf("without a record: %q, %v", got, err)
+	}
+	record := grants.Open(context.Background(), filepath.Join(dir, grantsFile), noPods{}, func(string) bool { return true })
+	_, err := record.Pin(context.Background(), grants.Grant{PodUID: "u", Namespace: "default", Name: "train", Decision: &types.PodInfo{
+		RunningContainers: map[string]types.ContainerInfo{"main": {
+			DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
+			AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/GPU-7/cards"},
+		}},
+	}}, func(types.ResourceName) int64 { return 1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := execute("grants", "--state-dir", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(table, "\n")
+	if diff := cmp.Diff([]string{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "QUANTITY", "SINCE"}, strings.Fields(lines[0])); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"default", "train", "main", "resource/group/gpu/GPU-7/cards", "1"}, strings.Fields(lines[1])[:5]); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
+	}
+	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil || !strings.Contains(got, `"podUID": "u"`) {
+		t.Errorf("JSON: %s, %v", got, err)
+	}
+	if _, err := execute("grants", "--state-dir", dir, "-o", "xml"); err == nil {
+		t.Error("XML is no error")
+	}
+}
+
+func TestCheckingAPluginThatIsNoneFailsAndSaysWhy(t *testing.T) {
+	text := write(t, filepath.Join(t.TempDir(), "text.so"), "not a plugin")
+	got, err := execute("plugin", "check", text)
+	if err == nil || !strings.Contains(err.Error(), "1 of 1") || !strings.Contains(got, text) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestTheVersionIsPrinted(t *testing.T) {
+	if got, err := execute("--version"); err != nil || !strings.HasPrefix(got, "KubeDevice ") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
