@@ -24,6 +24,7 @@ type goBuild struct {
 }
 
 func (b *builder) goBuild(ctx context.Context, g goBuild) error {
+	b.report.count("packages") // as -v prints them
 	_, err := b.goCommand(ctx, g.module, g.env, "build", "-v", "-trimpath", "-buildvcs=false", "-tags="+g.tags, "-ldflags=-s -w "+g.ldflags, "-o", b.output(g.output), g.pkg)
 	return err
 }

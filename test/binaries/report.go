@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// report tells a person how a step is going: a line at the start, one every few seconds, and one at the end. As a writer, it takes the
-// output of go build -v, a line for each compiled package, counts the lines, and keeps the last ones for an error message.
+// report tells a person how a step is going: a line at the start, one every few seconds, and one at the end. As a writer, it takes what
+// the step's programs have to say, and keeps the last lines for an error message.
 type report struct {
 	out  io.Writer
 	name string
 
 	mu      sync.Mutex
 	began   time.Time
+	unit    string // what a line of output stands for, when that is worth telling
 	lines   int
 	partial []byte
 	last    [][]byte
@@ -33,7 +34,14 @@ func newReport(out io.Writer, name string) *report {
 	return &report{out: out, name: name, stop: make(chan struct{})}
 }
 
-// Write counts lines.
+// count says what each line of output stands for, such as "packages".
+func (r *report) count(unit string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unit = unit
+}
+
+// Write takes output.
 func (r *report) Write(content []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +52,9 @@ func (r *report) Write(content []byte) (int, error) {
 			return len(content), nil
 		}
 		r.partial = rest
-		r.lines++
+		if !bytes.HasPrefix(line, []byte("go: ")) { // as it downloads modules
+			r.lines++
+		}
 		r.last = append(r.last, bytes.Clone(line))
 		if len(r.last) > kept {
 			r.last = r.last[1:]
@@ -63,7 +73,7 @@ func (r *report) start() {
 			case <-r.stop:
 				return
 			case <-ticker.C:
-				r.say("...")
+				r.say("still at it,")
 			}
 		}
 	})
@@ -82,11 +92,11 @@ func (r *report) end(err error) {
 func (r *report) say(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	packages := ""
-	if r.lines > 0 {
-		packages = fmt.Sprintf(", %d packages", r.lines)
+	count := ""
+	if r.unit != "" && r.lines > 0 {
+		count = fmt.Sprintf(" %d %s", r.lines, r.unit)
 	}
-	fmt.Fprintf(r.out, "%s: %s%s in %v\n", r.name, what, packages, time.Since(r.began).Round(time.Second))
+	fmt.Fprintf(r.out, "%s: %s%s in %v\n", r.name, what, count, time.Since(r.began).Round(time.Second))
 }
 
 // tail returns the last lines of output.

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,18 @@ func (c *Cluster) save() error {
 		return fmt.Errorf("save the cluster's state: %w", err)
 	}
 	return write(c.layout.state(), content)
+}
+
+// Restart kills (-9) a program, starts it again, and lets other processes that attach know of it.
+func (c *Cluster) Restart(ctx context.Context, name string) error {
+	component, err := c.Component(name)
+	if err != nil {
+		return err
+	}
+	if err := component.Restart(ctx); err != nil {
+		return err
+	}
+	return c.save()
 }
 
 // Attach finds the running cluster of a folder, which another process has started.

@@ -6,6 +6,7 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,11 +28,10 @@ const (
 // Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the exit code for TestMain. options must
 // name a folder that no other package uses; its logs stay after a failure.
 //
-// A cluster needs root on Linux. Elsewhere Run says that the tests are skipped, and returns 0; unless CI is true, where nothing may be
-// skipped.
+// Where Skipped says so, no test runs.
 func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int {
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return skip("a real cluster needs root on Linux")
+	if code, skipped := Skipped(); skipped {
+		return code
 	}
 	if err := Build(context.Background(), options.Programs); err != nil {
 		return fail(err)
@@ -74,13 +74,18 @@ func Build(ctx context.Context, programs string) error {
 	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stderr)
 }
 
-func skip(reason string) int {
-	if os.Getenv("CI") == "true" {
-		fmt.Fprintf(os.Stderr, "FAIL: the tests of this package cannot run (%s), and with CI=true nothing may be skipped\n", reason)
-		return 1
+// Skipped says whether the tests of a package that needs root on Linux cannot run here; then it tells why, and returns the exit code: 0,
+// unless CI is true.
+func Skipped() (code int, skipped bool) {
+	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
+		return 0, false
 	}
-	fmt.Fprintf(os.Stderr, "SKIPPED: all tests of this package: %s\n", reason)
-	return 0
+	const reason = "they need root on Linux, for namespaces and device nodes"
+	if os.Getenv("CI") == "true" {
+		return fail(errors.New("the tests of this package cannot run: " + reason + "; with CI=true nothing may be skipped")), true
+	}
+	fmt.Fprintln(os.Stderr, "SKIPPED: all tests of this package:", reason)
+	return 0, true
 }
 
 func fail(err error) int {

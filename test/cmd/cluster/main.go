@@ -25,10 +25,13 @@ func main() {
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "cluster",
-		Short:         "Real Kubernetes clusters on this machine, with KubeDevice in them",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "cluster",
+		Short: "Real Kubernetes clusters on this machine, with KubeDevice in them",
+		Long: `Real Kubernetes clusters on this machine, with KubeDevice in them.
+Each flag can also be set by an environment variable: --device-plugins by KUBEDEVICE_CLUSTER_DEVICE_PLUGINS, and so on.`,
+		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return fromEnvironment(command.Flags()) },
+		SilenceUsage:      true,
+		SilenceErrors:     true,
 	}
 	root.AddCommand(newBuildCommand(), newUpCommand(), newDownCommand(), newStatusCommand(), newExecCommand(), newRestartCommand())
 	return root

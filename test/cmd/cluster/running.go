@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ func folder(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return absolute(dir, options.Dir)
+	return cmp.Or(dir, options.Dir), nil
 }
 
 func newDownCommand() *cobra.Command {
@@ -89,11 +90,7 @@ func newStatusCommand() *cobra.Command {
 func newRestartCommand() *cobra.Command {
 	return newRunningCommand("restart PROGRAM", "Kill (-9) a program of a running cluster, such as node-1/kubecri, and start it again", cobra.ExactArgs(1),
 		func(ctx context.Context, c *cluster.Cluster, args []string) error {
-			component, err := c.Component(args[0])
-			if err != nil {
-				return err
-			}
-			return component.Restart(ctx)
+			return c.Restart(ctx, args[0])
 		})
 }
 

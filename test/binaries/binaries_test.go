@@ -1,0 +1,152 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// workshop is a builder with folders of its own and a step that counts how often it runs.
+type workshop struct {
+	builder
+	step step
+	runs int
+	said bytes.Buffer
+}
+
+func newWorkshop(t *testing.T) *workshop {
+	w := &workshop{builder: builder{source: t.TempDir(), dir: t.TempDir()}}
+	w.write(t, filepath.Join(w.source, "src", "main.go"), "package main")
+	w.step = step{
+		name: "tool", outputs: []string{"tool"}, inputs: []string{"src"}, recipe: []string{"-O2"},
+		run: func(_ context.Context, b *builder) error {
+			w.runs++
+			return os.WriteFile(b.output("tool"), nil, 0o755)
+		},
+	}
+	return w
+}
+
+func (w *workshop) write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *workshop) bring(t *testing.T) error {
+	w.builder.report = newReport(&w.said, w.step.name)
+	return w.builder.bring(t.Context(), w.step)
+}
+
+func TestAStepRunsAgainOnlyWhenSomethingItDependsOnHasChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(t *testing.T, w *workshop)
+		again  bool
+	}{
+		"nothing has changed": {change: func(*testing.T, *workshop) {}},
+		"a source has changed": {again: true, change: func(t *testing.T, w *workshop) {
+			w.write(t, filepath.Join(w.source, "src", "main.go"), "package main // changed")
+		}},
+		"a source has been added": {again: true, change: func(t *testing.T, w *workshop) {
+			w.write(t, filepath.Join(w.source, "src", "more", "more.go"), "package more")
+		}},
+		"a flag has changed": {again: true, change: func(_ *testing.T, w *workshop) { w.step.recipe = []string{"-O0"} }},
+		"an output is missing": {again: true, change: func(t *testing.T, w *workshop) {
+			if err := os.Remove(w.output("tool")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a file that is no input has changed": {change: func(t *testing.T, w *workshop) {
+			w.write(t, filepath.Join(w.source, "README"), "changed")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkshop(t)
+			if err := w.bring(t); err != nil {
+				t.Fatal(err)
+			}
+			test.change(t, w)
+			if err := w.bring(t); err != nil {
+				t.Fatal(err)
+			}
+			if again := w.runs == 2; again != test.again {
+				t.Errorf("it ran %d times, want it again: %v", w.runs, test.again)
+			}
+		})
+	}
+}
+
+func TestAStepThatFailedRunsAgainEvenIfItsOutputIsThere(t *testing.T) {
+	w := newWorkshop(t)
+	run := w.step.run
+	w.step.run = func(ctx context.Context, b *builder) error { return errors.Join(run(ctx, b), errors.New("broken")) }
+	if err := w.bring(t); err == nil {
+		t.Fatal("no error")
+	}
+	w.step.run = run
+	if err := w.bring(t); err != nil {
+		t.Fatal(err)
+	}
+	if w.runs != 2 {
+		t.Errorf("it ran %d times, want 2", w.runs)
+	}
+}
+
+func TestAFailingProgramIsReportedWithWhatItSaid(t *testing.T) {
+	w := newWorkshop(t)
+	w.step.run = func(ctx context.Context, b *builder) error {
+		return b.command(ctx, "sh", "-c", "echo first >&2; printf 'and last' >&2; exit 7")
+	}
+	err := w.bring(t)
+	for _, want := range []string{"sh -c", "exit status 7", "first\nand last"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want it to tell %q", err, want)
+		}
+	}
+	if said := w.said.String(); !strings.Contains(said, "tool: failed") {
+		t.Errorf("progress: %q", said)
+	}
+}
+
+func TestProgressCountsPackagesButNotDownloads(t *testing.T) {
+	var said bytes.Buffer
+	r := newReport(&said, "tool")
+	r.start()
+	r.count("packages")
+	for _, piece := range []string{"go: downloading x\nfm", "t\nio\n", "os"} {
+		if _, err := r.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.end(nil)
+	if want := "tool ...\ntool: done 2 packages in 0s\n"; said.String() != want {
+		t.Errorf("said %q, want %q", said.String(), want)
+	}
+}
+
+func TestAnErrorMessageHasTheLastLinesOnly(t *testing.T) {
+	r := newReport(&bytes.Buffer{}, "tool")
+	for range 1000 {
+		if _, err := r.Write([]byte("line\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := bytes.Count(r.tail(), []byte("line")); lines != kept {
+		t.Errorf("%d lines, want %d", lines, kept)
+	}
+}
