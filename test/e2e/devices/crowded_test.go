@@ -1,0 +1,130 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+const (
+	// capacity is the number of GPUs of the cluster.
+	capacity = 16
+	// nextIn is how soon after a pod is gone the next one that waits for its device has a node.
+	nextIn = 2 * time.Second
+)
+
+func TestOfSixtyPodsAsManyRunAsThereAreDevicesAndEachThatGoesLetsTheNextIn(t *testing.T) {
+	ctx := begin(t)
+	namespace := newNamespace(t)
+	const pods = 60
+	var creating errgroup.Group
+	for i := range pods {
+		creating.Go(func() error {
+			_, err := shared.Client.CreatePod(ctx, gpuPod(namespace, fmt.Sprintf("pod-%02d", i), 1))
+			return err
+		})
+	}
+	if err := creating.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	all := awaitCrowd(ctx, t, namespace, "to be either ready or found unschedulable", func(all crowd) bool {
+		return len(all.those(kube.Ready))+len(all.those(kube.Unschedulable)) == pods
+	})
+
+	running := all.those(kube.Ready)
+	if len(running) != capacity {
+		t.Fatalf("%d pods run on %d devices", len(running), capacity)
+	}
+	if err := all.twice(); err != nil {
+		t.Error(err)
+	}
+	expectDistinct(ctx, t, running)
+	for _, gone := range running[:5] {
+		all = expectNextIn(ctx, t, all, gone)
+	}
+}
+
+// expectDistinct fails the test unless each pod's container sees one device, which no other one sees.
+func expectDistinct(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
+	t.Helper()
+	var mu sync.Mutex
+	seenBy := map[string]string{}
+	var looking errgroup.Group
+	looking.SetLimit(4)
+	for _, pod := range pods {
+		looking.Go(func() error {
+			sight, err := observer.Look(ctx, pod, "main")
+			if err != nil {
+				return err
+			}
+			if err := sight.Agree(); err != nil {
+				return err
+			}
+			if len(sight.Sees) != 1 {
+				return fmt.Errorf("%s sees the devices %q, want one", sight, sight.Sees)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			device := sight.Node + " " + sight.Sees[0]
+			if other, seen := seenBy[device]; seen {
+				return fmt.Errorf("the pods %s and %s both see %s", other, pod.Name, device)
+			}
+			seenBy[device] = pod.Name
+			return nil
+		})
+	}
+	if err := looking.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// expectNextIn deletes a pod and fails the test unless one that waits gets its device soon after. It takes and returns the pods before
+// and after that.
+func expectNextIn(ctx context.Context, t *testing.T, before crowd, gone *corev1.Pod) (after crowd) {
+	t.Helper()
+	had := map[string]bool{}
+	for _, pod := range before.those(kube.Scheduled) {
+		had[pod.Name] = true
+	}
+	freed, err := observer.Choice(gone, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Client.DeletePod(ctx, gone); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	soon, cancel := context.WithTimeout(ctx, nextIn)
+	defer cancel()
+	var next *corev1.Pod
+	after = awaitCrowd(soon, t, gone.Namespace, "to let the next one in", func(now crowd) bool {
+		in := now.those(func(pod *corev1.Pod) bool { return kube.Scheduled(pod) && !had[pod.Name] })
+		if len(in) == 0 {
+			return false
+		}
+		next = in[0]
+		return true
+	})
+	t.Logf("pod %s was scheduled %v after pod %s was gone", next.Name, time.Since(began).Round(time.Millisecond), gone.Name)
+	if err := after.twice(); err != nil {
+		t.Error(err)
+	}
+	given, err := observer.Choice(next, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if given.Node != freed.Node || given.Chosen[0] != freed.Chosen[0] {
+		t.Errorf("pod %s was given %s %q, free was %s %q", next.Name, given.Node, given.Chosen, freed.Node, freed.Chosen)
+	}
+	return after
+}

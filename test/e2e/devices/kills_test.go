@@ -1,0 +1,141 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// moments are those in a pod's life at which programs are killed.
+var moments = []struct {
+	when string
+	is   func(*corev1.Pod) bool
+	// deleted says that the pod is deleted right before the kill.
+	deleted bool
+}{
+	{when: "as soon as a pod is created", is: func(*corev1.Pod) bool { return true }},
+	{when: "as soon as a pod is bound", is: kube.Scheduled},
+	{when: "as soon as a pod is ready", is: kube.Ready},
+	{when: "as soon as a pod is deleted", is: kube.Ready, deleted: true},
+}
+
+func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testing.T) {
+	node := shared.Nodes[0]
+	ctx := begin(t)
+	namespace := newNamespace(t)
+	var bystanders []*corev1.Pod
+	devices := map[string][]string{}
+	for _, node := range shared.Nodes {
+		pod := runPod(ctx, t, on(node.Name, gpuPod(namespace, "bystander-on-"+node.Name, 1)))
+		bystanders = append(bystanders, pod)
+		devices[pod.Name] = expectDevices(ctx, t, pod, "main", 1)
+	}
+	checked := watchForDoubles(ctx, namespace)
+	endChurn := churn(ctx, namespace)
+
+	for name, program := range map[string]*cluster.Component{"the scheduler is killed ": shared.Scheduler, "kubecri is killed ": node.Kubecri} {
+		for _, moment := range moments {
+			t.Run(name+moment.when, func(t *testing.T) {
+				ctx := begin(t)
+				pod := create(ctx, t, on(node.Name, gpuPod(namespace, "witness", 2)))
+				pod = await(ctx, t, pod, "to live", moment.is)
+				if moment.deleted {
+					deleteSoon(ctx, t, pod)
+				}
+
+				if err := program.Restart(ctx); err != nil {
+					t.Fatal(err)
+				}
+
+				if !moment.deleted {
+					pod = await(ctx, t, pod, "to be ready after all", kube.Ready)
+					expectDevices(ctx, t, pod, "main", 2)
+					deleteSoon(ctx, t, pod)
+				}
+				awaitCrowd(ctx, t, namespace, "to lose the witness", func(all crowd) bool { return all["witness"] == nil })
+			})
+		}
+	}
+
+	if err := endChurn(); err != nil {
+		t.Error(err)
+	}
+	if err := checked(); err != nil {
+		t.Error(err)
+	}
+	for _, before := range bystanders {
+		after := await(ctx, t, before, "to be ready still", kube.Ready)
+		if diff := cmp.Diff(before.Status.ContainerStatuses, after.Status.ContainerStatuses); diff != "" {
+			t.Errorf("the container of pod %s noticed something (-before +after the kills):\n%s", after.Name, diff)
+		}
+		if diff := cmp.Diff(devices[after.Name], expectDevices(ctx, t, after, "main", 1)); diff != "" {
+			t.Errorf("devices of pod %s (-before +after the kills):\n%s", after.Name, diff)
+		}
+	}
+}
+
+func deleteSoon(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if err := shared.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watchForDoubles looks at every state of a namespace's pods until it finds a device that two of them have, or end is called, which
+// returns what was found.
+func watchForDoubles(ctx context.Context, namespace string) (end func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	found := make(chan error, 1)
+	go func() {
+		seen := crowd{}
+		err := follow(ctx, namespace, seen, func() (bool, error) { return false, seen.twice() })
+		if ctx.Err() != nil {
+			err = nil
+		}
+		found <- err
+	}()
+	return func() error {
+		cancel()
+		return <-found
+	}
+}
+
+// churn creates pods that ask for 1, 2 and 3 devices and deletes each as soon as it is ready, over and over, until end is called. It
+// returns an error if a pod did not become ready.
+func churn(ctx context.Context, namespace string) (end func() error) {
+	stop := make(chan struct{})
+	var lanes errgroup.Group
+	for count := range int64(3) {
+		lanes.Go(func() error {
+			for turn := 0; ; turn++ {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				pod, err := shared.Client.RunPod(ctx, gpuPod(namespace, fmt.Sprintf("churn-%d-%d", count+1, turn), count+1))
+				if err != nil {
+					return err
+				}
+				if err := shared.Client.DeletePod(ctx, pod); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return func() error {
+		close(stop)
+		return lanes.Wait()
+	}
+}
