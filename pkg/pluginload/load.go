@@ -25,13 +25,14 @@ type Loaded[T named] struct {
 	Plugin T
 }
 
-// LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. Each outcome is logged, in one
-// line; rejected has the errors of the files that were left out, for counting: they are logged already. A folder that
+// LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. What plugins log through the SDK
+// goes to ctx's logger from then on. Each outcome is logged, in one line; rejected has the errors of the files that were left out, for counting: they are logged already. A folder that
 // does not exist is empty.
 //
 // It returns early with what it has when ctx ends. Call it once per kind and process: a file that was opened stays open.
 func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []Loaded[T], rejected []error) {
 	logger := klog.FromContext(ctx)
+	logTo(logger)
 	files, err := pluginFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		logger.Info("There is no plugin folder", "folder", dir, "kind", kind.what)

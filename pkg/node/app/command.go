@@ -57,7 +57,6 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 			}
 			ctx, stop := untilSignalled(command.Context())
 			defer stop()
-			logPluginsTo(klog.Background())
 			return Run(klog.NewContext(ctx, klog.Background()), options)
 		},
 	}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package pluginload
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 )
 
-// logPluginsTo makes what plugins log through the SDK go to the logger.
-func logPluginsTo(logger klog.Logger) {
+// logTo makes what plugins log through the SDK go to the logger. The SDK's variables are the process's: the last call wins.
+func logTo(logger klog.Logger) {
 	logger = logger.WithName("plugin").WithCallDepth(1)
 	utils.Logb = func(level int) bool { return logger.V(level).Enabled() }
 	utils.Logf = func(level int, format string, args ...any) { logger.V(level).Info(fmt.Sprintf(format, args...)) }
