@@ -65,9 +65,12 @@ func printTable(out io.Writer, list []grants.Grant) error {
 		for _, containers := range []map[string]types.ContainerInfo{g.Decision.InitContainers, g.Decision.RunningContainers} {
 			for _, name := range slices.Sorted(maps.Keys(containers)) {
 				container := containers[name]
-				for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", g.Namespace, g.Name, name,
-						container.AllocateFrom[request], container.DevRequests[request], g.Since.Format(time.RFC3339))
+				quantities := types.ResourceList{}
+				for request, resource := range container.AllocateFrom {
+					quantities[resource] += container.DevRequests[request]
+				}
+				for _, resource := range slices.Sorted(maps.Keys(quantities)) {
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", g.Namespace, g.Name, name, resource, quantities[resource], g.Since.Format(time.RFC3339))
 				}
 			}
 		}

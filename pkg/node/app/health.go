@@ -68,26 +68,51 @@ func runtimeAnswers(conn grpc.ClientConnInterface) check {
 	}}
 }
 
-// serveHTTP serves handler on address, if there is one. The caller calls stop in the end.
-func serveHTTP(ctx context.Context, address string, handler http.Handler) (stop func(), err error) {
+// listenRetry is the pause between two tries to listen.
+const listenRetry = time.Second
+
+// serveHTTP serves handler on address, if there is one, until ctx is done. An address that is taken is tried again: during a
+// hand-over the process before this one has it, and no container must wait for that.
+func serveHTTP(ctx context.Context, address string, handler http.Handler) {
 	if address == "" {
-		return func() {}, nil
+		return
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--metrics-bind-address: %w; choose another, or none with an empty one", err)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "address", address)
+	listener := listen(ctx, logger, address)
+	if listener == nil {
+		return
 	}
+	logger.Info("Serving health and metrics")
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "Health and metrics are not served any more")
-		}
-	}()
-	klog.FromContext(ctx).Info("Serving health and metrics", "address", listener.Addr())
-	return func() {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
 		server.Close()
-		<-served
-	}, nil
+	})
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		logger.Error(err, "Health and metrics are not served any more")
+	}
+	if !stop() {
+		<-closed
+	}
+}
+
+// listen returns nil if ctx is done first.
+func listen(ctx context.Context, logger klog.Logger, address string) net.Listener {
+	for said := false; ; said = true {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err == nil {
+			return listener
+		}
+		if !said {
+			logger.Error(err, "Health and metrics cannot be served yet; see --metrics-bind-address")
+		}
+		timer := time.NewTimer(listenRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
 }

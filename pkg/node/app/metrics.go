@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/kubedevice/kubedevice/pkg/node/gate"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
 // measures are what /metrics shows. The names are public.
@@ -22,11 +23,10 @@ type measures struct {
 	plugins    *metrics.CounterVec
 	pluginTime *metrics.HistogramVec
 	patches    *metrics.CounterVec
-	damaged    *metrics.Counter
 }
 
-// newMeasures registers all metrics. granted counts the pods that hold devices.
-func newMeasures(granted func() int) *measures {
+// newMeasures registers all metrics, those of the record included.
+func newMeasures(record *grants.Record) *measures {
 	const name = "kubecri"
 	counter := func(of, help string, labels ...string) *metrics.CounterVec {
 		return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: name, Name: of, Help: help, StabilityLevel: metrics.ALPHA}, labels)
@@ -44,15 +44,20 @@ func newMeasures(granted func() int) *measures {
 		plugins:    counter("plugin_calls_total", "Calls into device plugins, by plugin, call and outcome: ok or error.", "plugin", "call", "outcome"),
 		pluginTime: seconds("plugin_call_duration_seconds", "How long calls into device plugins took, by plugin and call.", "plugin", "call"),
 		patches:    counter("node_patches_total", "Patches of the node's devices in the API server, by outcome: ok or error.", "outcome"),
-		damaged: metrics.NewCounter(&metrics.CounterOpts{
-			Subsystem: name, Name: "grants_damaged_total", Help: "Records of grants that were found damaged and made anew.", StabilityLevel: metrics.ALPHA,
-		}),
 	}
-	pods := metrics.NewGaugeFunc(&metrics.GaugeOpts{
-		Subsystem: name, Name: "grants", Help: "Pods that hold devices of this node.", StabilityLevel: metrics.ALPHA,
-	}, func() float64 { return float64(granted()) })
-	m.registry.MustRegister(m.calls, m.callTime, m.containers, m.plugins, m.pluginTime, m.patches, m.damaged)
-	m.registry.RawMustRegister(pods)
+	gauge := func(of, help string, value func() float64) metrics.GaugeFunc {
+		return metrics.NewGaugeFunc(&metrics.GaugeOpts{Subsystem: name, Name: of, Help: help, StabilityLevel: metrics.ALPHA}, value)
+	}
+	m.registry.MustRegister(m.calls, m.callTime, m.containers, m.plugins, m.pluginTime, m.patches)
+	m.registry.RawMustRegister(
+		gauge("grants", "Pods that hold devices of this node.", func() float64 { return float64(len(record.List())) }),
+		gauge("grants_damaged", "1 if the record of grants was damaged when kubecri started, and was made anew from the runtime.", func() float64 {
+			if record.WasDamaged() {
+				return 1
+			}
+			return 0
+		}),
+	)
 	return m
 }
 

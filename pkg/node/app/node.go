@@ -48,18 +48,16 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
-	n.record = grants.Open(ctx, options.grantsPath(), grants.CRI(upstream), n.registry.Active)
-	n.measures = newMeasures(func() int { return len(n.record.List()) })
-	if n.record.WasDamaged() {
-		n.measures.damaged.Inc()
-	}
+	n.record = grants.New(options.grantsPath(), grants.CRI(upstream), n.registry.Active)
+	n.measures = newMeasures(n.record)
 	n.host = plugins.New(options.NodeName, plugins.FromFolder(options.PluginFolder), plugins.DefaultTiming(), n.measures.observePlugin)
 	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{Observe: n.measures.observePatch})
 	return n
 }
 
 // start sets all parts going until ctx is done.
-func (n *node) start(ctx context.Context) {
+func (n *node) start(ctx context.Context, servePath string) {
+	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
 	n.running.Go(func() { n.host.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
@@ -82,9 +80,12 @@ func (n *node) start(ctx context.Context) {
 }
 
 // wait returns when all parts have ended. Their context must be done.
-func (n *node) wait() {
+func (n *node) wait(ctx context.Context) {
 	n.running.Wait()
 	n.events.close()
+	if err := n.record.Close(); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot close the record of grants")
+	}
 }
 
 // followInventory tells the pods' registry which resources make a pod a device pod.

@@ -6,6 +6,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/spf13/pflag"
 	nodeutil "k8s.io/component-helpers/node/util"
@@ -94,6 +95,11 @@ func (o *Options) validate() error {
 	if serve == upstream {
 		return fmt.Errorf("--container-runtime-endpoint and --cri-upstream are both %s: kubecri would call itself; "+
 			"point kubelet and kubecri at a socket of kubecri's own and --cri-upstream at the runtime's", serve)
+	}
+	if o.MetricsAddress != "" {
+		if _, err := net.ResolveTCPAddr("tcp", o.MetricsAddress); err != nil {
+			return fmt.Errorf("--metrics-bind-address: %w; want an address such as 127.0.0.1:10261, or nothing", err)
+		}
 	}
 	if o.StateFolder == "" {
 		return errors.New("--state-dir is empty: it must name a folder that outlives a reboot")

@@ -100,6 +100,7 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 		"its own socket upstream":           {[]string{"--cri-upstream=/run/x.sock", "--container-runtime-endpoint=unix:///run/x.sock"}, "would call itself"},
 		"a runtime that is no socket":       {[]string{"--cri-upstream=tcp://1.2.3.4:5"}, "--cri-upstream"},
 		"an endpoint that is no socket":     {[]string{"--container-runtime-endpoint=npipe:////./pipe/x"}, "--container-runtime-endpoint"},
+		"an address without a port":         {[]string{"--metrics-bind-address=127.0.0.1"}, "--metrics-bind-address"},
 		"no state folder":                   {[]string{"--state-dir="}, "--state-dir"},
 		"a configuration that is not there": {[]string{"--config=" + filepath.Join(dir, "none")}, "none"},
 		"a configuration that is no YAML":   {[]string{"--config=" + write(t, filepath.Join(dir, "bad.yaml"), "a: b: c")}, "bad.yaml"},

@@ -40,14 +40,9 @@ func Run(ctx context.Context, options *Options) error {
 	// Everything but the proxy ends after the proxy: creations in flight need it.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n := newNode(background, options, upstream)
-	defer n.wait()
+	defer n.wait(ctx)
 	defer stop()
-	stopHTTP, err := serveHTTP(ctx, options.MetricsAddress, n.handler(servePath))
-	if err != nil {
-		return err
-	}
-	defer stopHTTP()
-	n.start(background)
+	n.start(background, servePath)
 	return n.serve(ctx, servePath)
 }
 

@@ -165,17 +165,20 @@ func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsTakenIsSaidAtTheStart(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func TestAnAddressThatIsTakenIsServedWhenItIsFree(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	dir := t.TempDir()
-	options := NewOptions()
-	options.UpstreamEndpoint, options.ServeEndpoint, options.StateFolder = filepath.Join(dir, "r.sock"), filepath.Join(dir, "k.sock"), dir
-	options.MetricsAddress = listener.Addr().String()
-	if err := Run(context.Background(), options); err == nil || !strings.Contains(err.Error(), "--metrics-bind-address") {
-		t.Errorf("got %v", err)
-	}
+	address := taken.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		serveHTTP(ctx, address, report(nil))
+	}()
+	taken.Close()
+	eventually(t, "http://"+address, func(code int, _ string) bool { return code == http.StatusOK })
+	stop()
+	<-served
 }

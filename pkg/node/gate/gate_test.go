@@ -131,7 +131,8 @@ func newBench(t *testing.T, loaded bool) *bench {
 		cancel()
 		<-done
 	})
-	record := grants.Open(ctx, filepath.Join(t.TempDir(), "grants"), runtimeOf{b}, func(uid string) bool { return b.live[uid] })
+	record := grants.New(filepath.Join(t.TempDir(), "grants"), runtimeOf{b}, func(uid string) bool { return b.live[uid] })
+	t.Cleanup(func() { record.Close() })
 	b.Gate = &Gate{
 		NodeName: "node-1", Pods: b.pods, Devices: host, Grants: record, Host: devNodes{},
 		Tell:    func(_ *corev1.ObjectReference, message string) { b.told = append(b.told, message) },

@@ -52,6 +52,9 @@ func (r *Record) Reconcile(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("compare the record of grants with the runtime: %w", context.Cause(ctx))
 	}
+	if err := r.open(ctx); err != nil {
+		return err
+	}
 	// A pod that is granted something while the runtime lists may be missing in the list.
 	r.mu.Lock()
 	before := r.grants

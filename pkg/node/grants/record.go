@@ -29,34 +29,68 @@ type Record struct {
 	reconciling chan struct{}
 
 	mu       sync.Mutex
+	locked   *os.File          // holds the lock on the file; nil before the file was read
 	grants   map[string]*Grant // by pod UID; what they point at is never changed
 	complete bool              // the runtime was asked since the start
-	damaged  bool              // the file could not be used at the start
+	damaged  bool              // the file could not be used
 }
 
-// Open reads the record in the file at path. A file that cannot be used is set aside beside it and logged: what it had comes
-// back from the runtime. active says whether the API server has the pod and it is not over, as far as this node knows.
-func Open(ctx context.Context, path string, runtime Runtime, active func(podUID string) bool) *Record {
-	r := &Record{
+// New returns the record in the file at path, whose folder must exist. The file is locked and read when the record is first
+// compared with the runtime; see Close. active says whether the API server has the pod and it is not over, as far as this
+// node knows.
+func New(path string, runtime Runtime, active func(podUID string) bool) *Record {
+	return &Record{
 		path: path, runtime: runtime, active: active, now: time.Now,
 		reconciling: make(chan struct{}, 1),
 		grants:      map[string]*Grant{},
 	}
-	grants, err := Read(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.damaged = true
-		aside := fmt.Sprintf("%s.damaged-%d", path, r.now().UnixNano())
-		klog.FromContext(ctx).Error(errors.Join(err, os.Rename(path, aside)),
+}
+
+// Close lets another process have the file. The record must not be used any more.
+func (r *Record) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.locked == nil {
+		return nil
+	}
+	return r.locked.Close()
+}
+
+// open locks and reads the file, once. A file that cannot be used is set aside beside it and logged: what it had comes back
+// from the runtime. The caller holds the token of reconciling.
+func (r *Record) open(ctx context.Context) error {
+	r.mu.Lock()
+	opened := r.locked != nil
+	r.mu.Unlock()
+	if opened {
+		return nil
+	}
+	locked, err := lock(ctx, r.path)
+	if err != nil {
+		return err
+	}
+	grants, err := Read(r.path)
+	damaged := err != nil && !errors.Is(err, fs.ErrNotExist)
+	if damaged {
+		aside := fmt.Sprintf("%s.damaged-%d", r.path, r.now().UnixNano())
+		klog.FromContext(ctx).Error(errors.Join(err, os.Rename(r.path, aside)),
 			"The record of grants cannot be used; it is made anew from the runtime's containers", "aside", aside)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.locked, r.damaged = locked, damaged
 	for _, grant := range grants {
 		r.grants[grant.PodUID] = &grant
 	}
-	return r
+	return nil
 }
 
-// WasDamaged reports whether there was a file that could not be used when the record was opened.
-func (r *Record) WasDamaged() bool { return r.damaged }
+// WasDamaged reports whether there was a file that could not be used.
+func (r *Record) WasDamaged() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.damaged
+}
 
 // Has reports whether the record has the pod, complete or not.
 func (r *Record) Has(podUID string) bool {

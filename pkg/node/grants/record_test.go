@@ -70,7 +70,23 @@ func (w *world) stop(uid string, staysActive bool) {
 func open(t *testing.T, w *world) (*Record, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "grants")
-	return Open(context.Background(), path, w, w.isActive), path
+	return openAt(t, w, path), path
+}
+
+func openAt(t *testing.T, w *world, path string) *Record {
+	t.Helper()
+	r := New(path, w, w.isActive)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// restart returns the record as the next process has it, after this one was killed.
+func restart(t *testing.T, w *world, r *Record) *Record {
+	t.Helper()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openAt(t, w, r.path)
 }
 
 func container(quantities map[types.ResourceName]int64) types.ContainerInfo {
@@ -112,7 +128,7 @@ func pin(t *testing.T, r *Record, g Grant) Grant {
 
 func TestTheFirstDecisionStaysWhateverComesLater(t *testing.T) {
 	w := newWorld()
-	r, path := open(t, w)
+	r, _ := open(t, w)
 	first := wants("a", map[types.ResourceName]int64{cards0: 1})
 	pin(t, r, first)
 	w.run(first)
@@ -122,7 +138,7 @@ func TestTheFirstDecisionStaysWhateverComesLater(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		// And after a restart.
-		r = Open(context.Background(), path, w, w.isActive)
+		r = restart(t, w, r)
 	}
 }
 
@@ -243,7 +259,7 @@ func TestALostRecordComesBackFromTheContainers(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	r = Open(context.Background(), path, w, w.isActive)
+	r = restart(t, w, r)
 	if _, err := r.Pin(context.Background(), wants("c", map[types.ResourceName]int64{cards0: 1}), has); err == nil {
 		t.Error("the device of a pod that runs was granted again")
 	}
@@ -259,15 +275,15 @@ func TestADamagedRecordIsSetAsideAndMadeAnew(t *testing.T) {
 	if err := os.WriteFile(path, []byte("kubedevice-grants v1 sha256:00\n{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r = Open(context.Background(), path, w, w.isActive)
+	r = restart(t, w, r)
+	if err := r.Reconcile(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	if !r.WasDamaged() {
 		t.Error("the damage went unnoticed")
 	}
 	if aside, err := filepath.Glob(path + ".damaged-*"); err != nil || len(aside) != 1 {
 		t.Errorf("set aside: %v, %v", aside, err)
-	}
-	if err := r.Reconcile(context.Background()); err != nil {
-		t.Fatal(err)
 	}
 	onDisk, err := Read(path)
 	if err != nil || len(onDisk) != 1 || onDisk[0].PodUID != "a" {
@@ -278,7 +294,7 @@ func TestADamagedRecordIsSetAsideAndMadeAnew(t *testing.T) {
 func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 	w := newWorld()
 	path := filepath.Join(t.TempDir(), "missing", "grants")
-	r := Open(context.Background(), path, w, w.isActive)
+	r := openAt(t, w, path)
 	if _, err := r.Pin(context.Background(), wants("a", map[types.ResourceName]int64{cards0: 1}), has); err == nil {
 		t.Fatal("granted without a record")
 	}
@@ -289,6 +305,35 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	pin(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
+}
+
+func TestTwoProcessesNeverHaveTheRecordAtOnce(t *testing.T) {
+	w := newWorld()
+	old, path := open(t, w)
+	pin(t, old, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	next := openAt(t, w, path)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*lockRetry)
+	defer cancel()
+	b := wants("b", map[types.ResourceName]int64{cards1: 1})
+	if _, err := next.Pin(ctx, b, has); err == nil || !strings.Contains(err.Error(), "another kubecri") {
+		t.Errorf("while the old process lives: %v", err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		_, err := next.Pin(context.Background(), b, has)
+		granted <- err
+	}()
+	pin(t, old, wants("c", nil))
+	w.run(wants("a", map[types.ResourceName]int64{cards0: 1}))
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Errorf("when the old process has ended: %v", err)
+	}
+	if !next.Has("a") || !next.Has("b") {
+		t.Errorf("on record: %v", next.List())
+	}
 }
 
 func TestAGrantMadeWhileTheRuntimeListsIsKept(t *testing.T) {
@@ -353,7 +398,7 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				if random.IntN(2) == 0 {
 					os.WriteFile(path, []byte("damaged"), 0o600)
 				}
-				r = Open(context.Background(), path, w, w.isActive)
+				r = restart(t, w, r)
 			case 5:
 				for uid, g := range living {
 					again, err := r.Pin(context.Background(), wants(uid, map[types.ResourceName]int64{cards0: 1}), has)
