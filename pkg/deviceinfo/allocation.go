@@ -31,12 +31,15 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	return info, nil
 }
 
+// notOurs is why a pod has no allocation, and what to do about it.
+const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the device scheduler"
+
 // AllocationFor is PodAllocation for those who have not the pod but its annotations, as the container runtime has: it
 // returns what they allocate to the pod of that name on the node of that name. Containers are those of the annotation.
 func AllocationFor(annotations map[string]string, podName, nodeName string) (*types.PodInfo, error) {
 	value, ok := annotations[Annotation]
 	if !ok {
-		return nil, fmt.Errorf("pod %q has no annotation %s: %w", podName, Annotation, ErrNoAllocation)
+		return nil, fmt.Errorf("pod %q has no annotation %s: %s: %w", podName, Annotation, notOurs, ErrNoAllocation)
 	}
 	info, err := DecodePod(value)
 	if err != nil {
@@ -44,8 +47,7 @@ func AllocationFor(annotations map[string]string, podName, nodeName string) (*ty
 	}
 	switch {
 	case info.NodeName == "":
-		return nil, fmt.Errorf("annotation %s of pod %q names no node: the pod was not bound by the device scheduler: %w",
-			Annotation, podName, ErrNoAllocation)
+		return nil, fmt.Errorf("annotation %s of pod %q names no node: %s: %w", Annotation, podName, notOurs, ErrNoAllocation)
 	case info.NodeName != nodeName:
 		return nil, fmt.Errorf("annotation %s of pod %q is for node %q, not %q: delete the pod to have it scheduled again: %w",
 			Annotation, podName, info.NodeName, nodeName, ErrForeignAllocation)
