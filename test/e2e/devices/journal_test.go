@@ -1,0 +1,76 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// pause waits a moment before a condition is looked at again that nothing announces. what is waited for.
+func pause(ctx context.Context, t *testing.T, what string) {
+	t.Helper()
+	select {
+	case <-ctx.Done():
+		t.Fatalf("wait for %s: %v", what, context.Cause(ctx))
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// journal is what a program logs from some moment on.
+type journal struct {
+	program *cluster.Component
+	from    int64
+}
+
+// restart kills a program, starts it again, and returns what it logs in its new life.
+func restart(ctx context.Context, t *testing.T, program *cluster.Component) journal {
+	t.Helper()
+	if err := program.Kill9(ctx); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(program.LogPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return journal{program: program, from: info.Size()}
+}
+
+// lines returns the lines with a text in them.
+func (j journal) lines(t *testing.T, text string) []string {
+	t.Helper()
+	log, err := os.Open(j.program.LogPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(io.NewSectionReader(log, j.from, 1<<40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(content)) {
+		if strings.Contains(line, text) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// await waits until the program has logged a line with a text in it.
+func (j journal) await(ctx context.Context, t *testing.T, text string) {
+	t.Helper()
+	for len(j.lines(t, text)) == 0 {
+		pause(ctx, t, j.program.Name+" to log "+text)
+	}
+}

@@ -1,0 +1,185 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// scheduler is the user that may write allocations.
+const scheduler = "system:kube-scheduler"
+
+// nobody is the name of a scheduler that doesn't run: pods that name it wait for whoever binds them.
+const nobody = "nobody"
+
+// cardOf returns the resource of the GPU with that number, as the inventory of this package's nodes has it.
+func cardOf(number int) types.ResourceName {
+	return types.ResourceName(fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/gpu-%d/cards", number/4, number/2, number))
+}
+
+// allocation returns the annotation that gives the container main of a pod one GPU.
+func allocation(t *testing.T, pod, node string, card types.ResourceName) string {
+	t.Helper()
+	const request types.ResourceName = "resource/group/gpugrp1/A/gpugrp0/B/gpu/0/cards"
+	value, err := deviceinfo.EncodePod(&types.PodInfo{
+		Name: pod, NodeName: node,
+		RunningContainers: map[string]types.ContainerInfo{"main": {
+			DevRequests:  types.ResourceList{request: 1},
+			AllocateFrom: types.ResourceLocation{request: card},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// bind binds a pod as a scheduler does, with an annotation unless it is empty.
+func bind(ctx context.Context, client *kube.Client, pod *corev1.Pod, node, annotation string) error {
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}
+	if annotation != "" {
+		binding.Annotations = map[string]string{deviceinfo.Annotation: annotation}
+	}
+	return client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+}
+
+// bindAsScheduler creates a pod that no scheduler sees, and binds it as ours would, if it went wrong.
+func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, annotation string) *corev1.Pod {
+	t.Helper()
+	client, err := shared.Client.As(scheduler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.SchedulerName = nobody
+	pod = create(ctx, t, pod)
+	if err := bind(ctx, client, pod, node, annotation); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
+	here, there := shared.Nodes[0].Name, shared.Nodes[1].Name
+	const (
+		again   = "delete the pod to have it scheduled again"
+		notOurs = "the device scheduler did not bind the pod; create it anew"
+	)
+	tests := map[string]struct {
+		make func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod
+		want []string
+	}{
+		"it chose its node itself": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				pod := gpuPod(namespace, "own-node", 1)
+				pod.Spec.NodeName = here
+				return create(ctx, t, pod)
+			},
+			want: []string{`pod "own-node"`, "no annotation " + deviceinfo.Annotation, notOurs},
+		},
+		"it chose its node itself and wrote a request": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				pod := gpuPod(namespace, "own-node-and-request", 0)
+				pod.Spec.NodeName = here
+				pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"resource/group/gpu/0/cards":1}}}}`}
+				return create(ctx, t, pod)
+			},
+			want: []string{`pod "own-node-and-request"`, "names no node", notOurs},
+		},
+		"a scheduler bound it that knows no devices": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				pod := on(here, gpuPod(namespace, "upstream", 1))
+				pod.Spec.SchedulerName = startUpstreamScheduler(ctx, t)
+				return create(ctx, t, pod)
+			},
+			want: []string{`pod "upstream"`, "no annotation " + deviceinfo.Annotation, notOurs},
+		},
+		"its allocation is for another node": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "elsewhere", 1), here, allocation(t, "elsewhere", there, cardOf(0)))
+			},
+			want: []string{`pod "elsewhere"`, there, here, again},
+		},
+		"its allocation is another pod's": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "copied", 1), here, allocation(t, "original", here, cardOf(0)))
+			},
+			want: []string{`pod "copied"`, `"original"`, again},
+		},
+		"its device is not there": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "gone", 1), here, allocation(t, "gone", here, cardOf(99)))
+			},
+			want: []string{string(cardOf(99)), `node "` + here + `"`, again},
+		},
+		"its device is another pod's": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				holder := runPod(ctx, t, on(here, gpuPod(namespace, "holder", 1)))
+				sight := look(ctx, t, holder, "main")
+				card := types.ResourceName(sight.Paths[0])
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), here, allocation(t, "late", here, card))
+			},
+			want: []string{"gpu/gpu-", "/holder", "works when they are gone"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := begin(t)
+			pod := test.make(ctx, t, newNamespace(t))
+			expectRefused(ctx, t, pod, test.want)
+		})
+	}
+}
+
+// expectRefused fails the test unless the pod's container is not created, and the pod's status and an event of kubecri both say all
+// of why.
+func expectRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, why []string) {
+	t.Helper()
+	said := map[string]string{}
+	await(ctx, t, pod, "to be refused", func(now *corev1.Pod) bool {
+		for _, status := range now.Status.ContainerStatuses {
+			if status.State.Waiting != nil && status.State.Waiting.Reason == "CreateContainerError" {
+				said["the pod's status"] = status.State.Waiting.Message
+			}
+		}
+		return len(said) > 0
+	})
+	said["the pod's event"] = awaitRefusalEvent(ctx, t, pod)
+	for where, message := range said {
+		for _, part := range why {
+			if !strings.Contains(message, part) {
+				t.Errorf("%s does not say %q: %s", where, part, message)
+			}
+		}
+	}
+}
+
+// awaitRefusalEvent waits for kubecri's warning about a pod, and returns what it says.
+func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	for {
+		events, err := shared.Client.PodEvents(ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events {
+			if event.Source.Component == "kubecri" && event.Type == corev1.EventTypeWarning && event.Reason == "DevicesRefused" {
+				return event.Message
+			}
+		}
+		pause(ctx, t, "kubecri's event on pod "+pod.Name)
+	}
+}
