@@ -21,5 +21,14 @@ var forgedAllocations = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
+// policiesMissing is the number of admission policies that were not installed when the scheduler started.
+var policiesMissing = metrics.NewGauge(&metrics.GaugeOpts{
+	Namespace:      "kubedevice",
+	Subsystem:      "scheduler",
+	Name:           "admission_policies_missing",
+	Help:           "Admission policies that were not installed, or not bound, when the scheduler started. Without them users can forge allocations and inventories.",
+	StabilityLevel: metrics.ALPHA,
+})
+
 // registerMetrics makes the metrics part of the scheduler's /metrics, once.
-var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(forgedAllocations) })
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(forgedAllocations, policiesMissing) })

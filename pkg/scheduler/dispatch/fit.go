@@ -17,7 +17,8 @@ import (
 type Verdict struct {
 	// Fits says that all of them can serve the pod.
 	Fits bool
-	// Reasons say, for a pod that does not fit, what is missing, without the node's name.
+	// Reasons say, for a pod that does not fit, what is missing, without the node's name. They follow on a number of
+	// nodes: "have fewer than 2 free gpu".
 	Reasons []string
 	// Never says, for a pod that does not fit, that it would not fit if the node were empty either.
 	Never bool
@@ -57,7 +58,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		}
 		if !placed.Fits {
 			reason := placed.explain(node)
-			return Verdict{Reasons: []string{reason.String()}, Never: never(reason)}, nil
+			return Verdict{Reasons: []string{words(reason)}, Never: never(reason)}, nil
 		}
 		total += unit(placed.Score)
 		voters++

@@ -25,6 +25,7 @@ func TestPluginsAreAskedInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
 			container := pod.RunningContainers["main"]
 			asked = append(asked, name+" sees "+join(keys(container.DevRequests)))
 			container.DevRequests = types.ResourceList{types.ResourceName("by-" + name): 1}
+			container.Scorer = types.ResourceScorer{types.ResourceName("by-" + name): 1}
 			pod.RunningContainers["main"] = container
 		}
 		return &fake{
@@ -49,7 +50,11 @@ func TestPluginsAreAskedInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(types.ResourceList{"by-a": 1}, got.RunningContainers["main"].DevRequests); diff != "" {
+	wrote := types.ContainerInfo{
+		KubeRequests: types.ResourceList{"nvidia.com/gpu": 1},
+		DevRequests:  types.ResourceList{"by-a": 1}, Scorer: types.ResourceScorer{"by-a": 1},
+	}
+	if diff := cmp.Diff(wrote, got.RunningContainers["main"]); diff != "" {
 		t.Errorf("allocation (-want +got):\n%s", diff)
 	}
 }
@@ -68,7 +73,7 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 	for count, want := range map[int64]Verdict{
 		1: {Fits: true, Score: 0.5},
 		2: {Fits: true, Score: 1},
-		3: {Reasons: []string{"fewer than 3 free gpu (2 free of 2)"}, Never: true},
+		3: {Reasons: []string{"have fewer than 3 free gpu (2 free of 2)"}, Never: true},
 	} {
 		got, err := s.Fit(t.Context(), node, asking(count))
 		if err != nil {
@@ -110,7 +115,7 @@ func TestAFullNodeIsWorthPreempting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Verdict{Reasons: []string{"no free gpu (0 free of 2)"}}, got); diff != "" {
+	if diff := cmp.Diff(Verdict{Reasons: []string{"have no free gpu (0 free of 2)"}}, got); diff != "" {
 		t.Errorf("verdict (-want +got):\n%s", diff)
 	}
 }

@@ -49,13 +49,13 @@ func (r *Request) compile(pod *types.PodInfo) (*grouptree.Request, error) {
 // sameDevices reports whether two translations of one request ask for the same.
 func sameDevices(a, b *types.PodInfo) bool {
 	same := func(a, b types.ContainerInfo) bool {
-		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom)
+		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom) && maps.Equal(a.Scorer, b.Scorer)
 	}
 	return maps.EqualFunc(a.RunningContainers, b.RunningContainers, same) && maps.EqualFunc(a.InitContainers, b.InitContainers, same)
 }
 
-// adopt returns pod with what a plugin may write, and wrote into the copy that it was given: DevRequests and
-// AllocateFrom. The plugin may hold on to its copy, so nothing of that is kept.
+// adopt returns pod with what a plugin may write, and wrote into the copy that it was given: DevRequests, AllocateFrom,
+// and the scorers of what it translated. The plugin may hold on to its copy, so nothing of that is kept.
 func adopt(pod, given *types.PodInfo) *types.PodInfo {
 	adopted := *pod
 	adopted.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers)
@@ -68,6 +68,7 @@ func adoptContainers(containers, given map[string]types.ContainerInfo) map[strin
 	for name, info := range adopted {
 		info.DevRequests = maps.Clone(given[name].DevRequests)
 		info.AllocateFrom = maps.Clone(given[name].AllocateFrom)
+		info.Scorer = maps.Clone(given[name].Scorer)
 		adopted[name] = info
 	}
 	return adopted
