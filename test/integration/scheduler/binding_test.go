@@ -1,0 +1,100 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+func TestAPodWithLimitsAloneGetsNodeAndDevicesInOneWrite(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 4)
+	startScheduler(t)
+	pod := c.create(newPod("p", 2))
+	watch, err := c.CoreV1().Pods(pod.Namespace).Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	for event := range watch.ResultChan() {
+		current := event.Object.(*corev1.Pod)
+		_, hasDevices := current.Annotations[deviceinfo.Annotation]
+		if hasNode := current.Spec.NodeName != ""; hasNode != hasDevices {
+			t.Fatalf("the pod is seen with node %q and annotations %q", current.Spec.NodeName, current.Annotations)
+		}
+		if hasDevices {
+			pod = current
+			break
+		}
+	}
+	if got, want := devices(pod), "n1-gpu-2 n1-gpu-3"; got != want {
+		t.Errorf("devices %s, want the pair %s", got, want)
+	}
+}
+
+func TestAForgedAllocationIsOverwritten(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 2)
+	startScheduler(t)
+	for i, test := range []struct {
+		what string
+		gpus int64
+		want string
+	}{
+		{"with a request", 1, "n1-gpu-1"},
+		{"without a request", 0, ""},
+		{"with a request, again", 1, "n1-gpu-0"},
+	} {
+		pod := newPod(fmt.Sprintf("forger-%d", i), test.gpus)
+		pod.Annotations = map[string]string{deviceinfo.Annotation: allocated(pod.Name, "n1", 0)}
+		if got := devices(c.schedule(pod)); got != test.want {
+			t.Errorf("%s: devices %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+func TestPlainPodsAreNoneOfOurBusiness(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 0)
+	startScheduler(t)
+	pod := c.schedule(newPod("plain", 0))
+	if value, ok := pod.Annotations[deviceinfo.Annotation]; ok {
+		t.Errorf("the pod has the annotation %s", value)
+	}
+}
+
+func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
+	c := newCluster(t)
+	c.node("cpu", 0)
+	c.node("small", 2)
+	startScheduler(t)
+	wish := newPod("p", 0)
+	wish.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1}}}}`}
+	first := c.schedule(wish)
+	if got, want := devices(first), "small-gpu-0 small-gpu-1"; got != want {
+		t.Errorf("devices %q, want %q", got, want)
+	}
+	wish.Name = "q"
+	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
+	for _, condition := range pod.Status.Conditions {
+		const want = "0/2 nodes are available: 1 have no free gpu (0 free of 2), 1 have no "
+		if condition.Type == corev1.PodScheduled && !strings.HasPrefix(condition.Message, want) {
+			t.Errorf("message %q, want one that begins with %q", condition.Message, want)
+		}
+	}
+	c.delete(first)
+	if got, want := devices(c.await(pod, "to be bound", kube.Scheduled)), "small-gpu-0 small-gpu-1"; got != want {
+		t.Errorf("devices %q, want %q", got, want)
+	}
+}

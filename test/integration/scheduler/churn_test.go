@@ -1,0 +1,91 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// awaitBound waits until this many pods are bound.
+func (c *cluster) awaitBound(want int) {
+	c.Helper()
+	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return c.check() == want, nil
+	})
+	if err != nil {
+		c.Fatalf("%d pods are bound, want %d: %v", c.check(), want, err)
+	}
+}
+
+// bound returns a bound pod.
+func (c *cluster) bound() *corev1.Pod {
+	c.Helper()
+	for _, pod := range c.pods() {
+		if kube.Scheduled(&pod) {
+			return &pod
+		}
+	}
+	c.Fatal("no pod is bound")
+	return nil
+}
+
+func TestAsManyPodsRunAsThereAreDevicesAndEachDeletionLetsTheNextOneIn(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 8)
+	c.node("n2", 8)
+	startScheduler(t)
+	const pods, gpus = 60, 16
+	var last *corev1.Pod
+	for i := range pods {
+		last = c.create(newPod(fmt.Sprintf("p%02d", i), 1))
+	}
+	c.awaitBound(gpus)
+	for left := pods - gpus; left > 0; left-- {
+		before := time.Now()
+		c.delete(c.bound())
+		c.awaitBound(gpus)
+		if took := time.Since(before); took > 2*time.Second {
+			t.Errorf("with %d pods waiting the next one is bound after %v", left, took)
+		}
+	}
+	for range gpus {
+		c.delete(c.bound())
+	}
+	if got := len(c.pods()); got != 0 {
+		t.Errorf("%d pods are left, among them perhaps %s", got, last.Name)
+	}
+}
+
+// The scheduler is killed again and again while pods come and go.
+func TestNoDeviceIsGivenTwiceThoughTheSchedulerIsKilledDuringChurn(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 8)
+	c.node("n2", 8)
+	const rounds, perRound, gpus = 5, 24, 16
+	next := 0
+	for range rounds {
+		scheduler := startScheduler(t)
+		for range perRound {
+			c.create(newPod(fmt.Sprintf("p%03d", next), 1))
+			next++
+		}
+		c.awaitBound(gpus)
+		for range gpus / 2 {
+			c.delete(c.bound()) // and the scheduler is at work on the next ones
+		}
+		scheduler.kill()
+		c.check()
+		c.delete(c.bound()) // while there is no scheduler
+	}
+	startScheduler(t)
+	c.awaitBound(gpus)
+}

@@ -1,0 +1,50 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scheduler_test runs the kube-scheduler command, as a process that can be killed, against a real API server.
+// There are no kubelets: nodes are objects, and pods stay where they were bound.
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/cli"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
+	"github.com/kubedevice/kubedevice/test/integration/controlplane"
+)
+
+// asScheduler makes this test binary run the scheduler's command instead of the tests.
+const asScheduler = "KUBEDEVICE_TEST_RUN_SCHEDULER"
+
+// startLimit leaves room for a busy machine: a quiet one needs five seconds.
+const startLimit = 2 * time.Minute
+
+var server *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asScheduler) != "" {
+		gpus := gpuscheduler.New("gpus", gpu.Resource)
+		os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: gpus})))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	var err error
+	if server, err = controlplane.Start(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

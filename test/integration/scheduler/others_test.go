@@ -1,0 +1,85 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// bindBy binds a pod as another scheduler does.
+func (c *cluster) bindBy(pod *corev1.Pod, nodeName, annotation string) {
+	c.Helper()
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}}
+	if annotation != "" {
+		binding.Annotations = map[string]string{deviceinfo.Annotation: annotation}
+	}
+	if err := c.CoreV1().Pods(pod.Namespace).Bind(c.Context(), binding, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// Another scheduler binds pods to our node: without an allocation, and with one.
+func TestPodsOfAnotherSchedulerHoldWhatTheirAllocationSays(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 2)
+	foreign := func(name string) *corev1.Pod {
+		pod := newPod(name, 0)
+		pod.Spec.SchedulerName = "other"
+		return c.create(pod)
+	}
+	c.bindBy(foreign("without"), "n1", "")
+	c.bindBy(foreign("with"), "n1", allocated("with", "n1", 1))
+	startScheduler(t)
+	if got, want := devices(c.schedule(newPod("p", 1))), "n1-gpu-0"; got != want {
+		t.Errorf("devices %s, want %s", got, want)
+	}
+	c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
+}
+
+// A node is deleted and made again while its pods live on, as when a kubelet registers anew.
+func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
+	c := newCluster(t)
+	c.node("cpu", 0)
+	c.node("n1", 2)
+	startScheduler(t)
+	first := c.schedule(newPod("p", 1))
+	if err := c.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pending := c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
+	c.node("n1", 2)
+	second := c.await(pending, "to be bound", kube.Scheduled)
+	if devices(first) == devices(second) {
+		t.Errorf("both pods have %s", devices(first))
+	}
+}
+
+// Two profiles of one scheduler share what is known.
+func TestTwoProfilesGiveNoDeviceTwice(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 4)
+	startScheduler(t, `
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: second
+  plugins:
+    score: {disabled: [{name: '*'}]}
+`)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		pod := newPod(name, 1)
+		if i%2 == 1 {
+			pod.Spec.SchedulerName = "second"
+		}
+		c.schedule(pod)
+	}
+	if got := c.check(); got != 4 {
+		t.Errorf("%d pods are bound, want 4", got)
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// process is a running scheduler.
+type process struct {
+	*testing.T
+	cmd *exec.Cmd
+	log string
+}
+
+// startScheduler starts a scheduler as system:kube-scheduler, until the test ends. more is added to its configuration.
+func startScheduler(t *testing.T, more ...string) *process {
+	t.Helper()
+	client, err := server.Client("system:kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" +
+		"clientConnection: {kubeconfig: " + writeKubeconfig(t, client.Config) + ", qps: 1000, burst: 1000}\n" + strings.Join(more, "")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	p := &process{T: t, log: log.Name()}
+	p.cmd = exec.Command("/proc/self/exe", "--config="+config, "--secure-port=0", "--devschedpath="+filepath.Join(dir, "none"), "--v=4")
+	p.cmd.Env = append(os.Environ(), asScheduler+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(p.log) //nolint:errcheck // nothing to show then
+			t.Logf("the scheduler's log ends with:\n%s", text[max(0, len(text)-16<<10):])
+		}
+	})
+	return p
+}
+
+// kill ends the scheduler at once. It may be called again.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Wait()         // killed
+}
+
+// writeKubeconfig writes a client's configuration to a file.
+func writeKubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	file := api.NewConfig()
+	file.Clusters["test"] = &api.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["test"] = &api.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	file.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "test"}
+	file.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
