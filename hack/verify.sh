@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Checks every module that is named: gofmt, go vet, staticcheck, tidy go.mod files; then the documents.
-# Rules of the code (imports point one way, packages are documented) are Go tests in hack/rules.
+# Checks every module that is named: gofmt, tidy go.mod files, go vet, revive; then the rules of the code and the documents.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,16 +9,17 @@ if [ -n "$unformatted" ]; then
   exit 1
 fi
 
-staticcheck=$PWD/_output/tools/staticcheck
-(cd hack/tools && go build -o "$staticcheck" honnef.co/go/tools/cmd/staticcheck)
+revive=$PWD/_output/tools/revive
+(cd hack/tools && go build -o "$revive" github.com/mgechev/revive)
 
+config=$PWD/hack/tools/revive.toml
 for module in "$@"; do
   echo "verify $module"
   (
     cd "$module"
     go mod tidy -diff
     go vet ./...
-    "$staticcheck" ./...
+    "$revive" -config "$config" -formatter friendly ./...
   )
 done
 

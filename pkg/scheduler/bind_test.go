@@ -77,7 +77,7 @@ func TestABindingWithoutAnAnswerKeepsItsDevices(t *testing.T) {
 		"it took effect":                        {timeout, func(r *rig, pod *v1.Pod) { r.update(annotated(assumed(pod, "n"), gave("p", "n", "A"))) }, false},
 		"somebody else bound the pod elsewhere": {conflict, func(r *rig, pod *v1.Pod) { r.update(assumed(pod, "m")) }, true},
 		"a try before it took effect":           {conflict, func(r *rig, pod *v1.Pod) { r.update(annotated(assumed(pod, "n"), gave("p", "n", "A"))) }, false},
-		"the pod is gone": {context.DeadlineExceeded, func(r *rig, pod *v1.Pod) {
+		"the pod is gone": {context.DeadlineExceeded, func(r *rig, _ *v1.Pod) {
 			if err := r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", "p"); err != nil {
 				r.Fatal(err)
 			}

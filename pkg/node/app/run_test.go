@@ -123,7 +123,7 @@ func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "[-]runtime: ") && strings.Contains(body, "[+]socket ok")
 	})
 	runtime := startRuntime(t, filepath.Join(dir, "runtime.sock"))
-	eventually(t, url+"/readyz", func(code int, body string) bool { return code == http.StatusOK })
+	eventually(t, url+"/readyz", func(code int, _ string) bool { return code == http.StatusOK })
 
 	conn, err := criproxy.Dial(filepath.Join(dir, "run", "kubecri.sock"))
 	if err != nil {

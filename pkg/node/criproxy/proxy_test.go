@@ -141,7 +141,7 @@ func TestStatusKeepsCodeMessageDetailsAndTrailers(t *testing.T) {
 	}
 }
 
-func openStream(t *testing.T, ctx context.Context, client *grpc.ClientConn) grpc.ClientStream {
+func openStream(ctx context.Context, t *testing.T, client *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
 	stream, err := client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/x.Y/Stream")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestAConversationPassesInOrderAndEndsAtHalfClose(t *testing.T) {
 		farewell := []byte("half-closed")
 		return stream.SendMsg(&farewell)
 	}, Options{})
-	stream := openStream(t, testContext(t), client)
+	stream := openStream(testContext(t), t, client)
 	for i := range 100 {
 		send(t, stream, numbered(i))
 		if got := receive(t, stream); !bytes.Equal(got, numbered(i)) {
@@ -199,7 +199,7 @@ func TestHeadersOfASilentStreamArriveBeforeItsFirstMessage(t *testing.T) {
 	}, Options{})
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	stream := openStream(t, ctx, client)
+	stream := openStream(ctx, t, client)
 	header, err := stream.Header()
 	if err != nil || len(header.Get("ready")) != 1 {
 		t.Errorf("header %v, %v", header, err)
@@ -208,7 +208,7 @@ func TestHeadersOfASilentStreamArriveBeforeItsFirstMessage(t *testing.T) {
 
 func TestTheRuntimeMayEndAStreamThatTheKubeletStillWrites(t *testing.T) {
 	client := behind(t, func(string, grpc.ServerStream) error { return status.Error(codes.OutOfRange, "enough") }, Options{})
-	stream := openStream(t, testContext(t), client)
+	stream := openStream(testContext(t), t, client)
 	var message []byte
 	if err := stream.RecvMsg(&message); status.Code(err) != codes.OutOfRange {
 		t.Errorf("got %v, want OutOfRange", err)
@@ -224,7 +224,7 @@ func TestCancellationReachesTheRuntime(t *testing.T) {
 		return nil
 	}, Options{})
 	ctx, cancel := context.WithCancel(testContext(t))
-	stream := openStream(t, ctx, client)
+	stream := openStream(ctx, t, client)
 	<-began
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -281,7 +281,7 @@ func TestWhileTheRuntimeIsAwayCallsAreUnavailableAndThenItIsBack(t *testing.T) {
 func TestARuntimeThatDiesEndsItsStreamsWithUnavailable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.sock")
 	stop := startRuntime(t, path, echo)
-	stream := openStream(t, testContext(t), startProxy(t, path, Options{}))
+	stream := openStream(testContext(t), t, startProxy(t, path, Options{}))
 	send(t, stream, numbered(1))
 	receive(t, stream)
 	stop()
@@ -304,7 +304,7 @@ func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
 		}
 		return nil
 	}, Options{})
-	stream := openStream(t, testContext(t), client)
+	stream := openStream(testContext(t), t, client)
 	receive(t, stream)
 	// The runtime is held back when its count stands still while nobody reads.
 	for last, still := int64(-1), 0; still < 20; {
@@ -351,7 +351,7 @@ func TestTwoThousandStreamsLeaveNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for i := range 2_000 {
 		streamCtx, cancel := context.WithCancel(ctx)
-		stream := openStream(t, streamCtx, client)
+		stream := openStream(streamCtx, t, client)
 		send(t, stream, numbered(i))
 		receive(t, stream)
 		if i%2 == 0 {

@@ -15,7 +15,7 @@ import (
 )
 
 // devicesFor returns what to add to a container of a device pod, or nil if the container has no devices.
-func (g *Gate) devicesFor(ctx context.Context, s subject, d *decision, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, error) {
+func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, error) {
 	name := config.GetMetadata().GetName()
 	allocated := d.grant.Decision.Clone()
 	container := allocated.GetContainerInPod(name)

@@ -104,7 +104,7 @@ func (g *Gate) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, 
 	if decision == nil {
 		return nil, nil
 	}
-	delta, err := g.devicesFor(ctx, s, decision, request.GetConfig())
+	delta, err := g.devicesFor(ctx, decision, request.GetConfig())
 	if err != nil {
 		return nil, g.refuse(ctx, s, err)
 	}

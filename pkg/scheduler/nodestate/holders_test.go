@@ -29,7 +29,7 @@ func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
 		"a device that the node has not":  {allocated("p", "n", "X"), "A B C"},
 		"the same device twice over":      {allocated("p", "n", "B", "B"), "A C"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			w.want("free", w.free(nodeInfo(node, w.bound(pod, "n", test.annotation))), test.want)
 		})
 	}

@@ -59,7 +59,7 @@ func pcie8() nvmltest.Machine {
 // pairs4 has four GPUs on host bridges of their own, with NVLink bridges between 0 and 2, and between 1 and 3.
 func pairs4() nvmltest.Machine {
 	return nvmltest.Machine{
-		Ancestor: nvmltest.Matrix(4, func(i, j int) int { return phb }),
+		Ancestor: nvmltest.Matrix(4, func(_, _ int) int { return phb }),
 		NVLink:   nvmltest.Matrix(4, func(i, j int) bool { return i != j && i%2 == j%2 }),
 	}
 }
