@@ -29,7 +29,7 @@ func (s source) test() bool     { return strings.HasSuffix(s.path, "_test.go") }
 
 func sources(t *testing.T) []source {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
