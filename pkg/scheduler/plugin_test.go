@@ -124,7 +124,7 @@ func TestANodeWithoutRoomSaysWhy(t *testing.T) {
 		"evicting does not help":      {"full", 2, fwk.UnschedulableAndUnresolvable, "have no free gpu (0 free of 1)"},
 		"there are too few":           {"small", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free gpu (1 free of 1)"},
 		"there are none":              {"none", 1, fwk.UnschedulableAndUnresolvable, "have no gpu"},
-		"the inventory is unreadable": {"broken", 1, fwk.UnschedulableAndUnresolvable, "read the node's inventory: annotation KubeDevice/DeviceInfo: "},
+		"the inventory is unreadable": {"broken", 1, fwk.UnschedulableAndUnresolvable, "unreadable inventory: annotation KubeDevice/DeviceInfo: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, got := r.fit(newPod("p", test.count), test.node)

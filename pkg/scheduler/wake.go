@@ -5,7 +5,7 @@ package scheduler
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,24 +24,43 @@ type waker struct {
 	background *background
 	clock      clock.Clock
 	activate   func(context.Context)
-	pending    atomic.Bool
+
+	mu   sync.Mutex
+	next time.Time // when it wakes next; zero when nobody has asked for that
 }
 
-// in wakes after a pause, or sooner if a call before has asked for that.
+// in wakes after a pause at the latest. Calls until then are served by the same waking, or by an earlier one: a pod that
+// is woken too early asks again.
 func (w *waker) in(pause time.Duration) {
-	if !w.pending.CompareAndSwap(false, true) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.clock.Now().Add(pause)
+	if !w.next.IsZero() && !at.Before(w.next) {
 		return
 	}
+	w.next = at
 	w.background.run(func(ctx context.Context) {
 		timer := w.clock.NewTimer(pause)
 		defer timer.Stop()
 		select {
 		case <-timer.C():
-			w.pending.Store(false)
-			w.activate(ctx)
+			if w.due(at) {
+				w.activate(ctx)
+			}
 		case <-ctx.Done():
 		}
 	})
+}
+
+// due reports whether waking at that time is still asked for.
+func (w *waker) due(at time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.next.Equal(at) {
+		return false
+	}
+	w.next = time.Time{}
+	return true
 }
 
 // activatePending moves all pending device pods to the active queue.

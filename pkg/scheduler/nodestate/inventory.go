@@ -33,7 +33,7 @@ type inventory struct {
 }
 
 // gone stands for the inventory of a node that no longer exists.
-var gone = &inventory{err: errors.New("the node is gone")}
+var gone = &inventory{err: errors.New("node is gone")}
 
 // Observe brings what is known of the node up to date. Calling it is never needed for correctness, since Of does the
 // same; it lets plugins that compare nodes know all of them before the first pod comes.
@@ -130,7 +130,7 @@ func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Invento
 	if value := source.Annotations[deviceinfo.Annotation]; value != "" {
 		decoded, err := deviceinfo.DecodeNode(value)
 		if err != nil {
-			return nil, fmt.Errorf("read the node's inventory: %w", err)
+			return nil, fmt.Errorf("unreadable inventory: %w", err)
 		}
 		info = decoded
 	}
@@ -139,7 +139,7 @@ func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Invento
 	info.KubeAlloc = quantities(source.Status.Allocatable)
 	devices, err := c.schedulers.AddNode(ctx, info)
 	if err != nil {
-		return nil, fmt.Errorf("take the node's inventory: %w", err)
+		return nil, fmt.Errorf("inventory not taken: %w", err)
 	}
 	return devices, nil
 }

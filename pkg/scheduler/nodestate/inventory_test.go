@@ -19,7 +19,7 @@ func TestANodeThatIsDeletedAndComesBackIsAnotherNode(t *testing.T) {
 	holder := w.bound(w.pod("p", 1), "n", allocated("p", "n", "A"))
 	w.want("free", w.free(nodeInfo(old, holder)), "none")
 	w.deleteNode(old)
-	w.want("free when it is gone", w.free(nodeInfo(old, holder)), "error: the node is gone")
+	w.want("free when it is gone", w.free(nodeInfo(old, holder)), "error: node is gone")
 	if w.cache.Serves("nvidia.com/gpu") {
 		t.Error("a name is served that no node lists")
 	}
@@ -72,7 +72,7 @@ func TestAnInventoryChangesUnderItsHolders(t *testing.T) {
 	step("deleted", w.annotatedNode("n", "n-1", ""), "none")
 	step("back", w.node("n", "n-1", "A", "B", "C"), "C")
 	malformed := w.annotatedNode("n", "n-1", "{")
-	if got := w.free(nodeInfo(malformed, pod)); !strings.HasPrefix(got, "error: read the node's inventory: ") {
+	if got := w.free(nodeInfo(malformed, pod)); !strings.HasPrefix(got, "error: unreadable inventory: ") {
 		t.Errorf("malformed: %s", got)
 	}
 	step("repaired", w.node("n", "n-1", "A", "B", "C"), "C")
@@ -111,7 +111,7 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 	w.node("elsewhere", "e-1", "X")
 	w.plugin.broken.Store(true)
 	node := w.node("n", "n-1", "A")
-	const failure = `error: take the node's inventory: device scheduler "gpus": AddNode: panic: ouch`
+	const failure = `error: inventory not taken: device scheduler "gpus": AddNode: panic: ouch`
 	w.want("free", w.free(nodeInfo(node)), failure)
 	w.plugin.broken.Store(false)
 	w.want("free before the pause is over", w.free(nodeInfo(node)), failure)
