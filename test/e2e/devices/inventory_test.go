@@ -5,16 +5,115 @@ package devices
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
 // perNode is the number of GPUs of a node.
 const perNode = 8
+
+func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0].Name
+	namespace := newNamespace(t)
+	const ill = "gpu-3"
+	setInventory(t, node, "unhealthy: ["+ill+"]\n")
+	t.Cleanup(func() { setInventory(t, node, "") })
+	awaitGPUs(ctx, t, node, perNode-1)
+
+	rest := runPod(ctx, t, on(node, gpuPod(namespace, "rest", perNode-1)))
+	if sees := expectDevices(ctx, t, rest, "main", perNode-1); slices.Contains(sees, ill) {
+		t.Errorf("a pod was given %s, which is ill: %q", ill, sees)
+	}
+	last := create(ctx, t, on(node, gpuPod(namespace, "last", 1)))
+	await(ctx, t, last, "to be found unschedulable", kube.Unschedulable)
+
+	setInventory(t, node, "")
+	awaitGPUs(ctx, t, node, perNode)
+	last = await(ctx, t, last, "to be ready on the device that is well again", kube.Ready)
+	if diff := cmp.Diff([]string{ill}, look(ctx, t, last, "main").Sees); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
+}
+
+func TestADeviceThatFallsIllStaysWithThePodThatHasIt(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0].Name
+	pod := runPod(ctx, t, on(node, gpuPod(newNamespace(t), "holder", 1)))
+	before := look(ctx, t, pod, "main")
+	setInventory(t, node, "unhealthy: ["+before.Sees[0]+"]\n")
+	t.Cleanup(func() { setInventory(t, node, "") })
+	awaitGPUs(ctx, t, node, perNode-1)
+
+	after := await(ctx, t, pod, "to be ready still", kube.Ready)
+
+	if diff := cmp.Diff(pod.Status.ContainerStatuses, after.Status.ContainerStatuses); diff != "" {
+		t.Errorf("the container noticed something (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, look(ctx, t, after, "main"), cmp.AllowUnexported(observe.Sight{})); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+func TestWhatOthersChangeOfANodesDevicesIsPutBack(t *testing.T) {
+	node := shared.Nodes[1].Name
+	count := map[corev1.ResourceName]any{observe.Resource: "0"}
+	none := map[corev1.ResourceName]any{observe.Resource: nil}
+	for name, change := range map[string]map[string]any{
+		"no GPUs, as the kubelet says when it registers": {"status": map[string]any{"capacity": count, "allocatable": count}},
+		"GPUs taken off the status":                      {"status": map[string]any{"capacity": none, "allocatable": none}},
+		"the annotation removed":                         {"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: nil}}},
+		"another inventory in the annotation":            {"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: "{}"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := begin(t)
+			before := awaitGPUs(ctx, t, node, perNode)
+			patch, err := json.Marshal(change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed, err := shared.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same(before, changed) {
+				t.Fatal("the change had no effect")
+			}
+
+			if _, err := shared.Client.AwaitNode(ctx, node, "to be as it was", func(now *corev1.Node) bool { return same(before, now) }); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// same says whether two states of a node have the same devices.
+func same(a, b *corev1.Node) bool {
+	count := func(list corev1.ResourceList) string {
+		quantity, there := list[observe.Resource]
+		return fmt.Sprint(there, quantity.Value())
+	}
+	return a.Annotations[deviceinfo.Annotation] == b.Annotations[deviceinfo.Annotation] &&
+		count(a.Status.Capacity) == count(b.Status.Capacity) && count(a.Status.Allocatable) == count(b.Status.Allocatable)
+}
+
+func setInventory(t *testing.T, node, more string) {
+	t.Helper()
+	if err := files.setInventory(node, more); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // awaitGPUs waits until a node publishes that many GPUs, and returns the node as it is then.
 func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *corev1.Node {
