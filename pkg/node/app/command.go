@@ -55,7 +55,7 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 			if err := options.complete(command.Flags()); err != nil {
 				return err
 			}
-			ctx, stop := untilSignalled(command.Context())
+			ctx, stop := untilSignalled(command.Context(), os.Stderr)
 			defer stop()
 			return Run(klog.NewContext(ctx, klog.Background()), options)
 		},

@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -12,8 +13,8 @@ import (
 )
 
 // untilSignalled returns a context that ends at SIGTERM or SIGINT; a second one kills the process. Until stop is called,
-// SIGUSR1 writes the stacks of all goroutines to standard error.
-func untilSignalled(parent context.Context) (ctx context.Context, stop func()) {
+// SIGUSR1 writes the stacks of all goroutines to stacks.
+func untilSignalled(parent context.Context, stacks io.Writer) (ctx context.Context, stop func()) {
 	ctx, restore := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, restore)
 	dump := make(chan os.Signal, 1)
@@ -22,8 +23,8 @@ func untilSignalled(parent context.Context) (ctx context.Context, stop func()) {
 	go func() {
 		defer close(done)
 		for range dump {
-			// Standard error is all there is to report an error to.
-			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+			// There is nobody else to tell.
+			_ = pprof.Lookup("goroutine").WriteTo(stacks, 2)
 		}
 	}()
 	return ctx, func() {

@@ -21,7 +21,7 @@ func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.C
 	container := allocated.GetContainerInPod(name)
 	if container == nil || len(container.AllocateFrom) == 0 {
 		// Debug containers, for one, are in no allocation.
-		if asked := d.pod.ContainerAsksFor(name, g.Pods.DeviceResources()); len(asked) > 0 {
+		if asked := d.pod.ContainerAsksFor(name, g.deviceResources()); len(asked) > 0 {
 			return nil, never(fmt.Errorf("container %q asks for %v, but the pod's allocation gives it no device; %s", name, asked, scheduleAgain))
 		}
 		return nil, nil

@@ -65,7 +65,21 @@ func (g *Gate) asks(ctx context.Context, s subject) (pod pods.Pod, asks bool, er
 	if pod, err = g.Pods.Lookup(ctx, s.uid); err != nil {
 		return pods.Pod{}, false, later(fmt.Errorf("whether the pod asks for devices cannot be told: %w", err))
 	}
-	return pod, claimsDevices(s) || len(pod.AsksFor(g.Pods.DeviceResources())) > 0, nil
+	if len(pod.Asks) > 0 {
+		// Whose resources these are is not known before every plugin has spoken.
+		g.settle(ctx)
+	}
+	return pod, claimsDevices(s) || len(pod.AsksFor(g.deviceResources())) > 0, nil
+}
+
+// deviceResources returns the names of the extended resources that device plugins stand behind, now or when they were well.
+func (g *Gate) deviceResources() map[string]bool {
+	names := g.Pods.DeviceResources()
+	inventory, _ := g.Devices.Inventory()
+	for _, name := range inventory.ExtendedResources() {
+		names[string(name)] = true
+	}
+	return names
 }
 
 // claimsDevices reports whether the pod's annotation asks for devices, or might: one that cannot be read counts.
@@ -157,15 +171,17 @@ func unmet(container string, request types.ResourceName) error {
 		deviceinfo.Annotation, container, request, scheduleAgain))
 }
 
-// present demands that the devices are on this node and well.
+// present demands that the devices are on this node and well. It waits for a device whose plugin may not have spoken yet.
 func (g *Gate) present(ctx context.Context, from types.ResourceLocation) error {
-	if len(from) == 0 {
-		return nil
-	}
-	g.settle(ctx)
-	inventory, _ := g.Devices.Inventory()
 	for _, name := range slices.Sorted(maps.Values(from)) {
-		switch quantity, known := inventory.Allocatable(name); {
+		inventory, _ := g.Devices.Inventory()
+		quantity, known := inventory.Allocatable(name)
+		if !known {
+			g.settle(ctx)
+			inventory, _ = g.Devices.Inventory()
+			quantity, known = inventory.Allocatable(name)
+		}
+		switch {
 		case !known:
 			return never(fmt.Errorf("device resource %s is not on node %q (any more); if it does not come back, %s", name, g.NodeName, scheduleAgain))
 		case quantity == 0:

@@ -37,7 +37,8 @@ type Pods interface {
 	Lookup(ctx context.Context, uid string) (pods.Pod, error)
 	// Get is Lookup without waiting.
 	Get(uid string) (pod pods.Pod, known bool)
-	// DeviceResources returns the names of the extended resources that device plugins stand behind.
+	// DeviceResources returns the names of the extended resources that device plugins stood behind when they were last well.
+	// The map is the caller's own.
 	DeviceResources() map[string]bool
 }
 

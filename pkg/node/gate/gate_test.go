@@ -80,7 +80,9 @@ func (k knownPods) Lookup(_ context.Context, uid string) (pods.Pod, error) {
 	return pods.Pod{}, fmt.Errorf("pod with UID %q: %w", uid, pods.ErrUnknown)
 }
 
-func (k knownPods) DeviceResources() map[string]bool { return map[string]bool{gpu: true} }
+func (k knownPods) DeviceResources() map[string]bool {
+	return map[string]bool{"example.com/before": true}
+}
 
 // devNodes is a file system where everything is a device node.
 type devNodes struct{}
@@ -195,6 +197,9 @@ func (b *bench) create(t *testing.T, uid, container, source string, annotations 
 var (
 	plain  = pods.Pod{Namespace: "default"}
 	asking = pods.Pod{Namespace: "default", Asks: map[string][]string{"main": {gpu}}}
+	// before asks for what a plugin had before it broke, other for what no plugin ever had.
+	before = pods.Pod{Namespace: "default", Asks: map[string][]string{"main": {"example.com/before"}}}
+	other  = pods.Pod{Namespace: "default", Asks: map[string][]string{"main": {"example.com/other"}}}
 )
 
 func TestWhoPassesAndWhoIsRefused(t *testing.T) {
@@ -218,22 +223,24 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 	}{
 		"a pod that asks for nothing passes":                     {known: &plain, want: Passed},
 		"and does so when every plugin is broken":                {known: &plain, broken: true, want: Passed},
+		"so does one that asks for somebody else's resource":     {known: &other, want: Passed},
+		"also when all plugins are broken":                       {known: &other, broken: true, want: Passed},
 		"a static pod passes":                                    {source: "file", want: Passed},
 		"a static pod passes without the devices that it claims": {source: "file", annotations: forHere(card0), want: Passed},
 		"a pod that nobody knows yet is asked to come again":     {want: Refused, code: codes.Unavailable, says: "not known"},
 		"a pod with an allocation gets its devices":              {known: &asking, annotations: forHere(card0), want: Injected},
 		"so does one that asks in the annotation alone":          {known: &plain, annotations: forHere(card0, card1), want: Injected},
-		"a pod that asks and has no annotation is refused":       {known: &asking, want: Refused, code: codes.FailedPrecondition, says: "no annotation"},
-		"also when every plugin is broken":                       {known: &asking, broken: true, want: Refused, code: codes.FailedPrecondition, says: "no annotation"},
+		"a pod that asks and has no annotation is refused":       {known: &asking, want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
+		"also when the plugin behind the resource is broken":     {known: &before, broken: true, want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
 		"a pod that asks in the annotation and was bound by another scheduler is refused": {known: &plain, annotations: text(`{"runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
-			want: Refused, code: codes.FailedPrecondition, says: "not bound by the device scheduler"},
+			want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
 		"an allocation for another node is refused": {known: &asking, annotations: func(t *testing.T) map[string]string {
 			return allocation(t, "pod-u", "node-2", map[string][]types.ResourceName{"main": {card0}})
-		}, want: Refused, code: codes.FailedPrecondition, says: `node "node-2"`},
+		}, want: Refused, code: codes.FailedPrecondition, says: "node-2"},
 		"an allocation for another pod is refused": {known: &asking, annotations: func(t *testing.T) map[string]string {
 			return allocation(t, "pod-v", "node-1", map[string][]types.ResourceName{"main": {card0}})
-		}, want: Refused, code: codes.FailedPrecondition, says: `pod "pod-v"`},
-		"an annotation that cannot be read is refused": {known: &plain, annotations: text("{"), want: Refused, code: codes.FailedPrecondition, says: "not JSON"},
+		}, want: Refused, code: codes.FailedPrecondition, says: "pod-v"},
+		"an annotation that cannot be read is refused": {known: &plain, annotations: text("{"), want: Refused, code: codes.FailedPrecondition, says: deviceinfo.Annotation},
 		"an annotation that asks for nothing passes":   {known: &plain, annotations: text(`{"runningcontainer":{"main":{"scorer":{"x":1}}}}`), want: Passed},
 		"a device that is not here is refused":         {known: &asking, annotations: forHere("resource/group/gpu/9/cards"), want: Refused, code: codes.FailedPrecondition, says: `gpu/9/cards is not on node "node-1"`},
 		"a device that is sick is refused":             {known: &asking, annotations: forHere(sick), want: Refused, code: codes.FailedPrecondition, says: "unhealthy"},

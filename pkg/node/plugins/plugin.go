@@ -117,6 +117,7 @@ func (p *plugin) state() (info *types.NodeInfo, asked bool, err error) {
 
 // allocate asks what the container needs for the devices it was given.
 func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container *types.ContainerInfo, limit time.Duration) (inject.Addition, error) {
+	// Deep copies: the plugin may change and keep what it is given.
 	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *container}}).Clone().RunningContainers[""]
 	pod = pod.Clone()
 	return through(ctx, p.line, "Allocate", limit, func() (inject.Addition, error) {

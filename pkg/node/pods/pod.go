@@ -4,6 +4,7 @@
 package pods
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,6 +41,10 @@ func (p Pod) ContainerAsksFor(container string, resources map[string]bool) []str
 		}
 	}
 	return asked
+}
+
+func (p Pod) equal(other Pod) bool {
+	return p.Namespace == other.Namespace && p.Name == other.Name && p.Over == other.Over && maps.EqualFunc(p.Asks, other.Asks, slices.Equal)
 }
 
 // summarize keeps of a pod what is remembered.

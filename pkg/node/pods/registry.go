@@ -124,9 +124,13 @@ func (r *Registry) SetDeviceResources(names []string, complete bool) {
 func (r *Registry) set(uid string, pod Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before, known := r.pods[uid]
+	_, wasGone := r.gone[uid]
 	r.pods[uid] = pod
 	delete(r.gone, uid)
-	r.wake()
+	if !known || wasGone || !before.equal(pod) {
+		r.wake()
+	}
 }
 
 // remove notes that a pod was deleted, and forgets those that were long ago.
