@@ -61,8 +61,9 @@ test-integration: ## Tests against a real etcd and kube-apiserver in one process
 	cd test && go test ./integration/...
 
 .PHONY: test-e2e
-test-e2e: build ## Tests on the real cluster (root, Linux).
-	cd test && go test -timeout 40m -p 1 ./e2e/...
+test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
+	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && go test -timeout 40m -p 1 ./e2e/...; \
+	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.

@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-//go:embed pods inventories
+//go:embed pods
 var files embed.FS
 
 // A scene is one thing that the demo shows.
