@@ -13,6 +13,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/checkout"
 )
 
+// simgpu is the file name of both sides of the simulated GPUs' plugin.
+const simgpu = "simgpu.so"
+
 // folder holds what the cluster's programs read: plugins, inventories, static pods.
 type folder string
 
@@ -50,15 +53,14 @@ func (f folder) addPlugin(side, to string) error {
 	if err != nil {
 		return err
 	}
-	const name = "simgpu.so"
-	content, err := os.ReadFile(filepath.Join(root, "_output", "plugins", side, name))
+	content, err := os.ReadFile(filepath.Join(root, "_output", "plugins", side, simgpu))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: build it first (make build)", err)
 	}
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(to, name), content, 0o644)
+	return os.WriteFile(filepath.Join(to, simgpu), content, 0o644)
 }
 
 // setInventory gives a node 8 GPUs, NVLink pairs, two pairs to a socket, with some more lines of YAML. The file is replaced in one
