@@ -89,3 +89,27 @@ func TestStatesOfOneGenerationAreToldApart(t *testing.T) {
 		w.want("free after all were taken back", w.free(info), "A B")
 	}
 }
+
+// A pod is assumed, does not fit after all, and is forgotten; meanwhile its forged annotation was looked at.
+func TestAPodThatGotNoReservationLeavesNoTrace(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n", "n-1", "A", "B")
+	info := framework.NewNodeInfo()
+	info.SetNode(node)
+	generation := info.Generation
+	forger := assumed(with(w.pod("forger", 9), allocated("forger", "n", "A", "B")), "n")
+	podInfo, err := framework.NewPodInfo(forger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.AddPodInfo(podInfo)
+	info.Generation = generation
+	if annotation, err := w.reserve(info, forger); err == nil {
+		t.Errorf("reserved %s", annotation)
+	}
+	if err := info.RemovePod(klog.Background(), forger); err != nil {
+		t.Fatal(err)
+	}
+	info.Generation = generation
+	w.want("free", w.free(info), "A B")
+}
