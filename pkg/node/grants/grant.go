@@ -49,21 +49,24 @@ func (g *Grant) Pod() string { return g.Namespace + "/" + g.Name }
 func (g *Grant) Holds() types.ResourceList {
 	held := types.ResourceList{}
 	for _, container := range g.Decision.RunningContainers {
-		for request, from := range container.AllocateFrom {
-			if !resource.IsEnumResource(from) {
-				held[from] = add(held[from], container.DevRequests[request])
-			}
+		for name, quantity := range holds(container) {
+			held[name] = add(held[name], quantity)
 		}
 	}
 	for _, container := range g.Decision.InitContainers {
-		alone := types.ResourceList{}
-		for request, from := range container.AllocateFrom {
-			if !resource.IsEnumResource(from) {
-				alone[from] = add(alone[from], container.DevRequests[request])
-			}
-		}
-		for name, quantity := range alone {
+		for name, quantity := range holds(container) {
 			held[name] = max(held[name], quantity)
+		}
+	}
+	return held
+}
+
+// holds returns what one container holds.
+func holds(container types.ContainerInfo) types.ResourceList {
+	held := types.ResourceList{}
+	for request, name := range container.AllocateFrom {
+		if !resource.IsEnumResource(name) {
+			held[name] = add(held[name], container.DevRequests[request])
 		}
 	}
 	return held
