@@ -1,0 +1,82 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0].Name
+	namespace := newNamespace(t)
+	stubborn := on(node, gpuPod(namespace, "stubborn", perNode))
+	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; sleep 86400 & wait; sleep 86400"}
+	stubborn.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
+	stubborn = runPod(ctx, t, stubborn)
+	next := create(ctx, t, on(node, gpuPod(namespace, "next", 1)))
+	await(ctx, t, next, "to be found unschedulable", kube.Unschedulable)
+
+	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+	if err := shared.Client.CoreV1().Pods(namespace).Delete(ctx, stubborn.Name, now); err != nil {
+		t.Fatal(err)
+	}
+
+	await(ctx, t, next, "to be scheduled at once", kube.Scheduled)
+	if said := awaitRefusalEvent(ctx, t, next); !strings.Contains(said, namespace+"/stubborn") {
+		t.Errorf("the event does not name the pod whose container lives: %s", said)
+	}
+	next = await(ctx, t, next, "to be ready in the end", kube.Ready)
+	expectDevices(ctx, t, next, "main", 1)
+	if held := containersOf(ctx, t, "stubborn"); held != "" {
+		t.Errorf("the next pod runs, and so does container %s", held)
+	}
+}
+
+// containersOf returns the IDs of the containers of a pod that run on the first node.
+func containersOf(ctx context.Context, t *testing.T, pod string) string {
+	t.Helper()
+	ids, err := shared.Nodes[0].Run(ctx, "crictl", "ps", "--quiet", "--label=io.kubernetes.pod.name="+pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(ids)
+}
+
+func TestAfterAPowerCutPodsHaveTheSameDevicesAgain(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[1]
+	namespace := newNamespace(t)
+	before := map[string]*corev1.Pod{}
+	devices := map[string][]string{}
+	for name, count := range map[string]int64{"one": 1, "two": 2, "four": 4} {
+		before[name] = runPod(ctx, t, on(node.Name, gpuPod(namespace, name, count)))
+		devices[name] = expectDevices(ctx, t, before[name], "main", int(count))
+	}
+
+	if err := node.Reboot(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, pod := range before {
+		after := await(ctx, t, pod, "to run in a new container", func(now *corev1.Pod) bool {
+			return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
+		})
+		if diff := cmp.Diff(devices[name], look(ctx, t, after, "main").Sees); diff != "" {
+			t.Errorf("devices of pod %s (-before +after the power cut):\n%s", name, diff)
+		}
+	}
+	if err := shared.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
