@@ -55,6 +55,7 @@ test-unit: ## Unit tests and fuzz seeds of every module, with the race detector.
 	go test -race ./cmd/... ./pkg/... ./plugins/... ./hack/...
 	cd pkg/sdk && go test -race ./...
 	cd plugins/template && go test -race ./...
+	cd test && go test $$(go list ./... | grep -v -e /integration -e /e2e)
 
 .PHONY: test-integration
 test-integration: ## Tests against a real etcd and kube-apiserver in one process; no root.
@@ -64,6 +65,10 @@ test-integration: ## Tests against a real etcd and kube-apiserver in one process
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
 	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && go test -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
+
+.PHONY: test-oracle
+test-oracle: ## Placement against the brute-force oracle on 100,000 random cases; CI takes a sample.
+	go test -timeout 60m ./pkg/grouptree -run Oracle -oracle.cases 100000
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.

@@ -60,7 +60,8 @@ type Program struct {
 const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
 // Default returns the options of a cluster with this many nodes that runs KubeDevice as it was built in this checkout: scheduler and
-// CRI proxy from _output/bin, the plugins of _output/plugins, roles and policies of deploy. Its folder is _output/cluster.
+// CRI proxy from _output/bin, the plugins of _output/plugins, roles and policies of deploy, and 8 simulated GPUs on each
+// node, in pairs. Its folder is _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -78,10 +79,13 @@ func Default(nodes int) (Options, error) {
 		Visible:   []string{root},
 	}
 	for range nodes {
-		options.Nodes = append(options.Nodes, NodeOptions{Kubecri: &Program{
-			Path: filepath.Join(output, "bin", "kubecri"),
-			Args: []string{"--cridevices=" + filepath.Join(output, "plugins", "device")},
-		}})
+		options.Nodes = append(options.Nodes, NodeOptions{
+			Kubecri: &Program{
+				Path: filepath.Join(output, "bin", "kubecri"),
+				Args: []string{"--cridevices=" + filepath.Join(output, "plugins", "device")},
+			},
+			Inventory: filepath.Join(root, "test", "inventories", "pairs.yaml"),
+		})
 	}
 	return options, nil
 }

@@ -53,9 +53,6 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	}
 	// Not the folder of "make cluster-up": the demo takes no other cluster down.
 	options.Dir = filepath.Join(filepath.Dir(options.Dir), "demo")
-	for i := range options.Nodes {
-		options.Nodes[i].Inventory = filepath.Join(root, "test", "demo", "inventories", "node.yaml")
-	}
 
 	fmt.Fprintln(out, "Starting a cluster: etcd, kube-apiserver, our kube-scheduler, 2 nodes with kubelet, our kubecri, containerd and runc")
 	began := time.Now()
