@@ -5,86 +5,17 @@ package devices
 
 import (
 	"context"
-	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
-
-// forger is a user who may edit what is in one namespace, and write pods' status, bindings and nodes besides.
-const forger = "mallory"
-
-// heist is what a forger finds: a namespace to work in, and a pod with a device that the forger would like to have.
-type heist struct {
-	forger    *kube.Client
-	namespace string
-	// victim runs in another namespace and holds card on node.
-	victim *corev1.Pod
-	node   string
-	card   sdk.ResourceName
-	// own is a pod of the forger's with a device on the same node, waiting one without a node.
-	own, waiting *corev1.Pod
-}
-
-func newHeist(ctx context.Context, t *testing.T) *heist {
-	t.Helper()
-	h := &heist{namespace: newNamespace(t), node: shared.Nodes[0].Name}
-	h.forger = newForger(ctx, t, h.namespace)
-	h.victim = runPod(ctx, t, on(h.node, gpuPod(newNamespace(t), "victim", 1)))
-	h.card = sdk.ResourceName(look(ctx, t, h.victim, "main").Paths[0])
-	h.own = runPod(ctx, t, on(h.node, gpuPod(h.namespace, "own", 1)))
-	waiting := gpuPod(h.namespace, "waiting", 1)
-	waiting.Spec.SchedulerName = nobody
-	h.waiting = create(ctx, t, waiting)
-	return h
-}
-
-// loot is the annotation with which a pod would have the victim's device.
-func (h *heist) loot(t *testing.T, pod string) string { return allocation(t, pod, h.node, h.card) }
-
-// pod returns a pod of the forger's that asks for a device and carries an annotation.
-func (h *heist) pod(name, annotation string) *corev1.Pod {
-	pod := on(h.node, gpuPod(h.namespace, name, 1))
-	pod.Annotations = map[string]string{deviceinfo.Annotation: annotation}
-	return pod
-}
-
-// annotate returns a merge patch that sets the annotation, or removes it if value is nil.
-func annotate(t *testing.T, value any) []byte {
-	t.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: value}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return patch
-}
-
-// patchPod patches one of the forger's pods.
-func (h *heist) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte, subresources ...string) error {
-	_, err := h.forger.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
-	return err
-}
-
-func (h *heist) createPod(ctx context.Context, pod *corev1.Pod) error {
-	_, err := h.forger.CreatePod(ctx, pod)
-	return err
-}
-
-func patchNode(ctx context.Context, client *kube.Client, node string, patch []byte, subresources ...string) error {
-	_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
-	return err
-}
 
 func TestForgedAnnotationsAreRefusedOnEveryPath(t *testing.T) {
 	ctx := begin(t)
@@ -235,86 +166,55 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 	h.expectNothingStolen(ctx, t)
 }
 
-// expectNothingStolen fails the test unless all pods and the node are as they were, also in a new container of the forger's.
-func (h *heist) expectNothingStolen(ctx context.Context, t *testing.T) {
-	t.Helper()
-	before := look(ctx, t, h.own, "main")
-	own := restartContainer(ctx, t, h.own)
-	if diff := cmp.Diff(before.Sees, look(ctx, t, own, "main").Sees); diff != "" {
-		t.Errorf("devices of the forger's pod (-before +after):\n%s", diff)
-	}
-	victim := await(ctx, t, h.victim, "to be ready still", kube.Ready)
-	if diff := cmp.Diff(h.victim.Annotations, victim.Annotations); diff != "" {
-		t.Errorf("annotations of the victim (-before +after):\n%s", diff)
-	}
-	if got := look(ctx, t, victim, "main").Paths[0]; got != string(h.card) {
-		t.Errorf("the victim holds %s, want %s still", got, h.card)
-	}
-	awaitGPUs(ctx, t, h.node, perNode)
-}
+func TestWithoutThePoliciesForgedAllocationsAreOverwrittenAndChangedOnesIgnored(t *testing.T) {
+	ctx := begin(t)
+	h := newHeist(ctx, t)
+	withoutPolicies(ctx, t, h)
 
-// newForger lets forger do in the namespace what an editor may, and write pods' status and bindings there, and nodes everywhere, until the
-// test ends.
-func newForger(ctx context.Context, t *testing.T, namespace string) *kube.Client {
-	t.Helper()
-	rbac := shared.Client.RbacV1()
-	subjects := []rbacv1.Subject{
-		{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: forger},
-		{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: forger},
-	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "forger-"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"get", "patch", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/status", "pods/ephemeralcontainers"}, Verbs: []string{"patch", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/binding", "bindings"}, Verbs: []string{"create"}},
-	}}
-	role, err := rbac.ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	forged, err := h.forger.CreatePod(ctx, h.pod("forged", h.loot(t, "forged")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	everywhere := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	forged = await(ctx, t, forged, "to be ready", kube.Ready)
+	if paths := look(ctx, t, forged, "main").Paths; len(paths) != 1 || paths[0] == string(h.card) {
+		t.Errorf("the pod was given %q, want one device other than the victim's %s", paths, h.card)
 	}
-	if _, err := rbac.ClusterRoleBindings().Create(ctx, everywhere, metav1.CreateOptions{}); err != nil {
+	if err := h.patchPod(ctx, h.own, annotate(t, h.loot(t, h.own.Name))); err != nil {
 		t.Fatal(err)
+	}
+	h.expectNothingStolen(ctx, t)
+}
+
+// withoutPolicies takes the policy on pods out of force until the test ends.
+func withoutPolicies(ctx context.Context, t *testing.T, h *heist) {
+	t.Helper()
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitForgeries := func(ctx context.Context, refused bool) {
+		for {
+			_, err := shared.Client.CoreV1().Pods(h.namespace).Create(ctx, h.pod("probe", h.loot(t, "probe")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && !apierrors.IsForbidden(err) {
+				t.Fatal(err)
+			}
+			if (err != nil) == refused {
+				return
+			}
+			pause(ctx, t, "the policy on pods to change")
+		}
 	}
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		if err := rbac.ClusterRoleBindings().Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := rbac.ClusterRoles().Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	here := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "edit"}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-	}
-	if _, err := rbac.RoleBindings(namespace).Create(ctx, here, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	client, err := shared.Client.As(forger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"})
-	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status"})
-	return client
-}
-
-// awaitRight waits until the API server has noticed that a user may do something.
-func awaitRight(ctx context.Context, t *testing.T, client *kube.Client, attributes authorizationv1.ResourceAttributes) {
-	t.Helper()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
-	for {
-		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if err := shared.Apply(ctx, filepath.Join(root, "deploy", "policies")); err != nil {
 			t.Fatal(err)
 		}
-		if answer.Status.Allowed {
-			return
-		}
-		pause(ctx, t, "the right to "+attributes.Verb+" "+attributes.Resource)
+		awaitForgeries(ctx, true)
+	})
+	bindings := shared.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	if err := bindings.Delete(ctx, "kubedevice-pod-allocations", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
+	awaitForgeries(ctx, false)
 }
