@@ -118,6 +118,6 @@ func (g *Gate) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, 
 	}
 	outcome = Injected
 	klog.FromContext(ctx).V(2).Info("A container gets devices", "pod", klog.KRef(s.namespace, s.name),
-		"container", request.GetConfig().GetMetadata().GetName(), "devices", len(delta.GetDevices()), "cdiDevices", len(delta.GetCDIDevices()))
+		"container", request.GetConfig().GetMetadata().GetName(), "devices", len(delta.GetDevices()))
 	return suffix, nil
 }

@@ -15,7 +15,6 @@
 //   - An environment variable that two plugins set: once if the value is the same, an error if it differs.
 //   - An environment variable that the pod or its image sets: the plugin's value wins, as it stands last. A pod must not be
 //     able to name other devices than it was given.
-//   - A CDI device that is there already: not added again.
 //
 // Host paths come from plugins alone, never from an annotation. They are checked: absolute, in their shortest form, there,
 // and, where a device is announced, a device node and no symbolic link.
@@ -37,8 +36,6 @@ type Addition struct {
 	Mounts []device.Mount
 	// Envs are environment variables.
 	Envs map[string]string
-	// CDIDevices are fully qualified CDI device names, such as vendor.com/gpu=0.
-	CDIDevices []string
 }
 
 // Host is the part of the node's file system that plugins may name.

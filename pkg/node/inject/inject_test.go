@@ -60,37 +60,34 @@ func TestAdditionsBecomeADelta(t *testing.T) {
 		want      *runtimeapi.ContainerConfig
 	}{
 		"nothing is added for nothing": {want: &runtimeapi.ContainerConfig{}},
-		"devices, mounts, envs and CDI devices of two plugins keep the plugins' order": {
+		"devices, mounts and envs of two plugins keep the plugins' order": {
 			additions: []Addition{
-				{Plugin: "a", Devices: []string{"/dev/gpu1", "/dev/gpu0"}, Envs: map[string]string{"Z": "1", "B": "2"}, CDIDevices: []string{"x.com/gpu=1"}},
+				{Plugin: "a", Devices: []string{"/dev/gpu1", "/dev/gpu0"}, Envs: map[string]string{"Z": "1", "B": "2"}},
 				{Plugin: "b", Devices: []string{"/dev/disk"}, Mounts: []device.Mount{{ContainerPath: "/lib/x", HostPath: "/opt/lib", Readonly: true}}},
 			},
 			want: &runtimeapi.ContainerConfig{
-				Devices:    []*runtimeapi.Device{charDevice("/dev/gpu1"), charDevice("/dev/gpu0"), charDevice("/dev/disk")},
-				Mounts:     []*runtimeapi.Mount{{ContainerPath: "/lib/x", HostPath: "/opt/lib", Readonly: true}},
-				Envs:       []*runtimeapi.KeyValue{{Key: "B", Value: []byte("2")}, {Key: "Z", Value: []byte("1")}},
-				CDIDevices: []*runtimeapi.CDIDevice{{Name: "x.com/gpu=1"}},
+				Devices: []*runtimeapi.Device{charDevice("/dev/gpu1"), charDevice("/dev/gpu0"), charDevice("/dev/disk")},
+				Mounts:  []*runtimeapi.Mount{{ContainerPath: "/lib/x", HostPath: "/opt/lib", Readonly: true}},
+				Envs:    []*runtimeapi.KeyValue{{Key: "B", Value: []byte("2")}, {Key: "Z", Value: []byte("1")}},
 			},
 		},
 		"what two plugins want alike is added once": {
 			additions: []Addition{
-				{Plugin: "a", Devices: []string{"/dev/gpu0"}, Envs: map[string]string{"A": "1"}, Mounts: []device.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}, CDIDevices: []string{"x.com/gpu=1"}},
-				{Plugin: "b", Devices: []string{"/dev/gpu0"}, Envs: map[string]string{"A": "1"}, Mounts: []device.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}, CDIDevices: []string{"x.com/gpu=1"}},
+				{Plugin: "a", Devices: []string{"/dev/gpu0"}, Envs: map[string]string{"A": "1"}, Mounts: []device.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}},
+				{Plugin: "b", Devices: []string{"/dev/gpu0"}, Envs: map[string]string{"A": "1"}, Mounts: []device.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}},
 			},
 			want: &runtimeapi.ContainerConfig{
-				Devices:    []*runtimeapi.Device{charDevice("/dev/gpu0")},
-				Mounts:     []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}},
-				Envs:       []*runtimeapi.KeyValue{{Key: "A", Value: []byte("1")}},
-				CDIDevices: []*runtimeapi.CDIDevice{{Name: "x.com/gpu=1"}},
+				Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")},
+				Mounts:  []*runtimeapi.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}},
+				Envs:    []*runtimeapi.KeyValue{{Key: "A", Value: []byte("1")}},
 			},
 		},
-		"a device, mount or CDI device that the pod has alike is not added again": {
+		"a device or mount that the pod has alike is not added again": {
 			config: &runtimeapi.ContainerConfig{
-				Devices:    []*runtimeapi.Device{charDevice("/dev/gpu0")},
-				Mounts:     []*runtimeapi.Mount{{ContainerPath: "/l/", HostPath: "/opt/lib"}},
-				CDIDevices: []*runtimeapi.CDIDevice{{Name: "x.com/gpu=1"}},
+				Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")},
+				Mounts:  []*runtimeapi.Mount{{ContainerPath: "/l/", HostPath: "/opt/lib"}},
 			},
-			additions: []Addition{{Plugin: "a", Devices: []string{"/dev/gpu0"}, Mounts: []device.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}, CDIDevices: []string{"x.com/gpu=1"}}},
+			additions: []Addition{{Plugin: "a", Devices: []string{"/dev/gpu0"}, Mounts: []device.Mount{{ContainerPath: "/l", HostPath: "/opt/lib"}}}},
 			want:      &runtimeapi.ContainerConfig{},
 		},
 		"a plugin's environment variable wins over the pod's": {

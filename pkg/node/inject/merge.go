@@ -42,7 +42,6 @@ type merger struct {
 	devices map[string]entry[deviceAt]
 	mounts  map[string]entry[device.Mount]
 	envs    map[string]entry[string]
-	cdi     map[string]bool
 }
 
 // deviceAt is what makes two devices at the same container path the same.
@@ -57,7 +56,6 @@ func newMerger(host Host, config *runtimeapi.ContainerConfig) *merger {
 		devices: map[string]entry[deviceAt]{},
 		mounts:  map[string]entry[device.Mount]{},
 		envs:    map[string]entry[string]{},
-		cdi:     map[string]bool{},
 	}
 	for _, d := range config.GetDevices() {
 		m.devices[path.Clean(d.GetContainerPath())] = entry[deviceAt]{deviceAt{d.GetHostPath(), d.GetPermissions()}, thePod}
@@ -65,9 +63,6 @@ func newMerger(host Host, config *runtimeapi.ContainerConfig) *merger {
 	for _, mount := range config.GetMounts() {
 		at := path.Clean(mount.GetContainerPath())
 		m.mounts[at] = entry[device.Mount]{device.Mount{ContainerPath: at, HostPath: mount.GetHostPath(), Readonly: mount.GetReadonly()}, thePod}
-	}
-	for _, d := range config.GetCDIDevices() {
-		m.cdi[d.GetName()] = true
 	}
 	return m
 }
@@ -86,12 +81,6 @@ func (m *merger) add(addition Addition) error {
 	for _, name := range slices.Sorted(maps.Keys(addition.Envs)) {
 		if err := m.addEnv(name, addition.Envs[name], addition.Plugin); err != nil {
 			return err
-		}
-	}
-	for _, name := range addition.CDIDevices {
-		if !m.cdi[name] {
-			m.cdi[name] = true
-			m.delta.CDIDevices = append(m.delta.CDIDevices, &runtimeapi.CDIDevice{Name: name})
 		}
 	}
 	return nil
