@@ -6,6 +6,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -68,7 +69,8 @@ type rig struct {
 	plugin     *Plugin
 	clock      *clocktesting.FakeClock
 	activated  chan map[string]*v1.Pod
-	cancel     context.CancelFunc
+
+	bindingError atomic.Pointer[error]
 }
 
 // Activate is what the scheduling queue would be asked to do.
@@ -78,8 +80,9 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) { r.activated <- 
 func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 	metrics.Register()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &rig{T: t, schedulers: &gpus{}, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1), cancel: cancel}
+	r := &rig{T: t, schedulers: &gpus{}, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
 	r.clock = clocktesting.NewFakeClock(metav1.Now().Time)
+	r.client.PrependReactor("create", "pods", r.reactToBinding)
 	for _, node := range nodes {
 		if err := r.client.Tracker().Add(node); err != nil {
 			t.Fatal(err)
@@ -225,8 +228,12 @@ func (r *rig) bindings() []*v1.Binding {
 }
 
 // bindingFails makes every binding fail with this error.
-func (r *rig) bindingFails(err error) {
-	r.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return action.GetSubresource() == "binding", nil, err
-	})
+func (r *rig) bindingFails(err error) { r.bindingError.Store(&err) }
+
+func (r *rig) reactToBinding(action clienttesting.Action) (handled bool, _ runtime.Object, err error) {
+	fails := r.bindingError.Load()
+	if action.GetSubresource() != "binding" || fails == nil {
+		return false, nil, nil
+	}
+	return true, nil, *fails
 }
