@@ -143,9 +143,7 @@ var steps = map[string]func(*cluster){
 	},
 	"the node is updated": func(c *cluster) { c.node = c.world.node("n", "n-1", c.gpus...) },
 	"the scheduler is started again": func(c *cluster) {
-		for _, pod := range append(c.assumed, c.lost...) {
-			c.pending = append(c.pending, pod)
-		}
+		c.pending = slices.Concat(c.pending, c.assumed, c.lost)
 		c.assumed, c.lost = nil, nil
 		maps.Copy(c.bound, c.inFlight)
 		clear(c.inFlight)
@@ -174,7 +172,7 @@ func (c *cluster) held() map[string]string {
 			hold(name, pod.Annotations[deviceinfo.Annotation])
 		}
 	}
-	for _, pod := range append(slices.Clone(c.assumed), c.lost...) {
+	for _, pod := range slices.Concat(c.assumed, c.lost) {
 		hold(pod.Name, c.cache.Reserved("n", pod.UID))
 	}
 	return held
