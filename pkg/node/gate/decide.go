@@ -45,7 +45,7 @@ func (g *Gate) decide(ctx context.Context, s subject) (*decision, error) {
 		return nil, later(err)
 	}
 	if !pinned {
-		if grant, err = g.pin(ctx, s); err != nil {
+		if grant, err = g.pin(ctx, s, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -110,9 +110,9 @@ func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
 	return all
 }
 
-// pin checks what the annotation says was allocated, and grants it.
-func (g *Gate) pin(ctx context.Context, s subject) (grants.Grant, error) {
-	allocation, err := deviceinfo.AllocationFor(s.annotations, s.name, g.NodeName)
+// pin checks what the annotation says was allocated to the pod, and grants it.
+func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Grant, error) {
+	allocation, err := deviceinfo.PodAllocation(pod.On(g.NodeName, s.annotations))
 	if err != nil {
 		return grants.Grant{}, never(err)
 	}
@@ -143,10 +143,14 @@ func (g *Gate) pin(ctx context.Context, s subject) (grants.Grant, error) {
 	return grant, nil
 }
 
-// wellFormed demands that each request of the container was met, and that each allocated resource has a quantity, without
-// which it would be held for free.
+// wellFormed demands that each request of the container was met, and that each allocated resource is a device's and has a
+// quantity, without which it would be held for free.
 func wellFormed(name string, container types.ContainerInfo) error {
 	for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
+		if !resource.IsGroupResourceName(container.AllocateFrom[request]) {
+			return never(fmt.Errorf("annotation %s: container %q is allocated %s for %s, which is no device resource: its name does not begin with %s/; %s",
+				deviceinfo.Annotation, name, container.AllocateFrom[request], request, types.DeviceGroupPrefix, scheduleAgain))
+		}
 		if container.DevRequests[request] <= 0 {
 			return never(fmt.Errorf("annotation %s: container %q is allocated %s for %s, which has no quantity in devrequests; %s",
 				deviceinfo.Annotation, name, container.AllocateFrom[request], request, scheduleAgain))

@@ -75,6 +75,7 @@ func (k knownPods) Get(uid string) (pods.Pod, bool) { pod, ok := k[uid]; return 
 
 func (k knownPods) Lookup(_ context.Context, uid string) (pods.Pod, error) {
 	if pod, ok := k[uid]; ok {
+		pod.Name = "pod-" + uid
 		return pod, nil
 	}
 	return pods.Pod{}, fmt.Errorf("pod with UID %q: %w", uid, pods.ErrUnknown)
@@ -195,12 +196,21 @@ func (b *bench) create(t *testing.T, uid, container, source string, annotations 
 }
 
 var (
-	plain  = pods.Pod{Namespace: "default"}
-	asking = pods.Pod{Namespace: "default", Asks: map[string][]string{"main": {gpu}}}
+	plain  = podThatAsks()
+	asking = podThatAsks(gpu)
 	// before asks for what a plugin had before it broke, other for what no plugin ever had.
-	before = pods.Pod{Namespace: "default", Asks: map[string][]string{"main": {"example.com/before"}}}
-	other  = pods.Pod{Namespace: "default", Asks: map[string][]string{"main": {"example.com/other"}}}
+	before = podThatAsks("example.com/before")
+	other  = podThatAsks("example.com/other")
 )
+
+// podThatAsks returns a pod with an init container, a sidecar and two containers, of which main asks for the resources.
+func podThatAsks(resources ...string) pods.Pod {
+	return pods.Pod{
+		Namespace:  "default",
+		Containers: []pods.Container{{Name: "first", Init: true}, {Name: "log", Init: true, Always: true}, {Name: "main"}, {Name: "side"}},
+		Asks:       map[string][]string{"main": resources},
+	}
+}
 
 func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 	forHere := func(from ...types.ResourceName) func(*testing.T) map[string]string {
@@ -254,6 +264,18 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 			want: Refused, code: codes.FailedPrecondition, says: "no quantity"},
 		"a request that was not met is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: "allocated nothing"},
+		"a device for a container that the pod does not have is refused": {known: &asking, annotations: func(t *testing.T) map[string]string {
+			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}, "ghost": {card1}})
+		}, want: Refused, code: codes.FailedPrecondition, says: `runningcontainer["ghost"]: the pod has no such container`},
+		"a device for an init container among those that run along is refused": {known: &asking, annotations: func(t *testing.T) map[string]string {
+			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}, "first": {card1}})
+		}, want: Refused, code: codes.FailedPrecondition, says: "write it under initcontainer"},
+		"a sidecar's device is among those of the containers that run along": {known: &asking, annotations: func(t *testing.T) map[string]string {
+			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}, "log": {card1}})
+		}, want: Injected},
+		"a bound pod whose annotation is malformed is refused and told where": {known: &asking, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":-1}}}}`),
+			want: Refused, code: codes.FailedPrecondition, says: `runningcontainer["main"].devrequests["resource/group/gpu/a/cards"]`},
+		"a plain count instead of a device is refused": {known: &asking, annotations: forHere(gpu), want: Refused, code: codes.FailedPrecondition, says: "no device resource"},
 		"a user's request that the scheduler made nothing of is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: "allocated nothing"},
 	} {
@@ -309,7 +331,7 @@ func (b *bench) waitForCards(t *testing.T, there bool) {
 
 func TestAContainerGetsWhatThePluginSaysAndCarriesItsPodsDecision(t *testing.T) {
 	b := newBench(t, true)
-	b.pods["u"] = asking
+	b.pods["u"] = pods.Pod{Namespace: "default", Containers: []pods.Container{{Name: "main"}}, Asks: asking.Asks}
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card1}})
 	got, err := b.create(t, "u", "main", "api", annotations)
 	if err != nil {

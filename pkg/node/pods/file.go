@@ -28,7 +28,8 @@ type remembered struct {
 	Pods      map[string]Pod `json:"pods"`
 }
 
-// Load fills the registry from the file that Save wrote. A file that does not exist is empty.
+// Load fills the registry from the file that KeepSaved wrote. A file that does not exist is empty. A pod whose containers an
+// earlier release did not write down is left for the API server to tell.
 func (r *Registry) Load(path string) error {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,7 +45,9 @@ func (r *Registry) Load(path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid, pod := range content.Pods {
-		r.pods[uid] = pod
+		if len(pod.Containers) > 0 {
+			r.pods[uid] = pod
+		}
 	}
 	for _, name := range content.Resources {
 		r.resources[name] = true

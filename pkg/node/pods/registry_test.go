@@ -32,6 +32,15 @@ func podOf(uid string, containers ...corev1.Container) *corev1.Pod {
 	}
 }
 
+// named are containers that are not init containers.
+func named(names ...string) []Container {
+	var containers []Container
+	for _, name := range names {
+		containers = append(containers, Container{Name: name})
+	}
+	return containers
+}
+
 func asking(name, resourceName, quantity string) corev1.Container {
 	list := corev1.ResourceList{corev1.ResourceName(resourceName): resource.MustParse(quantity), corev1.ResourceCPU: resource.MustParse("1")}
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list}}
@@ -42,14 +51,15 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 		pod  *corev1.Pod
 		want Pod
 	}{
-		"a pod that asks for CPU only asks for nothing": {podOf("u", corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}), Pod{}},
-		"limits count":            {podOf("u", asking("main", gpu, "2")), Pod{Asks: map[string][]string{"main": {gpu}}}},
-		"a request of none is no": {podOf("u", asking("main", gpu, "0")), Pod{}},
-		"init containers count": {func() *corev1.Pod {
+		"a pod that asks for CPU only asks for nothing": {podOf("u", corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}), Pod{Containers: named("main")}},
+		"limits count":            {podOf("u", asking("main", gpu, "2")), Pod{Containers: named("main"), Asks: map[string][]string{"main": {gpu}}}},
+		"a request of none is no": {podOf("u", asking("main", gpu, "0")), Pod{Containers: named("main")}},
+		"init containers count, in their order": {func() *corev1.Pod {
 			pod := podOf("u", corev1.Container{Name: "main"})
-			pod.Spec.InitContainers = []corev1.Container{asking("first", gpu, "1")}
+			always := corev1.ContainerRestartPolicyAlways
+			pod.Spec.InitContainers = []corev1.Container{asking("first", gpu, "1"), {Name: "side", RestartPolicy: &always}}
 			return pod
-		}(), Pod{Asks: map[string][]string{"first": {gpu}}}},
+		}(), Pod{Containers: []Container{{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"}}, Asks: map[string][]string{"first": {gpu}}}},
 		"a pod that has succeeded is over": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Status.Phase = corev1.PodSucceeded
@@ -209,7 +219,7 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods.json")
 	before := NewRegistry(0)
 	before.note(podOf("stays", asking("main", gpu, "1")))
-	before.note(podOf("goes"))
+	before.note(podOf("goes", corev1.Container{Name: "main"}))
 	before.remove("goes")
 	before.SetDeviceResources([]string{gpu}, true)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -236,6 +246,33 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 	client := fake.NewClientset(podOf("new"))
 	keepWatching(t, after, client)
 	until(t, after, "the pod that is gone is not active", func() bool { return after.Check() == nil && !after.Active("stays") && after.Active("new") })
+}
+
+func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods.json")
+	if err := os.WriteFile(path, []byte(`{"resources":["example.com/gpu"],"pods":{"u":{"namespace":"default","name":"p","asks":{"main":["example.com/gpu"]}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRegistry(0)
+	if err := r.Load(path); err != nil {
+		t.Fatal(err)
+	}
+	if pod, known := r.Get("u"); known {
+		t.Errorf("known: %v", pod)
+	}
+}
+
+func TestAPodIsMadeUpAgainFromWhatIsKnown(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	want := podOf("u", corev1.Container{Name: "main"})
+	want.UID, want.Annotations = "", map[string]string{"a": "b"}
+	want.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "first"}}
+	if diff := cmp.Diff(want, summarize(want).On("node-1", want.Annotations)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"side", "first"}, summarize(want).InitOrder()); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
 }
 
 func TestAFileThatCannotBeReadSaysSo(t *testing.T) {

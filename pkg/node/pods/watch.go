@@ -94,7 +94,7 @@ func strip(object any) (any, error) {
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(containers))
 	for i, container := range containers {
-		kept[i] = corev1.Container{Name: container.Name, Resources: container.Resources}
+		kept[i] = corev1.Container{Name: container.Name, Resources: container.Resources, RestartPolicy: container.RestartPolicy}
 	}
 	return kept
 }
