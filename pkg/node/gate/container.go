@@ -12,6 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // devicesFor returns what to add to a container of a device pod, or nil if the container has no devices.
@@ -19,16 +21,19 @@ func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.C
 	name := config.GetMetadata().GetName()
 	allocated := d.grant.Decision.Clone()
 	container := allocated.GetContainerInPod(name)
-	if container == nil || len(container.AllocateFrom) == 0 {
+	if container == nil {
 		// Debug containers, for one, are in no allocation.
-		if asked := d.pod.ContainerAsksFor(name, g.deviceResources()); len(asked) > 0 {
-			return nil, never(fmt.Errorf("container %q asks for %v, but the pod's allocation gives it no device; %s", name, asked, scheduleAgain))
-		}
-		return nil, nil
+		container = types.NewContainerInfo()
 	}
 	// A container that starts again may find its devices gone.
 	if err := g.present(ctx, container.AllocateFrom); err != nil {
 		return nil, err
+	}
+	if err := g.served(d.pod, name, container.AllocateFrom); err != nil {
+		return nil, err
+	}
+	if len(container.AllocateFrom) == 0 {
+		return nil, nil
 	}
 	additions, err := g.Devices.Allocate(ctx, allocated, container)
 	if err != nil {
@@ -44,4 +49,17 @@ func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.C
 	}
 	delta.Annotations = map[string]string{grants.Annotation: carried}
 	return delta, nil
+}
+
+// served demands that the container is given something by the plugin behind each extended resource of a device plugin that
+// it asks for: a container that asks for two kinds of devices must not start with one.
+func (g *Gate) served(pod pods.Pod, container string, from types.ResourceLocation) error {
+	inventory, _ := g.Devices.Inventory()
+	for _, asked := range pod.ContainerAsksFor(container, g.deviceResources()) {
+		if !inventory.Serves(types.ResourceName(asked), from) {
+			return never(fmt.Errorf("container %q asks for %s, but the pod's allocation gives it no device of the plugin behind that; %s",
+				container, asked, scheduleAgain))
+		}
+	}
+	return nil
 }

@@ -124,6 +124,10 @@ func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Grant, 
 		if err := g.present(ctx, containers[name].AllocateFrom); err != nil {
 			return grants.Grant{}, err
 		}
+		// Here too, for the whole pod: when a container is created again, the pod's spec may not be known.
+		if err := g.served(pod, name, containers[name].AllocateFrom); err != nil {
+			return grants.Grant{}, err
+		}
 	}
 	inventory, _ := g.Devices.Inventory()
 	has := func(name types.ResourceName) int64 {

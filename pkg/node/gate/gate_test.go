@@ -40,6 +40,9 @@ const (
 	card0 = "resource/group/gpu/0/cards"
 	card1 = "resource/group/gpu/1/cards"
 	sick  = "resource/group/gpu/2/cards"
+
+	widget  = "example.com/widget"
+	widget0 = "resource/group/widget/0/pieces"
 )
 
 // cards is a device plugin with three cards, of which the last is sick.
@@ -66,6 +69,21 @@ func (c *cards) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]de
 		devices = append(devices, "/dev/gpu"+strings.Split(string(name), "/")[3])
 	}
 	return nil, devices, nil, c.err
+}
+
+// widgets is a second device plugin, with one widget.
+type widgets struct{ cards }
+
+func (w *widgets) GetName() string { return "widgets" }
+
+func (w *widgets) UpdateNodeInfo(info *types.NodeInfo) error {
+	info.Capacity[widget0], info.Allocatable[widget0] = 1, 1
+	info.KubeCap[widget], info.KubeAlloc[widget] = 1, 1
+	return nil
+}
+
+func (w *widgets) Allocate(_ *types.PodInfo, _ *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	return nil, []string{"/dev/widget0"}, nil, nil
 }
 
 // knownPods is what the API server said of pods.
@@ -120,7 +138,7 @@ func newBench(t *testing.T, loaded bool) *bench {
 		if !loaded {
 			return nil, []error{errors.New("every plugin is broken")}
 		}
-		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: b.plugin}}, nil
+		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: b.plugin}, {Name: "widgets", Plugin: &widgets{}}}, nil
 	}
 	timing := plugins.DefaultTiming()
 	host := plugins.New("node-1", load, timing, func(string, string, time.Duration, error) {})
@@ -201,6 +219,7 @@ var (
 	// before asks for what a plugin had before it broke, other for what no plugin ever had.
 	before = podThatAsks("example.com/before")
 	other  = podThatAsks("example.com/other")
+	both   = podThatAsks(gpu, widget)
 )
 
 // podThatAsks returns a pod with an init container, a sidecar and two containers, of which main asks for the resources.
@@ -259,7 +278,11 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		"a container that asks and was given nothing is refused": {known: &asking, annotations: func(t *testing.T) map[string]string {
 			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"side": {card0}})
 		}, want: Refused, code: codes.FailedPrecondition, says: "gives it no device"},
-		"a container of a device pod that asks for nothing passes": {known: &asking, container: "side", annotations: forHere(card0), want: Passed},
+		"a container that asks for two kinds of devices gets both":                  {known: &both, annotations: forHere(card0, widget0), want: Injected},
+		"a container that asks for two kinds and was given the first is refused":    {known: &both, annotations: forHere(card0, card1), want: Refused, code: codes.FailedPrecondition, says: "asks for example.com/widget"},
+		"a container that asks for two kinds and was given the second is refused":   {known: &both, annotations: forHere(widget0), want: Refused, code: codes.FailedPrecondition, says: "asks for example.com/gpu"},
+		"no container of a pod starts when another one's allocation lacks a device": {known: &both, container: "side", annotations: forHere(card0), want: Refused, code: codes.FailedPrecondition, says: `container "main" asks for example.com/widget`},
+		"a container of a device pod that asks for nothing passes":                  {known: &asking, container: "side", annotations: forHere(card0), want: Passed},
 		"a device without a quantity, which nobody would count, is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/0/cards"}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: "no quantity"},
 		"a request that was not met is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1}}}}`),
@@ -282,7 +305,7 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, !test.broken)
 			<-b.Devices.Settled()
-			b.waitForCards(t, !test.broken)
+			b.waitForDevices(t, !test.broken)
 			if test.known != nil {
 				b.pods["u"] = *test.known
 			}
@@ -317,12 +340,16 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 	}
 }
 
-// waitForCards waits until the plugin's devices are there.
-func (b *bench) waitForCards(t *testing.T, there bool) {
+// waitForDevices waits until the devices of all plugins are there, or none if there are no plugins.
+func (b *bench) waitForDevices(t *testing.T, plugins bool) {
 	t.Helper()
+	want := 0
+	if plugins {
+		want = 2
+	}
 	for {
 		inventory, changed := b.Devices.Inventory()
-		if _, known := inventory.Allocatable(card0); known == there {
+		if len(inventory.ExtendedResources()) == want {
 			return
 		}
 		<-changed

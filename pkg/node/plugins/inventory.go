@@ -48,6 +48,12 @@ func (i *Inventory) Allocatable(name types.ResourceName) (quantity int64, known 
 	return i.Node.Allocatable[name], known
 }
 
+// Serves reports whether one of the resources belongs to the plugin that publishes the extended resource.
+func (i *Inventory) Serves(extended types.ResourceName, from types.ResourceLocation) bool {
+	publisher, published := i.owners[extended]
+	return published && slices.Contains(i.ownersOf(from), publisher)
+}
+
 // ExtendedResources returns the names of the node's extended resources, sorted.
 func (i *Inventory) ExtendedResources() []types.ResourceName {
 	return slices.Sorted(maps.Keys(i.Node.KubeCap))
