@@ -21,12 +21,13 @@ var forgedAllocations = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
-// policiesMissing is the number of admission policies that were not installed when the scheduler started.
+// policiesMissing is the number of admission policies that were not installed when the scheduler looked last, or that it
+// may not look for.
 var policiesMissing = metrics.NewGauge(&metrics.GaugeOpts{
 	Namespace:      "kubedevice",
 	Subsystem:      "scheduler",
 	Name:           "admission_policies_missing",
-	Help:           "Admission policies that were not installed, or not bound, when the scheduler started. Without them users can forge allocations and inventories.",
+	Help:           "Admission policies that are not installed or not bound, or that the scheduler may not look for. Without them users can forge allocations and inventories.",
 	StabilityLevel: metrics.ALPHA,
 })
 

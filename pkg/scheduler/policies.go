@@ -18,13 +18,22 @@ import (
 // and to the nodes. Each comes with a binding of the same name.
 var policies = []string{"kubedevice-pod-allocations", "kubedevice-bindings", "kubedevice-node-inventories"}
 
-// checkPolicies warns, once, of admission policies that are not installed.
+// policiesPeriod is how often the policies are looked for. They may be installed, and removed, at any time.
+const policiesPeriod = 5 * time.Minute
+
+// watchPolicies warns of admission policies that are not installed, until ctx ends.
+func watchPolicies(ctx context.Context, client kubernetes.Interface) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) { checkPolicies(ctx, client) }, policiesPeriod)
+}
+
+// checkPolicies looks for the policies once. Those that it may not look for count as missing.
 func checkPolicies(ctx context.Context, client kubernetes.Interface) {
 	logger := klog.FromContext(ctx)
 	missing := 0
 	for _, name := range policies {
 		switch found, err := installed(ctx, client, name); {
 		case apierrors.IsForbidden(err):
+			policiesMissing.Set(float64(len(policies)))
 			logger.Info("The scheduler may not look whether the admission policies are installed; give it the cluster role kubedevice-scheduler", "err", err)
 			return
 		case err != nil: // the scheduler is stopped

@@ -51,7 +51,7 @@ func newShared(ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle)
 	if _, err := core.Pods().Informer().AddEventHandler(s.podHandler(ctx)); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
-	s.background.run(func(ctx context.Context) { checkPolicies(ctx, handle.ClientSet()) })
+	s.background.run(func(ctx context.Context) { watchPolicies(ctx, handle.ClientSet()) })
 	return s, nil
 }
 

@@ -185,10 +185,10 @@ func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
 }
 
 func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
-	devRequest := func(container string) *fake {
+	devRequest := func(container string, quantity int64) *fake {
 		write := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
 			info := pod.RunningContainers[container]
-			info.DevRequests = types.ResourceList{"resource/group/gpu/0/cards": 1}
+			info.DevRequests = types.ResourceList{"resource/group/gpu/0/cards": quantity}
 			pod.RunningContainers[container] = info
 			return true, nil, 0
 		}
@@ -210,13 +210,17 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 	}{
 		"there are no plugins": {nil, asking(1), `no device scheduler serves nvidia.com/gpu of container "main"`},
 		"its plugin is not loaded": {
-			[]devicescheduler.DeviceScheduler{devRequest("a")},
+			[]devicescheduler.DeviceScheduler{devRequest("a", 1)},
 			two(types.ContainerInfo{}, types.ContainerInfo{}, map[string][]types.ResourceName{"a": {"x/a"}, "b": {"x/b", "x/c"}}),
 			`no device scheduler serves x/b, x/c of container "b"`,
 		},
 		"a wish is not understood": {
-			[]devicescheduler.DeviceScheduler{devRequest("a")}, two(wish, wish, nil),
+			[]devicescheduler.DeviceScheduler{devRequest("a", 1)}, two(wish, wish, nil),
 			`no device scheduler serves gpu/0/memory of container "b"`,
+		},
+		"a request is for nothing": {
+			[]devicescheduler.DeviceScheduler{devRequest("a", 0)},
+			two(wish, types.ContainerInfo{}, nil), `container "a" asks for 0 of resource/group/gpu/0/cards`,
 		},
 		"it says how, but not what": {
 			[]devicescheduler.DeviceScheduler{&fake{}}, two(how, how, nil),

@@ -21,8 +21,9 @@ const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 
-	// latePause is how long those who wait for a late call should wait before they look again.
-	latePause = 10 * time.Second
+	// latePause is how long those who wait for a late call should wait before they look again. A call that only just
+	// missed its deadline has returned by then.
+	latePause = time.Second
 )
 
 // ErrNoAnswer is matched by the errors that say that a plugin was asked and failed, or is set aside: another time it may

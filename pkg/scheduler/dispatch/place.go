@@ -33,7 +33,7 @@ func (p placed) explain(node *Node) *grouptree.Reason {
 // words returns a reason such that it follows on a number of nodes: upstream groups nodes by reason and counts them.
 func words(reason *grouptree.Reason) string {
 	switch reason.Cause {
-	case grouptree.Missing, grouptree.Short, grouptree.Few:
+	case grouptree.Missing, grouptree.Small, grouptree.Short, grouptree.Few:
 		return "have " + reason.String()
 	default:
 		return reason.String()
@@ -43,7 +43,7 @@ func words(reason *grouptree.Reason) string {
 // never reports whether a reason would stand on an empty node too.
 func never(reason *grouptree.Reason) bool {
 	switch reason.Cause {
-	case grouptree.Missing, grouptree.Gone:
+	case grouptree.Missing, grouptree.Gone, grouptree.Small:
 		return true
 	case grouptree.Short:
 		return reason.Level == "" && !reason.Mask && reason.Needed > reason.Capacity

@@ -13,13 +13,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// unserved says which part of the request no plugin has taken up in pod, or "".
+// unserved says which part of the request no plugin has taken up in pod, or has made a request for nothing of, or "".
 //
 // Without it, a pod whose device scheduler is not loaded would be bound without devices.
 func (r *Request) unserved(pod *types.PodInfo) string {
 	served := false
 	for _, at := range r.Containers {
 		info := container(pod, at.Name)
+		// It would hold nothing, and so fit any device, also one that somebody else has: the node refuses it.
+		for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
+			if info.DevRequests[request] == 0 && resource.IsGroupResourceName(request) {
+				return fmt.Sprintf("container %q asks for 0 of %s", at.Name, request)
+			}
+		}
 		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
 			served = true
 			continue

@@ -10,7 +10,9 @@
 //
 // The host loads the *.so files of --devschedpath in the order of their file names and calls them in that order. If any
 // of them uses the group scheduler, the built-in one runs after all of them and serves every resource/group request in
-// the pod's DevRequests. A pod fits a node when all say so, and their scores add up.
+// the pod's DevRequests. A pod fits a node when all say so. The more their scores add up to, the better the node; the host
+// takes the mean, which ranks nodes as the sum does. Where the group scheduler places, its score stands for those of the
+// plugins that use it.
 //
 // # What the host promises
 //
