@@ -84,11 +84,8 @@ func patchNode(ctx context.Context, client *kube.Client, node string, patch []by
 // expectNothingStolen fails the test unless all pods and the node are as they were, also in a new container of the forger's.
 func (h *heist) expectNothingStolen(ctx context.Context, t *testing.T) {
 	t.Helper()
-	sight, err := observer.Look(ctx, restartContainer(ctx, t, h.own), "main")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(h.ownDevices, sight.Sees); diff != "" {
+	sees := see(ctx, t, restartContainer(ctx, t, h.own), "main").Sees
+	if diff := cmp.Diff(h.ownDevices, sees); diff != "" {
 		t.Errorf("devices of the forger's pod (-before +after):\n%s", diff)
 	}
 	victim := await(ctx, t, h.victim, "to be ready still", kube.Ready)

@@ -31,11 +31,11 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	options, err := prepare()
+	defer os.RemoveAll(string(files)) //nolint:errcheck // files of no value in the folder for such
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
 	}
-	defer os.RemoveAll(string(files)) //nolint:errcheck // files of no value in the folder for such
 	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
 }
 

@@ -5,6 +5,7 @@ package devices
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,14 +111,27 @@ func restartContainer(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev
 // look looks at a running container and fails the test unless it has exactly the devices that the scheduler chose for it.
 func look(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Sight {
 	t.Helper()
-	sight, err := observer.Look(ctx, pod, container)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sight := see(ctx, t, pod, container)
 	if err := sight.Agree(); err != nil {
 		t.Error(err)
 	}
 	return sight
+}
+
+// see looks at a running container.
+func see(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Sight {
+	t.Helper()
+	for {
+		sight, err := observer.Look(ctx, pod, container)
+		if err == nil {
+			return sight
+		}
+		if !strings.Contains(err.Error(), "code = Unavailable") {
+			t.Fatal(err)
+		}
+		// The kubelet has lost kubecri, which has been killed, and takes a moment to find it again.
+		pause(ctx, t, "the kubelet to reach the container runtime")
+	}
 }
 
 // expectDevices looks at a running container and fails the test unless it has that many devices, which it returns.
