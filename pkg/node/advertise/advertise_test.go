@@ -164,6 +164,13 @@ func advertised(t *testing.T, client *fake.Clientset, s Source) (a *Advertiser, 
 	t.Helper()
 	outcomes := make(chan error, 100)
 	a = New("node-1", s, Options{Retry: time.Millisecond, Observe: func(err error) { outcomes <- err }})
+	run(t, client, a)
+	return a, outcomes
+}
+
+// run runs the advertiser until the test ends.
+func run(t *testing.T, client *fake.Clientset, a *Advertiser) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -174,7 +181,6 @@ func advertised(t *testing.T, client *fake.Clientset, s Source) (a *Advertiser, 
 		cancel()
 		<-done
 	})
-	return a, outcomes
 }
 
 func next(t *testing.T, patches <-chan error) error {
@@ -318,5 +324,28 @@ func TestNothingIsPublishedBeforeThePluginsHaveSpoken(t *testing.T) {
 	}
 	if len(patches) > 0 {
 		t.Error("the devices vanished for a moment")
+	}
+}
+
+func TestWhatAnEarlierLifePublishedIsToldBeforeItIsTakenAway(t *testing.T) {
+	client := fake.NewClientset(nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "2"}))
+	s := newSource(types.NewNodeInfoWithName("node-1"))
+	s.settled = make(chan struct{})
+	told := make(chan []string, 100)
+	outcomes := make(chan error, 100)
+	run(t, client, New("node-1", s, Options{
+		Observe:   func(err error) { outcomes <- err },
+		Published: func(names []string) { told <- names },
+	}))
+	// The plugins have not spoken, and will have nothing to say.
+	if diff := cmp.Diff([]string{string(gpu)}, <-told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	close(s.settled)
+	if err := next(t, outcomes); err != nil {
+		t.Fatal(err)
+	}
+	if node := get(t, client); node.Annotations[deviceinfo.Annotation] != "" {
+		t.Errorf("still published: %v", node.Annotations)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
@@ -42,6 +43,9 @@ type Source interface {
 type Options struct {
 	// Observe, if set, is told of each patch.
 	Observe func(err error)
+	// Published, if set, is told which extended resources each state of the node says are of devices, before any of them is
+	// taken away: what kubecri published in an earlier life, maybe. The names are sorted.
+	Published func(names []string)
 	// Retry is the pause after the first failure; it doubles up to a minute, with jitter. Zero means half a second.
 	Retry time.Duration
 }
@@ -71,14 +75,9 @@ func (a *Advertiser) Check() error {
 	return a.err
 }
 
-// Run publishes with the client until ctx is done. It waits for the plugins first, so that a restart does not make devices vanish for a
-// moment.
+// Run watches the node, and publishes with the client, until ctx is done. Before it publishes it waits for the plugins, so
+// that a restart does not make devices vanish for a moment.
 func (a *Advertiser) Run(ctx context.Context, client kubernetes.Interface) {
-	select {
-	case <-a.source.Settled():
-	case <-ctx.Done():
-		return
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	nodes := make(chan *corev1.Node)
 	var watching sync.WaitGroup
@@ -93,9 +92,10 @@ func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, no
 	var node *corev1.Node
 	backoff := a.freshBackoff()
 	var retry <-chan time.Time
+	settled := a.source.Settled()
 	for {
 		inventory, changed := a.source.Inventory()
-		if node != nil && retry == nil {
+		if node != nil && settled == nil && retry == nil {
 			patched, err := a.compare(ctx, client, node, inventory)
 			if patched != nil {
 				node = patched
@@ -107,8 +107,12 @@ func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, no
 			}
 		}
 		select {
+		case <-settled:
+			settled = nil
 		case seen := <-nodes:
-			node = later(node, seen)
+			if node = later(node, seen); node != nil && a.options.Published != nil {
+				a.options.Published(published(node.Annotations[deviceinfo.Annotation]))
+			}
 		case <-changed:
 		case <-retry:
 			retry = nil

@@ -58,7 +58,8 @@ func patch(node *corev1.Node, w wanted) ([]byte, error) {
 		annotations[deviceinfo.Annotation] = w.annotation
 	}
 	capacity, allocatable := map[corev1.ResourceName]any{}, map[corev1.ResourceName]any{}
-	for _, name := range published(before) {
+	for _, extended := range published(before) {
+		name := corev1.ResourceName(extended)
 		if _, still := w.counts[name]; !still {
 			removeFrom(capacity, node.Status.Capacity, name)
 			removeFrom(allocatable, node.Status.Allocatable, name)
@@ -89,7 +90,7 @@ func patch(node *corev1.Node, w wanted) ([]byte, error) {
 }
 
 // published returns the extended resources in a node's annotation, sorted: the plain names among its capacity.
-func published(annotation string) []corev1.ResourceName {
+func published(annotation string) []string {
 	if annotation == "" {
 		return nil
 	}
@@ -98,10 +99,10 @@ func published(annotation string) []corev1.ResourceName {
 		// Somebody else wrote it; it is about to be replaced.
 		return nil
 	}
-	var names []corev1.ResourceName
+	var names []string
 	for _, name := range slices.Sorted(maps.Keys(info.Capacity)) {
 		if !strings.HasPrefix(string(name), types.DeviceGroupPrefix+"/") {
-			names = append(names, corev1.ResourceName(name))
+			names = append(names, string(name))
 		}
 	}
 	return names

@@ -51,7 +51,9 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 	n.record = grants.New(options.grantsPath(), grants.CRI(upstream), n.registry.Active)
 	n.measures = newMeasures(n.record)
 	n.host = plugins.New(options.NodeName, plugins.FromFolder(options.PluginFolder), plugins.DefaultTiming(), n.measures.observePlugin)
-	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{Observe: n.measures.observePatch})
+	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{
+		Observe: n.measures.observePatch, Published: n.registry.NotePublished,
+	})
 	return n
 }
 

@@ -55,7 +55,8 @@ func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.C
 // it asks for: a container that asks for two kinds of devices must not start with one.
 func (g *Gate) served(pod pods.Pod, container string, from types.ResourceLocation) error {
 	inventory, _ := g.Devices.Inventory()
-	for _, asked := range pod.ContainerAsksFor(container, g.deviceResources()) {
+	resources, _ := g.deviceResources()
+	for _, asked := range pod.ContainerAsksFor(container, resources) {
 		if !inventory.Serves(types.ResourceName(asked), from) {
 			return never(fmt.Errorf("container %q asks for %s, but the pod's allocation gives it no device of the plugin behind that; %s",
 				container, asked, scheduleAgain))

@@ -63,23 +63,32 @@ func (g *Gate) asks(ctx context.Context, s subject) (pod pods.Pod, asks bool, er
 		return pod, true, nil
 	}
 	if pod, err = g.Pods.Lookup(ctx, s.uid); err != nil {
-		return pods.Pod{}, false, later(fmt.Errorf("whether the pod asks for devices cannot be told: %w", err))
+		return pods.Pod{}, false, undecided(err)
 	}
 	if len(pod.Asks) > 0 {
 		// Whose resources these are is not known before every plugin has spoken.
 		g.settle(ctx)
 	}
-	return pod, claimsDevices(s) || len(pod.AsksFor(g.deviceResources())) > 0, nil
+	resources, told := g.deviceResources()
+	if !told && pod.AsksForOthers(resources) {
+		return pods.Pod{}, false, undecided(errNotTold)
+	}
+	return pod, claimsDevices(s) || len(pod.AsksFor(resources)) > 0, nil
 }
 
-// deviceResources returns the names of the extended resources that device plugins stand behind, now or when they were well.
-func (g *Gate) deviceResources() map[string]bool {
-	names := g.Pods.DeviceResources()
+// errNotTold is why a pod that requests extended resources waits on a node that has no past.
+var errNotTold = errors.New("it requests extended resources, and whether they are devices of this node is not known: " +
+	"not all device plugins work, and the API server has not shown the node yet; see kubecri's /readyz")
+
+// deviceResources returns the names of the extended resources that device plugins stand behind, now or when they were well,
+// and whether there can be no others.
+func (g *Gate) deviceResources() (names map[string]bool, told bool) {
+	names, told = g.Pods.DeviceResources()
 	inventory, _ := g.Devices.Inventory()
 	for _, name := range inventory.ExtendedResources() {
 		names[string(name)] = true
 	}
-	return names
+	return names, told || inventory.Complete
 }
 
 // claimsDevices reports whether the pod's annotation asks for devices, or might: one that cannot be read counts.

@@ -6,7 +6,11 @@
 //
 // It fails closed for pods that ask for devices and lets all others pass. A pod asks for devices if its annotation
 // KubeDevice/DeviceInfo does, or if one of its containers requests an extended resource that a device plugin of this node
-// stands behind. Such a pod needs an allocation that the device scheduler made for this node, of devices that are here and
+// stands behind: now, or when it was last well, as this node's state folder and its object in the API server remember. On a
+// node where no plugin ever was well, and whose object was not seen yet, nobody can tell those resources from others: a pod
+// that requests any extended resource is then asked to come again.
+//
+// A pod that asks for devices needs an allocation that the device scheduler made for this node, of devices that are here and
 // well, and that no other pod holds. Static pods, and whatever else does not come from the API server, cannot have been
 // scheduled: they pass untouched and never get a device.
 package gate
@@ -37,9 +41,9 @@ type Pods interface {
 	Lookup(ctx context.Context, uid string) (pods.Pod, error)
 	// Get is Lookup without waiting.
 	Get(uid string) (pod pods.Pod, known bool)
-	// DeviceResources returns the names of the extended resources that device plugins stood behind when they were last well.
-	// The map is the caller's own.
-	DeviceResources() map[string]bool
+	// DeviceResources returns the names of the extended resources that device plugins stood behind when they were last well,
+	// and whether there can be no others that nobody has told yet. The map is the caller's own.
+	DeviceResources() (names map[string]bool, told bool)
 }
 
 // Devices are the devices of this node. *plugins.Host is one.

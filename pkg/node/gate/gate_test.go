@@ -99,9 +99,14 @@ func (k knownPods) Lookup(_ context.Context, uid string) (pods.Pod, error) {
 	return pods.Pod{}, fmt.Errorf("pod with UID %q: %w", uid, pods.ErrUnknown)
 }
 
-func (k knownPods) DeviceResources() map[string]bool {
-	return map[string]bool{"example.com/before": true}
+func (k knownPods) DeviceResources() (map[string]bool, bool) {
+	return map[string]bool{"example.com/before": true}, true
 }
+
+// untold is knownPods on a node without a past: what else might be a device is not known.
+type untold struct{ knownPods }
+
+func (u untold) DeviceResources() (map[string]bool, bool) { return map[string]bool{}, false }
 
 // devNodes is a file system where everything is a device node.
 type devNodes struct{}
@@ -337,6 +342,30 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 				t.Errorf("config %v", config)
 			}
 		})
+	}
+}
+
+func TestOnANodeWithoutAPastOnlyPodsThatMightNeedDevicesWaitForIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod     pods.Pod
+		plugins bool
+		want    codes.Code
+	}{
+		"a pod that asks for nothing, without a plugin":                {pod: plain, want: codes.OK},
+		"a pod that asks for some extended resource, without a plugin": {pod: other, want: codes.Unavailable},
+		"the same when every plugin has spoken":                        {pod: other, plugins: true, want: codes.OK},
+		"a pod without an allocation when every plugin has spoken":     {pod: asking, plugins: true, want: codes.FailedPrecondition},
+	} {
+		b := newBench(t, test.plugins)
+		b.pods["u"] = test.pod
+		b.Gate.Pods = untold{b.pods}
+		_, err := b.create(t, "u", "main", "api", nil)
+		if status.Code(err) != test.want {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+		if test.want == codes.Unavailable && len(b.told) > 0 {
+			t.Errorf("%s: its owner was told %q, though it need not be a device pod", name, b.told)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ const settleTime = time.Second
 // remembered is the file's content.
 type remembered struct {
 	Resources []string       `json:"resources"`
+	Told      bool           `json:"told"`
 	Pods      map[string]Pod `json:"pods"`
 }
 
@@ -52,6 +53,7 @@ func (r *Registry) Load(path string) error {
 	for _, name := range content.Resources {
 		r.resources[name] = true
 	}
+	r.told = content.Told
 	r.wake()
 	return nil
 }
@@ -93,7 +95,7 @@ func (r *Registry) KeepSaved(ctx context.Context, path string) {
 func (r *Registry) content() (remembered, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	content := remembered{Pods: map[string]Pod{}, Resources: slices.Sorted(maps.Keys(r.resources))}
+	content := remembered{Pods: map[string]Pod{}, Resources: slices.Sorted(maps.Keys(r.resources)), Told: r.told}
 	for uid, pod := range r.pods {
 		if _, gone := r.gone[uid]; !gone {
 			content.Pods[uid] = pod

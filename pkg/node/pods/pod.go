@@ -74,6 +74,16 @@ func (p Pod) AsksFor(resources map[string]bool) []string {
 	return slices.Compact(asked)
 }
 
+// AsksForOthers reports whether any container of the pod asks for an extended resource that is none of the resources.
+func (p Pod) AsksForOthers(resources map[string]bool) bool {
+	for container, all := range p.Asks {
+		if len(p.ContainerAsksFor(container, resources)) < len(all) {
+			return true
+		}
+	}
+	return false
+}
+
 // ContainerAsksFor returns those of the resources that the container asks for.
 func (p Pod) ContainerAsksFor(container string, resources map[string]bool) []string {
 	var asked []string

@@ -32,6 +32,8 @@ type Registry struct {
 	pods      map[string]Pod
 	gone      map[string]time.Time // when pods of the map were deleted
 	resources map[string]bool      // names of the node's extended resources
+	told      bool                 // somebody who knows has told resources
+	complete  bool                 // every device plugin has
 	synced    bool
 	changed   chan struct{} // closed and replaced when anything above changes
 }
@@ -95,27 +97,46 @@ func (r *Registry) Check() error {
 	return nil
 }
 
-// DeviceResources returns the names of the node's extended resources that device plugins stand behind.
-func (r *Registry) DeviceResources() map[string]bool {
+// DeviceResources returns the names of the node's extended resources that device plugins stand behind. They are told if all
+// plugins were well at some time, or the node's object was seen; otherwise nobody knows yet whether there are others.
+func (r *Registry) DeviceResources() (names map[string]bool, told bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.resources)
+	return maps.Clone(r.resources), r.told
 }
 
-// SetDeviceResources notes those names. Unless names are complete, the ones that were noted before stay: a plugin that does
-// not run must not turn the pods that ask for its devices into pods that ask for none.
+// SetDeviceResources notes those names as the device plugins tell them. Unless names are complete, the ones that were noted
+// before stay: a plugin that does not run must not turn the pods that ask for its devices into pods that ask for none.
 func (r *Registry) SetDeviceResources(names []string, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := map[string]bool{}
-	if !complete {
-		maps.Copy(next, r.resources)
+	r.complete = complete
+	before := r.resources
+	if complete {
+		before = nil
 	}
+	r.noteResources(before, names, r.told || complete)
+}
+
+// NotePublished notes those names as the node's object has them, from an earlier life of this node maybe. They count while
+// some plugin is not well.
+func (r *Registry) NotePublished(names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.complete {
+		r.noteResources(r.resources, names, true)
+	}
+}
+
+// noteResources makes the resources those of before and names. The caller holds mu.
+func (r *Registry) noteResources(before map[string]bool, names []string, told bool) {
+	next := map[string]bool{}
+	maps.Copy(next, before)
 	for _, name := range names {
 		next[name] = true
 	}
-	if !maps.Equal(next, r.resources) {
-		r.resources = next
+	if told != r.told || !maps.Equal(next, r.resources) {
+		r.resources, r.told = next, told
 		r.wake()
 	}
 }

@@ -209,8 +209,34 @@ func TestResourcesStayWhileAPluginIsMissing(t *testing.T) {
 		{[]string{"example.com/nic"}, true, map[string]bool{"example.com/nic": true}},
 	} {
 		r.SetDeviceResources(step.names, step.complete)
-		if diff := cmp.Diff(step.want, r.DeviceResources()); diff != "" {
+		got, _ := r.DeviceResources()
+		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%v complete=%v (-want +got):\n%s", step.names, step.complete, diff)
+		}
+	}
+}
+
+func TestWhatTheNodeHasPublishedCountsWhileAPluginIsMissing(t *testing.T) {
+	const nic = "example.com/nic"
+	r := NewRegistry(0)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want map[string]bool
+		told bool
+	}{
+		{"nobody has spoken", func() {}, map[string]bool{}, false},
+		{"one plugin of two has", func() { r.SetDeviceResources([]string{nic}, false) }, map[string]bool{nic: true}, false},
+		{"the node is seen", func() { r.NotePublished([]string{gpu}) }, map[string]bool{nic: true, gpu: true}, true},
+		{"the node lost its annotation", func() { r.NotePublished(nil) }, map[string]bool{nic: true, gpu: true}, true},
+		{"all plugins are well", func() { r.SetDeviceResources([]string{nic}, true) }, map[string]bool{nic: true}, true},
+		{"an old state of the node is seen", func() { r.NotePublished([]string{gpu}) }, map[string]bool{nic: true}, true},
+		{"a plugin breaks", func() { r.SetDeviceResources(nil, false) }, map[string]bool{nic: true}, true},
+	} {
+		step.do()
+		got, told := r.DeviceResources()
+		if diff := cmp.Diff(step.want, got); diff != "" || told != step.told {
+			t.Errorf("%s: told=%v, want %v (-want +got):\n%s", step.what, told, step.told, diff)
 		}
 	}
 }
@@ -236,8 +262,11 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod, err := after.Lookup(ctx, "stays")
-	if err != nil || len(pod.AsksFor(after.DeviceResources())) != 1 {
-		t.Errorf("after a restart: %v, %v", pod, err)
+	if err != nil {
+		t.Fatalf("after a restart: %v", err)
+	}
+	if names, told := after.DeviceResources(); len(pod.AsksFor(names)) != 1 || !told {
+		t.Errorf("after a restart: %v of %v, told=%v", pod, names, told)
 	}
 	if _, known := after.Get("goes"); known {
 		t.Error("a deleted pod came back")
