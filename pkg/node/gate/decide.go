@@ -143,7 +143,7 @@ func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Grant, 
 		quantity, _ := inventory.Allocatable(name)
 		return quantity
 	}
-	wanted := grants.Grant{PodUID: s.uid, Namespace: s.namespace, Name: s.name, Decision: allocation}
+	wanted := grants.Grant{PodUID: s.uid, Namespace: s.namespace, Name: s.name, InitOrder: pod.InitOrder(), Decision: allocation}
 	grant, err := g.Grants.Pin(ctx, wanted, has)
 	var conflict *grants.Conflict
 	switch {

@@ -19,6 +19,7 @@ import (
 func sample(t testing.TB) (grants []Grant, raw []byte) {
 	t.Helper()
 	a, b := wants("a", map[types.ResourceName]int64{cards0: 1, memory0: 7}), wants("b", map[types.ResourceName]int64{cards1: 1})
+	a.InitOrder = []string{"first"}
 	a.Since, b.Since = time.Unix(1700000000, 5).UTC(), time.Unix(1700000001, 0).UTC()
 	grants = []Grant{a, b}
 	raw, err := encode(grants)

@@ -18,11 +18,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
-	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -37,6 +36,9 @@ type Grant struct {
 	Name      string `json:"name"`
 	// Since is when the decision was pinned.
 	Since time.Time `json:"since"`
+	// InitOrder are the pod's init containers, sidecars included, in the order in which they start. It is empty in a grant that
+	// an earlier release wrote, and in one that came back from the runtime.
+	InitOrder []string `json:"initOrder,omitempty"`
 	// Decision is the pod's allocation as the scheduler made it. It must not be changed.
 	Decision *types.PodInfo `json:"decision"`
 }
@@ -44,41 +46,33 @@ type Grant struct {
 // Pod returns the pod's name for people.
 func (g *Grant) Pod() string { return g.Namespace + "/" + g.Name }
 
-// Holds returns what the pod holds of each of the node's resources: its containers together, or its most demanding init
-// container where that is more. Masks of enum resources are not quantities and are left out.
-func (g *Grant) Holds() types.ResourceList {
-	held := types.ResourceList{}
-	for _, container := range g.Decision.RunningContainers {
-		for name, quantity := range holds(container) {
-			held[name] = add(held[name], quantity)
+// Holds returns what the pod holds of each of the node's resources at most while it runs, by the scheduler's formula. Masks of
+// enum resources are not quantities and are left out.
+func (g *Grant) Holds() types.ResourceList { return grouptree.Holdings(g.Decision, g.startOrder()) }
+
+// startOrder returns the pod's containers in the order in which they start, as far as that matters to what it holds. Where
+// the order is not known, all containers that run along with others are said to start first: that is never too little.
+func (g *Grant) startOrder() []grouptree.Container {
+	for name := range g.Decision.InitContainers {
+		if !slices.Contains(g.InitOrder, name) {
+			return sidecars(slices.Sorted(maps.Keys(g.Decision.RunningContainers)))
 		}
 	}
-	for _, container := range g.Decision.InitContainers {
-		for name, quantity := range holds(container) {
-			held[name] = max(held[name], quantity)
+	order := sidecars(g.InitOrder)
+	for i := range order {
+		if _, runsAlone := g.Decision.InitContainers[order[i].Name]; runsAlone {
+			order[i].Kind = grouptree.Init
 		}
 	}
-	return held
+	return order
 }
 
-// holds returns what one container holds.
-func holds(container types.ContainerInfo) types.ResourceList {
-	held := types.ResourceList{}
-	for request, name := range container.AllocateFrom {
-		if !resource.IsEnumResource(name) {
-			held[name] = add(held[name], container.DevRequests[request])
-		}
+func sidecars(names []string) []grouptree.Container {
+	containers := make([]grouptree.Container, 0, len(names))
+	for _, name := range names {
+		containers = append(containers, grouptree.Container{Name: name, Kind: grouptree.Sidecar})
 	}
-	return held
-}
-
-// add adds quantities that are not negative. A sum that is too large, which only a forged decision has, stays at the largest
-// number, so that it can never look small.
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
+	return containers
 }
 
 // Conflict is the error of a grant that would give a device beyond what it has. It names the holders.
@@ -100,25 +94,28 @@ func (c *Conflict) Error() string {
 		c.Resource, c.Wanted, c.Has, c.Held, c.Holders)
 }
 
-// conflict returns the first resource, by name, that g cannot have beside the others, or nil.
+// conflict returns the first resource, by name, that g cannot have beside the others, which are other pods', or nil.
 func conflict(g *Grant, others map[string]*Grant, has func(types.ResourceName) int64) *Conflict {
+	held := make(map[*Grant]types.ResourceList, len(others))
+	inUse := types.ResourceList{}
+	for _, other := range others {
+		held[other] = other.Holds()
+		grouptree.Take(inUse, held[other])
+	}
 	wanted := g.Holds()
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if wanted[name] == 0 {
+		c := &Conflict{Resource: name, Wanted: wanted[name], Has: has(name), Held: inUse[name]}
+		// Written so that no sum can overflow.
+		if c.Wanted <= c.Has && c.Held <= c.Has-c.Wanted {
 			continue
 		}
-		c := &Conflict{Resource: name, Wanted: wanted[name], Has: has(name)}
-		for _, other := range others {
-			if held := other.Holds()[name]; held > 0 && other.PodUID != g.PodUID {
-				c.Held = add(c.Held, held)
+		for other, holds := range held {
+			if holds[name] > 0 {
 				c.Holders = append(c.Holders, other.Pod())
 			}
 		}
-		// Written so that no sum can overflow.
-		if c.Wanted > c.Has || c.Held > c.Has-c.Wanted {
-			slices.Sort(c.Holders)
-			return c
-		}
+		slices.Sort(c.Holders)
+		return c
 	}
 	return nil
 }

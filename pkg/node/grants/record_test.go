@@ -209,7 +209,29 @@ func TestWhatAPodHolds(t *testing.T) {
 		for i, quantities := range test.init {
 			decision.InitContainers[fmt.Sprint("i", i)] = container(quantities)
 		}
-		if diff := cmp.Diff(test.want, (&Grant{Decision: decision}).Holds()); diff != "" {
+		if diff := cmp.Diff(test.want, (&Grant{InitOrder: []string{"i0", "i1"}, Decision: decision}).Holds()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestAnInitContainerRunsAlongWithTheSidecarsBeforeIt(t *testing.T) {
+	decision := types.NewPodInfo()
+	decision.RunningContainers["side"] = container(map[types.ResourceName]int64{memory0: 10})
+	decision.RunningContainers["main"] = container(map[types.ResourceName]int64{memory0: 20})
+	decision.InitContainers["init"] = container(map[types.ResourceName]int64{memory0: 40})
+	for name, test := range map[string]struct {
+		order []string
+		want  int64
+	}{
+		"the sidecar starts before":                      {[]string{"side", "init"}, 50},
+		"the sidecar starts after":                       {[]string{"init", "side"}, 40},
+		"nobody knows, so everything is held at once":    {nil, 70},
+		"an order that lacks an init container is none":  {[]string{"side"}, 70},
+		"containers without devices do not matter to it": {[]string{"a", "side", "b", "init", "c"}, 50},
+	} {
+		want := types.ResourceList{memory0: test.want}
+		if diff := cmp.Diff(want, (&Grant{InitOrder: test.order, Decision: decision}).Holds()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
