@@ -139,12 +139,8 @@ func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Grant, 
 		}
 	}
 	inventory, _ := g.Devices.Inventory()
-	has := func(name types.ResourceName) int64 {
-		quantity, _ := inventory.Allocatable(name)
-		return quantity
-	}
 	wanted := grants.Grant{PodUID: s.uid, Namespace: s.namespace, Name: s.name, InitOrder: pod.InitOrder(), Decision: allocation}
-	grant, err := g.Grants.Pin(ctx, wanted, has)
+	grant, err := g.Grants.Pin(ctx, wanted, inventory.Allocatable)
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):

@@ -60,7 +60,7 @@ type Devices interface {
 type Grants interface {
 	Has(podUID string) bool
 	Pinned(ctx context.Context, podUID string) (grant grants.Grant, pinned bool, err error)
-	Pin(ctx context.Context, wanted grants.Grant, has func(types.ResourceName) int64) (grants.Grant, error)
+	Pin(ctx context.Context, wanted grants.Grant, has grants.Has) (grants.Grant, error)
 }
 
 // Outcome is how a container's creation ended here.

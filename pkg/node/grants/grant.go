@@ -5,18 +5,19 @@
 //
 // The first decision that the node acts on for a pod is pinned: whatever the pod's annotation says later, the pod's
 // containers get the same devices again. What a pod holds counts until the pod is really gone, that is until the runtime has
-// neither a sandbox of it that is ready nor a container of it that runs, and the API server does not have it
-// either, or has it as succeeded or failed. So a device that one pod uses up is never given to a second one that lives at
-// the same time, whatever schedulers and annotations say.
+// neither a sandbox of it that is ready nor a container of it that runs, and the API server does not have it either, or has it
+// as succeeded or failed. So a device that one pod uses up is never given to a second one that lives at the same time, whatever
+// schedulers and annotations say. A device is known by its lowest level, its ID and the resource when the path above it has
+// changed.
 //
 // The record is a file, replaced in one step and checked by a sum. It is not the only copy: every container that was given
 // devices carries its pod's decision as an annotation in the runtime, where no user can write, and the record is completed
-// from there before the first grant after a start. So a file that is lost or damaged costs nothing.
+// from there before the first grant after a start. So a file that is lost or damaged costs no more than the order of init
+// containers: a pod is then taken to hold the most that it might.
 package grants
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -73,51 +74,6 @@ func sidecars(names []string) []grouptree.Container {
 		containers = append(containers, grouptree.Container{Name: name, Kind: grouptree.Sidecar})
 	}
 	return containers
-}
-
-// Conflict is the error of a grant that would give a device beyond what it has. It names the holders.
-type Conflict struct {
-	// Resource is the node's resource that is short, with how much the pod wants and how much there is.
-	Resource    types.ResourceName
-	Wanted, Has int64
-	// Held is how much others hold, and Holders are those, sorted.
-	Held    int64
-	Holders []string
-}
-
-// Error names resource, quantities, holders and the next step.
-func (c *Conflict) Error() string {
-	if len(c.Holders) == 0 {
-		return fmt.Sprintf("%s: the pod was given %d, the node has %d; delete the pod to have it scheduled again", c.Resource, c.Wanted, c.Has)
-	}
-	return fmt.Sprintf("%s: the pod was given %d, but of %d that the node has %d are held by %v; it is tried again, and works when they are gone",
-		c.Resource, c.Wanted, c.Has, c.Held, c.Holders)
-}
-
-// conflict returns the first resource, by name, that g cannot have beside the others, which are other pods', or nil.
-func conflict(g *Grant, others map[string]*Grant, has func(types.ResourceName) int64) *Conflict {
-	held := make(map[*Grant]types.ResourceList, len(others))
-	inUse := types.ResourceList{}
-	for _, other := range others {
-		held[other] = other.Holds()
-		grouptree.Take(inUse, held[other])
-	}
-	wanted := g.Holds()
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		c := &Conflict{Resource: name, Wanted: wanted[name], Has: has(name), Held: inUse[name]}
-		// Written so that no sum can overflow.
-		if c.Wanted <= c.Has && c.Held <= c.Has-c.Wanted {
-			continue
-		}
-		for other, holds := range held {
-			if holds[name] > 0 {
-				c.Holders = append(c.Holders, other.Pod())
-			}
-		}
-		slices.Sort(c.Holders)
-		return c
-	}
-	return nil
 }
 
 // sorted returns the grants in the order in which people read them.

@@ -41,8 +41,8 @@ func (r *Record) ensureComplete(ctx context.Context) error {
 	return r.Reconcile(ctx)
 }
 
-// Reconcile compares the record with the runtime: it adds what the containers of pods that live were given, and removes what pods hold
-// that are gone.
+// Reconcile compares the record with the runtime: it adds what the containers of pods that live were given, and removes what
+// pods hold that are gone.
 func (r *Record) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
@@ -56,17 +56,16 @@ func (r *Record) Reconcile(ctx context.Context) error {
 		return err
 	}
 	// A pod that is granted something while the runtime lists may be missing in the list.
-	r.mu.Lock()
-	before := r.grants
-	r.mu.Unlock()
+	before := r.current()
 	seen, err := r.runtime.Pods(ctx)
 	if err != nil {
 		return err
 	}
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	next := maps.Clone(r.grants)
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	now := r.current()
+	next := maps.Clone(now)
 	logger := klog.FromContext(ctx)
 	for uid, pod := range seen {
 		if _, known := next[uid]; !known && pod.Grant != nil && (pod.Live || r.active(uid)) {
@@ -80,11 +79,13 @@ func (r *Record) Reconcile(ctx context.Context) error {
 			logger.V(2).Info("A pod that held devices is gone", "pod", grant.Pod(), "podUID", uid)
 		}
 	}
-	if !maps.Equal(next, r.grants) {
+	if !maps.Equal(next, now) {
 		if err := r.replace(next); err != nil {
 			return err
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.complete = true
 	return nil
 }

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Record is the node's record of grants. All methods are safe for concurrent use.
@@ -27,10 +25,13 @@ type Record struct {
 
 	// reconciling holds one token, taken by whoever compares the record with the runtime.
 	reconciling chan struct{}
+	// changing is held by whoever replaces grants, while the file is written.
+	changing sync.Mutex
 
+	// mu is held for moments only. Who has changing may take it, not the other way round.
 	mu       sync.Mutex
 	locked   *os.File          // holds the lock on the file; nil before the file was read
-	grants   map[string]*Grant // by pod UID; what they point at is never changed
+	grants   map[string]*Grant // by pod UID; neither the map nor what it points at is ever changed
 	complete bool              // the runtime was asked since the start
 	damaged  bool              // the file could not be used
 }
@@ -76,12 +77,13 @@ func (r *Record) open(ctx context.Context) error {
 		klog.FromContext(ctx).Error(errors.Join(err, os.Rename(r.path, aside)),
 			"The record of grants cannot be used; it is made anew from the runtime's containers", "aside", aside)
 	}
+	read := make(map[string]*Grant, len(grants))
+	for _, grant := range grants {
+		read[grant.PodUID] = &grant
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.locked, r.damaged = locked, damaged
-	for _, grant := range grants {
-		r.grants[grant.PodUID] = &grant
-	}
+	r.locked, r.damaged, r.grants = locked, damaged, read
 	return nil
 }
 
@@ -94,9 +96,7 @@ func (r *Record) WasDamaged() bool {
 
 // Has reports whether the record has the pod, complete or not.
 func (r *Record) Has(podUID string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.grants[podUID]
+	_, ok := r.current()[podUID]
 	return ok
 }
 
@@ -105,18 +105,15 @@ func (r *Record) Pinned(ctx context.Context, podUID string) (grant Grant, pinned
 	if err := r.ensureComplete(ctx); err != nil {
 		return Grant{}, false, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g, ok := r.grants[podUID]; ok {
+	if g, ok := r.current()[podUID]; ok {
 		return *g, true, nil
 	}
 	return Grant{}, false, nil
 }
 
-// Pin grants the pod what wanted says, unless the pod was given something before: that is what is returned then. has says
-// how much of a resource the node has to give. An error that is a *Conflict says that others hold it; nothing is granted
-// before it is on disk.
-func (r *Record) Pin(ctx context.Context, wanted Grant, has func(types.ResourceName) int64) (Grant, error) {
+// Pin grants the pod what wanted says, unless the pod was given something before: that is what is returned then. An error
+// that is a *Conflict says that others hold it; nothing is granted before it is on disk.
+func (r *Record) Pin(ctx context.Context, wanted Grant, has Has) (Grant, error) {
 	if err := r.ensureComplete(ctx); err != nil {
 		return Grant{}, err
 	}
@@ -133,16 +130,17 @@ func (r *Record) Pin(ctx context.Context, wanted Grant, has func(types.ResourceN
 	return r.pin(&wanted, has)
 }
 
-func (r *Record) pin(wanted *Grant, has func(types.ResourceName) int64) (Grant, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g, ok := r.grants[wanted.PodUID]; ok {
+func (r *Record) pin(wanted *Grant, has Has) (Grant, error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	now := r.current()
+	if g, ok := now[wanted.PodUID]; ok {
 		return *g, nil
 	}
-	if c := conflict(wanted, r.grants, has); c != nil {
+	if c := conflict(wanted, now, has); c != nil {
 		return Grant{}, c
 	}
-	next := maps.Clone(r.grants)
+	next := maps.Clone(now)
 	next[wanted.PodUID] = wanted
 	if err := r.replace(next); err != nil {
 		return Grant{}, err
@@ -151,11 +149,7 @@ func (r *Record) pin(wanted *Grant, has func(types.ResourceName) int64) (Grant, 
 }
 
 // List returns all grants, sorted by pod.
-func (r *Record) List() []Grant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return sorted(r.grants)
-}
+func (r *Record) List() []Grant { return sorted(r.current()) }
 
 // Check returns an error while the record is not known to be complete.
 func (r *Record) Check() error {
@@ -167,11 +161,20 @@ func (r *Record) Check() error {
 	return nil
 }
 
-// replace puts next on disk and then in place. The caller holds mu.
+// current returns the grants by pod UID, which must not be changed.
+func (r *Record) current() map[string]*Grant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grants
+}
+
+// replace puts next on disk and then in place. The caller holds changing.
 func (r *Record) replace(next map[string]*Grant) error {
 	if err := write(r.path, sorted(next)); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.grants = next
 	return nil
 }

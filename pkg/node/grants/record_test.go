@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -113,8 +114,12 @@ const (
 	enum0   types.ResourceName = "resource/group/gpu/g0/enumType"
 )
 
-func has(name types.ResourceName) int64 {
-	return map[types.ResourceName]int64{cards0: 1, cards1: 1, memory0: 100, enum0: 3}[name]
+// node is what the node has.
+var node = map[types.ResourceName]int64{cards0: 1, cards1: 1, memory0: 100, enum0: 3}
+
+func has(name types.ResourceName) (quantity int64, known bool) {
+	quantity, known = node[name]
+	return quantity, known
 }
 
 func pin(t *testing.T, r *Record, g Grant) Grant {
@@ -170,6 +175,37 @@ func TestADeviceHasOneLiveHolder(t *testing.T) {
 	pin(t, r, b)
 	if got := r.List(); len(got) != 1 || got[0].PodUID != "b" {
 		t.Errorf("on record: %v, want b alone", got)
+	}
+}
+
+func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
+	const (
+		before, after types.ResourceName = "resource/group/numa/0/gpu/GPU-7/memory", "resource/group/numa/1/gpu/GPU-7/memory"
+		another       types.ResourceName = "resource/group/numa/0/gpu/GPU-8/memory"
+	)
+	on := func(names ...types.ResourceName) Has {
+		return func(name types.ResourceName) (int64, bool) { return 100, slices.Contains(names, name) }
+	}
+	for name, test := range map[string]struct {
+		wanted  types.ResourceName
+		has     Has
+		refused bool
+	}{
+		"the device under its new path":                      {after, on(after, another), true},
+		"another device under the path's old groups":         {another, on(after, another), false},
+		"a device of the same ID in another group beside it": {after, on(before, after), false},
+	} {
+		w := newWorld()
+		r, _ := open(t, w)
+		first := wants("a", map[types.ResourceName]int64{before: 60})
+		if _, err := r.Pin(context.Background(), first, on(before)); err != nil {
+			t.Fatal(err)
+		}
+		w.run(first)
+		_, err := r.Pin(context.Background(), wants("b", map[types.ResourceName]int64{test.wanted: 60}), test.has)
+		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "default/pod-a") {
+			t.Errorf("%s: %v, want refused=%v", name, err, test.refused)
+		}
 	}
 }
 
@@ -376,6 +412,19 @@ func TestAGrantMadeWhileTheRuntimeListsIsKept(t *testing.T) {
 	}
 }
 
+func TestPodsWithoutDevicesDoNotWaitForTheDisk(t *testing.T) {
+	r, _ := open(t, newWorld())
+	pin(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	r.changing.Lock() // as while the file is written
+	defer r.changing.Unlock()
+	if !r.Has("a") || len(r.List()) != 1 || r.Check() != nil {
+		t.Errorf("on record: %v, %v", r.List(), r.Check())
+	}
+	if _, pinned, err := r.Pinned(context.Background(), "a"); !pinned || err != nil {
+		t.Errorf("pinned: %v, %v", pinned, err)
+	}
+}
+
 type listing func() (map[string]Seen, error)
 
 func (l listing) Pods(context.Context) (map[string]Seen, error) { return l() }
@@ -396,7 +445,7 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				quantities := map[types.ResourceName]int64{}
 				for _, name := range names {
 					if random.IntN(2) == 0 {
-						quantities[name] = 1 + random.Int64N(has(name))
+						quantities[name] = 1 + random.Int64N(node[name])
 					}
 				}
 				if len(quantities) == 0 {
@@ -437,8 +486,8 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				for _, g := range living {
 					held += g.Holds()[name]
 				}
-				if held > has(name) {
-					t.Fatalf("%s: %d of %d are held", name, held, has(name))
+				if held > node[name] {
+					t.Fatalf("%s: %d of %d are held", name, held, node[name])
 				}
 			}
 		}
