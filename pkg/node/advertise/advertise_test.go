@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -302,6 +303,49 @@ func TestAFailedPatchIsTriedAgainUntilItWorks(t *testing.T) {
 		if time.Now().After(limit) {
 			t.Fatalf("health after a success: %v", a.Check())
 		}
+	}
+}
+
+func TestAChangeCutsThePauseAfterFailuresShort(t *testing.T) {
+	for name, event := range map[string]func(*source, chan<- *corev1.Node){
+		"of the node":      func(_ *source, nodes chan<- *corev1.Node) { nodes <- nodeWith("", nil) },
+		"of the inventory": func(s *source, _ chan<- *corev1.Node) { s.set(gpus(2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(nodeWith("", nil))
+				client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
+					return true, nil, errors.New("API server away")
+				})
+				tries := make(chan time.Time, 100)
+				s := newSource(gpus(1))
+				a := New("node-1", s, Options{Observe: func(error) { tries <- time.Now() }})
+				ctx, cancel := context.WithCancel(t.Context())
+				nodes := make(chan *corev1.Node)
+				var following sync.WaitGroup
+				following.Go(func() { a.follow(ctx, client, nodes) })
+				nodes <- nodeWith("", nil)
+				last, pause := <-tries, time.Duration(0)
+				for pause < 30*time.Second {
+					try := <-tries
+					last, pause = try, try.Sub(last)
+				}
+				changed := time.Now()
+				for range 3 { // more changes do not put the next try off
+					event(s, nodes)
+					time.Sleep(a.options.Retry / 4)
+				}
+				after := (<-tries).Sub(changed)
+				if least, most := a.options.Retry, a.options.Retry*3/2; after < least || after > most {
+					t.Errorf("%v after the change, want %v to %v", after, least, most)
+				}
+				if next := (<-tries).Sub(changed); next < 30*time.Second {
+					t.Errorf("the one after that %v after the change, as if nothing had failed before", next)
+				}
+				cancel()
+				following.Wait()
+			})
+		})
 	}
 }
 

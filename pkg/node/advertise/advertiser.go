@@ -30,6 +30,9 @@ import (
 // fieldManager is who the API server says made the change.
 const fieldManager = "kubecri"
 
+// jitter is by how much of itself a pause may be longer, so that the nodes of a cluster do not come back all at once.
+const jitter = 0.5
+
 // errNotYet is the state before the first comparison.
 var errNotYet = errors.New("the node's devices were not published yet")
 
@@ -46,7 +49,8 @@ type Options struct {
 	// Published, if set, is told which extended resources each state of the node says are of devices, before any of them is
 	// taken away: what kubecri published in an earlier life, maybe. The names are sorted.
 	Published func(names []string)
-	// Retry is the pause after the first failure; it doubles up to a minute, with jitter. Zero means half a second.
+	// Retry is the pause after the first failure; it doubles up to a minute, with jitter. A change of the node or of what it
+	// has cuts the pause down to one like the first. Zero means half a second.
 	Retry time.Duration
 }
 
@@ -91,11 +95,12 @@ func (a *Advertiser) Run(ctx context.Context, client kubernetes.Interface) {
 func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, nodes <-chan *corev1.Node) {
 	var node *corev1.Node
 	backoff := a.freshBackoff()
-	var retry <-chan time.Time
+	var retry pause
+	defer retry.end()
 	settled := a.source.Settled()
 	for {
 		inventory, changed := a.source.Inventory()
-		if node != nil && settled == nil && retry == nil {
+		if node != nil && settled == nil && !retry.on {
 			patched, err := a.compare(ctx, client, node, inventory)
 			if patched != nil {
 				node = patched
@@ -103,7 +108,7 @@ func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, no
 			if a.settle(ctx, err) {
 				backoff = a.freshBackoff()
 			} else {
-				retry = time.After(backoff.Step())
+				retry.begin(backoff.Step())
 			}
 		}
 		select {
@@ -113,9 +118,11 @@ func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, no
 			if node = later(node, seen); node != nil && a.options.Published != nil {
 				a.options.Published(published(node.Annotations[deviceinfo.Annotation]))
 			}
+			retry.cut(wait.Jitter(a.options.Retry, jitter))
 		case <-changed:
-		case <-retry:
-			retry = nil
+			retry.cut(wait.Jitter(a.options.Retry, jitter))
+		case <-retry.over():
+			retry.end()
 		case <-ctx.Done():
 			return
 		}
@@ -123,7 +130,7 @@ func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, no
 }
 
 func (a *Advertiser) freshBackoff() wait.Backoff {
-	return wait.Backoff{Duration: a.options.Retry, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Minute}
+	return wait.Backoff{Duration: a.options.Retry, Factor: 2, Jitter: jitter, Steps: 8, Cap: time.Minute}
 }
 
 // compare makes the node in the API server as the inventory wants it, and returns the node as it is then if that took a
