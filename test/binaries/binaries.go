@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package binaries builds the programs of a test cluster from their Go modules: Kubernetes and etcd, containerd, runc, crictl; and what
-// goes with them: CNI plugins and container images. It needs Go, a C compiler, and Debian's apt and dpkg, of which it only uses
-// the download: nothing is installed.
+// goes with them: CNI plugins and container images. It needs Go, a C compiler, and Debian's apt and dpkg, which only download and
+// unpack: nothing is installed.
 //
-// A cold build takes minutes. What was built stays as long as its inputs are the same: sources, versions, flags, Go's version.
+// A cold build takes minutes. What was built stays as long as its inputs are the same: sources, versions, recipes, Go's version.
 package binaries
 
 import (
@@ -27,8 +27,6 @@ type step struct {
 	outputs []string
 	// inputs are the files and folders, in the test module, whose content decides whether the step runs again.
 	inputs []string
-	// recipe is what else decides: versions and flags.
-	recipe []string
 	run    func(ctx context.Context, b *builder) error
 }
 
@@ -44,7 +42,7 @@ func Build(ctx context.Context, source, dir string, progress io.Writer) error {
 	}
 	defer unlock()
 	for i, step := range steps {
-		b := &builder{source: source, dir: dir, report: newReport(progress, fmt.Sprintf("[%d/%d] %s", i+1, len(steps), step.name))}
+		b := &builder{source: source, dir: dir, recipes: recipes, report: newReport(progress, fmt.Sprintf("[%d/%d] %s", i+1, len(steps), step.name))}
 		if err := b.bring(ctx, step); err != nil {
 			return fmt.Errorf("build %s: %w", step.name, err)
 		}
@@ -52,9 +50,13 @@ func Build(ctx context.Context, source, dir string, progress io.Writer) error {
 	return nil
 }
 
+// recipes are the files that say how the steps work. All depend on them.
+var recipes = []string{"binaries/command.go", "binaries/debian.go", "binaries/steps.go"}
+
 // builder is what a step works with.
 type builder struct {
 	source, dir string
+	recipes     []string
 	report      *report
 }
 

@@ -26,10 +26,11 @@ type workshop struct {
 }
 
 func newWorkshop(t *testing.T) *workshop {
-	w := &workshop{builder: builder{source: t.TempDir(), dir: t.TempDir()}}
+	w := &workshop{builder: builder{source: t.TempDir(), dir: t.TempDir(), recipes: []string{"recipe"}}}
+	w.write(t, filepath.Join(w.source, "recipe"), "-O2")
 	w.write(t, filepath.Join(w.source, "src", "main.go"), "package main")
 	w.step = step{
-		name: "tool", outputs: []string{"tool"}, inputs: []string{"src"}, recipe: []string{"-O2"},
+		name: "tool", outputs: []string{"tool"}, inputs: []string{"src"},
 		run: func(_ context.Context, b *builder) error {
 			w.runs++
 			return os.WriteFile(b.output("tool"), nil, 0o755)
@@ -65,7 +66,9 @@ func TestAStepRunsAgainOnlyWhenSomethingItDependsOnHasChanged(t *testing.T) {
 		"a source has been added": {again: true, change: func(t *testing.T, w *workshop) {
 			w.write(t, filepath.Join(w.source, "src", "more", "more.go"), "package more")
 		}},
-		"a flag has changed": {again: true, change: func(_ *testing.T, w *workshop) { w.step.recipe = []string{"-O0"} }},
+		"a recipe has changed": {again: true, change: func(t *testing.T, w *workshop) {
+			w.write(t, filepath.Join(w.source, "recipe"), "-O0")
+		}},
 		"an output is missing": {again: true, change: func(t *testing.T, w *workshop) {
 			if err := os.Remove(w.output("tool")); err != nil {
 				t.Fatal(err)

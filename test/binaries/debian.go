@@ -41,13 +41,17 @@ func unpackDebian(ctx context.Context, b *builder) error {
 	if err != nil {
 		return err
 	}
+	fresh := filepath.Join(work, "unpacked")
+	for _, file := range packages {
+		if err := b.command(ctx, "dpkg-deb", "--extract", file, fresh); err != nil {
+			return err
+		}
+	}
 	if err := os.RemoveAll(b.output(unpacked)); err != nil {
 		return err
 	}
-	for _, file := range packages {
-		if err := b.command(ctx, "dpkg-deb", "--extract", file, b.output(unpacked)); err != nil {
-			return err
-		}
+	if err := os.Rename(fresh, b.output(unpacked)); err != nil {
+		return err
 	}
 	return relink(cni, b.output("cni"))
 }

@@ -12,13 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // stamp returns a digest of everything that a step's outputs depend on.
 func (b *builder) stamp(s step) (string, error) {
 	digest := sha256.New()
-	fmt.Fprintf(digest, "%s %s %s %q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, s.recipe)
-	for _, input := range s.inputs {
+	fmt.Fprintf(digest, "%s %s %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, input := range slices.Concat(b.recipes, s.inputs) {
 		if err := addTree(digest, b.source, input); err != nil {
 			return "", fmt.Errorf("read its inputs: %w", err)
 		}

@@ -43,21 +43,18 @@ var steps = []step{
 	{
 		name:    "debian-packages",
 		outputs: []string{busybox, cni, headers, "cni"},
-		recipe:  debian,
 		run:     unpackDebian,
 	},
 	{
 		name:    "images",
 		outputs: []string{image.Archive},
 		inputs:  []string{"image"},
-		recipe:  debian,
 		run:     writeImages,
 	},
 	{
 		name:    "runc",
 		outputs: []string{"runc"},
 		inputs:  []string{"third_party/runc"},
-		recipe:  debian,
 		run: func(ctx context.Context, b *builder) error {
 			libraries, err := filepath.Glob(b.output(unpacked + "/usr/lib/*/libseccomp.a"))
 			if err != nil || len(libraries) != 1 {

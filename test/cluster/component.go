@@ -27,7 +27,7 @@ type Component struct {
 	command room.Command
 
 	mu      sync.Mutex
-	process *room.Process // nil until the first start
+	process *room.Process // nil before the first start, and after an end that was asked for
 }
 
 // Start starts the program. It does not wait until the program is of use.
@@ -80,6 +80,7 @@ func (c *Component) end(ctx context.Context, signal syscall.Signal) error {
 	}
 	select {
 	case <-c.process.Done():
+		c.process = nil // so it isn't taken for one that has died
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("end %s: process %d outlives %v: %w", c.Name, c.process.PID(), signal, context.Cause(ctx))
@@ -118,7 +119,7 @@ func (c *Component) running() bool {
 	}
 }
 
-// died returns an error, with the end of its log, when the program has been started and has ended.
+// died returns an error, with the end of its log, when the program has ended and nobody asked for it.
 func (c *Component) died() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

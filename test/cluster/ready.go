@@ -60,7 +60,11 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 	if err := c.awaitAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := c.Client.AwaitServiceAccount(ctx, metav1.NamespaceDefault); err != nil {
+	err := await(ctx, "the default service account", c.Components(), func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return await(ctx, "the nodes", c.Components(), func(ctx context.Context) error {
