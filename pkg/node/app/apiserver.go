@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -15,13 +16,18 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
 // kubeconfigRetry is the pause between two looks for a kubeconfig.
 const kubeconfigRetry = time.Second
 
-// eventReason is the reason of the events on pods that are refused.
-const eventReason = "DevicesRefused"
+// The reasons of events.
+const (
+	reasonRefused = "DevicesRefused" // on pods that are refused
+	reasonDamaged = "GrantsDamaged"  // on the node whose record of grants was damaged
+)
 
 // connect returns a client with the credentials in the file. It waits for a file that is not there or not complete yet: the
 // kubelet makes it when it bootstraps. It returns nil when ctx is done.
@@ -52,8 +58,9 @@ func connect(ctx context.Context, kubeconfig string) kubernetes.Interface {
 	}
 }
 
-// announcer puts events on pods. Events before there is a client are lost; the log has them too.
+// announcer puts events on pods and on the node. Events before there is a client are lost; the log has them too.
 type announcer struct {
+	nodeName    string
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorderLogger
 }
@@ -61,7 +68,7 @@ type announcer struct {
 func newAnnouncer(ctx context.Context, nodeName string) *announcer {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	source := corev1.EventSource{Component: "kubecri", Host: nodeName}
-	return &announcer{broadcaster, broadcaster.NewRecorder(scheme.Scheme, source)}
+	return &announcer{nodeName, broadcaster, broadcaster.NewRecorder(scheme.Scheme, source)}
 }
 
 // sendTo sends the events of now on with the client.
@@ -71,7 +78,23 @@ func (a *announcer) sendTo(client kubernetes.Interface) {
 
 // warn puts a warning on the pod. The same warning again is counted, not repeated.
 func (a *announcer) warn(pod *corev1.ObjectReference, message string) {
-	a.recorder.Event(pod, corev1.EventTypeWarning, eventReason, message)
+	a.recorder.Event(pod, corev1.EventTypeWarning, reasonRefused, message)
+}
+
+// warnOfDamage puts a warning on the node if its record of grants was damaged, when that is known.
+func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Record, path string) {
+	select {
+	case <-record.Opened():
+	case <-ctx.Done():
+		return
+	}
+	if !record.WasDamaged() {
+		return
+	}
+	// The kubelet's events on its node have the name for a UID, too; that is how they are found.
+	node := &corev1.ObjectReference{Kind: "Node", Name: a.nodeName, UID: types.UID(a.nodeName)}
+	a.recorder.Eventf(node, corev1.EventTypeWarning, reasonDamaged, "kubecri's record of which pod holds which device was damaged; "+
+		"it was set aside as %s.damaged-* and is made anew from the runtime's containers. Check the node's disk", path)
 }
 
 // close ends the announcer. It returns when nothing more is sent.

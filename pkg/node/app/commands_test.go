@@ -43,7 +43,7 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 			DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
 			AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/GPU-7/cards"},
 		}},
-	}}, func(types.ResourceName) int64 { return 1 })
+	}}, func(types.ResourceName) (int64, bool) { return 1, true })
 	if err != nil {
 		t.Fatal(err)
 	}

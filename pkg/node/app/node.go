@@ -77,6 +77,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 		var using sync.WaitGroup
 		using.Go(func() { n.registry.Watch(ctx, client, n.options.NodeName) })
 		using.Go(func() { n.advertiser.Run(ctx, client) })
+		using.Go(func() { n.events.warnOfDamage(ctx, n.record, n.options.grantsPath()) })
 		using.Wait()
 	})
 }

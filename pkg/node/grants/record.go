@@ -25,6 +25,8 @@ type Record struct {
 
 	// reconciling holds one token, taken by whoever compares the record with the runtime.
 	reconciling chan struct{}
+	// opened is closed when the file was read.
+	opened chan struct{}
 	// changing is held by whoever replaces grants, while the file is written.
 	changing sync.Mutex
 
@@ -43,6 +45,7 @@ func New(path string, runtime Runtime, active func(podUID string) bool) *Record 
 	return &Record{
 		path: path, runtime: runtime, active: active, now: time.Now,
 		reconciling: make(chan struct{}, 1),
+		opened:      make(chan struct{}),
 		grants:      map[string]*Grant{},
 	}
 }
@@ -84,10 +87,14 @@ func (r *Record) open(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.locked, r.damaged, r.grants = locked, damaged, read
+	close(r.opened)
 	return nil
 }
 
-// WasDamaged reports whether there was a file that could not be used.
+// Opened returns a channel that is closed when the file was read, or found to be damaged or missing.
+func (r *Record) Opened() <-chan struct{} { return r.opened }
+
+// WasDamaged reports whether there was a file that could not be used, as far as it was opened.
 func (r *Record) WasDamaged() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
