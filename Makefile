@@ -21,13 +21,14 @@ build: binaries plugins ## Build both binaries and all plugins into _output/.
 
 .PHONY: binaries
 binaries: ## Build kube-scheduler and kubecri into _output/bin/.
-	go build -ldflags '$(LDFLAGS)' -o $(OUT)/bin/ ./cmd/kube-scheduler ./cmd/kubecri
+	@echo "Building kube-scheduler and kubecri (minutes the first time, seconds later)"
+	@go build -ldflags '$(LDFLAGS)' -o $(OUT)/bin/ ./cmd/kube-scheduler ./cmd/kubecri
 
 .PHONY: plugins
 plugins: ## Build every plugin into _output/plugins/scheduler/ and _output/plugins/device/.
 	@for dir in $$(grep -l '^package main$$' plugins/*/{scheduler,device}/*.go | xargs -n1 dirname | sort -u); do \
 	  side=$$(basename $$dir); plugin=$$(dirname $$dir); so=$(OUT)/plugins/$$side/$$(basename $$plugin).so; \
-	  echo "plugin $$so"; \
+	  echo "Building plugin $${so#$(CURDIR)/}"; \
 	  (cd $$plugin && go build -buildmode=plugin -o $$so ./$$side); \
 	done
 
