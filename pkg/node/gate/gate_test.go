@@ -40,6 +40,7 @@ const (
 	card0 = "resource/group/gpu/0/cards"
 	card1 = "resource/group/gpu/1/cards"
 	sick  = "resource/group/gpu/2/cards"
+	kind  = "resource/group/gpu/0/kind" // a mask by its scorer
 
 	widget  = "example.com/widget"
 	widget0 = "resource/group/widget/0/pieces"
@@ -59,6 +60,7 @@ func (c *cards) UpdateNodeInfo(info *types.NodeInfo) error {
 			info.Allocatable[name] = 1
 		}
 	}
+	info.Capacity[kind], info.Allocatable[kind], info.Scorer[kind] = 1, 1, 2
 	info.KubeCap[gpu], info.KubeAlloc[gpu] = 3, 2
 	return nil
 }
@@ -436,6 +438,16 @@ func TestASecondPodGetsTheDeviceOnlyWhenTheFirstIsGone(t *testing.T) {
 	delete(b.live, "a")
 	if _, err := b.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same)); err != nil {
 		t.Errorf("when the first is gone: %v", err)
+	}
+}
+
+func TestAMaskIsHeldByAnyNumberOfPods(t *testing.T) {
+	b := newBench(t, true)
+	for _, uid := range []string{"a", "b"} {
+		b.pods[uid] = asking
+		if _, err := b.create(t, uid, "main", "api", allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})); err != nil {
+			t.Errorf("pod %s: %v", uid, err)
+		}
 	}
 }
 

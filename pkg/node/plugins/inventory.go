@@ -6,6 +6,7 @@ package plugins
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
+
+// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see types.ResourceScorer.
+const enumScorer = 2
 
 // Inventory is what all plugins together told at one moment. It is never changed once it is made.
 type Inventory struct {
@@ -46,6 +50,16 @@ func (i *Inventory) ownersOf(from types.ResourceLocation) []*plugin {
 func (i *Inventory) Allocatable(name types.ResourceName) (quantity int64, known bool) {
 	_, known = i.owners[name]
 	return i.Node.Allocatable[name], known
+}
+
+// Room returns how much of the resource all pods together may hold, and whether some plugin has it at all. A mask is held by
+// any number of pods.
+func (i *Inventory) Room(name types.ResourceName) (quantity int64, known bool) {
+	if i.Node.Scorer[name] == enumScorer {
+		_, known = i.owners[name]
+		return math.MaxInt64, known
+	}
+	return i.Allocatable(name)
 }
 
 // Serves reports whether one of the resources belongs to the plugin that publishes the extended resource.
