@@ -45,6 +45,10 @@ func (g *Gate) decide(ctx context.Context, s subject) (*decision, error) {
 		return nil, later(err)
 	}
 	if !pinned {
+		// The record may have lost the pod meanwhile, and with it what was said of it here.
+		if pod, err = g.Pods.Lookup(ctx, s.uid); err != nil {
+			return nil, later(err)
+		}
 		if grant, err = g.pin(ctx, s, pod); err != nil {
 			return nil, err
 		}

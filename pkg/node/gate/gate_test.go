@@ -441,6 +441,24 @@ func TestASecondPodGetsTheDeviceOnlyWhenTheFirstIsGone(t *testing.T) {
 	}
 }
 
+// forgetful is a record that finds a pod gone right after it said that it has it.
+type forgetful struct{ Grants }
+
+func (forgetful) Has(string) bool { return true }
+
+func TestAPodThatLeavesTheRecordIsLookedUp(t *testing.T) {
+	b := newBench(t, true)
+	b.Gate.Grants = forgetful{b.Gate.Grants}
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
+	if _, err := b.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable {
+		t.Errorf("nobody knows the pod: %v, want Unavailable", err)
+	}
+	b.pods["u"] = asking
+	if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+		t.Errorf("the API server has told of it: %v", err)
+	}
+}
+
 func TestAMaskIsHeldByAnyNumberOfPods(t *testing.T) {
 	b := newBench(t, true)
 	for _, uid := range []string{"a", "b"} {
