@@ -21,7 +21,7 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, fmt.Errorf("pod %s/%s is not bound: %w", pod.Namespace, pod.Name, ErrNoAllocation)
 	}
-	info, err := AllocationFor(pod.Annotations, pod.Name, pod.Spec.NodeName)
+	info, err := allocationFor(pod.Annotations, pod.Name, pod.Spec.NodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,9 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 // notOurs is why a pod has no allocation, and what to do about it.
 const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the device scheduler"
 
-// AllocationFor is PodAllocation for those who have not the pod but its annotations, as the container runtime has: it
-// returns what they allocate to the pod of that name on the node of that name. Containers are those of the annotation.
-func AllocationFor(annotations map[string]string, podName, nodeName string) (*types.PodInfo, error) {
+// allocationFor returns what annotations allocate to the pod of that name on the node of that name. Containers are those of
+// the annotation.
+func allocationFor(annotations map[string]string, podName, nodeName string) (*types.PodInfo, error) {
 	value, ok := annotations[Annotation]
 	if !ok {
 		return nil, fmt.Errorf("pod %q has no annotation %s: %s: %w", podName, Annotation, notOurs, ErrNoAllocation)

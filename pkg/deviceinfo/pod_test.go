@@ -157,14 +157,14 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 
 func TestTheNodeReadsAnAllocationFromAnnotationsAlone(t *testing.T) {
 	annotations := map[string]string{Annotation: allocated, "other": "x"}
-	info, err := AllocationFor(annotations, "train", "n1")
+	info, err := allocationFor(annotations, "train", "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := info.RunningContainers["main"].AllocateFrom["resource/group/gpu/a/cards"]; got != "resource/group/gpu/GPU-0/cards" {
 		t.Errorf("allocated from %q", got)
 	}
-	if _, err := AllocationFor(annotations, "train", "n2"); !errors.Is(err, ErrForeignAllocation) || !strings.Contains(err.Error(), `"n1", not "n2"`) {
+	if _, err := allocationFor(annotations, "train", "n2"); !errors.Is(err, ErrForeignAllocation) || !strings.Contains(err.Error(), `"n1", not "n2"`) {
 		t.Errorf("on another node: error %v, want one that names both nodes", err)
 	}
 }
