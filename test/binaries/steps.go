@@ -131,7 +131,7 @@ func buildKubernetes(ctx context.Context, b *builder) error {
 
 func writeImages(ctx context.Context, b *builder) error {
 	pause := b.output("pause")
-	if err := b.command(ctx, "cc", "-Os", "-static", "-s", "-Wall", "-Werror", "-o", pause, filepath.Join(b.source, "image", "pause", "pause.c")); err != nil {
+	if err := b.command(ctx, "gcc", "-Os", "-static", "-s", "-Wall", "-Werror", "-o", pause, filepath.Join(b.source, "image", "pause", "pause.c")); err != nil {
 		return err
 	}
 	pauseProgram, err := os.ReadFile(pause)

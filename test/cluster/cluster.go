@@ -38,7 +38,6 @@ type Cluster struct {
 	layout       layout
 	cgroups      *cgroup.Tree
 	controlPlane *room.Room
-	listener     *net.TCPListener
 
 	mu         sync.Mutex
 	components []*Component
@@ -97,14 +96,18 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close() //nolint:errcheck // the control plane's room has its own
-	c.listener = listener
 	if err := c.writeCredentials("https://" + listener.Addr().String()); err != nil {
 		return err
+	}
+	for _, node := range c.Nodes {
+		if err := node.writeConfig(); err != nil {
+			return err
+		}
 	}
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if err := c.openRooms(ctx); err != nil {
+	if err := c.openRooms(ctx, listener); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -118,9 +121,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.save()
 }
 
-func (c *Cluster) openRooms(ctx context.Context) error {
+// openRooms opens the rooms of the control plane and of the nodes. listener is where the machine reaches the API server.
+func (c *Cluster) openRooms(ctx context.Context, listener *net.TCPListener) error {
 	config := c.roomConfig(controlPlaneRoom)
-	config.Listener, config.ForwardTo = c.listener, controlPlaneIP+":443"
+	config.Listener, config.ForwardTo = listener, controlPlaneIP+":443"
 	opened, err := room.Open(ctx, config)
 	if err != nil {
 		return err
@@ -131,7 +135,7 @@ func (c *Cluster) openRooms(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, node := range c.Nodes {
-		group.Go(func() error { return errors.Join(node.writeConfig(), node.open(ctx)) })
+		group.Go(func() error { return node.open(ctx) })
 	}
 	return group.Wait()
 }

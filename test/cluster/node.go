@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/room"
@@ -40,11 +41,11 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	if options.Kubecri != nil {
 		kubecri := Program{
 			Path: options.Kubecri.Path,
-			Args: append(append(args, "--cri-upstream=unix://"+containerdSocket), options.Kubecri.Args...),
-			Env:  options.Kubecri.Env,
+			Args: slices.Concat(args, []string{"--cri-upstream=unix://" + containerdSocket}, options.Kubecri.Args),
+			Env:  slices.Clone(options.Kubecri.Env),
 		}
 		if options.Inventory != "" {
-			kubecri.Env = append([]string{InventoryVariable + "=" + options.Inventory}, kubecri.Env...)
+			kubecri.Env = append(kubecri.Env, InventoryVariable+"="+options.Inventory)
 		}
 		node.Kubecri = node.NewComponent("kubecri", kubecri)
 	}
@@ -122,7 +123,7 @@ func (n *Node) writeConfig() error {
 	)
 }
 
-// open opens the node's room and joins it with the cluster's network.
+// open opens the node's room, which is then part of the cluster's network.
 func (n *Node) open(ctx context.Context) error {
 	opened, err := room.Open(ctx, n.cluster.roomConfig(n.Name))
 	if err != nil {
