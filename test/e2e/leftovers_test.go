@@ -104,6 +104,17 @@ func expectFilesGone(t *testing.T, dir string) {
 	}
 }
 
+// downAfterTest keeps a test that fails from leaving its cluster behind.
+func downAfterTest(t *testing.T, dir string) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := cluster.Down(ctx, dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func otherOptions(t *testing.T, dir string) cluster.Options {
 	options, err := clustertest.Options("other", 1)
 	if err != nil {
@@ -118,6 +129,7 @@ func TestAClusterBesideAnotherLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	before := look(t, dir)
 
+	downAfterTest(t, dir)
 	other, err := cluster.Start(ctx, otherOptions(t, dir))
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +175,7 @@ func TestALauncherKilledAtAnyPointLeavesNothingThatDownDoesNotRemove(t *testing.
 			ctx := testContext(t)
 			dir := t.TempDir()
 			before := look(t, dir)
+			downAfterTest(t, dir)
 			launcher := exec.Command(os.Args[0])
 			launcher.Env = append(os.Environ(), launcherVariable+"="+dir)
 			launcher.Stderr = os.Stderr
