@@ -56,8 +56,8 @@ func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 }
 
 var (
-	makeCommand = regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z-]*)")
-	makeTarget  = regexp.MustCompile(`(?m)^([a-z][a-z-]*):.*##`)
+	makeCommand = regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z0-9-]*)")
+	makeTarget  = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):.*##`)
 )
 
 func TestDocumentsNameTargetsThatExist(t *testing.T) {
