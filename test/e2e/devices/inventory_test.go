@@ -31,6 +31,12 @@ func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
 	setInventory(t, node, "unhealthy: ["+ill+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
 	awaitGPUs(ctx, t, node, perNode-1)
+	// The scheduler may hear of it later than this test does.
+	all := create(ctx, t, on(node, gpuPod(namespace, "all", perNode)))
+	await(ctx, t, all, "to be found unschedulable", kube.Unschedulable)
+	if err := shared.Client.DeletePod(ctx, all); err != nil {
+		t.Fatal(err)
+	}
 
 	rest := runPod(ctx, t, on(node, gpuPod(namespace, "rest", perNode-1)))
 	if sees := expectDevices(ctx, t, rest, "main", perNode-1); slices.Contains(sees, ill) {

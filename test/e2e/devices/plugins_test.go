@@ -81,7 +81,13 @@ func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	install(ctx, t, node, map[string]map[string][]byte{"widget.so": buildPlugin(ctx, t, template, "example.com/widget", sdkVersion(ctx, t))})
+	logs := install(ctx, t, node, map[string]map[string][]byte{"widget.so": buildPlugin(ctx, t, template, "example.com/widget", sdkVersion(ctx, t))})
+	for _, log := range logs {
+		log.await(ctx, t, "/widget.so")
+		if lines := log.lines(t, "/widget.so"); !strings.Contains(lines[0], "Loaded a plugin") {
+			t.Fatalf("%s does not load the plugin: %s", log.program.Name, lines[0])
+		}
+	}
 
 	pod := templatePod(t, template)
 	pod.Namespace = newNamespace(t)
