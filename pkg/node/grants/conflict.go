@@ -24,6 +24,8 @@ type Conflict struct {
 	// Held is how much others hold, and Holders are those, sorted.
 	Held    int64
 	Holders []string
+
+	uids []string // of the holders
 }
 
 // Error names resource, quantities, holders and the next step.
@@ -54,6 +56,7 @@ func conflict(g *Grant, others map[string]*Grant, has Has) *Conflict {
 		for other, holds := range held {
 			if holds[name] > 0 {
 				c.Holders = append(c.Holders, other.Pod())
+				c.uids = append(c.uids, other.PodUID)
 			}
 		}
 		slices.Sort(c.Holders)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,23 +119,46 @@ func (r *Record) Pinned(ctx context.Context, podUID string) (grant Grant, pinned
 	return Grant{}, false, nil
 }
 
+// A pod that was deleted without grace is gone from the API server a moment before its container has ended. Who gets its
+// device waits that moment here: the kubelet would try again ten seconds after a refusal.
+const (
+	leavingLimit    = 5 * time.Second
+	leavingInterval = 100 * time.Millisecond
+)
+
 // Pin grants the pod what wanted says, unless the pod was given something before: that is what is returned then. An error
-// that is a *Conflict says that others hold it; nothing is granted before it is on disk.
+// that is a *Conflict says that others hold it; nothing is granted before it is on disk. Holders whose pods are gone already
+// are waited for, for leavingLimit at most.
 func (r *Record) Pin(ctx context.Context, wanted Grant, has Has) (Grant, error) {
 	if err := r.ensureComplete(ctx); err != nil {
 		return Grant{}, err
 	}
 	wanted.Since = r.now().UTC()
 	granted, err := r.pin(&wanted, has)
-	var conflict *Conflict
-	if !errors.As(err, &conflict) {
-		return granted, err
+	limit := time.NewTimer(leavingLimit)
+	defer limit.Stop()
+	for again := time.Duration(0); ; again = leavingInterval {
+		var conflict *Conflict
+		if !errors.As(err, &conflict) || again > 0 && !r.leaving(conflict) {
+			return granted, err
+		}
+		select {
+		case <-time.After(again):
+		case <-limit.C:
+			return granted, err
+		case <-ctx.Done():
+			return granted, err
+		}
+		if err := r.Reconcile(ctx); err != nil {
+			return Grant{}, err
+		}
+		granted, err = r.pin(&wanted, has)
 	}
-	// The holders may be gone by now.
-	if err := r.Reconcile(ctx); err != nil {
-		return Grant{}, err
-	}
-	return r.pin(&wanted, has)
+}
+
+// leaving reports whether all who stand in the way are pods that the API server has no more.
+func (r *Record) leaving(c *Conflict) bool {
+	return len(c.uids) > 0 && !slices.ContainsFunc(c.uids, r.active)
 }
 
 func (r *Record) pin(wanted *Grant, has Has) (Grant, error) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -147,7 +148,9 @@ func TestTheFirstDecisionStaysWhateverComesLater(t *testing.T) {
 	}
 }
 
-func TestADeviceHasOneLiveHolder(t *testing.T) {
+func TestADeviceHasOneLiveHolder(t *testing.T) { synctest.Test(t, oneLiveHolder) }
+
+func oneLiveHolder(t *testing.T) {
 	w := newWorld()
 	r, _ := open(t, w)
 	a, b := wants("a", map[types.ResourceName]int64{cards0: 1}), wants("b", map[types.ResourceName]int64{cards0: 1})
@@ -175,6 +178,55 @@ func TestADeviceHasOneLiveHolder(t *testing.T) {
 	pin(t, r, b)
 	if got := r.List(); len(got) != 1 || got[0].PodUID != "b" {
 		t.Errorf("on record: %v, want b alone", got)
+	}
+}
+
+// ending is a world whose pods end after it was asked some times.
+type ending struct {
+	*world
+	uid   string
+	after int
+}
+
+func (e *ending) Pods(ctx context.Context) (map[string]Seen, error) {
+	if e.after--; e.after == 0 {
+		e.stop(e.uid, false)
+	}
+	return e.world.Pods(ctx)
+}
+
+func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		after   int
+		deleted bool
+		granted bool
+		asked   int // of the runtime, at the most
+	}{
+		"its container ends in a moment":   {after: 5, deleted: true, granted: true, asked: 6},
+		"its container does not end":       {after: -1, deleted: true, granted: false, asked: 60},
+		"its pod is not deleted, it stays": {after: -1, deleted: false, granted: false, asked: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				r := New(filepath.Join(t.TempDir(), "grants"), &ending{w, "old", test.after}, w.isActive)
+				defer r.Close()
+				held := wants("old", map[types.ResourceName]int64{cards0: 1})
+				w.run(held)
+				if test.deleted {
+					w.mu.Lock()
+					w.active["old"] = false
+					w.mu.Unlock()
+				}
+				_, err := r.Pin(t.Context(), wants("new", map[types.ResourceName]int64{cards0: 1}), has)
+				if granted := err == nil; granted != test.granted {
+					t.Errorf("error %v, granted should be %v", err, test.granted)
+				}
+				if w.asked > test.asked {
+					t.Errorf("the runtime was asked %d times, want at most %d", w.asked, test.asked)
+				}
+			})
+		})
 	}
 }
 
