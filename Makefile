@@ -17,7 +17,7 @@ MODULES    := . pkg/sdk plugins/template test
 ##@ Build
 
 .PHONY: build
-build: binaries plugins ## Build both binaries and all plugins into _output/.
+build: binaries plugins ## Build both binaries and their plugins into _output/.
 
 .PHONY: binaries
 binaries: ## Build kube-scheduler and kubecri into _output/bin/.
@@ -25,12 +25,11 @@ binaries: ## Build kube-scheduler and kubecri into _output/bin/.
 	@go build -ldflags '$(LDFLAGS)' -o $(OUT)/bin/ ./cmd/kube-scheduler ./cmd/kubecri
 
 .PHONY: plugins
-plugins: ## Build every plugin into _output/plugins/scheduler/ and _output/plugins/device/.
-	@for dir in $$(grep -l '^package main$$' plugins/*/{scheduler,device}/*.go | xargs -n1 dirname | sort -u); do \
-	  side=$$(basename $$dir); plugin=$$(dirname $$dir); so=$(OUT)/plugins/$$side/$$(basename $$plugin).so; \
-	  echo "Building plugin $${so#$(CURDIR)/}"; \
-	  (cd $$plugin && go build -buildmode=plugin -o $$so ./$$side); \
-	done
+plugins: ## Build simgpu and nvidiagpu into _output/plugins/scheduler/ and _output/plugins/device/.
+	@for plugin in simgpu nvidiagpu; do for side in scheduler device; do \
+	  echo "Building plugin _output/plugins/$$side/$$plugin.so"; \
+	  go build -buildmode=plugin -o $(OUT)/plugins/$$side/$$plugin.so ./plugins/$$plugin/$$side; \
+	done; done
 
 ##@ Run
 
