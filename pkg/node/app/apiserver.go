@@ -35,14 +35,9 @@ func connect(ctx context.Context, kubeconfig string) kubernetes.Interface {
 	logger := klog.FromContext(ctx)
 	said := ""
 	for {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		client, err := newClient(kubeconfig)
 		if err == nil {
-			config.UserAgent = "kubecri/" + version.Get().GitVersion
-			config.ContentType = "application/vnd.kubernetes.protobuf"
-			var client *kubernetes.Clientset
-			if client, err = kubernetes.NewForConfig(config); err == nil {
-				return client
-			}
+			return client
 		}
 		if err.Error() != said {
 			logger.Info("Waiting for a kubeconfig that can be used", "kubeconfig", kubeconfig, "reason", err.Error())
@@ -56,6 +51,17 @@ func connect(ctx context.Context, kubeconfig string) kubernetes.Interface {
 			return nil
 		}
 	}
+}
+
+// newClient returns a client with the credentials in the file. It does not call the API server.
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "kubecri/" + version.Get().GitVersion
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	return kubernetes.NewForConfig(config)
 }
 
 // announcer puts events on pods and on the node. Events before there is a client are lost; the log has them too.

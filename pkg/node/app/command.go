@@ -68,7 +68,7 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 	options.addFlags(flags)
 	logsapi.AddFlags(logging, flags)
 	addIgnoredFlags(flags)
-	command.AddCommand(grantsCommand(), pluginCommand())
+	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
 	return options, command
 }

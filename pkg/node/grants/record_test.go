@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -415,6 +416,33 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	pin(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
+}
+
+func TestWhoHoldsTheRecordKeepsOthersFromItAndIsRefusedWhileTheyHaveIt(t *testing.T) {
+	w := newWorld()
+	r, path := open(t, w)
+	pin(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	if _, err := Hold(path); !errors.Is(err, ErrInUse) {
+		t.Errorf("while a process has the record: %v, want ErrInUse", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	held, err := Hold(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*lockRetry)
+	defer cancel()
+	if err := openAt(t, w, path).Reconcile(ctx); err == nil || !strings.Contains(err.Error(), "another kubecri") {
+		t.Errorf("while the record is held: %v", err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Hold(filepath.Join(t.TempDir(), "missing", "grants")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that does not exist: %v", err)
+	}
 }
 
 func TestTwoProcessesNeverHaveTheRecordAtOnce(t *testing.T) {
