@@ -64,7 +64,7 @@ func cleanUp(ctx context.Context, out io.Writer, client kubernetes.Interface, op
 	switch {
 	case errors.Is(err, grants.ErrInUse):
 		return fmt.Errorf("a kubecri runs with --state-dir %s and would publish the devices of node %q again: "+
-			"stop it (systemctl disable --now kubecri.service) and try again", options.StateFolder, options.NodeName)
+			"stop it (systemctl disable --now kubecri.socket kubecri.service) and try again", options.StateFolder, options.NodeName)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("--state-dir %s does not exist, so it cannot be told whether a kubecri runs: "+
 			"name the folder that kubecri had, or make an empty one if it is gone and kubecri is stopped", options.StateFolder)

@@ -53,7 +53,7 @@ const ignoreUnknownFlag = "ignore-unknown-kubelet-flags"
 
 // addFlags adds the flags that have an effect.
 func (o *Options) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag")
+	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
 	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
 	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")

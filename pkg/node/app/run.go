@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,6 +30,14 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	// First of all, so that no plugin's process inherits the socket.
+	listener, err := criproxy.Inherit(servePath)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer listener.Close()
+	}
 	if err := os.MkdirAll(options.StateFolder, 0o700); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
@@ -43,18 +52,21 @@ func Run(ctx context.Context, options *Options) error {
 	defer n.wait(ctx)
 	defer stop()
 	n.start(background, servePath)
-	return n.serve(ctx, servePath)
+	return n.serve(ctx, servePath, listener)
 }
 
-// serve serves the kubelet until ctx is done, and drains.
-func (n *node) serve(ctx context.Context, path string) error {
+// serve serves the kubelet until ctx is done, and drains. It listens on path unless there is a listener already.
+func (n *node) serve(ctx context.Context, path string, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
 	proxy := criproxy.New(n.upstream, criproxy.Options{Edits: n.edits(), Observe: n.measures.observeCall})
-	listener, err := criproxy.Listen(path)
-	if err != nil {
-		return err
+	inherited := listener != nil
+	if !inherited {
+		var err error
+		if listener, err = criproxy.Listen(path); err != nil {
+			return err
+		}
 	}
-	logger.Info("Serving the container runtime", "endpoint", path, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
+	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
 	select {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,7 +26,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asKubecri is the environment variable that makes this program be kubecri, with all its arguments.
+const asKubecri = "KUBECRI_TEST_AS_KUBECRI"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asKubecri) != "" {
+		os.Exit(Main())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // runtime is a container runtime that remembers what it was asked to create.
 type runtime struct {
