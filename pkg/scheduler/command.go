@@ -25,7 +25,7 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
-		return registry.Register(Name, NewFactory(dispatch.Load(context.Background(), pluginPath, builtIn...)))
+		return registry.Register(Name, NewFactory(dispatch.Load(context.Background(), newRecorder(), pluginPath, builtIn...)))
 	})
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)

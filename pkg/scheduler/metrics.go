@@ -31,5 +31,8 @@ var policiesMissing = metrics.NewGauge(&metrics.GaugeOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
+// allMetrics are those that we add to upstream's. docs/operations.md lists them.
+var allMetrics = []metrics.Registerable{forgedAllocations, policiesMissing, pluginCalls, pluginCallDuration, pluginSetAside, stepLimitHits}
+
 // registerMetrics makes the metrics part of the scheduler's /metrics, once.
-var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(forgedAllocations, policiesMissing) })
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(allMetrics...) })

@@ -93,7 +93,7 @@ func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 			t.Fatal(err)
 		}
 	}
-	factory := NewFactory(dispatch.New(klog.Background(), dispatch.Named{File: "gpus.so", Plugin: r.schedulers}))
+	factory := NewFactory(dispatch.New(klog.Background(), newRecorder(), dispatch.Named{File: "gpus.so", Plugin: r.schedulers}))
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := factory(ctx, args, handle)
 		if err == nil {

@@ -28,7 +28,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 		return nil, errors.New(missing)
 	}
 	if s.groups {
-		placed, err := s.place(node, request, pod)
+		placed, err := s.place(ctx, node, request, pod)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ const callDeadline = time.Second
 // concurrent use.
 type contained struct {
 	devicescheduler.DeviceScheduler
-	clock clock.WithTicker
+	clock    clock.WithTicker
+	recorder Recorder
 
 	// What the plugin says of itself, asked once.
 	name     string
@@ -43,14 +45,14 @@ type contained struct {
 }
 
 // contain asks the plugin what it says of itself. A panic while asking is returned as an error.
-func contain(named Named, clk clock.WithTicker) (c *contained, err error) {
+func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			c, err = nil, fmt.Errorf("ask %q for its name and abilities: panic: %v", named.File, r)
 		}
 	}()
-	c = &contained{DeviceScheduler: named.Plugin, clock: clk}
-	c.name = cmp.Or(c.GetName(), named.File)
+	c = &contained{DeviceScheduler: named.Plugin, clock: clk, recorder: recorder}
+	c.name = strings.ToValidUTF8(cmp.Or(c.GetName(), named.File), "\uFFFD") // labels of metrics take nothing else
 	c.groups = c.UsingGroupScheduler()
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
 		c.claimed = slices.Clone(claimer.ClaimedResources())
@@ -73,19 +75,21 @@ func call[T any](ctx context.Context, c *contained, method string, fn func() (T,
 		return none, fmt.Errorf("device scheduler %q: %s: %w", c.name, method, cause)
 	}
 	if err := c.begin(); err != nil {
+		c.recorder.Called(c.name, method, outcomeOf(err), 0)
 		return failed(err)
 	}
+	began := c.clock.Now()
 	deadline := c.clock.NewTimer(callDeadline)
 	defer deadline.Stop()
 
 	var late, over bool // guarded by c.mu
 	done := make(chan answer[T], 1)
 	go func() {
-		a := answer[T]{err: failure("it ended the goroutine of the call")}
+		a := answer[T]{err: failure{Panicked, "it ended the goroutine of the call"}}
 		defer func() {
 			if r := recover(); r != nil {
 				klog.FromContext(ctx).Error(nil, "Device scheduler panicked", "deviceScheduler", c.name, "method", method, "panic", r, "stack", string(debug.Stack()))
-				a.err = failure(fmt.Sprintf("panic: %v", r))
+				a.err = failure{Panicked, fmt.Sprintf("panic: %v", r)}
 			}
 			c.mu.Lock()
 			over = true
@@ -107,15 +111,17 @@ func call[T any](ctx context.Context, c *contained, method string, fn func() (T,
 		late = !over
 		if late {
 			c.late++
+			c.setAside(true)
 		}
 		c.mu.Unlock()
 		if late {
 			klog.FromContext(ctx).Error(nil, "Device scheduler does not answer; it is set aside until it does", "deviceScheduler", c.name, "method", method)
-			a.err = failure(fmt.Sprintf("no answer within %v", callDeadline))
+			a.err = failure{TimedOut, fmt.Sprintf("no answer within %v", callDeadline)}
 		} else {
 			a = <-done
 		}
 	}
+	c.recorder.Called(c.name, method, outcomeOf(a.err), c.clock.Since(began))
 	c.record(ctx, a.err)
 	if a.err != nil {
 		return failed(a.err)

@@ -33,6 +33,9 @@ type Set struct {
 
 	placers sync.Pool // of *grouptree.Placer
 	memo    *grouptree.Memo
+	limits  limitLog
+
+	recorder Recorder
 }
 
 // Named is a plugin and the name of the file that it came from.
@@ -42,24 +45,30 @@ type Named struct {
 }
 
 // New returns the set of these plugins, in that order. A plugin that panics when asked what it is, is reported in the
-// log and left out.
-func New(logger klog.Logger, plugins ...Named) *Set {
-	return newSet(logger, clock.RealClock{}, plugins...)
+// log and left out. recorder may be nil.
+func New(logger klog.Logger, recorder Recorder, plugins ...Named) *Set {
+	if recorder == nil {
+		recorder = unrecorded{}
+	}
+	return newSet(logger, clock.RealClock{}, recorder, plugins...)
 }
 
-func newSet(logger klog.Logger, clk clock.WithTicker, plugins ...Named) *Set {
+func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins ...Named) *Set {
 	s := &Set{
-		claimed: map[types.ResourceName]bool{},
-		placers: sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
-		memo:    grouptree.NewMemo(memoEntries),
+		claimed:  map[types.ResourceName]bool{},
+		placers:  sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
+		memo:     grouptree.NewMemo(memoEntries),
+		limits:   limitLog{clock: clk},
+		recorder: recorder,
 	}
 	for _, named := range plugins {
-		plugin, err := contain(named, clk)
+		plugin, err := contain(named, clk, recorder)
 		if err != nil {
 			logger.Error(err, "Device scheduler left out", "file", named.File)
 			continue
 		}
 		s.plugins = append(s.plugins, plugin)
+		recorder.SetAside(plugin.name, false)
 		s.groups = s.groups || plugin.groups
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true

@@ -52,7 +52,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		return Verdict{Reasons: []string{missing}, Never: true}, nil
 	}
 	if s.groups {
-		placed, err := s.place(node, request, pod)
+		placed, err := s.place(ctx, node, request, pod)
 		if err != nil {
 			return Verdict{}, err
 		}

@@ -31,9 +31,12 @@ const (
 var ErrNoAnswer = errors.New("no answer")
 
 // failure is why there is no answer.
-type failure string
+type failure struct {
+	outcome Outcome
+	text    string
+}
 
-func (f failure) Error() string { return string(f) }
+func (f failure) Error() string { return f.text }
 
 // Is makes every failure match ErrNoAnswer.
 func (f failure) Is(target error) bool { return target == ErrNoAnswer }
@@ -45,6 +48,7 @@ type health struct {
 	pause    time.Duration // length of the last pause
 	asideTo  time.Time     // end of the pause
 	lastErr  error         // why the plugin was set aside
+	aside    bool          // as the recorder was told last
 }
 
 // available reports why the plugin may not be called now.
@@ -52,12 +56,20 @@ func (c *contained) available() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.late > 0 {
-		return failure("set aside: an earlier call has not returned")
+		return failure{SetAside, "set aside: an earlier call has not returned"}
 	}
 	if c.clock.Now().Before(c.asideTo) {
-		return failure(fmt.Sprintf("set aside until %s after %d failures in a row: %v", c.asideTo.Format(time.TimeOnly), c.failures, c.lastErr))
+		return failure{SetAside, fmt.Sprintf("set aside until %s after %d failures in a row: %v", c.asideTo.Format(time.TimeOnly), c.failures, c.lastErr)}
 	}
 	return nil
+}
+
+// setAside tells the recorder of a change. The caller holds the mutex.
+func (c *contained) setAside(aside bool) {
+	if c.aside != aside {
+		c.aside = aside
+		c.recorder.SetAside(c.name, aside)
+	}
 }
 
 // remainingPause returns how long the plugin stays set aside.
@@ -74,17 +86,21 @@ func (c *contained) remainingPause() time.Duration {
 func (c *contained) record(ctx context.Context, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := c.clock.Now()
 	if !errors.Is(err, ErrNoAnswer) {
 		c.failures, c.pause = 0, 0
+		if c.late == 0 && !now.Before(c.asideTo) { // else the answer is to a call from before
+			c.setAside(false)
+		}
 		return
 	}
 	c.failures++
 	c.lastErr = err
-	now := c.clock.Now()
 	if c.failures < failuresAllowed || now.Before(c.asideTo) {
 		return
 	}
 	c.pause = min(max(2*c.pause, firstPause), lastPause)
 	c.asideTo = now.Add(c.pause)
+	c.setAside(true)
 	klog.FromContext(ctx).Error(err, "Device scheduler is set aside: its devices cannot be scheduled", "deviceScheduler", c.name, "failures", c.failures, "pause", c.pause)
 }

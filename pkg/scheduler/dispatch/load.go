@@ -13,12 +13,12 @@ import (
 )
 
 // Load returns the set of the built-in device schedulers and, after them, of the plugins in a folder, in the order of
-// their file names. A file that cannot be loaded is reported in the log and left out.
-func Load(ctx context.Context, dir string, builtIn ...Named) *Set {
+// their file names. A file that cannot be loaded is reported in the log and left out. recorder may be nil.
+func Load(ctx context.Context, recorder Recorder, dir string, builtIn ...Named) *Set {
 	plugins := slices.Clone(builtIn)
 	loaded, _ := pluginload.LoadDir(ctx, dir, pluginload.Schedulers())
 	for _, plugin := range loaded {
 		plugins = append(plugins, Named{File: plugin.File, Plugin: plugin.Plugin})
 	}
-	return New(klog.FromContext(ctx), plugins...)
+	return New(klog.FromContext(ctx), recorder, plugins...)
 }

@@ -4,6 +4,8 @@
 package dispatch
 
 import (
+	"context"
+
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -15,14 +17,19 @@ type placed struct {
 }
 
 // place asks the group scheduler. pod is the request as the plugins translated it for the node.
-func (s *Set) place(node *Node, request *Request, pod *types.PodInfo) (placed, error) {
+func (s *Set) place(ctx context.Context, node *Node, request *Request, pod *types.PodInfo) (placed, error) {
 	compiled, err := request.compile(pod)
 	if err != nil {
 		return placed{}, err
 	}
 	placer := s.placers.Get().(*grouptree.Placer)
 	defer s.placers.Put(placer)
-	return placed{s.memo.Place(placer, node.inventory.groups, node.used, compiled), compiled}, nil
+	placement := s.memo.Place(placer, node.inventory.groups, node.used, compiled)
+	if placement.LimitHit {
+		s.recorder.StepLimitHit()
+		s.limits.tell(ctx, node, placement)
+	}
+	return placed{placement, compiled}, nil
 }
 
 // explain says why the pod does not fit the node.

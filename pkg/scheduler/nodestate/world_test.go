@@ -84,7 +84,7 @@ func newWorld(t *testing.T) *world {
 		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
 		clock:   clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
-	w.set = dispatch.New(klog.Background(), dispatch.Named{File: "gpus.so", Plugin: w.plugin})
+	w.set = dispatch.New(klog.Background(), nil, dispatch.Named{File: "gpus.so", Plugin: w.plugin})
 	w.cache = New(w.set, corelisters.NewNodeLister(w.indexer), w.clock)
 	return w
 }
