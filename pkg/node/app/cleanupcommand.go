@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	nodeutil "k8s.io/component-helpers/node/util"
 
@@ -73,10 +74,11 @@ func cleanUp(ctx context.Context, out io.Writer, client kubernetes.Interface, op
 	}
 	defer held.Close()
 	resources, found, err := advertise.Withdraw(ctx, client, options.NodeName)
-	if err != nil {
-		return err
-	}
 	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; --kubeconfig and --hostname-override must be those of this node's kubelet", err)
+	case err != nil:
+		return err
 	case !found:
 		fmt.Fprintf(out, "node %q: kubecri has nothing published\n", options.NodeName)
 	case len(resources) == 0:

@@ -5,14 +5,19 @@ package app
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -97,5 +102,16 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 		if out, err := execute(append([]string{"cleanup"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %q, %v; want an error with %q", name, out, err, test.want)
 		}
+	}
+}
+
+func TestCleanupWithAnotherNodesIdentitySaysWhoseItNeeds(t *testing.T) {
+	client := fake.NewClientset(publishedNode(t))
+	client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "node-1", errors.New("only its own Node object"))
+	})
+	err := cleanUp(t.Context(), io.Discard, client, &Options{NodeName: "node-1", StateFolder: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "only its own Node object; --kubeconfig and --hostname-override must be") {
+		t.Errorf("%v", err)
 	}
 }
