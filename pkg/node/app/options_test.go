@@ -62,7 +62,7 @@ func TestArguments(t *testing.T) {
 		},
 		"a kubelet's, as kubeadm writes them": {
 			[]string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=" + config,
-				"--node-ip", "10.0.0.1", "--pod-infra-container-image=registry.k8s.io/pause:3.10", "--cgroup-driver=systemd", "--v=2", "--register-with-taints=a=b:NoSchedule",
+				"--node-ip", "10.0.0.1", "--pod-infra-container-image=localhost/pause:1", "--cgroup-driver=systemd", "--v=2", "--register-with-taints=a=b:NoSchedule",
 				"--ignore-unknown-kubelet-flags"},
 			with(func(o *Options) {
 				o.Kubeconfig, o.ServeEndpoint = "/etc/kubernetes/kubelet.conf", "unix:///run/from-config.sock"

@@ -12,15 +12,15 @@ import (
 type Outcome string
 
 const (
-	// Answered: the plugin returned without an error. "The pod does not fit" is an answer.
+	// Answered says that the plugin returned without an error. "The pod does not fit" is an answer.
 	Answered Outcome = "answered"
-	// Errored: the plugin returned an error, which is an answer too.
+	// Errored says that the plugin returned an error, which is an answer too.
 	Errored Outcome = "error"
-	// Panicked: the plugin panicked, or ended the goroutine of the call.
+	// Panicked says that the plugin panicked, or ended the goroutine of the call.
 	Panicked Outcome = "panic"
-	// TimedOut: the plugin did not return before the deadline of the call.
+	// TimedOut says that the plugin did not return before the deadline of the call.
 	TimedOut Outcome = "timeout"
-	// SetAside: the plugin was not called, because it is set aside.
+	// SetAside says that the plugin was not called, because it is set aside.
 	SetAside Outcome = "set_aside"
 )
 

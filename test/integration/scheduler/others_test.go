@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -43,7 +44,8 @@ func TestPodsOfAnotherSchedulerHoldWhatTheirAllocationSays(t *testing.T) {
 	c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
 }
 
-// A node is deleted and made again while its pods live on, as when a kubelet registers anew.
+// A node is deleted and made again while its pods live on, as when a kubelet registers anew. The second pod asks for a label
+// that only the new node has: so it is scheduled when the scheduler has seen the new one, and not a moment earlier.
 func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	c := newCluster(t)
 	c.node("cpu", 0)
@@ -53,8 +55,14 @@ func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	if err := c.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pending := c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
+	pod := newPod("q", 1)
+	pod.Spec.NodeSelector = map[string]string{"made": "again"}
+	pending := c.await(c.create(pod), "to be found unschedulable", kube.Unschedulable)
 	c.node("n1", 2)
+	label := []byte(`{"metadata":{"labels":{"made":"again"}}}`)
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	second := c.await(pending, "to be bound", kube.Scheduled)
 	if devices(first) == devices(second) {
 		t.Errorf("both pods have %s", devices(first))
