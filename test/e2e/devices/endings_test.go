@@ -33,9 +33,6 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	}
 
 	await(ctx, t, next, "to be scheduled at once", kube.Scheduled)
-	if said := awaitRefusalEvent(ctx, t, next); !strings.Contains(said, namespace+"/stubborn") {
-		t.Errorf("the event does not name the pod whose container lives: %s", said)
-	}
 	next = await(ctx, t, next, "to be ready in the end", kube.Ready)
 	expectDevices(ctx, t, next, "main", 1)
 	if held := containersOf(ctx, t, "stubborn"); held != "" {
