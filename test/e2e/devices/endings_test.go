@@ -22,7 +22,7 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	namespace := newNamespace(t)
 	stubborn := on(node, gpuPod(namespace, "stubborn", perNode))
 	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; sleep 86400 & wait; sleep 86400"}
-	stubborn.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
+	stubborn.Spec.TerminationGracePeriodSeconds = ptr.To[int64](8) // longer than the node waits for a container to end
 	stubborn = runPod(ctx, t, stubborn)
 	next := create(ctx, t, on(node, gpuPod(namespace, "next", 1)))
 	await(ctx, t, next, "to be found unschedulable", kube.Unschedulable)
@@ -33,6 +33,9 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	}
 
 	await(ctx, t, next, "to be scheduled at once", kube.Scheduled)
+	if said := awaitRefusalEvent(ctx, t, next); !strings.Contains(said, namespace+"/stubborn") {
+		t.Errorf("the event does not name the pod whose container lives: %s", said)
+	}
 	next = await(ctx, t, next, "to be ready in the end", kube.Ready)
 	expectDevices(ctx, t, next, "main", 1)
 	if held := containersOf(ctx, t, "stubborn"); held != "" {
