@@ -22,7 +22,7 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	namespace := newNamespace(t)
 	stubborn := on(node, gpuPod(namespace, "stubborn", perNode))
 	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; sleep 86400 & wait; sleep 86400"}
-	stubborn.Spec.TerminationGracePeriodSeconds = ptr.To[int64](8) // longer than the node waits for a container to end
+	stubborn.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30) // much longer than the node waits for a container to end
 	stubborn = runPod(ctx, t, stubborn)
 	next := create(ctx, t, on(node, gpuPod(namespace, "next", 1)))
 	await(ctx, t, next, "to be found unschedulable", kube.Unschedulable)
