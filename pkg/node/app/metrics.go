@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"k8s.io/component-base/metrics"
 
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
@@ -65,9 +65,9 @@ func (m *measures) handler() http.Handler {
 	return metrics.HandlerFor(m.registry, metrics.HandlerOpts{})
 }
 
-func (m *measures) observeCall(method string, code codes.Code, took time.Duration) {
-	m.calls.WithLabelValues(method, code.String()).Inc()
-	m.callTime.WithLabelValues(method).Observe(took.Seconds())
+func (m *measures) observeCall(call criproxy.Call) {
+	m.calls.WithLabelValues(call.Method, call.Code.String()).Inc()
+	m.callTime.WithLabelValues(call.Method).Observe(call.Took.Seconds())
 }
 
 func (m *measures) observeContainer(outcome gate.Outcome) {

@@ -29,15 +29,18 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	if !ok {
 		return errNoMethod
 	}
+	var waited time.Duration
 	if p.options.Observe != nil {
 		start := time.Now()
-		defer func() { p.options.Observe(method, status.Code(err), time.Since(start)) }()
+		defer func() {
+			p.options.Observe(Call{Method: method, Code: status.Code(err), Took: time.Since(start), Waited: waited})
+		}()
 	}
 	first, err := p.edited(method, down)
 	if err != nil {
 		return err
 	}
-	return p.forward(method, down, first)
+	return p.forward(method, down, first, &waited)
 }
 
 // edited receives and edits the first request of an edited method. For all other methods it returns nil at once.
@@ -65,14 +68,16 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
 }
 
 // forward opens the call at the runtime and carries messages both ways until the runtime ends it. first, if not nil, is a
-// request that was received already.
-func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame) error {
+// request that was received already. waited grows by the time that the runtime lets the call wait.
+func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
 	ctx, cancel := context.WithCancelCause(down.Context())
 	defer cancel(nil)
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, md)
 	}
+	opening := time.Now()
 	up, err := p.upstream.NewStream(ctx, anyShape, method, grpc.ForceCodecV2(rawCodec{}))
+	addSince(waited, opening)
 	if err != nil {
 		if first != nil {
 			first.free()
@@ -84,7 +89,7 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame) err
 			cancel(err)
 		}
 	})
-	err = carryReplies(down, up)
+	err = carryReplies(down, upstreamCall{up, waited})
 	down.SetTrailer(up.Trailer())
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause

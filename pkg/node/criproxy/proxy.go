@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -36,7 +35,7 @@ type Options struct {
 	// request is edited.
 	Edits map[string]Edit
 	// Observe, if set, is told of every call when it ends. It is called from many goroutines.
-	Observe func(method string, code codes.Code, took time.Duration)
+	Observe func(Call)
 }
 
 // Proxy is a gRPC server that answers with what the runtime answers.

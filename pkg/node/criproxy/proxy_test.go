@@ -324,26 +324,6 @@ func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
 	}
 }
 
-func TestEveryCallIsObservedWithItsCode(t *testing.T) {
-	type observed struct {
-		method string
-		code   codes.Code
-	}
-	seen := make(chan observed, 1)
-	client := behind(t, func(method string, stream grpc.ServerStream) error {
-		if method == "/x.Y/Bad" {
-			return status.Error(codes.DataLoss, "")
-		}
-		return echo(method, stream)
-	}, Options{Observe: func(method string, code codes.Code, _ time.Duration) { seen <- observed{method, code} }})
-	for method, want := range map[string]codes.Code{"/x.Y/Good": codes.OK, "/x.Y/Bad": codes.DataLoss} {
-		invoke(testContext(t), client, method, nil)
-		if got := <-seen; got != (observed{method, want}) {
-			t.Errorf("observed %v, want %v %v", got, method, want)
-		}
-	}
-}
-
 func TestTwoThousandStreamsLeaveNoGoroutine(t *testing.T) {
 	client := behind(t, echo, Options{})
 	ctx := testContext(t)
