@@ -6,6 +6,7 @@ package devices
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,13 +21,11 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
 	namespace := newNamespace(t)
-	stubborn := on(node, gpuPod(namespace, "stubborn", perNode))
-	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; sleep 86400 & wait; sleep 86400"}
-	stubborn.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30) // much longer than the node waits for a container to end
-	stubborn = runPod(ctx, t, stubborn)
+	stubborn := runPod(ctx, t, on(node, gpuPod(namespace, "stubborn", perNode)))
 	next := create(ctx, t, on(node, gpuPod(namespace, "next", 1)))
 	await(ctx, t, next, "to be found unschedulable", kube.Unschedulable)
 
+	letEnd := holdUp(ctx, t, containersOf(ctx, t, "stubborn"))
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 	if err := shared.Client.CoreV1().Pods(namespace).Delete(ctx, stubborn.Name, now); err != nil {
 		t.Fatal(err)
@@ -36,11 +35,37 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	if said := awaitRefusalEvent(ctx, t, next); !strings.Contains(said, namespace+"/stubborn") {
 		t.Errorf("the event does not name the pod whose container lives: %s", said)
 	}
+	letEnd()
 	next = await(ctx, t, next, "to be ready in the end", kube.Ready)
 	expectDevices(ctx, t, next, "main", 1)
 	if held := containersOf(ctx, t, "stubborn"); held != "" {
 		t.Errorf("the next pod runs, and so does container %s", held)
 	}
+}
+
+// holdUp keeps a container of the first node from ending, as one does that waits for a disk: the shim, its parent, which
+// would have to kill it, is stopped until letEnd, or until the test is over.
+func holdUp(ctx context.Context, t *testing.T, container string) (letEnd func()) {
+	t.Helper()
+	signal := func(ctx context.Context, name, process string) {
+		if _, err := shared.Nodes[0].Run(ctx, "/bin/sh", "-c", "kill -"+name+" "+process); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid, err := shared.Nodes[0].Run(ctx, "crictl", "inspect", "--output=go-template", "--template={{.info.pid}}", container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := shared.Nodes[0].Run(ctx, "/bin/cat", "/proc/"+strings.TrimSpace(pid)+"/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The fields after the name, which is in parentheses: state, parent.
+	shim := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])[1]
+	signal(ctx, "STOP", shim)
+	letEnd = sync.OnceFunc(func() { signal(context.WithoutCancel(ctx), "CONT", shim) })
+	t.Cleanup(letEnd)
+	return letEnd
 }
 
 // containersOf returns the IDs of the containers of a pod that run on the first node.
