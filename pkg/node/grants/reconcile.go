@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
 // reconcileLimit is how long the runtime may take to list what it has.
@@ -61,6 +63,7 @@ func (r *Record) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Reach(failpoint.Reconciling)
 
 	r.changing.Lock()
 	defer r.changing.Unlock()

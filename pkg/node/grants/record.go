@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
 // Record is the node's record of grants. All methods are safe for concurrent use.
@@ -173,9 +175,11 @@ func (r *Record) pin(wanted *Grant, has Has) (Grant, error) {
 	}
 	next := maps.Clone(now)
 	next[wanted.PodUID] = wanted
+	failpoint.Reach(failpoint.Granting)
 	if err := r.replace(next); err != nil {
 		return Grant{}, err
 	}
+	failpoint.Reach(failpoint.Granted)
 	return *wanted, nil
 }
 
@@ -204,6 +208,7 @@ func (r *Record) replace(next map[string]*Grant) error {
 	if err := write(r.path, sorted(next)); err != nil {
 		return err
 	}
+	failpoint.Reach(failpoint.Written)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.grants = next

@@ -1,0 +1,51 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package failpoint names the moments of kubecri's work at which it is killed on purpose, to prove that a crash at any of them
+// costs no container and gives no device to two pods.
+//
+// A kubecri that is built with the tag failpoint ends itself with SIGKILL at the point that a file names. Without the tag, which
+// is how kubecri is released, Reach is empty and nothing of this is left in the program.
+package failpoint
+
+import "slices"
+
+// Point is a moment in the life of kubecri. Its text is what the file says.
+type Point string
+
+// The points, in the order in which the creation of a container reaches them; then those of other calls and of the background.
+const (
+	// Accepted is when a call that is edited was accepted and its request is not there yet.
+	Accepted Point = "accepted"
+	// Received is when the bytes of its request are there.
+	Received Point = "received"
+	// Decoded is when the request of a CreateContainer is read.
+	Decoded Point = "decoded"
+	// Granting is when a pod's grant is decided and not written yet.
+	Granting Point = "granting"
+	// Written is when it is on disk and nobody knows.
+	Written Point = "written"
+	// Granted is when it is in the memory, too.
+	Granted Point = "granted"
+	// PluginCalled is when the device plugin said what the container needs.
+	PluginCalled Point = "plugin-called"
+	// Forwarding is when the edited request is complete and the runtime has heard nothing.
+	Forwarding Point = "forwarding"
+	// Forwarded is when the runtime has the request.
+	Forwarded Point = "forwarded"
+	// Answered is when the runtime's answer is there and the kubelet has heard nothing.
+	Answered Point = "answered"
+	// Replied is when the kubelet has the answer and the call has no status yet.
+	Replied Point = "replied"
+	// Streaming is between two messages of one answer.
+	Streaming Point = "streaming"
+	// Reconciling is when the runtime has listed its containers and the record of grants was not compared with them yet.
+	Reconciling Point = "reconciling"
+)
+
+var points = []Point{
+	Accepted, Received, Decoded, Granting, Written, Granted, PluginCalled, Forwarding, Forwarded, Answered, Replied, Streaming, Reconciling,
+}
+
+// Points returns all points.
+func Points() []Point { return slices.Clone(points) }
