@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -39,6 +40,7 @@ func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.C
 	if err != nil {
 		return nil, later(err)
 	}
+	failpoint.Reach(failpoint.PluginCalled)
 	delta, err := inject.Merge(g.Host, config, additions)
 	if err != nil {
 		return nil, never(fmt.Errorf("container %q: %w", name, err))
@@ -47,7 +49,10 @@ func (g *Gate) devicesFor(ctx context.Context, d *decision, config *runtimeapi.C
 	if err != nil {
 		return nil, never(err)
 	}
-	delta.Annotations = map[string]string{grants.Annotation: carried}
+	if delta.Annotations == nil {
+		delta.Annotations = map[string]string{}
+	}
+	delta.Annotations[grants.Annotation] = carried
 	return delta, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -101,6 +102,7 @@ func (g *Gate) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, 
 	if err != nil {
 		return nil, invalid(err)
 	}
+	failpoint.Reach(failpoint.Decoded)
 	s := subjectOf(request.GetSandboxConfig())
 	decision, err := g.decide(ctx, s)
 	if err != nil {
