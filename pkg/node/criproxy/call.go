@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
 // anyShape fits every kind of call: on the wire a unary call is a stream of one message each way.
@@ -49,6 +51,7 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
 	if !ok {
 		return nil, nil
 	}
+	failpoint.Reach(failpoint.Accepted)
 	request := &frame{}
 	if err := down.RecvMsg(request); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -56,6 +59,7 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
 		}
 		return nil, err
 	}
+	failpoint.Reach(failpoint.Received)
 	suffix, err := edit(down.Context(), request.data.Materialize())
 	if err != nil {
 		request.free()
@@ -64,6 +68,7 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
 	if len(suffix) > 0 {
 		request.data = append(slices.Clip(request.data), mem.SliceBuffer(suffix))
 	}
+	failpoint.Reach(failpoint.Forwarding)
 	return request, nil
 }
 
@@ -83,6 +88,9 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 			first.free()
 		}
 		return err
+	}
+	if failpoint.Enabled {
+		down, up = reaching(down, up, first != nil)
 	}
 	p.requests.Go(func() {
 		if err := carryRequests(up, down, first); err != nil {

@@ -23,7 +23,7 @@ const (
 	Decoded Point = "decoded"
 	// Granting is when a pod's grant is decided and not written yet.
 	Granting Point = "granting"
-	// Written is when it is on disk and nobody knows.
+	// Written is when a change of the record of grants is on disk and nobody knows.
 	Written Point = "written"
 	// Granted is when it is in the memory, too.
 	Granted Point = "granted"
@@ -31,13 +31,13 @@ const (
 	PluginCalled Point = "plugin-called"
 	// Forwarding is when the edited request is complete and the runtime has heard nothing.
 	Forwarding Point = "forwarding"
-	// Forwarded is when the runtime has the request.
+	// Forwarded is when the request is on its way to the runtime, which may have it or not.
 	Forwarded Point = "forwarded"
 	// Answered is when the runtime's answer is there and the kubelet has heard nothing.
 	Answered Point = "answered"
 	// Replied is when the kubelet has the answer and the call has no status yet.
 	Replied Point = "replied"
-	// Streaming is between two messages of one answer.
+	// Streaming is after the second message, and each one after that, of an answer that is a stream.
 	Streaming Point = "streaming"
 	// Reconciling is when the runtime has listed its containers and the record of grants was not compared with them yet.
 	Reconciling Point = "reconciling"

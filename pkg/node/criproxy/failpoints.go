@@ -1,0 +1,54 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"google.golang.org/grpc"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+)
+
+// reaching returns both sides of a call such that it reaches failpoints on its way. edited says that the call's request was
+// edited. It is for builds with failpoints alone.
+func reaching(down grpc.ServerStream, up grpc.ClientStream, edited bool) (grpc.ServerStream, grpc.ClientStream) {
+	if edited {
+		up = reachingUp{up}
+	}
+	return &reachingDown{ServerStream: down, edited: edited}, up
+}
+
+// reachingUp is the runtime's side of an edited call.
+type reachingUp struct{ grpc.ClientStream }
+
+func (r reachingUp) SendMsg(message any) error {
+	err := r.ClientStream.SendMsg(message)
+	failpoint.Reach(failpoint.Forwarded)
+	return err
+}
+
+func (r reachingUp) RecvMsg(message any) error {
+	err := r.ClientStream.RecvMsg(message)
+	if err == nil {
+		failpoint.Reach(failpoint.Answered)
+	}
+	return err
+}
+
+// reachingDown is the kubelet's side of any call.
+type reachingDown struct {
+	grpc.ServerStream
+	edited bool
+	sent   int // by the one goroutine that sends
+}
+
+func (r *reachingDown) SendMsg(message any) error {
+	err := r.ServerStream.SendMsg(message)
+	if r.sent++; r.sent > 1 {
+		failpoint.Reach(failpoint.Streaming)
+	}
+	if r.edited {
+		failpoint.Reach(failpoint.Replied)
+	}
+	return err
+}
