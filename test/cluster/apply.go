@@ -26,8 +26,7 @@ func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 
 // Kubectl runs kubectl on the machine, as an administrator, and returns what it prints.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "kubectl"), args...)
-	command.Env = append(c.Environment(), "KUBECONFIG="+c.layout.kubeconfig(), "KUBECACHEDIR="+c.layout.kubectlCache())
+	command := c.KubectlCommand(ctx, args...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	stdout, err := command.Output()
@@ -35,4 +34,11 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 		return string(stdout), fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return string(stdout), nil
+}
+
+// KubectlCommand returns kubectl as Kubectl runs it, for a caller that feeds it or reads along. It is killed when ctx ends.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "kubectl"), args...)
+	command.Env = append(c.Environment(), "KUBECONFIG="+c.layout.kubeconfig(), "KUBECACHEDIR="+c.layout.kubectlCache())
+	return command
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/kubedevice/kubedevice/test/cgroup"
+	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/room"
 	"golang.org/x/sync/errgroup"
@@ -202,6 +203,9 @@ func (c *Cluster) Component(name string) (*Component, error) {
 	}
 	return nil, fmt.Errorf("the cluster has no program %q: it has %q", name, names)
 }
+
+// ImageArchive is the file with the images that every node has, in the format of package image.
+func (c *Cluster) ImageArchive() string { return filepath.Join(c.options.Programs, image.Archive) }
 
 // Room returns the namespaces of a node, or of the control plane, by its name.
 func (c *Cluster) Room(name string) (*room.Room, error) {

@@ -82,17 +82,22 @@ func (n *Node) file(name string) string { return n.cluster.layout.config(n.Name,
 
 func (n *Node) kubeconfig() string { return n.file("kubelet.kubeconfig") }
 
-func (n *Node) kubeletArgs() []string {
-	endpoint := containerdSocket
+// Endpoint is the socket, inside the node, that the kubelet calls as its container runtime: kubecri's, or containerd's own on a node
+// without kubecri.
+func (n *Node) Endpoint() string {
 	if n.options.Kubecri != nil {
-		endpoint = kubecriSocket
+		return kubecriSocket
 	}
+	return containerdSocket
+}
+
+func (n *Node) kubeletArgs() []string {
 	return append([]string{
 		"--config=" + n.file("kubelet.yaml"),
 		"--kubeconfig=" + n.kubeconfig(),
 		"--hostname-override=" + n.Name,
 		"--node-ip=" + n.IP,
-		"--container-runtime-endpoint=unix://" + endpoint,
+		"--container-runtime-endpoint=unix://" + n.Endpoint(),
 	}, n.options.KubeletArgs...)
 }
 
@@ -152,7 +157,12 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.Kubelet.Start(); err != nil {
 		return err
 	}
-	_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", filepath.Join(n.cluster.options.Programs, image.Archive))
+	return n.LoadImages(ctx)
+}
+
+// LoadImages gives the container runtime the images that every node has. A kubelet that is short of disk may have removed them.
+func (n *Node) LoadImages(ctx context.Context) error {
+	_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", n.cluster.ImageArchive())
 	return err
 }
 

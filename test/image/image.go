@@ -39,8 +39,8 @@ type File struct {
 	Target string
 }
 
-// nameAnnotation gives an image of an archive its name. It is containerd's.
-const nameAnnotation = "io.containerd.image.name"
+// NameAnnotation gives an image of an archive its name. It is containerd's.
+const NameAnnotation = "io.containerd.image.name"
 
 // WriteArchive writes images as one OCI archive for linux on the given architecture, such as amd64. The same images make the same
 // bytes.
@@ -52,7 +52,7 @@ func WriteArchive(w io.Writer, architecture string, images ...Image) error {
 		if err != nil {
 			return fmt.Errorf("write image %s: %w", image.Name, err)
 		}
-		descriptor.Annotations = map[string]string{nameAnnotation: image.Name}
+		descriptor.Annotations = map[string]string{NameAnnotation: image.Name}
 		index.Manifests = append(index.Manifests, descriptor)
 	}
 	if err := archive.addJSON(v1.ImageIndexFile, index); err != nil {
