@@ -78,6 +78,10 @@ fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
 bench-placement: ## Benchmark placement alone: per node and per pod, first time and remembered.
 	go test -run '^$$' -bench . -benchmem ./pkg/grouptree
 
+.PHONY: bench-proxy
+bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes, and a re-encoding proxy; results in _output/bench/ (root, Linux).
+	cd test && go run ./bench/proxy
+
 ##@ Verify
 
 .PHONY: verify

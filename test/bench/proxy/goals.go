@@ -1,0 +1,41 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "fmt"
+
+// goal is a bound on a ratio that the project set itself.
+type goal struct {
+	Name  string  `json:"name"`
+	Ratio float64 `json:"ratio"`
+	Bound float64 `json:"bound"`
+	Holds bool    `json:"holds"`
+}
+
+func goalsOf(r *result) []goal {
+	list, largest := r.of(list1000), r.of(largestLists)
+	passed, injected := r.of(passedCreate)[kubecri], r.of(injectedCreate)[kubecri]
+	return []goal{
+		below(list1000+": time added, of what the splice adds", list[kubecri].P50, list[splice].P50, 3),
+		below(list1000+": CPU, of the splice's", list[kubecri].CPU, list[splice].CPU, 3),
+		below(list1000+": time added, of what re-encoding adds", list[kubecri].P50, list[reencode].P50, 1.0/6),
+		below(list1000+": CPU, of re-encoding's", list[kubecri].CPU, list[reencode].CPU, 1.0/6),
+		below(largestLists+": peak memory, of re-encoding's", float64(largest[kubecri].Peak), float64(largest[reencode].Peak), 1.0/4),
+		below("CreateContainer: time added when injected, of when passed", injected.P50, passed.P50, 2),
+		below("Grant written, of write + fsync + rename + fsync of the folder", r.GrantWrite.Pin, r.GrantWrite.Bare, 1.5),
+	}
+}
+
+func below(name string, value, yardstick, bound float64) goal {
+	ratio := value / yardstick
+	return goal{Name: name, Ratio: ratio, Bound: bound, Holds: yardstick > 0 && ratio <= bound}
+}
+
+func (g goal) String() string {
+	verdict := "holds"
+	if !g.Holds {
+		verdict = "DOES NOT HOLD"
+	}
+	return fmt.Sprintf("%s: %.2f, at most %.2f: %s", g.Name, g.Ratio, g.Bound, verdict)
+}

@@ -1,0 +1,127 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+)
+
+// gpuResource is how simulated GPUs are counted.
+const gpuResource = "nvidia.com/gpu"
+
+// startKubecri starts the real program with simulated GPUs, on a node that knows its pods from before, as after a restart
+// while the API server is away. It returns when a container of the device pod was given its device, and so the pod's grant
+// is written.
+func (b *bench) startKubecri(ctx context.Context, dir, upstream string, create *workload) (*process, error) {
+	state := filepath.Join(dir, "state")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, err
+	}
+	if err := rememberPods(ctx, filepath.Join(state, "pods.json")); err != nil {
+		return nil, err
+	}
+	plugins := filepath.Join(dir, "plugins")
+	if err := os.Mkdir(plugins, 0o755); err != nil {
+		return nil, err
+	}
+	plugin, err := filepath.Abs(b.plugin)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(plugin, filepath.Join(plugins, "simgpu.so")); err != nil {
+		return nil, err
+	}
+	devices, err := filepath.Abs(filepath.Join(dir, "dev"))
+	if err != nil {
+		return nil, err
+	}
+	inventory := filepath.Join(dir, "simgpu.yaml")
+	if err := os.WriteFile(inventory, fmt.Appendf(nil, "count: 8\ndeviceDir: %s\n", devices), 0o644); err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(filepath.Dir(upstream), "kubecri.sock")
+	command := exec.Command(b.binary, "--container-runtime-endpoint=unix://"+socket, "--cri-upstream=unix://"+upstream,
+		"--state-dir="+state, "--cridevices="+plugins, "--metrics-bind-address=", "--hostname-override="+nodeName)
+	command.Env = append(os.Environ(), "KUBEDEVICE_SIMGPU_CONFIG="+inventory)
+	p, err := start(ctx, socket, command)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitCall(ctx, socket, create); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("kubecri does not create containers with devices: %w: %s", err, &p.stderr)
+	}
+	return p, nil
+}
+
+// rememberPods writes the file of the node's pods as kubecri does.
+func rememberPods(ctx context.Context, file string) error {
+	pod := func(uid string, limits corev1.ResourceList) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: "default", UID: types.UID(uid)},
+			Spec: corev1.PodSpec{NodeName: nodeName, Containers: []corev1.Container{{
+				Name: "main", Resources: corev1.ResourceRequirements{Limits: limits},
+			}}},
+		}
+	}
+	client := fake.NewClientset(pod(plainPod, nil), pod(devicePod, corev1.ResourceList{gpuResource: resource.MustParse("1")}))
+	registry := pods.NewRegistry(0)
+	registry.SetDeviceResources([]string{gpuResource}, true)
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		registry.Watch(ctx, client, nodeName)
+	}()
+	for began := time.Now(); registry.Check() != nil; {
+		if time.Since(began) > startLimit {
+			cancel()
+			<-watched
+			return fmt.Errorf("make the file of the node's pods: %w", registry.Check())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-watched
+	registry.KeepSaved(ctx, file)
+	_, err := os.Stat(file)
+	return err
+}
+
+// awaitCall makes the call until it works.
+func awaitCall(ctx context.Context, socket string, w *workload) error {
+	conn, err := dial(socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for {
+		_, err := call(ctx, conn, w)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}

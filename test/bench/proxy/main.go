@@ -1,0 +1,79 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command proxy measures what a proxy between the kubelet and the container runtime costs.
+//
+// It compares four ways to a runtime that answers at once with messages it has ready: the runtime's own socket (direct); a
+// program that copies bytes between two sockets (splice), which is the least that any second process can cost; kubecri, the
+// real program with its device plugin, gate, record and metrics; and a proxy of the usual kind, which decodes and encodes
+// every message (re-encode). Each is a process of its own. All take turns in each of several rounds, in which they are
+// started anew, and the client, which does not decode, is the same for all.
+//
+// It prints a table and writes it, with all numbers as JSON, to the folder -out. It judges nothing by its exit status: at the
+// end it says which of the project's goals hold on this machine.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench proxy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 4 && args[0] == roleCommand {
+		return serveRole(ctx, args[1], args[2], args[3])
+	}
+	flags := flag.NewFlagSet("proxy", flag.ContinueOnError)
+	output := flags.String("output", "../_output", "folder of the project's build products")
+	out := flags.String("out", "", "folder for the results (default: bench in -output)")
+	rounds := flags.Int("rounds", 5, "how often everything is started and measured")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("the device plugin that kubecri is measured with makes device nodes: run it as root")
+	}
+	if *out == "" {
+		*out = filepath.Join(*output, "bench")
+	}
+	if err := os.MkdirAll(*out, 0o755); err != nil {
+		return err
+	}
+	// On the same disk as the results, so that files are really written: a temporary folder may be memory.
+	scratch, err := os.MkdirTemp(*out, "run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	b := &bench{scratch: scratch, binary: filepath.Join(*output, "bin", "kubecri"), plugin: filepath.Join(*output, "plugins", "device", "simgpu.so")}
+	result, err := b.run(ctx, *rounds)
+	if err != nil {
+		return err
+	}
+	table, err := os.Create(filepath.Join(*out, "proxy.txt"))
+	if err != nil {
+		return err
+	}
+	if err := result.print(io.MultiWriter(os.Stdout, table)); err != nil {
+		return err
+	}
+	if err := table.Close(); err != nil {
+		return err
+	}
+	return result.writeJSON(filepath.Join(*out, "proxy.json"))
+}

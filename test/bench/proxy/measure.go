@@ -1,0 +1,175 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// The ways to the runtime.
+const (
+	direct   = "direct"
+	splice   = "splice"
+	kubecri  = "kubecri"
+	reencode = "re-encode"
+)
+
+// ways are all of them, the yardstick first.
+var ways = []string{direct, splice, kubecri, reencode}
+
+// bench is one run.
+type bench struct {
+	scratch, binary, plugin string
+}
+
+// sample is what one way cost in one round of one workload.
+type sample struct {
+	took []time.Duration // sorted
+	cpu  time.Duration   // of the proxy, per call
+	peak int64           // of the proxy's memory, in bytes
+}
+
+// samples are those of all rounds, by workload and way.
+type samples map[string]map[string][]sample
+
+func (b *bench) run(ctx context.Context, rounds int) (*result, error) {
+	all, err := workloads()
+	if err != nil {
+		return nil, err
+	}
+	taken := samples{}
+	for _, w := range all {
+		taken[w.name] = map[string][]sample{}
+	}
+	for round := range rounds {
+		fmt.Fprintf(os.Stderr, "Round %d of %d\n", round+1, rounds)
+		if err := b.round(ctx, round, all, taken); err != nil {
+			return nil, err
+		}
+	}
+	written, err := measureGrantWrites(ctx, b.scratch)
+	if err != nil {
+		return nil, err
+	}
+	return summarize(all, taken, written), nil
+}
+
+// round starts everything, takes a sample of each way for each workload, and stops everything.
+func (b *bench) round(ctx context.Context, round int, all []*workload, taken samples) error {
+	dir := filepath.Join(b.scratch, fmt.Sprint(round))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	// The name of a socket must be short.
+	sockets, err := os.MkdirTemp("", "bench-proxy-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(sockets)
+	upstream := filepath.Join(sockets, "runtime.sock")
+	processes := map[string]*process{}
+	defer func() {
+		for _, p := range processes {
+			p.stop()
+		}
+	}()
+	if processes[direct], err = startRole(ctx, roleRuntime, upstream, ""); err != nil {
+		delete(processes, direct)
+		return err
+	}
+	for _, role := range []string{roleSplice, roleReencode} {
+		p, err := startRole(ctx, role, filepath.Join(sockets, role+".sock"), upstream)
+		if err != nil {
+			return err
+		}
+		processes[role] = p
+	}
+	p, err := b.startKubecri(ctx, dir, upstream, named(all, injectedCreate))
+	if err != nil {
+		return err
+	}
+	processes[kubecri] = p
+	for _, w := range all {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			s, err := take(ctx, w, processes[way])
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", w.name, way, err)
+			}
+			taken[w.name][way] = append(taken[w.name][way], *s)
+		}
+	}
+	return nil
+}
+
+func named(all []*workload, name string) *workload {
+	return all[slices.IndexFunc(all, func(w *workload) bool { return w.name == name })]
+}
+
+// take makes the workload's calls over one connection, as the kubelet has one, after a few that do not count.
+func take(ctx context.Context, w *workload, p *process) (*sample, error) {
+	conn, err := dial(p.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if _, err := callAll(ctx, conn, w, w.calls/10+1); err != nil {
+		return nil, err
+	}
+	if err := p.forgetPeak(); err != nil {
+		return nil, err
+	}
+	before, err := p.cpu()
+	if err != nil {
+		return nil, err
+	}
+	took, err := callAll(ctx, conn, w, w.calls)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return nil, err
+	}
+	peak, err := p.peak()
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(took)
+	return &sample{took: took, cpu: (after - before) / time.Duration(len(took)), peak: peak}, nil
+}
+
+// callAll lets each of the workload's callers make so many calls.
+func callAll(ctx context.Context, conn *grpc.ClientConn, w *workload, calls int) ([]time.Duration, error) {
+	var callers sync.WaitGroup
+	var mu sync.Mutex
+	var took []time.Duration
+	var failed error
+	for range w.callers {
+		callers.Go(func() {
+			for range calls {
+				d, err := call(ctx, conn, w)
+				mu.Lock()
+				took = append(took, d)
+				if err != nil {
+					failed = err
+				}
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return took, failed
+}

@@ -1,0 +1,116 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// startLimit is how long a program may take until it answers.
+const startLimit = 30 * time.Second
+
+// process is a program that serves a socket.
+type process struct {
+	socket  string
+	command *exec.Cmd
+	ended   chan struct{}
+	stderr  bytes.Buffer
+}
+
+// start starts the command and waits until its socket can be connected to.
+func start(ctx context.Context, socket string, command *exec.Cmd) (*process, error) {
+	p := &process{socket: socket, command: command, ended: make(chan struct{})}
+	command.Stderr = &p.stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.ended)
+		// How it ended shows in what it said.
+		_ = command.Wait()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			return p, conn.Close()
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-p.ended:
+			return nil, fmt.Errorf("%s has ended: %s", filepath.Base(command.Path), &p.stderr)
+		case <-ctx.Done():
+			p.stop()
+			return nil, fmt.Errorf("%s does not answer at %s: %w: %s", filepath.Base(command.Path), socket, err, &p.stderr)
+		}
+	}
+}
+
+// stop ends the program.
+func (p *process) stop() {
+	// It may have ended by itself.
+	_ = p.command.Process.Kill()
+	<-p.ended
+}
+
+func (p *process) proc(name string) string {
+	return filepath.Join("/proc", strconv.Itoa(p.command.Process.Pid), name)
+}
+
+// cpu returns the time for which the process has had a CPU, which the kernel counts in nanoseconds.
+func (p *process) cpu() (time.Duration, error) {
+	tasks, err := filepath.Glob(p.proc("task/*/schedstat"))
+	if err != nil {
+		return 0, err
+	}
+	var total time.Duration
+	for _, task := range tasks {
+		raw, err := os.ReadFile(task)
+		if os.IsNotExist(err) {
+			continue // the thread has just ended
+		}
+		if err != nil {
+			return 0, err
+		}
+		onCPU, _, _ := strings.Cut(string(raw), " ")
+		nanoseconds, err := strconv.ParseInt(onCPU, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", task, err)
+		}
+		total += time.Duration(nanoseconds)
+	}
+	return total, nil
+}
+
+// forgetPeak makes peak count from now on.
+func (p *process) forgetPeak() error {
+	return os.WriteFile(p.proc("clear_refs"), []byte("5"), 0)
+}
+
+// peak returns the most memory that the process had, in bytes.
+func (p *process) peak() (int64, error) {
+	raw, err := os.ReadFile(p.proc("status"))
+	if err != nil {
+		return 0, err
+	}
+	_, after, found := strings.Cut(string(raw), "VmHWM:")
+	number, _, whole := strings.Cut(strings.TrimSpace(after), " kB")
+	if !found || !whole {
+		return 0, fmt.Errorf("%s has no VmHWM", p.proc("status"))
+	}
+	kilobytes, err := strconv.ParseInt(number, 10, 64)
+	return kilobytes << 10, err
+}
