@@ -30,9 +30,13 @@ type step struct {
 	run    func(ctx context.Context, b *builder) error
 }
 
-// Build brings the programs in dir up to date, and tells on progress what it does and how far it is. source is the folder of the test
-// module. Several builds of one folder wait for each other.
-func Build(ctx context.Context, source, dir string, progress io.Writer) error {
+// Build brings the programs in dir, and the extras that are asked for, up to date, and tells on progress what it does and how far it is.
+// source is the folder of the test module. Several builds of one folder wait for each other.
+func Build(ctx context.Context, source, dir string, progress io.Writer, extras ...Extra) error {
+	planned, err := plan(extras)
+	if err != nil {
+		return fmt.Errorf("build the cluster's programs: %w", err)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
@@ -41,8 +45,8 @@ func Build(ctx context.Context, source, dir string, progress io.Writer) error {
 		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
 	defer unlock()
-	for i, step := range steps {
-		b := &builder{source: source, dir: dir, recipes: recipes, report: newReport(progress, fmt.Sprintf("[%d/%d] %s", i+1, len(steps), step.name))}
+	for i, step := range planned {
+		b := &builder{source: source, dir: dir, recipes: recipes, report: newReport(progress, fmt.Sprintf("[%d/%d] %s", i+1, len(planned), step.name))}
 		if err := b.bring(ctx, step); err != nil {
 			return fmt.Errorf("build %s: %w", step.name, err)
 		}
@@ -51,7 +55,7 @@ func Build(ctx context.Context, source, dir string, progress io.Writer) error {
 }
 
 // recipes are the files that say how the steps work. All depend on them.
-var recipes = []string{"binaries/command.go", "binaries/debian.go", "binaries/steps.go"}
+var recipes = []string{"binaries/command.go", "binaries/debian.go", "binaries/images.go", "binaries/steps.go"}
 
 // builder is what a step works with.
 type builder struct {

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -151,5 +153,41 @@ func TestAnErrorMessageHasTheLastLinesOnly(t *testing.T) {
 	}
 	if lines := bytes.Count(r.tail(), []byte("line")); lines != kept {
 		t.Errorf("%d lines, want %d", lines, kept)
+	}
+}
+
+func TestExtrasAreBuiltOnlyForThoseWhoAskAndAfterAllElse(t *testing.T) {
+	names := func(planned []step) (names []string) {
+		for _, step := range planned {
+			names = append(names, step.name)
+		}
+		return names
+	}
+	base := names(steps)
+	for name, test := range map[string]struct{ chosen, more []string }{
+		"none":       {},
+		"one":        {chosen: []string{"critest"}, more: []string{"critest"}},
+		"two":        {chosen: []string{"critest", "containerd-1.7"}, more: []string{"critest", "containerd-1.7"}},
+		"one, twice": {chosen: []string{"critest", "critest"}, more: []string{"critest"}},
+		"an unknown": {chosen: []string{"cri-o"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var chosen []Extra
+			for _, name := range test.chosen {
+				chosen = append(chosen, Extra(name))
+			}
+			planned, err := plan(chosen)
+			if unknown := name == "an unknown"; unknown != (err != nil) {
+				t.Fatalf("error %v", err)
+			} else if unknown {
+				return
+			}
+			if diff := cmp.Diff(append(slices.Clone(base), test.more...), names(planned)); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if len(names(steps)) != len(base) {
+		t.Error("planning changed the steps of every build")
 	}
 }

@@ -24,8 +24,18 @@ type goBuild struct {
 }
 
 func (b *builder) goBuild(ctx context.Context, g goBuild) error {
+	return b.goBuildWith(ctx, g, "build")
+}
+
+// goTestBuild builds the tests of a package into an executable.
+func (b *builder) goTestBuild(ctx context.Context, g goBuild) error {
+	return b.goBuildWith(ctx, g, "test", "-c")
+}
+
+func (b *builder) goBuildWith(ctx context.Context, g goBuild, how ...string) error {
 	b.report.count("packages") // as -v prints them
-	_, err := b.goCommand(ctx, g.module, g.env, "build", "-v", "-trimpath", "-buildvcs=false", "-tags="+g.tags, "-ldflags=-s -w "+g.ldflags, "-o", b.output(g.output), g.pkg)
+	arguments := append(how, "-v", "-trimpath", "-buildvcs=false", "-tags="+g.tags, "-ldflags=-s -w "+g.ldflags, "-o", b.output(g.output), g.pkg)
+	_, err := b.goCommand(ctx, g.module, g.env, arguments...)
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/test/image"
@@ -16,6 +15,9 @@ import (
 
 // kubernetes are the programs that one executable (cmd/upstream) is, by the name it is called by.
 var kubernetes = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
+
+// containerd are the programs of containerd: daemon, what it starts for each pod, client.
+var containerd = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
 // debian are the packages that are downloaded and unpacked: the program of the busybox image, the pods' network, and the headers that
 // runc is compiled with.
@@ -76,21 +78,10 @@ var steps = []step{
 	},
 	{
 		name:    "containerd",
-		outputs: []string{"containerd", "containerd-shim-runc-v2", "ctr"},
+		outputs: containerd,
 		inputs:  []string{"third_party/containerd"},
 		run: func(ctx context.Context, b *builder) error {
-			for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
-				err := b.goBuild(ctx, goBuild{
-					module: "third_party/containerd",
-					pkg:    "github.com/containerd/containerd/v2/cmd/" + program,
-					output: program,
-					tags:   "no_btrfs no_zfs no_devmapper",
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			return b.buildContainerd(ctx, "third_party/containerd", "github.com/containerd/containerd/v2", "")
 		},
 	},
 	{
@@ -107,6 +98,22 @@ var steps = []step{
 		inputs:  []string{"go.mod", "cmd/upstream"},
 		run:     buildKubernetes,
 	},
+}
+
+// buildContainerd builds containerd from a module of third_party, whose own programs are below prefix, into a folder.
+func (b *builder) buildContainerd(ctx context.Context, module, prefix, folder string) error {
+	for _, program := range containerd {
+		err := b.goBuild(ctx, goBuild{
+			module: module,
+			pkg:    prefix + "/cmd/" + program,
+			output: filepath.Join(folder, program),
+			tags:   "no_btrfs no_zfs no_devmapper",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func buildKubernetes(ctx context.Context, b *builder) error {
@@ -127,34 +134,6 @@ func buildKubernetes(ctx context.Context, b *builder) error {
 		}
 	}
 	return nil
-}
-
-func writeImages(ctx context.Context, b *builder) error {
-	pause := b.output("pause")
-	if err := b.command(ctx, "gcc", "-Os", "-static", "-s", "-Wall", "-Werror", "-o", pause, filepath.Join(b.source, "image", "pause", "pause.c")); err != nil {
-		return err
-	}
-	pauseProgram, err := os.ReadFile(pause)
-	if err != nil {
-		return err
-	}
-	busyboxProgram, err := os.ReadFile(b.output(busybox))
-	if err != nil {
-		return err
-	}
-	applets, err := b.commandOutput(ctx, b.output(busybox), "--list-full")
-	if err != nil {
-		return err
-	}
-	out, err := os.Create(b.output(image.Archive))
-	if err != nil {
-		return err
-	}
-	defer out.Close() //nolint:errcheck // closed below; a second time does no harm
-	if err := image.WriteArchive(out, runtime.GOARCH, image.NewPause(pauseProgram), image.NewBusybox(busyboxProgram, applets)); err != nil {
-		return err
-	}
-	return out.Close()
 }
 
 // relink makes path a symbolic link to target, whatever it was.

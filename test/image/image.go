@@ -111,6 +111,9 @@ func layer(files []File) ([]byte, error) {
 		if file.Mode&fs.ModeSticky != 0 {
 			header.Mode |= 0o1000
 		}
+		if file.Mode&fs.ModeSetuid != 0 {
+			header.Mode |= 0o4000
+		}
 		if err := writer.WriteHeader(header); err != nil {
 			return nil, err
 		}

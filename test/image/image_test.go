@@ -126,3 +126,37 @@ func TestAFileOfAnImpossibleKindIsAnErrorThatNamesIt(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestConformanceImagesShareTheirLayersAndHaveNamesOfTheirOwn(t *testing.T) {
+	pause, busybox := image.NewPause([]byte("pause")), image.NewBusybox([]byte("program"), "bin/sh\n")
+	images := image.NewConformance(pause, busybox, []byte("euid"), "amd64")
+	content, _ := entries(t, write(t, images...))
+
+	names, manifests := map[string]bool{}, map[string]int{}
+	for _, descriptor := range decode[v1.Index](t, content["index.json"]).Manifests {
+		name := descriptor.Annotations["io.containerd.image.name"]
+		if names[name] {
+			t.Errorf("two images are %s", name)
+		}
+		names[name] = true
+		manifests[descriptor.Digest.String()]++
+	}
+	if want := len(images) - 2 - 1; len(manifests) != want { // three tags are one image, and two web servers on port 80
+		t.Errorf("%d images have %d different manifests, want %d", len(images), len(manifests), want)
+	}
+	if !bytes.Equal(write(t, images...), write(t, image.NewConformance(pause, busybox, []byte("euid"), "amd64")...)) {
+		t.Error("made twice, they differ")
+	}
+}
+
+func TestAProgramThatIsSetuidIsSoInTheImage(t *testing.T) {
+	content, _ := entries(t, write(t, image.Image{
+		Name: "localhost/setuid:1", Files: []image.File{{Path: "euid", Mode: fs.ModeSetuid | 0o755}},
+	}))
+	index := decode[v1.Index](t, content["index.json"])
+	manifest := decode[v1.Manifest](t, content["blobs/sha256/"+index.Manifests[0].Digest.Encoded()])
+	_, list := entries(t, content["blobs/sha256/"+manifest.Layers[0].Digest.Encoded()])
+	if diff := cmp.Diff([]string{"urwxr-xr-x euid"}, list); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}

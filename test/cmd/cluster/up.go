@@ -117,23 +117,28 @@ func up(ctx context.Context, flags upFlags) error {
 
 func newBuildCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "build",
+		Use:   "build [EXTRA...]",
 		Short: "Build the programs that clusters run, as far as they are missing or out of date",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
+		Long: fmt.Sprintf(`Build the programs that clusters run, as far as they are missing or out of date.
+Extras are what only some need: %s, %s.`, binaries.Containerd17, binaries.Critest),
+		RunE: func(command *cobra.Command, args []string) error {
 			options, err := cluster.Default(0)
 			if err != nil {
 				return err
 			}
-			return build(command.Context(), options.Programs)
+			var extras []binaries.Extra
+			for _, name := range args {
+				extras = append(extras, binaries.Extra(name))
+			}
+			return build(command.Context(), options.Programs, extras...)
 		},
 	}
 }
 
-func build(ctx context.Context, programs string) error {
+func build(ctx context.Context, programs string, extras ...binaries.Extra) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
-	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stdout)
+	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stdout, extras...)
 }
