@@ -232,5 +232,13 @@ func FuzzDecodeNode(f *testing.F) {
 		if diff := cmp.Diff(info, again); diff != "" {
 			t.Errorf("written and read again (-first +second):\n%s", diff)
 		}
+		if written, err = encodeCompact(info); err != nil {
+			t.Fatal(err)
+		}
+		if again, err = DecodeNode(written); err != nil && len(written) <= MaxBytes {
+			t.Fatal(err)
+		} else if diff := cmp.Diff(info, again); err == nil && diff != "" {
+			t.Errorf("written in the compact form and read again (-first +second):\n%s", diff)
+		}
 	})
 }

@@ -8,6 +8,18 @@
 // scheduler: [PodRequest] throws away what a user wrote there, and [PodAllocation] reads them only from a pod that is
 // bound to the node which they name.
 //
+// # Large nodes
+//
+// In the published form of a node's annotation each of its lists names each resource in full, which has room for some 600
+// GPUs. From 128 KiB on, [EncodeNode] writes the compact form, which has room for 2,900 of them:
+//
+//	{"name":"n1","tree":{"nvidia.com/gpu":2,"resource/group/gpugrp0":{"0/gpu":{"GPU-a":{"cards":1,"memory":85899345920}}, …
+//
+// The keys on the way to a value, joined by slashes, are the name of a resource; an empty key stands for the name above it.
+// The value is a list of the resource's capacity, allocatable, used and scorer, in which null stands for absent and what is
+// absent at the end is left out; one number instead of the list is capacity and allocatable alike. A reader that knows the
+// published form alone sees a node without devices, and gives out none.
+//
 // # Strictness
 //
 // The admission policies that guard the scheduler's fields cannot parse JSON: they look for words in the text. So that

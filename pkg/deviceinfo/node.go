@@ -5,9 +5,9 @@ package deviceinfo
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
-// DecodeNode reads the annotation of a node. Lists that are absent are nil. An error is of type *Error.
+// DecodeNode reads the annotation of a node, in either form. Lists that are absent are nil. An error is of type *Error.
 func DecodeNode(value string) (*types.NodeInfo, error) {
-	node := &types.NodeInfo{}
+	node, tree := &types.NodeInfo{}, newUnfolding()
 	err := decode(value, func(r *reader, key string) error {
 		switch key {
 		case "name":
@@ -20,6 +20,8 @@ func DecodeNode(value string) (*types.NodeInfo, error) {
 			return r.quantities(key, &node.Used)
 		case "scorer":
 			return r.scorers(key, &node.Scorer)
+		case treeField:
+			return r.tree(tree)
 		default:
 			return r.skip(key)
 		}
@@ -27,15 +29,27 @@ func DecodeNode(value string) (*types.NodeInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := tree.into(node); err != nil {
+		return nil, err
+	}
 	return node, nil
 }
 
-// EncodeNode writes the annotation of a node: the same text for the same content. What DecodeNode would refuse is an
-// error of type *Error.
+// EncodeNode writes the annotation of a node: the same text for the same content. It is in the compact form if that is
+// shorter and the published form has more than 128 KiB. What DecodeNode would refuse is an error of type *Error.
 func EncodeNode(node *types.NodeInfo) (string, error) {
 	value, err := encode(node)
 	if err != nil {
 		return "", err
+	}
+	if len(value) > plainBytes {
+		short, err := encodeCompact(node)
+		if err != nil {
+			return "", err
+		}
+		if len(short) < len(value) {
+			value = short
+		}
 	}
 	if _, err := DecodeNode(value); err != nil {
 		return "", err

@@ -48,6 +48,11 @@ func (r *reader) object(path string, field func(key string) error) error {
 	if token != json.Delim('{') {
 		return &Error{Field: path, Problem: "it is " + describe(token), Fix: "write an object"}
 	}
+	return r.fields(path, field)
+}
+
+// fields reads the rest of an object whose beginning was read.
+func (r *reader) fields(path string, field func(key string) error) error {
 	seen := map[string]bool{}
 	for r.dec.More() {
 		token, err := r.token(path)
@@ -63,7 +68,7 @@ func (r *reader) object(path string, field func(key string) error) error {
 			return err
 		}
 	}
-	_, err = r.token(path)
+	_, err := r.token(path)
 	return err
 }
 
@@ -164,21 +169,28 @@ func (r *reader) number(path, name string, most int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	fix := fmt.Sprintf("write a whole number from 0 to %d", most)
+	return whole(path, token, most)
+}
+
+// whole returns the whole number that a token is, from 0 to most.
+func whole(path string, token json.Token, most int64) (int64, error) {
 	literal, ok := token.(json.Number)
-	if !ok {
-		return 0, &Error{Field: path, Problem: "it is " + describe(token), Fix: fix}
-	}
 	number, err := strconv.ParseInt(literal.String(), 10, 64)
+	negative := strings.HasPrefix(literal.String(), "-")
+	if ok && err == nil && !negative && number <= most {
+		return number, nil
+	}
+	fix := fmt.Sprintf("write a whole number from 0 to %d", most)
 	switch {
+	case !ok:
+		return 0, &Error{Field: path, Problem: "it is " + describe(token), Fix: fix}
 	case strings.ContainsAny(literal.String(), ".eE"):
 		return 0, &Error{Field: path, Problem: quote(literal.String()) + " is not written as a whole number", Fix: fix}
-	case strings.HasPrefix(literal.String(), "-"):
+	case negative:
 		return 0, &Error{Field: path, Problem: quote(literal.String()) + " is negative", Fix: fix}
-	case err != nil || number > most:
+	default:
 		return 0, &Error{Field: path, Problem: quote(literal.String()) + " is too large", Fix: fix}
 	}
-	return number, nil
 }
 
 // describe names the kind of value that begins with a token.

@@ -1,0 +1,109 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// plainBytes is the largest value in the published form, in which each list names each resource in full: about 330 GPUs of
+// cards and memory. Half of what Kubernetes allows is left to the node's other annotations.
+const plainBytes = MaxBytes / 2
+
+// compact is a node in the compact form: what the published form says in four lists stands in one tree.
+type compact struct {
+	Name string `json:"name,omitempty"`
+	Tree any    `json:"tree"`
+}
+
+// The places of a resource's quantities in the tree.
+const (
+	inCapacity = iota
+	inAllocatable
+	inUsed
+	inScorer
+	places
+)
+
+// encodeCompact writes a node in the compact form.
+func encodeCompact(node *types.NodeInfo) (string, error) {
+	entries := map[types.ResourceName]*[places]any{}
+	enter := func(place int, name types.ResourceName, quantity any) {
+		if entries[name] == nil {
+			entries[name] = &[places]any{}
+		}
+		entries[name][place] = quantity
+	}
+	for place, list := range []types.ResourceList{inCapacity: node.Capacity, inAllocatable: node.Allocatable, inUsed: node.Used} {
+		for name, quantity := range list {
+			enter(place, name, quantity)
+		}
+	}
+	for name, scorer := range node.Scorer {
+		enter(inScorer, name, scorer)
+	}
+	root := &branch{}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if err := checkResource(at("tree", string(name)), string(name)); err != nil {
+			return "", err
+		}
+		root.insert(string(name), shortest(entries[name]))
+	}
+	return encode(compact{Name: node.Name, Tree: root.folded()})
+}
+
+// shortest returns the value of a resource: one number for a capacity that is all allocatable, else a list.
+func shortest(entry *[places]any) any {
+	last := places - 1
+	for entry[last] == nil {
+		last--
+	}
+	if last == inAllocatable && entry[inCapacity] == entry[inAllocatable] {
+		return entry[inCapacity]
+	}
+	return entry[:last+1]
+}
+
+// branch is a part of a tree of names, one segment a level.
+type branch struct {
+	value any // nil if nothing has this very name
+	below map[string]*branch
+}
+
+func (b *branch) insert(name string, value any) {
+	for segment := range strings.SplitSeq(name, "/") {
+		if b.below == nil {
+			b.below = map[string]*branch{}
+		}
+		if b.below[segment] == nil {
+			b.below[segment] = &branch{}
+		}
+		b = b.below[segment]
+	}
+	b.value = value
+}
+
+// folded returns the branch as its JSON: a value, or an object in which segments without a fork between them share a key.
+func (b *branch) folded() any {
+	if len(b.below) == 0 && b.value != nil {
+		return b.value
+	}
+	object := map[string]any{}
+	if b.value != nil {
+		object[""] = b.value
+	}
+	for key, next := range b.below {
+		for next.value == nil && len(next.below) == 1 {
+			for segment, only := range next.below {
+				key, next = key+"/"+segment, only
+			}
+		}
+		object[key] = next.folded()
+	}
+	return object
+}
