@@ -47,6 +47,22 @@ func _(name string, list map[types.ResourceName]int64, location map[types.Resour
 		HostPath      string
 		Readonly      bool
 	},
+	allocation struct {
+		Devices     []device.HostDevice
+		Mounts      []device.HostMount
+		Envs        map[string]string
+		Annotations map[string]string
+		CDIDevices  []string
+		Links       []string
+	},
+	hostDevice struct{ HostPath, ContainerPath, Permissions string },
+	hostMount struct {
+		HostPath       string
+		ContainerPath  string
+		Readonly       bool
+		Propagation    device.Propagation
+		SELinuxRelabel bool
+	},
 ) {
 	var (
 		_ types.ResourceName     = types.ResourceName(name)
@@ -57,7 +73,21 @@ func _(name string, list map[types.ResourceName]int64, location map[types.Resour
 		_ types.PodInfo          = pod
 		_ types.NodeInfo         = node
 		_ device.Mount           = mount
+		_ device.Allocation      = allocation
+		_ device.HostDevice      = hostDevice
+		_ device.HostMount       = hostMount
 	)
+}
+
+// The optional interfaces, too: a plugin that no longer implements one would be treated as if it never had.
+func _(concurrent device.ConcurrentSafe, allocator device.Allocator,
+	knownConcurrent interface{ ConcurrentSafe() bool },
+	knownAllocator interface {
+		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
+	},
+) {
+	concurrent, knownConcurrent = knownConcurrent, concurrent
+	allocator, knownAllocator = knownAllocator, allocator
 }
 
 // Interfaces are the same when each can be assigned to the other.

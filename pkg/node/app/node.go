@@ -146,3 +146,5 @@ func (n *node) ready(servePath string) []check {
 type osHost struct{}
 
 func (osHost) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
+
+func (osHost) Readlink(path string) (string, error) { return os.Readlink(path) }

@@ -115,6 +115,8 @@ type devNodes struct{}
 
 func (devNodes) Lstat(string) (fs.FileInfo, error) { return devNode{}, nil }
 
+func (devNodes) Readlink(string) (string, error) { return "", fs.ErrInvalid }
+
 type devNode struct{ fs.FileInfo }
 
 func (devNode) Mode() fs.FileMode { return fs.ModeDevice | fs.ModeCharDevice }

@@ -7,17 +7,23 @@
 // Appending suffices because protobuf merges a message that occurs twice: repeated fields grow, maps take the later entry.
 // Nothing that the kubelet sent is re-encoded, so fields that are newer than this program survive.
 //
-// What can collide, and what then happens:
+// Additions stand in the order of the plugins, and each plugin's in the plugin's own order. What can collide, and what then
+// happens:
 //
-//   - A device or mount that two plugins add: once if it is the same, an error if it differs.
-//   - A device or mount at a container path where the pod has one: nothing to add if it is the same, an error if it
-//     differs.
+//   - A device or mount at a path of the container where the pod or a plugin has one: nothing to add if it is the same, an
+//     error if it differs. A mount and a device at one path differ.
+//   - A device at two paths of the container: at both. An error if the permissions differ, as the kernel keeps one set of
+//     them for each device.
 //   - An environment variable that two plugins set: once if the value is the same, an error if it differs.
 //   - An environment variable that the pod or its image sets: the plugin's value wins, as it stands last. A pod must not be
 //     able to name other devices than it was given.
+//   - An annotation that the container has or another plugin sets: nothing to add if the value is the same, an error if it
+//     differs.
+//   - A CDI device that the container has or another plugin names: once.
 //
 // Host paths come from plugins alone, never from an annotation. They are checked: absolute, in their shortest form, there,
-// and, where a device is announced, a device node and no symbolic link.
+// without a symbolic link that the plugin did not declare, and, where a device is announced, a device node. The runtime is
+// given the path that declared links lead to.
 package inject
 
 import (
@@ -30,16 +36,16 @@ import (
 type Addition struct {
 	// Plugin is the plugin's name, for errors.
 	Plugin string
-	// Devices are paths of device nodes. The container gets each at the same path, with permissions mrw.
-	Devices []string
-	// Mounts are bind mounts.
-	Mounts []device.Mount
-	// Envs are environment variables.
-	Envs map[string]string
+	device.Allocation
+	// FollowLinks allows every symbolic link, as if the plugin had declared them all. It is for plugins of an interface
+	// that has no way to declare one.
+	FollowLinks bool
 }
 
 // Host is the part of the node's file system that plugins may name.
 type Host interface {
 	// Lstat describes the file at an absolute path without following a symbolic link in its last element.
 	Lstat(path string) (fs.FileInfo, error)
+	// Readlink returns where a symbolic link points.
+	Readlink(path string) (string, error)
 }

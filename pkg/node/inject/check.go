@@ -7,67 +7,103 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
+	"unicode/utf8"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
-// checkPath demands the one form in which a path can be compared with others.
-func checkPath(p string) error {
-	switch {
-	case !path.IsAbs(p):
-		return fmt.Errorf("path %q is not absolute", p)
-	case path.Clean(p) != p:
-		return fmt.Errorf("path %q is not in its shortest form %q", p, path.Clean(p))
-	case strings.ContainsRune(p, 0):
-		return fmt.Errorf("path %q has a NUL character", p)
-	case p == "/":
-		return errors.New("path / is the whole file system")
+// allPermissions are what a device can be used for, in the order in which the runtime is told: mknod, read, write.
+const allPermissions = "mrw"
+
+// permissionsOf returns the permissions in the order of allPermissions, each once.
+func permissionsOf(asked string) (string, error) {
+	if asked == "" {
+		return allPermissions, nil
+	}
+	if strings.Trim(asked, allPermissions) != "" {
+		return "", fmt.Errorf("permissions %q: want one or more of r, w, m", asked)
+	}
+	return ordered(asked), nil
+}
+
+// ordered returns those of allPermissions that are among the given.
+func ordered(permissions string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(permissions, r) {
+			return r
+		}
+		return -1
+	}, allPermissions)
+}
+
+// checkDeviceNode demands a device node.
+func checkDeviceNode(info fs.FileInfo) error {
+	if info.Mode()&fs.ModeDevice == 0 {
+		return fmt.Errorf("not a device node (%v)", info.Mode())
 	}
 	return nil
 }
 
-// checkDevice demands a device node at the path.
-func checkDevice(host Host, p string) error {
-	if err := checkPath(p); err != nil {
-		return fmt.Errorf("device: %w", err)
-	}
-	info, err := host.Lstat(p)
-	if err != nil {
-		return fmt.Errorf("device %s: %w", p, errors.Unwrap(err))
-	}
-	switch {
-	case info.Mode()&fs.ModeDevice != 0:
-		return nil
-	case info.Mode()&fs.ModeSymlink != 0:
-		return fmt.Errorf("device %s is a symbolic link; the plugin must name the device node itself", p)
-	default:
-		return fmt.Errorf("device %s is not a device node (%v)", p, info.Mode())
-	}
-}
-
-// checkMount demands a source that is there and paths that can be compared.
-func checkMount(host Host, mount device.Mount) error {
-	if err := checkPath(mount.ContainerPath); err != nil {
-		return fmt.Errorf("mount target: %w", err)
-	}
-	if err := checkPath(mount.HostPath); err != nil {
-		return fmt.Errorf("mount source: %w", err)
-	}
-	if _, err := host.Lstat(mount.HostPath); err != nil {
-		return fmt.Errorf("mount source %s: %w", mount.HostPath, errors.Unwrap(err))
-	}
-	return nil
-}
-
-// checkEnv demands a name and a value that a process can be started with.
+// checkEnv demands a name and a value that a process can be started with, and that the runtime can be told.
 func checkEnv(name, value string) error {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
+	switch {
+	case name == "" || strings.ContainsAny(name, "=\x00") || !utf8.ValidString(name):
 		return fmt.Errorf("environment variable %q: not a valid name", name)
-	}
-	if strings.ContainsRune(value, 0) {
+	case strings.ContainsRune(value, 0):
 		return fmt.Errorf("environment variable %s: its value has a NUL character", name)
 	}
 	return nil
+}
+
+// checkAnnotation demands a key that is the plugin's to set, and text that the runtime can be told.
+func checkAnnotation(key, value string) error {
+	if key == "" || !utf8.ValidString(key) || !utf8.ValidString(value) {
+		return fmt.Errorf("annotation %q: key and value must be UTF-8 text, and the key not empty", key)
+	}
+	for owner, prefix := range map[string]string{"the kubelet": "io.kubernetes.", "KubeDevice": "kubedevice/"} {
+		if strings.HasPrefix(strings.ToLower(key), prefix) {
+			return fmt.Errorf("annotation %s: only %s may set it", key, owner)
+		}
+	}
+	return nil
+}
+
+// propagationOf returns the propagation as the runtime is told.
+func propagationOf(p device.Propagation) (runtimeapi.MountPropagation, error) {
+	switch p {
+	case device.Private:
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	case device.HostToContainer:
+		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
+	case device.Bidirectional:
+		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
+	}
+	return 0, fmt.Errorf("propagation %d is none of Private, HostToContainer, Bidirectional", p)
+}
+
+// checkCDI demands a fully qualified CDI device name, vendor/class=name, as CDI's specification 1.1 defines it.
+func checkCDI(name string) error {
+	kind, device, qualified := strings.Cut(name, "=")
+	vendor, class, _ := strings.Cut(kind, "/")
+	if !qualified || !isWord(vendor, "_-.", false) || !isWord(class, "_-.", false) || !isWord(device, "_-.:", true) {
+		return errors.New("not a fully qualified name like vendor.com/class=name")
+	}
+	return nil
+}
+
+// isWord reports whether s is letters, digits and, not at its ends, the other characters; the first must be a letter unless
+// digitFirst.
+func isWord(s, others string, digitFirst bool) bool {
+	for i, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		digit := c >= '0' && c <= '9'
+		inside := i > 0 && i < len(s)-1
+		if !letter && !(digit && (i > 0 || digitFirst)) && !(inside && strings.IndexByte(others, c) >= 0) {
+			return false
+		}
+	}
+	return s != ""
 }

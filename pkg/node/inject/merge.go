@@ -10,136 +10,101 @@ import (
 	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
-
-// permissions of an added device: mknod, read, write.
-const permissions = "mrw"
 
 // Merge returns what the additions change in config, in the order of the additions; config itself stays as it is. An error
 // names the plugin and what it wanted, and means that the container must not be created.
 func Merge(host Host, config *runtimeapi.ContainerConfig, additions []Addition) (*runtimeapi.ContainerConfig, error) {
 	m := newMerger(host, config)
 	for _, addition := range additions {
-		if err := m.add(addition); err != nil {
+		if err := m.add(&addition); err != nil {
 			return nil, fmt.Errorf("device plugin %q: %w", addition.Plugin, err)
 		}
 	}
 	return m.delta, nil
 }
 
-// entry is what stands at some key already.
-type entry[T any] struct {
-	value T
-	from  string // who put it there, in words
-}
-
 // merger collects a delta and knows what stands where.
 type merger struct {
-	host    Host
-	delta   *runtimeapi.ContainerConfig
-	devices map[string]entry[deviceAt]
-	mounts  map[string]entry[device.Mount]
-	envs    map[string]entry[string]
+	host  Host
+	delta *runtimeapi.ContainerConfig
+
+	paths       entries[any]    // deviceAt or mountAt, by path in the container
+	permissions entries[string] // of devices, by path on the host
+	envs        entries[string]
+	annotations entries[string]
+	cdiDevices  map[string]bool // that are named
 }
 
-// deviceAt is what makes two devices at the same container path the same.
-type deviceAt struct{ hostPath, permissions string }
+// deviceAt and mountAt are what must be the same for two of them at one path of the container to be the same.
+type (
+	deviceAt struct{ hostPath, permissions string }
+	mountAt  struct {
+		hostPath           string
+		readonly, relabel  bool
+		runtimePropagation runtimeapi.MountPropagation
+	}
+)
 
-const thePod = "the pod"
+func (d deviceAt) String() string { return fmt.Sprintf("device %s (%s)", d.hostPath, d.permissions) }
+
+func (m mountAt) String() string {
+	mode := "read-write"
+	if m.readonly {
+		mode = "read-only"
+	}
+	return fmt.Sprintf("mount of %s (%s, propagation %v, SELinux relabelling %t)", m.hostPath, mode, m.runtimePropagation, m.relabel)
+}
 
 func newMerger(host Host, config *runtimeapi.ContainerConfig) *merger {
 	m := &merger{
-		host:    host,
-		delta:   &runtimeapi.ContainerConfig{},
-		devices: map[string]entry[deviceAt]{},
-		mounts:  map[string]entry[device.Mount]{},
-		envs:    map[string]entry[string]{},
+		host: host, delta: &runtimeapi.ContainerConfig{},
+		paths: entries[any]{}, permissions: entries[string]{}, envs: entries[string]{}, annotations: entries[string]{}, cdiDevices: map[string]bool{},
 	}
 	for _, d := range config.GetDevices() {
-		m.devices[path.Clean(d.GetContainerPath())] = entry[deviceAt]{deviceAt{d.GetHostPath(), d.GetPermissions()}, thePod}
+		at := deviceAt{path.Clean(d.GetHostPath()), ordered(d.GetPermissions())}
+		m.paths[path.Clean(d.GetContainerPath())] = entry[any]{at, thePod}
+		m.permissions[at.hostPath] = entry[string]{at.permissions, thePod}
 	}
 	for _, mount := range config.GetMounts() {
-		at := path.Clean(mount.GetContainerPath())
-		m.mounts[at] = entry[device.Mount]{device.Mount{ContainerPath: at, HostPath: mount.GetHostPath(), Readonly: mount.GetReadonly()}, thePod}
+		m.paths[path.Clean(mount.GetContainerPath())] = entry[any]{
+			mountAt{mount.GetHostPath(), mount.GetReadonly(), mount.GetSelinuxRelabel(), mount.GetPropagation()}, thePod,
+		}
+	}
+	for key, value := range config.GetAnnotations() {
+		m.annotations[key] = entry[string]{value, thePod}
+	}
+	for _, d := range config.GetCDIDevices() {
+		m.cdiDevices[d.GetName()] = true
 	}
 	return m
 }
 
-func (m *merger) add(addition Addition) error {
-	for _, p := range addition.Devices {
-		if err := m.addDevice(p, addition.Plugin); err != nil {
+func (m *merger) add(a *Addition) error {
+	for _, d := range a.Devices {
+		if err := m.addDevice(a, d); err != nil {
+			return fmt.Errorf("device %s: %w", d.HostPath, err)
+		}
+	}
+	for _, mount := range a.Mounts {
+		if err := m.addMount(a, mount); err != nil {
+			return fmt.Errorf("mount of %s at %s: %w", mount.HostPath, mount.ContainerPath, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Envs)) {
+		if err := m.addEnv(a, name); err != nil {
 			return err
 		}
 	}
-	for _, mount := range addition.Mounts {
-		if err := m.addMount(mount, addition.Plugin); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(a.Annotations)) {
+		if err := m.addAnnotation(a, key); err != nil {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(addition.Envs)) {
-		if err := m.addEnv(name, addition.Envs[name], addition.Plugin); err != nil {
+	for _, name := range a.CDIDevices {
+		if err := m.addCDI(a, name); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (m *merger) addDevice(p, plugin string) error {
-	if err := checkDevice(m.host, p); err != nil {
-		return err
-	}
-	fresh, err := place(m.devices, p, deviceAt{p, permissions}, plugin)
-	if err != nil {
-		return fmt.Errorf("device %s: %w", p, err)
-	}
-	if fresh {
-		m.delta.Devices = append(m.delta.Devices, &runtimeapi.Device{ContainerPath: p, HostPath: p, Permissions: permissions})
-	}
-	return nil
-}
-
-func (m *merger) addMount(mount device.Mount, plugin string) error {
-	if err := checkMount(m.host, mount); err != nil {
-		return err
-	}
-	fresh, err := place(m.mounts, mount.ContainerPath, mount, plugin)
-	if err != nil {
-		return fmt.Errorf("mount at %s: %w", mount.ContainerPath, err)
-	}
-	if fresh {
-		m.delta.Mounts = append(m.delta.Mounts, &runtimeapi.Mount{
-			ContainerPath: mount.ContainerPath, HostPath: mount.HostPath, Readonly: mount.Readonly,
-		})
-	}
-	return nil
-}
-
-func (m *merger) addEnv(name, value, plugin string) error {
-	if err := checkEnv(name, value); err != nil {
-		return err
-	}
-	fresh, err := place(m.envs, name, value, plugin)
-	if err != nil {
-		return fmt.Errorf("environment variable %s: %w", name, err)
-	}
-	if fresh {
-		m.delta.Envs = append(m.delta.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
-	}
-	return nil
-}
-
-// place puts value at key for the plugin. It returns false if the same is there already, and an error if another is.
-func place[T comparable](entries map[string]entry[T], key string, value T, plugin string) (fresh bool, err error) {
-	there, taken := entries[key]
-	switch {
-	case !taken:
-		entries[key] = entry[T]{value, fmt.Sprintf("device plugin %q", plugin)}
-		return true, nil
-	case there.value == value:
-		return false, nil
-	default:
-		return false, fmt.Errorf("%s has %v there, this plugin wants %v", there.from, there.value, value)
-	}
 }

@@ -25,7 +25,7 @@ func Decode(request []byte) (*runtimeapi.CreateContainerRequest, error) {
 
 // Suffix returns the bytes that, appended to a CreateContainerRequest, merge delta into its config.
 func Suffix(delta *runtimeapi.ContainerConfig) ([]byte, error) {
-	encoded, err := proto.Marshal(delta)
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(delta)
 	if err != nil {
 		return nil, fmt.Errorf("write ContainerConfig: %w", err)
 	}

@@ -89,11 +89,11 @@ const (
 var quick = Timing{Start: time.Second, Update: time.Second, Allocate: time.Second, Interval: time.Millisecond}
 
 // run runs a host of the plugins until the test ends.
-func run(t *testing.T, timing Timing, rejected error, fakes ...*fake) *Host {
+func run(t *testing.T, timing Timing, rejected error, fakes ...device.Device) *Host {
 	t.Helper()
 	load := func(context.Context) (loaded []pluginload.Loaded[device.Device], errs []error) {
 		for _, f := range fakes {
-			loaded = append(loaded, pluginload.Loaded[device.Device]{Name: f.name, Plugin: f})
+			loaded = append(loaded, pluginload.Loaded[device.Device]{Name: f.GetName(), Plugin: f})
 		}
 		if rejected != nil {
 			errs = append(errs, rejected)
@@ -181,7 +181,7 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]inject.Addition{{Plugin: want, Envs: map[string]string{"BY": want}}}, additions); diff != "" {
+		if diff := cmp.Diff([]inject.Addition{{Plugin: want, Allocation: device.Allocation{Envs: map[string]string{"BY": want}}}}, additions); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -113,22 +112,6 @@ func (p *plugin) state() (info *types.NodeInfo, asked bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.info, p.asked, p.err
-}
-
-// allocate asks what the container needs for the devices it was given.
-func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container *types.ContainerInfo, limit time.Duration) (inject.Addition, error) {
-	// Deep copies: the plugin may change and keep what it is given.
-	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *container}}).Clone().RunningContainers[""]
-	pod = pod.Clone()
-	return through(ctx, p.line, "Allocate", limit, func() (inject.Addition, error) {
-		mounts, devices, envs, err := p.device.Allocate(pod, types.FillContainerInfo(&own))
-		return inject.Addition{
-			Plugin:  p.name,
-			Mounts:  append([]device.Mount(nil), mounts...),
-			Devices: append([]string(nil), devices...),
-			Envs:    maps.Clone(envs),
-		}, err
-	})
 }
 
 func equalInfo(a, b *types.NodeInfo) bool {
