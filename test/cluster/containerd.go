@@ -9,11 +9,8 @@ import (
 	"text/template"
 )
 
-// containerdSocket is containerd's address inside a node.
-const containerdSocket = "/run/containerd/containerd.sock"
-
-// containerdConfig is for containerd 2. Root may lack CAP_SYS_RESOURCE, hence restrict_oom_score_adj.
-var containerdConfig = template.Must(template.New("containerd.toml").Parse(`version = 3
+// containerd24Config is for containerd 2. Root may lack CAP_SYS_RESOURCE, hence restrict_oom_score_adj.
+var containerd24Config = template.Must(template.New("containerd.toml").Parse(`version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
 
@@ -22,6 +19,11 @@ state = "/run/containerd"
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{{.Pause}}"
+{{- with .Registries}}
+
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{{.}}"
+{{- end}}
 
 [plugins."io.containerd.cri.v1.runtime"]
   cdi_spec_dirs = ["/run/cdi"]
@@ -42,6 +44,36 @@ state = "/run/containerd"
   socket_path = "/run/nri/nri.sock"
   plugin_path = "/var/lib/nri/plugins"
   plugin_config_path = "/var/lib/nri/conf.d"
+`))
+
+// containerd17Config is for containerd 1.7, which leaves CDI out unless it is told not to.
+var containerd17Config = template.Must(template.New("containerd.toml").Parse(`version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+
+[grpc]
+  address = "{{.Socket}}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{{.Pause}}"
+  enable_cdi = true
+  cdi_spec_dirs = ["/run/cdi"]
+  restrict_oom_score_adj = true
+{{- with .Registries}}
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{{.}}"
+{{- end}}
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{{.Plugins}}"
+    conf_dir = "{{.Networks}}"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "{{.Runc}}"
+      SystemdCgroup = false
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
 `))
 
 // network is a node's CNI configuration: a bridge of its own for its pods, reached through the node.

@@ -187,11 +187,15 @@ func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, prog
 // Environment is what every program of the cluster finds. Files that programs make for a moment go to the room's own /var/tmp.
 func (c *Cluster) Environment() []string {
 	return []string{
-		"PATH=" + c.options.Programs + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH=" + c.path(),
 		"HOME=/root",
 		"TMPDIR=/var/tmp",
 		"CONTAINER_RUNTIME_ENDPOINT=unix://" + containerdSocket, // for crictl
 	}
+}
+
+func (c *Cluster) path() string {
+	return c.options.Programs + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
 func write(path string, content []byte) error {

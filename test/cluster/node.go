@@ -6,12 +6,10 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 
-	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/room"
 )
 
@@ -33,10 +31,7 @@ const kubecriSocket = "/run/kubedevice/kubecri.sock"
 
 func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	node := &Node{Name: nodeName(index), IP: nodeIP(index), cluster: c, options: options, pods: podRange(index)}
-	node.Containerd = node.NewComponent("containerd", Program{
-		Path: "containerd",
-		Args: []string{"--config=" + node.file("containerd.toml")},
-	})
+	node.Containerd = node.NewComponent("containerd", node.containerd())
 	args := node.kubeletArgs()
 	if options.Kubecri != nil {
 		kubecri := Program{
@@ -107,13 +102,7 @@ func (n *Node) writeConfig() error {
 	if err != nil {
 		return err
 	}
-	containerd, err := render(containerdConfig, map[string]string{
-		"Socket":   containerdSocket,
-		"Pause":    image.Pause,
-		"Plugins":  filepath.Join(n.cluster.options.Programs, "cni"),
-		"Networks": n.file("cni"),
-		"Runc":     filepath.Join(n.cluster.options.Programs, "runc"),
-	})
+	files, err := n.containerdFiles()
 	if err != nil {
 		return err
 	}
@@ -121,11 +110,13 @@ func (n *Node) writeConfig() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		write(n.file("kubelet.yaml"), kubelet),
-		write(n.file("containerd.toml"), containerd),
-		write(n.file("cni/pods.conflist"), pods),
-	)
+	files["kubelet.yaml"], files["cni/pods.conflist"] = kubelet, pods
+	for name, content := range files {
+		if err := write(n.file(name), content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // open opens the node's room, which is then part of the cluster's network.
@@ -162,7 +153,7 @@ func (n *Node) start(ctx context.Context) error {
 
 // LoadImages gives the container runtime the images that every node has. A kubelet that is short of disk may have removed them.
 func (n *Node) LoadImages(ctx context.Context) error {
-	_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", n.cluster.ImageArchive())
+	_, err := n.Run(ctx, filepath.Join(n.programs(), "ctr"), "--namespace=k8s.io", "images", "import", "--local", n.cluster.ImageArchive())
 	return err
 }
 

@@ -4,12 +4,14 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/room"
 )
@@ -45,7 +47,23 @@ type NodeOptions struct {
 	Inventory string
 	// KubeletArgs are more arguments for the kubelet, and so for kubecri.
 	KubeletArgs []string
+	// Runtime is the container runtime. Empty stands for Containerd24.
+	Runtime Runtime
+	// Registry is the URL of a registry, as the node reaches it, that the runtime asks in place of every other, whatever an image's name
+	// says. Empty leaves each registry its own; none can be reached.
+	Registry string
 }
+
+// Extras are what has to be built for the cluster besides that which every cluster runs.
+func (o Options) Extras() []binaries.Extra {
+	var extras []binaries.Extra
+	for _, node := range o.Nodes {
+		extras = append(extras, runtimes[node.runtime()].extras...)
+	}
+	return extras
+}
+
+func (n NodeOptions) runtime() Runtime { return cmp.Or(n.Runtime, Containerd24) }
 
 // Program is an executable with what is its own: arguments, environment variables (NAME=value), and folders or files that it alone sees
 // at other paths, such as a made-up /sys.
@@ -105,6 +123,10 @@ func (o Options) check() error {
 	}
 	needed := map[string]string{"scheduler": o.Scheduler.Path}
 	for i, node := range o.Nodes {
+		if _, ok := runtimes[node.runtime()]; !ok {
+			return fmt.Errorf("%s: there is no runtime %q: they are %q", nodeName(i), node.Runtime, slices.Sorted(maps.Keys(runtimes)))
+		}
+		needed["container runtime of "+nodeName(i)] = filepath.Join(o.Programs, runtimes[node.runtime()].folder, "containerd")
 		needed["inventory of "+nodeName(i)] = node.Inventory
 		if node.Kubecri != nil {
 			needed["kubecri of "+nodeName(i)] = node.Kubecri.Path

@@ -14,7 +14,7 @@ import (
 func newOptions(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"roominit", "scheduler", "kubecri", "inventory.yaml"} {
+	for _, name := range []string{"roominit", "containerd", "scheduler", "kubecri", "inventory.yaml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -38,6 +38,8 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"a scheduler that is not a path": {func(o *Options) { o.Scheduler.Path = "such" }, "scheduler: "},
 		"a kubecri that is missing":      {func(o *Options) { o.Nodes[0].Kubecri.Path = "/no/such" }, "kubecri of node-1: "},
 		"an inventory that is missing":   {func(o *Options) { o.Nodes[0].Inventory = "/no/such" }, "inventory of node-1: "},
+		"a runtime that is none":         {func(o *Options) { o.Nodes[0].Runtime = "cri-o" }, `node-1: there is no runtime "cri-o"`},
+		"a runtime that is not built":    {func(o *Options) { o.Nodes[0].Runtime = Containerd17 }, "container runtime of node-1: "},
 		"more nodes than addresses":      {func(o *Options) { o.Nodes = make([]NodeOptions, 201) }, "201 nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {

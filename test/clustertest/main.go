@@ -33,7 +33,7 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 	if code, skipped := Skipped(); skipped {
 		return code
 	}
-	if err := Build(context.Background(), options.Programs); err != nil {
+	if err := Build(context.Background(), options.Programs, options.Extras()...); err != nil {
 		return fail(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -65,13 +65,13 @@ func Options(name string, nodes int) (cluster.Options, error) {
 	return options, nil
 }
 
-// Build brings the programs of all clusters up to date.
-func Build(ctx context.Context, programs string) error {
+// Build brings the programs of all clusters, and the extras that are asked for, up to date.
+func Build(ctx context.Context, programs string, extras ...binaries.Extra) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
-	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stderr)
+	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stderr, extras...)
 }
 
 // Skipped says whether the tests of a package that needs root on Linux cannot run here; then it tells why, and returns the exit code: 0,

@@ -28,7 +28,7 @@ type Registry struct {
 	tags  map[string]v1.Descriptor
 }
 
-// Read reads an archive. An image that is named localhost/busybox:1 there is busybox:1 in the registry.
+// Read reads an archive. An image that is named localhost/folder/busybox:1 there is folder/busybox:1 in the registry.
 func Read(archive io.Reader) (*Registry, error) {
 	r := &Registry{blobs: map[string][]byte{}, tags: map[string]v1.Descriptor{}}
 	var index v1.Index
@@ -58,7 +58,8 @@ func Read(archive io.Reader) (*Registry, error) {
 		if _, ok := r.blobs[manifest.Digest.String()]; !ok || name == "" {
 			return nil, fmt.Errorf("read an image archive: image %q, manifest %s, lacks its name or its manifest", name, manifest.Digest)
 		}
-		r.tags[path.Base(name)] = manifest
+		_, tag, _ := strings.Cut(name, "/")
+		r.tags[tag] = manifest
 	}
 	if len(r.tags) == 0 {
 		return nil, errors.New("read an image archive: it has no image: is it one?")

@@ -19,7 +19,10 @@ import (
 func newRegistry(t *testing.T) *Registry {
 	t.Helper()
 	var archive bytes.Buffer
-	if err := image.WriteArchive(&archive, "amd64", image.NewPause([]byte("pause"))); err != nil {
+	pause := image.NewPause([]byte("pause"))
+	inFolder := pause
+	inFolder.Name = "localhost/folder/pause:2"
+	if err := image.WriteArchive(&archive, "amd64", pause, inFolder); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Read(&archive)
@@ -68,6 +71,8 @@ func TestWhatARegistryDoesNotHaveIsNotFound(t *testing.T) {
 		code         string
 	}{
 		"the greeting":       {http.MethodGet, "/v2/", http.StatusOK, ""},
+		"a folder's":         {http.MethodGet, "/v2/folder/pause/manifests/2", http.StatusOK, ""},
+		"another folder's":   {http.MethodGet, "/v2/pause/manifests/2", http.StatusNotFound, "MANIFEST_UNKNOWN"},
 		"another tag":        {http.MethodGet, "/v2/pause/manifests/2", http.StatusNotFound, "MANIFEST_UNKNOWN"},
 		"another repository": {http.MethodGet, "/v2/more/pause/manifests/1", http.StatusNotFound, "MANIFEST_UNKNOWN"},
 		"another blob":       {http.MethodGet, "/v2/pause/blobs/sha256:00", http.StatusNotFound, "BLOB_UNKNOWN"},

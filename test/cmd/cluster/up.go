@@ -33,6 +33,7 @@ type upFlags struct {
 	nodes                       int
 	scheduler, schedulerPlugins string
 	kubecri, devicePlugins      string
+	runtime                     string
 	inventories                 []string
 	manifests                   []string
 }
@@ -60,6 +61,7 @@ func (f *upFlags) set() *pflag.FlagSet {
 	set.Var(pathValue{path: &f.schedulerPlugins}, "scheduler-plugins", "folder of device scheduler plugins (default _output/plugins/scheduler)")
 	set.Var(pathValue{&f.kubecri, []string{none}}, "kubecri", "CRI proxy program, or "+none+" to do without (default _output/bin/kubecri)")
 	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins", "folder of device plugins (default _output/plugins/device)")
+	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+" or "+string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
 	set.Var(pathsValue{&f.inventories}, "inventory", "file with the simulated GPUs of a node; of several, the first is for the first node and so on, the last for all further nodes")
 	set.Var(pathsValue{&f.manifests}, "manifests", "files or folders of manifests to apply at the start, besides roles and policies of deploy")
 	return set
@@ -85,6 +87,7 @@ func (f *upFlags) options() (cluster.Options, error) {
 		if f.devicePlugins != "" {
 			node.Kubecri.Args = []string{"--cridevices=" + f.devicePlugins}
 		}
+		node.Runtime = cluster.Runtime(f.runtime)
 		if f.kubecri == none {
 			node.Kubecri = nil
 		}
@@ -100,7 +103,7 @@ func up(ctx context.Context, flags upFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := build(ctx, options.Programs); err != nil {
+	if err := build(ctx, options.Programs, options.Extras()...); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

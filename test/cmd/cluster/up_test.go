@@ -57,6 +57,12 @@ func TestFlagsAndEnvironmentDescribeTheCluster(t *testing.T) {
 				}
 			},
 		},
+		"another runtime": {
+			args: []string{"--runtime=containerd-1.7"},
+			change: func(o *cluster.Options) {
+				o.Nodes[0].Runtime, o.Nodes[1].Runtime = cluster.Containerd17, cluster.Containerd17
+			},
+		},
 		"fewer inventories than nodes": {
 			args: []string{"--inventory=one.yaml"},
 			change: func(o *cluster.Options) {

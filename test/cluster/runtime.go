@@ -1,0 +1,70 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"text/template"
+
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/image"
+)
+
+// Runtime is a container runtime that a node can run.
+type Runtime string
+
+// The runtimes.
+const (
+	Containerd24 Runtime = "containerd-2.4"
+	Containerd17         = Runtime(binaries.Containerd17)
+)
+
+// runtimes say what is different between them: which part of the build makes them, the folder of their programs in that of the
+// cluster's, and their configuration.
+var runtimes = map[Runtime]struct {
+	extras []binaries.Extra
+	folder string
+	config *template.Template
+}{
+	Containerd24: {folder: ".", config: containerd24Config},
+	Containerd17: {extras: []binaries.Extra{binaries.Containerd17}, folder: string(Containerd17), config: containerd17Config},
+}
+
+// containerdSocket is containerd's address inside a node.
+const containerdSocket = "/run/containerd/containerd.sock"
+
+// programs is the folder of the container runtime's programs.
+func (n *Node) programs() string {
+	return filepath.Join(n.cluster.options.Programs, runtimes[n.options.runtime()].folder)
+}
+
+func (n *Node) containerd() Program {
+	return Program{
+		Path: filepath.Join(n.programs(), "containerd"),
+		Args: []string{"--config=" + n.file("containerd.toml")},
+		Env:  []string{"PATH=" + n.programs() + ":" + n.cluster.path()}, // for the shim, which comes with it
+	}
+}
+
+// containerdFiles returns the configuration files of the container runtime by their names.
+func (n *Node) containerdFiles() (map[string][]byte, error) {
+	registries := ""
+	files := map[string][]byte{}
+	if n.options.Registry != "" {
+		registries = n.file("registries")
+		// As server, too: otherwise what it lacks would be looked for in the registry that the image's name says.
+		files["registries/_default/hosts.toml"] = fmt.Appendf(nil, "server = %[1]q\n\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n", n.options.Registry)
+	}
+	config, err := render(runtimes[n.options.runtime()].config, map[string]string{
+		"Socket":     containerdSocket,
+		"Pause":      image.Pause,
+		"Plugins":    filepath.Join(n.cluster.options.Programs, "cni"),
+		"Networks":   n.file("cni"),
+		"Runc":       filepath.Join(n.cluster.options.Programs, "runc"),
+		"Registries": registries,
+	})
+	files["containerd.toml"] = config
+	return files, err
+}
