@@ -116,7 +116,7 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 }
 
 func TestAnInventoryThatDoesNotFitTheAnnotationSaysSo(t *testing.T) {
-	if _, err := want(gpus(10_000)); err == nil || !strings.Contains(err.Error(), `node "node-1"`) {
+	if _, err := want(gpus(20_000)); err == nil || !strings.Contains(err.Error(), `node "node-1", 20001 resources`) || !strings.Contains(err.Error(), "tell fewer") {
 		t.Errorf("too large by itself: %v", err)
 	}
 	node := nodeWith("", nil)

@@ -46,6 +46,8 @@ type Source interface {
 type Options struct {
 	// Observe, if set, is told of each patch.
 	Observe func(err error)
+	// Refuse, if set, is told why an inventory cannot be published at all, such as its size: once, until that changes.
+	Refuse func(err error)
 	// Published, if set, is told which extended resources each state of the node says are of devices, before any of them is
 	// taken away: what kubecri published in an earlier life, maybe. The names are sorted.
 	Published func(names []string)
@@ -60,8 +62,9 @@ type Advertiser struct {
 	source   Source
 	options  Options
 
-	mu  sync.Mutex
-	err error // outcome of the last comparison
+	mu    sync.Mutex
+	err   error     // outcome of the last comparison
+	right time.Time // when a comparison last was good; zero before
 }
 
 // New returns an advertiser for the node of that name; call Run to start it.
@@ -77,6 +80,14 @@ func (a *Advertiser) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
+}
+
+// Published returns when the node was last known to be published as it is, or the zero time. A node that stays as it is is
+// looked at whenever something else on it changes.
+func (a *Advertiser) Published() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.right
 }
 
 // Run watches the node, and publishes with the client, until ctx is done. Before it publishes it waits for the plugins, so
@@ -138,11 +149,14 @@ func (a *Advertiser) freshBackoff() wait.Backoff {
 func (a *Advertiser) compare(ctx context.Context, client kubernetes.Interface, node *corev1.Node, inventory *plugins.Inventory) (*corev1.Node, error) {
 	w, err := want(inventory.Node)
 	if err != nil {
-		return nil, err
+		return nil, &refusal{err}
 	}
 	body, err := patch(node, w)
-	if err != nil || body == nil {
-		return nil, err
+	if err != nil {
+		return nil, &refusal{err}
+	}
+	if body == nil {
+		return nil, nil
 	}
 	patched, err := client.CoreV1().Nodes().Patch(ctx, a.nodeName, apitypes.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
@@ -158,11 +172,27 @@ func (a *Advertiser) compare(ctx context.Context, client kubernetes.Interface, n
 
 // settle notes an outcome and reports whether it is a good one.
 func (a *Advertiser) settle(ctx context.Context, err error) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil && ctx.Err() == nil && (a.err == nil || a.err.Error() != err.Error()) {
-		klog.FromContext(ctx).Error(err, "The node's devices are not published; it is tried again")
+	if a.note(err) && err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "The node's devices are not published; it is tried again", "node", a.nodeName)
+		if r := (*refusal)(nil); errors.As(err, &r) && a.options.Refuse != nil {
+			a.options.Refuse(err)
+		}
 	}
-	a.err = err
 	return err == nil
 }
+
+// note keeps an outcome and reports whether it is another than the last.
+func (a *Advertiser) note(err error) (news bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	news = err == nil || a.err == nil || a.err.Error() != err.Error()
+	if a.err = err; err == nil {
+		a.right = time.Now()
+	}
+	return news
+}
+
+// refusal is the error of an inventory that cannot be published, whatever the API server says.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }

@@ -37,7 +37,8 @@ func want(inventory *types.NodeInfo) (wanted, error) {
 	}
 	value, err := deviceinfo.EncodeNode(inventory)
 	if err != nil {
-		return wanted{}, fmt.Errorf("publish the devices of node %q: %w", inventory.Name, err)
+		return wanted{}, fmt.Errorf("publish the devices of node %q, %d resources: %w; let the device plugins tell fewer resources, or shorter names",
+			inventory.Name, len(inventory.Capacity), err)
 	}
 	w.annotation = value
 	return w, nil

@@ -1,0 +1,134 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package advertise
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// followed runs an advertiser in a bubble of its own time, with nodes as the watch's events, and then story; what story has
+// set going has settled when synctest.Wait returns.
+func followed(t *testing.T, client *fake.Clientset, s *source, options Options, story func(a *Advertiser, nodes chan<- *corev1.Node)) {
+	t.Helper()
+	a := New("node-1", s, options)
+	ctx, cancel := context.WithCancel(t.Context())
+	nodes := make(chan *corev1.Node)
+	var following sync.WaitGroup
+	following.Go(func() { a.follow(ctx, client, nodes) })
+	story(a, nodes)
+	cancel()
+	following.Wait()
+}
+
+func TestEachChangeIsOnePatchAndTheSameAgainIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(nodeWith("", nil))
+		patches := 0
+		s := newSource(gpus(1))
+		followed(t, client, s, Options{Observe: func(error) { patches++ }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- nodeWith("", nil)
+			synctest.Wait()
+			sick := gpus(3)
+			sick.Allocatable[card0], sick.KubeAlloc[gpu] = 0, 2
+			for i, change := range []func(){
+				func() {},
+				func() { s.set(gpus(3)) },
+				func() { s.set(sick) },
+				func() { s.set(gpus(0)) },
+				func() { s.set(gpus(3)) },
+			} {
+				change()
+				synctest.Wait()
+				if patches != i+1 {
+					t.Errorf("%d patches after %d changes", patches, i+1)
+				}
+				for range 10 { // a plugin that tells the same list again and again, and a kubelet that reports other things
+					s.set(s.now.Node.Clone())
+					synctest.Wait()
+					nodes <- get(t, client)
+					synctest.Wait()
+				}
+				if patches != i+1 {
+					t.Errorf("%d patches after %d changes and much repetition", patches, i+1)
+				}
+			}
+		})
+	})
+}
+
+func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(nodeWith("", nil))
+		var told []string
+		s := newSource(gpus(2))
+		followed(t, client, s, Options{Refuse: func(err error) { told = append(told, err.Error()) }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- nodeWith("", nil)
+			synctest.Wait()
+			published := a.Published()
+			if published.IsZero() || a.Check() != nil {
+				t.Fatalf("not published: %v", a.Check())
+			}
+			s.set(gpus(20_000))
+			time.Sleep(10 * time.Minute) // the bubble's time: many tries
+			if len(told) != 1 || !strings.Contains(told[0], "20001 resources") {
+				t.Errorf("told %q, want one that says how many resources there are", told)
+			}
+			if a.Check() == nil || !a.Published().Equal(published) {
+				t.Errorf("health %v, published at %v", a.Check(), a.Published())
+			}
+			if got := get(t, client).Annotations[deviceinfo.Annotation]; got != annotationOf(t, gpus(2)) {
+				t.Errorf("the annotation is now %.200s", got)
+			}
+			s.set(gpus(3))
+			time.Sleep(time.Second)
+			if a.Check() != nil || !a.Published().After(published) {
+				t.Errorf("with fewer again: health %v, published at %v", a.Check(), a.Published())
+			}
+		})
+	})
+}
+
+func TestAnAPIServerThatIsAwayIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(nodeWith("", nil))
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
+			return true, nil, errors.New("away")
+		})
+		followed(t, client, newSource(gpus(1)), Options{Refuse: func(err error) { t.Errorf("told %v", err) }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- nodeWith("", nil)
+			synctest.Wait()
+			if a.Check() == nil || !a.Published().IsZero() {
+				t.Errorf("health %v, published at %v", a.Check(), a.Published())
+			}
+		})
+	})
+}
+
+func TestAThousandDevicesArePublished(t *testing.T) {
+	client := fake.NewClientset(nodeWith("", nil))
+	_, patches := advertised(t, client, newSource(gpus(1_000)))
+	if err := next(t, patches); err != nil {
+		t.Fatal(err)
+	}
+	info, err := deviceinfo.DecodeNode(get(t, client).Annotations[deviceinfo.Annotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Allocatable) != 1_001 {
+		t.Errorf("%d resources", len(info.Allocatable))
+	}
+}
