@@ -27,6 +27,8 @@ const kubeconfigRetry = time.Second
 const (
 	reasonRefused = "DevicesRefused" // on pods that are refused
 	reasonDamaged = "GrantsDamaged"  // on the node whose record of grants was damaged
+	// On the node whose devices cannot be published, whatever the API server says.
+	reasonNotPublished = "DevicesNotPublished"
 )
 
 // connect returns a client with the credentials in the file. It waits for a file that is not there or not complete yet: the
@@ -97,10 +99,18 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Record, pat
 	if !record.WasDamaged() {
 		return
 	}
-	// The kubelet's events on its node have the name for a UID, too; that is how they are found.
-	node := &corev1.ObjectReference{Kind: "Node", Name: a.nodeName, UID: types.UID(a.nodeName)}
-	a.recorder.Eventf(node, corev1.EventTypeWarning, reasonDamaged, "kubecri's record of which pod holds which device was damaged; "+
+	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonDamaged, "kubecri's record of which pod holds which device was damaged; "+
 		"it was set aside as %s.damaged-* and is made anew from the runtime's containers. Check the node's disk", path)
+}
+
+// warnOfInventory puts a warning on the node that its devices cannot be published.
+func (a *announcer) warnOfInventory(err error) {
+	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonNotPublished, "%v. What was published before stays", err)
+}
+
+// node refers to the node as the kubelet's events do, which have the name for a UID, too; that is how they are found.
+func (a *announcer) node() *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", Name: a.nodeName, UID: types.UID(a.nodeName)}
 }
 
 // close ends the announcer. It returns when nothing more is sent.

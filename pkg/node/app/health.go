@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
 // checkLimit is how long all checks of one request may take together.
@@ -48,15 +51,25 @@ func report(checks []check) http.Handler {
 	})
 }
 
-// socketAnswers checks that the kubelet can connect.
+// socketAnswers checks that whoever serves the socket takes connections and speaks gRPC on them: a mere connect would succeed
+// on a socket whose owner hangs, too.
 func socketAnswers(path string) check {
 	return check{"socket", func(ctx context.Context) error {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", path)
+		conn, err := criproxy.Dial(path)
 		if err != nil {
 			return err
 		}
-		return conn.Close()
+		defer conn.Close()
+		conn.Connect()
+		for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+			if state == connectivity.TransientFailure {
+				return fmt.Errorf("nobody serves %s", path)
+			}
+			if !conn.WaitForStateChange(ctx, state) {
+				return fmt.Errorf("%s is there and does not answer within %v", path, checkLimit)
+			}
+		}
+		return nil
 	}}
 }
 

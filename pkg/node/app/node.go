@@ -19,6 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 const (
@@ -49,11 +50,20 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
 	n.record = grants.New(options.grantsPath(), grants.CRI(upstream), n.registry.Active)
-	n.measures = newMeasures(n.record)
-	n.host = plugins.New(options.NodeName, plugins.FromFolder(options.PluginFolder), plugins.DefaultTiming(), n.measures.observePlugin)
+	n.measures = newMeasures()
+	n.measures.showGrants(n.record)
+	load := options.loadPlugins
+	if load == nil {
+		load = plugins.FromFolder(options.PluginFolder)
+	}
+	n.host = plugins.New(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
+	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.host.Inventory(); return now.Node }))
 	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{
-		Observe: n.measures.observePatch, Published: n.registry.NotePublished,
+		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 	})
+	if options.Kubeconfig != "" {
+		n.measures.showNode(n.advertiser)
+	}
 	return n
 }
 

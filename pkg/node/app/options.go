@@ -12,6 +12,7 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
 // Options are what kubecri is told. Defaults give way to the kubelet's configuration file, and that to flags.
@@ -35,6 +36,9 @@ type Options struct {
 	kubeletConfig    string
 	kubeletConfigDir string
 	ignoreUnknown    bool
+
+	// loadPlugins, if set, stands for PluginFolder.
+	loadPlugins plugins.Load
 }
 
 // NewOptions returns the defaults.

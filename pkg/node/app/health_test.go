@@ -1,0 +1,63 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+)
+
+func TestASocketIsWellOnlyIfItsOwnerAnswers(t *testing.T) {
+	dir := t.TempDir()
+	served, hung := filepath.Join(dir, "served.sock"), filepath.Join(dir, "hung.sock")
+	startRuntime(t, served)
+	// A process that hangs: the kernel takes connections for it, and nobody reads them.
+	listener, err := net.Listen("unix", hung)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for name, test := range map[string]struct{ path, says string }{
+		"served":  {served, ""},
+		"hung":    {hung, "does not answer"},
+		"missing": {filepath.Join(dir, "missing.sock"), "nobody serves"},
+	} {
+		limit := 20 * time.Second
+		if name == "hung" {
+			limit = 100 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		err := socketAnswers(test.path).run(ctx)
+		cancel()
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+func TestARuntimeIsWellOnlyIfItAnswers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runtime.sock")
+	conn, err := criproxy.Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := runtimeAnswers(conn).run(t.Context()); err == nil {
+		t.Error("a runtime that is not there is well")
+	}
+	startRuntime(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for err = runtimeAnswers(conn).run(ctx); err != nil; err = runtimeAnswers(conn).run(ctx) {
+		if ctx.Err() != nil {
+			t.Fatalf("a runtime that is there: %v", err)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/gate"
+)
+
+// quietNode returns the parts of a node with one GPU, of which only the plugins run.
+func quietNode(t *testing.T) *node {
+	t.Helper()
+	dir := t.TempDir()
+	upstream, err := criproxy.Dial(filepath.Join(dir, "runtime.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := NewOptions()
+	options.NodeName, options.StateFolder, options.Kubeconfig, options.loadPlugins = "node-1", dir, "kubelet.conf", loadOneGPU
+	ctx, cancel := context.WithCancel(context.Background())
+	n := newNode(ctx, options, upstream)
+	n.running.Go(func() { n.host.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		n.wait(ctx)
+		upstream.Close()
+	})
+	select {
+	case <-n.host.Settled():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the plugin has not spoken after 20s")
+	}
+	return n
+}
+
+// exposed returns the labels of each of kubecri's own metrics, sorted, by the metric's name.
+func exposed(t *testing.T, m *measures) map[string][]string {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), subsystem+"_") {
+			continue
+		}
+		labels := []string{}
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, label.GetName())
+		}
+		names[family.GetName()] = labels
+	}
+	return names
+}
+
+var (
+	row    = regexp.MustCompile("(?m)^\\| `(" + subsystem + "_[a-z_]+)` \\|([^|]*)\\|")
+	quoted = regexp.MustCompile("`([a-z_]+)`")
+)
+
+// documented returns the same from the table in the documentation.
+func documented(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{}
+	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
+		labels := []string{}
+		for _, label := range quoted.FindAllStringSubmatch(match[2], -1) {
+			labels = append(labels, label[1])
+		}
+		slices.Sort(labels)
+		names[match[1]] = labels
+	}
+	return names
+}
+
+func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
+	n := quietNode(t)
+	n.measures.observeCall(criproxy.Call{Method: gate.CreateContainerMethod})
+	n.measures.observeContainer(gate.Passed)
+	n.measures.observePlugin("one-gpu", "Allocate", time.Second, nil)
+	n.measures.observePatch(nil)
+	if diff := cmp.Diff(documented(t), exposed(t, n.measures)); diff != "" {
+		t.Errorf("docs/operations.md and /metrics differ (-documented +exposed):\n%s", diff)
+	}
+}
+
+func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
+	m := newMeasures()
+	for i := range 1_000 {
+		m.observeCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i), Code: codes.Code(100 + i)})
+	}
+	m.observeCall(criproxy.Call{Method: gate.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second, Waited: 2 * time.Second})
+	m.observeCall(criproxy.Call{Method: "/runtime.v1.RuntimeService/GetContainerEvents", Code: codes.Canceled})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var series []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "kubecri_cri_calls_total" {
+				series = append(series, fmt.Sprintf("%s %s %v", metric.GetLabel()[1].GetValue(), metric.GetLabel()[0].GetValue(), metric.GetCounter().GetValue()))
+			}
+			if family.GetName() == "kubecri_cri_call_added_seconds" && metric.GetLabel()[0].GetValue() == gate.CreateContainerMethod {
+				if got := metric.GetHistogram().GetSampleSum(); got != 1 {
+					t.Errorf("a call of 3s that waited 2s added %vs", got)
+				}
+			}
+		}
+	}
+	slices.Sort(series)
+	if diff := cmp.Diff([]string{
+		"/runtime.v1.RuntimeService/CreateContainer Unavailable 1",
+		"/runtime.v1.RuntimeService/GetContainerEvents Canceled 1",
+		"other other 1000",
+	}, series); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMetricsSayWhatTheNodeHasAndWhetherItIsPublished(t *testing.T) {
+	n := quietNode(t)
+	n.measures.observePatch(errors.New("away"))
+	families, err := n.measures.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+	}
+	for name, want := range map[string]float64{
+		"kubecri_device_capacity": 1, "kubecri_device_allocatable": 1, "kubecri_grants": 0, "kubecri_grants_damaged": 0,
+		"kubecri_node_published": 0, "kubecri_node_published_timestamp_seconds": 0,
+	} {
+		if value, there := got[name]; !there || value != want {
+			t.Errorf("%s is %v (there: %v), want %v", name, value, there, want)
+		}
+	}
+}
