@@ -1,0 +1,131 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicehost
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/google/renameio/v2"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// memory is the content of the file: the names of all devices that are known.
+type memory struct {
+	Devices []types.ResourceName `json:"devices"`
+}
+
+// recall takes over what is in the file, as devices of plugins that are gone. A file that cannot be read is as good as none:
+// the plugins tell their devices again.
+func (h *Host) recall(ctx context.Context) {
+	remembered, err := readMemory(h.options.Memory)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, devices := range remembered {
+		r := h.resource(name)
+		if r.session != nil {
+			continue
+		}
+		r.devices, r.listed = devices, true
+		h.lose(r, Keep, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; its devices are not allocatable until it does", name))
+	}
+	h.options.Clock.AfterFunc(returnLimit, h.stopWaiting)
+}
+
+// stopWaiting notes that plugins that have not come back had time enough.
+func (h *Host) stopWaiting() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.resources {
+		if r.listed && !r.told {
+			r.told = true
+			h.touch(r)
+		}
+	}
+}
+
+// readMemory returns the devices in the file, by resource.
+func readMemory(path string) (map[types.ResourceName][]entry, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("remembered devices: %w", err)
+	}
+	devices, err := decodeMemory(raw)
+	if err != nil {
+		return nil, fmt.Errorf("remembered devices: %s: %w", path, err)
+	}
+	return devices, nil
+}
+
+func decodeMemory(raw []byte) (map[types.ResourceName][]entry, error) {
+	var content memory
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return nil, err
+	}
+	devices := map[types.ResourceName][]entry{}
+	seen := map[[2]string]bool{}
+	for _, name := range content.Devices {
+		d, ok := hosted.Parse(name)
+		if !ok || seen[[2]string{string(d.Resource), d.ID}] {
+			return nil, fmt.Errorf("%.80q is no device's name, or stands in it twice", name)
+		}
+		seen[[2]string{string(d.Resource), d.ID}] = true
+		devices[d.Resource] = append(devices[d.Resource], entry{Device: d, name: name})
+	}
+	for _, list := range devices {
+		slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return devices, nil
+}
+
+// keepSaved writes the file whenever other devices are known, until ctx is done.
+func (h *Host) keepSaved(ctx context.Context) {
+	var saved []byte
+	for {
+		content, changed := h.content()
+		raw, err := json.Marshal(content)
+		if err == nil && !bytes.Equal(raw, saved) {
+			err = renameio.WriteFile(h.options.Memory, raw, 0o600)
+		}
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remember the devices of device plugins across a restart", "file", h.options.Memory)
+		} else {
+			saved = raw
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Host) content() (memory, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	content := memory{Devices: []types.ResourceName{}}
+	for _, r := range h.resources {
+		for _, d := range r.devices {
+			content.Devices = append(content.Devices, d.name)
+		}
+	}
+	slices.Sort(content.Devices)
+	return content, h.changed
+}

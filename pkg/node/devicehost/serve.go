@@ -1,0 +1,98 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicehost
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// folderMode is the kubelet's: nobody but root may register.
+const folderMode = 0o750
+
+// serveRetry is the pause before the folder is tried again.
+const serveRetry = time.Second
+
+// Run serves plugins until ctx is done. It returns when none is called any more.
+func (h *Host) Run(ctx context.Context) {
+	h.recall(ctx)
+	h.running.Go(func() { h.keepSaved(ctx) })
+	h.running.Go(func() { h.watchKubelet(ctx) })
+	if h.options.Registry != "" {
+		h.running.Go(func() { h.watchRegistry(ctx) })
+	}
+	for ctx.Err() == nil {
+		if err := h.serve(ctx); err != nil {
+			h.setServing(err)
+			klog.FromContext(ctx).Error(err, "Device plugins cannot register; it is tried again")
+			sleep(ctx, serveRetry)
+		}
+	}
+	h.running.Wait()
+}
+
+// serve serves registrations until ctx is done.
+func (h *Host) serve(ctx context.Context) error {
+	listener, err := listen(h.options.Folder)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	pluginapi.RegisterRegistrationServer(server, &registrar{host: h, ctx: ctx})
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	h.setServing(nil)
+	klog.FromContext(ctx).Info("Device plugins can register", "folder", h.options.Folder)
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve device plugins in %s: %w", h.options.Folder, err)
+	}
+	// Serve returns before Stop does; after this no registration is under way.
+	server.Stop()
+	return nil
+}
+
+// listen makes the folder ready: stale sockets go first, then comes the host's own. Both matter: some plugins start anew
+// when their own socket is removed, others when kubelet.sock is created.
+func listen(folder string) (net.Listener, error) {
+	if err := os.MkdirAll(folder, folderMode); err != nil {
+		return nil, fmt.Errorf("folder of device plugins: %w", err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("folder of device plugins: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.Type() != os.ModeSocket {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, entry.Name())); err != nil && !os.IsNotExist(err) {
+			return nil, fmt.Errorf("stale socket of a device plugin: %w", err)
+		}
+	}
+	listener, err := net.Listen("unix", filepath.Join(folder, socketName))
+	if err != nil {
+		return nil, fmt.Errorf("socket for device plugins: %w", err)
+	}
+	// By the time this listener is closed, the socket may be the next process's.
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	return listener, nil
+}
+
+// sleep waits for d, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
