@@ -58,7 +58,7 @@ type Host struct {
 	changed   chan struct{} // closed and replaced when anything that States returns changes
 }
 
-// New returns a host that has no plugins; call Run.
+// New returns a host that has no plugins; call Load and Run.
 func New(options Options) *Host {
 	if options.Served == nil {
 		options.Served = func(context.Context) (map[types.ResourceName]string, error) { return nil, nil }
@@ -112,7 +112,7 @@ func (h *Host) touch(r *resource) {
 func (h *Host) resource(name types.ResourceName) *resource {
 	r := h.resources[name]
 	if r == nil {
-		r = &resource{name: name, lost: fmt.Errorf("no device plugin of %s has registered with kubecri", name)}
+		r = &resource{name: name, lost: unknownError(name)}
 		h.resources[name] = r
 	}
 	return r
@@ -158,7 +158,7 @@ func (h *Host) take(ctx context.Context, s *session, list []*pluginapi.Device) {
 		h.touch(r)
 		return
 	}
-	same := r.serving && r.told && r.listed && r.refused == nil && equalLists(r.devices, devices)
+	same := s.listed && r.serving && r.refused == nil && equalLists(r.devices, devices)
 	s.listed = true
 	if same {
 		return
@@ -187,23 +187,28 @@ func (h *Host) end(ctx context.Context, s *session, cause error) {
 		return
 	}
 	r.session, r.serving, r.refused, r.told = nil, false, nil, true
-	h.lose(r, Keep, lostError(r.name, h.options.Clock.Now(), cause))
+	h.lose(r, lostError(r.name, h.options.Clock.Now(), cause))
 	klog.FromContext(ctx).Info("A device plugin is gone", "reason", cause, "kept", Keep)
 }
 
-// lose notes that nobody serves r, which is forgotten after keep. The caller holds mu.
-func (h *Host) lose(r *resource, keep time.Duration, why error) {
+// lose notes that nobody serves r, which is forgotten after Keep. The caller holds mu.
+func (h *Host) lose(r *resource, why error) {
 	r.lost = why
 	h.touch(r)
 	var expiry clock.Timer
-	expiry = h.options.Clock.AfterFunc(keep, func() {
+	expiry = h.options.Clock.AfterFunc(Keep, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if r.expiry == expiry {
-			r.expiry, r.devices, r.listed = nil, nil, false
-			r.lost = fmt.Errorf("no device plugin of %s has registered with kubecri", r.name)
-			h.touch(r)
+			h.forget(r)
 		}
 	})
 	r.expiry = expiry
+}
+
+// forget forgets the devices of r, which nobody serves. The caller holds mu.
+func (h *Host) forget(r *resource) {
+	r.expiry, r.devices, r.listed = nil, nil, false
+	r.lost = unknownError(r.name)
+	h.touch(r)
 }

@@ -37,6 +37,9 @@ func startHost(t *testing.T, folder string, change ...func(*Options)) *testHost 
 		c(&options)
 	}
 	h.Host = New(options)
+	if err := h.Load(); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { h.Run(ctx) })

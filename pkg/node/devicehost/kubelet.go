@@ -90,6 +90,13 @@ func (h *Host) noteServed(ctx context.Context, served map[types.ResourceName]str
 	defer h.mu.Unlock()
 	for name, r := range h.resources {
 		rival := rivalError(name, served)
+		if rival != nil && r.session == nil && r.listed {
+			// The plugin has moved to the kubelet.
+			if r.expiry != nil {
+				r.expiry.Stop()
+			}
+			h.forget(r)
+		}
 		if (rival == nil) != (r.rival == nil) {
 			klog.FromContext(ctx).Info("The kubelet and kubecri serve the same resource, or no longer", "resource", name, "served", rival != nil)
 			r.rival = rival

@@ -88,3 +88,18 @@ func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
 	h.noteServed(t.Context(), nil)
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
+
+func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
+	h := startHost(t, tempFolder(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	p.kill()
+	h.has(t, qat, map[string]bool{"none/a": false})
+
+	h.noteServed(t.Context(), map[types.ResourceName]string{qat: "a"})
+	h.has(t, qat, nil)
+	if err := h.state(qat).Err; err != nil {
+		t.Errorf("the state says %v", err)
+	}
+}

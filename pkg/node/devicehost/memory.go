@@ -26,24 +26,22 @@ type memory struct {
 	Devices []types.ResourceName `json:"devices"`
 }
 
-// recall takes over what is in the file, as devices of plugins that are gone. A file that cannot be read is as good as none:
-// the plugins tell their devices again.
-func (h *Host) recall(ctx context.Context) {
+// Load takes over what is in the memory file, as devices of plugins that are gone. It is called before Run. After an error
+// the host is as good as without the file: the plugins tell their devices again.
+func (h *Host) Load() error {
 	remembered, err := readMemory(h.options.Memory)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
+		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, devices := range remembered {
 		r := h.resource(name)
-		if r.session != nil {
-			continue
-		}
 		r.devices, r.listed = devices, true
-		h.lose(r, Keep, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; its devices are not allocatable until it does", name))
+		h.lose(r, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; its devices are not allocatable until it does", name))
 	}
 	h.options.Clock.AfterFunc(returnLimit, h.stopWaiting)
+	return nil
 }
 
 // stopWaiting notes that plugins that have not come back had time enough.

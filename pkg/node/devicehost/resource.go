@@ -21,6 +21,8 @@ type State struct {
 	// Info is what the node has of it: its devices under the names of package hosted, and their number as KubeCap and
 	// KubeAlloc. It is nil before the first list, and while the kubelet serves the resource too.
 	Info *types.NodeInfo
+	// Serving says that the plugin is there and can be asked for what it lists.
+	Serving bool
 	// Told says that the plugin has had its say since the host was started: it listed its devices, or it did not come.
 	Told bool
 	// Err says what is wrong, if anything: the plugin is gone, its last list was refused, the kubelet serves the resource.
@@ -50,12 +52,10 @@ func (r *resource) snapshot() State {
 	if r.state != nil {
 		return *r.state
 	}
-	s := State{Resource: r.name, Told: r.told, Err: errors.Join(r.refused, r.rival)}
-	switch {
-	case r.expiry != nil:
-		s.Err = errors.Join(r.lost, r.rival)
-	case r.session == nil:
-		s.Err = nil
+	_, unserved := r.served()
+	s := State{Resource: r.name, Told: r.told, Serving: unserved == nil}
+	if r.listed || r.session != nil {
+		s.Err = errors.Join(unserved, r.refused)
 	}
 	if r.listed && r.rival == nil {
 		s.Info = infoOf(r.name, r.devices, r.serving)
@@ -86,6 +86,10 @@ func (r *resource) find(id string) (entry, bool) {
 		}
 	}
 	return entry{}, false
+}
+
+func unknownError(resource types.ResourceName) error {
+	return fmt.Errorf("no device plugin of %s has registered with kubecri", resource)
 }
 
 func lostError(resource types.ResourceName, since time.Time, cause error) error {

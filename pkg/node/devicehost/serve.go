@@ -24,7 +24,6 @@ const serveRetry = time.Second
 
 // Run serves plugins until ctx is done. It returns when none is called any more.
 func (h *Host) Run(ctx context.Context) {
-	h.recall(ctx)
 	h.running.Go(func() { h.keepSaved(ctx) })
 	h.running.Go(func() { h.watchKubelet(ctx) })
 	if h.options.Registry != "" {
