@@ -23,7 +23,9 @@ const (
 	Decoded Point = "decoded"
 	// Granting is when a pod's grant is decided and not written yet.
 	Granting Point = "granting"
-	// Written is when a change of the record of grants is on disk and nobody knows.
+	// Writing is when a change of the record of grants is in a file that is not in its place yet.
+	Writing Point = "writing"
+	// Written is when it is in its place, on disk, and nobody knows.
 	Written Point = "written"
 	// Granted is when it is in the memory, too.
 	Granted Point = "granted"
@@ -44,7 +46,7 @@ const (
 )
 
 var points = []Point{
-	Accepted, Received, Decoded, Granting, Written, Granted, PluginCalled, Forwarding, Forwarded, Answered, Replied, Streaming, Reconciling,
+	Accepted, Received, Decoded, Granting, Writing, Written, Granted, PluginCalled, Forwarding, Forwarded, Answered, Replied, Streaming, Reconciling,
 }
 
 // Points returns all points.

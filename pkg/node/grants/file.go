@@ -15,16 +15,23 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
 // The file is one line that says how to read the rest, and the grants as JSON:
 //
 //	kubedevice-grants v1 sha256:<hexadecimal sum of the rest>
 //
-// A release may add JSON fields under the same version: the one before it ignores them.
-const headerFormat = "kubedevice-grants v1 sha256:%x\n"
+// A release may add JSON fields under the same version: the one before it ignores them. A release that finds another version
+// treats the file as a damaged one: it is set aside, and the record made anew from the runtime.
+const (
+	magic        = "kubedevice-grants"
+	version      = "v1"
+	headerFormat = magic + " " + version + " sha256:%x\n"
+)
 
-// ErrDamaged is wrapped by the error of a file that is there and is not what was written.
+// ErrDamaged is wrapped by the error of a file that is there and is not what was written, as far as this release can tell: the
+// version of a file that a later one wrote may be unknown.
 var ErrDamaged = errors.New("the record is damaged")
 
 // content is the JSON part of the file.
@@ -56,6 +63,9 @@ func encode(grants []Grant) ([]byte, error) {
 
 func decode(raw []byte) ([]Grant, error) {
 	header, body, _ := bytes.Cut(raw, []byte("\n"))
+	if fields := bytes.Fields(header); len(fields) > 1 && string(fields[0]) == magic && string(fields[1]) != version {
+		return nil, fmt.Errorf("it is of version %.20q, which this kubecri does not know; a later one may have written it", fields[1])
+	}
 	if want := fmt.Sprintf(headerFormat, sha256.Sum256(body)); string(header)+"\n" != want {
 		return nil, fmt.Errorf("its first line is %.120q, which does not fit the rest", header)
 	}
@@ -80,19 +90,45 @@ func decode(raw []byte) ([]Grant, error) {
 // write replaces the file in one step. When it returns, the new content survives a power failure.
 func write(path string, grants []Grant) error {
 	raw, err := encode(grants)
-	if err != nil {
-		return fmt.Errorf("write the record of grants: %w", err)
+	if err == nil {
+		err = replaceFile(path, raw)
 	}
-	if err := renameio.WriteFile(path, raw, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
-		return fmt.Errorf("write the record of grants: %w", err)
+	if err != nil {
+		return fmt.Errorf("write the record of grants, without which no device is given out: %w", err)
+	}
+	return nil
+}
+
+func replaceFile(path string, raw []byte) error {
+	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer pending.Cleanup() // does nothing after the replacement, and has nobody to tell of an error before
+	if _, err := pending.Write(raw); err != nil {
+		return err
+	}
+	failpoint.Reach(failpoint.Writing)
+	if err := pending.CloseAtomicallyReplace(); err != nil {
+		return err
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return fmt.Errorf("write the record of grants: %w", err)
+		return err
 	}
 	defer folder.Close()
 	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("write the record of grants: %w", err)
+		return err
 	}
+	failpoint.Reach(failpoint.Written)
 	return nil
+}
+
+// removeLeftovers removes what writers left beside the file that were killed before they replaced it. The caller has the lock.
+func removeLeftovers(path string) error {
+	leftovers, err := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"*"))
+	for _, leftover := range leftovers {
+		err = errors.Join(err, os.Remove(leftover))
+	}
+	return err
 }

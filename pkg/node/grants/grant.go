@@ -42,6 +42,9 @@ type Grant struct {
 	InitOrder []string `json:"initOrder,omitempty"`
 	// Decision is the pod's allocation as the scheduler made it. It must not be changed.
 	Decision *types.PodInfo `json:"decision"`
+	// Answers are kept along with the decision; see Record.Keep. A grant that an earlier release wrote, and one that came back
+	// from the runtime, has none. They must not be changed.
+	Answers Answers `json:"answers,omitempty"`
 }
 
 // Pod returns the pod's name for people.

@@ -37,14 +37,24 @@ func (r *Record) KeepReconciled(ctx context.Context, retry, interval time.Durati
 
 // ensureComplete asks the runtime once after a start.
 func (r *Record) ensureComplete(ctx context.Context) error {
-	if r.Check() == nil {
+	if r.isComplete() {
 		return nil
 	}
-	return r.Reconcile(ctx)
+	err := r.Reconcile(ctx)
+	if r.isComplete() {
+		return nil // what could not be written is known all the same
+	}
+	return err
+}
+
+func (r *Record) isComplete() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.complete
 }
 
 // Reconcile compares the record with the runtime: it adds what the containers of pods that live were given, and removes what
-// pods hold that are gone.
+// pods hold that are gone. Its error may be that this cannot be written; it counts nevertheless.
 func (r *Record) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
@@ -82,13 +92,12 @@ func (r *Record) Reconcile(ctx context.Context) error {
 			logger.V(2).Info("A pod that held devices is gone", "pod", grant.Pod(), "podUID", uid)
 		}
 	}
-	if !maps.Equal(next, now) {
-		if err := r.replace(next); err != nil {
-			return err
-		}
+	if !maps.Equal(next, now) || r.IsUnsaved() {
+		err = r.replace(next)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.complete = true
-	return nil
+	// Also if it could not be written: the next process hears it from the runtime, as this one did.
+	r.grants, r.complete = next, true
+	return err
 }

@@ -39,6 +39,7 @@ type Record struct {
 	grants   map[string]*Grant // by pod UID; neither the map nor what it points at is ever changed
 	complete bool              // the runtime was asked since the start
 	damaged  bool              // the file could not be used
+	unsaved  error             // why the file could not be written the last time, or nil if it could
 }
 
 // New returns the record in the file at path, whose folder must exist. The file is locked and read when the record is first
@@ -75,6 +76,9 @@ func (r *Record) open(ctx context.Context) error {
 	locked, err := lock(ctx, r.path)
 	if err != nil {
 		return err
+	}
+	if err := removeLeftovers(r.path); err != nil {
+		klog.FromContext(ctx).Error(err, "Files of the record of grants that nobody needs cannot be removed")
 	}
 	grants, err := Read(r.path)
 	damaged := err != nil && !errors.Is(err, fs.ErrNotExist)
@@ -186,14 +190,22 @@ func (r *Record) pin(wanted *Grant, has Has) (Grant, error) {
 // List returns all grants, sorted by pod.
 func (r *Record) List() []Grant { return sorted(r.current()) }
 
-// Check returns an error while the record is not known to be complete.
+// Check returns an error while the record is not known to be complete, and while it cannot be written.
 func (r *Record) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.complete {
 		return errors.New("the record of grants was not compared with the runtime yet")
 	}
-	return nil
+	return r.unsaved
+}
+
+// IsUnsaved reports whether the file could not be written the last time. Then it lacks nothing that anybody was told of, and
+// nobody is granted anything until it can be written; that is tried with each grant and each comparison with the runtime.
+func (r *Record) IsUnsaved() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unsaved != nil
 }
 
 // current returns the grants by pod UID, which must not be changed.
@@ -205,12 +217,12 @@ func (r *Record) current() map[string]*Grant {
 
 // replace puts next on disk and then in place. The caller holds changing.
 func (r *Record) replace(next map[string]*Grant) error {
-	if err := write(r.path, sorted(next)); err != nil {
-		return err
-	}
-	failpoint.Reach(failpoint.Written)
+	err := write(r.path, sorted(next))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.grants = next
-	return nil
+	r.unsaved = err
+	if err == nil {
+		r.grants = next
+	}
+	return err
 }

@@ -1,0 +1,78 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+)
+
+// Answers are what was said once for a pod's containers and is to be said again when they are created again, such as a
+// device plugin's answer to Allocate: bytes, opaque here, by the container's name and a key that whoever keeps them chooses.
+type Answers map[string]map[string][]byte
+
+// maxAnswer is the size of the largest answer that is kept, in bytes. All answers of a node are in one file, which is written
+// anew with each of them; those of device plugins have some hundred bytes.
+const maxAnswer = 64 << 10
+
+// ErrNotGranted is wrapped by Keep's error for a pod that is not on record, or not any more.
+var ErrNotGranted = errors.New("the pod holds no devices of this node")
+
+// Kept returns the answer that was kept for the pod's container under the key, if there is one. It must not be changed. An
+// answer is kept as long as the pod is on record; it is lost with a file that is lost or damaged, and when an earlier release
+// writes the file, and must be asked for again then.
+func (r *Record) Kept(podUID, container, key string) (answer []byte, kept bool) {
+	grant, ok := r.current()[podUID]
+	if !ok {
+		return nil, false
+	}
+	answer, kept = grant.Answers[container][key]
+	return answer, kept
+}
+
+// Keep keeps the answer for the pod's container under the key, unless one was kept before, and returns the one that is kept,
+// which must not be changed: of two that ask at the same time, the first decides for both. When it returns, the answer
+// survives a crash. After an error, nothing is kept and nothing may be done with answer.
+func (r *Record) Keep(ctx context.Context, podUID, container, key string, answer []byte) (kept []byte, err error) {
+	if len(answer) > maxAnswer {
+		return nil, fmt.Errorf("keep the answer %q for container %q: it has %d bytes, at most %d are kept", key, container, len(answer), maxAnswer)
+	}
+	if err := r.ensureComplete(ctx); err != nil {
+		return nil, err
+	}
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	now := r.current()
+	grant, ok := now[podUID]
+	if !ok {
+		return nil, fmt.Errorf("keep the answer %q for container %q of the pod with UID %q: %w", key, container, podUID, ErrNotGranted)
+	}
+	if before, ok := grant.Answers[container][key]; ok {
+		return before, nil
+	}
+	next := maps.Clone(now)
+	next[podUID] = grant.with(container, key, answer)
+	if err := r.replace(next); err != nil {
+		return nil, err
+	}
+	return next[podUID].Answers[container][key], nil
+}
+
+// with returns a copy of g that has the answer, too.
+func (g *Grant) with(container, key string, answer []byte) *Grant {
+	next := *g
+	next.Answers = maps.Clone(g.Answers)
+	if next.Answers == nil {
+		next.Answers = Answers{}
+	}
+	next.Answers[container] = maps.Clone(g.Answers[container])
+	if next.Answers[container] == nil {
+		next.Answers[container] = map[string][]byte{}
+	}
+	// Not nil, which JSON could not tell from an empty one.
+	next.Answers[container][key] = append([]byte{}, answer...)
+	return &next
+}

@@ -1,0 +1,149 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestADeviceHasOneLiveHolder(t *testing.T) { synctest.Test(t, oneLiveHolder) }
+
+func oneLiveHolder(t *testing.T) {
+	w := newWorld()
+	r, _ := open(t, w)
+	a, b := wants("a", map[types.ResourceName]int64{cards0: 1}), wants("b", map[types.ResourceName]int64{cards0: 1})
+	pin(t, r, a)
+	w.run(a)
+	refused := func(when string) {
+		t.Helper()
+		_, err := r.Pin(context.Background(), b, has)
+		var conflict *Conflict
+		if !errors.As(err, &conflict) {
+			t.Fatalf("%s: got %v, want a Conflict", when, err)
+		}
+		if !strings.Contains(err.Error(), "default/pod-a") || !strings.Contains(err.Error(), string(cards0)) {
+			t.Errorf("%s: %q names neither holder nor resource", when, err)
+		}
+	}
+	refused("while the first pod runs")
+	w.mu.Lock()
+	w.active["a"] = false
+	w.mu.Unlock()
+	refused("when the first pod was force-deleted and its container still runs")
+	w.stop("a", true)
+	refused("when the first pod's containers stopped and the API server still has it")
+	w.stop("a", false)
+	pin(t, r, b)
+	if got := r.List(); len(got) != 1 || got[0].PodUID != "b" {
+		t.Errorf("on record: %v, want b alone", got)
+	}
+}
+
+// ending is a world whose pods end after it was asked some times.
+type ending struct {
+	*world
+	uid   string
+	after int
+}
+
+func (e *ending) Pods(ctx context.Context) (map[string]Seen, error) {
+	if e.after--; e.after == 0 {
+		e.stop(e.uid, false)
+	}
+	return e.world.Pods(ctx)
+}
+
+func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		after   int
+		deleted bool
+		granted bool
+		asked   int // of the runtime, at the most
+	}{
+		"its container ends in a moment":   {after: 5, deleted: true, granted: true, asked: 6},
+		"its container does not end":       {after: -1, deleted: true, granted: false, asked: 60},
+		"its pod is not deleted, it stays": {after: -1, deleted: false, granted: false, asked: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				r := New(filepath.Join(t.TempDir(), "grants"), &ending{w, "old", test.after}, w.isActive)
+				defer r.Close()
+				held := wants("old", map[types.ResourceName]int64{cards0: 1})
+				w.run(held)
+				if test.deleted {
+					w.mu.Lock()
+					w.active["old"] = false
+					w.mu.Unlock()
+				}
+				_, err := r.Pin(t.Context(), wants("new", map[types.ResourceName]int64{cards0: 1}), has)
+				if granted := err == nil; granted != test.granted {
+					t.Errorf("error %v, granted should be %v", err, test.granted)
+				}
+				if w.asked > test.asked {
+					t.Errorf("the runtime was asked %d times, want at most %d", w.asked, test.asked)
+				}
+			})
+		})
+	}
+}
+
+func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
+	const (
+		before, after types.ResourceName = "resource/group/numa/0/gpu/GPU-7/memory", "resource/group/numa/1/gpu/GPU-7/memory"
+		another       types.ResourceName = "resource/group/numa/0/gpu/GPU-8/memory"
+	)
+	on := func(names ...types.ResourceName) Has {
+		return func(name types.ResourceName) (int64, bool) { return 100, slices.Contains(names, name) }
+	}
+	for name, test := range map[string]struct {
+		wanted  types.ResourceName
+		has     Has
+		refused bool
+	}{
+		"the device under its new path":                      {after, on(after, another), true},
+		"another device under the path's old groups":         {another, on(after, another), false},
+		"a device of the same ID in another group beside it": {after, on(before, after), false},
+	} {
+		w := newWorld()
+		r, _ := open(t, w)
+		first := wants("a", map[types.ResourceName]int64{before: 60})
+		if _, err := r.Pin(context.Background(), first, on(before)); err != nil {
+			t.Fatal(err)
+		}
+		w.run(first)
+		_, err := r.Pin(context.Background(), wants("b", map[types.ResourceName]int64{test.wanted: 60}), test.has)
+		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "default/pod-a") {
+			t.Errorf("%s: %v, want refused=%v", name, err, test.refused)
+		}
+	}
+}
+
+func TestSharedQuantitiesAddUpToWhatThereIs(t *testing.T) {
+	w := newWorld()
+	r, _ := open(t, w)
+	for i, test := range []struct {
+		quantity int64
+		fits     bool
+	}{{50, true}, {51, false}, {30, true}, {20, true}, {1, false}, {math.MaxInt64, false}} {
+		g := wants(fmt.Sprint(i), map[types.ResourceName]int64{memory0: test.quantity})
+		_, err := r.Pin(context.Background(), g, has)
+		if (err == nil) != test.fits {
+			t.Errorf("%d more: %v, want fits=%v", test.quantity, err, test.fits)
+		}
+		if err == nil {
+			w.run(g)
+		}
+	}
+}
