@@ -19,8 +19,8 @@ import (
 )
 
 // Allocate asks the plugin of the resource what a container needs for exactly the devices with those IDs. It waits for a
-// plugin that is not there, as after a reboot, for awaitLimit at most. The answer is opaque; see Decode. It is asked once for
-// a container: who starts that again uses the answer again, as the kubelet does.
+// plugin that is starting again, for awaitLimit at most. The answer is opaque; see Decode. It is asked once for a container:
+// who starts that again uses the answer again, as the kubelet does.
 func (h *Host) Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error) {
 	ids = slices.Sorted(slices.Values(ids))
 	s, err := h.await(ctx, resource, ids)
@@ -46,7 +46,7 @@ func (h *Host) Allocate(ctx context.Context, resource types.ResourceName, ids []
 }
 
 // PreStart tells the plugin of the resource that a container with those devices is about to start, if the plugin wants to be
-// told. Like Allocate, it waits for a plugin that is not there.
+// told. It waits like Allocate.
 func (h *Host) PreStart(ctx context.Context, resource types.ResourceName, ids []string) error {
 	ids = slices.Sorted(slices.Values(ids))
 	s, err := h.await(ctx, resource, ids)

@@ -41,9 +41,8 @@ const (
 	// allocateLimit and preStartLimit limit the calls of these names.
 	allocateLimit = 20 * time.Second
 	preStartLimit = 30 * time.Second
-	// awaitLimit is how long a container waits for a plugin to come, as after a reboot. Together with the two above it stays
-	// below the two minutes after which the kubelet gives up on the runtime.
-	awaitLimit = 60 * time.Second
+	// awaitLimit is how long a call waits for a plugin that is starting again at this moment.
+	awaitLimit = 10 * time.Second
 	// returnLimit is how long after a start the host waits for the plugins that it remembers before it tells the node that
 	// their devices are away.
 	returnLimit = 10 * time.Second

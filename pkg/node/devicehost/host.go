@@ -54,6 +54,7 @@ type Host struct {
 
 	mu        sync.Mutex
 	serving   error // nil while plugins can register
+	waited    bool  // plugins had time to come back after the start
 	resources map[types.ResourceName]*resource
 	changed   chan struct{} // closed and replaced when anything that States returns changes
 }
@@ -112,7 +113,7 @@ func (h *Host) touch(r *resource) {
 func (h *Host) resource(name types.ResourceName) *resource {
 	r := h.resources[name]
 	if r == nil {
-		r = &resource{name: name, lost: unknownError(name)}
+		r = &resource{name: name, told: h.waited, lost: unknownError(name)}
 		h.resources[name] = r
 	}
 	return r

@@ -48,8 +48,9 @@ func (h *Host) Load() error {
 func (h *Host) stopWaiting() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.waited = true
 	for _, r := range h.resources {
-		if r.listed && !r.told {
+		if !r.told {
 			r.told = true
 			h.touch(r)
 		}
