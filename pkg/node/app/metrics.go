@@ -71,6 +71,8 @@ func (m *measures) showGrants(record *grants.Record) {
 	m.gauge("grants", "Pods that hold devices of this node.", func() float64 { return float64(len(record.List())) })
 	m.gauge("grants_damaged", "1 if the record of grants was damaged when kubecri started, and was made anew from the runtime.",
 		func() float64 { return oneIf(record.WasDamaged()) })
+	m.gauge("grants_unsaved", "1 while the record of grants cannot be written, as when the disk is full: no pod is given a device then.",
+		func() float64 { return oneIf(record.IsUnsaved()) })
 }
 
 // showNode registers what there is to say of the node's object in the API server.
