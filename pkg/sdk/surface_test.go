@@ -80,14 +80,16 @@ func _(name string, list map[types.ResourceName]int64, location map[types.Resour
 }
 
 // The optional interfaces, too: a plugin that no longer implements one would be treated as if it never had.
-func _(concurrent device.ConcurrentSafe, allocator device.Allocator,
+func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
 		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
 	},
+	knownIsolator interface{ DenyEnvs() map[string]string },
 ) {
 	concurrent, knownConcurrent = knownConcurrent, concurrent
 	allocator, knownAllocator = knownAllocator, allocator
+	isolator, knownIsolator = knownIsolator, isolator
 }
 
 // Interfaces are the same when each can be assigned to the other.

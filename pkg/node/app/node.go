@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -37,6 +38,7 @@ type node struct {
 	registry   *pods.Registry
 	record     *grants.Record
 	host       *plugins.Host
+	cdi        *cdi.Support
 	advertiser *advertise.Advertiser
 	events     *announcer
 
@@ -45,7 +47,7 @@ type node struct {
 
 // newNode makes the parts; start sets them going.
 func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *node {
-	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), events: newAnnouncer(ctx, options.NodeName)}
+	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(), events: newAnnouncer(ctx, options.NodeName)}
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
@@ -72,6 +74,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
 	n.running.Go(func() { n.host.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
+	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
 	if n.options.Kubeconfig == "" {
@@ -126,6 +129,8 @@ func (n *node) edits() map[string]criproxy.Edit {
 		Devices:  n.host,
 		Grants:   n.record,
 		Host:     osHost{},
+		CDI:      n.cdi.Check,
+		Isolate:  n.options.Isolate,
 		Tell:     n.events.warn,
 		Observe:  n.measures.observeContainer,
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	MetricsAddress string
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
 	Kubeconfig string
+	// Isolate keeps containers from devices that they do not hold, as far as device plugins know how.
+	Isolate bool
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string
 
@@ -60,6 +62,7 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
 	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
+	flags.BoolVar(&o.Isolate, "isolate", o.Isolate, "set environment variables by which containers without devices cannot help themselves to some, where device plugins know such; pods of the API server only, privileged containers excepted")
 	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; empty serves none")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri is standalone, as the kubelet is")

@@ -55,9 +55,10 @@ func TestArguments(t *testing.T) {
 	}{
 		"none": {nil, &defaults},
 		"kubecri's own": {
-			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--state-dir=/s", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
+			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
 			with(func(o *Options) {
 				o.PluginFolder, o.UpstreamEndpoint, o.StateFolder, o.MetricsAddress, o.ServeEndpoint = "/d", "/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
+				o.Isolate = true
 			}),
 		},
 		"a kubelet's, as kubeadm writes them": {

@@ -69,11 +69,12 @@ func (g *Gate) asks(ctx context.Context, s subject) (pod pods.Pod, asks bool, er
 	if pod, err = g.Pods.Lookup(ctx, s.uid); err != nil {
 		return pods.Pod{}, false, undecided(err)
 	}
-	if len(pod.Asks) > 0 {
-		// Whose resources these are is not known before every plugin has spoken.
-		g.settle(ctx)
-	}
 	resources, told := g.deviceResources()
+	if pod.AsksForOthers(resources) {
+		// Whose resources these are is not known before every plugin has spoken. Nobody else waits for a plugin that is slow.
+		g.settle(ctx)
+		resources, told = g.deviceResources()
+	}
 	if !told && pod.AsksForOthers(resources) {
 		return pods.Pod{}, false, undecided(errNotTold)
 	}

@@ -54,7 +54,9 @@ type Devices interface {
 	// Inventory returns what there is.
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
 	// Allocate returns what the container needs for its devices.
-	Allocate(ctx context.Context, pod *types.PodInfo, container *types.ContainerInfo) ([]inject.Addition, error)
+	Allocate(ctx context.Context, claim plugins.Claim) ([]inject.Addition, error)
+	// DenyEnvs returns the environment variables that keep a container from using devices that it does not hold. It may wait.
+	DenyEnvs(ctx context.Context, holds types.ResourceLocation) (map[string]string, error)
 }
 
 // Grants is the record of who holds what. *grants.Record is one.
@@ -71,6 +73,7 @@ type Outcome string
 const (
 	Passed   Outcome = "passed"   // untouched
 	Injected Outcome = "injected" // with devices
+	Isolated Outcome = "isolated" // without devices, and with what keeps it from them
 	Refused  Outcome = "refused"
 )
 
@@ -81,6 +84,10 @@ type Gate struct {
 	Devices  Devices
 	Grants   Grants
 	Host     inject.Host
+	// CDI returns nil if the runtime honours CDI devices, and otherwise why not; see package cdi.
+	CDI func() error
+	// Isolate says to keep containers from devices that they do not hold.
+	Isolate bool
 	// Tell puts a warning on the pod for its owner to see. It must not block.
 	Tell func(pod *corev1.ObjectReference, message string)
 	// Observe, if set, is told of each container.
@@ -108,10 +115,7 @@ func (g *Gate) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, 
 	if err != nil {
 		return nil, g.refuse(ctx, s, err)
 	}
-	if decision == nil {
-		return nil, nil
-	}
-	delta, err := g.devicesFor(ctx, decision, request.GetConfig())
+	delta, change, err := g.change(ctx, s, decision, request.GetConfig())
 	if err != nil {
 		return nil, g.refuse(ctx, s, err)
 	}
@@ -122,8 +126,8 @@ func (g *Gate) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, 
 	if err != nil {
 		return nil, g.refuse(ctx, s, err)
 	}
-	outcome = Injected
-	klog.FromContext(ctx).V(2).Info("A container gets devices", "pod", klog.KRef(s.namespace, s.name),
+	outcome = change
+	klog.FromContext(ctx).V(2).Info("A container is changed", "outcome", outcome, "pod", klog.KRef(s.namespace, s.name),
 		"container", request.GetConfig().GetMetadata().GetName(), "devices", len(delta.GetDevices()))
 	return suffix, nil
 }

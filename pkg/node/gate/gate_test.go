@@ -140,15 +140,37 @@ func (b *bench) Pods(context.Context) (map[string]grants.Seen, error) {
 	return seen, nil
 }
 
+// newBench has cards and widgets, or nothing but a plugin file that could not be loaded.
 func newBench(t *testing.T, loaded bool) *bench {
 	t.Helper()
-	b := &bench{pods: knownPods{}, live: map[string]bool{}, plugin: &cards{}}
-	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+	plugin := &cards{}
+	b := newBenchOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		if !loaded {
 			return nil, []error{errors.New("every plugin is broken")}
 		}
-		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: b.plugin}, {Name: "widgets", Plugin: &widgets{}}}, nil
-	}
+		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: plugin}, {Name: "widgets", Plugin: &widgets{}}}, nil
+	})
+	b.plugin = plugin
+	return b
+}
+
+// benchWith has the plugins, and is ready when each has told its devices.
+func benchWith(t *testing.T, loaded ...device.Device) *bench {
+	t.Helper()
+	b := newBenchOf(t, func(context.Context) (all []pluginload.Loaded[device.Device], _ []error) {
+		for _, plugin := range loaded {
+			all = append(all, pluginload.Loaded[device.Device]{Name: plugin.GetName(), Plugin: plugin})
+		}
+		return all, nil
+	})
+	<-b.Devices.Settled()
+	b.waitForDevices(t, len(loaded))
+	return b
+}
+
+func newBenchOf(t *testing.T, load plugins.Load) *bench {
+	t.Helper()
+	b := &bench{pods: knownPods{}, live: map[string]bool{}}
 	timing := plugins.DefaultTiming()
 	host := plugins.New("node-1", load, timing, func(string, string, time.Duration, error) {})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,7 +186,7 @@ func newBench(t *testing.T, loaded bool) *bench {
 	record := grants.New(filepath.Join(t.TempDir(), "grants"), runtimeOf{b}, func(uid string) bool { return b.live[uid] })
 	t.Cleanup(func() { record.Close() })
 	b.Gate = &Gate{
-		NodeName: "node-1", Pods: b.pods, Devices: host, Grants: record, Host: devNodes{},
+		NodeName: "node-1", Pods: b.pods, Devices: host, Grants: record, Host: devNodes{}, CDI: func() error { return nil },
 		Tell:    func(_ *corev1.ObjectReference, message string) { b.told = append(b.told, message) },
 		Observe: func(outcome Outcome) { b.outcomes = append(b.outcomes, outcome) },
 	}
@@ -197,20 +219,14 @@ func allocation(t *testing.T, pod, node string, containers map[string][]types.Re
 // create asks the gate for a container as the kubelet would, for a pod that lives from then on.
 func (b *bench) create(t *testing.T, uid, container, source string, annotations map[string]string) (*runtimeapi.ContainerConfig, error) {
 	t.Helper()
+	return b.createAs(t, uid, source, annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}})
+}
+
+// createAs is create with the container as the kubelet has it.
+func (b *bench) createAs(t *testing.T, uid, source string, annotations map[string]string, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, error) {
+	t.Helper()
 	b.live[uid] = true
-	all := map[string]string{"kubernetes.io/config.source": source}
-	maps.Copy(all, annotations)
-	raw, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
-		PodSandboxId: "sandbox",
-		Config:       &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}},
-		SandboxConfig: &runtimeapi.PodSandboxConfig{
-			Metadata:    &runtimeapi.PodSandboxMetadata{Uid: uid, Namespace: "default", Name: "pod-" + uid},
-			Annotations: all,
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := createRequest(t, uid, source, annotations, config)
 	suffix, err := b.CreateContainer(context.Background(), raw)
 	if err != nil || len(suffix) == 0 {
 		return nil, err
@@ -220,6 +236,24 @@ func (b *bench) create(t *testing.T, uid, container, source string, annotations 
 		t.Fatal(err)
 	}
 	return merged.Config, nil
+}
+
+func createRequest(t *testing.T, uid, source string, annotations map[string]string, config *runtimeapi.ContainerConfig) []byte {
+	t.Helper()
+	all := map[string]string{"kubernetes.io/config.source": source}
+	maps.Copy(all, annotations)
+	raw, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
+		PodSandboxId: "sandbox",
+		Config:       config,
+		SandboxConfig: &runtimeapi.PodSandboxConfig{
+			Metadata:    &runtimeapi.PodSandboxMetadata{Uid: uid, Namespace: "default", Name: "pod-" + uid},
+			Annotations: all,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
 
 var (
@@ -314,7 +348,11 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, !test.broken)
 			<-b.Devices.Settled()
-			b.waitForDevices(t, !test.broken)
+			want := 2
+			if test.broken {
+				want = 0
+			}
+			b.waitForDevices(t, want)
 			if test.known != nil {
 				b.pods["u"] = *test.known
 			}
@@ -373,13 +411,9 @@ func TestOnANodeWithoutAPastOnlyPodsThatMightNeedDevicesWaitForIt(t *testing.T) 
 	}
 }
 
-// waitForDevices waits until the devices of all plugins are there, or none if there are no plugins.
-func (b *bench) waitForDevices(t *testing.T, plugins bool) {
+// waitForDevices waits until there are that many extended resources.
+func (b *bench) waitForDevices(t *testing.T, want int) {
 	t.Helper()
-	want := 0
-	if plugins {
-		want = 2
-	}
 	for {
 		inventory, changed := b.Devices.Inventory()
 		if len(inventory.ExtendedResources()) == want {
@@ -490,35 +524,6 @@ func TestARequestThatCannotBeReadIsRefused(t *testing.T) {
 	for _, edit := range []func(context.Context, []byte) ([]byte, error){b.CreateContainer, b.RestorePod} {
 		if _, err := edit(context.Background(), []byte{0xff}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("got %v", err)
-		}
-	}
-}
-
-func TestRestoringADevicePodIsRefused(t *testing.T) {
-	for name, test := range map[string]struct {
-		known  *pods.Pod
-		source string
-		code   codes.Code
-	}{
-		"a device pod":   {&asking, "api", codes.FailedPrecondition},
-		"another pod":    {&plain, "api", codes.OK},
-		"an unknown pod": {nil, "api", codes.Unavailable},
-		"a static pod":   {nil, "file", codes.OK},
-	} {
-		b := newBench(t, true)
-		if test.known != nil {
-			b.pods["u"] = *test.known
-		}
-		raw, err := proto.Marshal(&runtimeapi.RestorePodRequest{Config: &runtimeapi.PodSandboxConfig{
-			Metadata:    &runtimeapi.PodSandboxMetadata{Uid: "u"},
-			Annotations: map[string]string{"kubernetes.io/config.source": test.source},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		suffix, err := b.RestorePod(context.Background(), raw)
-		if status.Code(err) != test.code || len(suffix) > 0 {
-			t.Errorf("%s: %q, %v; want code %v", name, suffix, err, test.code)
 		}
 	}
 }

@@ -47,8 +47,8 @@ func checkDeviceNode(info fs.FileInfo) error {
 	return nil
 }
 
-// checkEnv demands a name and a value that a process can be started with, and that the runtime can be told.
-func checkEnv(name, value string) error {
+// CheckEnv demands a name and a value that a process can be started with, and that the runtime can be told.
+func CheckEnv(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00") || !utf8.ValidString(name):
 		return fmt.Errorf("environment variable %q: not a valid name", name)

@@ -80,7 +80,7 @@ func (m *merger) addMount(a *Addition, mount device.HostMount) error {
 
 func (m *merger) addEnv(a *Addition, name string) error {
 	value := a.Envs[name]
-	if err := checkEnv(name, value); err != nil {
+	if err := CheckEnv(name, value); err != nil {
 		return err
 	}
 	fresh, err := m.envs.place(name, value, a.Plugin)

@@ -15,10 +15,10 @@ import (
 )
 
 // allocate asks what the container needs for the devices it was given.
-func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container *types.ContainerInfo, limit time.Duration) (inject.Addition, error) {
+func (p *plugin) allocate(ctx context.Context, claim Claim, limit time.Duration) (inject.Addition, error) {
 	// Deep copies: the plugin may change and keep what it is given.
-	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *container}}).Clone().RunningContainers[""]
-	pod = pod.Clone()
+	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *claim.Container}}).Clone().RunningContainers[""]
+	pod := claim.Pod.Clone()
 	return through(ctx, p.line, "Allocate", limit, func() (inject.Addition, error) {
 		allocation, err := allocateFrom(p.device, pod, types.FillContainerInfo(&own))
 		return inject.Addition{Plugin: p.name, Allocation: allocation}, err

@@ -33,7 +33,7 @@ func TestThePublishedAllocateIsTheShortFormOfAnAllocation(t *testing.T) {
 		return []device.Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}}, []string{"/dev/x"}, map[string]string{"A": "1"}, nil
 	}})
 	until(t, h, "complete", complete)
-	got, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	got, err := h.Allocate(context.Background(), claim(card0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestAnAllocatorSaysItAll(t *testing.T) {
 	} {
 		h := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, test.answer})
 		until(t, h, "complete", complete)
-		got, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+		got, err := h.Allocate(context.Background(), claim(card0))
 		if test.says != "" {
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s: got %v, want %q", name, err, test.says)
@@ -89,7 +89,7 @@ func TestWhatAnAllocatorKeepsIsItsOwn(t *testing.T) {
 	kept := &device.Allocation{Devices: []device.HostDevice{{HostPath: "/dev/x"}}, Envs: map[string]string{"A": "1"}}
 	h := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, func() (*device.Allocation, error) { return kept, nil }})
 	until(t, h, "complete", complete)
-	got, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	got, err := h.Allocate(context.Background(), claim(card0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,10 +54,11 @@ type Host struct {
 	observe  Observe
 
 	mu        sync.Mutex
-	plugins   []*plugin // nil until loaded
+	sources   []source // nil until loaded
 	rejected  []error
 	inventory *Inventory
 	changed   chan struct{} // closed and replaced when inventory is
+	loaded    chan struct{} // closed when plugins are loaded
 	settled   chan struct{} // closed when every plugin was asked
 }
 
@@ -67,25 +68,31 @@ func New(nodeName string, load Load, timing Timing, observe Observe) *Host {
 	return &Host{
 		nodeName: nodeName, load: load, timing: timing, observe: observe,
 		inventory: &Inventory{Node: types.NewNodeInfoWithName(nodeName)},
-		changed:   make(chan struct{}), settled: make(chan struct{}),
+		changed:   make(chan struct{}), loaded: make(chan struct{}), settled: make(chan struct{}),
 	}
 }
 
 // Run loads the plugins and runs them until ctx is done. It returns when they are left alone, except for a call that hangs.
 func (h *Host) Run(ctx context.Context) {
 	loaded, rejected := h.load(ctx)
-	plugins := make([]*plugin, 0, len(loaded))
+	var plugins []*plugin
 	for _, l := range loaded {
-		concurrent, ok := l.Plugin.(device.ConcurrentSafe)
-		plugins = append(plugins, &plugin{
-			name: l.Name, device: l.Plugin, err: errNotStarted,
-			line: newLine(l.Name, ok && concurrent.ConcurrentSafe(), h.observe),
-		})
+		p, err := adopt(ctx, l, h.timing, h.observe)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "A plugin is left out", "file", l.File)
+			rejected = append(rejected, err)
+			continue
+		}
+		plugins = append(plugins, p)
 	}
 	h.mu.Lock()
-	h.plugins, h.rejected = plugins, rejected
+	h.sources, h.rejected = make([]source, 0, len(plugins)), rejected
+	for _, p := range plugins {
+		h.sources = append(h.sources, p)
+	}
 	h.mu.Unlock()
 	h.refresh(ctx)
+	close(h.loaded)
 	var running sync.WaitGroup
 	for _, p := range plugins {
 		running.Go(func() { p.run(ctx, h.nodeName, h.timing, func() { h.refresh(ctx) }) })
@@ -98,7 +105,7 @@ func (h *Host) refresh(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.inventory
-	h.inventory = merge(h.nodeName, h.plugins, len(h.rejected) > 0)
+	h.inventory = merge(h.nodeName, h.sources, len(h.rejected) > 0)
 	if !slices.Equal(before.Conflicts, h.inventory.Conflicts) {
 		klog.FromContext(ctx).Info("Device plugins claim the same resources", "conflicts", h.inventory.Conflicts)
 	}
@@ -107,7 +114,7 @@ func (h *Host) refresh(ctx context.Context) {
 	select {
 	case <-h.settled:
 	default:
-		if !slices.ContainsFunc(h.plugins, func(p *plugin) bool { _, asked, _ := p.state(); return !asked }) {
+		if !slices.ContainsFunc(h.sources, func(s source) bool { _, asked, _ := s.state(); return !asked }) {
 			close(h.settled)
 		}
 	}
@@ -124,11 +131,11 @@ func (h *Host) Inventory() (now *Inventory, changed <-chan struct{}) {
 func (h *Host) Settled() <-chan struct{} { return h.settled }
 
 // Allocate asks the plugins that own the container's devices what the container needs, in the plugins' order.
-func (h *Host) Allocate(ctx context.Context, pod *types.PodInfo, container *types.ContainerInfo) ([]inject.Addition, error) {
+func (h *Host) Allocate(ctx context.Context, claim Claim) ([]inject.Addition, error) {
 	inventory, _ := h.Inventory()
 	var additions []inject.Addition
-	for _, p := range inventory.ownersOf(container.AllocateFrom) {
-		addition, err := p.allocate(ctx, pod, container, h.timing.Allocate)
+	for _, s := range inventory.ownersOf(claim.Container.AllocateFrom) {
+		addition, err := s.allocate(ctx, claim, h.timing.Allocate)
 		if err != nil {
 			return nil, err
 		}
@@ -137,17 +144,45 @@ func (h *Host) Allocate(ctx context.Context, pod *types.PodInfo, container *type
 	return additions, nil
 }
 
+// DenyEnvs returns the environment variables that keep a container which holds the devices in from, or none, from using
+// those of plugins of which it holds none. Of several values for a name the first plugin's counts. It waits until plugins are
+// loaded; they need not be well.
+func (h *Host) DenyEnvs(ctx context.Context, from types.ResourceLocation) (map[string]string, error) {
+	select {
+	case <-h.loaded:
+	case <-ctx.Done():
+		return nil, errLoading
+	}
+	inventory, _ := h.Inventory()
+	holds := inventory.ownersOf(from)
+	envs := map[string]string{}
+	for _, s := range inventory.sources {
+		if slices.Contains(holds, s) {
+			continue
+		}
+		for name, value := range s.denyEnvs() {
+			if _, taken := envs[name]; !taken {
+				envs[name] = value
+			}
+		}
+	}
+	return envs, nil
+}
+
+// errLoading is how it stands before plugins are loaded, which takes seconds.
+var errLoading = errors.New("device plugins are being loaded")
+
 // Check returns an error that names each plugin that is not well.
 func (h *Host) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.plugins == nil {
-		return errors.New("device plugins are being loaded")
+	if h.sources == nil {
+		return errLoading
 	}
 	ill := slices.Clone(h.rejected)
-	for _, p := range h.plugins {
-		if _, _, err := p.state(); err != nil {
-			ill = append(ill, fmt.Errorf("%q: %w", p.name, err))
+	for _, s := range h.sources {
+		if _, _, err := s.state(); err != nil {
+			ill = append(ill, fmt.Errorf("%q: %w", s.label(), err))
 		}
 	}
 	return errors.Join(ill...)

@@ -177,7 +177,7 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 		t.Errorf("conflicts %q", got.Conflicts)
 	}
 	for name, want := range map[types.ResourceName]string{card0: "a", card1: "b"} {
-		additions, err := h.Allocate(context.Background(), types.NewPodInfo(), &types.ContainerInfo{AllocateFrom: types.ResourceLocation{"x": name}})
+		additions, err := h.Allocate(context.Background(), claim(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,6 +264,11 @@ func container(name types.ResourceName) *types.ContainerInfo {
 	return &types.ContainerInfo{AllocateFrom: types.ResourceLocation{"x": name}}
 }
 
+// claim is that of a container which was given the resource.
+func claim(name types.ResourceName) Claim {
+	return Claim{PodUID: "u", ContainerName: "main", Pod: types.NewPodInfo(), Container: container(name)}
+}
+
 func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
 	release := make(chan struct{})
 	hanging := &fake{name: "hanging", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
@@ -277,20 +282,20 @@ func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
 	timing.Allocate = 50 * time.Millisecond
 	h := run(t, timing, nil, hanging, well)
 	until(t, h, "complete", complete)
-	_, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	_, err := h.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
 		t.Errorf("hanging: %v", err)
 	}
-	_, err = h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	_, err = h.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), "still busy with Allocate") {
 		t.Errorf("still hanging: %v", err)
 	}
-	if additions, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card1)); err != nil || len(additions) != 1 {
+	if additions, err := h.Allocate(context.Background(), claim(card1)); err != nil || len(additions) != 1 {
 		t.Errorf("the other plugin: %v, %v", additions, err)
 	}
 	close(release)
 	for {
-		if _, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0)); err == nil {
+		if _, err := h.Allocate(context.Background(), claim(card0)); err == nil {
 			break
 		}
 	}
@@ -301,7 +306,7 @@ func TestAPanicInAllocateIsAnError(t *testing.T) {
 		panic("index out of range")
 	}})
 	until(t, h, "complete", complete)
-	_, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0))
+	_, err := h.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), `device plugin "a": Allocate: panic: index out of range`) {
 		t.Errorf("got %v", err)
 	}
@@ -317,7 +322,7 @@ func TestAllocateGetsCopies(t *testing.T) {
 	until(t, h, "complete", complete)
 	pod, c := types.NewPodInfo(), container(card0)
 	pod.RunningContainers["main"] = *c
-	if _, err := h.Allocate(context.Background(), pod, c); err != nil {
+	if _, err := h.Allocate(context.Background(), Claim{Pod: pod, Container: c}); err != nil {
 		t.Fatal(err)
 	}
 	if len(pod.RunningContainers) != 1 || len(c.AllocateFrom) != 1 || len(c.DevRequests) != 0 {
@@ -353,7 +358,7 @@ func TestCallsAreOneAtATimeUnlessThePluginIsSafe(t *testing.T) {
 			var calling sync.WaitGroup
 			for range callers {
 				calling.Go(func() {
-					if _, err := h.Allocate(context.Background(), types.NewPodInfo(), container(card0)); err != nil {
+					if _, err := h.Allocate(context.Background(), claim(card0)); err != nil {
 						t.Error(err)
 					}
 				})

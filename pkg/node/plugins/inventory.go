@@ -27,20 +27,20 @@ type Inventory struct {
 	// Conflicts are resources that more than one plugin claims, in words. The first plugin keeps them.
 	Conflicts []string
 
-	plugins []*plugin
-	owners  map[types.ResourceName]*plugin
+	sources []source
+	owners  map[types.ResourceName]source
 }
 
 // ownersOf returns the plugins that the resources belong to, in the plugins' order.
-func (i *Inventory) ownersOf(from types.ResourceLocation) []*plugin {
-	owning := map[*plugin]bool{}
+func (i *Inventory) ownersOf(from types.ResourceLocation) []source {
+	owning := map[source]bool{}
 	for _, name := range from {
 		owning[i.owners[name]] = true
 	}
-	var owners []*plugin
-	for _, p := range i.plugins {
-		if owning[p] {
-			owners = append(owners, p)
+	var owners []source
+	for _, s := range i.sources {
+		if owning[s] {
+			owners = append(owners, s)
 		}
 	}
 	return owners
@@ -74,26 +74,26 @@ func (i *Inventory) ExtendedResources() []types.ResourceName {
 }
 
 // merge adds up the plugins' devices in the plugins' order.
-func merge(nodeName string, plugins []*plugin, rejected bool) *Inventory {
+func merge(nodeName string, sources []source, rejected bool) *Inventory {
 	sum := &Inventory{
 		Node:     types.NewNodeInfoWithName(nodeName),
 		Complete: !rejected,
-		plugins:  plugins,
-		owners:   map[types.ResourceName]*plugin{},
+		sources:  sources,
+		owners:   map[types.ResourceName]source{},
 	}
-	for _, p := range plugins {
-		info, _, err := p.state()
+	for _, s := range sources {
+		info, _, err := s.state()
 		if info == nil || err != nil {
 			sum.Complete = false
 		}
 		if info != nil {
-			sum.add(p, info)
+			sum.add(s, info)
 		}
 	}
 	return sum
 }
 
-func (i *Inventory) add(p *plugin, info *types.NodeInfo) {
+func (i *Inventory) add(s source, info *types.NodeInfo) {
 	names := map[types.ResourceName]bool{}
 	for _, list := range []types.ResourceList{info.Capacity, info.Allocatable, info.KubeCap, info.KubeAlloc} {
 		for name := range list {
@@ -102,10 +102,10 @@ func (i *Inventory) add(p *plugin, info *types.NodeInfo) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if owner, taken := i.owners[name]; taken {
-			i.Conflicts = append(i.Conflicts, fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first", name, owner.name, p.name))
+			i.Conflicts = append(i.Conflicts, fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first", name, owner.label(), s.label()))
 			continue
 		}
-		i.owners[name] = p
+		i.owners[name] = s
 		copyEntry(i.Node.Capacity, info.Capacity, name)
 		copyEntry(i.Node.Allocatable, info.Allocatable, name)
 		copyEntry(i.Node.Used, info.Used, name)

@@ -23,10 +23,11 @@ import (
 // errNotStarted is the state of a plugin before its Start was tried.
 var errNotStarted = errors.New("not started yet")
 
-// plugin is one device plugin and what it last told.
+// plugin is the plugin of a file and what it last told.
 type plugin struct {
 	name   string
 	device device.Device
+	deny   map[string]string // see device.Isolator
 	line   *line
 
 	mu    sync.Mutex
@@ -34,6 +35,12 @@ type plugin struct {
 	info  *types.NodeInfo // the last good UpdateNodeInfo; nil before. Never changed once set
 	err   error           // the last outcome of Start or UpdateNodeInfo
 }
+
+var _ source = (*plugin)(nil)
+
+func (p *plugin) label() string { return p.name }
+
+func (p *plugin) denyEnvs() map[string]string { return p.deny }
 
 // run starts the plugin, again and again if need be, and then asks it for its devices every interval until ctx is done.
 // It calls changed when the plugin's state is another than before.

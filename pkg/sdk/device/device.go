@@ -9,7 +9,7 @@
 //	func CreateDevicePlugin() (device.Device, error)
 //
 // kubecri loads the *.so files of --cridevices in the order of their file names. Abilities beyond [Device] are optional
-// interfaces that the host finds by type assertion: [ConcurrentSafe], [Allocator].
+// interfaces that the host finds by type assertion: [ConcurrentSafe], [Allocator], [Isolator].
 package device
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"

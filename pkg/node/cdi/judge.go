@@ -1,0 +1,57 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// The names by which runtimes introduce themselves.
+const (
+	containerd = "containerd"
+	crio       = "cri-o"
+)
+
+// since has the first version of each runtime that reads the CRI's field for CDI devices.
+var since = map[string]*version.Version{
+	containerd: version.MustParseGeneric("1.7"),
+	crio:       version.MustParseGeneric("1.27"),
+}
+
+// judgeVersion returns why a runtime of that name and version ignores CDI devices, or nil if it can honour them.
+func judgeVersion(name, number string) error {
+	first, known := since[name]
+	if !known {
+		return fmt.Errorf("the container runtime %s is not known to honour CDI devices; use containerd or CRI-O", name)
+	}
+	have, err := version.ParseGeneric(number)
+	if err != nil {
+		return fmt.Errorf("%w: the runtime %s says that its version is %q", ErrUnknown, name, number)
+	}
+	if have.LessThan(first) {
+		return fmt.Errorf("the container runtime %s %s ignores CDI devices; upgrade it to %s or later", name, number, first)
+	}
+	return nil
+}
+
+// errDisabled is how containerd 1.7 comes. From 2.0 on it is the default that CDI is on, and later it always is.
+var errDisabled = errors.New("CDI is off in containerd, which ignores CDI devices then; set enable_cdi = true in its configuration and restart it")
+
+// judgeConfig returns why containerd ignores CDI devices with this configuration, as it stands in its verbose status.
+func judgeConfig(config string) error {
+	var read struct {
+		EnableCDI *bool `json:"enableCDI"`
+	}
+	if err := json.Unmarshal([]byte(config), &read); err != nil {
+		return fmt.Errorf("%w: read containerd's configuration: %w", ErrUnknown, err)
+	}
+	if read.EnableCDI != nil && !*read.EnableCDI {
+		return errDisabled
+	}
+	return nil
+}

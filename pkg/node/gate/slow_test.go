@@ -1,0 +1,154 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// hangingCards answer when they are released.
+type hangingCards struct {
+	cards
+	inside, release chan struct{}
+}
+
+func (h *hangingCards) Allocate(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	h.inside <- struct{}{}
+	<-h.release
+	return nil, []string{"/dev/gpu0"}, nil, nil
+}
+
+// sharedWidget is a widget that any number of pods may hold.
+type sharedWidget struct{ widgets }
+
+func (s *sharedWidget) UpdateNodeInfo(info *types.NodeInfo) error {
+	info.Capacity[widget0], info.Allocatable[widget0], info.Scorer[widget0] = 1, 1, 2
+	info.KubeCap[widget], info.KubeAlloc[widget] = 100, 100
+	return nil
+}
+
+func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
+	const others = 40
+	hanging := &hangingCards{inside: make(chan struct{}, 2), release: make(chan struct{})}
+	b := benchWith(t, hanging, &sharedWidget{})
+	b.Tell, b.Observe = func(*corev1.ObjectReference, string) {}, nil
+	request := func(uid string, from types.ResourceName) []byte {
+		annotations := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {from}})
+		b.live[uid] = true
+		return createRequest(t, uid, "api", annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+	}
+	wants := podThatAsks(widget)
+	for uid, pod := range map[string]pods.Pod{"hanging": asking, "impatient": asking} {
+		b.pods[uid] = pod
+	}
+	own, impatient := request("hanging", card0), request("impatient", card1)
+	var requests [][]byte
+	for i := range others {
+		uid := fmt.Sprintf("other-%d", i)
+		b.pods[uid] = wants
+		if i%2 == 0 {
+			b.pods[uid] = plain
+			requests = append(requests, createRequest(t, uid, "api", nil, &runtimeapi.ContainerConfig{}))
+			continue
+		}
+		requests = append(requests, request(uid, widget0))
+	}
+
+	var delayed sync.WaitGroup
+	delayed.Go(func() {
+		if _, err := b.CreateContainer(context.Background(), own); err != nil {
+			t.Errorf("the hanging plugin's own pod, when it is released: %v", err)
+		}
+	})
+	<-hanging.inside
+	// If one of these waited for the plugin, the test would hang: it is released only after them.
+	var passing sync.WaitGroup
+	for _, raw := range requests {
+		passing.Go(func() {
+			if _, err := b.CreateContainer(context.Background(), raw); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	passing.Wait()
+	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := b.CreateContainer(short, impatient); status.Code(err) != codes.Unavailable {
+		t.Errorf("a second pod of the hanging plugin, whose caller gives up: %v, want Unavailable", err)
+	}
+	close(hanging.release)
+	delayed.Wait()
+}
+
+// lateCards start when they are released.
+type lateCards struct {
+	cards
+	release chan struct{}
+}
+
+func (l *lateCards) Start() error {
+	<-l.release
+	return nil
+}
+
+// waits notes whether somebody waits for all plugins, and lets nobody wait.
+type waits struct {
+	Devices
+	waited bool
+}
+
+func (w *waits) Settled() <-chan struct{} {
+	w.waited = true
+	now := make(chan struct{})
+	close(now)
+	return now
+}
+
+func TestAPluginThatIsStillStartingDelaysOnlyPodsThatMightNeedIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod    pods.Pod
+		given  []types.ResourceName
+		waited bool
+	}{
+		"a pod that asks for nothing":                                   {pod: plain},
+		"a pod with a device of another plugin":                         {pod: podThatAsks(widget), given: []types.ResourceName{widget0}},
+		"a pod with a device of the plugin":                             {pod: asking, given: []types.ResourceName{card0}, waited: true},
+		"a pod with a resource that nobody has, which it may yet offer": {pod: other, waited: true},
+	} {
+		late := &lateCards{release: make(chan struct{})}
+		b := newBenchOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+			return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: late}, {Name: "widgets", Plugin: &widgets{}}}, nil
+		})
+		b.waitForDevices(t, 1)
+		b.pods["u"] = test.pod
+		devices := &waits{Devices: b.Devices}
+		b.Devices = devices
+		var annotations map[string]string
+		if test.given != nil {
+			annotations = allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": test.given})
+		}
+		_, err := b.create(t, "u", "main", "api", annotations)
+		if devices.waited != test.waited {
+			t.Errorf("%s: waited: %t, want %t (%v)", name, devices.waited, test.waited, err)
+		}
+		if !test.waited && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		close(late.release)
+	}
+}
