@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks every module that is named: gofmt, tidy go.mod files, go vet, revive; then the rules of the code and the documents.
+# Checks every module that is named: gofmt, tidy go.mod files, go vet, revive; then the systemd units, where systemd is there
+# (at most 4.0 of exposure, on its scale from 0 to 10), the rules of the code and the documents.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +23,17 @@ for module in "$@"; do
     "$revive" -set_exit_status -config "$config" -formatter friendly ./...
   )
 done
+
+if command -v systemd-analyze >/dev/null; then
+  echo "verify deploy/systemd"
+  units=$(mktemp -d)
+  trap 'rm -r "$units"' EXIT
+  # The program need not be installed here.
+  sed 's#^ExecStart=[^ ]*#ExecStart=/bin/true#' deploy/systemd/kubecri.service >"$units/kubecri.service"
+  cp deploy/systemd/kubecri.socket "$units"
+  systemd-analyze verify --man=no "$units"/*
+  systemd-analyze security --no-pager --offline=true --threshold=40 "$units/kubecri.service" | tail -1
+fi
 
 go test ./hack/rules
 echo "verified"

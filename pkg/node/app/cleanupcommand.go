@@ -35,6 +35,9 @@ func cleanupCommand() *cobra.Command {
 			"Stop kubecri first; it would publish them again, so this refuses while it runs. Containers that run are not touched.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := configure(command.Flags(), options.configFile); err != nil {
+				return err
+			}
 			if options.Kubeconfig == "" {
 				return errors.New("--kubeconfig is missing: name the one that kubecri had, which is the kubelet's, such as /etc/kubernetes/kubelet.conf")
 			}
@@ -52,6 +55,7 @@ func cleanupCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
+	flags.StringVar(&options.configFile, configurationFlag, options.configFile, "kubecri's configuration file; the flags win over it")
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "the kubelet's kubeconfig")
 	flags.StringVar(&options.hostnameOverride, "hostname-override", options.hostnameOverride, "name of this node, in place of the host's name")
 	flags.StringVar(&options.StateFolder, "state-dir", options.StateFolder, "kubecri's folder of that name; it tells whether kubecri still runs")

@@ -47,12 +47,12 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.complete(command.Flags()); err != nil {
+				return err
+			}
 			logs.InitLogs()
 			defer logs.FlushLogs()
 			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
-				return err
-			}
-			if err := options.complete(command.Flags()); err != nil {
 				return err
 			}
 			ctx, stop := untilSignalled(command.Context(), os.Stderr)

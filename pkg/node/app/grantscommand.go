@@ -23,12 +23,15 @@ import (
 
 // grantsCommand prints the record of grants. It reads the file, so it works while kubecri runs and while it doesn't.
 func grantsCommand() *cobra.Command {
-	folder, format := NewOptions().StateFolder, "table"
+	folder, format, configFile := NewOptions().StateFolder, "table", ""
 	command := &cobra.Command{
 		Use:   "grants",
 		Short: "Print which pod holds which device of this node",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := configure(command.Flags(), configFile); err != nil {
+				return err
+			}
 			list, err := grants.Read(filepath.Join(folder, grantsFile))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -43,6 +46,7 @@ func grantsCommand() *cobra.Command {
 			}
 		},
 	}
+	command.Flags().StringVar(&configFile, configurationFlag, configFile, "kubecri's configuration file; the flags win over it")
 	command.Flags().StringVar(&folder, "state-dir", folder, "kubecri's folder of that name")
 	command.Flags().StringVarP(&format, "output", "o", format, "table or json")
 	return command

@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
-// Options are what kubecri is told. Defaults give way to the kubelet's configuration file, and that to flags.
+// Options are what kubecri is told. Defaults give way to the kubelet's configuration file, that to kubecri's own, and that to
+// flags.
 type Options struct {
 	// ServeEndpoint is the Unix socket that the kubelet is pointed at.
 	ServeEndpoint string
@@ -35,6 +36,7 @@ type Options struct {
 	NodeName string
 
 	hostnameOverride string
+	configFile       string
 	kubeletConfig    string
 	kubeletConfigDir string
 	ignoreUnknown    bool
@@ -59,6 +61,7 @@ const ignoreUnknownFlag = "ignore-unknown-kubelet-flags"
 
 // addFlags adds the flags that have an effect.
 func (o *Options) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.configFile, configurationFlag, o.configFile, "kubecri's own configuration file; flags win over it, and it over the kubelet's")
 	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
 	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
@@ -74,6 +77,9 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 
 // complete fills in what flags do not say and checks the whole. flags must be parsed.
 func (o *Options) complete(flags *pflag.FlagSet) error {
+	if err := configure(flags, o.configFile); err != nil {
+		return err
+	}
 	if !flags.Changed("container-runtime-endpoint") {
 		endpoint, err := endpointFromKubeletConfig(o.kubeletConfig, o.kubeletConfigDir)
 		if err != nil {

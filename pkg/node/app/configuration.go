@@ -1,0 +1,120 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// The version and kind of kubecri's configuration file.
+const (
+	ConfigurationVersion = "kubecri.config.kubedevice.io/v1alpha1"
+	ConfigurationKind    = "KubecriConfiguration"
+)
+
+// Configuration is kubecri's configuration file, in YAML or JSON. Each field stands for the flag of the same name, which wins;
+// a field that is absent says nothing.
+type Configuration struct {
+	// APIVersion and Kind must be ConfigurationVersion and ConfigurationKind.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	ContainerRuntimeEndpoint *string `json:"containerRuntimeEndpoint,omitempty"`
+	CRIUpstream              *string `json:"criUpstream,omitempty"`
+	CRIDevices               *string `json:"criDevices,omitempty"`
+	Isolate                  *bool   `json:"isolate,omitempty"`
+	StateDir                 *string `json:"stateDir,omitempty"`
+	MetricsBindAddress       *string `json:"metricsBindAddress,omitempty"`
+	Kubeconfig               *string `json:"kubeconfig,omitempty"`
+	HostnameOverride         *string `json:"hostnameOverride,omitempty"`
+	Logging                  Logging `json:"logging,omitzero"`
+}
+
+// Logging says how kubecri logs.
+type Logging struct {
+	// Format is text or json, as of --logging-format.
+	Format *string `json:"format,omitempty"`
+	// Verbosity is that of -v.
+	Verbosity *uint32 `json:"verbosity,omitempty"`
+}
+
+// values returns what the configuration says, by the flag that it stands for.
+func (c *Configuration) values() map[string]*string {
+	return map[string]*string{
+		"container-runtime-endpoint": c.ContainerRuntimeEndpoint,
+		"cri-upstream":               c.CRIUpstream,
+		"cridevices":                 c.CRIDevices,
+		"isolate":                    text(c.Isolate),
+		"state-dir":                  c.StateDir,
+		"metrics-bind-address":       c.MetricsBindAddress,
+		"kubeconfig":                 c.Kubeconfig,
+		"hostname-override":          c.HostnameOverride,
+		"logging-format":             c.Logging.Format,
+		"v":                          text(c.Logging.Verbosity),
+	}
+}
+
+// text returns how a value is written as a flag's, or nil for none.
+func text[T any](value *T) *string {
+	if value == nil {
+		return nil
+	}
+	written := fmt.Sprint(*value)
+	return &written
+}
+
+// decodeConfiguration reads the text of a configuration file. A field that this release does not know, or that stands twice,
+// is an error: a setting that is not obeyed would be worse.
+func decodeConfiguration(raw []byte) (*Configuration, error) {
+	document, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return nil, err
+	}
+	c := &Configuration{}
+	unknown, err := json.UnmarshalStrict(document, c)
+	if err != nil {
+		return nil, err
+	}
+	if c.APIVersion != ConfigurationVersion || c.Kind != ConfigurationKind {
+		return nil, fmt.Errorf("apiVersion is %q and kind is %q; this kubecri reads %s, %s", c.APIVersion, c.Kind, ConfigurationVersion, ConfigurationKind)
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("%w; correct or remove what this kubecri does not know", errors.Join(unknown...))
+	}
+	return c, nil
+}
+
+// configurationFlag names the configuration file. The kubelet has --config for its own, which kubecri reads, too.
+const configurationFlag = "kubecri-config"
+
+// configure sets those of the flags that were not given to what the configuration file says, if there is one. What concerns
+// none of the flags is checked and not used.
+func configure(flags *pflag.FlagSet, file string) error {
+	if file == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", configurationFlag, err)
+	}
+	c, err := decodeConfiguration(raw)
+	if err != nil {
+		return fmt.Errorf("--%s: %s: %w", configurationFlag, file, err)
+	}
+	for name, value := range c.values() {
+		if flag := flags.Lookup(name); flag == nil || flag.Changed || value == nil {
+			continue
+		}
+		if err := flags.Set(name, *value); err != nil {
+			return fmt.Errorf("--%s: %s: %w", configurationFlag, file, err)
+		}
+	}
+	return nil
+}
