@@ -39,7 +39,7 @@ func Example() {
 		}
 		placement := memo.Place(placer, inventory, used, request)
 		if !placement.Fits {
-			fmt.Println("no:", grouptree.Explain(inventory, used, request, placement))
+			fmt.Println("nodes", grouptree.Explain(inventory, used, request, placement))
 			continue
 		}
 		request.Apply(inventory, placement, pod)
@@ -49,5 +49,5 @@ func Example() {
 	// Output:
 	// GPU x is resource/group/gpugrp0/0/gpu/GPU-b/cards
 	// GPU y is resource/group/gpugrp0/0/gpu/GPU-a/cards
-	// no: fewer than 4 free gpu (3 free of 4)
+	// nodes have fewer than 4 free gpu (best: 3 free of 4)
 }

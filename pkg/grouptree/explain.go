@@ -86,7 +86,8 @@ func lastLevel(signature string) string {
 	return signature[strings.LastIndexByte(signature, '/')+1:]
 }
 
-// missing finds a level or a resource that the node has nowhere.
+// missing finds a level or a resource that the node has nowhere. Where already the outermost level is missing, it is the
+// device that people miss.
 func (e *explainer) missing() *Reason {
 	for i, it := range e.req.items {
 		if e.types[it.typ] >= 0 {
@@ -97,6 +98,9 @@ func (e *explainer) missing() *Reason {
 		for depth := 1; depth < len(levels); depth++ {
 			if _, ok := e.inv.signatures[strings.Join(levels[:depth], "/")]; !ok {
 				r.Level = levels[depth-1]
+				if depth == 1 {
+					r.Level = r.Device
+				}
 				break
 			}
 		}
@@ -147,7 +151,7 @@ func (e *explainer) alone() *Reason {
 		reason.Countable = false
 		reason.Level, reason.Best, reason.Of = reason.Device, max(0, best.free), best.of
 		if it.quantity > largest && !reason.Mask {
-			reason.Cause, reason.Of = Small, largest
+			reason.Cause, reason.Best, reason.Of = Small, 0, largest
 		}
 		return reason
 	}

@@ -4,10 +4,20 @@
 package grouptree
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
+
+// gpuWords leaves out the word for gpugrp1, which so appears by its name.
+var gpuWords = devicescheduler.Words{
+	Levels: map[string]devicescheduler.Noun{"gpu": {One: "GPU", Many: "GPUs"}, "gpugrp0": {One: "NVLink pair", Many: "NVLink pairs"}},
+	Units:  map[string]devicescheduler.Unit{"gpu/memory": devicescheduler.Bytes},
+}
 
 func TestReasonsSayWhatIsMissing(t *testing.T) {
 	type containers = map[string]types.ContainerInfo
@@ -36,36 +46,36 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		want string
 	}{
 		"no device is free": {
-			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), *asking(8, []int{1}), "no free gpu (0 free of 8)",
+			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), *asking(8, []int{1}), "have no free GPU",
 		},
 		"the node has too few free": {
-			busy(machine(8), 0, 1, 2, 3, 4), *asking(8, []int{1}, []int{1}, []int{1}, []int{1}), "fewer than 4 free gpu (3 free of 8)",
+			busy(machine(8), 0, 1, 2, 3, 4), *asking(8, []int{1}, []int{1}, []int{1}, []int{1}), "have fewer than 4 free GPUs (best: 3 free of 8)",
 		},
 		"no pair has enough free": {
-			busy(machine(8), 0, 2, 4, 6), *asking(8, []int{2}), "fewer than 2 free gpu in one gpugrp0 (best: 1 free of 2)",
+			busy(machine(8), 0, 2, 4, 6), *asking(8, []int{2}), "have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2)",
 		},
 		"no socket has enough free": {
-			busy(machine(8), 0, 7), *asking(8, []int{2, 2}), "fewer than 4 free gpu in one gpugrp1 (best: 3 free of 4)",
+			busy(machine(8), 0, 7), *asking(8, []int{2, 2}), "have fewer than 4 free GPUs in one gpugrp1 (best: 3 free of 4)",
 		},
 		"there are too few free pairs": {
-			busy(machine(8), 0, 2), *asking(8, []int{2}, []int{2}, []int{2}), "room for 2 of 3 gpugrp1 with 2 gpu free each",
+			busy(machine(8), 0, 2), *asking(8, []int{2}, []int{2}, []int{2}), "have fewer than 3 gpugrp1 with 2 free GPUs each (best: 2)",
 		},
 		"no device has enough memory": {
-			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}), "no gpu with 40GiB of memory free (best: 20GiB free of 80GiB)",
+			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}), "have no GPU with 40 GiB of memory free (best: 20 GiB free of 80 GiB)",
 		},
 		"no device is so large, and all that are there are full": {
 			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 160 << 30}),
-			"no gpu with 160GiB of memory (the largest has 80GiB)",
+			"have no GPU with 160 GiB of memory (the largest has 80 GiB)",
 		},
 		"the node has too little memory in all": {
 			used(almostFull...), running(types.ResourceList{
 				"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 20 << 30,
 				"gpugrp1/0/gpugrp0/0/gpu/d/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/e/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/f/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/g/memory": 20 << 30,
-			}), "less than 140GiB of gpu memory free (132GiB free of 640GiB)",
+			}), "have less than 140 GiB of GPU memory free (best: 132 GiB free of 640 GiB)",
 		},
 		"no pair has enough memory": {
 			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30}),
-			"no gpugrp0 with 40GiB of gpu memory free (best: 39GiB free of 160GiB)",
+			"have no NVLink pair with 40 GiB of GPU memory free (best: 39 GiB free of 160 GiB)",
 		},
 		"cards and memory are free on different devices": {
 			used(types.ResourceList{
@@ -73,33 +83,33 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 				gpuName(8, 5) + "/cards": 1, gpuName(8, 6) + "/cards": 1, gpuName(8, 7) + "/cards": 1,
 			}, memory(0, 80<<30)),
 			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}),
-			"no gpu has everything free that is asked of one",
+			"have no GPU with everything free that is asked of one",
 		},
 		"no device is of the type": {
-			typed, running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/enumType": 12}), "no gpu enumType with any bit of 0xc",
+			typed, running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/enumType": 12}), "have no GPU enumType with any bit of 0xc",
 		},
 		"the level is unknown": {
-			machine(8), running(types.ResourceList{"gpugrp1/0/nvlink/0/gpu/a/cards": 1}), "no nvlink",
+			machine(8), running(types.ResourceList{"gpugrp1/0/nvlink/0/gpu/a/cards": 1}), "have no nvlink",
 		},
 		"the resource is unknown": {
-			machine(8), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cores": 1}), "no gpu cores",
+			machine(8), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cores": 1}), "have no GPU cores",
 		},
 		"the resource of the node itself is unknown": {
-			machine(8), running(types.ResourceList{"power": 1}), "no power",
+			machine(8), running(types.ResourceList{"power": 1}), "have no power",
 		},
 		"an allocation from before is gone": {
 			machine(8), types.PodInfo{RunningContainers: containers{"main": {
 				DevRequests:  devices(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1}),
 				AllocateFrom: types.ResourceLocation{"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": gpuName(8, 0) + "-old/cards"},
-			}}}, "the gpu that was allocated before is gone",
+			}}}, "have lost the GPU that was allocated before",
 		},
 		"an init container asks for too much": {
-			busy(machine(8), 0, 1, 2, 3, 4, 5), types.PodInfo{InitContainers: asking(8, []int{1}, []int{1}, []int{1}).RunningContainers}, "fewer than 3 free gpu (2 free of 8)",
+			busy(machine(8), 0, 1, 2, 3, 4, 5), types.PodInfo{InitContainers: asking(8, []int{1}, []int{1}, []int{1}).RunningContainers}, "have fewer than 3 free GPUs (best: 2 free of 8)",
 		},
 		"the pieces do not come together": {
 			used(memory(0, 40<<30), memory(1, 40<<30), memory(2, 80<<30), memory(3, 80<<30), memory(4, 80<<30), memory(5, 80<<30), memory(6, 80<<30), memory(7, 80<<30)),
 			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 30 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 25 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 24 << 30}),
-			`the free devices do not form the groups that container "main" asks for`,
+			`have free devices, but not in the groups that container "main" asks for`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +120,7 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 			if p.Fits || reason == nil {
 				t.Fatalf("fits %v, reason %v", p.Fits, reason)
 			}
-			if got := reason.GetReason(); got != test.want {
+			if got := reason.Text(gpuWords); got != test.want {
 				t.Errorf("reason %q, want %q", got, test.want)
 			}
 		})
@@ -133,10 +143,58 @@ func TestAReasonCarriesTheNumbers(t *testing.T) {
 
 func TestQuantitiesAreWrittenForPeople(t *testing.T) {
 	for quantity, want := range map[int64]string{
-		0: "0", 7: "7", 1<<20 - 1: "1048575", 1 << 20: "1MiB", 1536 << 20: "1.5GiB", 80 << 30: "80GiB", 1<<40 - 1: "1023.9GiB", 1 << 62: "4EiB",
+		0: "0", 7: "7", 1<<20 - 1: "1048575", 1 << 20: "1 MiB", 1536 << 20: "1.5 GiB", 80 << 30: "80 GiB", 1<<40 - 1: "1023.9 GiB", 1 << 62: "4 EiB",
 	} {
 		if got := Human(quantity); got != want {
 			t.Errorf("Human(%d) is %q, want %q", quantity, got, want)
 		}
+	}
+}
+
+func TestUnitsArePluginsOwn(t *testing.T) {
+	reason := Reason{Cause: Small, Level: "nic", Device: "nic", Resource: "bandwidth", Needed: 100_000_000, Of: 25_000_000}
+	words := devicescheduler.Words{Units: map[string]devicescheduler.Unit{"nic/bandwidth": "Mbit/s"}}
+	if got, want := reason.Text(words), "have no nic with 100000000 Mbit/s of bandwidth (the largest has 25000000 Mbit/s)"; got != want {
+		t.Errorf("reason %q, want %q", got, want)
+	}
+}
+
+func TestAReasonIsShortHoweverLongTheNamesAre(t *testing.T) {
+	long := strings.Repeat("é", 10_000)
+	for _, reason := range []Reason{
+		{Cause: Missing, Level: long},
+		{Cause: Small, Level: long, Device: long, Resource: long},
+		{Cause: Short, Level: long, Device: "gpu", Resource: long},
+		{Cause: Torn, Container: long},
+	} {
+		if got := reason.String(); len(got) > 256 {
+			t.Errorf("a reason of %d bytes: %.100s…", len(got), got)
+		}
+	}
+}
+
+// Two nodes lack the same, the one more of it than the other: their reasons are of one kind, and the text of the nearer
+// node stands for both.
+func TestReasonsOfOneKindDifferInNumbersOnly(t *testing.T) {
+	explain := func(busyGPUs ...int) *Reason {
+		node, pod := busy(machine(8), busyGPUs...), asking(8, []int{2})
+		inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
+		dense := inv.Dense(node.Used)
+		return Explain(inv, dense, req, NewPlacer(0).Place(inv, dense, req))
+	}
+	near, far, other := explain(0, 2, 4, 6), explain(0, 2, 4, 5, 6), explain(0, 1, 2, 3, 4, 5, 6)
+	if diff := cmp.Diff(near.Kind(), far.Kind()); diff != "" {
+		t.Errorf("kinds differ (-near +far):\n%s", diff)
+	}
+	if near.Kind() == other.Kind() {
+		t.Errorf("%q and %q are of one kind", near, other)
+	}
+	if near.Nearer(far) || far.Nearer(near) {
+		t.Errorf("%q and %q say the same of their best pair", near, far)
+	}
+	better := *near
+	better.Of++
+	if !better.Nearer(near) || near.Nearer(&better) {
+		t.Errorf("of %q and %q not exactly the first is nearer", &better, near)
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
-// cycle is what the plugin keeps of one pod's scheduling cycle: the request, read once, and the scores found by Filter.
+// cycle is what the plugin keeps of one pod's scheduling cycle: the request, read once, and what Filter found.
 type cycle struct {
 	request *dispatch.Request
+	tally   *tally
 
 	mu     sync.Mutex
 	scores map[string]float64 // by node name
@@ -21,12 +22,12 @@ type cycle struct {
 
 const cycleKey fwk.StateKey = Name
 
-func newCycle(request *dispatch.Request) *cycle {
-	return &cycle{request: request, scores: map[string]float64{}}
+func newCycle(request *dispatch.Request, tally *tally) *cycle {
+	return &cycle{request: request, tally: tally, scores: map[string]float64{}}
 }
 
 // Clone returns a cycle for a simulation, whose answers do not count.
-func (c *cycle) Clone() fwk.StateData { return newCycle(c.request) }
+func (c *cycle) Clone() fwk.StateData { return newCycle(c.request, c.tally.simulation()) }
 
 func (c *cycle) setScore(node string, score float64) {
 	c.mu.Lock()

@@ -35,12 +35,17 @@ func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.No
 	switch {
 	case err != nil:
 		return 0, p.rejected(err)
-	case verdict.Never:
-		return 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, verdict.Reasons...)
-	case !verdict.Fits:
-		return 0, fwk.NewStatus(fwk.Unschedulable, verdict.Reasons...)
+	case verdict.Fits:
+		return verdict.Score, nil
 	}
-	return verdict.Score, nil
+	code := fwk.Unschedulable
+	if verdict.Never {
+		code = fwk.UnschedulableAndUnresolvable
+	}
+	if verdict.Lack != nil {
+		return 0, c.tally.status(code, verdict.Lack)
+	}
+	return 0, fwk.NewStatus(code, verdict.Reasons...)
 }
 
 // rejected returns the status of a node whose devices cannot be scheduled, which no eviction changes. Events groups nodes

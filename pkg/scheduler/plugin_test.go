@@ -120,10 +120,10 @@ func TestANodeWithoutRoomSaysWhy(t *testing.T) {
 		code   fwk.Code
 		reason string
 	}{
-		"evicting helps":              {"full", 1, fwk.Unschedulable, "have no free gpu (0 free of 1)"},
-		"evicting does not help":      {"full", 2, fwk.UnschedulableAndUnresolvable, "have no free gpu (0 free of 1)"},
-		"there are too few":           {"small", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free gpu (1 free of 1)"},
-		"there are none":              {"none", 1, fwk.UnschedulableAndUnresolvable, "have no gpu"},
+		"evicting helps":              {"full", 1, fwk.Unschedulable, "have no free GPU"},
+		"evicting does not help":      {"full", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free GPUs (best: 0 free of 1)"},
+		"there are too few":           {"small", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free GPUs (best: 1 free of 1)"},
+		"there are none":              {"none", 1, fwk.UnschedulableAndUnresolvable, "have no GPU"},
 		"the inventory is unreadable": {"broken", 1, fwk.UnschedulableAndUnresolvable, "unreadable inventory: annotation KubeDevice/DeviceInfo: "},
 	} {
 		t.Run(name, func(t *testing.T) {

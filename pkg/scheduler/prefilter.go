@@ -31,7 +31,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(cycleKey, newCycle(request))
+	state.Write(cycleKey, newCycle(request, newTally(p.schedulers.Words(), nil)))
 	return nil, nil
 }
 

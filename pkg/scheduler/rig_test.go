@@ -6,6 +6,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -33,7 +34,8 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards.
+// gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards, and
+// what the annotation asks for of pairs stays as it is.
 type gpus struct{ panics bool }
 
 func (*gpus) AddNode(string, *sdk.NodeInfo) {}
@@ -47,6 +49,11 @@ func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo, _ bool) (bool, [
 		for i := range container.KubeRequests["nvidia.com/gpu"] {
 			sdk.AddGroupResource(container.DevRequests, fmt.Sprintf("gpu/%d/cards", i), 1)
 		}
+		for request, quantity := range container.Requests {
+			if strings.HasPrefix(string(request), "pair/") {
+				sdk.AddGroupResource(container.DevRequests, string(request), quantity)
+			}
+		}
 		pod.RunningContainers[name] = container
 	}
 	return true, nil, 0
@@ -58,7 +65,10 @@ func (g *gpus) PodAllocate(node *sdk.NodeInfo, pod *sdk.PodInfo) error {
 func (*gpus) TakePodResources(*sdk.NodeInfo, *sdk.PodInfo) error   { return nil }
 func (*gpus) ReturnPodResources(*sdk.NodeInfo, *sdk.PodInfo) error { return nil }
 func (*gpus) GetName() string                                      { return "gpus" }
-func (*gpus) UsingGroupScheduler() bool                            { return true }
+func (*gpus) Words() devicescheduler.Words {
+	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{"gpu": {One: "GPU", Many: "GPUs"}, "pair": {One: "NVLink pair", Many: "NVLink pairs"}}}
+}
+func (*gpus) UsingGroupScheduler() bool { return true }
 
 // rig is the plugin in a real framework, on a snapshot that the test makes, with a client that remembers bindings.
 type rig struct {

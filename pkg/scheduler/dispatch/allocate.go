@@ -33,7 +33,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 			return nil, err
 		}
 		if !placed.Fits {
-			return nil, errors.New(words(placed.explain(node)))
+			return nil, errors.New(placed.explain(node).Text(s.words))
 		}
 		placed.request.Apply(node.inventory.groups, placed.Placement, pod)
 	}

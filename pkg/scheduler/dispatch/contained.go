@@ -35,6 +35,7 @@ type contained struct {
 	name     string
 	groups   bool // leaves placement to the group scheduler
 	claimed  []types.ResourceName
+	words    devicescheduler.Words
 	observer *observer // nil for a plugin that keeps no counters of its own
 
 	// turn holds one token while a call runs; nil for a plugin that is safe for concurrent use.
@@ -56,6 +57,9 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 	c.groups = c.UsingGroupScheduler()
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
 		c.claimed = slices.Clone(claimer.ClaimedResources())
+	}
+	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {
+		c.words = describer.Words()
 	}
 	if counting, ok := named.Plugin.(devicescheduler.PodObserver); ok {
 		c.observer = &observer{PodObserver: counting, told: map[string]string{}}

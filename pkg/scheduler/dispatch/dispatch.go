@@ -30,6 +30,7 @@ type Set struct {
 	// groups says that a plugin leaves placement to the group scheduler.
 	groups  bool
 	claimed map[types.ResourceName]bool
+	words   devicescheduler.Words
 
 	placers sync.Pool // of *grouptree.Placer
 	memo    *grouptree.Memo
@@ -56,6 +57,7 @@ func New(logger klog.Logger, recorder Recorder, plugins ...Named) *Set {
 func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins ...Named) *Set {
 	s := &Set{
 		claimed:  map[types.ResourceName]bool{},
+		words:    devicescheduler.Words{Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{}},
 		placers:  sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
 		memo:     grouptree.NewMemo(memoEntries),
 		limits:   limitLog{clock: clk},
@@ -73,6 +75,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true
 		}
+		learn(&s.words, plugin.words)
 		logger.Info("Device scheduler in use", "deviceScheduler", plugin.name, "file", named.File, "groupScheduler", plugin.groups)
 	}
 	return s

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -17,8 +18,10 @@ import (
 type Verdict struct {
 	// Fits says that all of them can serve the pod.
 	Fits bool
-	// Reasons say, for a pod that does not fit, what is missing, without the node's name. They follow on a number of
-	// nodes: "have fewer than 2 free gpu".
+	// Lack says what is missing on the node when it was the group scheduler who found that the pod does not fit. It is nil
+	// otherwise.
+	Lack *grouptree.Reason
+	// Reasons say, when it was not, why the pod does not fit, without the node's name. They follow on a number of nodes.
 	Reasons []string
 	// Never says, for a pod that does not fit, that it would not fit if the node were empty either.
 	Never bool
@@ -58,7 +61,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		}
 		if !placed.Fits {
 			reason := placed.explain(node)
-			return Verdict{Reasons: []string{words(reason)}, Never: never(reason)}, nil
+			return Verdict{Lack: reason, Never: never(reason)}, nil
 		}
 		total += unit(placed.Score)
 		voters++

@@ -73,7 +73,10 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 	for count, want := range map[int64]Verdict{
 		1: {Fits: true, Score: 0.5},
 		2: {Fits: true, Score: 1},
-		3: {Reasons: []string{"have fewer than 3 free gpu (2 free of 2)"}, Never: true},
+		3: {Never: true, Lack: &grouptree.Reason{
+			Cause: grouptree.Short, Container: "main", Request: "resource/group/gpu/0/cards", Device: "gpu", Resource: "cards",
+			Countable: true, Needed: 3, Best: 2, Of: 2, Free: 2, Capacity: 2,
+		}},
 	} {
 		got, err := s.Fit(t.Context(), node, asking(count))
 		if err != nil {
@@ -115,8 +118,8 @@ func TestAFullNodeIsWorthPreempting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Verdict{Reasons: []string{"have no free gpu (0 free of 2)"}}, got); diff != "" {
-		t.Errorf("verdict (-want +got):\n%s", diff)
+	if got.Fits || got.Never || got.Lack.String() != "have no free gpu" {
+		t.Errorf("verdict %+v, want that there is no free GPU now", got)
 	}
 }
 

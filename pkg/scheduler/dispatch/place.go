@@ -37,16 +37,6 @@ func (p placed) explain(node *Node) *grouptree.Reason {
 	return grouptree.Explain(node.inventory.groups, node.used, p.request, p.Placement)
 }
 
-// words returns a reason such that it follows on a number of nodes: upstream groups nodes by reason and counts them.
-func words(reason *grouptree.Reason) string {
-	switch reason.Cause {
-	case grouptree.Missing, grouptree.Small, grouptree.Short, grouptree.Few:
-		return "have " + reason.String()
-	default:
-		return reason.String()
-	}
-}
-
 // never reports whether a reason would stand on an empty node too.
 func never(reason *grouptree.Reason) bool {
 	switch reason.Cause {

@@ -53,8 +53,8 @@ func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo,
 	written := len(placeholders(requests))
 	count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
 	if missing := count - int64(written); missing > 0 {
-		if has := countGPUs(node); count > has {
-			return fmt.Errorf("too few GPUs: %d of %s requested, the node has %d", count, s.resource, has)
+		if count > countGPUs(node) {
+			return fmt.Errorf("too few GPUs for %d of %s", count, s.resource)
 		}
 		s.addCounted(requests, int(missing), automatic && written == 0)
 	}

@@ -147,23 +147,23 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 	}{
 		"more GPUs than the node has": {
 			pod:  counting(5),
-			want: `container "app": too few GPUs: 5 of nvidia.com/gpu requested, the node has 4`,
+			want: `cannot serve container "app": too few GPUs for 5 of nvidia.com/gpu`,
 		},
 		"a number of GPUs beyond all measure": {
 			pod:  counting(1 << 62),
-			want: `container "app": too few GPUs: 4611686018427387904 of nvidia.com/gpu requested, the node has 4`,
+			want: `cannot serve container "app": too few GPUs for 4611686018427387904 of nvidia.com/gpu`,
 		},
 		"a GPU of which nothing is held, so that it would be somebody else's": {
 			pod:  asking(1, types.ResourceList{"gpu/a/cards": 0}),
-			want: `container "app": resource/group/gpu/a/cards is 0: ask for at least 1`,
+			want: `cannot serve container "app": resource/group/gpu/a/cards is 0: ask for at least 1`,
 		},
 		"a GPU of a kind, of which neither card nor memory is held": {
 			pod:  asking(1, types.ResourceList{"gpu/a/enumType": 1, "gpu/b/cards": 1, "gpu/b/enumType": 1}),
-			want: `container "app": of resource/group/gpu/a neither cards nor memory is asked for: ask for one of them`,
+			want: `cannot serve container "app": of resource/group/gpu/a neither cards nor memory is asked for: ask for one of them`,
 		},
 		"a way of placing them that there is not": {
 			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
-			want: `container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, 0 to go without`,
+			want: `cannot serve container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, 0 to go without`,
 		},
 	}
 	for name, test := range tests {
@@ -174,7 +174,7 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 			if fits || len(reasons) != 1 || reasons[0].GetReason() != test.want {
 				t.Errorf("got  %v %v\nwant %s", fits, reasons, test.want)
 			}
-			if err := c.plugin.PodAllocate(c.nodes["n1"], test.pod.Clone()); err == nil || err.Error() != test.want {
+			if err := c.plugin.PodAllocate(c.nodes["n1"], test.pod.Clone()); err == nil || "cannot serve "+err.Error() != test.want {
 				t.Errorf("PodAllocate = %v", err)
 			}
 		})

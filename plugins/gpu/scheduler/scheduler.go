@@ -23,6 +23,7 @@ var (
 	_ devicescheduler.DeviceScheduler = (*Scheduler)(nil)
 	_ devicescheduler.ConcurrentSafe  = (*Scheduler)(nil)
 	_ devicescheduler.ResourceClaimer = (*Scheduler)(nil)
+	_ devicescheduler.Describer       = (*Scheduler)(nil)
 )
 
 // New returns the scheduler for GPUs that are counted as that resource.
@@ -41,6 +42,18 @@ func (s *Scheduler) ConcurrentSafe() bool { return true }
 
 // ClaimedResources makes every pod that requests the count a device pod, also while no node lists it.
 func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
+
+// Words says GPU for a GPU, and what joins those of a group.
+func (s *Scheduler) Words() devicescheduler.Words {
+	return devicescheduler.Words{
+		Levels: map[string]devicescheduler.Noun{
+			gpu.Level: {One: "GPU", Many: "GPUs"},
+			gpu.Close: {One: "NVLink or PCIe group", Many: "NVLink or PCIe groups"},
+			gpu.Wide:  {One: "group of connected GPUs", Many: "groups of connected GPUs"},
+		},
+		Units: map[string]devicescheduler.Unit{gpu.Level + "/" + gpu.Memory: devicescheduler.Bytes},
+	}
+}
 
 // AddNode lifts the node's GPUs to two levels of groups, and learns their topology.
 func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
@@ -120,8 +133,8 @@ type reason struct {
 	resource types.ResourceName
 }
 
-// GetReason returns the error's text.
-func (r reason) GetReason() string { return r.Error() }
+// GetReason returns a text that is the same on all nodes which refuse the pod for this.
+func (r reason) GetReason() string { return "cannot serve " + r.Error() }
 
 // GetInfo returns the resource; the quantities are in the text.
 func (r reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {

@@ -210,4 +210,7 @@ func TestItSaysWhatItIs(t *testing.T) {
 	if diff := cmp.Diff([]types.ResourceName{"example.com/gpu"}, plugin.ClaimedResources()); diff != "" {
 		t.Error(diff)
 	}
+	if got := plugin.Words().Levels["gpu"].Many; got != "GPUs" {
+		t.Errorf("several are called %q", got)
+	}
 }

@@ -88,7 +88,7 @@ func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	wish.Name = "q"
 	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
 	for _, condition := range pod.Status.Conditions {
-		const want = "0/2 nodes are available: 1 have no free gpu (0 free of 2), 1 have no "
+		const want = "0/2 nodes are available: 1 have fewer than 2 free GPUs (best: 0 free of 2), 1 have no GPU."
 		if condition.Type == corev1.PodScheduled && !strings.HasPrefix(condition.Message, want) {
 			t.Errorf("message %q, want one that begins with %q", condition.Message, want)
 		}
@@ -96,5 +96,30 @@ func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	c.delete(first)
 	if got, want := devices(c.await(pod, "to be bound", kube.Scheduled)), "small-gpu-0 small-gpu-1"; got != want {
 		t.Errorf("devices %q, want %q", got, want)
+	}
+}
+
+// Three nodes lack the same, each with other numbers; the fourth lacks something else.
+func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
+	c := newCluster(t)
+	for name, held := range map[string][]int{"n1": {0, 2}, "n2": {1, 2, 5}, "n3": {0, 1, 3}, "n4": {1}} {
+		gpus := map[string]int{"n1": 4, "n2": 6, "n3": 4, "n4": 2}[name]
+		c.node(name, gpus)
+		for _, number := range held {
+			pod := newPod(fmt.Sprintf("%s-%d", name, number), 0)
+			pod.Spec.SchedulerName = "other"
+			c.bindBy(c.create(pod), name, allocated(pod.Name, name, number))
+		}
+	}
+	startScheduler(t)
+	wish := newPod("p", 0)
+	wish.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1}}}}`}
+	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
+	for _, condition := range pod.Status.Conditions {
+		const want = "0/4 nodes are available: 2 have fewer than 2 free GPUs (best: 1 free of 4), " +
+			"2 have fewer than 2 free GPUs in one NVLink or PCIe group (best: 1 free of 2)."
+		if condition.Type == corev1.PodScheduled && !strings.HasPrefix(condition.Message, want) {
+			t.Errorf("message %q, want one that begins with %q", condition.Message, want)
+		}
 	}
 }

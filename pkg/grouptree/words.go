@@ -1,0 +1,150 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+)
+
+// maxWord bounds the bytes of a name in a reason. Names come from users and nodes and are of any length; an event has
+// 1024 bytes for everything.
+const maxWord = 63
+
+// String returns the reason with the names that levels and resources have in paths.
+func (r *Reason) String() string { return r.Text(devicescheduler.Words{}) }
+
+// Text returns the reason in words, such that it follows on a number of nodes: "have no free GPU".
+func (r *Reason) Text(words devicescheduler.Words) string {
+	w := wording{r, words}
+	switch r.Cause {
+	case Missing:
+		if r.Level != "" {
+			return "have no " + w.level(1)
+		}
+		return "have no " + w.thing(1)
+	case Gone:
+		return fmt.Sprintf("have lost the %s that was allocated before", w.thing(1))
+	case Small:
+		return fmt.Sprintf("have no %s with %s (the largest has %s)", w.level(1), w.amount(), w.quantity(r.Of))
+	case Short:
+		return w.short()
+	case Few:
+		return fmt.Sprintf("have fewer than %d %s with %s each (best: %d)", r.Groups, w.level(r.Groups), w.freeAmount(), r.Rooms)
+	case Torn:
+		if r.Level != "" {
+			return fmt.Sprintf("have no %s with everything free that is asked of one", w.level(1))
+		}
+		return fmt.Sprintf("have free devices, but not in the groups that container %q asks for", word(r.Container))
+	default:
+		return fmt.Sprintf("were given up after %d steps of the search: a placement may exist", r.Steps)
+	}
+}
+
+// wording is a reason that is being put into words.
+type wording struct {
+	*Reason
+	words devicescheduler.Words
+}
+
+// short is the text for Short.
+func (w wording) short() string {
+	switch {
+	case w.Mask:
+		return fmt.Sprintf("have no %s with any bit of %#x", w.thing(1), w.Needed)
+	case w.Countable && w.Level == "" && w.Needed <= 1:
+		return "have no free " + w.thing(1)
+	case w.Countable && w.Level == "":
+		return fmt.Sprintf("have fewer than %d free %s (best: %d free of %d)", w.Needed, w.thing(w.Needed), w.Best, w.Of)
+	case w.Countable:
+		return fmt.Sprintf("have fewer than %d free %s in one %s (best: %d free of %d)", w.Needed, w.thing(w.Needed), w.level(1), w.Best, w.Of)
+	case w.Level == "":
+		return fmt.Sprintf("have less than %s of %s free (best: %s free of %s)", w.quantity(w.Needed), w.thing(1), w.quantity(w.Best), w.quantity(w.Of))
+	default:
+		return fmt.Sprintf("have no %s with %s free (best: %s free of %s)", w.level(1), w.amount(), w.quantity(w.Best), w.quantity(w.Of))
+	}
+}
+
+// level names the instances of the level that were looked at.
+func (w wording) level(n int64) string { return w.noun(w.Level, n) }
+
+// thing names what is requested: devices, or a resource of them.
+func (w wording) thing(n int64) string {
+	switch {
+	case w.Device == "":
+		return word(w.Resource)
+	case w.Countable:
+		return w.noun(w.Device, n)
+	default:
+		return w.noun(w.Device, 1) + " " + word(w.Resource)
+	}
+}
+
+// amount is how much of what is needed in an instance of the level.
+func (w wording) amount() string {
+	switch {
+	case w.Countable:
+		return fmt.Sprintf("%d %s", w.Needed, w.thing(w.Needed))
+	case w.Level == w.Device:
+		return fmt.Sprintf("%s of %s", w.quantity(w.Needed), word(w.Resource))
+	default:
+		return fmt.Sprintf("%s of %s", w.quantity(w.Needed), w.thing(1))
+	}
+}
+
+// freeAmount is how much must be free in an instance of the level.
+func (w wording) freeAmount() string {
+	if w.Countable {
+		return fmt.Sprintf("%d free %s", w.Needed, w.thing(w.Needed))
+	}
+	return w.amount() + " free"
+}
+
+// noun is the word for so many instances of a level.
+func (w wording) noun(level string, n int64) string {
+	noun, ok := w.words.Levels[level]
+	switch {
+	case !ok:
+		return word(level)
+	case n == 1:
+		return word(noun.One)
+	default:
+		return word(noun.Many)
+	}
+}
+
+// quantity writes so much of the resource with its unit.
+func (w wording) quantity(n int64) string {
+	switch unit := w.words.Units[w.Device+"/"+w.Resource]; unit {
+	case "", devicescheduler.Bytes:
+		return Human(n)
+	default:
+		return strconv.FormatInt(n, 10) + " " + word(string(unit))
+	}
+}
+
+// word returns a name, shortened when it is too long for a message.
+func word(name string) string {
+	if len(name) <= maxWord {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxWord], "") + "…"
+}
+
+// Human returns a quantity the way people write it: from 1 MiB on in the largest binary unit that leaves at least 1, as
+// such numbers are bytes, with at most one digit after the point.
+func Human(quantity int64) string {
+	units := []string{"MiB", "GiB", "TiB", "PiB", "EiB"}
+	if quantity < 1<<20 {
+		return strconv.FormatInt(quantity, 10)
+	}
+	value, unit := float64(quantity)/(1<<20), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strconv.FormatFloat(float64(int64(value*10))/10, 'f', -1, 64) + " " + units[unit]
+}
