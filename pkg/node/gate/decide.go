@@ -189,8 +189,10 @@ func unmet(container string, request types.ResourceName) error {
 		deviceinfo.Annotation, container, request, scheduleAgain))
 }
 
-// present demands that the devices are on this node and well. It waits for a device whose plugin may not have spoken yet.
+// present demands that the devices are on this node and well. It waits for a device whose plugin may not have spoken yet, and
+// for hosted plugins, which may come late.
 func (g *Gate) present(ctx context.Context, from types.ResourceLocation) error {
+	g.Devices.Await(ctx, from)
 	for _, name := range slices.Sorted(maps.Values(from)) {
 		inventory, _ := g.Devices.Inventory()
 		quantity, known := inventory.Allocatable(name)
@@ -199,7 +201,10 @@ func (g *Gate) present(ctx context.Context, from types.ResourceLocation) error {
 			inventory, _ = g.Devices.Inventory()
 			quantity, known = inventory.Allocatable(name)
 		}
+		missing := inventory.Missing(name)
 		switch {
+		case missing != nil:
+			return later(fmt.Errorf("device resource %s of node %q cannot be used now: %w", name, g.NodeName, missing))
 		case !known:
 			return never(fmt.Errorf("device resource %s is not on node %q (any more); if it does not come back, %s", name, g.NodeName, scheduleAgain))
 		case quantity == 0:

@@ -53,6 +53,8 @@ type Devices interface {
 	Settled() <-chan struct{}
 	// Inventory returns what there is.
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
+	// Await waits, not for long, until those plugins of the devices are there that may come late.
+	Await(ctx context.Context, from types.ResourceLocation)
 	// Allocate returns what the container needs for its devices.
 	Allocate(ctx context.Context, claim plugins.Claim) ([]inject.Addition, error)
 	// DenyEnvs returns the environment variables that keep a container from using devices that it does not hold. It may wait.

@@ -52,9 +52,12 @@ type Host struct {
 	load     Load
 	timing   Timing
 	observe  Observe
+	hosted   Hosted // nil for none
+	answers  Answers
 
 	mu        sync.Mutex
 	sources   []source // nil until loaded
+	resources []source // of hosted plugins
 	rejected  []error
 	inventory *Inventory
 	changed   chan struct{} // closed and replaced when inventory is
@@ -91,9 +94,11 @@ func (h *Host) Run(ctx context.Context) {
 		h.sources = append(h.sources, p)
 	}
 	h.mu.Unlock()
+	changed := h.takeHosted()
 	h.refresh(ctx)
 	close(h.loaded)
 	var running sync.WaitGroup
+	running.Go(func() { h.followHosted(ctx, changed) })
 	for _, p := range plugins {
 		running.Go(func() { p.run(ctx, h.nodeName, h.timing, func() { h.refresh(ctx) }) })
 	}
@@ -105,7 +110,8 @@ func (h *Host) refresh(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.inventory
-	h.inventory = merge(h.nodeName, h.sources, len(h.rejected) > 0)
+	h.inventory = merge(h.nodeName, slices.Concat(h.sources, h.resources), len(h.rejected) > 0)
+	h.inventory.hosts = h.hosted != nil
 	if !slices.Equal(before.Conflicts, h.inventory.Conflicts) {
 		klog.FromContext(ctx).Info("Device plugins claim the same resources", "conflicts", h.inventory.Conflicts)
 	}
@@ -114,7 +120,7 @@ func (h *Host) refresh(ctx context.Context) {
 	select {
 	case <-h.settled:
 	default:
-		if !slices.ContainsFunc(h.sources, func(s source) bool { _, asked, _ := s.state(); return !asked }) {
+		if !slices.ContainsFunc(h.inventory.sources, func(s source) bool { _, asked, _ := s.state(); return !asked }) {
 			close(h.settled)
 		}
 	}
@@ -180,7 +186,7 @@ func (h *Host) Check() error {
 		return errLoading
 	}
 	ill := slices.Clone(h.rejected)
-	for _, s := range h.sources {
+	for _, s := range h.inventory.sources {
 		if _, _, err := s.state(); err != nil {
 			ill = append(ill, fmt.Errorf("%q: %w", s.label(), err))
 		}

@@ -91,6 +91,12 @@ var quick = Timing{Start: time.Second, Update: time.Second, Allocate: time.Secon
 // run runs a host of the plugins until the test ends.
 func run(t *testing.T, timing Timing, rejected error, fakes ...device.Device) *Host {
 	t.Helper()
+	h := newHost(timing, rejected, fakes...)
+	start(t, h)
+	return h
+}
+
+func newHost(timing Timing, rejected error, fakes ...device.Device) *Host {
 	load := func(context.Context) (loaded []pluginload.Loaded[device.Device], errs []error) {
 		for _, f := range fakes {
 			loaded = append(loaded, pluginload.Loaded[device.Device]{Name: f.GetName(), Plugin: f})
@@ -100,7 +106,12 @@ func run(t *testing.T, timing Timing, rejected error, fakes ...device.Device) *H
 		}
 		return loaded, errs
 	}
-	h := New("node-1", load, timing, func(string, string, time.Duration, error) {})
+	return New("node-1", load, timing, func(string, string, time.Duration, error) {})
+}
+
+// start runs the host until the test ends.
+func start(t *testing.T, h *Host) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -111,7 +122,6 @@ func run(t *testing.T, timing Timing, rejected error, fakes ...device.Device) *H
 		cancel()
 		<-done
 	})
-	return h
 }
 
 // until waits for an inventory that is as the test wants it.

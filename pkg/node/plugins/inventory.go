@@ -27,6 +27,7 @@ type Inventory struct {
 	// Conflicts are resources that more than one plugin claims, in words. The first plugin keeps them.
 	Conflicts []string
 
+	hosts   bool // hosted plugins may come
 	sources []source
 	owners  map[types.ResourceName]source
 }
