@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,6 +84,7 @@ func offers(count types.ResourceName, names ...types.ResourceName) func(*types.N
 const (
 	card0 types.ResourceName = "resource/group/gpu/0/cards"
 	card1 types.ResourceName = "resource/group/gpu/1/cards"
+	card2 types.ResourceName = "resource/group/gpu/2/cards"
 	count types.ResourceName = "example.com/gpu"
 )
 
@@ -208,20 +210,46 @@ func TestDevicesComeAndGo(t *testing.T) {
 }
 
 func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
-	tries := make(chan struct{}, 100)
+	var tries atomic.Int32
+	release := make(chan struct{})
 	broken := &fake{name: "broken", update: offers("", card1), start: func() error {
-		tries <- struct{}{}
-		if len(tries) < 4 {
+		switch tries.Add(1) {
+		case 1:
 			return errors.New("no driver")
+		case 2:
+			panic("half a driver")
+		default:
+			select {
+			case <-release:
+				return nil
+			default:
+				return errors.New("no driver")
+			}
 		}
-		return nil
 	}}
 	h := run(t, quick, nil, broken, &fake{name: "well", update: offers("", card0)})
 	<-h.Settled()
 	until(t, h, "the other's device is there", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+	if err := h.Check(); err == nil || !strings.Contains(err.Error(), `"broken": device plugin "broken": Start: `) || strings.Contains(err.Error(), "well") {
+		t.Errorf("health while it does not start: %v", err)
+	}
+	close(release)
 	until(t, h, "both devices are there", func(i *Inventory) bool { return i.Complete && i.Node.Capacity[card1] == 1 })
 	if err := h.Check(); err != nil {
-		t.Errorf("health: %v", err)
+		t.Errorf("health when it has started: %v", err)
+	}
+	if got := tries.Load(); got < 3 {
+		t.Errorf("it was started after %d tries", got)
+	}
+}
+
+func TestThePauseBeforeStartIsTriedAgainGrowsToAMinute(t *testing.T) {
+	pauses := startBackoff(time.Second)
+	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute, time.Minute}
+	for i, base := range want {
+		if got := pauses.Step(); got < base || got > base+base/5 {
+			t.Errorf("pause %d: %v, want %v and up to a fifth more", i, got, base)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (p *plugin) denyEnvs() map[string]string { return p.deny }
 func (p *plugin) run(ctx context.Context, nodeName string, timing Timing, changed func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "plugin", p.name)
 	ctx = klog.NewContext(ctx, logger)
-	retry := wait.Backoff{Duration: timing.Interval, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
+	retry := startBackoff(timing.Interval)
 	for {
 		_, err := through(ctx, p.line, "Start", timing.Start, func() (struct{}, error) { return struct{}{}, p.device.Start() })
 		if err == nil {
@@ -80,6 +80,11 @@ func (p *plugin) run(ctx context.Context, nodeName string, timing Timing, change
 			return
 		}
 	}
+}
+
+// startBackoff returns the pauses between tries of Start.
+func startBackoff(first time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: first, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
 }
 
 // ask returns what the plugin has now.

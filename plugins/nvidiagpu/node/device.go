@@ -36,6 +36,7 @@ type Device struct {
 var (
 	_ device.Device         = (*Device)(nil)
 	_ device.ConcurrentSafe = (*Device)(nil)
+	_ device.Isolator       = (*Device)(nil)
 )
 
 // New returns the GPUs that the NVML at path knows.
@@ -48,6 +49,10 @@ func (d *Device) GetName() string { return "nvidiagpu" }
 
 // ConcurrentSafe is true: what the methods share is guarded.
 func (d *Device) ConcurrentSafe() bool { return true }
+
+// DenyEnvs hides all GPUs from NVIDIA's container runtime. Its value for "no GPUs" is void; an empty one would be the same, but
+// none would still give the driver's libraries.
+func (d *Device) DenyEnvs() map[string]string { return map[string]string{VisibleDevices: "void"} }
 
 // New does nothing: whether there is a driver is asked in Start, which is tried again.
 func (d *Device) New() error { return nil }

@@ -225,6 +225,13 @@ func TestEveryMachineMakesSense(t *testing.T) {
 	}
 }
 
+func TestAContainerWithoutGPUsSeesNoneWhateverTheDriverIs(t *testing.T) {
+	d := New("/no/such/library.so")
+	if got := d.DenyEnvs(); len(got) != 1 || got[VisibleDevices] != "void" {
+		t.Errorf("DenyEnvs = %v", got)
+	}
+}
+
 func TestAContainerSeesTheGPUsThatItWasGiven(t *testing.T) {
 	d := started(t, nvmltest.Build(t, pairs4()).Path)
 	update(t, d)
