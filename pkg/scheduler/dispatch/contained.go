@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -38,10 +39,16 @@ type contained struct {
 	words    devicescheduler.Words
 	observer *observer // nil for a plugin that keeps no counters of its own
 
+	pure       bool
+	translator devicescheduler.Translator // nil for a plugin that does more than translate
+	revision   atomic.Uint64              // of the translator, as of the last call that told it of a node
+	recall     *recall                    // nil for a plugin whose answers may not be remembered
+
 	// turn holds one token while a call runs; nil for a plugin that is safe for concurrent use.
 	turn chan struct{}
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	shunned atomic.Bool // what health says of being set aside, for readers without the mutex
 	health
 }
 
@@ -58,6 +65,7 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
 		c.claimed = slices.Clone(claimer.ClaimedResources())
 	}
+	c.learnHabits(named.Plugin)
 	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {
 		c.words = describer.Words()
 	}

@@ -11,6 +11,7 @@ package dispatch
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -21,8 +22,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// memoEntries bounds the placements that are remembered, each for one request on nodes in one state.
-const memoEntries = 1 << 16
+const (
+	// memoEntries bounds the placements that are remembered, each for one request on nodes in one state.
+	memoEntries = 1 << 16
+
+	// recallEntries bounds the answers that are remembered of a plugin, each for one request on nodes in one state, or
+	// built alike.
+	recallEntries = 1 << 14
+)
 
 // Set is the device schedulers of one process. It is safe for concurrent use.
 type Set struct {
@@ -36,7 +43,8 @@ type Set struct {
 	memo    *grouptree.Memo
 	limits  limitLog
 
-	recorder Recorder
+	recorder     Recorder
+	retranslated atomic.Pointer[func()]
 }
 
 // Named is a plugin and the name of the file that it came from.
@@ -79,6 +87,27 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins
 		logger.Info("Device scheduler in use", "deviceScheduler", plugin.name, "file", named.File, "groupScheduler", plugin.groups)
 	}
 	return s
+}
+
+// OnRetranslation has f called when a node has changed how a plugin translates requests: pods that wait may ask for
+// something else now. f returns at once. There is one; the last call counts.
+func (s *Set) OnRetranslation(f func()) { s.retranslated.Store(&f) }
+
+func (s *Set) announceRetranslation() {
+	if f := s.retranslated.Load(); f != nil {
+		(*f)()
+	}
+}
+
+// Predictable reports whether the answer for a pod on a node changes only with that node's devices and what is used of
+// them, or with a retranslation.
+func (s *Set) Predictable() bool {
+	for _, plugin := range s.plugins {
+		if plugin.recall == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Claims reports whether a plugin serves the plain resource name without any node advertising it.

@@ -7,11 +7,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Verdict is the answer of all device schedulers for one pod on one node.
@@ -34,23 +34,24 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	if request.Empty() {
 		return Verdict{Fits: true}, nil
 	}
-	pod := request.Pod
+	at := request.asked()
 	var total float64
 	var voters int
 	for _, plugin := range s.plugins {
-		answer, err := plugin.fit(ctx, node, pod)
+		answer, err := plugin.ask(ctx, node, at)
 		if err != nil {
 			return Verdict{}, err
 		}
 		if !answer.fits {
 			return Verdict{Reasons: answer.reasons}, nil
 		}
-		pod = answer.pod
+		at = answer.next
 		if !plugin.groups {
 			total += unit(answer.score)
 			voters++
 		}
 	}
+	pod := at.pod
 	if missing := request.unserved(pod); missing != "" {
 		return Verdict{Reasons: []string{missing}, Never: true}, nil
 	}
@@ -72,17 +73,17 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 // fitAnswer is one plugin's answer.
 type fitAnswer struct {
 	fits    bool
-	pod     *types.PodInfo // as the plugin translated it
+	next    *asked // as the plugin translated it
 	reasons []string
 	score   float64
 }
 
-func (c *contained) fit(ctx context.Context, node *Node, pod *types.PodInfo) (fitAnswer, error) {
-	nodeInfo, given := node.info.Clone(), pod.Clone()
+func (c *contained) fit(ctx context.Context, node *Node, at *asked) (fitAnswer, error) {
+	nodeInfo, given := node.info.Clone(), at.pod.Clone()
 	return call(ctx, c, "PodFitsDevice", func() (fitAnswer, error) {
 		fits, reasons, score := c.PodFitsDevice(nodeInfo, given, false)
 		if fits {
-			return fitAnswer{fits: true, pod: adopt(pod, given), score: score}, nil
+			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given)), score: score}, nil
 		}
 		return fitAnswer{reasons: c.texts(reasons)}, nil
 	})
@@ -103,7 +104,7 @@ func (c *contained) texts(reasons []devicescheduler.PredicateFailureReason) []st
 	if len(texts) == 0 {
 		texts = []string{fmt.Sprintf("device scheduler %q gives no reason", c.name)}
 	}
-	return texts
+	return slices.Clip(texts) // remembered, and handed to those who may append
 }
 
 // unit brings a plugin's score into the range from 0 to 1. What is no number counts as 0.

@@ -68,6 +68,7 @@ func (c *contained) available() error {
 func (c *contained) setAside(aside bool) {
 	if c.aside != aside {
 		c.aside = aside
+		c.shunned.Store(aside)
 		c.recorder.SetAside(c.name, aside)
 	}
 }

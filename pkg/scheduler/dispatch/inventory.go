@@ -35,6 +35,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	for _, plugin := range s.plugins {
 		given := info.Clone()
 		left, err := call(ctx, plugin, "AddNode", func() (types.ResourceList, error) {
+			defer plugin.revise(s.announceRetranslation)
 			plugin.AddNode(given.Name, given)
 			return maps.Clone(given.Allocatable), nil
 		})
@@ -54,6 +55,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 func (s *Set) RemoveNode(ctx context.Context, name string) {
 	for _, plugin := range s.plugins {
 		_, err := call(ctx, plugin, "RemoveNode", func() (struct{}, error) {
+			defer plugin.revise(s.announceRetranslation)
 			plugin.RemoveNode(name)
 			return struct{}{}, nil
 		})

@@ -6,6 +6,7 @@ package dispatch
 import (
 	"context"
 	"maps"
+	"sync"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -34,6 +35,8 @@ type Node struct {
 	info *types.NodeInfo
 	// used is what the group scheduler sees, by the inventory's indices.
 	used []int64
+	// digest is of info. It is computed when it is asked for.
+	digest func() digest
 }
 
 // Node returns the node's state: what is used from outside Kubernetes and what the holders hold, which must come in the
@@ -57,7 +60,12 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 		}
 		info.Used = used
 	}
-	return &Node{inventory: inventory, info: &info, used: inventory.groups.Dense(info.Used)}, nil
+	return &Node{
+		inventory: inventory,
+		info:      &info,
+		used:      inventory.groups.Dense(info.Used),
+		digest:    sync.OnceValue(func() digest { return nodeDigest(&info) }),
+	}, nil
 }
 
 // take returns what is used after the plugin has taken the holders' resources.

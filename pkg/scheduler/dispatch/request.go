@@ -22,6 +22,16 @@ type Request struct {
 	Forged bool
 
 	translations atomic.Pointer[[]translation]
+	began        atomic.Pointer[asked]
+}
+
+// asked returns the request as the first plugin is asked for it.
+func (r *Request) asked() *asked {
+	if at := r.began.Load(); at != nil {
+		return at
+	}
+	r.began.CompareAndSwap(nil, newAsked(r.Pod))
+	return r.began.Load()
 }
 
 // Empty reports whether the pod asks for no device at all.

@@ -14,10 +14,21 @@ type ConcurrentSafe interface {
 
 // Pure is implemented by a plugin whose PodFitsDevice, PodAllocate and TakePodResources depend on nothing but their
 // arguments: the answer for a node in some state may then be remembered and used for every node in that state. A plugin
-// that looks at other nodes, at a clock or at the node's name must not declare it.
+// that looks at other nodes, at a clock or at the names of the node and the pod must not declare it.
 type Pure interface {
 	// Pure reports whether that holds. It is asked once, when the plugin is loaded.
 	Pure() bool
+}
+
+// Translator is implemented by a plugin that leaves placement to the group scheduler and only translates requests. Its
+// PodFitsDevice and PodAllocate depend on podInfo, except for the names in it; on the device resources of
+// nodeInfo.Allocatable, whatever their instances are called; and on the nodes that the plugin was told of by AddNode and
+// RemoveNode. What is used on the node does not matter to them: the answer for one node is then that for all nodes which
+// are built alike, and is remembered.
+type Translator interface {
+	// Revision grows whenever a node that came, changed or went has changed how the plugin translates. It is asked when
+	// the plugin is loaded and after each AddNode and RemoveNode; pods that wait are then tried again.
+	Revision() uint64
 }
 
 // ResourceClaimer is implemented by a plugin that serves plain resource names which no node needs to advertise: a pod

@@ -12,6 +12,7 @@ type catalogue struct {
 	kinds map[string]topology // by key
 	count map[string]int      // nodes by key
 	best  map[int]topology    // by number of GPUs; made anew when a kind comes or goes
+	turns uint64              // how often that was
 }
 
 func newCatalogue() *catalogue {
@@ -30,7 +31,7 @@ func (c *catalogue) set(node string, t topology) {
 	c.nodes[node] = key
 	if c.count[key]++; c.count[key] == 1 {
 		c.kinds[key] = t
-		clear(c.best)
+		c.turn()
 	}
 }
 
@@ -50,8 +51,21 @@ func (c *catalogue) drop(node string) {
 	if c.count[key]--; c.count[key] == 0 {
 		delete(c.count, key)
 		delete(c.kinds, key)
-		clear(c.best)
+		c.turn()
 	}
+}
+
+// turn forgets what is best, after a kind came or went.
+func (c *catalogue) turn() {
+	clear(c.best)
+	c.turns++
+}
+
+// revision grows whenever what is best may have changed.
+func (c *catalogue) revision() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.turns
 }
 
 // bestFor returns the best-connected topology that any node has for n GPUs, nil when no node has so many. It must not be

@@ -24,6 +24,7 @@ var (
 	_ devicescheduler.ConcurrentSafe  = (*Scheduler)(nil)
 	_ devicescheduler.ResourceClaimer = (*Scheduler)(nil)
 	_ devicescheduler.Describer       = (*Scheduler)(nil)
+	_ devicescheduler.Translator      = (*Scheduler)(nil)
 )
 
 // New returns the scheduler for GPUs that are counted as that resource.
@@ -42,6 +43,10 @@ func (s *Scheduler) ConcurrentSafe() bool { return true }
 
 // ClaimedResources makes every pod that requests the count a device pod, also while no node lists it.
 func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
+
+// Revision grows when a kind of topology comes or goes: only then may counted GPUs be asked for in another way. For the
+// rest, a request is translated by the number of GPUs that the node has.
+func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
 
 // Words says GPU for a GPU, and what joins those of a group.
 func (s *Scheduler) Words() devicescheduler.Words {

@@ -1,0 +1,90 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// digest identifies content: two arguments of equal digest are the same to a plugin that does not look at names of pods
+// and nodes.
+type digest [sha256.Size]byte
+
+// asked is a request on its way through the plugins. It is immutable and safe for concurrent use.
+type asked struct {
+	pod    *types.PodInfo
+	digest func() digest // computed when it is asked for
+}
+
+func newAsked(pod *types.PodInfo) *asked {
+	return &asked{pod, sync.OnceValue(func() digest { return podDigest(pod) })}
+}
+
+// of returns the answer for a pod that asks for the same as the one that it was given for. Both have the same containers.
+func (a *fitAnswer) of(pod *asked) fitAnswer {
+	if !a.fits || a.next.pod.Name == pod.pod.Name && a.next.pod.NodeName == pod.pod.NodeName {
+		return *a
+	}
+	own, answer := *a.next.pod, *a
+	own.Name, own.NodeName = pod.pod.Name, pod.pod.NodeName
+	answer.next = &asked{&own, a.next.digest}
+	return answer
+}
+
+// content writes arguments such that different ones give different bytes.
+type content []byte
+
+func (c *content) num(n int64) { *c = binary.AppendVarint(*c, n) }
+
+func (c *content) str(s string) {
+	c.num(int64(len(s)))
+	*c = append(*c, s...)
+}
+
+// podDigest leaves out the pod's name and the node's.
+func podDigest(pod *types.PodInfo) digest {
+	var c content
+	addQuantities(&c, pod.Requests)
+	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
+		c.num(int64(len(containers)))
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			info := containers[name]
+			c.str(name)
+			addQuantities(&c, info.KubeRequests)
+			addQuantities(&c, info.Requests)
+			addQuantities(&c, info.DevRequests)
+			addQuantities(&c, info.Scorer)
+			c.num(int64(len(info.AllocateFrom)))
+			for _, request := range slices.Sorted(maps.Keys(info.AllocateFrom)) {
+				c.str(string(request))
+				c.str(string(info.AllocateFrom[request]))
+			}
+		}
+	}
+	return sha256.Sum256(c)
+}
+
+// nodeDigest leaves out the node's name.
+func nodeDigest(node *types.NodeInfo) digest {
+	var c content
+	for _, list := range []types.ResourceList{node.Capacity, node.Allocatable, node.Used, node.KubeCap, node.KubeAlloc} {
+		addQuantities(&c, list)
+	}
+	addQuantities(&c, node.Scorer)
+	return sha256.Sum256(c)
+}
+
+func addQuantities[L ~map[types.ResourceName]N, N int32 | int64](c *content, list L) {
+	c.num(int64(len(list)))
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		c.str(string(name))
+		c.num(int64(list[name]))
+	}
+}
