@@ -19,14 +19,21 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// startWithSocket starts kubecri as systemd does that has a socket for it, and ends it when the test ends. stderr may be read
-// when it has ended.
+// startWithSocket starts kubecri as systemd does that has a socket for it. See startKubecri.
 func startWithSocket(t *testing.T, socket *os.File, args ...string) (command *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	// The shell knows the process's number before kubecri runs in it.
 	command = exec.Command("/bin/sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0]}, args...)...)
-	command.Env = append(os.Environ(), asKubecri+"=1", "LISTEN_FDS=1")
+	command.Env = append(os.Environ(), "LISTEN_FDS=1")
 	command.ExtraFiles = []*os.File{socket} // number 3
+	return command, startKubecri(t, command)
+}
+
+// startKubecri starts the command, which runs this program, as kubecri, and ends it when the test ends. stderr may be read when
+// it has ended.
+func startKubecri(t *testing.T, command *exec.Cmd) (stderr *bytes.Buffer) {
+	t.Helper()
+	command.Env = append(command.Environ(), asKubecri+"=1")
 	stderr = &bytes.Buffer{}
 	command.Stderr = stderr
 	if err := command.Start(); err != nil {
@@ -41,7 +48,7 @@ func startWithSocket(t *testing.T, socket *os.File, args ...string) (command *ex
 			t.Logf("kubecri %d: %s", command.Process.Pid, stderr)
 		}
 	})
-	return command, stderr
+	return stderr
 }
 
 // askVersion asks the runtime for its version, over that connection.

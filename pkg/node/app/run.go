@@ -5,11 +5,13 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -19,6 +21,9 @@ import (
 
 // drainTime is how long calls in flight may take to end after SIGTERM. The kubelet reconnects and retries what is cut off.
 const drainTime = 10 * time.Second
+
+// readyTime is how long a new kubecri gets ready at most before it takes over from one that serves.
+const readyTime = 30 * time.Second
 
 // Run is the life of kubecri: it serves until ctx is done, then drains and returns nil. options must be complete.
 func Run(ctx context.Context, options *Options) error {
@@ -55,30 +60,64 @@ func Run(ctx context.Context, options *Options) error {
 	return n.serve(ctx, servePath, listener)
 }
 
-// serve serves the kubelet until ctx is done, and drains. It listens on path unless there is a listener already.
-func (n *node) serve(ctx context.Context, path string, listener net.Listener) error {
+// serve serves the kubelet until ctx is done or another kubecri has taken the socket, and drains. It listens on path unless
+// systemd has handed over a listener.
+func (n *node) serve(ctx context.Context, path string, inherited net.Listener) error {
 	logger := klog.FromContext(ctx)
-	proxy := criproxy.New(n.upstream, criproxy.Options{Edits: n.edits(), Observe: n.measures.observeCall})
-	inherited := listener != nil
-	if !inherited {
-		var err error
-		if listener, err = criproxy.Listen(path); err != nil {
+	serving, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	listener := inherited
+	if inherited == nil {
+		socket, err := n.takeSocket(ctx, path)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
+		watching.Go(func() {
+			if socket.AwaitSuccessor(serving) {
+				logger.Info("Another kubecri has taken the socket", "endpoint", path)
+				stop()
+			}
+		})
+		listener = socket
 	}
-	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
+	proxy := criproxy.New(n.upstream, criproxy.Options{Edits: n.edits(), Unary: unaryMethods(), Observe: n.measures.observeCall})
+	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited != nil, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", path, err)
-	case <-ctx.Done():
+	case <-serving.Done():
 	}
 	logger.Info("Draining", "limit", drainTime)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	proxy.Shutdown(drain)
 	return <-served
+}
+
+// takeSocket listens on path. If a kubecri before this one serves it, it goes on to do so until the device plugins of this
+// one have told what there is: nobody should wait for them who need not. The one before this notices and drains; the record
+// of grants is its own until it has ended. If ctx is done before that, takeSocket takes nothing and returns ctx's error.
+func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, error) {
+	if criproxy.Served(ctx, path) {
+		klog.FromContext(ctx).Info("Taking over from the kubecri that serves now, when the device plugins are ready", "endpoint", path, "limit", readyTime)
+		ready, cancel := context.WithTimeout(ctx, readyTime)
+		defer cancel()
+		select {
+		case <-n.host.Settled():
+		case <-ready.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return criproxy.Listen(path)
 }
 
 // handler answers on the metrics address.

@@ -62,11 +62,18 @@ func (r *runtime) CreateContainer(_ context.Context, request *runtimeapi.CreateC
 // startRuntime serves a runtime at path until the test ends.
 func startRuntime(t *testing.T, path string) *runtime {
 	t.Helper()
+	r := &runtime{created: make(chan *runtimeapi.CreateContainerRequest, 10)}
+	serveRuntime(t, path, r)
+	return r
+}
+
+// serveRuntime serves that runtime at path until the test ends.
+func serveRuntime(t *testing.T, path string, r runtimeapi.RuntimeServiceServer) {
+	t.Helper()
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runtime{created: make(chan *runtimeapi.CreateContainerRequest, 10)}
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, r)
 	served := make(chan struct{})
@@ -78,7 +85,6 @@ func startRuntime(t *testing.T, path string) *runtime {
 		server.Stop()
 		<-served
 	})
-	return r
 }
 
 func freeAddress(t *testing.T) string {

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
@@ -41,6 +40,9 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	first, err := p.edited(method, down)
 	if err != nil {
 		return err
+	}
+	if p.options.Unary[method] {
+		return p.forwardUnary(method, down, first, &waited)
 	}
 	return p.forward(method, down, first, &waited)
 }
@@ -75,11 +77,9 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
 // forward opens the call at the runtime and carries messages both ways until the runtime ends it. first, if not nil, is a
 // request that was received already. waited grows by the time that the runtime lets the call wait.
 func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
-	ctx, cancel := context.WithCancelCause(down.Context())
+	ctx, cancel := context.WithCancelCause(outgoing(down.Context()))
 	defer cancel(nil)
-	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ctx = metadata.NewOutgoingContext(ctx, md)
-	}
+	defer context.AfterFunc(p.ending, func() { cancel(errEnding) })()
 	opening := time.Now()
 	up, err := p.upstream.NewStream(ctx, anyShape, method, grpc.ForceCodecV2(rawCodec{}))
 	addSince(waited, opening)

@@ -102,6 +102,16 @@ func dialBytes(t *testing.T, path string) *grpc.ClientConn {
 	return client
 }
 
+// eachShape runs the test for methods of which nothing is known, and for the same methods known to be unary.
+func eachShape(t *testing.T, test func(t *testing.T, options Options), methods ...string) {
+	t.Run("as a stream", func(t *testing.T) { test(t, Options{}) })
+	unary := map[string]bool{}
+	for _, method := range methods {
+		unary[method] = true
+	}
+	t.Run("as a unary call", func(t *testing.T) { test(t, Options{Unary: unary}) })
+}
+
 // behind starts a runtime that answers with handle, and a proxy in front of it, and returns a client of the proxy.
 func behind(t *testing.T, handle handler, options Options) *grpc.ClientConn {
 	t.Helper()

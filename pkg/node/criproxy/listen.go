@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,8 +21,8 @@ const socketMode = 0o600
 // that another process still serves, or that a dead one left behind, changes hands without a moment in which it is missing:
 // the other process keeps its connections, and new ones come here. Missing folders are made.
 //
-// Closing the listener removes path if it is still the listener's own.
-func Listen(path string) (net.Listener, error) {
+// Closing the socket removes path if it is still the socket's own.
+func Listen(path string) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -49,7 +48,7 @@ func Listen(path string) (net.Listener, error) {
 		os.Remove(beside)
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	return &socket{Listener: listener, path: path, own: own}, nil
+	return &Socket{Listener: listener, path: path, own: own}, nil
 }
 
 // checkReplaceable refuses a path that holds anything but a socket.
@@ -74,21 +73,4 @@ func restrict(_, _ string, raw syscall.RawConn) error {
 		return controlErr
 	}
 	return err
-}
-
-// socket removes its path on close unless a successor has taken it over.
-type socket struct {
-	net.Listener
-	path   string
-	own    os.FileInfo
-	remove sync.Once
-}
-
-func (s *socket) Close() error {
-	s.remove.Do(func() {
-		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.own) {
-			os.Remove(s.path)
-		}
-	})
-	return s.Listener.Close()
 }

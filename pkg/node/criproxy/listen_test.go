@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func mustListen(t *testing.T, path string) net.Listener {
+func mustListen(t *testing.T, path string) *Socket {
 	t.Helper()
 	listener, err := Listen(path)
 	if err != nil {

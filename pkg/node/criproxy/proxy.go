@@ -22,7 +22,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
 
 // Edit looks at a request before the runtime sees it. It returns bytes to append to the request, or none; an error is the
@@ -34,6 +36,9 @@ type Options struct {
 	// Edits are the edited methods by full name, such as /runtime.v1.RuntimeService/CreateContainer. The method's first
 	// request is edited.
 	Edits map[string]Edit
+	// Unary are methods, by full name, that have one request and one reply. Naming a method here makes its calls cheaper and
+	// changes nothing else; all others pass as streams, which any call is.
+	Unary map[string]bool
 	// Observe, if set, is told of every call when it ends. It is called from many goroutines.
 	Observe func(Call)
 }
@@ -43,6 +48,9 @@ type Proxy struct {
 	upstream *grpc.ClientConn
 	options  Options
 	server   *grpc.Server
+	// ending is done when streams are to end; end makes it so.
+	ending context.Context
+	end    context.CancelFunc
 	// requests counts the goroutines that carry requests upstream. One may outlive its call by the moment that the
 	// transport needs to cancel it.
 	requests sync.WaitGroup
@@ -51,6 +59,7 @@ type Proxy struct {
 // New returns a proxy in front of upstream, which stays the caller's to close after Shutdown.
 func New(upstream *grpc.ClientConn, options Options) *Proxy {
 	p := &Proxy{upstream: upstream, options: options}
+	p.ending, p.end = context.WithCancel(context.Background())
 	p.server = grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(p.serveCall),
@@ -68,9 +77,20 @@ func (p *Proxy) Serve(listener net.Listener) error {
 	return p.server.Serve(listener)
 }
 
-// Shutdown takes no new calls and waits for those in flight until ctx is done; then it cancels them. It returns when no
-// goroutine of the proxy is left.
+// streamLimit is how long streams may go on during a shutdown. Those that end by themselves, such as lists in parts, take less;
+// the stream of all containers' events never does, and whoever waits for this process to end should not wait for that.
+const streamLimit = 2 * time.Second
+
+// errEnding ends streams that would go on for ever. The kubelet opens them again, at whoever serves the socket then.
+var errEnding = status.Error(codes.Unavailable, "kubecri ends; call again")
+
+// Shutdown takes no new calls and waits for those in flight until ctx is done; then it cancels them. Calls of methods that are
+// not known to be unary are ended with Unavailable before that, after streamLimit. It returns when no goroutine of the proxy is
+// left.
 func (p *Proxy) Shutdown(ctx context.Context) {
+	defer p.end()
+	endStreams := time.AfterFunc(streamLimit, p.end)
+	defer endStreams.Stop()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)

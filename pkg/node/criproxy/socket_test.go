@@ -1,0 +1,66 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestASocketIsToldOfItsSuccessorAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubecri.sock")
+	first := mustListen(t, path)
+	defer first.Close()
+	succeeded := make(chan bool, 1)
+	go func() { succeeded <- first.AwaitSuccessor(testContext(t)) }()
+	// A path that is missing, or is something else for a moment, has nobody else who serves it.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-succeeded:
+		t.Fatal("taken for succeeded by a file")
+	case <-time.After(3 * lookInterval):
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	defer mustListen(t, path).Close()
+	if !<-succeeded {
+		t.Error("the successor was not noticed")
+	}
+}
+
+func TestASocketWithoutASuccessorWaitsUntilTheEnd(t *testing.T) {
+	socket := mustListen(t, filepath.Join(t.TempDir(), "kubecri.sock"))
+	defer socket.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*lookInterval)
+	defer cancel()
+	if socket.AwaitSuccessor(ctx) {
+		t.Error("succeeded by nobody")
+	}
+}
+
+func TestServed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubecri.sock")
+	check := func(when string, want bool) {
+		t.Helper()
+		if got := Served(t.Context(), path); got != want {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	check("before anybody listens", false)
+	socket := mustListen(t, path)
+	check("while somebody listens", true)
+	if err := socket.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("when it was left behind", false)
+}

@@ -1,0 +1,71 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+)
+
+// oneEachWay is the shape of a unary call. A client that knows it sends the request and its end as one frame.
+var oneEachWay = &grpc.StreamDesc{}
+
+// forwardUnary is forward for a method that is known to be unary. Nothing is to be carried both ways at a time then, so the
+// call needs no second goroutine, and the reply leaves in one piece with its headers, trailers and status, as it came.
+func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
+	request := first
+	if request == nil {
+		request = &frame{}
+		if err := down.RecvMsg(request); errors.Is(err, io.EOF) {
+			// What the answer to a call without a request is, the runtime knows.
+			return p.forward(method, down, nil, waited)
+		} else if err != nil {
+			return err
+		}
+	}
+	defer request.free()
+	opening := time.Now()
+	up, err := p.upstream.NewStream(outgoing(down.Context()), oneEachWay, method, grpc.ForceCodecV2(rawCodec{}))
+	addSince(waited, opening)
+	if err != nil {
+		return err
+	}
+	if failpoint.Enabled {
+		down, up = reaching(down, up, first != nil)
+	}
+	up = upstreamCall{up, waited}
+	// A call that the runtime has ended has its status where the reply would be.
+	if err := up.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	reply := &frame{}
+	defer reply.free()
+	err = up.RecvMsg(reply)
+	if header, headerErr := up.Header(); headerErr == nil && header != nil {
+		// Headers go with the reply. It is an error only after they have gone.
+		if err := down.SetHeader(header); err != nil {
+			return err
+		}
+	}
+	down.SetTrailer(up.Trailer())
+	if err != nil {
+		return err
+	}
+	return down.SendMsg(reply)
+}
+
+// outgoing returns the context of the call to the runtime that stands for the kubelet's call with that context.
+func outgoing(ctx context.Context) context.Context {
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		return metadata.NewOutgoingContext(ctx, md)
+	}
+	return ctx
+}
