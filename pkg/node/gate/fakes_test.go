@@ -1,0 +1,92 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// cards is a device plugin with three cards, of which the last is sick.
+type cards struct{ err error }
+
+func (c *cards) New() error { return nil }
+
+func (c *cards) Start() error { return nil }
+
+func (c *cards) GetName() string { return "cards" }
+
+func (c *cards) UpdateNodeInfo(info *types.NodeInfo) error {
+	for i, name := range []types.ResourceName{card0, card1, sick} {
+		info.Capacity[name] = 1
+		if i < 2 {
+			info.Allocatable[name] = 1
+		}
+	}
+	info.Capacity[kind], info.Allocatable[kind], info.Scorer[kind] = 1, 1, 2
+	info.KubeCap[gpu], info.KubeAlloc[gpu] = 3, 2
+	return nil
+}
+
+func (c *cards) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	var devices []string
+	for _, name := range container.AllocateFrom {
+		devices = append(devices, "/dev/gpu"+strings.Split(string(name), "/")[3])
+	}
+	return nil, devices, nil, c.err
+}
+
+// widgets is a second device plugin, with one widget.
+type widgets struct{ cards }
+
+func (w *widgets) GetName() string { return "widgets" }
+
+func (w *widgets) UpdateNodeInfo(info *types.NodeInfo) error {
+	info.Capacity[widget0], info.Allocatable[widget0] = 1, 1
+	info.KubeCap[widget], info.KubeAlloc[widget] = 1, 1
+	return nil
+}
+
+func (w *widgets) Allocate(_ *types.PodInfo, _ *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	return nil, []string{"/dev/widget0"}, nil, nil
+}
+
+// knownPods is what the API server said of pods.
+type knownPods map[string]pods.Pod
+
+func (k knownPods) Get(uid string) (pods.Pod, bool) { pod, ok := k[uid]; return pod, ok }
+
+func (k knownPods) Lookup(_ context.Context, uid string) (pods.Pod, error) {
+	if pod, ok := k[uid]; ok {
+		pod.Name = "pod-" + uid
+		return pod, nil
+	}
+	return pods.Pod{}, fmt.Errorf("pod with UID %q: %w", uid, pods.ErrUnknown)
+}
+
+func (k knownPods) DeviceResources() (map[string]bool, bool) {
+	return map[string]bool{"example.com/before": true}, true
+}
+
+// untold is knownPods on a node without a past: what else might be a device is not known.
+type untold struct{ knownPods }
+
+func (u untold) DeviceResources() (map[string]bool, bool) { return map[string]bool{}, false }
+
+// devNodes is a file system where everything is a device node.
+type devNodes struct{}
+
+func (devNodes) Lstat(string) (fs.FileInfo, error) { return devNode{}, nil }
+
+func (devNodes) Readlink(string) (string, error) { return "", fs.ErrInvalid }
+
+type devNode struct{ fs.FileInfo }
+
+func (devNode) Mode() fs.FileMode { return fs.ModeDevice | fs.ModeCharDevice }
