@@ -26,6 +26,7 @@ const kubeconfigRetry = time.Second
 // The reasons of events.
 const (
 	reasonRefused = "DevicesRefused" // on pods that are refused
+	reasonAiling  = "DeviceAiling"   // on pods that hold a device which is unhealthy or gone
 	reasonDamaged = "GrantsDamaged"  // on the node whose record of grants was damaged
 	// On the node whose devices cannot be published, whatever the API server says.
 	reasonNotPublished = "DevicesNotPublished"
@@ -87,6 +88,11 @@ func (a *announcer) sendTo(client kubernetes.Interface) {
 // warn puts a warning on the pod. The same warning again is counted, not repeated.
 func (a *announcer) warn(pod *corev1.ObjectReference, message string) {
 	a.recorder.Event(pod, corev1.EventTypeWarning, reasonRefused, message)
+}
+
+// warnOfDevice puts a warning on the pod about a device that it holds.
+func (a *announcer) warnOfDevice(pod *corev1.ObjectReference, message string) {
+	a.recorder.Event(pod, corev1.EventTypeWarning, reasonAiling, message)
 }
 
 // warnOfDamage puts a warning on the node if its record of grants was damaged, when that is known.

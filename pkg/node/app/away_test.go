@@ -80,7 +80,7 @@ func TestNoContainerOfAKnownPodWaitsForTheAPIServer(t *testing.T) {
 		"it ended": (*apiServer).stop,
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := shortDir(t)
 			plain, train := podOf("plain", false), podOf("train", true)
 			server, kubeconfig := startAPIServer(t, plain, train)
 			runtime := startRuntime(t, filepath.Join(dir, "runtime.sock"))

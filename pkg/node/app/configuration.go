@@ -31,6 +31,8 @@ type Configuration struct {
 	CRIDevices               *string `json:"criDevices,omitempty"`
 	Isolate                  *bool   `json:"isolate,omitempty"`
 	StateDir                 *string `json:"stateDir,omitempty"`
+	DevicePluginsDir         *string `json:"devicePluginsDir,omitempty"`
+	PluginsRegistryDir       *string `json:"pluginsRegistryDir,omitempty"`
 	MetricsBindAddress       *string `json:"metricsBindAddress,omitempty"`
 	Kubeconfig               *string `json:"kubeconfig,omitempty"`
 	HostnameOverride         *string `json:"hostnameOverride,omitempty"`
@@ -53,6 +55,8 @@ func (c *Configuration) values() map[string]*string {
 		"cridevices":                 c.CRIDevices,
 		"isolate":                    text(c.Isolate),
 		"state-dir":                  c.StateDir,
+		"device-plugins-dir":         c.DevicePluginsDir,
+		"plugins-registry-dir":       c.PluginsRegistryDir,
 		"metrics-bind-address":       c.MetricsBindAddress,
 		"kubeconfig":                 c.Kubeconfig,
 		"hostname-override":          c.HostnameOverride,

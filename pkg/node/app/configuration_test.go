@@ -119,7 +119,7 @@ func TestOtherCommandsReadTheConfigurationToo(t *testing.T) {
 }
 
 func TestEveryFlagOfKubecrisOwnHasAFieldInItsConfiguration(t *testing.T) {
-	ofTheKubelet := map[string]bool{"config": true, "config-dir": true, ignoreUnknownFlag: true}
+	ofTheKubelet := map[string]bool{"config": true, "config-dir": true, "root-dir": true, ignoreUnknownFlag: true}
 	_, command := newCommand(nil)
 	values := (&Configuration{}).values()
 	command.Flags().VisitAll(func(flag *pflag.Flag) {

@@ -31,7 +31,7 @@ type upgraded struct {
 
 // newUpgraded starts a node's runtime.
 func newUpgraded(t *testing.T, runtime runtimeapi.RuntimeServiceServer) *upgraded {
-	u := &upgraded{t: t, dir: t.TempDir()}
+	u := &upgraded{t: t, dir: shortDir(t)}
 	serveRuntime(t, filepath.Join(u.dir, "runtime.sock"), runtime)
 	// As the kubelet connects, which fails fast.
 	conn, err := grpc.NewClient("unix://"+u.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))

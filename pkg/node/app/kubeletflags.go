@@ -38,7 +38,7 @@ var (
 		"node-labels", "node-status-max-images", "node-status-update-frequency", "oom-score-adj", "pod-cidr",
 		"pod-manifest-path", "pod-max-pids", "pods-per-core", "port", "provider-id", "qos-reserved", "read-only-port",
 		"register-with-taints", "registry-burst", "registry-qps", "reserved-cpus", "reserved-memory", "resolv-conf",
-		"root-dir", "runtime-cgroups", "runtime-request-timeout", "streaming-connection-idle-timeout",
+		"runtime-cgroups", "runtime-request-timeout", "streaming-connection-idle-timeout",
 		"sync-frequency", "system-cgroups", "system-reserved", "system-reserved-cgroup", "tls-cert-file",
 		"tls-cipher-suites", "tls-min-version", "tls-private-key-file", "topology-manager-policy",
 		"topology-manager-policy-options", "topology-manager-scope", "volume-plugin-dir", "volume-stats-agg-period",

@@ -16,6 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
 	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -38,6 +39,7 @@ type node struct {
 	registry   *pods.Registry
 	record     *grants.Record
 	host       *plugins.Host
+	hosted     *devicehost.Host
 	cdi        *cdi.Support
 	advertiser *advertise.Advertiser
 	events     *announcer
@@ -59,6 +61,14 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 		load = plugins.FromFolder(options.PluginFolder)
 	}
 	n.host = plugins.New(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
+	n.hosted = devicehost.New(devicehost.Options{
+		Folder: options.devicePluginsFolder(), Registry: options.registryFolder(), Memory: options.memoryPath(),
+		Served: devicehost.FromKubelet(options.podResourcesPath()), Observe: n.measures.observePlugin,
+	})
+	if err := n.hosted.Load(); err != nil {
+		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
+	}
+	n.host.Add(n.hosted, n.record)
 	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.host.Inventory(); return now.Node }))
 	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
@@ -73,6 +83,7 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
 	n.running.Go(func() { n.host.Run(ctx) })
+	n.running.Go(func() { n.hosted.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
@@ -104,8 +115,9 @@ func (n *node) wait(ctx context.Context) {
 	}
 }
 
-// followInventory tells the pods' registry which resources make a pod a device pod.
+// followInventory tells the pods' registry which resources make a pod a device pod, and pods that a device of theirs ails.
 func (n *node) followInventory(ctx context.Context) {
+	pods := &ailments{grants: n.record.List, tell: n.events.warnOfDevice}
 	for {
 		inventory, changed := n.host.Inventory()
 		var names []string
@@ -113,6 +125,7 @@ func (n *node) followInventory(ctx context.Context) {
 			names = append(names, string(name))
 		}
 		n.registry.SetDeviceResources(names, inventory.Complete)
+		pods.look(inventory.Ailing)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -147,6 +160,7 @@ func (n *node) ready(servePath string) []check {
 	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
 		check{"grants", func(context.Context) error { return n.record.Check() }},
 		check{"plugins", func(context.Context) error { return n.host.Check() }},
+		check{"device-plugins", func(context.Context) error { return n.hosted.Check() }},
 	)
 	if n.options.Kubeconfig != "" {
 		checks = append(checks,

@@ -26,6 +26,11 @@ type Options struct {
 	PluginFolder string
 	// StateFolder is where kubecri remembers across restarts.
 	StateFolder string
+	// DevicePluginsFolder and RegistryFolder are what device plugins take for the kubelet's folders of these kinds; empty means
+	// those in the state folder.
+	DevicePluginsFolder, RegistryFolder string
+	// KubeletFolder is the kubelet's root folder, in which its PodResources socket is.
+	KubeletFolder string
 	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
 	MetricsAddress string
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
@@ -52,6 +57,7 @@ func NewOptions() *Options {
 		UpstreamEndpoint: "unix:///run/containerd/containerd.sock",
 		PluginFolder:     "/usr/local/KubeExt/devices",
 		StateFolder:      "/var/lib/kubedevice",
+		KubeletFolder:    "/var/lib/kubelet",
 		MetricsAddress:   "127.0.0.1:10261",
 	}
 }
@@ -67,6 +73,9 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
 	flags.BoolVar(&o.Isolate, "isolate", o.Isolate, "set environment variables by which containers without devices cannot help themselves to some, where device plugins know such; pods of the API server only, privileged containers excepted")
 	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")
+	flags.StringVar(&o.DevicePluginsFolder, "device-plugins-dir", o.DevicePluginsFolder, "folder to mount into device plugins in place of the kubelet's device-plugins (default device-plugins in --state-dir)")
+	flags.StringVar(&o.RegistryFolder, "plugins-registry-dir", o.RegistryFolder, "folder to mount into device plugins in place of the kubelet's plugins_registry (default plugins_registry in --state-dir)")
+	flags.StringVar(&o.KubeletFolder, "root-dir", o.KubeletFolder, "the kubelet's root folder: kubecri asks the kubelet there which device plugins are its own")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; empty serves none")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri is standalone, as the kubelet is")
 	flags.StringVar(&o.hostnameOverride, "hostname-override", o.hostnameOverride, "name of this node, in place of the host's name")

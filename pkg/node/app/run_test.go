@@ -120,7 +120,7 @@ func eventually(t *testing.T, url string, good func(code int, body string) bool)
 }
 
 func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
-	dir := t.TempDir()
+	dir := shortDir(t)
 	options := NewOptions()
 	options.NodeName = "node-1"
 	options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -53,8 +55,9 @@ type Host struct {
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	serving   error // nil while plugins can register
-	waited    bool  // plugins had time to come back after the start
+	serving   error       // nil while plugins can register
+	own       os.FileInfo // the host's socket, when it serves
+	waited    bool        // plugins had time to come back after the start
 	resources map[types.ResourceName]*resource
 	changed   chan struct{} // closed and replaced when anything that States returns changes
 }
@@ -93,13 +96,29 @@ func (h *Host) States() (now []State, changed <-chan struct{}) {
 func (h *Host) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.serving == nil && h.isReplaced() {
+		return fmt.Errorf("device plugins cannot register: %s was removed, or another process serves it; restart kubecri", h.socket())
+	}
 	return h.serving
 }
 
-func (h *Host) setServing(err error) {
+func (h *Host) socket() string { return filepath.Join(h.options.Folder, socketName) }
+
+// setServing notes that the host serves its own socket, or why it does not.
+func (h *Host) setServing(own os.FileInfo, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.serving = err
+	h.own, h.serving = own, err
+}
+
+// isReplaced reports whether the socket is not the host's own any more: another process has taken the folder over, as in a
+// hand-over. The caller holds mu.
+func (h *Host) isReplaced() bool {
+	if h.own == nil {
+		return false
+	}
+	now, err := os.Lstat(h.socket())
+	return err != nil || !os.SameFile(now, h.own) || !now.ModTime().Equal(h.own.ModTime())
 }
 
 // touch notes that r is another than before. The caller holds mu.
@@ -179,12 +198,17 @@ func healthy(devices []entry) int {
 	return count
 }
 
-// end notes that the session's stream is over.
+// end notes that the session's stream is over. A plugin that has left for another kubecri is not lost: that one tells of its
+// devices, and this one must not say otherwise while it drains.
 func (h *Host) end(ctx context.Context, s *session, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.resource(s.resource)
 	if r.session != s || ctx.Err() != nil {
+		return
+	}
+	if h.isReplaced() {
+		klog.FromContext(ctx).Info("A device plugin has left for the process that serves the folder now")
 		return
 	}
 	r.session, r.serving, r.refused, r.told = nil, false, nil, true

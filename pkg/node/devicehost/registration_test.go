@@ -179,3 +179,33 @@ func TestAFolderThatCannotBeUsedIsTriedAgain(t *testing.T) {
 	}
 	conn.Close()
 }
+
+func TestAPluginThatLeavesForTheNextProcessIsNotLost(t *testing.T) {
+	folder := tempFolder(t)
+	before := startHost(t, folder)
+	p := startPlugin(t, before.socket("p.sock"), dev("a"))
+	mustRegister(t, before, p, qat)
+	before.has(t, qat, map[string]bool{"none/a": true})
+	before.mu.Lock()
+	session := before.resources[qat].session
+	before.mu.Unlock()
+
+	after := startHost(t, folder)
+	p.kill()
+	<-session.ended
+	before.has(t, qat, map[string]bool{"none/a": true})
+	if err := before.Check(); err == nil || !strings.Contains(err.Error(), "another process serves it") {
+		t.Errorf("the process before says %v", err)
+	}
+	before.stop()
+	p.serve(t)
+	mustRegister(t, after, p, qat)
+	after.has(t, qat, map[string]bool{"none/a": true})
+}
+
+func TestAFolderWithTooLongAPathIsToldAsThat(t *testing.T) {
+	folder := tempFolder(t) + "/" + strings.Repeat("x", 100)
+	if _, err := listen(folder); err == nil || !strings.Contains(err.Error(), "the path of a socket at most 107; choose a shorter one") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -19,6 +19,9 @@ import (
 // folderMode is the kubelet's: nobody but root may register.
 const folderMode = 0o750
 
+// maxSocketPath is how long the path of a socket may be, in bytes: Linux's rule.
+const maxSocketPath = 107
+
 // serveRetry is the pause before the folder is tried again.
 const serveRetry = time.Second
 
@@ -29,10 +32,14 @@ func (h *Host) Run(ctx context.Context) {
 	if h.options.Registry != "" {
 		h.running.Go(func() { h.watchRegistry(ctx) })
 	}
+	said := ""
 	for ctx.Err() == nil {
 		if err := h.serve(ctx); err != nil {
-			h.setServing(err)
-			klog.FromContext(ctx).Error(err, "Device plugins cannot register; it is tried again")
+			h.setServing(nil, err)
+			if err.Error() != said {
+				said = err.Error()
+				klog.FromContext(ctx).Error(err, "Device plugins cannot register; it is tried again")
+			}
 			sleep(ctx, serveRetry)
 		}
 	}
@@ -49,7 +56,12 @@ func (h *Host) serve(ctx context.Context) error {
 	pluginapi.RegisterRegistrationServer(server, &registrar{host: h, ctx: ctx})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
-	h.setServing(nil)
+	own, err := os.Lstat(h.socket())
+	if err != nil {
+		listener.Close()
+		return fmt.Errorf("socket for device plugins: %w", err)
+	}
+	h.setServing(own, nil)
 	klog.FromContext(ctx).Info("Device plugins can register", "folder", h.options.Folder)
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve device plugins in %s: %w", h.options.Folder, err)
@@ -60,8 +72,12 @@ func (h *Host) serve(ctx context.Context) error {
 }
 
 // listen makes the folder ready: stale sockets go first, then comes the host's own. Both matter: some plugins start anew
-// when their own socket is removed, others when kubelet.sock is created.
+// when their own socket is removed, others when kubelet.sock is created. The first to go is that of the process before, which
+// then knows why its plugins leave.
 func listen(folder string) (net.Listener, error) {
+	if path := filepath.Join(folder, socketName); len(path) > maxSocketPath {
+		return nil, fmt.Errorf("folder of device plugins: %s has %d bytes, and the path of a socket at most %d; choose a shorter one", path, len(path), maxSocketPath)
+	}
 	if err := os.MkdirAll(folder, folderMode); err != nil {
 		return nil, fmt.Errorf("folder of device plugins: %w", err)
 	}
@@ -69,11 +85,14 @@ func listen(folder string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder of device plugins: %w", err)
 	}
+	stale := []string{socketName}
 	for _, entry := range entries {
-		if entry.Type() != os.ModeSocket {
-			continue
+		if entry.Type() == os.ModeSocket {
+			stale = append(stale, entry.Name())
 		}
-		if err := os.Remove(filepath.Join(folder, entry.Name())); err != nil && !os.IsNotExist(err) {
+	}
+	for _, name := range stale {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
 			return nil, fmt.Errorf("stale socket of a device plugin: %w", err)
 		}
 	}

@@ -1,0 +1,58 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestAPodIsToldOnceOfADeviceThatTurnsBad(t *testing.T) {
+	const (
+		qat   = "resource/group/numa/0/intel.com:qat/0000:3d:01.0/device"
+		cards = "resource/group/gpu/GPU-1/cards"
+		bytes = "resource/group/gpu/GPU-1/memory"
+	)
+	held := []grants.Grant{{PodUID: "u", Namespace: "ns", Name: "p", Decision: &types.PodInfo{
+		InitContainers:    map[string]types.ContainerInfo{"setup": {AllocateFrom: types.ResourceLocation{"a": qat}}},
+		RunningContainers: map[string]types.ContainerInfo{"main": {AllocateFrom: types.ResourceLocation{"a": qat, "b": cards, "c": bytes}}},
+	}}}
+	var told []string
+	a := &ailments{
+		grants: func() []grants.Grant { return held },
+		tell: func(pod *corev1.ObjectReference, message string) {
+			told = append(told, pod.Namespace+"/"+pod.Name+": "+message)
+		},
+	}
+	for _, step := range []struct {
+		name string
+		bad  map[types.ResourceName]string
+		want []string
+	}{
+		{"all are well", nil, nil},
+		{"one turns sick, and both containers hold it", map[types.ResourceName]string{qat: "is unhealthy"}, []string{
+			`ns/p: device 0000:3d:01.0 of intel.com/qat, which container "main" holds, is unhealthy; the container is left alone`,
+			`ns/p: device 0000:3d:01.0 of intel.com/qat, which container "setup" holds, is unhealthy; the container is left alone`,
+		}},
+		{"nothing is new", map[types.ResourceName]string{qat: "is unhealthy"}, nil},
+		{"another is gone, with both its resources", map[types.ResourceName]string{qat: "is unhealthy", cards: "is gone", bytes: "is gone"}, []string{
+			`ns/p: device resource/group/gpu/GPU-1, which container "main" holds, is gone; the container is left alone`,
+		}},
+		{"all are well again", nil, nil},
+		{"that one is gone again", map[types.ResourceName]string{cards: "is gone", bytes: "is gone"}, []string{
+			`ns/p: device resource/group/gpu/GPU-1, which container "main" holds, is gone; the container is left alone`,
+		}},
+	} {
+		told = nil
+		a.look(func(name types.ResourceName) string { return step.bad[name] })
+		if diff := cmp.Diff(step.want, told); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
