@@ -53,10 +53,10 @@ func (b *builder) compile(ctx context.Context, name string) ([]byte, error) {
 
 // busybox returns the program and the paths that it wants to be found at.
 func (b *builder) busybox(ctx context.Context) (program []byte, applets string, err error) {
-	if program, err = os.ReadFile(b.output(busybox)); err != nil {
+	if program, err = os.ReadFile(b.output(Busybox)); err != nil {
 		return nil, "", err
 	}
-	applets, err = b.commandOutput(ctx, b.output(busybox), "--list-full")
+	applets, err = b.commandOutput(ctx, b.output(Busybox), "--list-full")
 	return program, applets, err
 }
 

@@ -23,10 +23,12 @@ var containerd = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 // runc is compiled with.
 var debian = []string{"busybox-static", "containernetworking-plugins", "libseccomp-dev"}
 
+// Busybox is the program of the busybox image, static, in the folder of programs.
+const Busybox = unpacked + "/bin/busybox"
+
 // The folder of the unpacked packages, and files in it.
 const (
 	unpacked = "debian"
-	busybox  = unpacked + "/bin/busybox"
 	cni      = unpacked + "/usr/lib/cni"
 	headers  = unpacked + "/usr/include"
 )
@@ -44,7 +46,7 @@ var steps = []step{
 	},
 	{
 		name:    "debian-packages",
-		outputs: []string{busybox, cni, headers, "cni"},
+		outputs: []string{Busybox, cni, headers, "cni"},
 		run:     unpackDebian,
 	},
 	{

@@ -19,7 +19,6 @@ import (
 	"sync"
 
 	"github.com/kubedevice/kubedevice/test/cgroup"
-	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/room"
 	"golang.org/x/sync/errgroup"
@@ -204,8 +203,8 @@ func (c *Cluster) Component(name string) (*Component, error) {
 	return nil, fmt.Errorf("the cluster has no program %q: it has %q", name, names)
 }
 
-// ImageArchive is the file with the images that every node has, in the format of package image.
-func (c *Cluster) ImageArchive() string { return filepath.Join(c.options.Programs, image.Archive) }
+// Programs is the folder with what package binaries built.
+func (c *Cluster) Programs() string { return c.options.Programs }
 
 // Room returns the namespaces of a node, or of the control plane, by its name.
 func (c *Cluster) Room(name string) (*room.Room, error) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/room"
 )
 
@@ -153,7 +154,7 @@ func (n *Node) start(ctx context.Context) error {
 
 // LoadImages gives the container runtime the images that every node has. A kubelet that is short of disk may have removed them.
 func (n *Node) LoadImages(ctx context.Context) error {
-	_, err := n.Run(ctx, filepath.Join(n.programs(), "ctr"), "--namespace=k8s.io", "images", "import", "--local", n.cluster.ImageArchive())
+	_, err := n.Run(ctx, filepath.Join(n.programs(), "ctr"), "--namespace=k8s.io", "images", "import", "--local", filepath.Join(n.cluster.options.Programs, image.Archive))
 	return err
 }
 
