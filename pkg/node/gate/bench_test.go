@@ -87,11 +87,17 @@ func benchWith(t *testing.T, loaded ...device.Device) *bench {
 	return b
 }
 
-func newBenchOf(t *testing.T, load plugins.Load) *bench {
+// newBenchOf has what load loads, and the hosted plugins if there are any.
+func newBenchOf(t *testing.T, load plugins.Load, hosted ...plugins.Hosted) *bench {
 	t.Helper()
 	b := &bench{pods: knownPods{}, live: map[string]bool{}}
 	timing := plugins.DefaultTiming()
 	host := plugins.New("node-1", load, timing, func(string, string, time.Duration, error) {})
+	record := grants.New(filepath.Join(t.TempDir(), "grants"), runtimeOf{b}, func(uid string) bool { return b.live[uid] })
+	t.Cleanup(func() { record.Close() })
+	for _, h := range hosted {
+		host.Add(h, record)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -102,8 +108,6 @@ func newBenchOf(t *testing.T, load plugins.Load) *bench {
 		cancel()
 		<-done
 	})
-	record := grants.New(filepath.Join(t.TempDir(), "grants"), runtimeOf{b}, func(uid string) bool { return b.live[uid] })
-	t.Cleanup(func() { record.Close() })
 	b.Gate = &Gate{
 		NodeName: "node-1", Pods: b.pods, Devices: host, Grants: record, Host: devNodes{}, CDI: func() error { return nil },
 		Tell:    func(_ *corev1.ObjectReference, message string) { b.told = append(b.told, message) },

@@ -1,0 +1,145 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// hostedCard is a device of a hosted plugin.
+const (
+	hostedResource types.ResourceName = "vendor.example/card"
+	hostedCard     types.ResourceName = "resource/group/numa/0/vendor.example:card/card-7/device"
+)
+
+// vendor stands for one hosted plugin with one device.
+type vendor struct {
+	mu      sync.Mutex
+	there   bool
+	broken  error
+	changed chan struct{}
+	asked   []string
+}
+
+func (v *vendor) set(there bool, broken error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.there, v.broken = there, broken
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+func (v *vendor) States() ([]devicehost.State, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	info := types.NewNodeInfo()
+	info.Capacity[hostedCard], info.Allocatable[hostedCard] = 1, 0
+	info.KubeCap[hostedResource], info.KubeAlloc[hostedResource] = 1, 0
+	s := devicehost.State{Resource: hostedResource, Info: info, Told: true, Serving: v.there}
+	if v.there {
+		info.Allocatable[hostedCard], info.KubeAlloc[hostedResource] = 1, 1
+	} else {
+		s.Err = errors.New("the device plugin of vendor.example/card is gone")
+	}
+	return []devicehost.State{s}, v.changed
+}
+
+func (v *vendor) Allocate(_ context.Context, resource types.ResourceName, ids []string) ([]byte, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked = append(v.asked, string(resource)+" "+strings.Join(ids, ","))
+	if v.broken != nil {
+		return nil, v.broken
+	}
+	return proto.Marshal(&pluginapi.ContainerAllocateResponse{Envs: map[string]string{"CARD": ids[0]}})
+}
+
+func (v *vendor) PreStart(context.Context, types.ResourceName, []string) error { return nil }
+
+func newVendorBench(t *testing.T, there bool) (*bench, *vendor) {
+	t.Helper()
+	v := &vendor{there: there, changed: make(chan struct{})}
+	b := newBenchOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
+	<-b.Devices.Settled()
+	b.pods["u"] = pods.Pod{
+		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}}, Asks: map[string][]string{"main": {string(hostedResource)}},
+	}
+	return b, v
+}
+
+func TestAHostedPluginsAnswerIsUsedAgain(t *testing.T) {
+	b, v := newVendorBench(t, true)
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	for range 2 {
+		delta, err := b.create(t, "u", "main", "api", annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if envs := delta.GetEnvs(); len(envs) != 1 || envs[0].GetKey() != "CARD" || string(envs[0].GetValue()) != "card-7" {
+			t.Errorf("the container gets %v", delta)
+		}
+	}
+	if diff := cmp.Diff([]string{"vendor.example/card card-7"}, v.asked); diff != "" {
+		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestAHostedPluginThatRefusesIsQuotedAndAskedAgain(t *testing.T) {
+	b, v := newVendorBench(t, true)
+	v.set(true, errors.New("the device plugin does not allocate card-7: no firmware"))
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	if _, err := b.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no firmware") {
+		t.Errorf("the answer is %v", err)
+	}
+	v.set(true, nil)
+	if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+		t.Errorf("when it does: %v", err)
+	}
+}
+
+func TestAContainerWaitsForTheHostedPluginOfItsDevice(t *testing.T) {
+	b, v := newVendorBench(t, false)
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.create(t, "u", "main", "api", annotations)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("without the plugin: %v", err)
+	default:
+	}
+	v.set(true, nil)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAContainerWhoseHostedPluginDoesNotComeIsRefusedForNow(t *testing.T) {
+	b, _ := newVendorBench(t, false)
+	from := types.ResourceLocation{"request": hostedCard}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := b.present(ctx, from)
+	if r := (*refusal)(nil); !errors.As(err, &r) || r.code != codes.Unavailable || !strings.Contains(err.Error(), "the device plugin of vendor.example/card is gone") {
+		t.Errorf("the refusal is %v", err)
+	}
+}
