@@ -66,6 +66,10 @@ test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, wh
 	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && go test -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
+.PHONY: critest
+critest: build ## The conformance tests of the CRI, directly and through kubecri; RUNTIME=containerd-1.7 for one runtime (root, Linux).
+	cd test && go run ./cmd/critest $${RUNTIME:+--runtime=$$RUNTIME}
+
 .PHONY: test-oracle
 test-oracle: ## Placement against the brute-force oracle on 100,000 random cases; CI takes a sample.
 	go test -timeout 60m ./pkg/grouptree -run Oracle -oracle.cases 100000
@@ -77,6 +81,10 @@ fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
 .PHONY: bench-placement
 bench-placement: ## Benchmark placement alone: per node and per pod, first time and remembered.
 	go test -run '^$$' -bench . -benchmem ./pkg/grouptree
+
+.PHONY: robustness
+robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created; results in _output/robustness/ (root, Linux).
+	cd test && go run ./cmd/robustness
 
 .PHONY: bench-proxy
 bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes, and a re-encoding proxy; results in _output/bench/ (root, Linux).

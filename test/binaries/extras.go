@@ -19,7 +19,8 @@ type Extra string
 const (
 	// Containerd17 is containerd of the 1.7 series, in a folder of this name.
 	Containerd17 Extra = "containerd-1.7"
-	// Critest is the CRI's conformance tests, critest, and the images that they pull, image.ConformanceArchive.
+	// Critest is the conformance tests of the CRI, critest.test, what runs them, ginkgo, and the images that they pull,
+	// image.ConformanceArchive.
 	Critest Extra = "critest"
 )
 
@@ -32,14 +33,14 @@ var extras = map[Extra]step{
 		},
 	},
 	Critest: {
-		outputs: []string{"critest", "ginkgo", image.ConformanceArchive},
+		outputs: []string{"critest.test", "ginkgo", image.ConformanceArchive},
 		inputs:  []string{"binaries/extras.go", "third_party/cri-tools", "image"},
 		run: func(ctx context.Context, b *builder) error {
-			// ginkgo is what critest --parallel starts its processes with.
+			// ginkgo runs the tests, several at a time.
 			if err := b.goBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "github.com/onsi/ginkgo/v2/ginkgo", output: "ginkgo"}); err != nil {
 				return err
 			}
-			if err := b.goTestBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "sigs.k8s.io/cri-tools/cmd/critest", output: "critest"}); err != nil {
+			if err := b.goTestBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "sigs.k8s.io/cri-tools/cmd/critest", output: "critest.test"}); err != nil {
 				return err
 			}
 			return writeConformanceImages(ctx, b)

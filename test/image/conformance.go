@@ -25,6 +25,10 @@ const (
 //
 // One that critest pulls is missing, test-image-digest: it asks for that by its digest, which only the original has.
 func NewConformance(pause, busybox Image, euid []byte, architecture string) []Image {
+	busybox = busybox.with(
+		script("usr/bin/pgrep", `exec pidof "$@"`),
+		script("usr/bin/ipcs", `exec cat /proc/sysvipc/shm`),
+	)
 	images := []Image{
 		busybox.as(e2eImages + "busybox:1.29-2"),
 		pause.as("localhost/pause:3.9"),
@@ -61,27 +65,32 @@ func (i Image) marked(mark string) Image {
 	return i
 }
 
-// with returns the image with more files.
+// with returns the image with more files, or with others in the place of those at the same paths.
 func (i Image) with(files ...File) Image {
-	i.Files = slices.Concat(i.Files, files)
+	replaced := func(old File) bool {
+		return slices.ContainsFunc(files, func(f File) bool { return f.Path == old.Path })
+	}
+	i.Files = append(slices.DeleteFunc(slices.Clone(i.Files), replaced), files...)
 	return i
+}
+
+// script is a program of the shell.
+func script(path, lines string) File {
+	return File{Path: path, Mode: 0o755, Content: []byte("#!/bin/sh\n" + lines + "\n")}
 }
 
 // webServer returns an image that serves a page on a port, and looks like nginx: by its process, its arguments and its pid file.
 func (i Image) webServer(port int) Image {
-	script := fmt.Sprintf(`#!/bin/sh
-echo "httpd on port %[1]d"
-echo $$ >/var/run/nginx.pid
-trap exit TERM QUIT
-httpd -f -p %[1]d -h /www &
-wait
-`, port)
 	served := i.with(
 		File{Path: "var", Mode: fs.ModeDir | 0o755},
 		File{Path: "var/run", Mode: fs.ModeDir | 0o755},
 		File{Path: "www", Mode: fs.ModeDir | 0o755},
 		File{Path: "www/index.html", Mode: 0o644, Content: []byte("<p>It works.\n")},
-		File{Path: "nginx", Mode: 0o755, Content: []byte(script)},
+		script("nginx", fmt.Sprintf(`echo "httpd on port %[1]d"
+echo $$ >/var/run/nginx.pid
+trap exit TERM QUIT
+httpd -f -p %[1]d -h /www &
+wait`, port)),
 	)
 	served.Config.Entrypoint, served.Config.Cmd = []string{"/nginx"}, []string{"master process"}
 	return served
@@ -96,16 +105,10 @@ func (i Image) setuid(program []byte) Image {
 
 // group returns an image whose user 1000 is in a group that /etc/group gives it.
 func (i Image) group() Image {
-	files := slices.Clone(i.Files)
-	for n := range files {
-		switch files[n].Path {
-		case "etc/passwd":
-			files[n].Content = append(slices.Clone(files[n].Content), "default-user:x:1000:1000::/:/bin/sh\n"...)
-		case "etc/group":
-			files[n].Content = append(slices.Clone(files[n].Content), "default-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n"...)
-		}
-	}
-	i.Files = files
+	i = i.with(
+		File{Path: "etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0:root:/:/bin/sh\ndefault-user:x:1000:1000::/:/bin/sh\n")},
+		File{Path: "etc/group", Mode: 0o644, Content: []byte("root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n")},
+	)
 	i.Config.User = "1000"
 	return i
 }

@@ -1,0 +1,119 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 3 * time.Minute
+
+func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	node := shared.Nodes[0]
+	if version, err := node.Run(ctx, "crictl", "version"); err != nil || !strings.Contains(version, "1.7.") {
+		t.Fatalf("the node's runtime is not containerd 1.7: %v\n%s", err, version)
+	}
+	observer, err := observe.New(ctx, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := clustertest.Namespace(t, shared.Client)
+	before := run(ctx, t, twoGPUs(namespace, "before"))
+	devices := look(ctx, t, observer, before)
+
+	for name, restarted := range map[string]*cluster.Component{"kubecri": node.Kubecri, "containerd": node.Containerd} {
+		t.Run(name+" is killed", func(t *testing.T) {
+			if err := restarted.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := shared.AwaitReady(ctx); err != nil {
+				t.Fatal(err)
+			}
+			look(ctx, t, observer, run(ctx, t, twoGPUs(namespace, "after-"+name)))
+			now := await(ctx, t, before, "to be ready still", kube.Ready)
+			if diff := cmp.Diff(before.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
+				t.Errorf("the container noticed something (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(devices, look(ctx, t, observer, now)); diff != "" {
+				t.Errorf("devices (-before +after):\n%s", diff)
+			}
+		})
+	}
+	t.Run("the container is killed", func(t *testing.T) {
+		// The command dies with the container that it ends, and so may report anything.
+		_, _ = shared.Client.Exec(ctx, before, "main", "kill", "1")
+		again := await(ctx, t, before, "to run in a new container", func(pod *corev1.Pod) bool {
+			return kube.Ready(pod) && pod.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
+		})
+		if diff := cmp.Diff(devices, look(ctx, t, observer, again)); diff != "" {
+			t.Errorf("devices (-before +in a new container):\n%s", diff)
+		}
+	})
+}
+
+// twoGPUs returns a pod whose container main asks for two GPUs.
+func twoGPUs(namespace, name string) *corev1.Pod {
+	pod := kube.NewPod(name, image.Busybox, "sh", "-c", "trap exit TERM; sleep 86400 & wait")
+	pod.Namespace = namespace
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{observe.Resource: *resource.NewQuantity(2, resource.DecimalSI)}
+	return pod
+}
+
+func run(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	running, err := shared.Client.RunPod(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running
+}
+
+func await(ctx context.Context, t *testing.T, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	now, err := shared.Client.AwaitPod(ctx, pod, what, is)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// look returns the devices that a pod's container has, which must be the two that the scheduler chose for it and no others.
+func look(ctx context.Context, t *testing.T, observer *observe.Observer, pod *corev1.Pod) []string {
+	t.Helper()
+	var sight *observe.Sight
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (done bool, err error) {
+		sight, err = observer.Look(ctx, pod, "main")
+		if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
+			return false, nil // the kubelet takes a moment to find its runtime again
+		}
+		return true, err
+	})
+	if err == nil {
+		err = sight.Agree()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sight.Sees) != 2 {
+		t.Errorf("%s has the devices %q, want 2", sight, sight.Sees)
+	}
+	return sight.Sees
+}
