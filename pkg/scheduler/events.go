@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 
 // EventsToRegister names what can make room for a pod that this plugin rejected: a node whose inventory is new or has
 // changed, a pod with devices that goes, and a change of the pod's own annotation. When in doubt the pod is tried again.
+// What no such event tells of, waker does.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	nodeChange := fwk.Add | fwk.UpdateNodeAnnotation | fwk.UpdateNodeAllocatable
 	return []fwk.ClusterEventWithHint{
@@ -26,7 +28,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-func (p *Plugin) afterNodeChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (p *Plugin) afterNodeChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, after, err := util.As[*v1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -35,10 +37,10 @@ func (p *Plugin) afterNodeChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (
 		apiequality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
 		return fwk.QueueSkip, nil
 	}
-	return fwk.Queue, nil
+	return p.hint(logger, pod, after.Name), nil
 }
 
-func (p *Plugin) afterPodGone(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (p *Plugin) afterPodGone(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	gone, _, err := util.As[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -46,7 +48,19 @@ func (p *Plugin) afterPodGone(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk
 	if !p.nodes.MayHold(gone) {
 		return fwk.QueueSkip, nil
 	}
-	return fwk.Queue, nil
+	where := cmp.Or(gone.Spec.NodeName, gone.Status.NominatedNodeName)
+	if where == "" {
+		return fwk.Queue, nil
+	}
+	return p.hint(logger, pod, where), nil
+}
+
+// hint returns whether to try the pod again after something has changed on the node.
+func (p *Plugin) hint(logger klog.Logger, pod *v1.Pod, nodeName string) fwk.QueueingHint {
+	if p.mayFit(klog.NewContext(p.background.ctx, logger), pod, nodeName) {
+		return fwk.Queue
+	}
+	return fwk.QueueSkip
 }
 
 func (p *Plugin) afterOwnChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {

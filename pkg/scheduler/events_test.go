@@ -19,7 +19,7 @@ func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
 	labelled.Labels = map[string]string{"a": "b"}
 	labelled.Annotations["theirs"] = "x"
 	grown.Status.Allocatable = v1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-	device, plain, limits := annotated(newPod("device", 1), gave("device", "n", "A")), newPod("plain", 0), newPod("limits", 1)
+	device, plain, limits := annotated(assumed(newPod("device", 1), "n"), gave("device", "n", "A")), newPod("plain", 0), newPod("limits", 1)
 	other := annotated(newPod("p", 1), `{}`)
 
 	const addNode, updateNode, deletePod, updatePod = "a node comes", "a node changes", "a pod goes", "the pod itself changes"

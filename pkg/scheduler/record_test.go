@@ -24,7 +24,7 @@ func TestMetricsTellWhatADeviceSchedulerDid(t *testing.T) {
 	r.fit(newPod("fits", 1), "n")
 	r.schedulers.panics = true
 	for range 4 {
-		r.fit(newPod("p", 1), "n")
+		r.fit(newPod("p", 2), "n") // not what is remembered
 	}
 	want := `
 # HELP kubedevice_scheduler_plugin_calls_total [ALPHA] Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned one), panic, timeout, set_aside (the plugin was not called).

@@ -36,11 +36,15 @@ import (
 
 // gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards, and
 // what the annotation asks for of pairs stays as it is.
-type gpus struct{ panics bool }
+type gpus struct {
+	panics, whimsical bool
+	asked             atomic.Int64 // calls of PodFitsDevice
+}
 
 func (*gpus) AddNode(string, *sdk.NodeInfo) {}
 func (*gpus) RemoveNode(string)             {}
 func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	g.asked.Add(1)
 	if g.panics {
 		panic("ouch")
 	}
@@ -65,6 +69,7 @@ func (g *gpus) PodAllocate(node *sdk.NodeInfo, pod *sdk.PodInfo) error {
 func (*gpus) TakePodResources(*sdk.NodeInfo, *sdk.PodInfo) error   { return nil }
 func (*gpus) ReturnPodResources(*sdk.NodeInfo, *sdk.PodInfo) error { return nil }
 func (*gpus) GetName() string                                      { return "gpus" }
+func (g *gpus) Pure() bool                                         { return !g.whimsical }
 func (*gpus) Words() devicescheduler.Words {
 	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{"gpu": {One: "GPU", Many: "GPUs"}, "pair": {One: "NVLink pair", Many: "NVLink pairs"}}}
 }
@@ -88,9 +93,17 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) { r.activated <- 
 
 // newRig returns a rig whose snapshot has these nodes and pods, and whose informers have these nodes, and the pods too.
 func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
+	plugin := &gpus{}
+	r := newRigOf(t, plugin, nodes, pods...)
+	r.schedulers = plugin
+	return r
+}
+
+// newRigOf is newRig with another device scheduler.
+func newRigOf(t *testing.T, scheduler devicescheduler.DeviceScheduler, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 	metrics.Register()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &rig{T: t, schedulers: &gpus{}, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
+	r := &rig{T: t, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
 	r.clock = clocktesting.NewFakeClock(metav1.Now().Time)
 	r.client.PrependReactor("create", "pods", r.reactToBinding)
 	for _, node := range nodes {
@@ -103,7 +116,7 @@ func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 			t.Fatal(err)
 		}
 	}
-	factory := NewFactory(dispatch.New(klog.Background(), newRecorder(), dispatch.Named{File: "gpus.so", Plugin: r.schedulers}))
+	factory := NewFactory(dispatch.New(klog.Background(), newRecorder(), dispatch.Named{File: "gpus.so", Plugin: scheduler}))
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := factory(ctx, args, handle)
 		if err == nil {

@@ -6,8 +6,10 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -24,6 +26,11 @@ type shared struct {
 	clock      clock.Clock
 	background *background
 	waker      *waker
+
+	nodeLister corelisters.NodeLister
+	pods       cache.Indexer
+	// forecast is the latest: all pods that wait are asked about one event before the next.
+	forecast atomic.Pointer[forecast]
 	// synced reports whether every node of the informer's first list has reached nodes.
 	synced func() bool
 }
@@ -38,10 +45,20 @@ func newShared(ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle)
 		nodes:      nodestate.New(schedulers, core.Nodes().Lister(), clk),
 		clock:      clk,
 		background: newBackground(ctx),
+		nodeLister: core.Nodes().Lister(),
+		pods:       core.Pods().Informer().GetIndexer(),
+	}
+	if err := indexByNode(core.Pods().Informer()); err != nil {
+		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
 	s.waker = &waker{background: s.background, clock: clk, activate: func(ctx context.Context) {
 		activatePending(ctx, handle, core.Pods().Lister(), s.nodes)
 	}}
+
+	schedulers.OnRetranslation(func() {
+		s.forecast.Store(nil)
+		s.waker.in(0)
+	})
 
 	registration, err := core.Nodes().Informer().AddEventHandler(s.nodeHandler(ctx))
 	if err != nil {
@@ -70,6 +87,7 @@ func (s *shared) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
 // podHandler drops reservations of pods that go, and tells the plugins that keep counters of their own who holds what.
 func (s *shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 	handler := cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) { s.rewritten(before.(*v1.Pod), after.(*v1.Pod)) },
 		DeleteFunc: func(obj any) {
 			if pod, ok := deleted[*v1.Pod](obj); ok {
 				s.nodes.PodGone(pod.UID)
@@ -84,9 +102,20 @@ func (s *shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 			}
 		}
 		handler.AddFunc = func(obj any) { tell(obj.(*v1.Pod)) }
-		handler.UpdateFunc = func(_, obj any) { tell(obj.(*v1.Pod)) }
+		handler.UpdateFunc = func(before, after any) {
+			s.rewritten(before.(*v1.Pod), after.(*v1.Pod))
+			tell(after.(*v1.Pod))
+		}
 	}
 	return handler
+}
+
+// rewritten has pods tried again when the allocation of a bound pod was changed or taken away. No queueing hint can: they
+// would be asked about every status of every pod.
+func (s *shared) rewritten(before, after *v1.Pod) {
+	if before.Spec.NodeName != "" && before.Annotations[deviceinfo.Annotation] != after.Annotations[deviceinfo.Annotation] {
+		s.waker.in(0)
+	}
 }
 
 // deleted returns the object of a deletion, also where the informer missed the event and has its last known state only.

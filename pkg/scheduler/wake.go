@@ -18,8 +18,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
-// waker has pending device pods tried again where no event of the cluster does it: after a plugin gave no answer, and
-// after it turned out that devices kept for a binding are free.
+// waker has pending device pods tried again where no queueing hint does it: after a plugin gave no answer or translates
+// requests in another way, after a bound pod's allocation was changed, and after it turned out that devices kept for a
+// binding are free.
 type waker struct {
 	background *background
 	clock      clock.Clock

@@ -47,6 +47,7 @@ type node struct {
 	inventory atomic.Pointer[inventory]
 	reserved  atomic.Pointer[reservations]
 	last      atomic.Pointer[memo]
+	seen      atomic.Pointer[Sight]
 
 	mu   sync.Mutex // serialises writers
 	gone bool       // it has left the cache

@@ -39,19 +39,14 @@ type memoKey struct {
 // remembered. The error says why the node's devices cannot be scheduled, without the node's name.
 func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmodified bool) (*dispatch.Node, error) {
 	source := nodeInfo.Node()
-	inv := c.sync(ctx, source)
-	if inv.err != nil {
-		return nil, inv.err
-	}
-	n := c.find(source.Name)
-	if n == nil {
-		return nil, gone.err
+	n, inv, err := c.current(ctx, source)
+	if err != nil {
+		return nil, err
 	}
 	reserved := n.reservations()
 	key := memoKey{source.UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), reserved.epoch, inv.revision}
 	state := n.last.Load()
 	if state == nil || state.key != key || !unmodified {
-		var err error
 		if state, err = c.compute(ctx, nodeInfo, inv, reserved, state); err != nil {
 			return nil, err
 		}
@@ -61,6 +56,19 @@ func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmo
 		}
 	}
 	return c.seenBy(ctx, inv, state, pod)
+}
+
+// current returns what is known of the node, and its inventory as of this version of the Node or of a newer one.
+func (c *Cache) current(ctx context.Context, source *v1.Node) (*node, *inventory, error) {
+	inv := c.sync(ctx, source)
+	if inv.err != nil {
+		return nil, nil, inv.err
+	}
+	n := c.find(source.Name)
+	if n == nil {
+		return nil, nil, gone.err
+	}
+	return n, inv, nil
 }
 
 // compute takes the census of the node and accounts for it.

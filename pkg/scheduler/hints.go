@@ -1,0 +1,139 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+)
+
+// byNode is the index of pods by the node that they are bound to.
+const byNode = Name + "/node"
+
+// indexByNode adds the index to the pod informer. It costs a map entry for each bound pod, and saves a walk over all pods
+// for each device pod that goes.
+func indexByNode(informer cache.SharedIndexInformer) error {
+	return informer.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
+		pod, ok := obj.(*v1.Pod)
+		if !ok || pod.Spec.NodeName == "" {
+			return nil, nil
+		}
+		return []string{pod.Spec.NodeName}, nil
+	}})
+}
+
+// podsOn returns the pods that the informer has as bound to the node.
+func (s *shared) podsOn(nodeName string) ([]*v1.Pod, error) {
+	objects, err := s.pods.ByIndex(byNode, nodeName)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*v1.Pod, len(objects))
+	for i, object := range objects {
+		pods[i] = object.(*v1.Pod)
+	}
+	return pods, nil
+}
+
+// forecast says which pods fit one state of one node. Pods that ask for the same share an answer: of those that wait, most
+// come from few templates.
+type forecast struct {
+	sight *nodestate.Sight
+	fits  sync.Map // of bool, by what pods ask for
+}
+
+// mayFit reports whether the pod may fit the node as it is now. It errs toward true: where plugins look at more than the
+// node, and while one gives no answer.
+//
+// It is asked with the scheduling queue locked, for each pod that waits and each event. So it looks a node up once for
+// all pods, and asks only plugins whose answers are remembered.
+func (s *shared) mayFit(ctx context.Context, pod *v1.Pod, nodeName string) bool {
+	if !s.schedulers.Predictable() {
+		return true
+	}
+	node, err := s.nodeLister.Get(nodeName)
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	pods, err := s.podsOn(nodeName)
+	if err != nil {
+		return true
+	}
+	sight, err := s.nodes.Look(ctx, node, pods)
+	if err != nil {
+		return errors.Is(err, dispatch.ErrNoAnswer) // else nothing on it can be scheduled
+	}
+	f := s.forecast.Load()
+	if f == nil || f.sight != sight {
+		f = &forecast{sight: sight}
+		s.forecast.Store(f)
+	}
+	wish := wishOf(pod)
+	if fits, known := f.fits.Load(wish); known {
+		return fits.(bool)
+	}
+	fits, certain := s.fitsSight(ctx, pod, sight)
+	if certain {
+		f.fits.Store(wish, fits)
+	}
+	return fits
+}
+
+// fitsSight reports whether the pod fits, and whether that is sure to be so the next time.
+func (s *shared) fitsSight(ctx context.Context, pod *v1.Pod, sight *nodestate.Sight) (fits, certain bool) {
+	request, err := s.nodes.Request(pod)
+	switch {
+	case err != nil: // until the pod itself changes
+		return false, true
+	case request == nil: // no device pod any more
+		return true, false
+	}
+	verdict, err := s.schedulers.Fit(ctx, sight.Devices, request)
+	if err != nil {
+		return true, false
+	}
+	return verdict.Fits, true
+}
+
+// wishOf identifies what a pod asks for.
+func wishOf(pod *v1.Pod) string {
+	var b strings.Builder
+	b.WriteString(pod.Annotations[deviceinfo.Annotation])
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		b.WriteByte('\n')
+		for i := range containers {
+			at := &containers[i]
+			b.WriteString(strconv.Quote(at.Name))
+			if at.RestartPolicy != nil {
+				b.WriteString(string(*at.RestartPolicy))
+			}
+			names := make([]string, 0, len(at.Resources.Requests))
+			for name := range at.Resources.Requests {
+				names = append(names, string(name))
+			}
+			slices.Sort(names)
+			for _, name := range names {
+				quantity := at.Resources.Requests[v1.ResourceName(name)]
+				b.WriteByte(' ')
+				b.WriteString(name)
+				b.WriteByte('=')
+				b.WriteString(strconv.FormatInt(quantity.Value(), 10))
+			}
+			b.WriteByte(';')
+		}
+	}
+	return b.String()
+}
