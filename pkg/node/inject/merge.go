@@ -40,9 +40,9 @@ type merger struct {
 type (
 	deviceAt struct{ hostPath, permissions string }
 	mountAt  struct {
-		hostPath           string
-		readonly, relabel  bool
-		runtimePropagation runtimeapi.MountPropagation
+		hostPath          string
+		readonly, relabel bool
+		propagation       runtimeapi.MountPropagation
 	}
 )
 
@@ -53,7 +53,7 @@ func (m mountAt) String() string {
 	if m.readonly {
 		mode = "read-only"
 	}
-	return fmt.Sprintf("mount of %s (%s, propagation %v, SELinux relabelling %t)", m.hostPath, mode, m.runtimePropagation, m.relabel)
+	return fmt.Sprintf("mount of %s (%s, propagation %v, SELinux relabelling %t)", m.hostPath, mode, m.propagation, m.relabel)
 }
 
 func newMerger(host Host, config *runtimeapi.ContainerConfig) *merger {
@@ -102,7 +102,7 @@ func (m *merger) add(a *Addition) error {
 		}
 	}
 	for _, name := range a.CDIDevices {
-		if err := m.addCDI(a, name); err != nil {
+		if err := m.addCDI(name); err != nil {
 			return err
 		}
 	}

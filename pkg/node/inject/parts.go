@@ -100,7 +100,7 @@ func (m *merger) addAnnotation(a *Addition, key string) error {
 	}
 	if strings.HasPrefix(key, cdiAnnotation) {
 		for name := range strings.SplitSeq(value, ",") {
-			if err := m.addCDI(a, name); err != nil {
+			if err := m.addCDI(name); err != nil {
 				return fmt.Errorf("annotation %s: %w", key, err)
 			}
 		}
@@ -119,7 +119,7 @@ func (m *merger) addAnnotation(a *Addition, key string) error {
 	return nil
 }
 
-func (m *merger) addCDI(a *Addition, name string) error {
+func (m *merger) addCDI(name string) error {
 	if err := checkCDI(name); err != nil {
 		return fmt.Errorf("CDI device %q: %w", name, err)
 	}
