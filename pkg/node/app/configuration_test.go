@@ -27,6 +27,8 @@ criUpstream: unix:///run/r.sock
 criDevices: /d
 isolate: true
 stateDir: /s
+devicePluginsDir: /dp
+pluginsRegistryDir: /pr
 metricsBindAddress: ""
 kubeconfig: /k
 hostnameOverride: from-file
@@ -42,7 +44,7 @@ hostnameOverride: from-file
 	inFile := func(o *Options) {
 		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginFolder = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
 		o.StateFolder, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
-		o.Isolate = true
+		o.Isolate, o.DevicePluginsFolder, o.RegistryFolder = true, "/dp", "/pr"
 	}
 	for name, test := range map[string]struct {
 		args []string

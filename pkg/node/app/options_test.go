@@ -55,9 +55,10 @@ func TestArguments(t *testing.T) {
 	}{
 		"none": {nil, &defaults},
 		"kubecri's own": {
-			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
+			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s", "--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--root-dir=/k", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
 			with(func(o *Options) {
 				o.PluginFolder, o.UpstreamEndpoint, o.StateFolder, o.MetricsAddress, o.ServeEndpoint = "/d", "/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
+				o.DevicePluginsFolder, o.RegistryFolder, o.KubeletFolder = "/dp", "/pr", "/k"
 				o.Isolate = true
 			}),
 		},

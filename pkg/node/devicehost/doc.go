@@ -45,5 +45,5 @@ const (
 	awaitLimit = 10 * time.Second
 	// returnLimit is how long after a start the host waits for the plugins that it remembers before it tells the node that
 	// their devices are away.
-	returnLimit = 10 * time.Second
+	returnLimit = 15 * time.Second
 )

@@ -1,0 +1,35 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDevicePluginsFoldersAreInTheStateFolderUnlessFlagsSayOtherwise(t *testing.T) {
+	folders := func(o *Options) []string {
+		return []string{o.devicePluginsFolder(), o.registryFolder(), o.memoryPath(), o.podResourcesPath()}
+	}
+	for name, test := range map[string]struct{ args, want []string }{
+		"nothing said": {nil, []string{
+			"/var/lib/kubedevice/device-plugins", "/var/lib/kubedevice/plugins_registry", "/var/lib/kubedevice/device-plugins.json", "/var/lib/kubelet/pod-resources/kubelet.sock",
+		}},
+		"another state folder": {[]string{"--state-dir=/s"}, []string{
+			"/s/device-plugins", "/s/plugins_registry", "/s/device-plugins.json", "/var/lib/kubelet/pod-resources/kubelet.sock",
+		}},
+		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r", "--root-dir=/k"}, []string{
+			"/d", "/r", "/s/device-plugins.json", "/k/pod-resources/kubelet.sock",
+		}},
+	} {
+		options, err := parse(append(test.args, "--hostname-override=n")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, folders(options)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
