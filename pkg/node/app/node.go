@@ -63,7 +63,7 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 	n.host = plugins.New(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
 	n.hosted = devicehost.New(devicehost.Options{
 		Folder: options.devicePluginsFolder(), Registry: options.registryFolder(), Memory: options.memoryPath(),
-		Served: devicehost.FromKubelet(options.podResourcesPath()), Observe: n.measures.observePlugin,
+		Served: devicehost.FromKubelet(options.podResourcesPath(), devicehost.Checkpoint), Observe: n.measures.observePlugin,
 	})
 	if err := n.hosted.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")

@@ -21,8 +21,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Served returns the extended resources that the kubelet serves, each with the ID of one of its devices. An error says that
-// it cannot be told. It is asked at each registration and again and again after that.
+// Served returns the extended resources that the kubelet knows, each with the ID of a device that it would give to pods, or
+// without one if it knows the resource and no more: of a plugin that has left. An error says that it cannot be told. It is
+// asked at each registration and again and again after that.
 type Served func(ctx context.Context) (map[types.ResourceName]string, error)
 
 // Observe is told of each call into a plugin of a resource when its outcome is known.
@@ -139,11 +140,11 @@ func (h *Host) resource(name types.ResourceName) *resource {
 }
 
 // begin makes s the session of its resource, and follows it.
-func (h *Host) begin(ctx context.Context, s *session) {
+func (h *Host) begin(ctx context.Context, s *session, inTheWay *rival) {
 	h.mu.Lock()
 	r := h.resource(s.resource)
 	before := r.session
-	r.session, r.lost, r.refused, r.rival = s, nil, nil, nil
+	r.session, r.lost, r.refused, r.rival = s, nil, nil, inTheWay
 	if r.expiry != nil {
 		r.expiry.Stop()
 		r.expiry = nil

@@ -5,7 +5,9 @@ package devicehost
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -56,7 +58,7 @@ func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesapi.
 func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
 	folder := tempFolder(t)
 	socket := filepath.Join(folder, "kubelet.sock")
-	h := startHost(t, folder, func(o *Options) { o.Served = FromKubelet(socket) })
+	h := startHost(t, folder, func(o *Options) { o.Served = FromKubelet(socket, filepath.Join(folder, "no-checkpoint")) })
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, gpu) // there is no kubelet yet
 	h.has(t, gpu, map[string]bool{"none/a": true})
@@ -102,4 +104,55 @@ func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
 	if err := h.state(qat).Err; err != nil {
 		t.Errorf("the state says %v", err)
 	}
+}
+
+func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *testing.T) {
+	folder := tempFolder(t)
+	checkpoint := filepath.Join(folder, "checkpoint")
+	if err := os.WriteFile(checkpoint, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"intel.com/qat":[],"a.b/c":["x"]}},"Checksum":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	served := FromKubelet(filepath.Join(folder, "no-socket"), checkpoint)
+	h := startHost(t, folder, func(o *Options) { o.Served = served })
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	eventually(t, func() error {
+		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "the kubelet still remembers a device plugin of intel.com/qat") {
+			return fmt.Errorf("the state says %v", err)
+		}
+		return nil
+	})
+	h.has(t, qat, nil)
+
+	if err := os.WriteFile(checkpoint, []byte(`{"Data":{"RegisteredDevices":{"a.b/c":["x"]}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now, err := served(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.noteServed(t.Context(), now)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	if err := h.state(qat).Err; err != nil {
+		t.Errorf("after that the state says %v", err)
+	}
+}
+
+func FuzzTheKubeletsCheckpointIsReadOrRefused(f *testing.F) {
+	f.Add([]byte(`{"Data":{"RegisteredDevices":{"intel.com/qat":["a","b"]}}}`))
+	f.Add([]byte(`{"Data":{"RegisteredDevices":[]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "checkpoint")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		known, err := remembered(path)
+		if (known == nil) == (err == nil) {
+			t.Errorf("%q was read as %v, %v", raw, known, err)
+		}
+		for resource, id := range known {
+			if id != "" {
+				t.Errorf("%s is said to have the device %s", resource, id)
+			}
+		}
+	})
 }

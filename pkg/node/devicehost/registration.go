@@ -56,8 +56,9 @@ func (h *Host) admit(ctx, life context.Context, name types.ResourceName, socket 
 	if !isExtended(name) {
 		return nil, status.Errorf(codes.InvalidArgument, "the resource name %q is invalid: it must be that of an extended resource, like vendor.example/device", name)
 	}
-	if err := h.checkRival(ctx, name); err != nil {
-		return nil, status.Error(codes.AlreadyExists, err.Error())
+	rival := h.lookForRival(ctx, name)
+	if rival != nil && rival.id != "" {
+		return nil, status.Error(codes.AlreadyExists, rival.Error())
 	}
 	h.mu.Lock()
 	r := h.resource(name)
@@ -75,7 +76,7 @@ func (h *Host) admit(ctx, life context.Context, name types.ResourceName, socket 
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	klog.FromContext(life).Info("A device plugin has registered", "resource", name, "socket", socket)
-	h.begin(life, s)
+	h.begin(life, s, rival)
 	return s, nil
 }
 

@@ -41,7 +41,7 @@ type resource struct {
 	serving bool        // they may be allocated: a new session leaves that as it is until it lists its own
 	told    bool        // see State
 	refused error       // why the last list was not taken
-	rival   error       // why the kubelet is in the way
+	rival   *rival      // how the kubelet is in the way, or nil
 	lost    error       // why there is no session
 	expiry  clock.Timer // runs while there is no session and devices are kept
 	state   *State      // nil when it must be made anew
