@@ -23,6 +23,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
@@ -66,6 +67,7 @@ func New(upstream *grpc.ClientConn, options Options) *Proxy {
 		grpc.MaxRecvMsgSize(math.MaxInt),
 		grpc.MaxSendMsgSize(math.MaxInt),
 		grpc.WaitForHandlers(true),
+		experimental.BufferPool(newFramePool()),
 		// How often a client pings is between it and the runtime.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
 	)
