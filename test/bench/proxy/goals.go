@@ -13,9 +13,13 @@ type goal struct {
 	Holds bool    `json:"holds"`
 }
 
+// goalsOf returns the goals as they came out, or none if a workload was left out.
 func goalsOf(r *result) []goal {
 	list, largest := r.of(list1000), r.of(largestLists)
 	passed, injected := r.of(passedCreate)[kubecri], r.of(injectedCreate)[kubecri]
+	if list == nil || largest == nil || passed == (cost{}) || injected == (cost{}) {
+		return nil
+	}
 	return []goal{
 		below(list1000+": time added, of what the splice adds", list[kubecri].P50, list[splice].P50, 3),
 		below(list1000+": CPU, of the splice's", list[kubecri].CPU, list[splice].CPU, 3),

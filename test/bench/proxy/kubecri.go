@@ -28,7 +28,7 @@ const gpuResource = "nvidia.com/gpu"
 // startKubecri starts the real program with simulated GPUs, on a node that knows its pods from before, as after a restart
 // while the API server is away. It returns when a container of the device pod was given its device, and so the pod's grant
 // is written.
-func (b *bench) startKubecri(ctx context.Context, dir, upstream string, create *workload) (*process, error) {
+func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*process, error) {
 	state := filepath.Join(dir, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (b *bench) startKubecri(ctx context.Context, dir, upstream string, create *
 	if err != nil {
 		return nil, err
 	}
-	if err := awaitCall(ctx, socket, create); err != nil {
+	if err := awaitCall(ctx, socket, b.ready); err != nil {
 		p.stop()
 		return nil, fmt.Errorf("kubecri does not create containers with devices: %w: %s", err, &p.stderr)
 	}

@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 )
 
@@ -41,9 +42,14 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("proxy", flag.ContinueOnError)
 	output := flags.String("output", "../_output", "folder of the project's build products")
 	out := flags.String("out", "", "folder for the results (default: bench in -output)")
+	only := flags.String("only", "", "measure the workloads whose names fit this regular expression alone; there are no goals then")
 	rounds := flags.Int("rounds", 5, "how often everything is started and measured")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the device plugin that kubecri is measured with makes device nodes: run it as root")
@@ -61,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(scratch)
 	b := &bench{scratch: scratch, binary: filepath.Join(*output, "bin", "kubecri"), plugin: filepath.Join(*output, "plugins", "device", "simgpu.so")}
-	result, err := b.run(ctx, *rounds)
+	result, err := b.run(ctx, *rounds, pattern)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ var ways = []string{direct, splice, kubecri, reencode}
 // bench is one run.
 type bench struct {
 	scratch, binary, plugin string
+	// ready is a call that kubecri can answer when all of it has started.
+	ready *workload
 }
 
 // sample is what one way cost in one round of one workload.
@@ -41,11 +44,14 @@ type sample struct {
 // samples are those of all rounds, by workload and way.
 type samples map[string]map[string][]sample
 
-func (b *bench) run(ctx context.Context, rounds int) (*result, error) {
+// run measures the workloads whose names fit only.
+func (b *bench) run(ctx context.Context, rounds int, only *regexp.Regexp) (*result, error) {
 	all, err := workloads()
 	if err != nil {
 		return nil, err
 	}
+	b.ready = all[slices.IndexFunc(all, func(w *workload) bool { return w.name == injectedCreate })]
+	all = slices.DeleteFunc(all, func(w *workload) bool { return !only.MatchString(w.name) })
 	taken := samples{}
 	for _, w := range all {
 		taken[w.name] = map[string][]sample{}
@@ -93,7 +99,7 @@ func (b *bench) round(ctx context.Context, round int, all []*workload, taken sam
 		}
 		processes[role] = p
 	}
-	p, err := b.startKubecri(ctx, dir, upstream, named(all, injectedCreate))
+	p, err := b.startKubecri(ctx, dir, upstream)
 	if err != nil {
 		return err
 	}
@@ -109,10 +115,6 @@ func (b *bench) round(ctx context.Context, round int, all []*workload, taken sam
 		}
 	}
 	return nil
-}
-
-func named(all []*workload, name string) *workload {
-	return all[slices.IndexFunc(all, func(w *workload) bool { return w.name == name })]
 }
 
 // take makes the workload's calls over one connection, as the kubelet has one, after a few that do not count.

@@ -39,8 +39,14 @@ type grantResult struct {
 	BareFile float64 `json:"bareWithoutFolder"`
 }
 
+// of returns what the ways of a workload cost, or nothing if it was left out.
 func (r *result) of(workload string) map[string]cost {
-	return r.Workloads[slices.IndexFunc(r.Workloads, func(w workloadResult) bool { return w.Name == workload })].Ways
+	for _, w := range r.Workloads {
+		if w.Name == workload {
+			return w.Ways
+		}
+	}
+	return nil
 }
 
 // summarize takes medians of the rounds, in which all ways were measured close to each other, and slow calls from all rounds.
