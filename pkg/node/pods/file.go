@@ -39,9 +39,16 @@ func (r *Registry) Load(path string) error {
 	if err != nil {
 		return fmt.Errorf("remembered pods: %w", err)
 	}
+	if err := r.remember(raw); err != nil {
+		return fmt.Errorf("remembered pods: %s: %w; it is written anew when the API server has listed the pods", path, err)
+	}
+	return nil
+}
+
+func (r *Registry) remember(raw []byte) error {
 	var content remembered
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return fmt.Errorf("remembered pods: %s: %w; it is written anew when the API server has listed the pods", path, err)
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
