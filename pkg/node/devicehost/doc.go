@@ -16,7 +16,7 @@
 //   - Devices that are not healthy are not allocatable. When the plugin's stream ends, none is, at once. What it had stays
 //     known for [Keep], and goes if no plugin comes back for it. A restart of this program is no different: what plugins
 //     told is remembered in a file.
-//   - The kubelet must not serve it too. While it does, nothing of it is offered here.
+//   - The kubelet must not serve it too. While it does, or still remembers that it did, nothing of it is offered here.
 //
 // What users see of it, the names of devices among them, is in package hosted.
 package devicehost

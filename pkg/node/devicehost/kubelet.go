@@ -155,7 +155,7 @@ func (h *Host) noteServed(ctx context.Context, served map[types.ResourceName]str
 			h.forget(r)
 		}
 		if (now == nil) != (r.rival == nil) || now != nil && *now != *r.rival {
-			klog.FromContext(ctx).Info("The kubelet and kubecri serve the same resource, or no longer", "resource", name, "rival", now)
+			klog.FromContext(ctx).Info("The kubelet has begun or ceased to be in the way of a resource", "resource", name, "inTheWay", now != nil)
 			r.rival = now
 			h.touch(r)
 		}

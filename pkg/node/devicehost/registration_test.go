@@ -21,6 +21,7 @@ import (
 func TestRegistrationsThatCannotBeAreRefusedAsUsersKnowIt(t *testing.T) {
 	h := startHost(t, tempFolder(t))
 	startPlugin(t, h.socket("p.sock"))
+	startPlugin(t, h.socket("p%41?a=b#c d.sock"))
 	for name, test := range map[string]struct {
 		version, endpoint, resource string
 		code                        codes.Code
@@ -40,6 +41,7 @@ func TestRegistrationsThatCannotBeAreRefusedAsUsersKnowIt(t *testing.T) {
 		"the folder above":              {"v1beta1", "..", "a.b/c", codes.InvalidArgument, "is not the name"},
 		"kubecri's own socket":          {"v1beta1", "kubelet.sock", "a.b/c", codes.InvalidArgument, "is not the name"},
 		"a plugin that is as it should": {"v1beta1", "p.sock", "a.b/c", codes.OK, ""},
+		"a socket of a strange name":    {"v1beta1", "p%41?a=b#c d.sock", "a.b/d", codes.OK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := register(t, h.Host, &pluginapi.RegisterRequest{Version: test.version, Endpoint: test.endpoint, ResourceName: test.resource})

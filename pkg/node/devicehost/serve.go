@@ -102,6 +102,10 @@ func listen(folder string) (net.Listener, error) {
 	}
 	// By the time this listener is closed, the socket may be the next process's.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := os.Chmod(filepath.Join(folder, socketName), 0o600); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("socket for device plugins: %w", err)
+	}
 	return listener, nil
 }
 

@@ -72,8 +72,8 @@ func (h *Host) followHosted(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// resource is an extended resource of a hosted plugin, as it was at one moment. It has one device kind, so the container that
-// asks for two resources is served when each of them gave it something.
+// resource is an extended resource of a hosted plugin, as it was at one moment. Each is a source of its own, so that who asks
+// for two resources must be given something of each.
 type resource struct {
 	now     devicehost.State
 	hosted  Hosted
