@@ -56,7 +56,9 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 // dial returns a connection to the socket, which need not be there yet.
 func dial(socket string) (*grpc.ClientConn, error) {
 	// Not as a target of grpc's, which would read the path as a URL.
-	to := func(ctx context.Context, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", socket) }
+	to := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
 	return grpc.NewClient("passthrough:///localhost", grpc.WithContextDialer(to),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
