@@ -41,9 +41,9 @@ const (
 	Failed Verdict = "failed"
 	// Skipped on both sides, for the same reason.
 	Skipped Verdict = "skipped"
-	// Unsteady is a spec whose sides differed once, and never again when it was run alone.
+	// Unsteady is a spec whose sides differed once, and which passed on both each time that it was run again, alone.
 	Unsteady Verdict = "unsteady"
-	// Differs is a spec whose sides differed again when it was run alone.
+	// Differs is every other spec whose sides differed.
 	Differs Verdict = "differs"
 )
 
@@ -129,25 +129,26 @@ func (s *Spec) chosen(focus *regexp.Regexp) bool {
 	return true
 }
 
-// judge finds the verdict. Of a spec that was run again, those runs count: it was alone then.
+// judge finds the verdict.
 func (s *Spec) judge() {
-	first := min(1, len(s.Direct)-1)
-	for i := first; i < len(s.Direct); i++ {
-		if !s.Direct[i].equal(s.Kubecri[i]) {
-			s.Verdict = Differs
-			return
-		}
-	}
-	switch {
-	case first > 0:
+	again := len(s.Direct) > 1
+	passed := func(r Result) bool { return r.State == statePassed }
+	switch first := s.Direct[0]; {
+	case again && all(s.Direct[1:], passed) && all(s.Kubecri[1:], passed):
 		s.Verdict = Unsteady
-	case s.Direct[0].State == statePassed:
+	case again || !first.equal(s.Kubecri[0]):
+		s.Verdict = Differs
+	case passed(first):
 		s.Verdict = Passed
-	case s.Direct[0].State == stateSkipped:
+	case first.State == stateSkipped:
 		s.Verdict = Skipped
 	default:
 		s.Verdict = Failed
 	}
+}
+
+func all(results []Result, are func(Result) bool) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return !are(r) })
 }
 
 // focusOn is a regular expression for some specs.

@@ -66,6 +66,9 @@ func TestTheVerdictIsThatOfBothSidesAndOfTheRunsAlone(t *testing.T) {
 		"one fails, then the other": {[][2][]Result{
 			{side("a: passed"), side("a: failed")}, {side("a: failed"), side("a: passed")},
 		}, Differs},
+		"one fails, and then both do": {[][2][]Result{
+			{side("a: passed"), side("a: failed")}, {side("a: failed"), side("a: failed")},
+		}, Differs},
 		"one has no result when it is run again": {[][2][]Result{
 			{side("a: passed"), side("a: failed")}, {side("a: passed"), nil},
 		}, Differs},
@@ -142,7 +145,7 @@ Failed on both sides, which says nothing of kubecri:
     direct:  failed: no line
     kubecri: failed: no line
 
-Differed once, and not in %d more runs by themselves:
+Differed once, and passed on both sides in %d more runs by themselves:
   stat
     direct:  passed
     kubecri: failed: late

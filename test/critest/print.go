@@ -54,7 +54,7 @@ func (c *Comparison) Print(out io.Writer) error {
 	var text strings.Builder
 	c.explain(&text, "Skipped on both sides", Skipped)
 	c.explain(&text, "Failed on both sides, which says nothing of kubecri", Failed)
-	c.explain(&text, fmt.Sprintf("Differed once, and not in %d more runs by themselves", repeats), Unsteady)
+	c.explain(&text, fmt.Sprintf("Differed once, and passed on both sides in %d more runs by themselves", repeats), Unsteady)
 	c.explain(&text, "DIFFERENT", Differs)
 	fmt.Fprintf(&text, "\n%s: %d specs passed on both sides, %d failed on both, %d were skipped, %d unsteady, %d differ; %.0f s\n", c.Runtime,
 		len(c.With(Passed)), len(c.With(Failed)), len(c.With(Skipped)), len(c.With(Unsteady)), len(c.With(Differs)), c.Seconds)

@@ -31,7 +31,7 @@ func NewConformance(pause, busybox Image, euid []byte, architecture string) []Im
 	)
 	images := []Image{
 		busybox.as(e2eImages + "busybox:1.29-2"),
-		pause.as("localhost/pause:3.9"),
+		pause.marked("pause").as("localhost/pause:3.9"), // not the node's own, which it would take along when it is removed
 		busybox.webServer(80).as(e2eImages + "nginx:1.14-2"),
 		busybox.webServer(80).as(e2eImages + "httpd:2.4.39-4"),
 		busybox.webServer(12003).as(criImages + "hostnet-nginx-" + architecture + ":latest"),
