@@ -66,7 +66,7 @@ func socketAnswers(path string) check {
 				return fmt.Errorf("nobody serves %s", path)
 			}
 			if !conn.WaitForStateChange(ctx, state) {
-				return fmt.Errorf("%s is there and does not answer within %v", path, checkLimit)
+				return fmt.Errorf("%s does not answer: %w", path, context.Cause(ctx))
 			}
 		}
 		return nil

@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
@@ -117,6 +119,7 @@ func (n *node) wait(ctx context.Context) {
 
 // followInventory tells the pods' registry which resources make a pod a device pod, and pods that a device of theirs ails.
 func (n *node) followInventory(ctx context.Context) {
+	refused := ""
 	pods := &ailments{grants: n.record.List, tell: n.events.warnOfDevice}
 	for {
 		inventory, changed := n.host.Inventory()
@@ -126,6 +129,11 @@ func (n *node) followInventory(ctx context.Context) {
 		}
 		n.registry.SetDeviceResources(names, inventory.Complete)
 		pods.look(inventory.Ailing)
+		// What one plugin tells may be too large already.
+		if err := n.host.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
+			refused = err.Error()
+			n.events.warnOfInventory(err)
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 type runtime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	created chan *runtimeapi.CreateContainerRequest
+	hold    chan struct{} // not nil: creations wait until it is closed
 }
 
 func (r *runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -56,6 +57,9 @@ func (r *runtime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequ
 
 func (r *runtime) CreateContainer(_ context.Context, request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r.created <- request
+	if r.hold != nil {
+		<-r.hold
+	}
 	return &runtimeapi.CreateContainerResponse{ContainerId: "c1"}, nil
 }
 
