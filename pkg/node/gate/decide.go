@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/klog/v2"
 
@@ -19,9 +18,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// settleLimit is how long a device pod's container waits for plugins that have not yet told their devices.
-const settleLimit = 5 * time.Second
 
 // scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's life.
 const scheduleAgain = "delete the pod to have it scheduled again"
@@ -187,40 +183,4 @@ func wellFormed(name string, container types.ContainerInfo) error {
 func unmet(container string, request types.ResourceName) error {
 	return never(fmt.Errorf("annotation %s: container %q asks for %s and is allocated nothing for it; %s",
 		deviceinfo.Annotation, container, request, scheduleAgain))
-}
-
-// present demands that the devices are on this node and well. It waits for a device whose plugin may not have spoken yet, and
-// for hosted plugins, which may come late.
-func (g *Gate) present(ctx context.Context, from types.ResourceLocation) error {
-	g.Devices.Await(ctx, from)
-	for _, name := range slices.Sorted(maps.Values(from)) {
-		inventory, _ := g.Devices.Inventory()
-		quantity, known := inventory.Allocatable(name)
-		if !known {
-			g.settle(ctx)
-			inventory, _ = g.Devices.Inventory()
-			quantity, known = inventory.Allocatable(name)
-		}
-		missing := inventory.Missing(name)
-		switch {
-		case missing != nil:
-			return later(fmt.Errorf("device resource %s of node %q cannot be used now: %w", name, g.NodeName, missing))
-		case !known:
-			return never(fmt.Errorf("device resource %s is not on node %q (any more); if it does not come back, %s", name, g.NodeName, scheduleAgain))
-		case quantity == 0:
-			return never(fmt.Errorf("device resource %s of node %q is there but must not be used, it may be unhealthy; "+
-				"if it does not recover, %s", name, g.NodeName, scheduleAgain))
-		}
-	}
-	return nil
-}
-
-// settle waits for the plugins' first word.
-func (g *Gate) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleLimit)
-	defer cancel()
-	select {
-	case <-g.Devices.Settled():
-	case <-ctx.Done():
-	}
 }

@@ -75,13 +75,16 @@ func follow(held, wanted types.ResourceList, has Has) types.ResourceList {
 			continue
 		}
 		for other := range wanted {
-			if ofDevice(other) == ofDevice(name) {
+			if SameDevice(other, name) {
 				grouptree.Take(now, types.ResourceList{other: quantity})
 			}
 		}
 	}
 	return now
 }
+
+// SameDevice reports whether both are names of one resource of one device, wherever it is.
+func SameDevice(a, b types.ResourceName) bool { return ofDevice(a) == ofDevice(b) }
 
 // ofDevice returns what stays of a device resource's name wherever the device is: its lowest level, its ID, and the resource.
 func ofDevice(name types.ResourceName) string {
