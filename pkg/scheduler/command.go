@@ -17,20 +17,24 @@ import (
 // DefaultPluginPath is where --devschedpath points when it is not given.
 const DefaultPluginPath = "/schedulerplugins"
 
-// NewCommand returns upstream's kube-scheduler command with one more flag, --devschedpath, and one more framework
-// plugin, which is on in every profile. The device schedulers are those that are built in, in this order, and after them
+// NewCommand returns upstream's kube-scheduler command with two more flags, --devschedpath and --devices-secure-port, and one
+// more framework plugin, which is on in every profile. The device schedulers are those that are built in, in this order, and after them
 // those of the folder, which are loaded when the command runs, after flags and logging are set up. Call it once per
 // process: it changes the process-wide defaults of scheduler configurations.
 func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
+	server := newPageServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
-		return registry.Register(Name, NewFactory(dispatch.Load(context.Background(), newRecorder(), pluginPath, builtIn...)))
+		schedulers := dispatch.Load(context.Background(), newRecorder(), pluginPath, builtIn...)
+		return registry.Register(Name, newFactory(schedulers, server))
 	})
+	server.follow(cmd.Flags())
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)
 	flags.StringVar(&pluginPath, "devschedpath", DefaultPluginPath,
 		"Folder of device scheduler plugins (*.so), loaded in the order of their file names. A file that cannot be loaded is reported and left out.")
+	server.addFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)
 	return cmd

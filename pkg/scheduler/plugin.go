@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
@@ -43,11 +44,20 @@ var (
 // NewFactory returns the factory of the plugin, for one scheduler. The framework calls it once per profile; all of them
 // share schedulers and what is known of nodes.
 func NewFactory(schedulers *dispatch.Set) frameworkruntime.PluginFactory {
+	return newFactory(schedulers, nil)
+}
+
+// newFactory is NewFactory with a server for the page of devices, which may be nil.
+func newFactory(schedulers *dispatch.Set, server *pageServer) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var common *shared
 	var err error
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		once.Do(func() { common, err = newShared(ctx, schedulers, handle) })
+		once.Do(func() {
+			if common, err = newShared(ctx, schedulers, handle); err == nil && server != nil {
+				err = server.start(common.background, devicepage.New(devices{common}))
+			}
+		})
 		if err != nil {
 			return nil, err
 		}

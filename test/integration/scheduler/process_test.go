@@ -26,14 +26,20 @@ type process struct {
 // startScheduler starts a scheduler as system:kube-scheduler, until the test ends. more is added to its configuration.
 func startScheduler(t *testing.T, more ...string) *process {
 	t.Helper()
+	return startSchedulerWith(t, nil, more...)
+}
+
+// startSchedulerWith is startScheduler with more arguments.
+func startSchedulerWith(t *testing.T, arguments []string, more ...string) *process {
+	t.Helper()
 	client, err := server.Client("system:kube-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	config := filepath.Join(dir, "config.yaml")
+	config, kubeconfig := filepath.Join(dir, "config.yaml"), writeKubeconfig(t, client.Config)
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" +
-		"clientConnection: {kubeconfig: " + writeKubeconfig(t, client.Config) + ", qps: 1000, burst: 1000}\n" + strings.Join(more, "")
+		"clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n" + strings.Join(more, "")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +49,8 @@ func startScheduler(t *testing.T, more ...string) *process {
 	}
 	defer log.Close()
 	p := &process{T: t, log: log.Name()}
-	p.cmd = exec.Command("/proc/self/exe", "--config="+config, "--secure-port=0", "--devschedpath="+filepath.Join(dir, "none"), "--v=4")
+	p.cmd = exec.Command("/proc/self/exe", append(arguments, "--config="+config, "--secure-port=0", "--devschedpath="+filepath.Join(dir, "none"), "--v=4",
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)...)
 	p.cmd.Env = append(os.Environ(), asScheduler+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
