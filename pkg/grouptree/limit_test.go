@@ -1,0 +1,45 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grouptree
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// A search that may take few steps says that a request fits only when it does, and that it does not fit only when that is
+// sure, or with the word that it gave up.
+func TestWhateverTheLimitAnAnswerIsNeverWrong(t *testing.T) {
+	cut, fitting := 0, 0
+	for seed := range uint64(3000) {
+		s := randomScenario(rand.New(rand.NewPCG(2, seed)))
+		inv, req := mustInventory(t, &s.node), mustRequest(t, &s.pod, s.spec)
+		used := inv.Dense(s.node.Used)
+		truth := NewPlacer(0).Place(inv, used, req)
+		for limit := 1; limit <= 8; limit++ {
+			placer := NewPlacer(limit)
+			got := placer.Place(inv, used, req)
+			if !got.Exact { // the walk needs no limit: ask the search itself
+				placer.reset(inv, used, req)
+				got = placer.searchAll()
+			}
+			if got.Steps > limit {
+				t.Fatalf("%d steps, the limit is %d\nnode: %v\npod: %v", got.Steps, limit, s.node, s.pod)
+			}
+			if got.LimitHit {
+				cut++
+			}
+			switch {
+			case got.Fits:
+				fitting++
+				checkValid(t, s, inv, req, got)
+			case !got.LimitHit && truth.Fits:
+				t.Fatalf("limit %d: a request that fits is refused for sure\nnode: %v\npod: %v", limit, s.node, s.pod)
+			}
+		}
+	}
+	if cut == 0 || fitting == 0 {
+		t.Errorf("%d answers were cut short and %d fit: nothing was tested", cut, fitting)
+	}
+}
