@@ -35,7 +35,7 @@ var pluginSetAside = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Namespace:      "kubedevice",
 	Subsystem:      "scheduler",
 	Name:           "plugin_set_aside",
-	Help:           "1 from the moment that a device scheduler plugin is set aside until it answers again, else 0. No pod that asks for devices is scheduled in that time.",
+	Help:           "1 from the moment that a device scheduler plugin is set aside until it answers again, else 0. No pod that asks for its devices is scheduled in that time, nor one that asks for others unless all plugins are specialists.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin"})
 

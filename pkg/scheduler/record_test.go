@@ -33,7 +33,7 @@ kubedevice_scheduler_plugin_calls_total{method="AddNode",outcome="answered",plug
 kubedevice_scheduler_plugin_calls_total{method="PodFitsDevice",outcome="answered",plugin="gpus"} 1
 kubedevice_scheduler_plugin_calls_total{method="PodFitsDevice",outcome="panic",plugin="gpus"} 3
 kubedevice_scheduler_plugin_calls_total{method="PodFitsDevice",outcome="set_aside",plugin="gpus"} 1
-# HELP kubedevice_scheduler_plugin_set_aside [ALPHA] 1 from the moment that a device scheduler plugin is set aside until it answers again, else 0. No pod that asks for devices is scheduled in that time.
+# HELP kubedevice_scheduler_plugin_set_aside [ALPHA] 1 from the moment that a device scheduler plugin is set aside until it answers again, else 0. No pod that asks for its devices is scheduled in that time, nor one that asks for others unless all plugins are specialists.
 # TYPE kubedevice_scheduler_plugin_set_aside gauge
 kubedevice_scheduler_plugin_set_aside{plugin="gpus"} 1
 `

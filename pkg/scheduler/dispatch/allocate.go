@@ -19,10 +19,16 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 		return pod, nil
 	}
 	for _, plugin := range s.plugins {
+		if !plugin.kinds.concern(pod) {
+			continue
+		}
 		var err error
 		if pod, err = plugin.allocate(ctx, node, pod); err != nil {
 			return nil, err
 		}
+	}
+	if err := node.gap(pod); err != nil {
+		return nil, err
 	}
 	if missing := request.unserved(pod); missing != "" {
 		return nil, errors.New(missing)

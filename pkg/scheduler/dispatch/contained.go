@@ -36,6 +36,7 @@ type contained struct {
 	name     string
 	groups   bool // leaves placement to the group scheduler
 	claimed  []types.ResourceName
+	kinds    *kinds // nil for a plugin that may have to do with everything
 	words    devicescheduler.Words
 	observer *observer // nil for a plugin that keeps no counters of its own
 
@@ -64,6 +65,9 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 	c.groups = c.UsingGroupScheduler()
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
 		c.claimed = slices.Clone(claimer.ClaimedResources())
+	}
+	if specialist, ok := named.Plugin.(devicescheduler.Specialist); ok {
+		c.kinds = newKinds(specialist.Kinds())
 	}
 	c.learnHabits(named.Plugin)
 	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {

@@ -35,7 +35,10 @@ const (
 type Set struct {
 	plugins []*contained
 	// groups says that a plugin leaves placement to the group scheduler.
-	groups  bool
+	groups bool
+	// specialists says that all plugins are.
+	specialists bool
+
 	claimed map[types.ResourceName]bool
 	words   devicescheduler.Words
 
@@ -64,6 +67,8 @@ func New(logger klog.Logger, recorder Recorder, plugins ...Named) *Set {
 
 func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins ...Named) *Set {
 	s := &Set{
+		specialists: true,
+
 		claimed:  map[types.ResourceName]bool{},
 		words:    devicescheduler.Words{Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{}},
 		placers:  sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
@@ -80,6 +85,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins
 		s.plugins = append(s.plugins, plugin)
 		recorder.SetAside(plugin.name, false)
 		s.groups = s.groups || plugin.groups
+		s.specialists = s.specialists && plugin.kinds != nil
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true
 		}

@@ -29,7 +29,7 @@ type Verdict struct {
 	Score float64
 }
 
-// Fit asks every device scheduler whether the pod fits the node. An error means that one of them gave no answer.
+// Fit asks every device scheduler that has to do with the pod whether it fits the node. An error means that one of them gave no answer.
 func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {
 	if request.Empty() {
 		return Verdict{Fits: true}, nil
@@ -38,6 +38,9 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	var total float64
 	var voters int
 	for _, plugin := range s.plugins {
+		if !plugin.kinds.concern(at.pod) {
+			continue
+		}
 		answer, err := plugin.ask(ctx, node, at)
 		if err != nil {
 			return Verdict{}, err
@@ -52,6 +55,9 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		}
 	}
 	pod := at.pod
+	if err := node.gap(pod); err != nil {
+		return Verdict{}, err
+	}
 	if missing := request.unserved(pod); missing != "" {
 		return Verdict{Reasons: []string{missing}, Never: true}, nil
 	}

@@ -19,6 +19,7 @@ import (
 type Inventory struct {
 	info   *types.NodeInfo
 	groups *grouptree.Inventory
+	gaps   gaps
 }
 
 // PlainNames returns the plain resource names that the node lists, sorted: a pod that requests one of them by count is a
@@ -29,9 +30,10 @@ func (inv *Inventory) PlainNames() []types.ResourceName {
 	return names
 }
 
-// AddNode tells every plugin of the node and compiles what they leave. info is taken over. After ErrNoAnswer it may be
-// called again, and tells them all again.
+// AddNode tells every plugin of the node and compiles what they leave. info is taken over. After ErrNoAnswer, and when the
+// inventory is not whole, it may be called again, and tells them all again.
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
+	var missing gaps
 	for _, plugin := range s.plugins {
 		given := info.Clone()
 		left, err := call(ctx, plugin, "AddNode", func() (types.ResourceList, error) {
@@ -39,16 +41,20 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 			plugin.AddNode(given.Name, given)
 			return maps.Clone(given.Allocatable), nil
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+			info.Allocatable = left
+		case s.tolerates(err):
+			missing = missing.with(plugin, err)
+		default:
 			return nil, err
 		}
-		info.Allocatable = left
 	}
 	groups, err := grouptree.CompileInventory(info.Allocatable, info.Scorer)
 	if err != nil {
 		return nil, err
 	}
-	return &Inventory{info: info, groups: groups}, nil
+	return &Inventory{info: info, groups: groups, gaps: missing}, nil
 }
 
 // RemoveNode tells every plugin that the node is gone. A plugin that cannot take it is logged.

@@ -6,6 +6,7 @@ package dispatch
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -37,19 +38,26 @@ type Node struct {
 	used []int64
 	// digest is of info. It is computed when it is asked for.
 	digest func() digest
+	gaps   gaps
 }
 
 // Node returns the node's state: what is used from outside Kubernetes and what the holders hold, which must come in the
 // order of their UIDs.
 func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder) (*Node, error) {
-	info := *inventory.info
-	if len(holders) > 0 {
-		for _, plugin := range s.plugins {
-			used, err := plugin.take(ctx, &info, holders)
-			if err != nil {
-				return nil, err
-			}
+	info, missing := *inventory.info, inventory.gaps
+	for _, plugin := range s.plugins {
+		concerned := plugin.concerned(holders)
+		if len(concerned) == 0 {
+			continue
+		}
+		used, err := plugin.take(ctx, &info, concerned)
+		switch {
+		case err == nil:
 			info.Used = used
+		case s.tolerates(err):
+			missing = missing.with(plugin, err)
+		default:
+			return nil, err
 		}
 	}
 	if s.groups {
@@ -65,7 +73,16 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 		info:      &info,
 		used:      inventory.groups.Dense(info.Used),
 		digest:    sync.OnceValue(func() digest { return nodeDigest(&info) }),
+		gaps:      missing,
 	}, nil
+}
+
+// concerned returns the holders that the plugin has to do with.
+func (c *contained) concerned(holders []*Holder) []*Holder {
+	if c.kinds == nil {
+		return holders
+	}
+	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool { return !c.kinds.concern(holder.Pod) })
 }
 
 // take returns what is used after the plugin has taken the holders' resources.

@@ -29,7 +29,7 @@ type inventory struct {
 	devices  *dispatch.Inventory
 	plain    []sdk.ResourceName // sorted
 	err      error              // instead of devices
-	retryAt  time.Time          // when to compile again, for an err that may pass
+	retryAt  time.Time          // when to compile again, for an err that may pass and for devices that are not whole
 }
 
 // gone stands for the inventory of a node that no longer exists.
@@ -102,13 +102,17 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	}
 	next := &inventory{source: source, revision: c.revisions.Add(1)}
 	next.devices, next.err = c.compile(ctx, source)
-	if next.err != nil {
+	switch {
+	case next.err != nil:
 		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", "node", klog.KObj(source))
 		if errors.Is(next.err, dispatch.ErrNoAnswer) {
 			next.retryAt = c.clock.Now().Add(addPause)
 		}
-	} else {
+	default:
 		next.plain = next.devices.PlainNames()
+		if !next.devices.Whole() {
+			next.retryAt = c.clock.Now().Add(addPause)
+		}
 	}
 	var before []sdk.ResourceName
 	if current != nil {

@@ -65,7 +65,9 @@ func (c *Cache) Look(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Sig
 		return nil, err
 	}
 	seen.key = key
-	n.seen.Store(seen)
+	if seen.Devices.Whole() {
+		n.seen.Store(seen)
+	}
 	return seen, nil
 }
 

@@ -51,7 +51,7 @@ func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmo
 			return nil, err
 		}
 		state.key = key
-		if unmodified {
+		if unmodified && state.devices.Whole() {
 			n.last.Store(state)
 		}
 	}

@@ -25,6 +25,7 @@ var (
 	_ devicescheduler.ResourceClaimer = (*Scheduler)(nil)
 	_ devicescheduler.Describer       = (*Scheduler)(nil)
 	_ devicescheduler.Translator      = (*Scheduler)(nil)
+	_ devicescheduler.Specialist      = (*Scheduler)(nil)
 )
 
 // New returns the scheduler for GPUs that are counted as that resource.
@@ -47,6 +48,11 @@ func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.Res
 // Revision grows when a kind of topology comes or goes: only then may counted GPUs be asked for in another way. For the
 // rest, a request is translated by the number of GPUs that the node has.
 func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
+
+// Kinds are GPUs, by their count and by the levels that they stand in.
+func (s *Scheduler) Kinds() devicescheduler.Kinds {
+	return devicescheduler.Kinds{Plain: []types.ResourceName{s.resource}, Levels: []string{gpu.Wide, gpu.Close, gpu.Level}}
+}
 
 // Words says GPU for a GPU, and what joins those of a group.
 func (s *Scheduler) Words() devicescheduler.Words {
