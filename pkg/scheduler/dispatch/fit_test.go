@@ -352,3 +352,21 @@ func TestARequestIsCompiledOncePerTranslation(t *testing.T) {
 		t.Errorf("%d translations are kept, want %d", kept, maxTranslations)
 	}
 }
+
+func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
+	s := set(t, clock.RealClock{}, gpus())
+	request := asking(3)
+	lack := func(name string, gpus int) *grouptree.Reason {
+		verdict, err := s.Fit(t.Context(), nodeLike(t, s, name, gpus, 0), request)
+		if err != nil || verdict.Fits {
+			t.Fatalf("verdict %+v, error %v", verdict, err)
+		}
+		return verdict.Lack
+	}
+	if lack("a", 2) != lack("b", 2) {
+		t.Error("two nodes that look the same were explained one by one")
+	}
+	if a, other := lack("a", 2), lack("c", 1); a.Best != 2 || other.Best != 1 {
+		t.Errorf("reasons %v and %v, want those of 2 and of 1 free GPUs", a, other)
+	}
+}

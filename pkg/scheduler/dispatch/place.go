@@ -13,7 +13,7 @@ import (
 // placed is the group scheduler's answer.
 type placed struct {
 	*grouptree.Placement
-	request *grouptree.Request
+	translation
 }
 
 // place asks the group scheduler. pod is the request as the plugins translated it for the node.
@@ -24,7 +24,7 @@ func (s *Set) place(ctx context.Context, node *Node, request *Request, pod *type
 	}
 	placer := s.placers.Get().(*grouptree.Placer)
 	defer s.placers.Put(placer)
-	placement := s.memo.Place(placer, node.inventory.groups, node.used, compiled)
+	placement := s.memo.Place(placer, node.inventory.groups, node.used, compiled.request)
 	if placement.LimitHit {
 		s.recorder.StepLimitHit()
 		s.limits.tell(ctx, node, placement)
@@ -32,9 +32,15 @@ func (s *Set) place(ctx context.Context, node *Node, request *Request, pod *type
 	return placed{placement, compiled}, nil
 }
 
-// explain says why the pod does not fit the node.
+// explain says why the pod does not fit the node. Nodes that look the same share a placement, and so the reason: finding
+// it costs more than a look-up of the placement.
 func (p placed) explain(node *Node) *grouptree.Reason {
-	return grouptree.Explain(node.inventory.groups, node.used, p.request, p.Placement)
+	if known, ok := p.reasons.Load(p.Placement); ok {
+		return known.(*grouptree.Reason)
+	}
+	reason := grouptree.Explain(node.inventory.groups, node.used, p.request, p.Placement)
+	p.reasons.Store(p.Placement, reason)
+	return reason
 }
 
 // never reports whether a reason would stand on an empty node too.

@@ -6,6 +6,7 @@ package dispatch
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -19,31 +20,33 @@ const maxTranslations = 8
 type translation struct {
 	pod     *types.PodInfo
 	request *grouptree.Request
+	reasons *sync.Map // of *grouptree.Reason, by the *grouptree.Placement that they explain
 }
 
 // compile returns the compiled form of the request as translated in pod.
-func (r *Request) compile(pod *types.PodInfo) (*grouptree.Request, error) {
+func (r *Request) compile(pod *types.PodInfo) (translation, error) {
 	known := r.translations.Load()
 	if known != nil {
 		for _, t := range *known {
 			if sameDevices(t.pod, pod) {
-				return t.request, nil
+				return t, nil
 			}
 		}
 	}
 	request, err := grouptree.CompileRequest(pod, r.Containers)
 	if err != nil {
-		return nil, err
+		return translation{}, err
 	}
+	compiled := translation{pod, request, &sync.Map{}}
 	var list []translation
 	if known != nil {
 		list = *known
 	}
 	if len(list) < maxTranslations {
-		next := append(slices.Clip(list), translation{pod, request})
+		next := append(slices.Clip(list), compiled)
 		r.translations.CompareAndSwap(known, &next) // of two at once, one is forgotten
 	}
-	return request, nil
+	return compiled, nil
 }
 
 // sameDevices reports whether two translations of one request ask for the same.
