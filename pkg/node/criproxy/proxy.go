@@ -67,6 +67,7 @@ func New(upstream *grpc.ClientConn, options Options) *Proxy {
 		grpc.MaxRecvMsgSize(math.MaxInt),
 		grpc.MaxSendMsgSize(math.MaxInt),
 		grpc.WaitForHandlers(true),
+		grpc.WriteBufferSize(chunk),
 		experimental.BufferPool(newFramePool()),
 		// How often a client pings is between it and the runtime.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
