@@ -1,0 +1,148 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// A kubelet that is killed as it starts a container takes the start along, whatever runtime it calls: that container fails, the pod gets
+// another.
+func TestAKubeletThatIsKilledUnderLoadLosesNoPod(t *testing.T) {
+	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
+		namespace := clustertest.Namespace(t, shared.Client)
+		steady := runPod(ctx, t, podIn(namespace, node, "steady", idle...))
+		var jobs []*corev1.Pod
+		for i := range 8 {
+			job := podIn(namespace, node, fmt.Sprintf("job-%d", i), "sh", "-c", "echo done; sleep 1")
+			job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+			jobs = append(jobs, create(ctx, t, job))
+			if i%4 == 3 {
+				await(ctx, t, jobs[i-2], "to be with the kubelet", func(pod *corev1.Pod) bool { return pod.Status.StartTime != nil })
+				if err := node.Kubelet.Restart(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, job := range jobs {
+			job = await(ctx, t, job, "to succeed", kube.Succeeded)
+			if logs := kubectl(ctx, t, job, nil, "logs", job.Name); logs.Stdout != "done\n" {
+				t.Errorf("pod %s says %q", job.Name, logs.Stdout)
+			}
+		}
+		expectSameContainer(t, steady, await(ctx, t, steady, "to be ready still", kube.Ready))
+	})
+}
+
+func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
+	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) (seen struct {
+		Reason string
+		Code   codes.Code
+	}) {
+		namespace := clustertest.Namespace(t, shared.Client)
+		steady := runPod(ctx, t, podIn(namespace, node, "steady", "nc", "-ll", "-p", "7", "-e", "cat"))
+
+		if err := node.Containerd.Kill9(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, err := shared.Client.AwaitNode(ctx, node.Name, "not to be ready", func(n *corev1.Node) bool {
+			for _, condition := range n.Status.Conditions {
+				if condition.Type == corev1.NodeReady && strings.Contains(condition.Message, "container runtime is down") {
+					seen.Reason = condition.Reason
+				}
+			}
+			return statusOf(n, corev1.NodeReady) == corev1.ConditionFalse && seen.Reason != ""
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if seen.Code = askRuntime(ctx, t, node); seen.Code != codes.Unavailable {
+			t.Errorf("the kubelet is answered %v, want %v", seen.Code, codes.Unavailable)
+		}
+		expectEcho(ctx, t, node, steady)
+		if err := node.Containerd.Start(); err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := shared.Client.AwaitNode(ctx, node.Name, "to be ready again", func(n *corev1.Node) bool {
+			return statusOf(n, corev1.NodeReady) == corev1.ConditionTrue && len(n.Spec.Taints) == 0
+		}); err != nil {
+			t.Fatal(err)
+		}
+		runPod(ctx, t, podIn(namespace, node, "next", idle...))
+		inside(ctx, t, steady, "true")
+		expectEcho(ctx, t, node, steady)
+		expectSameContainer(t, steady, await(ctx, t, steady, "to be ready still", kube.Ready))
+		return seen
+	})
+}
+
+// askRuntime asks for the container runtime's version, by the socket that the kubelet uses, and returns the status of the answer.
+func askRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.Code {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+node.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return node.Room().Dial(ctx, "unix", path) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it has answered
+	_, err = runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
+	return status.Code(err)
+}
+
+// expectEcho speaks with a pod over the network, from its node.
+func expectEcho(ctx context.Context, t *testing.T, node *cluster.Node, pod *corev1.Pod) {
+	t.Helper()
+	conn, err := node.Room().Dial(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, "7"))
+	if err != nil {
+		t.Errorf("pod %s does not answer: %v", pod.Name, err)
+		return
+	}
+	sent := random(t, 1000)
+	if got, err := echo(ctx, conn, sent); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("pod %s sends back %d bytes, not those that it was sent: %v", pod.Name, len(got), err)
+	}
+}
+
+// eventMetric is how the kubelet counts the container events that the runtime has sent it.
+var eventMetric = regexp.MustCompile(`(?m)^kubelet_evented_pleg_connection_latency_seconds_count [1-9]`)
+
+func TestAKubeletThatListensForContainerEventsHearsThem(t *testing.T) {
+	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
+		withSettings(ctx, t, node, "featureGates: {EventedPLEG: true}", func() {
+			pod := newPod(t, node, "true")
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			await(ctx, t, create(ctx, t, pod), "to succeed", kube.Succeeded)
+			for {
+				metrics, err := shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node.Name+"/proxy/metrics")
+				if err == nil && eventMetric.MatchString(metrics) {
+					return
+				}
+				select {
+				case <-ctx.Done():
+					t.Fatalf("wait for the kubelet to hear an event: %v, %v", ctx.Err(), err)
+				case <-time.After(500 * time.Millisecond):
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,59 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// dropIns is a folder with one of configuration files for each kubelet, which override the cluster's own.
+type dropIns string
+
+// quickly makes the kubelet do what takes minutes by default within seconds.
+const quickly = `
+nodeStatusUpdateFrequency: 2s
+containerLogMonitorInterval: 3s
+containerLogMaxSize: 64Ki
+evictionPressureTransitionPeriod: 1s
+volumeStatsAggPeriod: 2s
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
+`
+
+func newDropIns() (dropIns, error) {
+	path, err := os.MkdirTemp("", "kubedevice-e2e-kubelet-")
+	return dropIns(path), errors.Join(err, os.Chmod(path, 0o755))
+}
+
+func (d dropIns) folder(node string) string { return filepath.Join(string(d), node) }
+
+// set gives a node's kubelet these settings when it starts the next time.
+func (d dropIns) set(node, settings string) error {
+	content := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + settings
+	return errors.Join(
+		os.MkdirAll(d.folder(node), 0o755),
+		os.WriteFile(filepath.Join(d.folder(node), "10-test.conf"), []byte(content), 0o644),
+	)
+}
+
+// withSettings kills a node's kubelet, starts it with more settings, and calls then; afterwards, it does the same with the settings of before.
+func withSettings(ctx context.Context, t *testing.T, node *cluster.Node, more string, then func()) {
+	t.Helper()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if err := errors.Join(settings.set(node.Name, quickly), node.Kubelet.Restart(ctx)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := errors.Join(settings.set(node.Name, quickly+more), node.Kubelet.Restart(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	then()
+}
