@@ -79,7 +79,8 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
 func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
 	ctx, cancel := context.WithCancelCause(outgoing(down.Context()))
 	defer cancel(nil)
-	defer context.AfterFunc(p.ending, func() { cancel(errEnding) })()
+	stop := context.AfterFunc(p.ending, func() { cancel(errEnding) })
+	defer stop()
 	opening := time.Now()
 	up, err := p.upstream.NewStream(ctx, anyShape, method, grpc.ForceCodecV2(rawCodec{}))
 	addSince(waited, opening)
