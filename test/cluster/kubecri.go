@@ -1,0 +1,52 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// Endpoint is where the node's kubelet reaches kubecri, as a URL, inside the node.
+const Endpoint = "unix://" + kubecriSocket
+
+// KubecriPID returns the process id, as the machine numbers it, of the kubecri that takes the kubelet's new calls. It is an error
+// if there is none.
+func (n *Node) KubecriPID(ctx context.Context) (int, error) {
+	conn, err := n.room.Dial(ctx, "unix", kubecriSocket)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing was written
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var listener *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		listener, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, fmt.Errorf("ask who listens on %s: %w", kubecriSocket, credErr)
+	}
+	return int(listener.Pid), nil
+}
+
+// RunKubecri runs one of kubecri's other commands on the node, such as grants, and returns what it prints.
+func (n *Node) RunKubecri(ctx context.Context, args ...string) (string, error) {
+	return n.Run(ctx, n.options.Kubecri.Path, args...)
+}
+
+// NewKubecri returns a further kubecri with the arguments of the node's own, to be its successor in an upgrade.
+func (n *Node) NewKubecri(name string) *Component {
+	successor := n.NewComponent(name, Program{})
+	successor.command = n.Kubecri.command
+	return successor
+}

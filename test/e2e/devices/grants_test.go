@@ -1,0 +1,218 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// stateFolder is kubecri's, inside a node.
+const stateFolder = "/var/lib/kubedevice"
+
+func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T) {
+	node := shared.Nodes[0].Name
+	for name, late := range map[string]func(ctx context.Context, t *testing.T, namespace string, card types.ResourceName) *corev1.Pod{
+		"a second scheduler gave it away, too": func(ctx context.Context, t *testing.T, namespace string, card types.ResourceName) *corev1.Pod {
+			return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node, allocation(t, "late", node, card))
+		},
+		"it was forged where no policy forbids that": func(ctx context.Context, t *testing.T, namespace string, card types.ResourceName) *corev1.Pod {
+			withoutPolicies(ctx, t, &heist{forger: shared.Client, namespace: namespace, node: node, card: card})
+			pod := gpuPod(namespace, "late", 1)
+			pod.Spec.NodeName = node
+			pod.Annotations = map[string]string{deviceinfo.Annotation: allocation(t, "late", node, card)}
+			return create(ctx, t, pod)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := begin(t)
+			namespace := newNamespace(t)
+			holder := runPod(ctx, t, on(node, gpuPod(namespace, "holder", 1)))
+			sight := look(ctx, t, holder, "main")
+			second := late(ctx, t, namespace, types.ResourceName(sight.Paths[0]))
+			expectRefused(ctx, t, second, []string{namespace + "/holder", sight.Paths[0], "works when they are gone"})
+
+			if err := shared.Client.DeletePod(ctx, holder); err != nil {
+				t.Fatal(err)
+			}
+			second = await(ctx, t, second, "to be ready when the holder is gone", kube.Ready)
+			expectDevices(ctx, t, second, "main", 1)
+		})
+	}
+}
+
+func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *testing.T) {
+	node := shared.Nodes[0]
+	for name, test := range map[string]struct {
+		harm func(file string) error
+		told bool
+	}{
+		"the file is lost":                    {harm: os.Remove},
+		"the file is cut off":                 {harm: func(file string) error { return os.Truncate(file, 200) }, told: true},
+		"the file is of a version to be made": {harm: func(file string) error { return os.WriteFile(file, []byte("kubedevice-grants v2 …\n"), 0o600) }, told: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := begin(t)
+			namespace := newNamespace(t)
+			holder := runPod(ctx, t, on(node.Name, gpuPod(namespace, "holder", 1)))
+			sight := look(ctx, t, holder, "main")
+			card := types.ResourceName(sight.Paths[0])
+
+			if err := node.Kubecri.Kill9(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.harm(filepath.Join(node.Var(), "lib", "kubedevice", "grants")); err != nil {
+				t.Fatal(err)
+			}
+			// The kubelet waits for kubecri with this one, which is the first that it hears of.
+			late := bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node.Name, allocation(t, "late", node.Name, card))
+			if err := node.Kubecri.Start(); err != nil {
+				t.Fatal(err)
+			}
+
+			expectRefused(ctx, t, late, []string{namespace + "/holder", string(card)})
+			awaitHolder(ctx, t, node, holder)
+			if test.told {
+				awaitNodeEvent(ctx, t, node.Name, "GrantsDamaged", stateFolder+"/grants")
+				awaitMetric(ctx, t, node, "kubecri_grants_damaged 1")
+			}
+			if diff := cmp.Diff(sight, look(ctx, t, holder, "main"), cmpopts.IgnoreUnexported(observe.Sight{})); diff != "" {
+				t.Errorf("what the holder has (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// awaitHolder waits until kubecri prints that the pod holds devices.
+func awaitHolder(ctx context.Context, t *testing.T, node *cluster.Node, pod *corev1.Pod) {
+	t.Helper()
+	for {
+		printed, err := node.RunKubecri(ctx, "grants")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(printed, pod.Namespace) && strings.Contains(printed, pod.Name) {
+			return
+		}
+		pause(ctx, t, "pod "+pod.Name+" to be on record")
+	}
+}
+
+// awaitNodeEvent waits for an event about a node whose message has a text in it.
+func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string) {
+	t.Helper()
+	for {
+		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, text) {
+				return
+			}
+		}
+		pause(ctx, t, "an event "+reason+" on node "+node)
+	}
+}
+
+// awaitMetric waits until kubecri's metrics have a line.
+func awaitMetric(ctx context.Context, t *testing.T, node *cluster.Node, line string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return node.Room().Dial(ctx, network, address)
+		},
+	}}
+	for {
+		if answer, err := get(ctx, client, "http://127.0.0.1:10261/metrics"); err == nil && strings.Contains(answer, "\n"+line+"\n") {
+			return
+		}
+		pause(ctx, t, "kubecri's metrics to say "+line)
+	}
+}
+
+func get(ctx context.Context, client *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(answer.Body)
+	return string(content), err
+}
+
+func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0]
+	namespace := newNamespace(t)
+	holder := runPod(ctx, t, on(node.Name, gpuPod(namespace, "holder", 1)))
+	has := expectDevices(ctx, t, holder, "main", 1)
+	fill := onSmallDisk(ctx, t, node)
+	awaitHolder(ctx, t, node, holder) // the record is made anew there
+	awaitGPUs(ctx, t, node.Name, perNode)
+
+	empty := fill(ctx)
+	late := create(ctx, t, on(node.Name, gpuPod(namespace, "late", 1)))
+	expectRefused(ctx, t, late, []string{"write the record of grants", "no space left on device"})
+	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 1")
+	if again := expectDevices(ctx, t, restartContainer(ctx, t, holder), "main", 1); again[0] != has[0] {
+		t.Errorf("a pod that has devices gets %q in its next container, it had %q", again, has)
+	}
+
+	empty(ctx)
+	late = await(ctx, t, late, "to be ready when there is room", kube.Ready)
+	expectDevices(ctx, t, late, "main", 1)
+	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
+}
+
+// onSmallDisk gives kubecri's state folder a small file system of its own, and kubecri a new life, until the test ends. fill fills it
+// up, what fill returns makes room.
+func onSmallDisk(ctx context.Context, t *testing.T, node *cluster.Node) (fill func(context.Context) (empty func(context.Context))) {
+	t.Helper()
+	const filler = stateFolder + "/filler"
+	sh := func(ctx context.Context, command string) {
+		t.Helper()
+		if _, err := node.Run(ctx, "/bin/sh", "-c", command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarting := func(ctx context.Context, command string) {
+		t.Helper()
+		if err := node.Kubecri.Kill9(ctx); err != nil {
+			t.Fatal(err)
+		}
+		sh(ctx, command)
+		if err := node.Kubecri.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarting(ctx, "mount -t tmpfs -o size=256k tmpfs "+stateFolder)
+	t.Cleanup(func() { restarting(context.WithoutCancel(ctx), "umount "+stateFolder) })
+	return func(ctx context.Context) func(context.Context) {
+		sh(ctx, "! cat /dev/zero 2>/dev/null > "+filler)
+		return func(ctx context.Context) { sh(ctx, "rm "+filler) }
+	}
+}
