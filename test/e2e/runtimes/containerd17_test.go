@@ -69,9 +69,12 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 	})
 }
 
+// idle is the command of a container that waits and ends at once when it is told to.
+var idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
+
 // twoGPUs returns a pod whose container main asks for two GPUs.
 func twoGPUs(namespace, name string) *corev1.Pod {
-	pod := kube.NewPod(name, image.Busybox, "sh", "-c", "trap exit TERM; sleep 86400 & wait")
+	pod := kube.NewPod(name, image.Busybox, idle...)
 	pod.Namespace = namespace
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{observe.Resource: *resource.NewQuantity(2, resource.DecimalSI)}
 	return pod

@@ -14,15 +14,33 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// shared is a cluster of one node with containerd 1.7 and 8 simulated GPUs.
-var shared *cluster.Cluster
+var (
+	// shared is a cluster of one node with containerd 1.7 and 8 simulated GPUs.
+	shared *cluster.Cluster
+	// folder has its files.
+	folder string
+)
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+func runAll(m *testing.M) int {
+	if code, skipped := clustertest.Skipped(); skipped {
+		return code
+	}
 	options, err := clustertest.Options("e2e-runtimes", 1)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		os.Exit(1)
+		return 1
 	}
+	folder = options.Dir
+	plugins, err := newPlugins()
+	defer os.RemoveAll(plugins) //nolint:errcheck // files of no value in the folder for such
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	options.Visible = append(options.Visible, plugins)
 	options.Nodes[0].Runtime = cluster.Containerd17
-	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+	options.Nodes[0].Kubecri.Args = []string{"--cridevices=" + plugins}
+	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
 }
