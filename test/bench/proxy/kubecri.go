@@ -65,7 +65,7 @@ func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*proces
 	}
 	if err := awaitCall(ctx, socket, b.ready); err != nil {
 		p.stop()
-		return nil, fmt.Errorf("kubecri does not create containers with devices: %w: %s", err, &p.stderr)
+		return nil, fmt.Errorf("kubecri does not create containers with devices: %w: %s", err, p.said())
 	}
 	return p, nil
 }
@@ -119,7 +119,7 @@ func awaitCall(ctx context.Context, socket string, w *workload) error {
 			return nil
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
 		}

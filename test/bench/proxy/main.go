@@ -60,13 +60,18 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
 	}
+	b := &bench{binary: filepath.Join(*output, "bin", "kubecri"), plugin: filepath.Join(*output, "plugins", "device", "simgpu.so")}
+	for _, built := range []string{b.binary, b.plugin} {
+		if _, err := os.Stat(built); err != nil {
+			return fmt.Errorf("%w; run make build", err)
+		}
+	}
 	// On the same disk as the results, so that files are really written: a temporary folder may be memory.
-	scratch, err := os.MkdirTemp(*out, "run-")
+	b.scratch, err = os.MkdirTemp(*out, "run-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
-	b := &bench{scratch: scratch, binary: filepath.Join(*output, "bin", "kubecri"), plugin: filepath.Join(*output, "plugins", "device", "simgpu.so")}
+	defer os.RemoveAll(b.scratch)
 	result, err := b.run(ctx, *rounds, pattern)
 	if err != nil {
 		return err

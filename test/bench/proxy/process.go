@@ -51,12 +51,18 @@ func start(ctx context.Context, socket string, command *exec.Cmd) (*process, err
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-p.ended:
-			return nil, fmt.Errorf("%s has ended: %s", filepath.Base(command.Path), &p.stderr)
+			return nil, fmt.Errorf("%s has ended: %s", filepath.Base(command.Path), p.said())
 		case <-ctx.Done():
 			p.stop()
-			return nil, fmt.Errorf("%s does not answer at %s: %w: %s", filepath.Base(command.Path), socket, err, &p.stderr)
+			return nil, fmt.Errorf("%s does not answer at %s: %w: %s", filepath.Base(command.Path), socket, err, p.said())
 		}
 	}
+}
+
+// said returns the end of what the program has said. It must have ended.
+func (p *process) said() string {
+	text := p.stderr.Bytes()
+	return string(text[max(0, len(text)-2000):])
 }
 
 // stop ends the program.
