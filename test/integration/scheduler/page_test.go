@@ -48,11 +48,11 @@ type reader struct {
 }
 
 // newReader returns a reader for a user who shows a certificate, or for an anonymous one.
-func newReader(t *testing.T, port int, user string) reader {
+func newReader(t *testing.T, port int, user string, groups ...string) reader {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the scheduler made its certificate itself
 	if user != "" {
-		client, err := server.Client(user)
+		client, err := server.Client(user, groups...)
 		if err != nil {
 			t.Fatal(err)
 		}

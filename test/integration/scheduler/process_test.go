@@ -29,7 +29,7 @@ func startScheduler(t *testing.T, more ...string) *process {
 	return startSchedulerWith(t, nil, more...)
 }
 
-// startSchedulerWith is startScheduler with more arguments.
+// startSchedulerWith is startScheduler with more arguments, which win over its own.
 func startSchedulerWith(t *testing.T, arguments []string, more ...string) *process {
 	t.Helper()
 	client, err := server.Client("system:kube-scheduler")
@@ -49,8 +49,10 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 	}
 	defer log.Close()
 	p := &process{T: t, log: log.Name()}
-	p.cmd = exec.Command("/proc/self/exe", append(arguments, "--config="+config, "--secure-port=0", "--devschedpath="+filepath.Join(dir, "none"), "--v=4",
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)...)
+	p.cmd = exec.Command("/proc/self/exe", append([]string{
+		"--config=" + config, "--secure-port=0", "--devschedpath=" + filepath.Join(dir, "none"), "--v=4",
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}, arguments...)...)
 	p.cmd.Env = append(os.Environ(), asScheduler+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
