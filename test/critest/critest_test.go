@@ -224,9 +224,11 @@ func TestAReportIsReadInTheOrderOfNames(t *testing.T) {
 
 func TestAReportThatShowsNothingIsAnError(t *testing.T) {
 	for name, test := range map[string]struct{ report, want string }{
-		"no report":            {"", "read critest's report"},
-		"no specs":             {"[]", "no specs"},
-		"a suite that failed":  {`[{"SpecReports": [{"LeafNodeType": "BeforeSuite", "State": "panicked", "Failure": {"Message": "no such file"}}]}]`, "BeforeSuite panicked: no such file"},
+		"no report": {"", "read critest's report"},
+		"no specs":  {"[]", "no specs"},
+		"a suite that failed": {
+			`[{"SpecReports": [{"LeafNodeType": "BeforeSuite", "State": "panicked", "Failure": {"Message": "no such file"}}]}]`, "BeforeSuite panicked: no such file",
+		},
 		"another kind of JSON": {`{"a": 1}`, "read critest's report"},
 	} {
 		t.Run(name, func(t *testing.T) {
