@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,7 +47,8 @@ func randomMessage(source *rand.ChaCha8) []byte {
 		case 2:
 			message = protowire.AppendFixed64(protowire.AppendTag(message, number, protowire.Fixed64Type), random.Uint64())
 		default:
-			value := make([]byte, random.IntN(4096))
+			// Mostly short, so that ten thousand messages take seconds under the race detector.
+			value := make([]byte, random.IntN(16<<random.IntN(9)))
 			source.Read(value)
 			message = protowire.AppendBytes(protowire.AppendTag(message, number, protowire.BytesType), value)
 		}
@@ -53,21 +56,32 @@ func randomMessage(source *rand.ChaCha8) []byte {
 	return message
 }
 
+// callers is how many share ten thousand calls: one alone would mostly wait for a busy machine to switch to the next goroutine.
+const callers = 8
+
 func TestTenThousandRandomMessagesOfInventedMethodsPassByteForByte(t *testing.T) {
 	const known = "/runtime.v1.RuntimeService/ListContainers"
 	client := behind(t, echo, Options{Unary: map[string]bool{known: true}})
-	source := rand.NewChaCha8([32]byte{1})
 	methods := []string{known, "/runtime.v1.ImageService/PullImage", "/runtime.v9.Future/Invented"}
-	for i := range 10_000 {
-		sent := randomMessage(source)
-		got, err := invoke(testContext(t), client, methods[i%len(methods)], sent)
-		if err != nil {
-			t.Fatalf("message %d: %v", i, err)
-		}
-		if !bytes.Equal(got, sent) {
-			t.Fatalf("message %d of %d bytes came back changed", i, len(sent))
-		}
+	ctx := testContext(t)
+	var calling sync.WaitGroup
+	for caller := range byte(callers) {
+		calling.Go(func() {
+			source := rand.NewChaCha8([32]byte{1, caller})
+			for i := range 10_000 / callers {
+				sent := randomMessage(source)
+				got, err := invoke(ctx, client, methods[i%len(methods)], sent)
+				if err != nil {
+					t.Errorf("message %d: %v", i, err)
+					return
+				}
+				if !bytes.Equal(got, sent) {
+					t.Errorf("message %d of %d bytes came back changed", i, len(sent))
+				}
+			}
+		})
 	}
+	calling.Wait()
 }
 
 func TestMessagesBeyondAnyDefaultLimitPass(t *testing.T) {
@@ -304,7 +318,7 @@ func TestARuntimeThatDiesEndsItsStreamsWithUnavailable(t *testing.T) {
 
 // heap returns how much memory is in use, of client, proxy and runtime together.
 func heap() int64 {
-	runtime.GC()
+	debug.FreeOSMemory()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
@@ -347,23 +361,46 @@ func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
 	}
 }
 
+// converse opens a stream, sends a message and receives its echo, and ends the stream, by half-closing or by cancelling it.
+func converse(ctx context.Context, client *grpc.ClientConn, message []byte, halfClose bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.NewStream(ctx, anyShape, "/x.Y/Stream")
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(&message); err != nil {
+		return err
+	}
+	var reply []byte
+	if err := stream.RecvMsg(&reply); err != nil || !halfClose {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	return ignoreEOF(stream.RecvMsg(&reply))
+}
+
 func TestTenThousandStreamsLeaveNoGoroutine(t *testing.T) {
 	client := behind(t, echo, Options{})
 	ctx := testContext(t)
-	invoke(ctx, client, "/x.Y/Warm", nil)
-	before := runtime.NumGoroutine()
-	for i := range 10_000 {
-		streamCtx, cancel := context.WithCancel(ctx)
-		stream := openStream(streamCtx, t, client)
-		send(t, stream, numbered(i))
-		receive(t, stream)
-		if i%2 == 0 {
-			stream.CloseSend()
-			var message []byte
-			stream.RecvMsg(&message)
-		}
-		cancel()
+	if err := converse(ctx, client, numbered(0), true); err != nil {
+		t.Fatal(err)
 	}
+	before := runtime.NumGoroutine()
+	var calling sync.WaitGroup
+	for range callers {
+		calling.Go(func() {
+			for i := range 10_000 / callers {
+				if err := converse(ctx, client, numbered(i), i%2 == 0); err != nil {
+					t.Errorf("stream %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	calling.Wait()
 	for runtime.NumGoroutine() > before+2 {
 		if ctx.Err() != nil {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
