@@ -86,6 +86,7 @@ func (r *Registry) KeepSaved(ctx context.Context, path string) {
 		select {
 		case <-save():
 		case <-ctx.Done():
+			save() // a change may have come at the same moment
 			return
 		}
 		timer := time.NewTimer(settleTime)
