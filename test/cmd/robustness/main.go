@@ -1,0 +1,49 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command robustness kills kubecri and the container runtime again and again while pods with devices start on a real cluster, which
+// it builds, starts and takes down, and tells what became of them. Its exit status is 1 unless all was well.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/test/robustness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	options, err := robustness.Full()
+	if err != nil {
+		return err
+	}
+	points := flag.String("points", "", "only these moments at which kubecri is killed, separated by commas; none for all")
+	flag.IntVar(&options.Kills, "kills", options.Kills, "how often kubecri is killed at each of them")
+	flag.IntVar(&options.Creations, "creations", options.Creations, "how many containers are created meanwhile, an even number")
+	flag.BoolVar(&options.Upgrades, "upgrades", options.Upgrades, "whether kubecri is upgraded while pods are created")
+	flag.BoolVar(&options.Runtime, "runtime", options.Runtime, "whether the container runtime is killed")
+	flag.Parse()
+	if *points != "" {
+		options.Points = nil
+		for point := range strings.SplitSeq(*points, ",") {
+			options.Points = append(options.Points, failpoint.Point(point))
+		}
+	}
+	return robustness.Run(ctx, os.Stdout, options)
+}

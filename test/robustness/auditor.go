@@ -1,0 +1,108 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// auditInterval is how often the kernel is asked what runs.
+const auditInterval = 100 * time.Millisecond
+
+// auditor watches the containers of a cluster, without asking any program of it, and notes what must not be: a device that two of
+// them have, and one that ends or gets another first process before its pod is deleted. It may be used from several goroutines.
+type auditor struct {
+	// running asks the kernel what runs, by the container's id.
+	running func() (map[string]container, error)
+
+	// looking is held by whoever asks the kernel, so that no answer is taken for a later one.
+	looking sync.Mutex
+
+	mu      sync.Mutex
+	seen    map[string]container // that ran when the kernel was asked the last time, by id
+	leaving map[string]bool      // UIDs of pods that may end
+	shared  []string             // devices of two containers, in words
+	ended   []string             // containers that ended too early, in words
+	broken  error                // why the kernel could not be asked
+}
+
+func newAuditor(running func() (map[string]container, error)) *auditor {
+	return &auditor{running: running, seen: map[string]container{}, leaving: map[string]bool{}}
+}
+
+// watch looks until ctx is done.
+func (a *auditor) watch(ctx context.Context) {
+	ticker := time.NewTicker(auditInterval)
+	defer ticker.Stop()
+	for {
+		if err := a.look(); err != nil {
+			a.mu.Lock()
+			a.broken = err
+			a.mu.Unlock()
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look asks the kernel once.
+func (a *auditor) look() error {
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	now, err := a.running()
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, before := range a.seen {
+		if after, runs := now[id]; (!runs || after.init != before.init) && !a.leaving[before.podUID] {
+			a.ended = append(a.ended, fmt.Sprintf("container %.12s of pod %s was process %d and is not any more", id, before.podUID, before.init.pid))
+		}
+	}
+	holders := map[string]container{}
+	for _, id := range slices.Sorted(maps.Keys(now)) {
+		for _, device := range now[id].devices {
+			other, held := holders[device]
+			// The look takes some milliseconds: both must be there at its end.
+			if held && other.init.runs() && now[id].init.runs() {
+				a.shared = append(a.shared, fmt.Sprintf("device %s: containers %.12s and %.12s of pods %s and %s", device, other.id, id, other.podUID, now[id].podUID))
+			}
+			holders[device] = now[id]
+		}
+	}
+	a.seen = now
+	return nil
+}
+
+// mayEnd says that the pods are about to be deleted.
+func (a *auditor) mayEnd(podUIDs []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, uid := range podUIDs {
+		a.leaving[uid] = true
+	}
+}
+
+// found returns what was noted since the last call, and the containers that run, by id.
+func (a *auditor) found() (shared, ended []string, now map[string]container, err error) {
+	if err := a.look(); err != nil {
+		return nil, nil, nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	shared, ended = a.shared, a.ended
+	a.shared, a.ended = nil, nil
+	slices.Sort(shared)
+	return slices.Compact(shared), ended, maps.Clone(a.seen), a.broken
+}

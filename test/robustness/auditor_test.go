@@ -1,0 +1,122 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// me is a process that runs as long as the test.
+func me(t *testing.T) process {
+	t.Helper()
+	p, err := processOf("/proc/" + strconv.Itoa(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
+	here := me(t)
+	other := process{pid: here.pid, start: "0"} // which is not there any more
+	running := func(containers ...container) map[string]container {
+		all := map[string]container{}
+		for _, c := range containers {
+			all[c.id] = c
+		}
+		return all
+	}
+	a := container{id: "a", podUID: "pod-a", init: here, devices: []string{"gpu-0", "gpu-1"}}
+	for name, test := range map[string]struct {
+		looks         []map[string]container
+		mayEnd        []string
+		shared, ended string // what is said of them
+	}{
+		"all is well":                                 {looks: []map[string]container{running(a), running(a, container{id: "b", init: here, devices: []string{"gpu-2"}})}},
+		"two containers have a device":                {looks: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here, devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b"},
+		"the one had ended before the other had it":   {looks: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})}},
+		"a container ends":                            {looks: []map[string]container{running(a), running()}, ended: "container a of pod pod-a"},
+		"a container ends whose pod is being deleted": {looks: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"}},
+		"a container has another process":             {looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})}, ended: "container a of pod pod-a"},
+		"a container ends and comes back as another":  {looks: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})}, ended: "container a of pod pod-a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := 0
+			audit := newAuditor(func() (map[string]container, error) {
+				look = min(look+1, len(test.looks))
+				return test.looks[look-1], nil
+			})
+			audit.mayEnd(test.mayEnd)
+			for range test.looks {
+				if err := audit.look(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shared, ended, now, err := audit.found()
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, "shared", shared, test.shared)
+			expect(t, "ended", ended, test.ended)
+			if diff := cmp.Diff(len(test.looks[len(test.looks)-1]), len(now)); diff != "" {
+				t.Errorf("containers that run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// expect fails the test unless nothing was found where nothing is said, and one thing that says it otherwise.
+func expect(t *testing.T, what string, found []string, says string) {
+	t.Helper()
+	if says == "" && len(found) > 0 || says != "" && (len(found) != 1 || !strings.Contains(found[0], says)) {
+		t.Errorf("%s: found %q, want one that says %q", what, found, says)
+	}
+}
+
+func TestAProcessIsNotMistakenForAnother(t *testing.T) {
+	if !me(t).runs() {
+		t.Error("the test itself does not run")
+	}
+	command := exec.Command("sleep", "86400")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child, err := processOf("/proc/" + strconv.Itoa(command.Process.Pid))
+	if err != nil || !child.runs() {
+		t.Errorf("a child that runs: %v, %v", child, err)
+	}
+	if err := command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil || child.runs() {
+		t.Errorf("a child that has ended (%v) runs: %v", err, child.runs())
+	}
+	if (process{pid: os.Getpid(), start: "0"}).runs() {
+		t.Error("a process that had this one's id before runs")
+	}
+}
+
+func TestContainersAreFoundByTheirCgroups(t *testing.T) {
+	const uid, id = "4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct {
+		lines string
+		found bool
+	}{
+		"version 2":            {"0::/kubedevice-1/node-1/kubepods/besteffort/pod" + uid + "/" + id + "\n", true},
+		"version 1":            {"3:cpu,cpuacct:/kubedevice-1/node-1/kubepods/pod" + uid + "/" + id + "\n0::/\n", true},
+		"a pod's own":          {"0::/kubedevice-1/node-1/kubepods/pod" + uid + "\n", false},
+		"a daemon of the node": {"0::/kubedevice-1/node-1/daemons\n", false},
+	} {
+		match := inCgroup.FindStringSubmatch(test.lines)
+		if (match != nil) != test.found || test.found && (match[1] != uid || match[2] != id) {
+			t.Errorf("%s: found %q", name, match)
+		}
+	}
+}

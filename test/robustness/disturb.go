@@ -1,0 +1,174 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+const (
+	// reachLimit is how long it may take until a point is reached. A kubelet waits up to 15 seconds until it tries again.
+	reachLimit = time.Minute
+	// upgradePods is how many pods are created each second while kubecri is upgraded.
+	upgradePods = 20
+	// upgrades is how many there are, an even number, upgradePause apart; the runtime is killed runtimePause apart.
+	upgrades                   = 20
+	upgradePause, runtimePause = time.Second, 3 * time.Second
+)
+
+// scenarios returns what is to be played.
+func (r *run) scenarios() []scenario {
+	var all []scenario
+	for _, point := range r.options.Points {
+		all = append(all, scenario{
+			name: string(point), title: "kubecri is killed: " + string(point),
+			disturb: func(ctx context.Context) (int, error) { return r.killAt(ctx, point) },
+		})
+	}
+	if r.options.Upgrades {
+		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", pause: time.Second / upgradePods, disturb: r.upgrade})
+	}
+	if r.options.Runtime {
+		all = append(all, scenario{name: "runtime", title: "containerd is killed", disturb: r.killRuntime})
+	}
+	return all
+}
+
+// killAt kills kubecri each time that it reaches a point.
+func (r *run) killAt(ctx context.Context, point failpoint.Point) (kills int, err error) {
+	supervisor := r.node.Kubecri.Supervise()
+	defer func() { err = errors.Join(err, supervisor.Stop()) }()
+	if point == failpoint.Streaming {
+		end, err := r.stream()
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, end(ctx)) }()
+	}
+	for kills < r.options.Kills {
+		if err := r.killOnce(ctx, point); err != nil {
+			return kills, err
+		}
+		kills++
+	}
+	return kills, nil
+}
+
+// killOnce waits until kubecri has killed itself at a point and was started again.
+func (r *run) killOnce(ctx context.Context, point failpoint.Point) error {
+	before := r.node.Kubecri.PID()
+	if err := r.arm(point); err != nil {
+		return err
+	}
+	if point == failpoint.Reconciling {
+		// What it does at its start, and then twice a minute.
+		if err := r.node.Kubecri.Signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	err := r.await(ctx, "kubecri has reached "+string(point), func() bool {
+		_, err := os.Stat(r.trigger)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	if err != nil {
+		return err
+	}
+	return r.awaitServing(ctx, func(pid int) bool { return pid != before && pid == r.node.Kubecri.PID() })
+}
+
+// arm makes kubecri kill itself when it reaches a point the next time.
+func (r *run) arm(point failpoint.Point) error {
+	next := r.trigger + ".next"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%s 1\n", point), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, r.trigger)
+}
+
+// awaitServing waits until is holds for the process that takes the kubelet's calls.
+func (r *run) awaitServing(ctx context.Context, is func(pid int) bool) error {
+	return r.await(ctx, "a new kubecri takes the kubelet's calls", func() bool {
+		pid, err := r.node.KubecriPID(ctx)
+		return err == nil && is(pid)
+	})
+}
+
+// await waits until is holds, which should take seconds. what says the same in words.
+func (r *run) await(ctx context.Context, what string, is func() bool) error {
+	for limit := time.After(reachLimit); !is(); {
+		select {
+		case <-limit:
+			return fmt.Errorf("after %v, it is still not so that %s", reachLimit, what)
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
+		case <-time.After(pollInterval / 10):
+		}
+	}
+	return nil
+}
+
+// stream keeps a stream of container events open, as a kubelet does that is told of them, until it is ended.
+func (r *run) stream() (end func(context.Context) error, err error) {
+	reader := r.node.NewComponent("events", cluster.Program{Path: "crictl", Args: []string{"--runtime-endpoint=" + cluster.Endpoint, "events"}})
+	if err := reader.Start(); err != nil {
+		return nil, err
+	}
+	supervisor := reader.Supervise()
+	return func(ctx context.Context) error {
+		return errors.Join(supervisor.Stop(), reader.Kill9(ctx))
+	}, nil
+}
+
+// upgrade starts one kubecri after the other, each beside the one before, which then drains and ends by itself.
+func (r *run) upgrade(ctx context.Context) (count int, err error) {
+	now, next := r.node.Kubecri, r.node.NewKubecri("kubecri-next")
+	// After an even number, the first one is back in its place.
+	for ; count < upgrades; count++ {
+		select {
+		case <-time.After(upgradePause):
+		case <-ctx.Done():
+			return count, context.Cause(ctx)
+		}
+		if err := next.Start(); err != nil {
+			return count, err
+		}
+		if err := r.awaitServing(ctx, func(pid int) bool { return pid == next.PID() }); err != nil {
+			return count, err
+		}
+		if err := r.await(ctx, now.Name+", which has handed its socket over, has ended", func() bool { return now.PID() == 0 }); err != nil {
+			return count, err
+		}
+		now, next = next, now
+	}
+	return count, nil
+}
+
+// killRuntime kills the container runtime again and again. Its containers live on.
+func (r *run) killRuntime(ctx context.Context) (kills int, err error) {
+	supervisor := r.node.Containerd.Supervise()
+	defer func() { err = errors.Join(err, supervisor.Stop()) }()
+	for ; kills < r.options.Kills; kills++ {
+		select {
+		case <-time.After(runtimePause):
+		case <-ctx.Done():
+			return kills, context.Cause(ctx)
+		}
+		if err := r.node.Containerd.Signal(syscall.SIGKILL); err != nil {
+			return kills, err
+		}
+		if err := r.await(ctx, "containerd is started again", func() bool { return supervisor.Restarts() > kills }); err != nil {
+			return kills, err
+		}
+	}
+	return kills, nil
+}

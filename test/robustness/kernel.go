@@ -1,0 +1,133 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// process is a process that nothing else is mistaken for: ids are used again, but not with the same start.
+type process struct {
+	pid   int
+	start string // in clock ticks since the machine started
+}
+
+// container is a container that runs, as the kernel has it. No program that is being tested had a say in this.
+type container struct {
+	id, podUID string
+	init       process // its first process
+	devices    []string
+}
+
+// inCgroup finds the pod and the container in the lines of /proc/<pid>/cgroup.
+var inCgroup = regexp.MustCompile(`/pod([0-9a-f-]{36})/([0-9a-f]{64})\n`)
+
+// running returns the containers of a cluster, by its cgroup's name, that have begun to run their command.
+func running(cgroup string) (map[string]container, error) {
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]container{}
+	for _, folder := range folders {
+		c, err := firstProcess(folder, cgroup)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at the containers that run: %w", err)
+		}
+		if c != nil {
+			found[c.id] = *c
+		}
+	}
+	return found, nil
+}
+
+// gone says that the process that was looked at ended meanwhile.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+
+// firstProcess returns the container whose first process has the folder, or nil if it is no such process.
+func firstProcess(folder, cgroup string) (*container, error) {
+	lines, err := os.ReadFile(filepath.Join(folder, "cgroup"))
+	if err != nil {
+		return nil, err
+	}
+	match := inCgroup.FindSubmatch(lines)
+	if match == nil || !strings.Contains(string(lines), cgroup) {
+		return nil, nil
+	}
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		return nil, err
+	}
+	if ids := strings.Fields(field(string(status), "NSpid:")); len(ids) < 2 || ids[len(ids)-1] != "1" {
+		return nil, nil
+	}
+	switch name := strings.TrimSpace(field(string(status), "Name:")); {
+	case strings.HasPrefix(name, "runc"):
+		return nil, nil // sets the container up, and sees all of the node for a moment
+	case name == "pause":
+		return nil, nil // holds a pod's namespaces; one whose start was cut off is replaced before the pod has a container
+	}
+	c := &container{podUID: string(match[1]), id: string(match[2])}
+	if c.init, err = processOf(folder); err != nil {
+		return nil, err
+	}
+	devices, err := os.ReadDir(filepath.Join(folder, "root", observe.DeviceFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, device := range devices {
+		c.devices = append(c.devices, device.Name())
+	}
+	slices.Sort(c.devices)
+	return c, nil
+}
+
+// processOf reads who the process of a folder of /proc is.
+func processOf(folder string) (process, error) {
+	pid, err := strconv.Atoi(filepath.Base(folder))
+	if err != nil {
+		return process{}, err
+	}
+	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
+	if err != nil {
+		return process{}, err
+	}
+	// The second field is a name in parentheses, which may hold anything; the start is the 22nd.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 20 {
+		return process{}, fmt.Errorf("%s/stat has %d fields", folder, len(fields)+2)
+	}
+	return process{pid: pid, start: fields[19]}, nil
+}
+
+// runs reports whether the process is still there.
+func (p process) runs() bool {
+	now, err := processOf(filepath.Join("/proc", strconv.Itoa(p.pid)))
+	return err == nil && now == p
+}
+
+// field returns what follows a name at the beginning of a line.
+func field(text, name string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			return rest
+		}
+	}
+	return ""
+}

@@ -1,0 +1,81 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+)
+
+// Result is what became of some containers during whose creation something was killed again and again. All that is counted, but for
+// the first four, must be 0.
+type Result struct {
+	// Scenario says what was killed and when.
+	Scenario string `json:"scenario"`
+	// Creations are the containers that ran in the end, Kills how often something was killed, or upgraded, before.
+	Creations int     `json:"creations"`
+	Kills     int     `json:"kills"`
+	Seconds   float64 `json:"seconds"`
+	// LostPods were not ready in the end.
+	LostPods []string `json:"lostPods"`
+	// SharedDevices were in two containers that ran at the same time.
+	SharedDevices []string `json:"sharedDevices"`
+	// WrongDevices are containers that had other devices than the scheduler chose, and pods with another grant on record.
+	WrongDevices []string `json:"wrongDevices"`
+	// EndedContainers had run, and ended or got another process, before their pods were deleted.
+	EndedContainers []string `json:"endedContainers"`
+	// OrphanedGrants were on record a minute after their pods were gone.
+	OrphanedGrants []string `json:"orphanedGrants"`
+	// Failures are what kept the scenario from being played as it should.
+	Failures []string `json:"failures"`
+}
+
+// violations returns all that must not be.
+func (r *Result) violations() [][]string {
+	return [][]string{r.LostPods, r.SharedDevices, r.WrongDevices, r.EndedContainers, r.OrphanedGrants, r.Failures}
+}
+
+// OK says whether there is nothing that must not be.
+func (r *Result) OK() bool {
+	for _, found := range r.violations() {
+		if len(found) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// print writes the results as people read them: a table, and what went wrong in words.
+func print(out io.Writer, results []*Result) {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "\nSCENARIO\tKILLS\tCREATIONS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED CONTAINERS\tORPHANED GRANTS\tSECONDS") //nolint:errcheck // a screen
+	for _, r := range results {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills, r.Creations, //nolint:errcheck // a screen
+			len(r.LostPods), len(r.SharedDevices), len(r.WrongDevices), len(r.EndedContainers), len(r.OrphanedGrants), r.Seconds)
+	}
+	table.Flush() //nolint:errcheck // a screen
+	for _, r := range results {
+		for _, found := range r.violations() {
+			for _, what := range found {
+				fmt.Fprintf(out, "%s: %s\n", r.Scenario, what) //nolint:errcheck // a screen
+			}
+		}
+	}
+}
+
+// save writes the results as JSON into a folder.
+func save(folder string, results []*Result) error {
+	content, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "robustness.json"), append(content, '\n'), 0o644)
+}

@@ -1,0 +1,185 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package robustness kills kubecri at every moment of its work, upgrades it, and kills the container runtime, all while pods with
+// devices start on a real cluster; and shows what became of them. What counts is taken from the API server, from the kernel, and
+// from the record of grants: no pod is lost, no device is in two containers at the same time, no container that runs notices, and
+// nothing stays granted when its pod is gone.
+//
+// kubecri is built with failpoints for this; see package failpoint for the moments.
+package robustness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// Options say how much is tried.
+type Options struct {
+	// Points are the moments at which kubecri is killed, each in a scenario of its own.
+	Points []failpoint.Point
+	// Kills is how often that happens in each scenario, Creations how many containers are created at a time, over and over, until it has.
+	Kills, Creations int
+	// Upgrades says whether kubecri is upgraded while pods are created, Runtime whether the container runtime is killed.
+	Upgrades, Runtime bool
+	// Folder is the absolute path of where the cluster and its logs are, and the results, as JSON.
+	Folder string
+}
+
+// Full returns the options of the whole run, with the folder _output/robustness.
+func Full() (Options, error) {
+	root, err := checkout.Root()
+	if err != nil {
+		return Options{}, err
+	}
+	return Options{
+		Points: failpoint.Points(), Kills: 50, Creations: 50, Upgrades: true, Runtime: true,
+		Folder: filepath.Join(root, "_output", "robustness"),
+	}, nil
+}
+
+const (
+	// perPod is how many containers a pod has, with one device each.
+	perPod = 2
+	// startLimit and recoveryLimit leave room for a busy machine. After the last kill, a kubelet takes some ten seconds before it tries
+	// again what failed.
+	startLimit    = 3 * time.Minute
+	recoveryLimit = 3 * time.Minute
+	// orphanAge is how long after its pod a grant may be on record.
+	orphanAge = time.Minute
+)
+
+// run is a run in progress, on a cluster of one node.
+type run struct {
+	options   Options
+	out       io.Writer
+	cluster   *cluster.Cluster
+	node      *cluster.Node
+	observer  *observe.Observer
+	auditor   *auditor
+	trigger   string // the file that arms failpoints
+	namespace string
+
+	aging     sync.WaitGroup // looks for orphaned grants
+	agingDone sync.Mutex     // guards what that adds to results
+}
+
+// Run plays all scenarios and returns an error unless all was well. out gets what people read.
+func Run(ctx context.Context, out io.Writer, options Options) (err error) {
+	root, err := checkout.Root()
+	if err != nil {
+		return err
+	}
+	r := &run{options: options, out: out}
+	folder, err := os.MkdirTemp("", "kubedevice-robustness-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder) //nolint:errcheck // files of no value in the folder for such
+	described, err := r.describe(ctx, root, folder)
+	if err != nil {
+		return err
+	}
+	r.auditor = newAuditor(func() (map[string]container, error) { return running(cluster.CgroupName(described.Dir)) })
+	if err := binaries.Build(ctx, filepath.Join(root, "test"), described.Programs, out); err != nil {
+		return err
+	}
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if r.cluster, err = cluster.Start(starting, described); err != nil {
+		return err
+	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		defer cancel()
+		err = errors.Join(err, r.cluster.Stop(stopping))
+	}()
+	if err := r.prepare(starting); err != nil {
+		return err
+	}
+	results, err := r.play(ctx)
+	print(out, results)
+	err = errors.Join(err, save(options.Folder, results))
+	if bad := slices.IndexFunc(results, func(r *Result) bool { return !r.OK() }); err == nil && bad >= 0 {
+		err = fmt.Errorf("%s: not all was well", results[bad].Scenario)
+	}
+	return err
+}
+
+// describe builds a kubecri with failpoints and returns the options of a cluster with one node that runs it, and has a device for
+// each container of a scenario.
+func (r *run) describe(ctx context.Context, root, folder string) (cluster.Options, error) {
+	described, err := cluster.Default(1)
+	if err != nil {
+		return described, err
+	}
+	kubecri := filepath.Join(folder, "kubecri")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "failpoint", "-o", kubecri, "./cmd/kubecri")
+	build.Dir = root
+	if said, err := build.CombinedOutput(); err != nil {
+		return described, fmt.Errorf("build kubecri with failpoints: %w\n%s", err, said)
+	}
+	inventory := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", r.options.Creations)
+	described.Nodes[0].Inventory = filepath.Join(folder, "simgpu.yaml")
+	r.trigger = filepath.Join(folder, "failpoint")
+	described.Nodes[0].Kubecri.Path = kubecri
+	described.Nodes[0].Kubecri.Env = append(described.Nodes[0].Kubecri.Env, failpointVariable+"="+r.trigger)
+	described.Visible = append(described.Visible, folder)
+	described.Dir = filepath.Join(r.options.Folder, "cluster")
+	return described, errors.Join(os.Chmod(folder, 0o755), os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
+}
+
+// failpointVariable names the trigger to kubecri; package failpoint has the name only when it is built for it.
+const failpointVariable = "KUBECRI_FAILPOINT"
+
+// prepare waits until the node has published its devices, and makes a namespace.
+func (r *run) prepare(ctx context.Context) (err error) {
+	r.node = r.cluster.Nodes[0]
+	if r.observer, err = observe.New(ctx, r.cluster); err != nil {
+		return err
+	}
+	namespace, err := r.cluster.Client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "robustness"}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	r.namespace = namespace.Name
+	return r.cluster.Client.AwaitServiceAccount(ctx, r.namespace)
+}
+
+// play plays all scenarios one after another and returns their results, as far as it came.
+func (r *run) play(ctx context.Context) (results []*Result, err error) {
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.auditor.watch(watching) })
+	defer watch.Wait()
+	defer stop()
+	defer r.aging.Wait()
+	for _, s := range r.scenarios() {
+		fmt.Fprintf(r.out, "%s ... ", s.title) //nolint:errcheck // a screen
+		result, err := r.scene(ctx, s)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", s.title, err)
+		}
+		fmt.Fprintf(r.out, "%d kills, %.0f s\n", result.Kills, result.Seconds) //nolint:errcheck // a screen
+		results = append(results, result)
+	}
+	return results, nil
+}

@@ -1,0 +1,185 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+)
+
+// scenario is some containers and what happens while they are created.
+type scenario struct {
+	// name begins the names of its pods, title is for people.
+	name, title string
+	// pause is between the creations of two pods.
+	pause time.Duration
+	// disturb kills until it has done enough, however long that takes. It returns how often, and leaves everything running.
+	disturb func(ctx context.Context) (kills int, err error)
+}
+
+// scene plays a scenario: as long as somebody disturbs, one workload after the other is created.
+func (r *run) scene(ctx context.Context, s scenario) (*Result, error) {
+	began := time.Now()
+	result := &Result{Scenario: s.title}
+	disturbing, stop := context.WithCancel(ctx)
+	disturbed := make(chan error, 1)
+	go func() {
+		defer close(disturbed)
+		var err error
+		result.Kills, err = s.disturb(disturbing)
+		disturbed <- err
+	}()
+	defer func() {
+		stop()
+		for range disturbed { // until it has ended
+		}
+	}()
+	for turn, calm := 0, false; !calm; turn++ {
+		w := &workload{client: r.cluster.Client, namespace: r.namespace, name: fmt.Sprintf("%s-%d", s.name, turn), containers: perPod}
+		err := w.create(ctx, r.options.Creations/perPod, s.pause)
+		if err == nil {
+			calm, err = w.awaitReadyOr(ctx, disturbed)
+		}
+		if err != nil {
+			return nil, err
+		}
+		ready, lost, err := w.awaitReady(ctx, recoveryLimit)
+		if err != nil {
+			return nil, err
+		}
+		result.LostPods = append(result.LostPods, lost...)
+		if err := r.audit(ctx, ready, result); err != nil {
+			return nil, err
+		}
+		if err := r.leave(ctx, w, result); err != nil {
+			return nil, err
+		}
+	}
+	result.Seconds = time.Since(began).Seconds()
+	return result, nil
+}
+
+// grantedTo returns the node's resources that a container of a grant's pod holds, sorted.
+func grantedTo(grant grants.Grant, container string) []string {
+	if grant.Decision == nil {
+		return nil
+	}
+	var paths []string
+	for _, path := range grant.Decision.RunningContainers[container].AllocateFrom {
+		paths = append(paths, string(path))
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// leave deletes the workload's pods. The next ones wait for their devices.
+func (r *run) leave(ctx context.Context, w *workload, result *Result) error {
+	r.auditor.mayEnd(w.uids())
+	if err := w.remove(ctx); err != nil {
+		return err
+	}
+	r.aging.Go(func() {
+		orphans, err := r.age(ctx, w)
+		r.agingDone.Lock()
+		defer r.agingDone.Unlock()
+		result.OrphanedGrants = append(result.OrphanedGrants, orphans...)
+		if err != nil {
+			result.Failures = append(result.Failures, err.Error())
+		}
+	})
+	return nil
+}
+
+// audit compares what pods that are ready have with what they should have.
+func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) error {
+	shared, ended, now, err := r.auditor.found()
+	if err != nil {
+		return err
+	}
+	result.SharedDevices, result.EndedContainers = append(result.SharedDevices, shared...), append(result.EndedContainers, ended...)
+	recorded, err := r.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range ready {
+		for _, status := range pod.Status.ContainerStatuses {
+			result.Creations++
+			choice, err := r.observer.Choice(&pod, status.Name)
+			if err != nil {
+				return err
+			}
+			if granted := grantedTo(recorded[string(pod.UID)], status.Name); !slices.Equal(granted, choice.Paths) {
+				result.WrongDevices = append(result.WrongDevices, fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
+			}
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			if has := now[id].devices; !slices.Equal(has, choice.Chosen) {
+				result.WrongDevices = append(result.WrongDevices, fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
+			}
+		}
+	}
+	return nil
+}
+
+// age waits until the workload's pods are gone, and returns which of them are on record a minute later.
+func (r *run) age(ctx context.Context, w *workload) ([]string, error) {
+	leaving, cancel := context.WithTimeout(ctx, recoveryLimit)
+	defer cancel()
+	if err := w.gone(leaving); err != nil {
+		return nil, err
+	}
+	limit := time.After(orphanAge)
+	for {
+		orphans, err := r.orphans(ctx, w)
+		if err != nil || len(orphans) == 0 {
+			return nil, err
+		}
+		select {
+		case <-time.After(orphanAge / 60):
+		case <-limit:
+			return orphans, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// orphans returns the pods of the workload that are on record.
+func (r *run) orphans(ctx context.Context, w *workload) (orphans []string, err error) {
+	recorded, err := r.recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, uid := range w.uids() {
+		if grant, ok := recorded[uid]; ok {
+			orphans = append(orphans, fmt.Sprintf("pod %s is gone and on record", grant.Name))
+		}
+	}
+	return orphans, nil
+}
+
+// recorded returns the node's record of grants by the UIDs of pods.
+func (r *run) recorded(ctx context.Context) (map[string]grants.Grant, error) {
+	printed, err := r.node.RunKubecri(ctx, "grants", "--output=json")
+	if err != nil {
+		return nil, err
+	}
+	var list []grants.Grant
+	if err := json.Unmarshal([]byte(printed), &list); err != nil {
+		return nil, errors.Join(errors.New("read what kubecri grants prints"), err)
+	}
+	byUID := map[string]grants.Grant{}
+	for _, grant := range list {
+		byUID[grant.PodUID] = grant
+	}
+	return byUID, nil
+}
