@@ -29,7 +29,8 @@ type Verdict struct {
 	Score float64
 }
 
-// Fit asks every device scheduler that has to do with the pod whether it fits the node. An error means that one of them gave no answer.
+// Fit asks every device scheduler that has to do with the pod whether it fits the node. An error means that one of them
+// gave no answer.
 func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {
 	if request.Empty() {
 		return Verdict{Fits: true}, nil

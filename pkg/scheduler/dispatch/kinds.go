@@ -94,14 +94,16 @@ func (g gaps) with(plugin *contained, err error) gaps {
 // Whole reports whether every plugin has had its say in the node's inventory.
 func (inv *Inventory) Whole() bool { return len(inv.gaps) == 0 }
 
-// gap returns the error of a plugin that has to do with the pod and is missing from the node's state, or nil.
+// gap returns the error of a plugin that has to do with the pod and is missing from the node's state, or nil. Of several it
+// is that of the first by name, so that all nodes say the same.
 func (n *Node) gap(pod *types.PodInfo) error {
-	for plugin, err := range n.gaps {
-		if plugin.kinds.concern(pod) {
-			return err
+	var first *contained
+	for plugin := range n.gaps {
+		if plugin.kinds.concern(pod) && (first == nil || plugin.name < first.name) {
+			first = plugin
 		}
 	}
-	return nil
+	return n.gaps[first]
 }
 
 // Whole reports whether every plugin has had its say in the node's state. One that is not whole is not to be remembered.
