@@ -4,14 +4,19 @@
 package failpoint
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestPointsAreNamedOnce(t *testing.T) {
@@ -24,6 +29,45 @@ func TestPointsAreNamedOnce(t *testing.T) {
 		if point == "" || strings.ContainsAny(string(point), " \n") {
 			t.Errorf("point %q cannot be said in the file", point)
 		}
+	}
+}
+
+var (
+	named = regexp.MustCompile(`(?m)^\t(\w+) Point = "`)
+	reach = regexp.MustCompile(`failpoint\.Reach\(failpoint\.(\w+)\)`)
+)
+
+func TestEveryPointIsSomewhereOnKubecrisWay(t *testing.T) {
+	source, err := os.ReadFile("failpoint.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, match := range named.FindAllStringSubmatch(string(source), -1) {
+		want = append(want, match[1])
+	}
+	reached := map[string]bool{}
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files beside this package, %v", len(files), err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range reach.FindAllStringSubmatch(string(content), -1) {
+			if !strings.HasSuffix(file, "_test.go") {
+				reached[match[1]] = true
+			}
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(reached))); diff != "" {
+		t.Errorf("points (-named +reached):\n%s", diff)
+	}
+	if len(want) != len(Points()) {
+		t.Errorf("%d points are named, Points returns %d", len(want), len(Points()))
 	}
 }
 
@@ -69,6 +113,10 @@ func TestAProcessEndsAtThePointThatTheFileNamesAndOnlyIfItIsBuiltForThat(t *test
 			binary := filepath.Join(t.TempDir(), "program")
 			if out, err := exec.Command("go", "build", "-tags="+test.tags, "-o", binary, source).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
+			}
+			content, err := os.ReadFile(binary)
+			if armed := bytes.Contains(content, []byte("KUBECRI_FAILPOINT")); err != nil || armed != (test.tags != "") {
+				t.Errorf("the program knows of failpoints: %v (%v), want %v", armed, err, test.tags != "")
 			}
 			command := exec.Command(binary)
 			command.Env = append(os.Environ(), "KUBECRI_FAILPOINT="+file)
