@@ -50,8 +50,8 @@ func (r *Result) OK() bool {
 	return true
 }
 
-// print writes the results as people read them: a table, and what went wrong in words.
-func print(out io.Writer, results []*Result) {
+// show writes the results as people read them: a table, and what went wrong in words.
+func show(out io.Writer, results []*Result) {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "\nSCENARIO\tKILLS\tCREATIONS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED CONTAINERS\tORPHANED GRANTS\tSECONDS") //nolint:errcheck // a screen
 	for _, r := range results {

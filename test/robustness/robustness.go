@@ -115,7 +115,7 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 		return err
 	}
 	results, err := r.play(ctx)
-	print(out, results)
+	show(out, results)
 	err = errors.Join(err, save(options.Folder, results))
 	if bad := slices.IndexFunc(results, func(r *Result) bool { return !r.OK() }); err == nil && bad >= 0 {
 		err = fmt.Errorf("%s: not all was well", results[bad].Scenario)
@@ -181,5 +181,24 @@ func (r *run) play(ctx context.Context) (results []*Result, err error) {
 		fmt.Fprintf(r.out, "%d kills, %.0f s\n", result.Kills, result.Seconds) //nolint:errcheck // a screen
 		results = append(results, result)
 	}
-	return results, nil
+	return results, r.finish(ctx, results)
+}
+
+// finish waits until nothing may be granted any more, and puts what came to light since the last scenario into its result.
+func (r *run) finish(ctx context.Context, results []*Result) error {
+	r.aging.Wait()
+	shared, ended, _, err := r.auditor.found()
+	if err != nil || len(results) == 0 {
+		return err
+	}
+	recorded, err := r.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	last := results[len(results)-1]
+	last.SharedDevices, last.EndedContainers = append(last.SharedDevices, shared...), append(last.EndedContainers, ended...)
+	for _, grant := range recorded {
+		last.OrphanedGrants = append(last.OrphanedGrants, fmt.Sprintf("pod %s is on record, and all pods are gone", grant.Name))
+	}
+	return nil
 }
