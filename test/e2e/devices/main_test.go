@@ -27,6 +27,9 @@ var (
 	observer *observe.Observer
 )
 
+// isolating is the node whose kubecri runs with --isolate.
+const isolating = 1
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -57,6 +60,9 @@ func prepare() (cluster.Options, error) {
 		}
 		options.Nodes[i].Inventory = files.inventory(node)
 		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + files.devicePlugins(node)}
+		if i == isolating {
+			options.Nodes[i].Kubecri.Args = append(options.Nodes[i].Kubecri.Args, "--isolate")
+		}
 		options.Nodes[i].KubeletArgs = []string{"--pod-manifest-path=" + files.staticPods(node)}
 	}
 	return options, nil
