@@ -56,7 +56,7 @@ func (r *run) killAt(ctx context.Context, point failpoint.Point) (kills int, err
 		defer func() { err = errors.Join(err, end(ctx)) }()
 	}
 	for kills < r.options.Kills {
-		if err := r.killOnce(ctx, point); err != nil {
+		if err := r.killOnce(ctx, point, supervisor); err != nil {
 			return kills, err
 		}
 		kills++
@@ -65,25 +65,32 @@ func (r *run) killAt(ctx context.Context, point failpoint.Point) (kills int, err
 }
 
 // killOnce waits until kubecri has killed itself at a point and was started again.
-func (r *run) killOnce(ctx context.Context, point failpoint.Point) error {
-	before := r.node.Kubecri.PID()
-	if err := r.arm(point); err != nil {
-		return err
-	}
+func (r *run) killOnce(ctx context.Context, point failpoint.Point, supervisor *cluster.Supervisor) error {
+	starts := supervisor.Restarts() + 1
 	if point == failpoint.Reconciling {
-		// What it does at its start, and then twice a minute.
+		// What it does at its start, and then twice a minute. Nobody can reach the point by chance before it is armed.
 		if err := r.node.Kubecri.Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
+		if err := r.await(ctx, "kubecri has ended", func() bool { return r.node.Kubecri.PID() == 0 || supervisor.Restarts() == starts }); err != nil {
+			return err
+		}
+		starts++
 	}
-	err := r.await(ctx, "kubecri has reached "+string(point), func() bool {
-		_, err := os.Stat(r.trigger)
-		return errors.Is(err, fs.ErrNotExist)
-	})
-	if err != nil {
+	if err := r.arm(point); err != nil {
 		return err
 	}
-	return r.awaitServing(ctx, func(pid int) bool { return pid != before && pid == r.node.Kubecri.PID() })
+	reached := func() bool {
+		_, err := os.Stat(r.trigger)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	if err := r.await(ctx, "kubecri has reached "+string(point), reached); err != nil {
+		return err
+	}
+	if err := r.await(ctx, "kubecri is started again", func() bool { return supervisor.Restarts() == starts }); err != nil {
+		return err
+	}
+	return r.awaitServing(ctx, r.node.Kubecri)
 }
 
 // arm makes kubecri kill itself when it reaches a point the next time.
@@ -95,11 +102,11 @@ func (r *run) arm(point failpoint.Point) error {
 	return os.Rename(next, r.trigger)
 }
 
-// awaitServing waits until is holds for the process that takes the kubelet's calls.
-func (r *run) awaitServing(ctx context.Context, is func(pid int) bool) error {
-	return r.await(ctx, "a new kubecri takes the kubelet's calls", func() bool {
+// awaitServing waits until a kubecri takes the kubelet's calls.
+func (r *run) awaitServing(ctx context.Context, kubecri *cluster.Component) error {
+	return r.await(ctx, kubecri.Name+" takes the kubelet's calls", func() bool {
 		pid, err := r.node.KubecriPID(ctx)
-		return err == nil && is(pid)
+		return err == nil && pid == kubecri.PID()
 	})
 }
 
@@ -142,7 +149,7 @@ func (r *run) upgrade(ctx context.Context) (count int, err error) {
 		if err := next.Start(); err != nil {
 			return count, err
 		}
-		if err := r.awaitServing(ctx, func(pid int) bool { return pid == next.PID() }); err != nil {
+		if err := r.awaitServing(ctx, next); err != nil {
 			return count, err
 		}
 		if err := r.await(ctx, now.Name+", which has handed its socket over, has ended", func() bool { return now.PID() == 0 }); err != nil {
