@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kube-scheduler is the Kubernetes scheduler that chooses a pod's node and its exact devices. It takes
-// upstream's arguments and --devschedpath, the folder of device scheduler plugins.
+// upstream's arguments and --devschedpath, the folder of device scheduler plugins. The device scheduler for devices of the
+// kubelet's own device plugins is built in.
 package main
 
 import (
@@ -15,9 +16,11 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/hosted"
 )
 
 func main() {
 	pluginload.MaybeChild()
-	os.Exit(cli.Run(scheduler.NewCommand()))
+	os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: hosted.New()})))
 }

@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"pkg/pluginload":         {"pkg/sdk"},
 	"pkg/hosted":             {"pkg/sdk"},
 	"pkg/scheduler":          {"pkg/scheduler", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/pluginload", "pkg/sdk"},
-	"pkg/scheduler/dispatch": {"pkg/grouptree", "pkg/pluginload", "pkg/sdk"},
+	"pkg/scheduler/dispatch": {"pkg/grouptree", "pkg/hosted", "pkg/pluginload", "pkg/sdk"},
 	"pkg/node":               {"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/pluginload", "pkg/sdk"},
 	"plugins":                {"plugins", "pkg/sdk"},
 	"hack":                   {},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -23,7 +24,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 			continue
 		}
 		var err error
-		if pod, err = plugin.allocate(ctx, node, pod); err != nil {
+		if pod, err = plugin.allocate(ctx, node, pod, request.Containers); err != nil {
 			return nil, err
 		}
 	}
@@ -33,7 +34,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 	if missing := request.unserved(pod); missing != "" {
 		return nil, errors.New(missing)
 	}
-	if s.groups {
+	if s.usesGroups(pod) {
 		placed, err := s.place(ctx, node, request, pod)
 		if err != nil {
 			return nil, err
@@ -49,10 +50,16 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 	return pod, nil
 }
 
-func (c *contained) allocate(ctx context.Context, node *Node, pod *types.PodInfo) (*types.PodInfo, error) {
+func (c *contained) allocate(ctx context.Context, node *Node, pod *types.PodInfo, spec []grouptree.Container) (*types.PodInfo, error) {
 	nodeInfo, given := node.info.Clone(), pod.Clone()
 	return call(ctx, c, "PodAllocate", func() (*types.PodInfo, error) {
-		if err := c.PodAllocate(nodeInfo, given); err != nil {
+		var err error
+		if c.chooser != nil {
+			_, err = c.chooser.Choose(nodeInfo, given, spec)
+		} else {
+			err = c.PodAllocate(nodeInfo, given)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return adopt(pod, given), nil

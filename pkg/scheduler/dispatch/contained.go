@@ -36,7 +36,8 @@ type contained struct {
 	name     string
 	groups   bool // leaves placement to the group scheduler
 	claimed  []types.ResourceName
-	kinds    *kinds // nil for a plugin that may have to do with everything
+	kinds    *kinds  // nil for a plugin that may have to do with everything
+	chooser  Chooser // nil for all but the chooser
 	words    devicescheduler.Words
 	observer *observer // nil for a plugin that keeps no counters of its own
 
@@ -69,6 +70,7 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 	if specialist, ok := named.Plugin.(devicescheduler.Specialist); ok {
 		c.kinds = newKinds(specialist.Kinds())
 	}
+	c.becomeChooser(named.Plugin)
 	c.learnHabits(named.Plugin)
 	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {
 		c.words = describer.Words()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -20,11 +21,12 @@ type digest [sha256.Size]byte
 // asked is a request on its way through the plugins. It is immutable and safe for concurrent use.
 type asked struct {
 	pod    *types.PodInfo
+	spec   []grouptree.Container
 	digest func() digest // computed when it is asked for
 }
 
-func newAsked(pod *types.PodInfo) *asked {
-	return &asked{pod, sync.OnceValue(func() digest { return podDigest(pod) })}
+func newAsked(pod *types.PodInfo, spec []grouptree.Container) *asked {
+	return &asked{pod, spec, sync.OnceValue(func() digest { return podDigest(pod, spec) })}
 }
 
 // of returns the answer for a pod that asks for the same as the one that it was given for. Both have the same containers.
@@ -34,7 +36,7 @@ func (a *fitAnswer) of(pod *asked) fitAnswer {
 	}
 	own, answer := *a.next.pod, *a
 	own.Name, own.NodeName = pod.pod.Name, pod.pod.NodeName
-	answer.next = &asked{&own, a.next.digest}
+	answer.next = &asked{&own, pod.spec, a.next.digest}
 	return answer
 }
 
@@ -49,8 +51,13 @@ func (c *content) str(s string) {
 }
 
 // podDigest leaves out the pod's name and the node's.
-func podDigest(pod *types.PodInfo) digest {
+func podDigest(pod *types.PodInfo, spec []grouptree.Container) digest {
 	var c content
+	for _, at := range spec {
+		c.str(at.Name)
+		c.num(int64(at.Kind))
+	}
+	c.num(-1)
 	addQuantities(&c, pod.Requests)
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		c.num(int64(len(containers)))

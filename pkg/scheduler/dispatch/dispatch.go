@@ -36,6 +36,8 @@ type Set struct {
 	plugins []*contained
 	// groups says that a plugin leaves placement to the group scheduler.
 	groups bool
+	// chooser is the one for hosted devices, nil where there is none.
+	chooser *contained
 	// specialists says that all plugins are.
 	specialists bool
 
@@ -84,7 +86,11 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins
 		}
 		s.plugins = append(s.plugins, plugin)
 		recorder.SetAside(plugin.name, false)
-		s.groups = s.groups || plugin.groups
+		if plugin.chooser != nil {
+			s.chooser = plugin
+		} else {
+			s.groups = s.groups || plugin.groups
+		}
 		s.specialists = s.specialists && plugin.kinds != nil
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true

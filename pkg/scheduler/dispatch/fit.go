@@ -50,7 +50,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 			return Verdict{Reasons: answer.reasons}, nil
 		}
 		at = answer.next
-		if !plugin.groups {
+		if !plugin.groups || plugin.chooser != nil && answer.score > 0 {
 			total += unit(answer.score)
 			voters++
 		}
@@ -62,7 +62,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	if missing := request.unserved(pod); missing != "" {
 		return Verdict{Reasons: []string{missing}, Never: true}, nil
 	}
-	if s.groups {
+	if s.usesGroups(pod) {
 		placed, err := s.place(ctx, node, request, pod)
 		if err != nil {
 			return Verdict{}, err
@@ -88,9 +88,16 @@ type fitAnswer struct {
 func (c *contained) fit(ctx context.Context, node *Node, at *asked) (fitAnswer, error) {
 	nodeInfo, given := node.info.Clone(), at.pod.Clone()
 	return call(ctx, c, "PodFitsDevice", func() (fitAnswer, error) {
+		if c.chooser != nil {
+			score, err := c.chooser.Choose(nodeInfo, given, at.spec)
+			if err != nil {
+				return fitAnswer{reasons: []string{clip(err.Error())}}, nil
+			}
+			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given), at.spec), score: score}, nil
+		}
 		fits, reasons, score := c.PodFitsDevice(nodeInfo, given, false)
 		if fits {
-			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given)), score: score}, nil
+			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given), at.spec), score: score}, nil
 		}
 		return fitAnswer{reasons: c.texts(reasons)}, nil
 	})
@@ -105,14 +112,16 @@ const (
 func (c *contained) texts(reasons []devicescheduler.PredicateFailureReason) []string {
 	var texts []string
 	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
-		text := reason.GetReason()
-		texts = append(texts, strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], ""))
+		texts = append(texts, clip(reason.GetReason()))
 	}
 	if len(texts) == 0 {
 		texts = []string{fmt.Sprintf("device scheduler %q gives no reason", c.name)}
 	}
 	return slices.Clip(texts) // remembered, and handed to those who may append
 }
+
+// clip returns a reason, shortened when it is too long for a message.
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], "") }
 
 // unit brings a plugin's score into the range from 0 to 1. What is no number counts as 0.
 func unit(score float64) float64 {

@@ -16,10 +16,11 @@ import (
 type kinds struct {
 	plain  map[types.ResourceName]bool
 	levels map[string]bool
+	serves func(types.ResourceName) bool // of plain names that come and go; nil for none
 }
 
 func newKinds(of devicescheduler.Kinds) *kinds {
-	k := &kinds{map[types.ResourceName]bool{}, map[string]bool{}}
+	k := &kinds{plain: map[types.ResourceName]bool{}, levels: map[string]bool{}}
 	for _, name := range of.Plain {
 		k.plain[name] = true
 	}
@@ -31,7 +32,7 @@ func newKinds(of devicescheduler.Kinds) *kinds {
 
 // has reports whether a name is of these kinds.
 func (k *kinds) has(name types.ResourceName) bool {
-	if k.plain[name] {
+	if k.plain[name] || k.serves != nil && k.serves(name) {
 		return true
 	}
 	rest := strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/")

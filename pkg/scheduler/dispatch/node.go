@@ -60,11 +60,11 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 			return nil, err
 		}
 	}
-	if s.groups {
+	if s.groups || s.chooser != nil {
 		used := types.ResourceList{}
 		maps.Copy(used, info.Used)
 		for _, holder := range holders {
-			grouptree.Take(used, holder.held)
+			grouptree.Take(used, s.accounted(holder.held))
 		}
 		info.Used = used
 	}

@@ -30,7 +30,7 @@ func (r *Request) asked() *asked {
 	if at := r.began.Load(); at != nil {
 		return at
 	}
-	r.began.CompareAndSwap(nil, newAsked(r.Pod))
+	r.began.CompareAndSwap(nil, newAsked(r.Pod, r.Containers))
 	return r.began.Load()
 }
 

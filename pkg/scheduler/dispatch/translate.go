@@ -58,7 +58,8 @@ func sameDevices(a, b *types.PodInfo) bool {
 }
 
 // adopt returns pod with what a plugin may write, and wrote into the copy that it was given: DevRequests, AllocateFrom,
-// and the scorers of what it translated. The plugin may hold on to its copy, so nothing of that is kept.
+// and the scorers of what it translated, and without the counts that are served so. The plugin may hold on to its copy, so nothing
+// of that is kept.
 func adopt(pod, given *types.PodInfo) *types.PodInfo {
 	adopted := *pod
 	adopted.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers)
@@ -72,6 +73,7 @@ func adoptContainers(containers, given map[string]types.ContainerInfo) map[strin
 		info.DevRequests = maps.Clone(given[name].DevRequests)
 		info.AllocateFrom = maps.Clone(given[name].AllocateFrom)
 		info.Scorer = maps.Clone(given[name].Scorer)
+		info.KubeRequests = unhosted(info)
 		adopted[name] = info
 	}
 	return adopted

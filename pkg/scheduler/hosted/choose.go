@@ -1,0 +1,262 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hosted
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// stepLimit is how many places the search tries for the groups of one pod before it gives up.
+const stepLimit = 10_000
+
+// chooser chooses the devices of one pod on one node.
+type chooser struct {
+	*wanted
+	stock stock
+	steps int
+}
+
+// choose gives every container what it asks for. The error says what the node lacks.
+func (c *chooser) choose() error {
+	if err := c.checkSums(); err != nil {
+		return err
+	}
+	var open []*group
+	for _, at := range c.containers {
+		for _, g := range at.groups {
+			if err := c.giveNamed(g); err != nil {
+				return err
+			}
+			if len(g.open()) > 0 {
+				open = append(open, g)
+			}
+		}
+	}
+	for _, g := range open {
+		if len(c.candidates(g)) == 0 {
+			return c.lacking(g)
+		}
+	}
+	// The groups that are hardest to place come first.
+	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
+	if !c.search(open) {
+		if c.steps == stepLimit {
+			return errGivenUp
+		}
+		return lackingTogether(open)
+	}
+	for _, at := range c.containers {
+		if err := c.giveCounted(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveNamed gives the devices that a group asks for by ID.
+func (c *chooser) giveNamed(g *group) error {
+	for _, it := range g.items {
+		if it.id == "" {
+			continue
+		}
+		id := deviceID{it.resource, it.id}
+		p, d := c.stock.find(id)
+		switch {
+		case d == nil && c.unwanted[id]:
+			return bothWays(id)
+		case d == nil || !c.mayBe(g, p):
+			return absent(id, g)
+		case !d.availableTo(g.owner):
+			return inUse(id)
+		}
+		g.owner.give(it.request, p, d)
+	}
+	return nil
+}
+
+// mayBe reports whether a group may be met at a place: whether that is what its placeholder and the devices that it names
+// say, and the place is known when there is more than one device to be together.
+func (c *chooser) mayBe(g *group, p *place) bool {
+	if at, named := g.named(); named {
+		return p.name == at
+	}
+	if len(g.items) > 1 && p.name == hosted.Unknown {
+		return false
+	}
+	for _, of := range g.owner.picks {
+		if of.place != p && slices.ContainsFunc(g.items, func(it item) bool { return it.request == of.request }) {
+			return false
+		}
+	}
+	return true
+}
+
+// candidates returns the places where a group can be met as things stand, the best first: where the pod needs the fewest
+// further devices, and of these where the fewest are left over.
+func (c *chooser) candidates(g *group) []*place {
+	open := g.open()
+	type candidate struct {
+		*place
+		further, left int
+	}
+	var found []candidate
+	for _, p := range c.stock {
+		if !c.mayBe(g, p) {
+			continue
+		}
+		at, enough := candidate{place: p}, true
+		for resource, n := range open {
+			available := p.available(resource, g.owner)
+			if enough = len(available) >= n; !enough {
+				break
+			}
+			at.left += len(available) - n
+			for _, d := range available[:n] {
+				if len(d.holders) == 0 {
+					at.further++
+				}
+			}
+		}
+		if enough {
+			found = append(found, at)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.further, b.further), cmp.Compare(a.left, b.left))
+	})
+	places := make([]*place, len(found))
+	for i, at := range found {
+		places[i] = at.place
+	}
+	return places
+}
+
+// search gives the devices that groups leave open. It returns false, and gives none, when there is no way to meet them all,
+// or when it finds none within its steps.
+func (c *chooser) search(groups []*group) bool {
+	if len(groups) == 0 {
+		return true
+	}
+	g := groups[0]
+	for _, p := range c.candidates(g) {
+		if c.steps == stepLimit {
+			return false
+		}
+		c.steps++
+		before := len(g.owner.picks)
+		for _, it := range g.items {
+			if it.id == "" {
+				g.owner.give(it.request, p, p.available(it.resource, g.owner)[0])
+			}
+		}
+		if c.search(groups[1:]) {
+			return true
+		}
+		g.owner.takeBack(before)
+	}
+	return false
+}
+
+// giveCounted gives a container the devices that it only counts: first those that another container of the pod has at other
+// times, so that the pod holds no more than it needs to.
+func (c *chooser) giveCounted(to *container) error {
+	reused := map[types.ResourceName]int{}
+	for resource, n := range to.counts {
+		for _, p := range c.stock {
+			reused[resource] += len(p.shared(resource, to))
+		}
+		reused[resource] = min(reused[resource], n)
+	}
+	fresh := map[types.ResourceName]int{}
+	for resource, n := range to.counts {
+		fresh[resource] = n - reused[resource]
+	}
+	for _, k := range []packer{{to: to, counts: reused, of: (*place).shared}, {to: to, counts: fresh, of: (*place).untouched}} {
+		if !k.pack(c.stock) {
+			return c.shortOf(to)
+		}
+		if err := k.give(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSums makes sure that there are as many free devices as containers ask for that run at the same time.
+func (c *chooser) checkSums() error {
+	var running, sidecars []*container
+	for _, at := range c.containers {
+		if at.kind != grouptree.Init {
+			running = append(running, at)
+		}
+		if at.kind == grouptree.Sidecar {
+			sidecars = append(sidecars, at)
+		}
+	}
+	steps := [][]*container{running}
+	for _, at := range c.containers {
+		if at.kind == grouptree.Init {
+			along := slices.DeleteFunc(slices.Clone(sidecars), func(sidecar *container) bool { return !sidecar.overlaps(at) })
+			steps = append(steps, append(along, at))
+		}
+	}
+	for _, step := range steps {
+		asked := map[types.ResourceName]int{}
+		for _, at := range step {
+			for resource, n := range at.asks() {
+				asked[resource] += n
+			}
+		}
+		for _, resource := range slices.Sorted(maps.Keys(asked)) {
+			if c.stock.free(resource) < asked[resource] {
+				return c.short(resource, asked[resource])
+			}
+		}
+	}
+	return nil
+}
+
+// write writes what was chosen into the pod.
+func (c *chooser) write(pod *types.PodInfo) {
+	for _, at := range c.containers {
+		list := pod.RunningContainers
+		if at.kind == grouptree.Init {
+			list = pod.InitContainers
+		}
+		info := list[at.name]
+		types.FillContainerInfo(&info)
+		for _, of := range at.picks {
+			info.DevRequests[of.request] = 1
+			info.AllocateFrom[of.request] = of.device.name
+			delete(info.Scorer, of.request) // a device is held, whatever a pod would have it scored as
+		}
+		list[at.name] = info
+	}
+}
+
+// score says how well the choice packs: for each container the part that it takes of what it could have had at the places
+// where it has devices, divided by the number of these places.
+func (c *chooser) score() float64 {
+	total, served := 0.0, 0
+	for _, at := range c.containers {
+		if len(at.picks) == 0 {
+			continue
+		}
+		left, places := 0, at.places()
+		for _, p := range places {
+			for resource := range at.asks() {
+				left += len(p.available(resource, at))
+			}
+		}
+		total += float64(len(at.picks)) / float64(len(at.picks)+left) / float64(len(places))
+		served++
+	}
+	return total / float64(served)
+}
