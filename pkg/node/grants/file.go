@@ -10,17 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
 // The file is one line that says how to read the rest, and the grants as JSON:
 //
 //	kubedevice-grants v1 sha256:<hexadecimal sum of the rest>
+//
+// Spaces fill it up to whole blocks, so that one more grant seldom changes its size; see replaceFile.
 //
 // A release may add JSON fields under the same version: the one before it ignores them. A release that finds another version
 // treats the file as a damaged one: it is set aside, and the record made anew from the runtime.
@@ -28,6 +26,8 @@ const (
 	magic        = "kubedevice-grants"
 	version      = "v1"
 	headerFormat = magic + " " + version + " sha256:%x\n"
+	headerBytes  = len(magic) + 1 + len(version) + len(" sha256:") + 2*sha256.Size + len("\n")
+	block        = 4 << 10
 )
 
 // ErrDamaged is wrapped by the error of a file that is there and is not what was written, as far as this release can tell: the
@@ -42,22 +42,31 @@ type content struct {
 // Read returns the grants in the file, sorted by pod. The error of a file that does not exist is fs.ErrNotExist, that of a
 // damaged one ErrDamaged.
 func Read(path string) ([]Grant, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("record of grants: %w", err)
+	for try := 1; ; try++ {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("record of grants: %w", err)
+		}
+		grants, err := decode(raw)
+		if err == nil {
+			return grants, nil
+		}
+		// A file that was replaced twice while it was read looks like a damaged one; see replaceFile.
+		if try == readTries {
+			return nil, fmt.Errorf("record of grants %s: %w: %w", path, ErrDamaged, err)
+		}
 	}
-	grants, err := decode(raw)
-	if err != nil {
-		return nil, fmt.Errorf("record of grants %s: %w: %w", path, ErrDamaged, err)
-	}
-	return grants, nil
 }
+
+const readTries = 3
 
 func encode(grants []Grant) ([]byte, error) {
 	body, err := json.MarshalIndent(content{grants}, "", " ")
 	if err != nil {
 		return nil, err
 	}
+	size := (headerBytes + len(body) + block - 1) / block * block
+	body = append(body, bytes.Repeat([]byte(" "), size-headerBytes-len(body))...)
 	return append(fmt.Appendf(nil, headerFormat, sha256.Sum256(body)), body...), nil
 }
 
@@ -97,38 +106,4 @@ func write(path string, grants []Grant) error {
 		return fmt.Errorf("write the record of grants, without which no device is given out: %w", err)
 	}
 	return nil
-}
-
-func replaceFile(path string, raw []byte) error {
-	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	defer pending.Cleanup() // does nothing after the replacement, and has nobody to tell of an error before
-	if _, err := pending.Write(raw); err != nil {
-		return err
-	}
-	failpoint.Reach(failpoint.Writing)
-	if err := pending.CloseAtomicallyReplace(); err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	if err := folder.Sync(); err != nil {
-		return err
-	}
-	failpoint.Reach(failpoint.Written)
-	return nil
-}
-
-// removeLeftovers removes what writers left beside the file that were killed before they replaced it. The caller has the lock.
-func removeLeftovers(path string) error {
-	leftovers, err := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"*"))
-	for _, leftover := range leftovers {
-		err = errors.Join(err, os.Remove(leftover))
-	}
-	return err
 }

@@ -77,9 +77,6 @@ func (r *Record) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := removeLeftovers(r.path); err != nil {
-		klog.FromContext(ctx).Error(err, "Files of the record of grants that nobody needs cannot be removed")
-	}
 	grants, err := Read(r.path)
 	damaged := err != nil && !errors.Is(err, fs.ErrNotExist)
 	if damaged {

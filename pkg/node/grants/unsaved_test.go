@@ -109,20 +109,26 @@ func TestContainersOfPodsOnRecordStartThoughNothingCanBeWrittenSinceTheStart(t *
 	}
 }
 
-func TestWhatAKilledWriterLeftIsRemoved(t *testing.T) {
-	w, r := granted(t)
-	left := filepath.Join(filepath.Dir(r.path), ".grants1234567")
-	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r = restart(t, w, r)
-	if err := r.Reconcile(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is there still: %v", err)
-	}
-	if onDisk, err := Read(r.path); err != nil || len(onDisk) != 1 {
-		t.Errorf("the record itself: %v, %v", onDisk, err)
+func TestWhatAKilledWriterLeftDoesNoHarm(t *testing.T) {
+	for name, left := range map[string]string{"nothing yet": "", "a part": magic, "more than is needed": strings.Repeat("x", 3*block)} {
+		t.Run(name, func(t *testing.T) {
+			w, r := granted(t)
+			if err := os.WriteFile(spare(r.path), []byte(left), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r = restart(t, w, r)
+			w.run(wants("b", map[types.ResourceName]int64{cards1: 1}))
+			for range 2 { // both of the two files
+				if err := r.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if onDisk, err := Read(r.path); err != nil || len(onDisk) != 2 {
+					t.Errorf("the record: %v, %v", onDisk, err)
+				}
+				if err := write(r.path, r.List()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

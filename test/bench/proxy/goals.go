@@ -27,7 +27,7 @@ func goalsOf(r *result) []goal {
 		below(list1000+": CPU, of re-encoding's", list[kubecri].CPU, list[reencode].CPU, 1.0/6),
 		below(largestLists+": peak memory, of re-encoding's", float64(largest[kubecri].Peak), float64(largest[reencode].Peak), 1.0/4),
 		below("CreateContainer: time added when injected, of when passed", injected.P50, passed.P50, 2),
-		below("Grant written, of write + fsync + rename + fsync of the folder", r.GrantWrite.Pin, r.GrantWrite.Bare, 1.5),
+		below("Grant written, of write + fsync + rename", r.GrantWrite.Pin, r.GrantWrite.BareFile, 1.5),
 	}
 }
 
