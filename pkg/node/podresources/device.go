@@ -1,0 +1,131 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alphaapi "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
+
+	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Devices are the devices of this node at one moment.
+type Devices struct {
+	// Allocatable is how much of each resource pods may be given. It is not changed.
+	Allocatable types.ResourceList
+	// Extended returns the extended resource under which the plugin of a device resource publishes the device.
+	Extended func(types.ResourceName) (extended types.ResourceName, known bool)
+}
+
+// device is a device as the API names it.
+type device struct {
+	resource, id string
+	numa         []int // empty: the topology is not known
+}
+
+// healthy returns the devices that pods may be given, by resource and ID.
+func (d Devices) healthy() []device {
+	return d.of(func(yield func(types.ResourceName) bool) {
+		for name, quantity := range d.Allocatable {
+			if quantity > 0 && !yield(name) {
+				return
+			}
+		}
+	})
+}
+
+// of returns the devices that the resources belong to, each once, by resource and ID. What is no device of which the API could
+// speak is left out.
+func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
+	var devices []device
+	seen := map[string]bool{}
+	for name := range names {
+		// Without the last segment, which is one of the device's resources.
+		place := string(name[:strings.LastIndexByte(string(name), '/')+1])
+		if !resource.IsGroupResourceName(name) || seen[place] {
+			continue
+		}
+		seen[place] = true
+		if named, ok := d.name(name); ok {
+			devices = append(devices, named)
+		}
+	}
+	slices.SortFunc(devices, func(a, b device) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.id, b.id), slices.Compare(a.numa, b.numa))
+	})
+	return devices
+}
+
+// name returns the device that a resource belongs to.
+func (d Devices) name(name types.ResourceName) (named device, ok bool) {
+	if h, ok := hosted.Parse(name); ok {
+		return device{resource: text(string(h.Resource)), id: text(h.ID), numa: h.NUMA}, true
+	}
+	// The prefix of two segments, levels with their instances, and the resource.
+	segments := strings.Split(string(name), "/")
+	if len(segments) < 5 || len(segments)%2 == 0 || segments[len(segments)-2] == "" {
+		return device{}, false
+	}
+	extended, ok := d.Extended(name)
+	if !ok {
+		return device{}, false
+	}
+	named = device{resource: text(string(extended)), id: text(segments[len(segments)-2])}
+	for i := 2; i < len(segments)-1; i += 2 {
+		if segments[i] == hosted.Level {
+			named.numa = numaOf(segments[i+1])
+		}
+	}
+	return named, true
+}
+
+// text makes s fit for a message, which fails as a whole with a string that is no UTF-8.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// numaOf returns the NUMA nodes of an instance of the level "numa", or none if it is not made of their numbers.
+func numaOf(instance string) []int {
+	var nodes []int
+	for part := range strings.SplitSeq(instance, "-") {
+		node, err := strconv.Atoi(part)
+		if err != nil || node < 0 {
+			return nil
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// entries returns the devices as version v1 of the API has them.
+func entries(devices []device) []*podresourcesapi.ContainerDevices {
+	var told []*podresourcesapi.ContainerDevices
+	for _, d := range devices {
+		entry := func(topology *podresourcesapi.TopologyInfo) {
+			told = append(told, &podresourcesapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id}, Topology: topology})
+		}
+		if len(d.numa) == 0 {
+			entry(nil)
+		}
+		for _, node := range d.numa {
+			entry(&podresourcesapi.TopologyInfo{Nodes: []*podresourcesapi.NUMANode{{ID: int64(node)}}})
+		}
+	}
+	return told
+}
+
+// alphaEntries returns the devices as version v1alpha1 of the API has them, which knows no topology.
+func alphaEntries(devices []device) []*alphaapi.ContainerDevices {
+	var told []*alphaapi.ContainerDevices
+	for _, d := range devices {
+		told = append(told, &alphaapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id}})
+	}
+	return told
+}

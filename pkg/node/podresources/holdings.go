@@ -1,0 +1,53 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"maps"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+)
+
+// Pods knows the pods of this node by UID. *pods.Registry does.
+type Pods interface {
+	// Get returns what is known of the pod.
+	Get(podUID string) (pod pods.Pod, known bool)
+	// Active reports whether the API server has the pod and it is not over.
+	Active(podUID string) bool
+}
+
+// podName is how the API knows a pod.
+type podName struct{ namespace, name string }
+
+// holdings is who holds what at one moment.
+type holdings struct {
+	grants  map[podName]grants.Grant
+	devices Devices
+}
+
+// newHoldings picks for each name the grant of the pod that has the name now: one that the API server has, or else one that
+// nobody knows anything about, as after a start while the API server is away.
+func newHoldings(all []grants.Grant, known Pods, devices Devices) holdings {
+	h := holdings{grants: map[podName]grants.Grant{}, devices: devices}
+	for _, grant := range all {
+		name := podName{grant.Namespace, grant.Name}
+		_, taken := h.grants[name]
+		if known.Active(grant.PodUID) {
+			h.grants[name] = grant
+		} else if _, heardOf := known.Get(grant.PodUID); !heardOf && !taken {
+			h.grants[name] = grant
+		}
+	}
+	return h
+}
+
+// of returns the devices of a container that runs along with others.
+func (h holdings) of(pod podName, container string) []device {
+	grant, ok := h.grants[pod]
+	if !ok {
+		return nil
+	}
+	return h.devices.of(maps.Values(grant.Decision.RunningContainers[container].AllocateFrom))
+}

@@ -1,0 +1,89 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"context"
+
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alphaapi "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
+)
+
+// lister answers calls of version v1.
+type lister struct {
+	podresourcesapi.UnimplementedPodResourcesListerServer
+	kubelet string // its socket
+	client  podresourcesapi.PodResourcesListerClient
+	now     func() holdings
+}
+
+var _ podresourcesapi.PodResourcesListerServer = (*lister)(nil)
+
+// List returns the pods of this node that are not over, with what their containers hold.
+func (l *lister) List(ctx context.Context, request *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
+	answer, err := ask(ctx, l.kubelet, l.client.List, request)
+	if err != nil {
+		return nil, err
+	}
+	// Only now: a pod that is younger than the answer is not in it, and so cannot be taken for one of its name before it.
+	now := l.now()
+	for _, pod := range answer.GetPodResources() {
+		complete(pod, now)
+	}
+	return answer, nil
+}
+
+// Get returns what the containers of one pod hold.
+func (l *lister) Get(ctx context.Context, request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
+	answer, err := ask(ctx, l.kubelet, l.client.Get, request)
+	if err != nil {
+		return nil, err
+	}
+	complete(answer.GetPodResources(), l.now())
+	return answer, nil
+}
+
+// GetAllocatableResources returns the devices of this node that are well, given out or not.
+func (l *lister) GetAllocatableResources(ctx context.Context, request *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+	answer, err := ask(ctx, l.kubelet, l.client.GetAllocatableResources, request)
+	if err != nil {
+		return nil, err
+	}
+	answer.Devices = append(answer.Devices, entries(l.now().devices.healthy())...)
+	return answer, nil
+}
+
+// complete adds what the pod's containers hold.
+func complete(pod *podresourcesapi.PodResources, now holdings) {
+	for _, container := range pod.GetContainers() {
+		held := now.of(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
+		container.Devices = append(container.Devices, entries(held)...)
+	}
+}
+
+// alphaLister answers calls of version v1alpha1, which the kubelet serves for agents that are older than v1.
+type alphaLister struct {
+	alphaapi.UnimplementedPodResourcesListerServer
+	kubelet string // its socket
+	client  alphaapi.PodResourcesListerClient
+	now     func() holdings
+}
+
+var _ alphaapi.PodResourcesListerServer = (*alphaLister)(nil)
+
+// List returns the pods that the kubelet lists in this version, with what their containers hold.
+func (l *alphaLister) List(ctx context.Context, request *alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
+	answer, err := ask(ctx, l.kubelet, l.client.List, request)
+	if err != nil {
+		return nil, err
+	}
+	now := l.now()
+	for _, pod := range answer.GetPodResources() {
+		for _, container := range pod.GetContainers() {
+			held := now.of(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
+			container.Devices = append(container.Devices, alphaEntries(held)...)
+		}
+	}
+	return answer, nil
+}

@@ -1,0 +1,261 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alphaapi "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit is how long something may take that takes a moment.
+const limit = 30 * time.Second
+
+// node is a node with a kubelet and this package's server. Tests say what there is before it serves, and then ask the client.
+type node struct {
+	t       *testing.T
+	kubelet *fakeKubelet
+	options Options
+	server  *Server
+	conn    *grpc.ClientConn
+	client  podresourcesapi.PodResourcesListerClient
+
+	grants  []grants.Grant
+	pods    fakePods
+	devices Devices
+}
+
+// newNode returns a node whose kubelet runs and whose server does not.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kd") // short enough for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	n := &node{t: t, pods: fakePods{}, devices: Devices{Extended: func(types.ResourceName) (types.ResourceName, bool) { return "", false }}}
+	n.options = Options{
+		Socket: filepath.Join(dir, FolderName, SocketName), Kubelet: filepath.Join(dir, "kubelet.sock"),
+		Grants: func() []grants.Grant { return n.grants }, Pods: n.pods, Devices: func() Devices { return n.devices },
+	}
+	n.kubelet = &fakeKubelet{t: t, socket: n.options.Kubelet}
+	n.kubelet.start()
+	if n.conn, err = dial(n.options.Socket); err != nil {
+		t.Fatal(err)
+	}
+	n.client = podresourcesapi.NewPodResourcesListerClient(n.conn)
+	t.Cleanup(func() { n.conn.Close(); n.kubelet.stop() })
+	return n
+}
+
+// run runs the server until stop is called or the test ends.
+func (n *node) run() (stop func()) {
+	n.server = New(n.options)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { n.server.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	n.t.Cleanup(stop)
+	return stop
+}
+
+// serve is run and waits until the server serves.
+func (n *node) serve() (stop func()) {
+	n.t.Helper()
+	stop = n.run()
+	n.awaitServing()
+	return stop
+}
+
+func (n *node) awaitServing() {
+	n.t.Helper()
+	eventually(n.t, func() error { return n.server.Check(n.t.Context()) })
+}
+
+// awaitHealth waits until the server's health says that something is wrong.
+func (n *node) awaitHealth(says string) {
+	n.t.Helper()
+	eventually(n.t, func() error {
+		if err := n.server.Check(n.t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			return fmt.Errorf("health says %v, want %q", err, says)
+		}
+		return nil
+	})
+}
+
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	err := try()
+	for end := time.Now().Add(limit); err != nil; err = try() {
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// holds grants devices to the containers of an active pod.
+func (n *node) holds(uid, name string, containers map[string][]string) {
+	n.grants = append(n.grants, grantOf(uid, name, containers))
+	n.pods[uid] = true
+}
+
+// grantOf returns what a pod of the namespace default was given.
+func grantOf(uid, name string, containers map[string][]string) grants.Grant {
+	decision := types.NewPodInfo()
+	for container, devices := range containers {
+		info := types.NewContainerInfo()
+		for i, device := range devices {
+			info.AllocateFrom[types.ResourceName(fmt.Sprint("request-", i))] = types.ResourceName(device)
+		}
+		decision.RunningContainers[container] = *info
+	}
+	return grants.Grant{PodUID: uid, Namespace: "default", Name: name, Decision: decision}
+}
+
+func (n *node) list() []*podresourcesapi.PodResources {
+	n.t.Helper()
+	answer, err := n.client.List(n.t.Context(), &podresourcesapi.ListPodResourcesRequest{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return answer.GetPodResources()
+}
+
+func (n *node) alphaList(ctx context.Context) ([]*alphaapi.PodResources, error) {
+	answer, err := alphaapi.NewPodResourcesListerClient(n.conn).List(ctx, &alphaapi.ListPodResourcesRequest{})
+	return answer.GetPodResources(), err
+}
+
+// fakePods says of pods by UID whether they are active. It has heard of no others.
+type fakePods map[string]bool
+
+func (p fakePods) Active(uid string) bool { return p[uid] }
+
+func (p fakePods) Get(uid string) (pods.Pod, bool) {
+	_, known := p[uid]
+	return pods.Pod{}, known
+}
+
+// fakeKubelet serves what tests tell it.
+type fakeKubelet struct {
+	podresourcesapi.UnimplementedPodResourcesListerServer
+	t      *testing.T
+	socket string
+
+	mu          sync.Mutex
+	server      *grpc.Server
+	pods        []*podresourcesapi.PodResources
+	allocatable *podresourcesapi.AllocatableResourcesResponse
+	failure     error
+	hung        chan struct{}
+}
+
+// alphaKubelet is the same in version v1alpha1.
+type alphaKubelet struct {
+	alphaapi.UnimplementedPodResourcesListerServer
+	*fakeKubelet
+}
+
+func (k *fakeKubelet) start() {
+	k.t.Helper()
+	listener, err := net.Listen("unix", k.socket)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.server = grpc.NewServer()
+	podresourcesapi.RegisterPodResourcesListerServer(k.server, k)
+	alphaapi.RegisterPodResourcesListerServer(k.server, alphaKubelet{fakeKubelet: k})
+	go k.server.Serve(listener)
+}
+
+func (k *fakeKubelet) stop() {
+	k.mu.Lock()
+	server := k.server
+	k.mu.Unlock()
+	server.Stop()
+}
+
+func (k *fakeKubelet) lists(pods ...*podresourcesapi.PodResources) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods = pods
+}
+
+func (k *fakeKubelet) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failure = err
+}
+
+// hang makes calls wait until whoever calls is gone, and returns a channel that is closed when one does.
+func (k *fakeKubelet) hang() (asked <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hung = make(chan struct{})
+	return k.hung
+}
+
+func (k *fakeKubelet) List(ctx context.Context, _ *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.hung != nil {
+		close(k.hung)
+		<-ctx.Done()
+	}
+	return &podresourcesapi.ListPodResourcesResponse{PodResources: k.pods}, k.failure
+}
+
+func (k *fakeKubelet) Get(_ context.Context, request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, pod := range k.pods {
+		if pod.GetName() == request.GetPodName() && pod.GetNamespace() == request.GetPodNamespace() {
+			return &podresourcesapi.GetPodResourcesResponse{PodResources: pod}, nil
+		}
+	}
+	if k.failure == nil {
+		return nil, fmt.Errorf("pod %s in namespace %s not found", request.GetPodName(), request.GetPodNamespace())
+	}
+	return nil, k.failure
+}
+
+func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.allocatable, k.failure
+}
+
+func (k alphaKubelet) List(context.Context, *alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	answer := &alphaapi.ListPodResourcesResponse{}
+	for _, pod := range k.pods {
+		listed := &alphaapi.PodResources{Name: pod.GetName(), Namespace: pod.GetNamespace()}
+		for _, container := range pod.GetContainers() {
+			listed.Containers = append(listed.Containers, &alphaapi.ContainerResources{Name: container.GetName()})
+		}
+		answer.PodResources = append(answer.PodResources, listed)
+	}
+	return answer, k.failure
+}
