@@ -33,6 +33,7 @@ type Configuration struct {
 	StateDir                 *string `json:"stateDir,omitempty"`
 	DevicePluginsDir         *string `json:"devicePluginsDir,omitempty"`
 	PluginsRegistryDir       *string `json:"pluginsRegistryDir,omitempty"`
+	PodResourcesDir          *string `json:"podResourcesDir,omitempty"`
 	MetricsBindAddress       *string `json:"metricsBindAddress,omitempty"`
 	Kubeconfig               *string `json:"kubeconfig,omitempty"`
 	HostnameOverride         *string `json:"hostnameOverride,omitempty"`
@@ -57,6 +58,7 @@ func (c *Configuration) values() map[string]*string {
 		"state-dir":                  c.StateDir,
 		"device-plugins-dir":         c.DevicePluginsDir,
 		"plugins-registry-dir":       c.PluginsRegistryDir,
+		"pod-resources-dir":          c.PodResourcesDir,
 		"metrics-bind-address":       c.MetricsBindAddress,
 		"kubeconfig":                 c.Kubeconfig,
 		"hostname-override":          c.HostnameOverride,

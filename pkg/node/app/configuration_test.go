@@ -29,6 +29,7 @@ isolate: true
 stateDir: /s
 devicePluginsDir: /dp
 pluginsRegistryDir: /pr
+podResourcesDir: /res
 metricsBindAddress: ""
 kubeconfig: /k
 hostnameOverride: from-file
@@ -44,7 +45,7 @@ hostnameOverride: from-file
 	inFile := func(o *Options) {
 		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginFolder = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
 		o.StateFolder, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
-		o.Isolate, o.DevicePluginsFolder, o.RegistryFolder = true, "/dp", "/pr"
+		o.Isolate, o.DevicePluginsFolder, o.RegistryFolder, o.PodResourcesFolder = true, "/dp", "/pr", "/res"
 	}
 	for name, test := range map[string]struct {
 		args []string

@@ -68,12 +68,13 @@ func TestACreationInFlightEndsWellWhenKubecriIsToldToEnd(t *testing.T) {
 }
 
 func TestSocketsAndFilesAreForTheirOwnerOnly(t *testing.T) {
-	dir := t.TempDir()
+	dir := shortDir(t)
 	startRuntime(t, filepath.Join(dir, "runtime.sock"))
 	options := standalone(dir)
 	begin(t, options)
 	awaitSocket(t, filepath.Join(dir, "kubecri.sock"))
 	awaitSocket(t, filepath.Join(options.devicePluginsFolder(), "kubelet.sock"))
+	awaitSocket(t, options.podResourcesPath())
 	sockets := 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || entry.Name() == "runtime.sock" {
@@ -91,7 +92,7 @@ func TestSocketsAndFilesAreForTheirOwnerOnly(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || sockets != 2 {
+	if err != nil || sockets != 3 {
 		t.Fatalf("%d sockets, %v", sockets, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 )
 
 func (o *Options) devicePluginsFolder() string {
@@ -21,7 +22,12 @@ func (o *Options) registryFolder() string {
 // memoryPath is where hosted plugins' devices are remembered.
 func (o *Options) memoryPath() string { return filepath.Join(o.StateFolder, devicehost.MemoryName) }
 
-// podResourcesPath is the kubelet's PodResources socket.
+// podResourcesPath is the socket at which agents ask who holds what.
 func (o *Options) podResourcesPath() string {
-	return filepath.Join(o.KubeletFolder, "pod-resources", "kubelet.sock")
+	return filepath.Join(cmp.Or(o.PodResourcesFolder, filepath.Join(o.StateFolder, podresources.FolderName)), podresources.SocketName)
+}
+
+// kubeletPodResourcesPath is the kubelet's own socket of this kind.
+func (o *Options) kubeletPodResourcesPath() string {
+	return filepath.Join(o.KubeletFolder, podresources.FolderName, podresources.SocketName)
 }

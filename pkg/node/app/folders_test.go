@@ -9,19 +9,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDevicePluginsFoldersAreInTheStateFolderUnlessFlagsSayOtherwise(t *testing.T) {
+func TestFoldersAreInTheStateFolderUnlessFlagsSayOtherwise(t *testing.T) {
 	folders := func(o *Options) []string {
-		return []string{o.devicePluginsFolder(), o.registryFolder(), o.memoryPath(), o.podResourcesPath()}
+		return []string{o.devicePluginsFolder(), o.registryFolder(), o.memoryPath(), o.kubeletPodResourcesPath(), o.podResourcesPath()}
 	}
 	for name, test := range map[string]struct{ args, want []string }{
 		"nothing said": {nil, []string{
 			"/var/lib/kubedevice/device-plugins", "/var/lib/kubedevice/plugins_registry", "/var/lib/kubedevice/device-plugins.json", "/var/lib/kubelet/pod-resources/kubelet.sock",
+			"/var/lib/kubedevice/pod-resources/kubelet.sock",
 		}},
 		"another state folder": {[]string{"--state-dir=/s"}, []string{
 			"/s/device-plugins", "/s/plugins_registry", "/s/device-plugins.json", "/var/lib/kubelet/pod-resources/kubelet.sock",
+			"/s/pod-resources/kubelet.sock",
 		}},
-		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r", "--root-dir=/k"}, []string{
+		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r", "--pod-resources-dir=/p", "--root-dir=/k"}, []string{
 			"/d", "/r", "/s/device-plugins.json", "/k/pod-resources/kubelet.sock",
+			"/p/kubelet.sock",
 		}},
 	} {
 		options, err := parse(append(test.args, "--hostname-override=n")...)

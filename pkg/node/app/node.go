@@ -22,6 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -42,6 +43,7 @@ type node struct {
 	record     *grants.Record
 	host       *plugins.Host
 	hosted     *devicehost.Host
+	resources  *podresources.Server
 	cdi        *cdi.Support
 	advertiser *advertise.Advertiser
 	events     *announcer
@@ -65,12 +67,17 @@ func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *
 	n.host = plugins.New(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
 	n.hosted = devicehost.New(devicehost.Options{
 		Folder: options.devicePluginsFolder(), Registry: options.registryFolder(), Memory: options.memoryPath(),
-		Served: devicehost.FromKubelet(options.podResourcesPath(), devicehost.Checkpoint), Observe: n.measures.observePlugin,
+		Served: devicehost.FromKubelet(options.kubeletPodResourcesPath(), devicehost.Checkpoint), Observe: n.measures.observePlugin,
 	})
 	if err := n.hosted.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
 	}
 	n.host.Add(n.hosted, n.record)
+	n.resources = podresources.New(podresources.Options{
+		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
+		Settled: []<-chan struct{}{n.record.Opened(), n.host.Settled()},
+		Grants:  n.record.List, Pods: n.registry, Devices: n.devices,
+	})
 	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.host.Inventory(); return now.Node }))
 	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
@@ -86,6 +93,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
 	n.running.Go(func() { n.host.Run(ctx) })
 	n.running.Go(func() { n.hosted.Run(ctx) })
+	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
@@ -169,6 +177,7 @@ func (n *node) ready(servePath string) []check {
 		check{"grants", func(context.Context) error { return n.record.Check() }},
 		check{"plugins", func(context.Context) error { return n.host.Check() }},
 		check{"device-plugins", func(context.Context) error { return n.hosted.Check() }},
+		check{"pod-resources", n.resources.Check},
 	)
 	if n.options.Kubeconfig != "" {
 		checks = append(checks,
@@ -177,6 +186,12 @@ func (n *node) ready(servePath string) []check {
 		)
 	}
 	return checks
+}
+
+// devices are the node's devices for those who ask who holds what.
+func (n *node) devices() podresources.Devices {
+	now, _ := n.host.Inventory()
+	return podresources.Devices{Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf}
 }
 
 // osHost is the file system as this process sees it.

@@ -29,6 +29,9 @@ type Options struct {
 	// DevicePluginsFolder and RegistryFolder are what device plugins take for the kubelet's folders of these kinds; empty means
 	// those in the state folder.
 	DevicePluginsFolder, RegistryFolder string
+	// PodResourcesFolder is what agents take for the kubelet's folder of its PodResources socket; empty means that in the state
+	// folder.
+	PodResourcesFolder string
 	// KubeletFolder is the kubelet's root folder, in which its PodResources socket is.
 	KubeletFolder string
 	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
@@ -75,7 +78,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")
 	flags.StringVar(&o.DevicePluginsFolder, "device-plugins-dir", o.DevicePluginsFolder, "folder to mount into device plugins in place of the kubelet's device-plugins (default device-plugins in --state-dir)")
 	flags.StringVar(&o.RegistryFolder, "plugins-registry-dir", o.RegistryFolder, "folder to mount into device plugins in place of the kubelet's plugins_registry (default plugins_registry in --state-dir)")
-	flags.StringVar(&o.KubeletFolder, "root-dir", o.KubeletFolder, "the kubelet's root folder: kubecri asks the kubelet there which device plugins are its own")
+	flags.StringVar(&o.PodResourcesFolder, "pod-resources-dir", o.PodResourcesFolder, "folder to mount into exporters and other agents in place of the kubelet's pod-resources (default pod-resources in --state-dir)")
+	flags.StringVar(&o.KubeletFolder, "root-dir", o.KubeletFolder, "the kubelet's root folder: kubecri asks the kubelet there which device plugins are its own, and which pods there are")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; empty serves none")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri is standalone, as the kubelet is")
 	flags.StringVar(&o.hostnameOverride, "hostname-override", o.hostnameOverride, "name of this node, in place of the host's name")
@@ -125,6 +129,9 @@ func (o *Options) validate() error {
 	}
 	if o.StateFolder == "" {
 		return errors.New("--state-dir is empty: it must name a folder that outlives a reboot")
+	}
+	if path := o.podResourcesPath(); path == o.kubeletPodResourcesPath() {
+		return fmt.Errorf("--pod-resources-dir is the kubelet's own folder: kubecri would take the place of %s, which it asks; choose another folder", path)
 	}
 	return nil
 }

@@ -55,10 +55,10 @@ func TestArguments(t *testing.T) {
 	}{
 		"none": {nil, &defaults},
 		"kubecri's own": {
-			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s", "--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--root-dir=/k", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
+			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s", "--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--pod-resources-dir=/res", "--root-dir=/k", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
 			with(func(o *Options) {
 				o.PluginFolder, o.UpstreamEndpoint, o.StateFolder, o.MetricsAddress, o.ServeEndpoint = "/d", "/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
-				o.DevicePluginsFolder, o.RegistryFolder, o.KubeletFolder = "/dp", "/pr", "/k"
+				o.DevicePluginsFolder, o.RegistryFolder, o.PodResourcesFolder, o.KubeletFolder = "/dp", "/pr", "/res", "/k"
 				o.Isolate = true
 			}),
 		},
@@ -104,6 +104,7 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 		"an endpoint that is no socket":     {[]string{"--container-runtime-endpoint=npipe:////./pipe/x"}, "--container-runtime-endpoint"},
 		"an address without a port":         {[]string{"--metrics-bind-address=127.0.0.1"}, "--metrics-bind-address"},
 		"no state folder":                   {[]string{"--state-dir="}, "--state-dir"},
+		"the kubelet's folder as its own":   {[]string{"--pod-resources-dir=/var/lib/kubelet/pod-resources/"}, "--pod-resources-dir is the kubelet's own folder"},
 		"a configuration that is not there": {[]string{"--config=" + filepath.Join(dir, "none")}, "none"},
 		"a configuration that is no YAML":   {[]string{"--config=" + write(t, filepath.Join(dir, "bad.yaml"), "a: b: c")}, "bad.yaml"},
 	} {
