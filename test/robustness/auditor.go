@@ -12,28 +12,36 @@ import (
 	"time"
 )
 
-// auditInterval is how often the kernel is asked what runs.
-const auditInterval = 100 * time.Millisecond
+const (
+	// auditInterval is how often the kernel is asked what runs.
+	auditInterval = 100 * time.Millisecond
+	// startTime is how long the start of a container may take from its first moment on. The runtime takes a container back whose start is
+	// cut off, as it is when kubecri is killed while it carries the call: nobody was told that it runs. That takes some tenths of a second.
+	startTime = 2 * time.Second
+)
 
 // auditor watches the containers of a cluster, without asking any program of it, and notes what must not be: a device that two of
 // them have, and one that ends or gets another first process before its pod is deleted. It may be used from several goroutines.
 type auditor struct {
 	// running asks the kernel what runs, by the container's id.
 	running func() (map[string]container, error)
+	now     func() time.Time
 
 	// looking is held by whoever asks the kernel, so that no answer is taken for a later one.
 	looking sync.Mutex
 
 	mu      sync.Mutex
 	seen    map[string]container // that ran when the kernel was asked the last time, by id
+	since   map[string]time.Time // when those were seen first
 	leaving map[string]bool      // UIDs of pods that may end
 	shared  []string             // devices of two containers, in words
 	ended   []string             // containers that ended too early, in words
+	cutOff  int                  // containers that ended while they were started
 	broken  error                // why the kernel could not be asked
 }
 
 func newAuditor(running func() (map[string]container, error)) *auditor {
-	return &auditor{running: running, seen: map[string]container{}, leaving: map[string]bool{}}
+	return &auditor{running: running, seen: map[string]container{}, since: map[string]time.Time{}, now: time.Now, leaving: map[string]bool{}}
 }
 
 // watch looks until ctx is done.
@@ -66,8 +74,21 @@ func (a *auditor) look() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, before := range a.seen {
-		if after, runs := now[id]; (!runs || after.init != before.init) && !a.leaving[before.podUID] {
-			a.ended = append(a.ended, fmt.Sprintf("container %.12s of pod %s was process %d and is not any more", id, before.podUID, before.init.pid))
+		after, runs := now[id]
+		switch lived := a.now().Sub(a.since[id]); {
+		case runs && after.init == before.init, a.leaving[before.podUID]:
+		case !runs && lived < startTime:
+			a.cutOff++
+		default:
+			a.ended = append(a.ended, fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more", id, before.podUID, before.init.pid, lived))
+		}
+		if !runs {
+			delete(a.since, id)
+		}
+	}
+	for id := range now {
+		if _, known := a.since[id]; !known {
+			a.since[id] = a.now()
 		}
 	}
 	holders := map[string]container{}
@@ -94,15 +115,17 @@ func (a *auditor) mayEnd(podUIDs []string) {
 	}
 }
 
-// found returns what was noted since the last call, and the containers that run, by id.
-func (a *auditor) found() (shared, ended []string, now map[string]container, err error) {
+// report adds to a result what was noted since the last call, and returns the containers that run, by id.
+func (a *auditor) report(result *Result) (now map[string]container, err error) {
 	if err := a.look(); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	shared, ended = a.shared, a.ended
-	a.shared, a.ended = nil, nil
-	slices.Sort(shared)
-	return slices.Compact(shared), ended, maps.Clone(a.seen), a.broken
+	slices.Sort(a.shared)
+	result.SharedDevices = append(result.SharedDevices, slices.Compact(a.shared)...)
+	result.EndedContainers = append(result.EndedContainers, a.ended...)
+	result.CutOffStarts += a.cutOff
+	a.shared, a.ended, a.cutOff = nil, nil, 0
+	return maps.Clone(a.seen), a.broken
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -37,12 +38,16 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 	for name, test := range map[string]struct {
 		looks         []map[string]container
 		mayEnd        []string
+		quick         bool // no time passes between the looks
+		cutOff        int
 		shared, ended string // what is said of them
 	}{
 		"all is well":                                 {looks: []map[string]container{running(a), running(a, container{id: "b", init: here, devices: []string{"gpu-2"}})}},
 		"two containers have a device":                {looks: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here, devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b"},
 		"the one had ended before the other had it":   {looks: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})}},
 		"a container ends":                            {looks: []map[string]container{running(a), running()}, ended: "container a of pod pod-a"},
+		"a container ends while it is started":        {looks: []map[string]container{running(a), running()}, quick: true, cutOff: 1},
+		"a container has another process at once":     {looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})}, quick: true, ended: "container a of pod pod-a"},
 		"a container ends whose pod is being deleted": {looks: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"}},
 		"a container has another process":             {looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})}, ended: "container a of pod pod-a"},
 		"a container ends and comes back as another":  {looks: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})}, ended: "container a of pod pod-a"},
@@ -53,18 +58,29 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 				look = min(look+1, len(test.looks))
 				return test.looks[look-1], nil
 			})
+			var clock time.Time
+			audit.now = func() time.Time {
+				if !test.quick {
+					clock = clock.Add(startTime)
+				}
+				return clock
+			}
 			audit.mayEnd(test.mayEnd)
 			for range test.looks {
 				if err := audit.look(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			shared, ended, now, err := audit.found()
+			var result Result
+			now, err := audit.report(&result)
 			if err != nil {
 				t.Fatal(err)
 			}
-			expect(t, "shared", shared, test.shared)
-			expect(t, "ended", ended, test.ended)
+			expect(t, "shared", result.SharedDevices, test.shared)
+			expect(t, "ended", result.EndedContainers, test.ended)
+			if result.CutOffStarts != test.cutOff || result.OK() != (test.shared == "" && test.ended == "") {
+				t.Errorf("%d starts were cut off, want %d; all well: %v", result.CutOffStarts, test.cutOff, result.OK())
+			}
 			if diff := cmp.Diff(len(test.looks[len(test.looks)-1]), len(now)); diff != "" {
 				t.Errorf("containers that run (-want +got):\n%s", diff)
 			}

@@ -187,16 +187,17 @@ func (r *run) play(ctx context.Context) (results []*Result, err error) {
 // finish waits until nothing may be granted any more, and puts what came to light since the last scenario into its result.
 func (r *run) finish(ctx context.Context, results []*Result) error {
 	r.aging.Wait()
-	shared, ended, _, err := r.auditor.found()
-	if err != nil || len(results) == 0 {
+	if len(results) == 0 {
+		return nil
+	}
+	last := results[len(results)-1]
+	if _, err := r.auditor.report(last); err != nil {
 		return err
 	}
 	recorded, err := r.recorded(ctx)
 	if err != nil {
 		return err
 	}
-	last := results[len(results)-1]
-	last.SharedDevices, last.EndedContainers = append(last.SharedDevices, shared...), append(last.EndedContainers, ended...)
 	for _, grant := range recorded {
 		last.OrphanedGrants = append(last.OrphanedGrants, fmt.Sprintf("pod %s is on record, and all pods are gone", grant.Name))
 	}

@@ -102,11 +102,10 @@ func (r *run) leave(ctx context.Context, w *workload, result *Result) error {
 
 // audit compares what pods that are ready have with what they should have.
 func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) error {
-	shared, ended, now, err := r.auditor.found()
+	now, err := r.auditor.report(result)
 	if err != nil {
 		return err
 	}
-	result.SharedDevices, result.EndedContainers = append(result.SharedDevices, shared...), append(result.EndedContainers, ended...)
 	recorded, err := r.recorded(ctx)
 	if err != nil {
 		return err
