@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/hosted"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -28,6 +29,9 @@ func (r *Request) unserved(pod *types.PodInfo) string {
 		}
 		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
 			served = true
+			if left := r.unhosted(at.Name, info); len(left) > 0 {
+				return fmt.Sprintf("no device scheduler serves %s of container %q", join(left), at.Name)
+			}
 			continue
 		}
 		names := slices.Clone(r.Counted[at.Name])
@@ -48,6 +52,17 @@ func (r *Request) unserved(pod *types.PodInfo) string {
 		names = slices.AppendSeq(names, maps.Keys(container(r.Pod, at.Name).Requests))
 	}
 	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
+}
+
+// unhosted returns what a container counts that nobody serves, when all that was made of its requests is hosted devices: of
+// these it is known which count they serve, of what other plugins make it is not.
+func (r *Request) unhosted(name string, info types.ContainerInfo) []types.ResourceName {
+	for request := range info.DevRequests {
+		if _, _, _, ok := hosted.ParseRequest(request); !ok {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(r.Counted[name]), func(name types.ResourceName) bool { return info.KubeRequests[name] == 0 })
 }
 
 // isDevicePath tells a request for a device, …/<level>/<instance>/<resource>, from one that says how devices are to be
