@@ -1,0 +1,171 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/testing/protocmp"
+	corev1 "k8s.io/api/core/v1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// Where an exporter finds the PodResources API on a node: the kubelet's socket, and kubecri's.
+const (
+	kubeletsSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
+	kubecrisSocket = "/var/lib/kubedevice/pod-resources/kubelet.sock"
+)
+
+// newAgent returns a client of a socket on the node, as exporters are, until the test ends.
+func newAgent(t *testing.T, node *cluster.Node, socket string) podresourcesapi.PodResourcesListerClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return node.Room().Dial(ctx, "unix", socket) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // nothing is under way any more
+	return podresourcesapi.NewPodResourcesListerClient(conn)
+}
+
+// holders asks an agent who holds which GPUs: sorted IDs, by container and pod of the namespace, without those that hold none.
+func holders(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient, namespace string) map[string][]string {
+	t.Helper()
+	answer, err := agent.List(ctx, &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string][]string{}
+	for _, pod := range answer.GetPodResources() {
+		for _, container := range pod.GetContainers() {
+			if ids := gpusOf(t, container.GetDevices()); pod.GetNamespace() == namespace && len(ids) > 0 {
+				held[pod.GetName()+"/"+container.GetName()] = ids
+			}
+		}
+	}
+	return held
+}
+
+// gpusOf returns the sorted IDs of the devices, which must be GPUs.
+func gpusOf(t *testing.T, devices []*podresourcesapi.ContainerDevices) []string {
+	t.Helper()
+	var ids []string
+	for _, device := range devices {
+		if device.GetResourceName() != string(observe.Resource) {
+			t.Errorf("there is a device of another resource: %v", device)
+		}
+		ids = append(ids, device.GetDeviceIds()...)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
+	ctx := begin(t)
+	namespace := newNamespace(t)
+	node := shared.Nodes[0]
+	two := runPod(ctx, t, on(node.Name, gpuPod(namespace, "two", 2)))
+	several := on(node.Name, gpuPod(namespace, "several", 1))
+	several.Spec.InitContainers = []corev1.Container{
+		{Name: "sidecar", Image: image.Busybox, Command: idle, Resources: gpus(1), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+		{Name: "init", Image: image.Busybox, Command: []string{"true"}, Resources: gpus(2)},
+	}
+	several.Spec.Containers = append(several.Spec.Containers, corev1.Container{Name: "plain", Image: image.Busybox, Command: idle})
+	several = runPod(ctx, t, several)
+	runPod(ctx, t, on(node.Name, gpuPod(namespace, "none", 0)))
+	over := on(node.Name, gpuPod(namespace, "over", 1))
+	over.Spec.Containers[0].Command, over.Spec.RestartPolicy = []string{"true"}, corev1.RestartPolicyNever
+	await(ctx, t, create(ctx, t, over), "to be over", kube.Succeeded)
+	elsewhere := runPod(ctx, t, on(shared.Nodes[1].Name, gpuPod(namespace, "elsewhere", 1)))
+
+	agent := newAgent(t, node, kubecrisSocket)
+	want := map[string][]string{
+		"two/main":        look(ctx, t, two, "main").Sees,
+		"several/main":    look(ctx, t, several, "main").Sees,
+		"several/sidecar": look(ctx, t, several, "sidecar").Sees,
+	}
+	if diff := cmp.Diff(want, holders(ctx, t, agent, namespace)); diff != "" {
+		t.Errorf("who holds what (-seen in the containers +told):\n%s", diff)
+	}
+	there := map[string][]string{"elsewhere/main": look(ctx, t, elsewhere, "main").Sees}
+	if diff := cmp.Diff(there, holders(ctx, t, newAgent(t, shared.Nodes[1], kubecrisSocket), namespace)); diff != "" {
+		t.Errorf("on the other node (-seen in the containers +told):\n%s", diff)
+	}
+
+	restart(ctx, t, node.Kubecri)
+	if diff := cmp.Diff(want, holders(ctx, t, agent, namespace)); diff != "" {
+		t.Errorf("when kubecri was killed and runs again (-seen in the containers +told):\n%s", diff)
+	}
+	if err := shared.Client.DeletePod(ctx, two); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, "two/main")
+	for !cmp.Equal(want, holders(ctx, t, agent, namespace)) {
+		pause(ctx, t, "the deleted pod to be listed no more")
+	}
+}
+
+func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0]
+	pod := runPod(ctx, t, on(node.Name, gpuPod(newNamespace(t), "two", 2)))
+	kubelet, kubecri := newAgent(t, node, kubeletsSocket), newAgent(t, node, kubecrisSocket)
+	request := &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name}
+
+	told, err := kubelet.Get(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := kubecri.Get(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	main := got.GetPodResources().GetContainers()[0]
+	if diff := cmp.Diff(look(ctx, t, pod, "main").Sees, gpusOf(t, main.GetDevices())); diff != "" {
+		t.Errorf("the pod's devices (-seen in the container +told):\n%s", diff)
+	}
+	main.Devices = nil
+	if diff := cmp.Diff(told, got, protocmp.Transform()); diff != "" {
+		t.Errorf("all else of the pod (-kubelet +kubecri):\n%s", diff)
+	}
+
+	request.PodName = "nobody"
+	_, wantErr := kubelet.Get(ctx, request)
+	if _, err := kubecri.Get(ctx, request); wantErr == nil || err == nil || err.Error() != wantErr.Error() {
+		t.Errorf("of a pod that is not there the kubelet says %v, and kubecri %v", wantErr, err)
+	}
+
+	of, err := kubelet.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := kubecri.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, device := range observer.Devices(node.Name) {
+		ids = append(ids, device.ID)
+	}
+	slices.Sort(ids)
+	if diff := cmp.Diff(ids, gpusOf(t, all.GetDevices())); diff != "" {
+		t.Errorf("the node's devices (-there +told):\n%s", diff)
+	}
+	all.Devices = of.GetDevices()
+	if diff := cmp.Diff(of, all, protocmp.Transform()); diff != "" {
+		t.Errorf("all else of the node (-kubelet +kubecri):\n%s", diff)
+	}
+}
