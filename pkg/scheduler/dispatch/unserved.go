@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -57,9 +58,11 @@ func (r *Request) unserved(pod *types.PodInfo) string {
 // unhosted returns what a container counts that nobody serves, when all that was made of its requests is hosted devices: of
 // these it is known which count they serve, of what other plugins make it is not.
 func (r *Request) unhosted(name string, info types.ContainerInfo) []types.ResourceName {
-	for request := range info.DevRequests {
-		if _, _, _, ok := hosted.ParseRequest(request); !ok {
-			return nil
+	for _, made := range []iter.Seq[types.ResourceName]{maps.Keys(info.DevRequests), maps.Keys(info.AllocateFrom)} {
+		for request := range made {
+			if _, _, _, ok := hosted.ParseRequest(request); !ok {
+				return nil
+			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(r.Counted[name]), func(name types.ResourceName) bool { return info.KubeRequests[name] == 0 })

@@ -22,7 +22,7 @@ type reason struct{ error }
 func (r reason) GetReason() string { return r.Error() }
 
 // GetInfo returns nothing: resources and quantities are in the text.
-func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) { return }
+func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) { return "", 0, 0, 0 }
 
 var errGivenUp = errors.New("were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them")
 
@@ -35,8 +35,8 @@ func (c *chooser) short(resource types.ResourceName, needed int) error {
 		}
 	}
 	switch {
-	case !slices.ContainsFunc(c.stock, func(p *place) bool { return len(p.devices[resource]) > 0 }):
-		return fmt.Errorf("have no %s%s", resource, besides)
+	case !c.stock.resources()[resource]:
+		return fmt.Errorf("have no %s", resource)
 	case needed == 1:
 		return fmt.Errorf("have no free %s%s", resource, besides)
 	default:

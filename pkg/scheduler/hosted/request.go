@@ -36,15 +36,14 @@ func (w *wanted) nothing() bool {
 	return !slices.ContainsFunc(w.containers, func(c *container) bool { return len(c.groups)+len(c.counts) > 0 })
 }
 
-// read returns what the pod asks of the node's hosted devices.
-func read(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (*wanted, error) {
+// read returns what the pod asks of a node that hosts these resources.
+func read(here map[types.ResourceName]bool, pod *types.PodInfo, spec []grouptree.Container) (*wanted, error) {
 	w := &wanted{unwanted: map[deviceID]bool{}}
 	if rest, err := w.groups(nil, pod.Requests); err != nil {
 		return nil, err
 	} else if len(rest) > 0 {
 		return nil, fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers", rest[0].items[0].request)
 	}
-	here := hostedBy(node)
 	for i, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			c := &container{name: name, turn: len(spec)}

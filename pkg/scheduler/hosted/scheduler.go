@@ -51,7 +51,7 @@ func (*Scheduler) Words() devicescheduler.Words {
 
 // AddNode learns which resources the node hosts. It changes nothing of it.
 func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
-	s.nodes.set(nodeName, hostedBy(nodeInfo))
+	s.nodes.set(nodeName, takeStock(nodeInfo).resources())
 }
 
 // RemoveNode forgets the node.
@@ -83,11 +83,13 @@ func (*Scheduler) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { re
 // order of its spec; one that it does not name is a regular one, or a last init container. The error says why the pod does
 // not fit, as a text that follows on a number of nodes.
 func (*Scheduler) Choose(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (float64, error) {
-	wanted, err := read(node, pod, spec)
+	stock := takeStock(node)
+	wanted, err := read(stock.resources(), pod, spec)
 	if err != nil || wanted.nothing() {
 		return 0, err
 	}
-	c := chooser{wanted: wanted, stock: takeStock(node, wanted.unwanted)}
+	stock.without(wanted.unwanted)
+	c := chooser{wanted: wanted, stock: stock}
 	if err := c.choose(); err != nil {
 		return 0, err
 	}

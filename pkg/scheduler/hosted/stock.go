@@ -4,28 +4,13 @@
 package hosted
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/hosted"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// hostedBy returns the resources that a node hosts: those of which it has devices, healthy or not.
-func hostedBy(node *types.NodeInfo) map[types.ResourceName]bool {
-	var found map[types.ResourceName]bool
-	for _, list := range []types.ResourceList{node.Allocatable, node.Capacity} {
-		for name := range list {
-			if resource, _, _, ok := hosted.ParseRequest(name); ok {
-				if found == nil {
-					found = map[types.ResourceName]bool{}
-				}
-				found[resource] = true
-			}
-		}
-	}
-	return found
-}
 
 // device is one hosted device of a node.
 type device struct {
@@ -73,15 +58,15 @@ func (p *place) which(resource types.ResourceName, is func(*device) bool) []*dev
 	return found
 }
 
-// stock is the hosted devices of a node, less those that the pod does not want.
-type stock []*place // in the order of their names
+// stock is the hosted devices of a node, in the order of the names of their places.
+type stock []*place
 
-// takeStock returns the devices of a node without the unwanted ones.
-func takeStock(node *types.NodeInfo, unwanted map[deviceID]bool) stock {
+// takeStock returns the hosted devices of a node, healthy or not.
+func takeStock(node *types.NodeInfo) stock {
 	places := map[string]*place{}
-	for _, name := range slices.Sorted(maps.Keys(node.Allocatable)) {
+	for name, quantity := range node.Allocatable {
 		resource, at, id, ok := hosted.ParseRequest(name)
-		if !ok || unwanted[deviceID{resource, id}] {
+		if !ok {
 			continue
 		}
 		p := places[at]
@@ -89,14 +74,39 @@ func takeStock(node *types.NodeInfo, unwanted map[deviceID]bool) stock {
 			p = &place{at, map[types.ResourceName][]*device{}}
 			places[at] = p
 		}
-		free := node.Allocatable[name] > 0 && node.Used[name] < node.Allocatable[name]
-		p.devices[resource] = append(p.devices[resource], &device{name: name, id: id, free: free})
+		p.devices[resource] = append(p.devices[resource], &device{name: name, id: id, free: quantity > 0 && node.Used[name] < quantity})
 	}
 	s := make(stock, 0, len(places))
 	for _, name := range slices.Sorted(maps.Keys(places)) {
 		s = append(s, places[name])
+		for _, devices := range places[name].devices {
+			slices.SortFunc(devices, func(a, b *device) int { return cmp.Compare(a.name, b.name) })
+		}
 	}
 	return s
+}
+
+// without leaves out devices. Their resources are still known.
+func (s stock) without(unwanted map[deviceID]bool) {
+	if len(unwanted) == 0 {
+		return
+	}
+	for _, p := range s {
+		for resource, devices := range p.devices {
+			p.devices[resource] = slices.DeleteFunc(devices, func(d *device) bool { return unwanted[deviceID{resource, d.id}] })
+		}
+	}
+}
+
+// resources returns the resources of which there are devices.
+func (s stock) resources() map[types.ResourceName]bool {
+	found := map[types.ResourceName]bool{}
+	for _, p := range s {
+		for resource := range p.devices {
+			found[resource] = true
+		}
+	}
+	return found
 }
 
 // find returns the device of that ID and its place, or nil.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	sdkresource "github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -37,11 +38,14 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// clear deletes all pods and nodes.
+// clear deletes all pods, pod groups and nodes.
 func (c *cluster) clear() {
 	ctx := context.Background() // the test's has ended
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+		c.Error(err)
+	}
+	if err := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
 	if err := c.CoreV1().Nodes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
@@ -58,6 +62,13 @@ func (c *cluster) node(name string, gpus int) {
 		list[i] = gpu.GPU{ID: fmt.Sprintf("%s-gpu-%d", name, i), Memory: 80 << 30, Groups: []int{i / 2, 0}}
 	}
 	gpu.Publish(info, gpu.Resource, list)
+	c.publish(info)
+}
+
+// publish creates a node that has these devices, and as many of each plain resource as its capacity says.
+func (c *cluster) publish(info *types.NodeInfo) {
+	c.Helper()
+	name := info.Name
 	annotation, err := deviceinfo.EncodeNode(info)
 	if err != nil {
 		c.Fatal(err)
@@ -68,7 +79,11 @@ func (c *cluster) node(name string, gpus int) {
 	}
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
-		corev1.ResourceName(gpu.Resource): *resource.NewQuantity(int64(gpus), resource.DecimalSI),
+	}
+	for plain, quantity := range info.Capacity {
+		if !sdkresource.IsGroupResourceName(plain) {
+			node.Status.Capacity[corev1.ResourceName(plain)] = *resource.NewQuantity(quantity, resource.DecimalSI)
+		}
 	}
 	node.Status.Allocatable = node.Status.Capacity
 	if node, err = c.CoreV1().Nodes().UpdateStatus(c.Context(), node, metav1.UpdateOptions{}); err != nil {

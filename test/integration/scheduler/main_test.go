@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/hosted"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
 	"github.com/kubedevice/kubedevice/test/integration/controlplane"
@@ -32,12 +33,16 @@ var server *controlplane.ControlPlane
 func TestMain(m *testing.M) {
 	if os.Getenv(asScheduler) != "" {
 		gpus := gpuscheduler.New("gpus", gpu.Resource)
-		os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: gpus})))
+		os.Exit(cli.Run(scheduler.NewCommand(
+			dispatch.Named{File: "built in", Plugin: hosted.New()},
+			dispatch.Named{File: "gpus.so", Plugin: gpus},
+		)))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	var err error
-	if server, err = controlplane.Start(ctx); err != nil {
+	// Pod groups are known to the API server, and to those schedulers that a test tells so.
+	if server, err = controlplane.Start(ctx, gangGate, "--runtime-config=scheduling.k8s.io/v1beta1=true"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
