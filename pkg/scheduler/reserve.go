@@ -33,10 +33,12 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	if p.nodes.Resume(nodeName, pod) {
 		return nil
 	}
-	chosen, err := p.allocate(ctx, c, pod, nodeInfo)
+	chosen, crowded, err := p.allocate(ctx, c, pod, nodeInfo)
 	switch {
 	case errors.Is(err, dispatch.ErrNoAnswer):
 		return p.rejected(err)
+	case err != nil && crowded: // no event tells when that has changed
+		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: its node is giving them to other pods just now; it is scheduled again: %w", klog.KObj(pod), err))
 	case err != nil:
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
@@ -57,23 +59,24 @@ type allocation struct {
 	annotation string
 }
 
-func (p *Plugin) allocate(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (allocation, error) {
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, true)
+// allocate chooses the pod's devices. crowded says that other pods have reservations on the node which Filter could not see.
+func (p *Plugin) allocate(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (chosen allocation, crowded bool, err error) {
+	node, crowded, err := p.nodes.Latest(ctx, nodeInfo, pod)
 	if err != nil {
-		return allocation{}, err
+		return allocation{}, false, err
 	}
 	info, err := p.schedulers.Allocate(ctx, node, c.request)
 	if err != nil {
-		return allocation{}, err
+		return allocation{}, crowded, err
 	}
 	annotation, err := deviceinfo.EncodePod(info)
 	if err != nil {
-		return allocation{}, err
+		return allocation{}, false, err
 	}
 	if err := deviceinfo.CheckSize(pod.Annotations, annotation); err != nil {
-		return allocation{}, err
+		return allocation{}, false, err
 	}
-	return allocation{dispatch.NewHolder(string(pod.UID), info, c.request.Containers), annotation}, nil
+	return allocation{dispatch.NewHolder(string(pod.UID), info, c.request.Containers), annotation}, crowded, nil
 }
 
 // confirmPlain looks again at a pod that seemed to ask for no device and is about to get a node. A node's inventory can

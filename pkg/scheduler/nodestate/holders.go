@@ -29,6 +29,8 @@ type census struct {
 	nominated []*v1.Pod
 	// bound are the pods that have a reservation and are listed as bound.
 	bound []types.UID
+	// unlisted are pods that have a reservation, but are not listed.
+	unlisted map[types.UID]holder
 }
 
 // count takes the census of a NodeInfo. last is an earlier census of the node, which saves decoding what is known; it may
@@ -37,10 +39,12 @@ type census struct {
 // A pod that is assumed has a node's name but still the user's annotation, which may be forged: its reservation stands in
 // for it. A bound pod without an allocation for this node holds nothing: kubecri refuses its containers.
 func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census {
-	now := &census{holders: map[types.UID]holder{}}
+	now := &census{holders: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
 	for uid, r := range reserved.pods {
 		if r.unknown > 0 {
 			now.holders[uid] = holder{r.holder, r.annotation}
+		} else {
+			now.unlisted[uid] = holder{r.holder, r.annotation}
 		}
 	}
 	for _, info := range nodeInfo.GetPods() {
@@ -54,10 +58,12 @@ func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census 
 			continue
 		case isReserved && pod.ResourceVersion == r.version:
 			now.holders[pod.UID] = holder{r.holder, r.annotation}
+			delete(now.unlisted, pod.UID)
 			continue
 		case isReserved:
 			now.bound = append(now.bound, pod.UID)
 			delete(now.holders, pod.UID)
+			delete(now.unlisted, pod.UID)
 		}
 		if held, ok := allocationOf(pod, last); ok {
 			now.holders[pod.UID] = held

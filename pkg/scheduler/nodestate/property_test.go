@@ -81,6 +81,16 @@ var steps = map[string]func(*cluster){
 			}
 		}
 	},
+	"a pod group is scheduled": func(c *cluster) {
+		c.update()
+		info := nodeInfo(c.node, c.snapshot...)
+		for _, pod := range slices.Clone(c.pending) {
+			if _, err := c.reserve(info, pod); err == nil {
+				c.assumed = append(c.assumed, pod)
+				c.pending = slices.DeleteFunc(slices.Clone(c.pending), func(other *v1.Pod) bool { return other == pod })
+			}
+		}
+	},
 	"a pod is scheduled in simulation": func(c *cluster) {
 		c.update()
 		if len(c.pending) > 0 {

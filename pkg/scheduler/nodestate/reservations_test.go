@@ -68,6 +68,28 @@ func TestAPodIsTriedAgainWithTheDevicesOfItsUnsureBinding(t *testing.T) {
 	w.want("free when all are settled", w.free(nodeInfo(node)), "A B")
 }
 
+// The pods of a group are reserved one after another, from one snapshot.
+func TestReservationsCountAlsoForPodsThatTheSnapshotDoesNotList(t *testing.T) {
+	w := newWorld(t)
+	snapshot := nodeInfo(w.node("n", "n-1", "A", "B"))
+	one, two, three := w.pod("one", 1), w.pod("two", 1), w.pod("three", 1)
+	w.want("the first of a group", w.mustReserve(snapshot, one), allocated("one", "n", "B"))
+	w.want("the second of a group", w.mustReserve(snapshot, two), allocated("two", "n", "A"))
+	if annotation, err := w.reserve(snapshot, three); err == nil {
+		t.Errorf("the third of a group: %s, want no room", annotation)
+	}
+	if _, unlisted, err := w.cache.Latest(t.Context(), snapshot, three); err != nil || !unlisted {
+		t.Errorf("unlisted reservations: %t, error %v, want some", unlisted, err)
+	}
+	w.want("free for Filter, which asks about this snapshot", w.free(snapshot), "A B")
+	w.cache.Unreserve("n", "two")
+	w.want("the third, when the second is turned away", w.mustReserve(snapshot, three), allocated("three", "n", "A"))
+	listed := nodeInfo(snapshot.Node(), assumed(one, "n"), assumed(three, "n"))
+	if _, unlisted, err := w.cache.Latest(t.Context(), listed, two); err != nil || unlisted {
+		t.Errorf("unlisted reservations in the next snapshot: %t, error %v, want none", unlisted, err)
+	}
+}
+
 func TestAPodThatIsGoneHasNoReservation(t *testing.T) {
 	w := newWorld(t)
 	node := w.node("n", "n-1", "A")

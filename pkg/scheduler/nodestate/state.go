@@ -38,24 +38,45 @@ type memoKey struct {
 // nodeInfo is of the scheduler's snapshot, and not a copy that a simulation has changed: only then is the answer
 // remembered. The error says why the node's devices cannot be scheduled, without the node's name.
 func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmodified bool) (*dispatch.Node, error) {
+	inv, state, err := c.stateOf(ctx, nodeInfo, unmodified)
+	if err != nil {
+		return nil, err
+	}
+	return c.seenBy(ctx, inv, state, nil, pod)
+}
+
+// Latest is Of for the choice of the pod's devices, on a node of the scheduler's snapshot: it counts the reservations of pods
+// that the snapshot does not list too, and says whether there are any. All pods of a pod group are assumed and reserved
+// in one cycle, whose snapshot shows none of them.
+func (c *Cache) Latest(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod) (devices *dispatch.Node, unlisted bool, err error) {
+	inv, state, err := c.stateOf(ctx, nodeInfo, true)
+	if err != nil {
+		return nil, false, err
+	}
+	devices, err = c.seenBy(ctx, inv, state, state.unlisted, pod)
+	return devices, len(state.unlisted) > 0, err
+}
+
+// stateOf returns the node's inventory and state, remembered or computed.
+func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified bool) (*inventory, *memo, error) {
 	source := nodeInfo.Node()
 	n, inv, err := c.current(ctx, source)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	reserved := n.reservations()
 	key := memoKey{source.UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), reserved.epoch, inv.revision}
 	state := n.last.Load()
 	if state == nil || state.key != key || !unmodified {
 		if state, err = c.compute(ctx, nodeInfo, inv, reserved, state); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		state.key = key
 		if unmodified && state.devices.Whole() {
 			n.last.Store(state)
 		}
 	}
-	return c.seenBy(ctx, inv, state, pod)
+	return inv, state, nil
 }
 
 // current returns what is known of the node, and its inventory as of this version of the Node or of a newer one.
@@ -88,12 +109,13 @@ func (c *Cache) compute(ctx context.Context, nodeInfo fwk.NodeInfo, inv *invento
 	return &memo{census: now, devices: devices}, nil
 }
 
-// seenBy returns the state without the pod itself, and with the nominated pods placed on it.
-func (c *Cache) seenBy(ctx context.Context, inv *inventory, state *memo, pod *v1.Pod) (*dispatch.Node, error) {
-	if _, holds := state.holders[pod.UID]; !holds && len(state.nominated) == 0 {
+// seenBy returns the state without the pod itself, with more holders, and with the nominated pods placed on it.
+func (c *Cache) seenBy(ctx context.Context, inv *inventory, state *memo, more map[types.UID]holder, pod *v1.Pod) (*dispatch.Node, error) {
+	if _, holds := state.holders[pod.UID]; !holds && len(more)+len(state.nominated) == 0 {
 		return state.devices, nil
 	}
 	present := maps.Clone(state.holders)
+	maps.Copy(present, more)
 	delete(present, pod.UID)
 	devices, err := c.schedulers.Node(ctx, inv.devices, inOrder(present))
 	for _, nominated := range state.nominated {

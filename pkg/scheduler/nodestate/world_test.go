@@ -229,7 +229,7 @@ func devices(allocation *sdk.PodInfo) []string {
 // reserve places a pod on a node as the plugin does and returns its annotation.
 func (w *world) reserve(info fwk.NodeInfo, pod *v1.Pod) (string, error) {
 	w.Helper()
-	node, err := w.cache.Of(w.Context(), info, pod, true)
+	node, _, err := w.cache.Latest(w.Context(), info, pod)
 	if err != nil {
 		return "", err
 	}

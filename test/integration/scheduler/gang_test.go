@@ -1,0 +1,98 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// gangGate makes a scheduler place the pods of a pod group together. The API server has it on for all tests.
+const gangGate = "--feature-gates=GenericWorkload=true"
+
+// podGroup creates a pod group whose pods run together or not at all. It goes with the test.
+func (c *cluster) podGroup(name string, size int32) {
+	c.Helper()
+	groups := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault)
+	group := &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: size}},
+		},
+	}
+	if _, err := groups.Create(c.Context(), group, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// createGang creates the pods of a group.
+func (c *cluster) createGang(group string, size int32, gpus int64) []*corev1.Pod {
+	c.Helper()
+	pods := make([]*corev1.Pod, size)
+	for i := range pods {
+		pod := newPod(fmt.Sprintf("%s-%d", group, i), gpus)
+		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To(group)}
+		pods[i] = c.create(pod)
+	}
+	return pods
+}
+
+// All pods of a group get their devices in one cycle, from one snapshot that shows none of them.
+func TestThePodsOfAGroupThatShareANodeHaveDifferentDevices(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 8)
+	startSchedulerWith(t, []string{gangGate})
+	for _, group := range []string{"first", "second"} {
+		c.podGroup(group, 4)
+		for _, pod := range c.createGang(group, 4, 1) {
+			c.await(pod, "to be bound", kube.Scheduled)
+		}
+	}
+	if got := c.check(); got != 8 {
+		t.Errorf("%d pods are bound, want 8", got)
+	}
+}
+
+// Three pods of two GPUs each belong together, and there is room for two of them. Again and again that is found out by
+// placing them one after another, and none of it leaves a trace: a pod that wants all GPUs of the node has them.
+func TestAGroupOfDevicePodsIsPlacedWhenThereIsRoomForAllOfIt(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 4)
+	startSchedulerWith(t, []string{gangGate})
+	c.podGroup("gang", 3)
+	gang := c.createGang("gang", 3, 2)
+	for _, pod := range gang {
+		c.await(pod, "to be found unschedulable", kube.Unschedulable)
+	}
+	c.delete(c.schedule(newPod("greedy", 4))) // and the group is tried again
+	c.schedule(newPod("again", 4))
+	if got := c.check(); got != 1 {
+		t.Fatalf("%d pods are bound, want the one that is no part of the group", got)
+	}
+
+	c.node("n2", 6)
+	for _, pod := range gang {
+		c.await(pod, "to be bound", kube.Scheduled)
+	}
+	if got := c.check(); got != 4 {
+		t.Errorf("%d pods are bound, want 4", got)
+	}
+}
+
+// A scheduler without the gate places pods one by one, whatever group they name.
+func TestWithoutTheGateAGroupIsManyPods(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", 4)
+	startScheduler(t)
+	c.podGroup("loose", 3)
+	c.createGang("loose", 3, 2)
+	c.awaitBound(2)
+}
