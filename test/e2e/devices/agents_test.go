@@ -6,7 +6,11 @@ package devices
 import (
 	"context"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,6 +119,48 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 	delete(want, "two/main")
 	for !cmp.Equal(want, holders(ctx, t, agent, namespace)) {
 		pause(ctx, t, "the deleted pod to be listed no more")
+	}
+}
+
+func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
+	ctx := begin(t)
+	namespace := newNamespace(t)
+	node := shared.Nodes[0].Name
+	program := filepath.Join(string(files), "exporter")
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(program, "exporter"), "./testdata/exporter")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the exporter: %v\n%s", err, said)
+	}
+	train := runPod(ctx, t, on(node, gpuPod(namespace, "train", 2)))
+
+	exporter := on(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))
+	exporter.Namespace, exporter.Spec.RestartPolicy = namespace, corev1.RestartPolicyNever
+	for at, folder := range map[string]string{"/exporter": program, filepath.Dir(kubeletsSocket): filepath.Dir(kubecrisSocket)} {
+		name := filepath.Base(folder)
+		exporter.Spec.Volumes = append(exporter.Spec.Volumes, corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: ptr.To(corev1.HostPathDirectory)}},
+		})
+		exporter.Spec.Containers[0].VolumeMounts = append(exporter.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
+	}
+	exporter = await(ctx, t, create(ctx, t, exporter), "to end well", kube.Succeeded)
+
+	printed, err := shared.Client.Logs(ctx, exporter, exporter.Spec.Containers[0].Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for line := range strings.Lines(printed) {
+		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == namespace && fields[3] == string(observe.Resource) {
+			told = append(told, strings.Join([]string{fields[1], fields[2], fields[4]}, " "))
+		}
+	}
+	var want []string
+	for _, id := range look(ctx, t, train, "main").Sees {
+		want = append(want, "train main "+id)
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("who holds what (-seen in the container +exported):\n%s\nIt printed:\n%s", diff, printed)
 	}
 }
 
