@@ -211,3 +211,16 @@ func TestAFolderWithTooLongAPathIsToldAsThat(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// A plugin sees the folder at another path, which may be a shorter one.
+func TestAPluginIsServedWhoseSocketHasALongerPathThanAnAddressCanHave(t *testing.T) {
+	h := startHost(t, tempFolder(t))
+	name := strings.Repeat("x", 85) // the longest with the kubelet has 75
+	t.Chdir(h.folder)
+	p := startPlugin(t, name, dev("a"))
+	if path := h.socket(name); len(path) <= maxSocketPath {
+		t.Fatalf("%s is no longer than an address can be", path)
+	}
+	mustRegister(t, h, p, qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
@@ -56,9 +58,7 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 // dial returns a connection to the socket, which need not be there yet.
 func dial(socket string) (*grpc.ClientConn, error) {
 	// Not as a target of grpc's, which would read the path as a URL.
-	to := func(ctx context.Context, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
+	to := func(ctx context.Context, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
 	return grpc.NewClient("passthrough:///localhost", grpc.WithContextDialer(to),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
@@ -67,6 +67,20 @@ func dial(socket string) (*grpc.ClientConn, error) {
 			MinConnectTimeout: time.Second,
 		}),
 	)
+}
+
+// dialSocket connects to a socket whose path may be longer than an address can be: in a folder of its own, a plugin may use up all that
+// the kubelet's folder leaves it, as Intel's for FPGAs does.
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	if len(path) > maxSocketPath {
+		folder, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		defer folder.Close()
+		path = fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path))
+	}
+	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
 // follow calls each with every list of devices until the stream ends, and returns why it did.
