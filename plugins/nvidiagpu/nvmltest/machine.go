@@ -6,6 +6,7 @@ package nvmltest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,6 +34,12 @@ const Memory = 80 << 30
 // UUID returns the UUID of the GPU of that number.
 func UUID(number int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", number) }
 
+// bus is the PCI bus of the first GPU; the others follow.
+const bus = 0x10
+
+// Address returns the PCI address of the GPU of that number, as Linux has it.
+func Address(number int) string { return fmt.Sprintf("0000:%02x:00.0", bus+number) }
+
 // Matrix returns the n×n matrix of what a function says about each pair.
 func Matrix[T any](n int, of func(i, j int) T) [][]T {
 	rows := make([][]T, n)
@@ -47,16 +54,16 @@ func Matrix[T any](n int, of func(i, j int) T) [][]T {
 // Library is a stand-in that was built.
 type Library struct {
 	// Path is its file.
-	Path string
-	lost string
+	Path         string
+	lost, events string
 }
 
 // Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml.
 func Build(t *testing.T, m Machine) Library {
 	t.Helper()
 	dir := t.TempDir()
-	l := Library{Path: filepath.Join(dir, "libnvidia-ml.so.1"), lost: filepath.Join(dir, "lost")}
-	if err := os.WriteFile(filepath.Join(dir, "machine.h"), []byte(m.header(l.lost)), 0o644); err != nil {
+	l := Library{Path: filepath.Join(dir, "libnvidia-ml.so.1"), lost: filepath.Join(dir, "lost"), events: filepath.Join(dir, "events")}
+	if err := os.WriteFile(filepath.Join(dir, "machine.h"), []byte(m.header(l)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	gcc := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", includeDir(t),
@@ -79,10 +86,33 @@ func (l Library) Lose(t *testing.T, numbers ...int) {
 	}
 }
 
-func (m Machine) header(lost string) string {
+// Break makes the GPU of that number report a critical error to all who listen, now or later, until Repair: XID 79 says that it has
+// fallen off the bus.
+func (l Library) Break(t *testing.T, number, xid int) {
+	t.Helper()
+	file, err := os.OpenFile(l.events, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintln(file, number, xid)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Repair ends the reports of all GPUs.
+func (l Library) Repair(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(l.events); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m Machine) header(l Library) string {
 	var text strings.Builder
 	n := len(m.Ancestor)
-	fmt.Fprintf(&text, "#define COUNT %d\n#define MEMORY %dull\n#define INIT %d\n#define LOST %q\n", n, uint64(Memory), m.Init, lost)
+	fmt.Fprintf(&text, "#define COUNT %d\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n#define EVENTS %q\n",
+		n, uint64(Memory), bus, m.Init, l.lost, l.events)
 	if m.OldDriver {
 		text.WriteString("#define OLD_DRIVER\n")
 	}

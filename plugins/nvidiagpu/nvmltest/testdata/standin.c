@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A stand-in for NVIDIA's libnvidia-ml.so.1. It is built against NVIDIA's own header and answers from machine.h, which
-// the test writes: COUNT, MEMORY, the matrices ancestor and nvlink, and LOST, the path of a file that has a byte for each
-// GPU: 'x' where it does not answer.
+// the test writes: COUNT, MEMORY, BUS, the matrices ancestor and nvlink, LOST, the path of a file that has a byte for each
+// GPU: 'x' where it does not answer, and EVENTS, the path of a file that has a line for each critical error: GPU and XID.
 #include <nvml.h>
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "machine.h"
 
@@ -35,6 +38,8 @@ const char *nvmlErrorString(nvmlReturn_t result) {
 		return "Driver Not Loaded";
 	case NVML_ERROR_GPU_IS_LOST:
 		return "GPU is lost";
+	case NVML_ERROR_NOT_SUPPORTED:
+		return "Not Supported";
 	default:
 		return "Unknown Error";
 	}
@@ -56,6 +61,98 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 	if (lost(number(device)))
 		return NVML_ERROR_GPU_IS_LOST;
 	snprintf(uuid, length, "GPU-00000000-0000-0000-0000-%012d", number(device));
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
+	for (unsigned int gpu = 0; gpu < COUNT; gpu++) {
+		char own[NVML_DEVICE_UUID_BUFFER_SIZE];
+		nvmlDeviceGetHandleByIndex_v2(gpu, device);
+		if (nvmlDeviceGetUUID(*device, own, sizeof own) == NVML_SUCCESS && strcmp(own, uuid) == 0)
+			return NVML_SUCCESS;
+	}
+	return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
+	snprintf(name, length, "Stand-in");
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor) {
+	*minor = number(device);
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+	*major = 9;
+	*minor = 0;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+	memset(pci, 0, sizeof *pci);
+	pci->bus = BUS + number(device);
+	snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus);
+	snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus);
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nvmlEnableState_t *active) {
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci) {
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
+	*types = nvmlEventTypeXidCriticalError;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) { return NVML_SUCCESS; }
+
+// A set of events is how far its owner has read in the file, and has all GPUs in it.
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
+	set->handle = calloc(1, sizeof(long));
+	return NVML_SUCCESS;
+}
+
+static int next(long *at, unsigned int *gpu, unsigned long long *xid) {
+	FILE *file = fopen(EVENTS, "r");
+	if (file == NULL) {
+		*at = 0;
+		return 0;
+	}
+	fseek(file, *at, SEEK_SET);
+	int read = fscanf(file, "%u %llu\n", gpu, xid);
+	if (read == 2)
+		*at = ftell(file);
+	fclose(file);
+	return read == 2;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int milliseconds) {
+	const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+	for (unsigned int waited = 0; waited < milliseconds; waited += 20) {
+		unsigned int gpu;
+		if (next((long *)set.handle, &gpu, &data->eventData)) {
+			data->eventType = nvmlEventTypeXidCriticalError;
+			data->gpuInstanceId = data->computeInstanceId = 0xffffffff;
+			return nvmlDeviceGetHandleByIndex_v2(gpu, &data->device);
+		}
+		nanosleep(&pause, NULL);
+	}
+	return NVML_ERROR_TIMEOUT;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
+	free(set.handle);
 	return NVML_SUCCESS;
 }
 
