@@ -22,7 +22,13 @@ const (
 	// Critest is the conformance tests of the CRI, critest.test, what runs them, ginkgo, and the images that they pull,
 	// image.ConformanceArchive.
 	Critest Extra = "critest"
+	// DevicePlugins are vendors' device plugins for the kubelet, from their own sources, in a folder of this name. Kubernetes' libraries
+	// in them are of the version that the cluster runs, so that they are compiled once.
+	DevicePlugins Extra = "device-plugins"
 )
+
+// intel are the device plugins of Intel that are built, by the names of their programs.
+var intel = []string{"dlb_plugin", "dsa_plugin", "fpga_plugin", "gpu_plugin", "npu_plugin", "qat_plugin", "sgx_plugin"}
 
 var extras = map[Extra]step{
 	Containerd17: {
@@ -44,6 +50,23 @@ var extras = map[Extra]step{
 				return err
 			}
 			return writeConformanceImages(ctx, b)
+		},
+	},
+	DevicePlugins: {
+		outputs: inFolder(string(DevicePlugins), slices.Concat(intel, []string{"nvidia-device-plugin", "sample-device-plugin"})),
+		inputs:  []string{"binaries/extras.go", "third_party/device-plugins"},
+		run: func(ctx context.Context, b *builder) error {
+			packages := []string{"github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin", "k8s.io/kubernetes/test/images/sample-device-plugin"}
+			for _, program := range intel {
+				packages = append(packages, "github.com/intel/intel-device-plugins-for-kubernetes/cmd/"+program)
+			}
+			for _, pkg := range packages {
+				build := goBuild{module: "third_party/device-plugins", pkg: pkg, output: filepath.Join(string(DevicePlugins), filepath.Base(pkg))}
+				if err := b.goBuild(ctx, build); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	},
 }

@@ -78,6 +78,23 @@ func (r *Room) start(started *exec.Cmd, command Command) (*exec.Cmd, error) {
 	return started, nil
 }
 
+// WithMounts runs f on a thread that is in no room and has mounts of its own, as do the programs that f starts. f must not start goroutines
+// and expect them to have these mounts as well. The thread is given up afterwards.
+func WithMounts(mounts []Mount, f func() error) error {
+	result := make(chan error, 1)
+	onSpareThread(func() {
+		err := unix.Unshare(unix.CLONE_FS) // a thread that shares its root and working folder may not change mounts
+		if err == nil {
+			err = mountPrivately(mounts)
+		}
+		if err == nil {
+			err = f()
+		}
+		result <- err
+	})
+	return <-result
+}
+
 // mountPrivately makes mounts that only the calling thread and its children see.
 func mountPrivately(mounts []Mount) error {
 	if len(mounts) == 0 {

@@ -1,0 +1,202 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hosting
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
+	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/vendors"
+)
+
+// patience is how long a plugin may take for what takes it ten seconds at most.
+const patience = 2 * time.Minute
+
+// stage is a made-up machine with a host of device plugins.
+type stage struct {
+	*vendors.Machine
+	nvml nvmltest.Library
+	host *devicehost.Host
+
+	dir, folder string
+	stop        func() // the host
+}
+
+// newStage returns a stage whose host's folder has as long a path as kubecri's by default.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &stage{nvml: nvmltest.Build(t, vendors.NVML()), dir: dir}
+	if s.Machine, err = vendors.NewMachine(filepath.Join(dir, "machine"), s.nvml.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.MakeNodes(s.path("dev")); err != nil {
+		t.Fatal(err)
+	}
+	for name, minor := range map[string]uint32{"null": 3, "urandom": 9} { // which every program expects
+		if err := unix.Mknod(s.path("dev/"+name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, folder := range []string{"run/cdi", "lib/kubelet/device-plugins"} {
+		if err := os.MkdirAll(s.path(folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const byDefault = "/var/lib/kubedevice/device-plugins"
+	s.folder = s.path("device-plugins")
+	for len(s.folder) < len(byDefault) {
+		s.folder += "x"
+	}
+	s.serve(t)
+	return s
+}
+
+func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
+
+// serve starts a host, in place of the one before.
+func (s *stage) serve(t *testing.T) {
+	t.Helper()
+	if s.stop != nil {
+		s.stop()
+	}
+	s.host = devicehost.New(devicehost.Options{Folder: s.folder, Memory: s.path(devicehost.MemoryName)})
+	if err := s.host.Load(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.host.Run(ctx)
+	}()
+	s.stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(s.stop)
+	s.await(t, "the host to serve", func() string {
+		if err := s.host.Check(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// start starts a plugin, which sees the machine and takes the host's folder for the kubelet's, and returns how to kill it. It is killed
+// when the test ends. What it says is shown if the test fails.
+func (s *stage) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
+	t.Helper()
+	log, err := os.CreateTemp(s.dir, plugin.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(plugin.Path(programs), plugin.Args...)
+	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
+	command.Stdout, command.Stderr = log, log
+	err = room.WithMounts([]room.Mount{
+		{Source: s.Sys(), Target: "/sys"},
+		{Source: s.path("dev"), Target: "/dev"},
+		{Source: s.path("run"), Target: "/run"},
+		{Source: s.path("lib"), Target: "/var/lib"},
+		{Source: s.folder, Target: vendors.KubeletFolder},
+	}, command.Start)
+	if err != nil {
+		t.Fatalf("start %s: %v", plugin.Name, err)
+	}
+	running := true
+	kill = func() {
+		if running {
+			command.Process.Kill() //nolint:errcheck // it has ended then
+			command.Wait()         //nolint:errcheck // it was killed
+			running = false
+		}
+	}
+	t.Cleanup(func() {
+		kill()
+		if t.Failed() {
+			content, err := os.ReadFile(log.Name())
+			t.Logf("%s said, %v:\n%s", plugin.Name, err, content)
+		}
+		log.Close() //nolint:errcheck // the plugin wrote to it
+	})
+	return kill
+}
+
+// await waits until problem returns an empty string. what completes the sentence "wait for ...".
+func (s *stage) await(t *testing.T, what string, problem func() string) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		_, changed := s.host.States()
+		now := problem()
+		if now == "" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(50 * time.Millisecond): // not all that is waited for is announced
+		case <-deadline:
+			t.Fatalf("wait for %s: %s", what, now)
+		}
+	}
+}
+
+// awaitDevices waits until the host offers the devices, which are all of one resource, and just those of them to be allocated that fit.
+func (s *stage) awaitDevices(t *testing.T, resource types.ResourceName, devices []vendors.Device, fit func(vendors.Device) bool) {
+	t.Helper()
+	want := types.NewNodeInfo()
+	want.KubeCap[resource], want.KubeAlloc[resource] = int64(len(devices)), 0
+	for _, device := range devices {
+		name, err := hosted.Name(hosted.Device{Resource: resource, ID: device.ID, NUMA: device.NUMA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Capacity[name], want.Allocatable[name] = 1, 0
+		if fit(device) {
+			want.Allocatable[name] = 1
+			want.KubeAlloc[resource]++
+		}
+	}
+	s.await(t, "the devices of "+string(resource), func() string {
+		states, _ := s.host.States()
+		for _, state := range states {
+			if state.Resource == resource {
+				return cmp.Diff(want, state.Info)
+			}
+		}
+		return "no plugin has registered it"
+	})
+}
+
+func all(vendors.Device) bool  { return true }
+func none(vendors.Device) bool { return false }
+
+// awaitPlugin waits until the host offers all devices of a plugin.
+func (s *stage) awaitPlugin(t *testing.T, plugin vendors.Plugin) {
+	t.Helper()
+	for resource, devices := range plugin.Resources() {
+		s.awaitDevices(t, resource, devices, all)
+	}
+}

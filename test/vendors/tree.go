@@ -1,0 +1,104 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vendors
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree is what /sys and /dev have, by path.
+type tree map[string]entry
+
+// entry is one of: a file, a symbolic link, a character device, a folder that nothing else is known to be in.
+type entry struct {
+	content      string
+	link         string
+	major, minor uint32
+	folder       bool
+}
+
+// Major numbers of the made-up devices: Linux leaves 120 to 127 to experiments, so no driver is behind them.
+const (
+	majorGPU uint32 = 120 + iota
+	majorNPU
+	majorSGX
+	majorDSA
+	majorDLB
+	majorQAT
+	majorFPGA
+	majorNVIDIA
+)
+
+// pci adds a PCI device on a NUMA node and returns its folder. files are what the folder has besides, by name.
+func (t tree) pci(address string, numa int, files map[string]string) string {
+	folder := "/sys/devices/pci" + address[:len("0000:00")] + "/" + address
+	for name, content := range files {
+		t[folder+"/"+name] = entry{content: content}
+	}
+	t[folder+"/numa_node"] = entry{content: strconv.Itoa(numa)}
+	t[folder+"/local_cpulist"] = entry{content: strconv.Itoa(numa)}
+	t["/sys/bus/pci/devices/"+address] = entry{link: folder}
+	return folder
+}
+
+// driver binds a PCI device to a driver.
+func (t tree) driver(folder, name string) {
+	driver := "/sys/bus/pci/drivers/" + name
+	t[driver] = entry{folder: true}
+	t[folder+"/driver"] = entry{link: driver}
+	t[driver+"/"+filepath.Base(folder)] = entry{link: folder}
+}
+
+// node adds the device node of a device that /sys has a folder of.
+func (t tree) node(path string, major, minor uint32, folder string) {
+	t[path] = entry{major: major, minor: minor}
+	number := fmt.Sprintf("%d:%d", major, minor)
+	t["/dev/char/"+number] = entry{link: path}
+	t["/sys/dev/char/"+number] = entry{link: folder}
+	t[folder+"/dev"] = entry{content: number}
+}
+
+// write makes what is below a folder of the tree in a folder of the machine. What is there already is replaced.
+func (t tree) write(from, to string) error {
+	for path, e := range t {
+		name, ok := strings.CutPrefix(path, from+"/")
+		if !ok {
+			continue
+		}
+		if err := e.write(filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e entry) write(path string) error {
+	if e.folder {
+		return os.MkdirAll(path, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	switch {
+	case e.link != "":
+		return os.Symlink(e.link, path)
+	case e.major != 0:
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(e.major, e.minor))); err != nil {
+			return &fs.PathError{Op: "mknod", Path: path, Err: err}
+		}
+		return os.Chmod(path, 0o666) // whatever the mask is
+	default:
+		return os.WriteFile(path, []byte(e.content+"\n"), 0o644)
+	}
+}

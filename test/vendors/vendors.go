@@ -1,0 +1,106 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vendors has device plugins of hardware vendors, as their makers publish them, and the machine that they are shown: one with
+// two NUMA nodes and a few devices of each kind. What the machine has is made up; that a plugin takes it for real is what counts.
+//
+// A plugin that is started sees the machine's /sys and /dev in place of the real ones, and kubecri's folder in place of the kubelet's, as
+// from a DaemonSet that mounts it.
+package vendors
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/binaries"
+)
+
+// Plugin is a vendor's device plugin.
+type Plugin struct {
+	// Name is the name of its program.
+	Name string
+	// Args and Env are the arguments and environment variables (NAME=value) that it is started with.
+	Args, Env []string
+	// Devices are what it finds on the machine.
+	Devices []Device
+}
+
+// Device is a device as its plugin lists it, and what Allocate gives for it.
+type Device struct {
+	Resource types.ResourceName
+	// ID is the plugin's name for it.
+	ID string
+	// NUMA are the NUMA nodes that the plugin tells, in ascending order; none if it tells no topology.
+	NUMA []int
+	// Nodes are the device nodes that a container gets, by their paths there, in any order.
+	Nodes []string
+	// Mounts are the paths that are mounted into a container.
+	Mounts []string
+	// Envs are the environment variables that a container gets.
+	Envs map[string]string
+}
+
+// Path is where the program is, in the folder of what package binaries built.
+func (p Plugin) Path(programs string) string {
+	return filepath.Join(programs, string(binaries.DevicePlugins), p.Name)
+}
+
+// Resources are those that the plugin registers, with the devices of each.
+func (p Plugin) Resources() map[types.ResourceName][]Device {
+	all := map[types.ResourceName][]Device{}
+	for _, device := range p.Devices {
+		all[device.Resource] = append(all[device.Resource], device)
+	}
+	return all
+}
+
+// KubeletFolder is the folder that all plugins take for the kubelet's, and SpecFolder is where some keep CDI files.
+const (
+	KubeletFolder = "/var/lib/kubelet/device-plugins"
+	SpecFolder    = "/var/run/cdi"
+)
+
+// Machine is a made-up machine.
+type Machine struct {
+	// Plugins are the plugins for what it has, in no order that matters.
+	Plugins []Plugin
+
+	dir  string
+	tree tree
+}
+
+// NewMachine makes a machine below a folder: what programs are to see as /sys is in its folder sys then. Its device nodes are not made
+// yet: see MakeNodes. library is the stand-in for NVIDIA's management library, with [GPUs] GPUs.
+func NewMachine(dir, library string) (*Machine, error) {
+	m := &Machine{dir: dir, tree: tree{}}
+	for _, kind := range []func(tree) Plugin{intelGPU, intelNPU, intelSGX, intelDSA, intelDLB, intelQAT, intelFPGA} {
+		m.Plugins = append(m.Plugins, kind(m.tree))
+	}
+	driver := filepath.Join(dir, "driver")
+	m.Plugins = append(m.Plugins, nvidia(m.tree, driver), sample())
+	if err := m.tree.write("/sys", m.Sys()); err != nil {
+		return nil, err
+	}
+	libraries := filepath.Join(driver, "usr", "lib64")
+	if err := os.MkdirAll(libraries, 0o755); err != nil {
+		return nil, err
+	}
+	return m, os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1"))
+}
+
+// Sys is the folder that programs are to see as /sys.
+func (m *Machine) Sys() string { return filepath.Join(m.dir, "sys") }
+
+// MakeNodes makes the machine's device nodes in a folder, which is to be /dev or to be seen as /dev. It needs root.
+func (m *Machine) MakeNodes(dev string) error { return m.tree.write("/dev", dev) }
+
+// Plugin returns the plugin of that name.
+func (m *Machine) Plugin(name string) Plugin {
+	for _, plugin := range m.Plugins {
+		if plugin.Name == name {
+			return plugin
+		}
+	}
+	return Plugin{}
+}
