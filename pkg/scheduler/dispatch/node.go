@@ -79,8 +79,11 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 
 // concerned returns the holders that the plugin has to do with.
 func (c *contained) concerned(holders []*Holder) []*Holder {
-	if c.kinds == nil {
+	switch {
+	case c.kinds == nil:
 		return holders
+	case c.chooser != nil: // the group scheduler accounts for all that it chose
+		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool { return !c.kinds.concern(holder.Pod) })
 }

@@ -4,17 +4,12 @@
 package hosted
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/hosted"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// stepLimit is how many places the search tries for the groups of one pod before it gives up.
-const stepLimit = 10_000
 
 // chooser chooses the devices of one pod on one node.
 type chooser struct {
@@ -28,29 +23,15 @@ func (c *chooser) choose() error {
 	if err := c.checkSums(); err != nil {
 		return err
 	}
-	var open []*group
 	for _, at := range c.containers {
 		for _, g := range at.groups {
 			if err := c.giveNamed(g); err != nil {
 				return err
 			}
-			if len(g.open()) > 0 {
-				open = append(open, g)
-			}
 		}
 	}
-	for _, g := range open {
-		if len(c.candidates(g)) == 0 {
-			return c.lacking(g)
-		}
-	}
-	// The groups that are hardest to place come first.
-	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
-	if !c.search(open) {
-		if c.steps == stepLimit {
-			return errGivenUp
-		}
-		return lackingTogether(open)
+	if err := c.giveOpen(); err != nil {
+		return err
 	}
 	for _, at := range c.containers {
 		if err := c.giveCounted(at); err != nil {
@@ -77,91 +58,9 @@ func (c *chooser) giveNamed(g *group) error {
 			return inUse(id)
 		}
 		g.owner.give(it.request, p, d)
+		g.anchor = p
 	}
 	return nil
-}
-
-// mayBe reports whether a group may be met at a place: whether that is what its placeholder and the devices that it names
-// say, and the place is known when there is more than one device to be together.
-func (c *chooser) mayBe(g *group, p *place) bool {
-	if at, named := g.named(); named {
-		return p.name == at
-	}
-	if len(g.items) > 1 && p.name == hosted.Unknown {
-		return false
-	}
-	for _, of := range g.owner.picks {
-		if of.place != p && slices.ContainsFunc(g.items, func(it item) bool { return it.request == of.request }) {
-			return false
-		}
-	}
-	return true
-}
-
-// candidates returns the places where a group can be met as things stand, the best first: where the pod needs the fewest
-// further devices, and of these where the fewest are left over.
-func (c *chooser) candidates(g *group) []*place {
-	open := g.open()
-	type candidate struct {
-		*place
-		further, left int
-	}
-	var found []candidate
-	for _, p := range c.stock {
-		if !c.mayBe(g, p) {
-			continue
-		}
-		at, enough := candidate{place: p}, true
-		for resource, n := range open {
-			available := p.available(resource, g.owner)
-			if enough = len(available) >= n; !enough {
-				break
-			}
-			at.left += len(available) - n
-			for _, d := range available[:n] {
-				if len(d.holders) == 0 {
-					at.further++
-				}
-			}
-		}
-		if enough {
-			found = append(found, at)
-		}
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.further, b.further), cmp.Compare(a.left, b.left))
-	})
-	places := make([]*place, len(found))
-	for i, at := range found {
-		places[i] = at.place
-	}
-	return places
-}
-
-// search gives the devices that groups leave open. It returns false, and gives none, when there is no way to meet them all,
-// or when it finds none within its steps.
-func (c *chooser) search(groups []*group) bool {
-	if len(groups) == 0 {
-		return true
-	}
-	g := groups[0]
-	for _, p := range c.candidates(g) {
-		if c.steps == stepLimit {
-			return false
-		}
-		c.steps++
-		before := len(g.owner.picks)
-		for _, it := range g.items {
-			if it.id == "" {
-				g.owner.give(it.request, p, p.available(it.resource, g.owner)[0])
-			}
-		}
-		if c.search(groups[1:]) {
-			return true
-		}
-		g.owner.takeBack(before)
-	}
-	return false
 }
 
 // giveCounted gives a container the devices that it only counts: first those that another container of the pod has at other

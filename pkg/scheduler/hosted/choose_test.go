@@ -4,6 +4,7 @@
 package hosted_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,10 @@ func TestPodsGetTheDevicesThatTheyAskFor(t *testing.T) {
 			node: two, pod: []ask{{limits: list{gpu: 1, nic: 2}, requests: list{"numa/A/vendor.example:nic/=n3/device": 1}}},
 			want: map[string]string{"main": "gpu 1 g3, nic 1 n2, nic 1 n3"},
 		},
+		"counts beside placeholders that are called like NUMA nodes": {
+			node: two, pod: []ask{{limits: list{gpu: 2, nic: 1}, requests: list{"numa/1/nvidia.com:gpu/0/device": 1}}},
+			want: map[string]string{"main": "gpu 0 g0, gpu 0 g1, nic 0 n0"},
+		},
 		"a device by its ID": {
 			node: two, pod: []ask{{limits: list{gpu: 1}, requests: list{"resource/group/numa/A/nvidia.com:gpu/=g4/device": 1}}},
 			want: map[string]string{"main": "gpu 1 g4"},
@@ -116,11 +121,37 @@ func TestPodsGetTheDevicesThatTheyAskFor(t *testing.T) {
 	}
 }
 
+// situation is a pod that comes to a node.
+type situation struct {
+	node []string
+	pod  []ask
+}
+
+// hard returns a situation with more ways to go through than anyone has time for: each NUMA node has room for one of these
+// placeholders, of which no two are alike, and there is one placeholder too many of another kind.
+func hard() situation {
+	s := situation{pod: []ask{{requests: list{}}}}
+	for numa := range 9 {
+		for i := range 5 {
+			s.node = append(s.node, fmt.Sprintf("gpu %d g%d.%d", numa, numa, i))
+		}
+		for i := range 9 {
+			s.node = append(s.node, fmt.Sprintf("nic %d n%d.%d", numa, numa, i))
+		}
+	}
+	for i := range 7 {
+		at := types.ResourceName(fmt.Sprint("numa/p", i))
+		s.pod[0].requests[at+"/nvidia.com:gpu"], s.pod[0].requests[at+"/vendor.example:nic"] = 3, int64(i+1)
+	}
+	for i := range 6 {
+		s.pod[0].requests[types.ResourceName(fmt.Sprint("numa/q", i, "/nvidia.com:gpu"))] = 2
+		s.pod[0].requests[types.ResourceName(fmt.Sprint("numa/r", i, "/nvidia.com:gpu"))] = 2
+	}
+	return s
+}
+
 func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
-	for want, test := range map[string]struct {
-		node []string
-		pod  []ask
-	}{
+	for want, test := range map[string]situation{
 		"have no free nvidia.com/gpu":                   {[]string{"gpu 0 a!"}, []ask{{limits: list{gpu: 1}}}},
 		"have fewer than 7 free nvidia.com/gpu":         {two, []ask{{limits: list{gpu: 7}}}},
 		"have fewer than 3 free intel.com/qat":          {two, []ask{{name: "a", limits: list{qat: 2}}, {name: "b", limits: list{qat: 1}}}},
@@ -141,6 +172,14 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 		"do not have 2 intel.com/qat free on NUMA node 1": {two, []ask{{requests: list{"numa/=1/intel.com:qat": 2}}}},
 		"do not have free at once, each on one NUMA node: 2 nvidia.com/gpu; 2 nvidia.com/gpu": {
 			[]string{"gpu 0 a", "gpu 0 b", "gpu 1 c", "gpu 0-1 d"}, []ask{{requests: list{"numa/A/nvidia.com:gpu": 2, "numa/B/nvidia.com:gpu": 2}}},
+		},
+		"were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them": hard(),
+		"cannot serve the pod: numa/A/intel.com:qat is 0: ask for 1 to 4096":                               {two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 0}}}},
+		"cannot serve resource/group/numa/A/intel.com:qat/0/device for a pod as a whole: write it under one of its containers": {
+			two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 1}}},
+		},
+		"have no free intel.com/qat besides the unwanted": {
+			[]string{"qat 0 q"}, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat/=q/device": 0}}},
 		},
 		`have no nvidia.com/gpu "x"`:                  {two, []ask{{requests: list{"numa/A/nvidia.com:gpu/=x/device": 1}}}},
 		`have no nvidia.com/gpu "g0" on NUMA node 1`:  {two, []ask{{requests: list{"numa/=1/nvidia.com:gpu/=g0/device": 1}}}},

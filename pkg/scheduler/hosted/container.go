@@ -6,11 +6,9 @@ package hosted
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/hosted"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -22,6 +20,7 @@ type container struct {
 	groups []*group
 	counts map[types.ResourceName]int // what is asked for beyond the groups
 	picks  []pick
+	used   map[string]bool // placeholders that fresh has returned
 }
 
 // pick is a device that a container has been given.
@@ -88,19 +87,18 @@ func (c *container) places() []*place {
 	return places
 }
 
-// fresh returns a placeholder for NUMA nodes that no group and no device of the container has.
-func (c *container) fresh() string {
-	for i := 0; ; i++ {
-		placeholder := strconv.Itoa(i)
-		used := func(g *group) bool { return g.placeholder == placeholder }
-		given := func(of pick) bool {
-			_, numa, _, _ := hosted.ParseRequest(of.request)
-			return numa == placeholder
-		}
-		if !slices.ContainsFunc(c.groups, used) && !slices.ContainsFunc(c.picks, given) {
-			return placeholder
-		}
+// fresh returns a placeholder for the NUMA nodes of a place: another one each time, which no group of the container has. For
+// those who read the annotation it begins with their name.
+func (c *container) fresh(p *place) string {
+	placeholder := p.name
+	for c.used[placeholder] || slices.ContainsFunc(c.groups, func(g *group) bool { return g.placeholder == placeholder }) {
+		placeholder += "+"
 	}
+	if c.used == nil {
+		c.used = map[string]bool{}
+	}
+	c.used[placeholder] = true
+	return placeholder
 }
 
 // group is what a container asks for by one placeholder for NUMA nodes.
@@ -108,6 +106,8 @@ type group struct {
 	owner       *container
 	placeholder string
 	items       []item
+	open        map[types.ResourceName]int // how many devices of each resource it asks for without naming them
+	anchor      *place                     // of the devices that it names; nil while there are none
 }
 
 // item is one device that is asked for in a group.
@@ -117,16 +117,16 @@ type item struct {
 	id       string // as it stands in the device's name; empty for any device
 }
 
-// open returns how many devices of each resource the group asks for without naming them.
-func (g *group) open() map[types.ResourceName]int {
-	open := map[types.ResourceName]int{}
-	for _, it := range g.items {
-		if it.id == "" {
-			open[it.resource]++
-		}
-	}
-	return open
+// alike reports whether two groups ask for the same number of devices, and may have them in the same places.
+func (g *group) alike(with *group) bool {
+	return g.owner == with.owner && g.anchor == nil && with.anchor == nil && len(g.items) == len(with.items) &&
+		g.home() == with.home() && maps.Equal(g.open, with.open)
 }
 
-// named returns the name of the NUMA nodes that the placeholder stands for, if it is a name.
-func (g *group) named() (name string, ok bool) { return strings.CutPrefix(g.placeholder, byName) }
+// home returns the name of the NUMA nodes that the placeholder stands for by name, or "".
+func (g *group) home() string {
+	if name, ok := strings.CutPrefix(g.placeholder, byName); ok {
+		return name
+	}
+	return ""
+}

@@ -97,7 +97,7 @@ func (k *packer) reach(p *place) int {
 func (k *packer) give() error {
 	missing := maps.Clone(k.counts)
 	for _, p := range k.best {
-		placeholder := k.to.fresh()
+		placeholder := k.to.fresh(p)
 		for _, resource := range slices.Sorted(maps.Keys(missing)) {
 			devices := k.of(p, resource, k.to)
 			for i, d := range devices[:min(len(devices), missing[resource])] {

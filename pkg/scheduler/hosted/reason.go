@@ -22,7 +22,9 @@ type reason struct{ error }
 func (r reason) GetReason() string { return r.Error() }
 
 // GetInfo returns nothing: resources and quantities are in the text.
-func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) { return "", 0, 0, 0 }
+func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
+	return "", 0, 0, 0
+}
 
 var errGivenUp = errors.New("were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them")
 
@@ -51,8 +53,8 @@ func (c *chooser) shortOf(to *container) error {
 
 // lacking says that a group can be met nowhere.
 func (c *chooser) lacking(g *group) error {
-	what := list(g.open())
-	if at, named := g.named(); named {
+	what := list(g.open)
+	if at := g.home(); at != "" {
 		return fmt.Errorf("do not have %s free on NUMA node %s", what, at)
 	}
 	for _, it := range g.items {
@@ -67,7 +69,7 @@ func (c *chooser) lacking(g *group) error {
 func lackingTogether(groups []*group) error {
 	var texts []string
 	for _, g := range groups {
-		texts = append(texts, list(g.open()))
+		texts = append(texts, list(g.open))
 	}
 	slices.Sort(texts)
 	return fmt.Errorf("do not have free at once, each on one NUMA node: %s", strings.Join(texts, "; "))
@@ -75,7 +77,7 @@ func lackingTogether(groups []*group) error {
 
 // absent says that the device does not exist where it is asked for.
 func absent(id deviceID, g *group) error {
-	if at, named := g.named(); named {
+	if at := g.home(); at != "" {
 		return fmt.Errorf("have no %s %q on NUMA node %s", id.resource, id.id, at)
 	}
 	if len(g.items) > 1 {

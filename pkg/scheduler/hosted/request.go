@@ -39,9 +39,11 @@ func (w *wanted) nothing() bool {
 // read returns what the pod asks of a node that hosts these resources.
 func read(here map[types.ResourceName]bool, pod *types.PodInfo, spec []grouptree.Container) (*wanted, error) {
 	w := &wanted{unwanted: map[deviceID]bool{}}
-	if rest, err := w.groups(nil, pod.Requests); err != nil {
-		return nil, err
-	} else if len(rest) > 0 {
+	rest, err := w.groups(nil, pod.Requests)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve the pod: %w", err)
+	}
+	if len(rest) > 0 {
 		return nil, fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers", rest[0].items[0].request)
 	}
 	for i, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
@@ -53,7 +55,6 @@ func read(here map[types.ResourceName]bool, pod *types.PodInfo, spec []grouptree
 			if turn := slices.IndexFunc(spec, func(of grouptree.Container) bool { return of.Name == name }); turn >= 0 {
 				c.kind, c.turn = spec[turn].Kind, turn
 			}
-			var err error
 			if c.groups, err = w.groups(c, list[name].Requests); err != nil {
 				return nil, fmt.Errorf("cannot serve container %q: %w", name, err)
 			}
@@ -123,10 +124,13 @@ func (w *wanted) groups(owner *container, requests types.ResourceList) ([]*group
 func add(groups map[string]*group, owner *container, placeholder string, it item) {
 	g := groups[placeholder]
 	if g == nil {
-		g = &group{owner: owner, placeholder: placeholder}
+		g = &group{owner: owner, placeholder: placeholder, open: map[types.ResourceName]int{}}
 		groups[placeholder] = g
 	}
 	g.items = append(g.items, it)
+	if it.id == "" {
+		g.open[it.resource]++
+	}
 }
 
 // fullName returns a request with resource/group in front.

@@ -91,6 +91,7 @@ type ask struct {
 	kind     grouptree.Kind
 	limits   types.ResourceList
 	requests types.ResourceList
+	ofPod    types.ResourceList // the requests of the pod
 }
 
 // request returns the request of a pod with these containers, in this order.
@@ -106,6 +107,7 @@ func request(name string, asks ...ask) *dispatch.Request {
 		if len(a.limits) > 0 {
 			made.Counted[a.name] = slices.Sorted(maps.Keys(a.limits))
 		}
+		maps.Copy(pod.Requests, a.ofPod)
 		info := types.ContainerInfo{KubeRequests: a.limits, Requests: a.requests}
 		if a.kind == grouptree.Init {
 			pod.InitContainers[a.name] = info
