@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"pkg/node":               {"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/pluginload", "pkg/sdk"},
 	"plugins":                {"plugins", "pkg/sdk"},
 	"hack":                   {},
-	"test":                   {"test", "pkg", "cmd"},
+	"test":                   {"test", "pkg", "cmd", "plugins"},
 }
 
 func within(folder, room string) bool {
