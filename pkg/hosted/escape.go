@@ -10,6 +10,7 @@ const digits = "0123456789ABCDEF"
 // escape returns s as a segment of a resource's name.
 func escape(s string) string {
 	var out strings.Builder
+	out.Grow(len(s))
 	dot := false // a dot was just written
 	for i := range len(s) {
 		b := s[i]
@@ -26,6 +27,9 @@ func escape(s string) string {
 
 // unescape returns what was escaped, and whether s can be read at all.
 func unescape(s string) (string, bool) {
+	if strings.IndexByte(s, '%') < 0 {
+		return s, true
+	}
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {

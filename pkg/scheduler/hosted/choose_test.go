@@ -174,7 +174,15 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 			[]string{"gpu 0 a", "gpu 0 b", "gpu 1 c", "gpu 0-1 d"}, []ask{{requests: list{"numa/A/nvidia.com:gpu": 2, "numa/B/nvidia.com:gpu": 2}}},
 		},
 		"were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them": hard(),
-		"cannot serve the pod: numa/A/intel.com:qat is 0: ask for 1 to 4096":                               {two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 0}}}},
+		`have too few devices left for 1 intel.com/qat of container "side"`: {
+			[]string{"qat 0 a", "qat 1 b"},
+			[]ask{
+				{name: "side", kind: grouptree.Sidecar, limits: list{qat: 1}},
+				{name: "init", kind: grouptree.Init, requests: list{"numa/=0/intel.com:qat": 1}},
+				{name: "main", requests: list{"numa/=1/intel.com:qat": 1}},
+			},
+		},
+		"cannot serve the pod: numa/A/intel.com:qat is 0: ask for 1 to 4096": {two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 0}}}},
 		"cannot serve resource/group/numa/A/intel.com:qat/0/device for a pod as a whole: write it under one of its containers": {
 			two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 1}}},
 		},
