@@ -182,6 +182,15 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 				{name: "main", requests: list{"numa/=1/intel.com:qat": 1}},
 			},
 		},
+		`cannot serve container "main": numa/A/intel.com:qat/=/device has no name behind "=": add the ID of a device or the number of a NUMA node`: {
+			two, []ask{{requests: list{"numa/A/intel.com:qat/=/device": 1}}},
+		},
+		`cannot serve container "main": numa/=/intel.com:qat has no name behind "=": add the ID of a device or the number of a NUMA node`: {
+			two, []ask{{requests: list{"numa/=/intel.com:qat": 1}}},
+		},
+		`cannot serve container "main": the pod asks for more than 4096 devices by placeholders: ask for fewer`: {
+			two, []ask{{requests: list{"numa/A/intel.com:qat": 4000, "numa/B/intel.com:qat": 97}}},
+		},
 		"cannot serve the pod: numa/A/intel.com:qat is 0: ask for 1 to 4096": {two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 0}}}},
 		"cannot serve resource/group/numa/A/intel.com:qat/0/device for a pod as a whole: write it under one of its containers": {
 			two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 1}}},

@@ -104,3 +104,8 @@ func list(of map[types.ResourceName]int) string {
 	}
 	return strings.Join(texts, " and ")
 }
+
+// unnamed says that a request ends where a name should stand.
+func unnamed(request types.ResourceName) error {
+	return fmt.Errorf("%s has no name behind %q: add the ID of a device or the number of a NUMA node", request, byName)
+}

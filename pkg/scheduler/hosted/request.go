@@ -29,6 +29,7 @@ type deviceID struct {
 type wanted struct {
 	containers []*container // running ones by name, then init containers by name
 	unwanted   map[deviceID]bool
+	named      int64 // devices that are asked for by placeholders
 }
 
 // nothing reports whether the pod asks for no hosted device.
@@ -87,6 +88,8 @@ func (w *wanted) groups(owner *container, requests types.ResourceList) ([]*group
 		if resource, numa, id, ok := hosted.ParseRequest(full); ok {
 			id, named := strings.CutPrefix(id, byName)
 			switch {
+			case named && id == "" || numa == byName:
+				return nil, unnamed(name)
 			case named && quantity == 0:
 				w.unwanted[deviceID{resource, id}] = true
 				continue
@@ -98,12 +101,20 @@ func (w *wanted) groups(owner *container, requests types.ResourceList) ([]*group
 				id = ""
 			}
 			taken[full] = true
+			w.named++
 			add(byPlaceholder, owner, numa, item{full, resource, id})
-		} else if _, _, _, ok := hosted.ParseRequest(full + "/0/" + hosted.Quantity); ok {
+		} else if _, numa, _, ok := hosted.ParseRequest(full + "/0/" + hosted.Quantity); ok {
+			if numa == byName {
+				return nil, unnamed(name)
+			}
 			if quantity < 1 || quantity > grouptree.MaxRequests {
 				return nil, fmt.Errorf("%s is %d: ask for 1 to %d", name, quantity, grouptree.MaxRequests)
 			}
 			several[full] = quantity
+			w.named += quantity
+		}
+		if w.named > grouptree.MaxRequests { // so that nobody can ask for more than there is memory for
+			return nil, fmt.Errorf("the pod asks for more than %d devices by placeholders: ask for fewer", grouptree.MaxRequests)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(several)) {
