@@ -50,7 +50,7 @@ func Full() (Options, error) {
 		return Options{}, err
 	}
 	return Options{
-		Points: failpoint.Points(), Kills: 50, Creations: 50, Upgrades: true, Runtime: true,
+		Points: failpoint.Points(), Kills: 20, Creations: 50, Upgrades: true, Runtime: true,
 		Folder: filepath.Join(root, "_output", "robustness"),
 	}, nil
 }
