@@ -78,6 +78,19 @@ test-oracle: ## Placement against the brute-force oracle on 100,000 random cases
 fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}
 
+.PHONY: bench
+bench: build bench-upstream ## Compare the scheduler with upstream's and with DRA at 100 and 500 nodes, 20 rounds; BENCH='-rounds=5 -only=GPU' for less.
+	cd test && go run ./bench/scheduler $${BENCH:-}
+
+.PHONY: bench-5000
+bench-5000: build bench-upstream ## The same at 500 and 5,000 nodes.
+	cd test && go run ./bench/scheduler -nodes=500,5000 -name=scheduler-5000 $${BENCH:-}
+
+.PHONY: bench-upstream
+bench-upstream:
+	@echo "Building upstream's kube-scheduler"
+	@go build -o $(OUT)/bench/bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
+
 .PHONY: bench-placement
 bench-placement: ## Benchmark placement alone: per node and per pod, first time and remembered.
 	go test -run '^$$' -bench . -benchmem ./pkg/grouptree

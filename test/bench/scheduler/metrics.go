@@ -1,0 +1,134 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler"
+)
+
+// The paths of a scheduler's server that anybody may read here.
+const (
+	metricsPath = "/metrics"
+	profilePath = "/debug/pprof/profile"
+)
+
+// flushInterval is longer than the second after which a scheduler adds to its metrics what its plugins took.
+const flushInterval = 1200 * time.Millisecond
+
+// get reads from a scheduler's server.
+func (p *process) get(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	// It has made its certificate itself.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("get %s: %s: %s", path, response.Status, body)
+	}
+	return string(body), err
+}
+
+// readings are a scheduler's metrics at one moment.
+type readings testutil.Metrics
+
+func (p *process) metrics(ctx context.Context) (readings, error) {
+	text, err := p.get(ctx, metricsPath)
+	if err != nil {
+		return nil, fmt.Errorf("read the scheduler's metrics: %w", err)
+	}
+	metrics := testutil.NewMetrics()
+	if err := testutil.ParseMetrics(text, &metrics); err != nil {
+		return nil, fmt.Errorf("read the scheduler's metrics: %w", err)
+	}
+	return readings(metrics), nil
+}
+
+// by returns the sum of a metric by a label's value, over the samples of our plugin alone if own.
+func (r readings) by(label testutil.LabelName, name string, own bool) map[string]float64 {
+	sums := map[string]float64{}
+	for _, sample := range r[name] {
+		if !own || sample.Metric["plugin"] == scheduler.Name {
+			sums[string(sample.Metric[label])] += float64(sample.Value)
+		}
+	}
+	return sums
+}
+
+const point = "extension_point"
+
+// points returns how long extension points took per scheduled pod since before, in milliseconds.
+func (r readings) points(before readings) map[string]float64 {
+	const name = "scheduler_framework_extension_point_duration_seconds"
+	spent, spentBefore := r.by(point, name+"_sum", false), before.by(point, name+"_sum", false)
+	// Every scheduled pod passes Reserve once.
+	pods := r.by(point, name+"_count", false)["Reserve"] - before.by(point, name+"_count", false)["Reserve"]
+	took := map[string]float64{}
+	for at := range spent {
+		took[at] = 1000 * (spent[at] - spentBefore[at]) / pods
+	}
+	return took
+}
+
+// own returns the seconds per pod that were spent in our plugin since before, up to and including Reserve. How long a call took
+// is known of some pods only, and then of some nodes only; how many calls there were is known.
+func (r readings) own(before readings) float64 {
+	const took, calls = "scheduler_plugin_execution_duration_seconds", "scheduler_plugin_evaluation_total"
+	sum, sumBefore := r.by(point, took+"_sum", true), before.by(point, took+"_sum", true)
+	known, knownBefore := r.by(point, took+"_count", true), before.by(point, took+"_count", true)
+	made, madeBefore := r.by(point, calls, true), before.by(point, calls, true)
+	pods := made["PreFilter"] - madeBefore["PreFilter"]
+	var seconds float64
+	for _, at := range []string{"PreFilter", "Filter", "PreScore", "Score", "Reserve"} {
+		perPod := 1.0
+		if at != "Reserve" { // which counts no calls
+			perPod = (made[at] - madeBefore[at]) / pods
+		}
+		if n := known[at] - knownBefore[at]; n > 0 {
+			seconds += perPod * (sum[at] - sumBefore[at]) / n
+		}
+	}
+	return seconds
+}
+
+// calls returns how often a device scheduler was called.
+func (r readings) calls(plugin string) float64 {
+	return r.by("plugin", "kubedevice_scheduler_plugin_calls_total", false)[plugin]
+}
+
+// startProfile takes a CPU profile of the scheduler, if profiles are wanted. What went wrong, or nil, comes when it is there.
+func (b *bench) startProfile(ctx context.Context, p *process, w way, nodes int) <-chan error {
+	done := make(chan error, 1)
+	if b.profile == 0 {
+		done <- nil
+		return done
+	}
+	go func() {
+		profile, err := p.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, b.profile.Seconds()))
+		if err == nil {
+			file := fmt.Sprintf("%s-%d.pprof", strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(w.name), nodes)
+			err = os.WriteFile(filepath.Join(b.out, file), []byte(profile), 0o644)
+		}
+		done <- err
+	}()
+	return done
+}

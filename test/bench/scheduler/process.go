@@ -1,0 +1,155 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// pluginName is that of the device scheduler that ours loads.
+const pluginName = "simgpu"
+
+// programs are the schedulers, and the folder of ours' plugin.
+type programs struct {
+	upstream, ours, plugin string
+}
+
+func findPrograms(output string) (programs, error) {
+	output, err := filepath.Abs(output)
+	if err != nil {
+		return programs{}, err
+	}
+	p := programs{
+		upstream: filepath.Join(output, "bench", "bin", "kube-scheduler"),
+		ours:     filepath.Join(output, "bin", "kube-scheduler"),
+		plugin:   filepath.Join(output, "plugins", "scheduler", pluginName+".so"),
+	}
+	for _, built := range []string{p.upstream, p.ours, p.plugin} {
+		if _, err := os.Stat(built); err != nil {
+			return programs{}, fmt.Errorf("%w; make bench builds it", err)
+		}
+	}
+	return p, nil
+}
+
+// process is a running scheduler.
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{}
+	log     string
+	address string // of its metrics
+}
+
+// start starts a scheduler that looks at all nodes.
+func (b *bench) start(ours bool) (*process, error) {
+	dir, err := os.MkdirTemp(b.scratch, "scheduler-")
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "config.yaml")
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
+		"leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 100\n" +
+		"clientConnection: {kubeconfig: " + b.kubeconfig + ", qps: 5000, burst: 5000}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	arguments := []string{"--config=" + config, "--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--authentication-kubeconfig=" + b.kubeconfig, "--authorization-kubeconfig=" + b.kubeconfig,
+		"--authorization-always-allow-paths=" + metricsPath + "," + profilePath}
+	program := b.programs.upstream
+	if ours {
+		program = b.programs.ours
+		if err := os.Symlink(b.programs.plugin, filepath.Join(dir, filepath.Base(b.programs.plugin))); err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, "--devschedpath="+dir)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p := &process{command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(), address: address}
+	p.command.Stdout, p.command.Stderr = log, log
+	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.command.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.command.Wait() // how it ended shows in what it said
+	}()
+	return p, nil
+}
+
+// stop ends the scheduler.
+func (p *process) stop() {
+	_ = p.command.Process.Kill() // it may have ended by itself
+	<-p.ended
+}
+
+// signal sends the scheduler a signal.
+func (p *process) signal(signal syscall.Signal) error {
+	if err := p.command.Process.Signal(signal); err != nil {
+		return fmt.Errorf("send the scheduler the signal %v: %w", signal, err)
+	}
+	return nil
+}
+
+// said returns the end of the scheduler's log.
+func (p *process) said() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4096):])
+}
+
+// cpu returns the time for which the process has had a CPU, 0 when it has ended.
+func (p *process) cpu() time.Duration {
+	const schedule = 2 // the clock of all that the process's threads have run, see clock_getcpuclockid(3)
+	var spent unix.Timespec
+	if err := unix.ClockGettime(int32(^p.command.Process.Pid<<3|schedule), &spent); err != nil {
+		return 0
+	}
+	return time.Duration(spent.Nano())
+}
+
+// freeAddress returns an address that nobody listens at.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// writeKubeconfig writes a client's configuration to a file.
+func writeKubeconfig(path string, config *rest.Config) error {
+	file := api.NewConfig()
+	file.Clusters["bench"] = &api.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["bench"] = &api.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	file.Contexts["bench"] = &api.Context{Cluster: "bench", AuthInfo: "bench"}
+	file.CurrentContext = "bench"
+	return clientcmd.WriteToFile(*file, path)
+}

@@ -1,0 +1,55 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// points are the extension points that the table has columns for; the JSON has all.
+var points = []string{"PreFilter", "Filter", "Score", "Reserve", "PreBind", "Bind"}
+
+// Print writes the tables and the verdicts.
+func (r *Result) Print(to io.Writer) error {
+	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "%s; medians of %d rounds\n", r.Machine, r.Rounds)
+	for _, size := range r.Sizes {
+		fmt.Fprintf(out, "\n%d nodes\tpods/s\tCPU ms/pod\town µs/pod\t", size.Nodes)
+		for _, point := range points {
+			fmt.Fprintf(out, "%s ms\t", point)
+		}
+		fmt.Fprintln(out)
+		for _, w := range size.Ways {
+			fmt.Fprintf(out, "%s\t%.1f\t%.2f\t%.0f\t", w.Name, w.PodsPerSecond, w.CPUPerPod, w.OwnMicroseconds)
+			for _, point := range points {
+				fmt.Fprintf(out, "%.3f\t", w.Points[point])
+			}
+			fmt.Fprintln(out)
+		}
+		if len(size.Ratios) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\n%d nodes, paired\tmedian\tlower 95%%\tupper 95%%\t\n", size.Nodes)
+		for _, q := range size.Ratios {
+			fmt.Fprintf(out, "%s / %s, %s\t%.2f\t", q.Way, q.Yardstick, q.Of, q.Median)
+			if q.Verdict == open {
+				fmt.Fprint(out, "-\t-\t\n")
+			} else {
+				fmt.Fprintf(out, "%.2f\t%.2f\t\n", q.Lower, q.Upper)
+			}
+		}
+	}
+	fmt.Fprintln(out)
+	for _, size := range r.Sizes {
+		for _, q := range size.Ratios {
+			fmt.Fprintf(out, "%d nodes: %v\n", size.Nodes, q)
+		}
+	}
+	for _, g := range r.Growths {
+		fmt.Fprintln(out, g)
+	}
+	return out.Flush()
+}

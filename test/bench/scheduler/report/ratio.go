@@ -1,0 +1,112 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import "fmt"
+
+// Ratio compares a way with its yardstick, round by round. More is better.
+type Ratio struct {
+	Way       string `json:"way"`
+	Yardstick string `json:"yardstick"`
+	// Of is what is compared: throughput, or the CPU per pod of the yardstick to that of the way.
+	Of     string  `json:"of"`
+	Median float64 `json:"median"`
+	// Lower and Upper are the 95 % bounds, one-sided each; 0 when there were too few rounds.
+	Lower float64 `json:"lower"`
+	Upper float64 `json:"upper"`
+	Bound float64 `json:"bound"`
+	Verdict
+}
+
+// The things that are compared.
+const (
+	throughput = "pods/s"
+	cpu        = "CPU"
+)
+
+func ratiosOf(c Comparison, own, yardstick []Sample) []Ratio {
+	return []Ratio{
+		newRatio(c, throughput, own, yardstick, Sample.PodsPerSecond),
+		newRatio(c, cpu, yardstick, own, Sample.CPUPerPod),
+	}
+}
+
+func newRatio(c Comparison, of string, above, below []Sample, value func(Sample) float64) Ratio {
+	ratios := make([]float64, len(above))
+	for i := range ratios {
+		ratios[i] = value(above[i]) / value(below[i])
+	}
+	r := Ratio{Way: c.Way, Yardstick: c.Yardstick, Of: of, Median: median(ratios), Bound: c.Bound, Verdict: open}
+	var ok bool
+	if r.Lower, r.Upper, ok = bounds(ratios); ok {
+		r.Verdict = verdict(r.Lower >= c.Bound)
+	}
+	return r
+}
+
+// Growth is how a way's time in the device plugin grows with the cluster: from 500 nodes to 5,000.
+type Growth struct {
+	Way    string  `json:"way"`
+	Factor float64 `json:"factor"`
+	Bound  float64 `json:"bound"`
+	Verdict
+}
+
+// The sizes that growth is about, and its bound.
+const (
+	fewNodes, manyNodes = 500, 5000
+	growthBound         = 3
+)
+
+func growthsOf(sizes []SizeResult) []Growth {
+	var few, many *SizeResult
+	for i := range sizes {
+		switch sizes[i].Nodes {
+		case fewNodes:
+			few = &sizes[i]
+		case manyNodes:
+			many = &sizes[i]
+		}
+	}
+	if few == nil || many == nil {
+		return nil
+	}
+	var growths []Growth
+	for _, w := range many.Ways {
+		before := few.way(w.Name)
+		if before == nil || before.OwnMicroseconds == 0 {
+			continue
+		}
+		factor := w.OwnMicroseconds / before.OwnMicroseconds
+		growths = append(growths, Growth{Way: w.Name, Factor: factor, Bound: growthBound, Verdict: verdict(factor <= growthBound)})
+	}
+	return growths
+}
+
+// Verdict says whether something that the project set itself holds on this machine.
+type Verdict struct {
+	Says string `json:"verdict"`
+}
+
+// open is the verdict when there is none.
+var open = Verdict{fmt.Sprintf("open: bounds need %d rounds or more", 5)}
+
+func verdict(holds bool) Verdict {
+	if holds {
+		return Verdict{"holds"}
+	}
+	return Verdict{"DOES NOT HOLD"}
+}
+
+func (r Ratio) String() string {
+	if r.Verdict == open {
+		return fmt.Sprintf("%s, %s, of %s: at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Bound, r.Says)
+	}
+	return fmt.Sprintf("%s, %s, of %s: %.2f, at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Lower, r.Bound, r.Says)
+}
+
+func (g Growth) String() string {
+	return fmt.Sprintf("%s, the plugin's own time per pod, %d nodes of %d: %.2f, at most %d wanted: %s",
+		g.Way, manyNodes, fewNodes, g.Factor, growthBound, g.Says)
+}

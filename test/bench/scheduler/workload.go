@@ -1,0 +1,74 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// makePods makes the pods of a round from one number to before another, and their claims.
+func (b *bench) makePods(ctx context.Context, w way, from, to int) error {
+	return each(ctx, to-from, func(ctx context.Context, i int) error {
+		pod, claim := podOf(w, from+i)
+		if claim != nil {
+			if _, err := b.client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("create the claim of pod %s: %w", pod.Name, err)
+			}
+		}
+		_, err := b.client.CreatePod(ctx, pod)
+		return err
+	})
+}
+
+// removePods removes all pods and claims, and returns when they are gone.
+func (b *bench) removePods(ctx context.Context) error {
+	pods, claims := b.client.CoreV1().Pods(metav1.NamespaceDefault), b.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
+	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+	if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("delete pods: %w", err)
+	}
+	list, err := claims.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list claims: %w", err)
+	}
+	// The scheduler has put a finalizer on each, which the claims' controller would take away.
+	err = each(ctx, len(list.Items), func(ctx context.Context, i int) error {
+		name := list.Items[i].Name
+		if _, err := claims.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("release claim %s: %w", name, err)
+		}
+		if err := claims.Delete(ctx, name, now); err != nil {
+			return fmt.Errorf("delete claim %s: %w", name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.awaitNoPods(ctx)
+}
+
+// awaitNoPods waits until there are no pods.
+func (b *bench) awaitNoPods(ctx context.Context) error {
+	for {
+		left, err := b.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return fmt.Errorf("list pods: %w", err)
+		}
+		if len(left.Items) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until pods are gone: %w", context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
