@@ -41,10 +41,7 @@ func newCluster(t *testing.T) *cluster {
 // clear deletes all pods, pod groups and nodes.
 func (c *cluster) clear() {
 	ctx := context.Background() // the test's has ended
-	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
-	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		c.Error(err)
-	}
+	c.clearPods()
 	if err := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
@@ -53,14 +50,34 @@ func (c *cluster) clear() {
 	}
 }
 
+var now = metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+
+// clearPods deletes all pods.
+func (c *cluster) clearPods() {
+	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(context.Background(), now, metav1.ListOptions{}); err != nil {
+		c.Error(err)
+	}
+}
+
 // node creates a node with this many GPUs, two of them in each close group.
 func (c *cluster) node(name string, gpus int) {
 	c.Helper()
-	info := types.NewNodeInfoWithName(name)
+	c.nodeOf(name, listed(name, gpus)...)
+}
+
+// listed returns this many GPUs of a node, two of them in each close group.
+func listed(node string, gpus int) []gpu.GPU {
 	list := make([]gpu.GPU, gpus)
 	for i := range list {
-		list[i] = gpu.GPU{ID: fmt.Sprintf("%s-gpu-%d", name, i), Memory: 80 << 30, Groups: []int{i / 2, 0}}
+		list[i] = gpu.GPU{ID: fmt.Sprintf("%s-gpu-%d", node, i), Memory: 80 << 30, Groups: []int{i / 2, 0}}
 	}
+	return list
+}
+
+// nodeOf creates a node with these GPUs.
+func (c *cluster) nodeOf(name string, list ...gpu.GPU) {
+	c.Helper()
+	info := types.NewNodeInfoWithName(name)
 	gpu.Publish(info, gpu.Resource, list)
 	c.publish(info)
 }

@@ -4,23 +4,27 @@
 package scheduler_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// priorityClass creates a priority class.
+// priorityClass creates a priority class, which outlives the test.
 func (c *cluster) priorityClass(name string, value int32) string {
 	c.Helper()
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
-	if _, err := c.SchedulingV1().PriorityClasses().Create(c.Context(), class, metav1.CreateOptions{}); err != nil {
+	if _, err := c.SchedulingV1().PriorityClasses().Create(c.Context(), class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		c.Fatal(err)
 	}
 	return name
@@ -53,6 +57,117 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 		t.Errorf("pods that are left (-want +got):\n%s", diff)
 	}
 	c.check()
+}
+
+// guarded creates a disruption budget that allows no pod with this label to go.
+func (c *cluster) guarded(label string) {
+	c.Helper()
+	budgets := c.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: label},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: ""}}},
+	}
+	if _, err := budgets.Create(c.Context(), budget, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() {
+		if err := budgets.Delete(context.Background(), label, metav1.DeleteOptions{}); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// hold creates nodes, n0 and so on, whose GPUs are held as the letters of the table below say. It returns the names of the
+// holders when the scheduler knows all that.
+func (c *cluster) hold(nodes []string) []string {
+	c.Helper()
+	var names []string
+	for n, letters := range nodes {
+		node := fmt.Sprint("n", n)
+		letters = strings.ReplaceAll(letters, " ", "")
+		c.node(node, len(letters))
+		for i, letter := range letters {
+			if letter == '.' {
+				continue
+			}
+			pod := newPod(fmt.Sprintf("%s-%d", node, i), 1)
+			pod.Spec.SchedulerName = "other"
+			switch letter {
+			case 'm':
+				pod.Spec.PriorityClassName = c.priorityClass("m", 100)
+			case 'h':
+				pod.Spec.PriorityClassName = c.priorityClass("h", 1000)
+			case 'g':
+				pod.Labels = map[string]string{"guarded": ""}
+			}
+			c.bindBy(c.create(pod), node, allocated(pod.Name, node, i))
+			names = append(names, pod.Name)
+		}
+		c.awaitKnown(node)
+	}
+	return names
+}
+
+// awaitKnown waits until the scheduler knows a node and all that was written before.
+func (c *cluster) awaitKnown(node string) {
+	c.Helper()
+	pod := newPod("plain-"+node, 0)
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}}},
+	}}
+	c.delete(c.schedule(pod))
+}
+
+// A pod of priority 1000 wants two GPUs of one pair. What each node's GPUs are held by is written one letter a GPU, two GPUs a pair:
+// l and m are pods of priority 0 and 100, g one of priority 0 that a budget guards, h one of priority 1000.
+func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
+	startScheduler(t)
+	for name, test := range map[string]struct {
+		nodes   []string
+		evicted []string
+		given   string // "" when the pod must wait
+	}{
+		"the pair whose holders matter least":             {[]string{"ml ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
+		"two of little priority before one of more":       {[]string{"m. ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
+		"the pair that no budget guards":                  {[]string{"gl ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
+		"more priority before a budget":                   {[]string{"gl mm"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
+		"the node that no budget guards":                  {[]string{"gg gg", "mm hh"}, []string{"n1-0", "n1-1"}, "n1-gpu-0 n1-gpu-1"},
+		"a guarded pair when there is no other":           {[]string{"gg hh"}, []string{"n0-0", "n0-1"}, "n0-gpu-0 n0-gpu-1"},
+		"only what makes a pair, with what is free":       {[]string{"lh .l lh"}, []string{"n0-3"}, "n0-gpu-2 n0-gpu-3"},
+		"only on the node where it helps":                 {[]string{"lh lh", "hl ll"}, []string{"n1-2", "n1-3"}, "n1-gpu-2 n1-gpu-3"},
+		"nobody, for no pair can be had":                  {[]string{"lh hl", "h. .h"}, nil, ""},
+		"nobody, for there is a pair that is free anyway": {[]string{"ll ll", "hh .."}, nil, "n1-gpu-2 n1-gpu-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.guarded("guarded")
+			before := c.hold(test.nodes)
+			wanted := newPod("wanted", 2)
+			wanted.Spec.PriorityClassName = c.priorityClass("h", 1000)
+			pod := c.create(wanted)
+			if test.given == "" {
+				c.await(pod, "to be found unschedulable", kube.Unschedulable)
+			} else {
+				pod = c.await(pod, "to be bound", kube.Scheduled)
+				if got := devices(pod); got != test.given {
+					t.Errorf("given %s, want %s", got, test.given)
+				}
+			}
+			var evicted []string
+			after := c.pods()
+			for _, name := range before {
+				if !slices.ContainsFunc(after, func(pod corev1.Pod) bool { return pod.Name == name }) {
+					evicted = append(evicted, name)
+				}
+			}
+			if diff := cmp.Diff(test.evicted, evicted); diff != "" {
+				t.Errorf("evicted pods (-want +got):\n%s", diff)
+			}
+			c.check()
+		})
+	}
 }
 
 // Evicting everybody would not help: nobody is evicted.

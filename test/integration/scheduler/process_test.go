@@ -19,8 +19,9 @@ import (
 // process is a running scheduler.
 type process struct {
 	*testing.T
-	cmd *exec.Cmd
-	log string
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{} // closed when it has
 }
 
 // startScheduler starts a scheduler as system:kube-scheduler, until the test ends. more is added to its configuration.
@@ -36,8 +37,14 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startSchedulerAt(t, client.Config, arguments, more...)
+}
+
+// startSchedulerAt is startSchedulerWith for a scheduler that reaches the API server in another way.
+func startSchedulerAt(t *testing.T, server *rest.Config, arguments []string, more ...string) *process {
+	t.Helper()
 	dir := t.TempDir()
-	config, kubeconfig := filepath.Join(dir, "config.yaml"), writeKubeconfig(t, client.Config)
+	config, kubeconfig := filepath.Join(dir, "config.yaml"), writeKubeconfig(t, server)
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" +
 		"clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n" + strings.Join(more, "")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -48,7 +55,7 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 		t.Fatal(err)
 	}
 	defer log.Close()
-	p := &process{T: t, log: log.Name()}
+	p := &process{T: t, log: log.Name(), ended: make(chan struct{})}
 	p.cmd = exec.Command("/proc/self/exe", append([]string{
 		"--config=" + config, "--secure-port=0", "--devschedpath=" + filepath.Join(dir, "none"), "--v=4",
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
@@ -59,6 +66,10 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		_ = p.cmd.Wait() // killed, or the log says why
+		close(p.ended)
+	}()
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
@@ -72,7 +83,23 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 // kill ends the scheduler at once. It may be called again.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()         // killed
+	<-p.ended
+}
+
+// terminate asks the scheduler to end, and waits until it has.
+func (p *process) terminate() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	<-p.ended
+}
+
+// hasEnded reports whether the scheduler has ended.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // writeKubeconfig writes a client's configuration to a file.

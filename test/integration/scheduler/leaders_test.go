@@ -1,0 +1,165 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// make churn has larger ones.
+var (
+	churnPods  = flag.Int("churn.pods", 200, "pods that come and go")
+	churnNodes = flag.Int("churn.nodes", 4, "nodes of 8 devices")
+	churnKills = flag.Int("churn.kills", 1, "restarts of all schedulers, and as many changes of the leader")
+)
+
+// churnPatience leaves room for a busy machine: 200 pods take seconds on a quiet one, 2,000 pods and 20 elections minutes.
+const churnPatience = 15 * time.Minute
+
+// election has two schedulers elect a leader, soon after one is gone.
+var election = []string{
+	"--leader-elect=true", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms",
+}
+
+// pair is two schedulers, one of which leads.
+type pair struct {
+	*testing.T
+	schedulers []*process
+}
+
+// ensure starts schedulers until there are two, and waits until one of them leads, which it returns. A leader that is too busy to
+// renew its lease ends itself.
+func (p *pair) ensure() *process {
+	p.Helper()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		p.schedulers = slices.DeleteFunc(p.schedulers, (*process).hasEnded)
+		for len(p.schedulers) < 2 {
+			p.schedulers = append(p.schedulers, startSchedulerWith(p.T, election))
+		}
+		if leader := slices.IndexFunc(p.schedulers, (*process).leads); leader >= 0 {
+			return p.schedulers[leader]
+		}
+	}
+	p.Fatal("no scheduler leads")
+	return nil
+}
+
+// kill kills both.
+func (p *pair) kill() {
+	for _, scheduler := range p.schedulers {
+		scheduler.kill()
+	}
+}
+
+// leads reports whether the scheduler has ever been elected: who loses that ends.
+func (p *process) leads() bool {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return strings.Contains(string(text), "Successfully acquired lease")
+}
+
+// disturbances take turns, while pods come and go.
+var disturbances = []struct {
+	what string
+	do   func(*pair)
+}{
+	{"all schedulers are killed", (*pair).kill},
+	{"the leader is killed", func(p *pair) { p.ensure().kill() }},
+	{"all schedulers are killed", (*pair).kill},
+	{"the leader is asked to end", func(p *pair) { p.ensure().terminate() }},
+}
+
+// Pods with one, two and four GPUs come and go, about as many as there is room for. Meanwhile schedulers are killed, and leaders
+// change. Each write of each pod is looked at; in the end every device is given once more.
+func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *testing.T) {
+	c := newCluster(t)
+	for i := range *churnNodes {
+		c.node(fmt.Sprintf("n%02d", i), 8)
+	}
+	audit := c.audit()
+	schedulers := &pair{T: t}
+	schedulers.ensure()
+
+	ctx, cancel := context.WithTimeout(t.Context(), churnPatience)
+	defer cancel()
+	var churning errgroup.Group
+	churning.Go(func() error { return c.churn(ctx, audit, *churnPods, 6**churnNodes) })
+	for i := range 2 * *churnKills {
+		for due := *churnPods * (i + 1) / (2**churnKills + 2); audit.everBound() < due; time.Sleep(20 * time.Millisecond) {
+			schedulers.ensure()
+			if ctx.Err() != nil {
+				t.Fatalf("%d pods are bound after %v", audit.everBound(), churnPatience)
+			}
+		}
+		disturbance := disturbances[i%len(disturbances)]
+		t.Logf("%d pods were bound: %s", audit.everBound(), disturbance.what)
+		disturbance.do(schedulers)
+		schedulers.ensure()
+	}
+	if err := churning.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.check()
+	c.clearPods()
+
+	for i := range *churnNodes {
+		c.create(newPod(fmt.Sprintf("all-%02d", i), 8))
+	}
+	c.awaitBound(*churnNodes)
+	if err := audit.verdict(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d pods were bound to %d devices", audit.everBound(), 8**churnNodes)
+}
+
+// churn creates pods, and deletes pods to make room for them: bound ones and, now and then, one that may be about to be bound. No more
+// than alive exist at any time. It returns when all that are left are bound.
+func (c *cluster) churn(ctx context.Context, audit *auditor, total, alive int) error {
+	random := rand.New(rand.NewPCG(1, 2))
+	deleted := map[string]bool{}
+	remove := func(pods []*corev1.Pod) error {
+		pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return deleted[pod.Name] })
+		if len(pods) == 0 {
+			time.Sleep(5 * time.Millisecond) // nothing to do before the schedulers have done something
+			return nil
+		}
+		name := pods[random.IntN(len(pods))].Name
+		deleted[name] = true
+		return c.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	for created := 0; ctx.Err() == nil; {
+		bound, waiting := audit.those(true), audit.those(false)
+		var err error
+		switch {
+		case created < total && created-len(deleted) < alive:
+			gpus := []int64{1, 1, 1, 1, 1, 1, 2, 2, 2, 4}[random.IntN(10)]
+			_, err = c.CreatePod(ctx, newPod(fmt.Sprintf("p%04d", created), gpus))
+			if created++; err == nil && created%10 == 0 {
+				err = remove(waiting)
+			}
+		case created == total && len(waiting) == 0 && len(bound) == created-len(deleted):
+			return nil
+		default:
+			err = remove(bound)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%d pods are deleted, %d are without a node: %w", len(deleted), len(audit.those(false)), ctx.Err())
+}
