@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // binds are the pods that are bound in a round, as they come.
@@ -35,8 +37,15 @@ type bind struct {
 // watchBinds begins to watch. There must be no bound pods yet. Close ends it.
 func (b *bench) watchBinds(ctx context.Context) (*binds, error) {
 	// A pod comes into sight when it is bound.
-	options := metav1.ListOptions{FieldSelector: fields.OneTermNotEqualSelector("spec.nodeName", "").String()}
-	w, err := b.client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, options)
+	bound := cache.NewFilteredListWatchFromClient(b.client.CoreV1().RESTClient(), "pods", metav1.NamespaceDefault, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+	})
+	none, err := bound.ListWithContext(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list bound pods: %w", err)
+	}
+	// A busy API server ends watches that it thinks are slow.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, none.(*corev1.PodList).ResourceVersion, bound)
 	if err != nil {
 		return nil, fmt.Errorf("watch bound pods: %w", err)
 	}
