@@ -145,7 +145,7 @@ func (d *demo) showPending(ctx context.Context, pod *corev1.Pod) error {
 				continue
 			}
 			fmt.Fprintf(d.out, "   pod %-10s  Pending: %s\n", pod.Name, event.Message)
-			if !strings.Contains(event.Message, "160GiB") {
+			if !strings.Contains(event.Message, "160 GiB") {
 				return false, fmt.Errorf("pod %s: its event does not say what is missing", pod.Name)
 			}
 			return true, nil
