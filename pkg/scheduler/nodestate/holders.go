@@ -37,7 +37,8 @@ type census struct {
 // be nil.
 //
 // A pod that is assumed has a node's name but still the user's annotation, which may be forged: its reservation stands in
-// for it. A bound pod without an allocation for this node holds nothing: kubecri refuses its containers.
+// for it. It does so too for a pod that has no node's name yet: preemption for a pod group lists the group's own pods like
+// that. A bound pod without an allocation for this node holds nothing: kubecri refuses its containers.
 func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census {
 	now := &census{holders: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
 	for uid, r := range reserved.pods {
@@ -51,12 +52,10 @@ func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census 
 		pod := info.GetPod()
 		r, isReserved := reserved.of(pod.UID)
 		switch {
-		case pod.Spec.NodeName == "":
-			if !isReserved {
-				now.nominated = append(now.nominated, pod)
-			}
+		case pod.Spec.NodeName == "" && !isReserved:
+			now.nominated = append(now.nominated, pod)
 			continue
-		case isReserved && pod.ResourceVersion == r.version:
+		case isReserved && (pod.Spec.NodeName == "" || pod.ResourceVersion == r.version):
 			now.holders[pod.UID] = holder{r.holder, r.annotation}
 			delete(now.unlisted, pod.UID)
 			continue

@@ -114,6 +114,16 @@ func TestNominatedPodsAreGivenDevicesInSimulation(t *testing.T) {
 	w.want("free beside a plain one", w.freeFor(nodeInfo(node, w.pod("plain", 0)), w.pod("q", 1), false), "A B C")
 }
 
+// Preemption for a pod group adds the group's pods to a node one by one as they are, and reserves devices for them.
+func TestAReservationCountsForAPodThatIsListedWithoutANodesName(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n", "n-1", "A", "B", "C")
+	member := with(w.pod("member", 1), allocated("member", "n", "A", "B"))
+	w.want("annotation", w.mustReserve(nodeInfo(node, member), member), allocated("member", "n", "C"))
+	w.want("free", w.freeFor(nodeInfo(node, member), w.pod("q", 1), false), "A B")
+	w.want("free for itself", w.freeFor(nodeInfo(node, member), member, false), "A B C")
+}
+
 func TestAPodDoesNotStandInItsOwnWay(t *testing.T) {
 	w := newWorld(t)
 	node := w.node("n", "n-1", "A")

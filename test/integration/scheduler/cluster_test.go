@@ -30,6 +30,7 @@ const patience = 30 * time.Second
 type cluster struct {
 	*testing.T
 	*kube.Client
+	annotated int // how often a node's annotation was changed
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -42,19 +43,20 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) clear() {
 	ctx := context.Background() // the test's has ended
 	c.clearPods()
-	if err := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+	if err := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).DeleteCollection(ctx, atOnce, metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
-	if err := c.CoreV1().Nodes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+	if err := c.CoreV1().Nodes().DeleteCollection(ctx, atOnce, metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
 }
 
-var now = metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+// atOnce deletes without grace.
+var atOnce = metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 
 // clearPods deletes all pods.
 func (c *cluster) clearPods() {
-	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(context.Background(), now, metav1.ListOptions{}); err != nil {
+	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(context.Background(), atOnce, metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
 }

@@ -21,11 +21,18 @@ const gangGate = "--feature-gates=GenericWorkload=true"
 // podGroup creates a pod group whose pods run together or not at all. It goes with the test.
 func (c *cluster) podGroup(name string, size int32) {
 	c.Helper()
+	c.podGroupOf(name, "", size)
+}
+
+// podGroupOf is podGroup for a group of a priority class.
+func (c *cluster) podGroupOf(name, class string, size int32) {
+	c.Helper()
 	groups := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault)
 	group := &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: schedulingv1beta1.PodGroupSpec{
-			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: size}},
+			PriorityClassName: class,
+			SchedulingPolicy:  schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: size}},
 		},
 	}
 	if _, err := groups.Create(c.Context(), group, metav1.CreateOptions{}); err != nil {
@@ -36,9 +43,16 @@ func (c *cluster) podGroup(name string, size int32) {
 // createGang creates the pods of a group.
 func (c *cluster) createGang(group string, size int32, gpus int64) []*corev1.Pod {
 	c.Helper()
+	return c.createGangOf(group, "", size, gpus)
+}
+
+// createGangOf is createGang for a group of a priority class.
+func (c *cluster) createGangOf(group, class string, size int32, gpus int64) []*corev1.Pod {
+	c.Helper()
 	pods := make([]*corev1.Pod, size)
 	for i := range pods {
 		pod := newPod(fmt.Sprintf("%s-%d", group, i), gpus)
+		pod.Spec.PriorityClassName = class
 		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To(group)}
 		pods[i] = c.create(pod)
 	}
@@ -84,6 +98,38 @@ func TestAGroupOfDevicePodsIsPlacedWhenThereIsRoomForAllOfIt(t *testing.T) {
 	}
 	if got := c.check(); got != 4 {
 		t.Errorf("%d pods are bound, want 4", got)
+	}
+}
+
+// Two pods of two GPUs each belong together. The table of preemption says what the letters mean.
+func TestAGroupEvictsWhatMakesRoomForAllOfIt(t *testing.T) {
+	startSchedulerWith(t, []string{gangGate})
+	for name, test := range map[string]struct {
+		nodes   []string
+		evicted int
+	}{
+		"two pairs of three":              {[]string{"ll ll ll"}, 4},
+		"a pair on each of two nodes":     {[]string{"hh ll", "hh ll"}, 4},
+		"one pair, for there is one free": {[]string{"hh ll .."}, 2},
+		"nobody, for one pair is too few": {[]string{"hh ll hh"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			before := c.hold(test.nodes)
+			group := fmt.Sprintf("preemptors-%d-%d", test.evicted, len(test.nodes))
+			c.podGroupOf(group, c.priorityClass("h", 1000), 2)
+			for _, pod := range c.createGangOf(group, "h", 2, 2) {
+				if test.evicted == 0 {
+					c.await(pod, "to be found unschedulable", kube.Unschedulable)
+				} else {
+					c.await(pod, "to be bound", kube.Scheduled)
+				}
+			}
+			if got, want := len(c.pods()), len(before)-test.evicted+2; got != want {
+				t.Errorf("%d pods are left, want %d: %d are evicted, and there are two more", got, want, test.evicted)
+			}
+			c.check()
+		})
 	}
 }
 

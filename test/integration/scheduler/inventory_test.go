@@ -29,24 +29,30 @@ func wish(name string) *corev1.Pod {
 // until the scheduler has seen that.
 func (c *cluster) republish(node string, list ...gpu.GPU) {
 	c.Helper()
-	var value any
 	if len(list) == 0 {
 		status := []byte(`{"status":{"capacity":{"nvidia.com/gpu":null},"allocatable":{"nvidia.com/gpu":null}}}`)
 		if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
 			c.Fatal(err)
 		}
-	} else {
-		info := types.NewNodeInfoWithName(node)
-		gpu.Publish(info, gpu.Resource, list)
-		annotation, err := deviceinfo.EncodeNode(info)
-		if err != nil {
-			c.Fatal(err)
-		}
-		value = annotation
+		c.annotate(node, nil)
+		return
 	}
-	version := map[string]string{"inventory": fmt.Sprint(len(list))}
+	info := types.NewNodeInfoWithName(node)
+	gpu.Publish(info, gpu.Resource, list)
+	annotation, err := deviceinfo.EncodeNode(info)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.annotate(node, annotation)
+}
+
+// annotate sets a node's annotation, or takes it away when it is nil, and waits until the scheduler has seen that.
+func (c *cluster) annotate(node string, annotation any) {
+	c.Helper()
+	c.annotated++
+	label := map[string]string{"annotated": fmt.Sprint(c.annotated)}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels": version, "annotations": map[string]any{deviceinfo.Annotation: value},
+		"labels": label, "annotations": map[string]any{deviceinfo.Annotation: annotation},
 	}})
 	if err != nil {
 		c.Fatal(err)
@@ -55,7 +61,7 @@ func (c *cluster) republish(node string, list ...gpu.GPU) {
 		c.Fatal(err)
 	}
 	witness := newPod("witness", 0)
-	witness.Spec.NodeSelector = version
+	witness.Spec.NodeSelector = label
 	c.delete(c.schedule(witness))
 }
 

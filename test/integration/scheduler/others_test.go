@@ -158,7 +158,7 @@ func TestATerminatingPodHoldsItsDevicesAndOneThatHasEndedDoesNot(t *testing.T) {
 		t.Errorf("given %s, want %s, whose holder has ended", got, want)
 	}
 	last := c.await(c.create(newPod("last", 1)), "to be found unschedulable", kube.Unschedulable)
-	if err := c.CoreV1().Pods(terminating.Namespace).Delete(t.Context(), terminating.Name, now); err != nil {
+	if err := c.CoreV1().Pods(terminating.Namespace).Delete(t.Context(), terminating.Name, atOnce); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := devices(c.await(last, "to be bound", kube.Scheduled)), devices(terminating); got != want {
