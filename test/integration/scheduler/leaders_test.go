@@ -26,8 +26,10 @@ var (
 	churnKills = flag.Int("churn.kills", 1, "restarts of all schedulers, and as many changes of the leader")
 )
 
-// churnPatience leaves room for a busy machine: 200 pods take seconds on a quiet one, 2,000 pods and 20 elections minutes.
-const churnPatience = 15 * time.Minute
+// churnPatience leaves room for a busy machine: a quiet one needs half a minute for 200 pods and five minutes for 2,000.
+func churnPatience() time.Duration {
+	return 3*time.Minute + time.Duration(*churnPods)*400*time.Millisecond
+}
 
 // election has two schedulers elect a leader, soon after one is gone.
 var election = []string{
@@ -66,11 +68,14 @@ func (p *pair) kill() {
 
 // leads reports whether the scheduler has ever been elected: who loses that ends.
 func (p *process) leads() bool {
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		p.Fatal(err)
+	if !p.elected {
+		text, err := os.ReadFile(p.log)
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.elected = strings.Contains(string(text), "Successfully acquired lease")
 	}
-	return strings.Contains(string(text), "Successfully acquired lease")
+	return p.elected
 }
 
 // disturbances take turns, while pods come and go.
@@ -95,16 +100,14 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	schedulers := &pair{T: t}
 	schedulers.ensure()
 
-	ctx, cancel := context.WithTimeout(t.Context(), churnPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), churnPatience())
 	defer cancel()
-	var churning errgroup.Group
+	churning, ctx := errgroup.WithContext(ctx)
 	churning.Go(func() error { return c.churn(ctx, audit, *churnPods, 6**churnNodes) })
-	for i := range 2 * *churnKills {
-		for due := *churnPods * (i + 1) / (2**churnKills + 2); audit.everBound() < due; time.Sleep(20 * time.Millisecond) {
+	for i := 0; i < 2**churnKills && ctx.Err() == nil; i++ {
+		// A tenth of the pods may be gone before they are bound.
+		for due := *churnPods * 4 * (i + 1) / (10 * *churnKills); audit.everBound() < due && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 			schedulers.ensure()
-			if ctx.Err() != nil {
-				t.Fatalf("%d pods are bound after %v", audit.everBound(), churnPatience)
-			}
 		}
 		disturbance := disturbances[i%len(disturbances)]
 		t.Logf("%d pods were bound: %s", audit.everBound(), disturbance.what)

@@ -19,9 +19,10 @@ import (
 // process is a running scheduler.
 type process struct {
 	*testing.T
-	cmd   *exec.Cmd
-	log   string
-	ended chan struct{} // closed when it has
+	cmd     *exec.Cmd
+	log     string
+	ended   chan struct{} // closed when it has
+	elected bool          // it is known to have been, see leads
 }
 
 // startScheduler starts a scheduler as system:kube-scheduler, until the test ends. more is added to its configuration.

@@ -1,0 +1,149 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scheduler tells on a real cluster what the scheduler does for pods that cannot have devices at once: it evicts others for
+// them, it lets groups wait until there is room for all, and it picks up where it was killed.
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// shared is the cluster of all tests of this package: one node with 8 simulated GPUs in pairs, and pod groups switched on.
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	options, err := clustertest.Options("e2e-scheduler", 1)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		os.Exit(1)
+	}
+	const gate = "--feature-gates=GenericWorkload=true"
+	options.ExtraArgs = map[string][]string{"kube-apiserver": {gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}}
+	options.Scheduler.Args = append(options.Scheduler.Args, gate)
+	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+}
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 2 * time.Minute
+
+// capacity is the number of GPUs of the cluster.
+const capacity = 8
+
+// story is what one test has of the cluster.
+type story struct {
+	*testing.T
+	ctx       context.Context
+	namespace string
+	observer  *observe.Observer
+}
+
+// begin returns a story with a namespace of its own when the node has its devices.
+func begin(t *testing.T) *story {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	observer, err := observe.New(ctx, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &story{T: t, ctx: ctx, namespace: clustertest.Namespace(t, shared.Client), observer: observer}
+}
+
+// pod returns a pod whose container main wants this many GPUs.
+func (s *story) pod(name string, gpus int64) *corev1.Pod {
+	pod := kube.NewPod(name, image.Busybox, "sh", "-c", "trap exit TERM; sleep 86400 & wait")
+	pod.Namespace = s.namespace
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{observe.Resource: *resource.NewQuantity(gpus, resource.DecimalSI)}
+	return pod
+}
+
+func (s *story) create(pod *corev1.Pod) *corev1.Pod {
+	s.Helper()
+	pod, err := shared.Client.CreatePod(s.ctx, pod)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return pod
+}
+
+func (s *story) await(pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
+	s.Helper()
+	pod, err := shared.Client.AwaitPod(s.ctx, pod, what, is)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return pod
+}
+
+func (s *story) run(pod *corev1.Pod) *corev1.Pod {
+	s.Helper()
+	return s.await(s.create(pod), "to be ready", kube.Ready)
+}
+
+func (s *story) delete(pod *corev1.Pod) {
+	s.Helper()
+	if err := shared.Client.DeletePod(s.ctx, pod); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// pods returns the names of the pods that are there and not on their way out.
+func (s *story) pods() map[string]bool {
+	s.Helper()
+	list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.ctx, metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			names[pod.Name] = true
+		}
+	}
+	return names
+}
+
+// devices returns the GPUs that a running pod sees, and fails the test unless those are what the scheduler chose for it.
+func (s *story) devices(pod *corev1.Pod) *observe.Sight {
+	s.Helper()
+	sight, err := s.observer.Look(s.ctx, pod, "main")
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := sight.Agree(); err != nil {
+		s.Error(err)
+	}
+	return sight
+}
+
+// expectDistinct fails the test unless the pods see that many GPUs, each of them once.
+func (s *story) expectDistinct(want int, pods ...*corev1.Pod) {
+	s.Helper()
+	holders := map[string]string{}
+	for _, pod := range pods {
+		for _, device := range s.devices(pod).Sees {
+			if other, taken := holders[device]; taken {
+				s.Errorf("the pods %s and %s both see %s", other, pod.Name, device)
+			}
+			holders[device] = pod.Name
+		}
+	}
+	if len(holders) != want {
+		s.Errorf("the pods see %d GPUs, want %d", len(holders), want)
+	}
+}
