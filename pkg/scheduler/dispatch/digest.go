@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -23,10 +24,18 @@ type asked struct {
 	pod    *types.PodInfo
 	spec   []grouptree.Container
 	digest func() digest // computed when it is asked for
+	// renamed is the answer that was last made one for this pod: most nodes get the same.
+	renamed atomic.Pointer[renamed]
+}
+
+// renamed is a remembered answer with the names of a pod that it was not given for.
+type renamed struct {
+	from   *fitAnswer
+	answer fitAnswer
 }
 
 func newAsked(pod *types.PodInfo, spec []grouptree.Container) *asked {
-	return &asked{pod, spec, sync.OnceValue(func() digest { return podDigest(pod, spec) })}
+	return &asked{pod: pod, spec: spec, digest: sync.OnceValue(func() digest { return podDigest(pod, spec) })}
 }
 
 // of returns the answer for a pod that asks for the same as the one that it was given for. Both have the same containers.
@@ -34,9 +43,13 @@ func (a *fitAnswer) of(pod *asked) fitAnswer {
 	if !a.fits || a.next.pod.Name == pod.pod.Name && a.next.pod.NodeName == pod.pod.NodeName {
 		return *a
 	}
+	if last := pod.renamed.Load(); last != nil && last.from == a {
+		return last.answer
+	}
 	own, answer := *a.next.pod, *a
 	own.Name, own.NodeName = pod.pod.Name, pod.pod.NodeName
-	answer.next = &asked{&own, pod.spec, a.next.digest}
+	answer.next = &asked{pod: &own, spec: pod.spec, digest: a.next.digest}
+	pod.renamed.Store(&renamed{a, answer})
 	return answer
 }
 

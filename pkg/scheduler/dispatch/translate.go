@@ -28,7 +28,7 @@ func (r *Request) compile(pod *types.PodInfo) (translation, error) {
 	known := r.translations.Load()
 	if known != nil {
 		for _, t := range *known {
-			if sameDevices(t.pod, pod) {
+			if t.pod == pod || sameDevices(t.pod, pod) {
 				return t, nil
 			}
 		}

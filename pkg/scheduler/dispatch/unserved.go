@@ -23,10 +23,8 @@ func (r *Request) unserved(pod *types.PodInfo) string {
 	for _, at := range r.Containers {
 		info := container(pod, at.Name)
 		// It would hold nothing, and so fit any device, also one that somebody else has: the node refuses it.
-		for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
-			if info.DevRequests[request] == 0 && resource.IsGroupResourceName(request) {
-				return fmt.Sprintf("container %q asks for 0 of %s", at.Name, request)
-			}
+		if empty := forNothing(info.DevRequests); len(empty) > 0 {
+			return fmt.Sprintf("container %q asks for 0 of %s", at.Name, slices.Min(empty))
 		}
 		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
 			served = true
@@ -53,6 +51,17 @@ func (r *Request) unserved(pod *types.PodInfo) string {
 		names = slices.AppendSeq(names, maps.Keys(container(r.Pod, at.Name).Requests))
 	}
 	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
+}
+
+// forNothing returns the requests for nothing. It is asked for every node that a pod may fit, and there are none as a rule.
+func forNothing(requests types.ResourceList) []types.ResourceName {
+	var empty []types.ResourceName
+	for request, quantity := range requests {
+		if quantity == 0 && resource.IsGroupResourceName(request) {
+			empty = append(empty, request)
+		}
+	}
+	return empty
 }
 
 // unhosted returns what a container counts that nobody serves, when all that was made of its requests is hosted devices: of

@@ -60,10 +60,8 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 // sync returns the inventory of this version of the Node, or of a newer one. Inventories never go back: what is compiled
 // is the lister's version, and a node that the lister does not have is not brought back by a snapshot that still has it.
 func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
-	if n := c.find(source.Name); n != nil {
-		if current := n.inventory.Load(); c.covers(current, source) {
-			return current
-		}
+	if _, current := c.covering(source); current != nil {
+		return current
 	}
 	answer := gone
 	c.write(source.Name, func(n *node) {
@@ -79,6 +77,18 @@ func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
 		answer = current
 	})
 	return answer
+}
+
+// covering returns what is known of the node when its inventory is up to date for this version of the Node, else nil.
+func (c *Cache) covering(source *v1.Node) (*node, *inventory) {
+	n := c.find(source.Name)
+	if n == nil {
+		return nil, nil
+	}
+	if current := n.inventory.Load(); c.covers(current, source) {
+		return n, current
+	}
+	return nil, nil
 }
 
 // covers reports whether inv is up to date for whoever sees this version of the Node.

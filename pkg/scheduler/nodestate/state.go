@@ -81,11 +81,14 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 
 // current returns what is known of the node, and its inventory as of this version of the Node or of a newer one.
 func (c *Cache) current(ctx context.Context, source *v1.Node) (*node, *inventory, error) {
-	inv := c.sync(ctx, source)
+	n, inv := c.covering(source)
+	if n == nil {
+		inv = c.sync(ctx, source)
+		n = c.find(source.Name)
+	}
 	if inv.err != nil {
 		return nil, nil, inv.err
 	}
-	n := c.find(source.Name)
 	if n == nil {
 		return nil, nil, gone.err
 	}
