@@ -76,7 +76,7 @@ test-oracle: ## Placement against the brute-force oracle on 100,000 random cases
 
 .PHONY: churn
 churn: ## Restart schedulers and change leaders while 2,000 pods come and go on 160 devices; CI takes a sample.
-	cd test && go test ./integration/scheduler -run LeadersChange -v -count 1 -timeout 30m -churn.pods 2000 -churn.nodes 20 -churn.kills 10
+	cd test && go test ./integration/scheduler -run LeadersChange -v -count 1 -timeout 30m -churn.pods=2000 -churn.nodes=20 -churn.kills=10
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
