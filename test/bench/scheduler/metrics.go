@@ -89,8 +89,9 @@ func (r readings) points(before readings) map[string]float64 {
 	return took
 }
 
-// own returns the seconds per pod that were spent in our plugin since before, up to and including Reserve. How long a call took
-// is known of some pods only, and then of some nodes only; how many calls there were is known.
+// own returns the seconds per pod that were spent in our plugin since before, up to and including Reserve, or 0 when that is not
+// known. How many calls there were is known; how long they took, of one pod in ten, and of no more calls than the scheduler's
+// recorder has room for.
 func (r readings) own(before readings) float64 {
 	const took, calls = "scheduler_plugin_execution_duration_seconds", "scheduler_plugin_evaluation_total"
 	sum, sumBefore := r.by(point, took+"_sum", true), before.by(point, took+"_sum", true)
@@ -103,8 +104,12 @@ func (r readings) own(before readings) float64 {
 		if at != "Reserve" { // which counts no calls
 			perPod = (made[at] - madeBefore[at]) / pods
 		}
-		if n := known[at] - knownBefore[at]; n > 0 {
+		n := known[at] - knownBefore[at]
+		switch {
+		case n > 0:
 			seconds += perPod * (sum[at] - sumBefore[at]) / n
+		case perPod > 0:
+			return 0
 		}
 	}
 	return seconds

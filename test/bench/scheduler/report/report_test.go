@@ -107,15 +107,22 @@ func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 			"ours": {{Pods: 1, Seconds: 1, OwnMicroseconds: microseconds}}, "theirs": {{Pods: 1, Seconds: 1}},
 		}}
 	}
+	sometimes := func(nodes int, microseconds float64) Size {
+		size := own(nodes, microseconds)
+		unknown := Sample{Pods: 1, Seconds: 1}
+		size.Samples["ours"] = append(size.Samples["ours"], unknown, unknown)
+		return size
+	}
 	for name, test := range map[string]struct {
 		sizes []Size
 		want  []Growth
 	}{
-		"at the bound":                   {[]Size{own(500, 10), own(5000, 30)}, []Growth{{"ours", 3, 3, verdict(true)}}},
-		"above it":                       {[]Size{own(5000, 31), own(500, 10)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
-		"nothing to compare with":        {[]Size{own(100, 10), own(5000, 30)}, nil},
-		"the small clusters alone":       {[]Size{own(100, 10), own(500, 30)}, nil},
-		"a time that was never measured": {[]Size{own(500, 0), own(5000, 30)}, nil},
+		"at the bound":                    {[]Size{own(500, 10), own(5000, 30)}, []Growth{{"ours", 3, 3, verdict(true)}}},
+		"above it":                        {[]Size{own(5000, 31), own(500, 10)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
+		"nothing to compare with":         {[]Size{own(100, 10), own(5000, 30)}, nil},
+		"the small clusters alone":        {[]Size{own(100, 10), own(500, 30)}, nil},
+		"rounds of which it is not known": {[]Size{sometimes(500, 10), sometimes(5000, 20)}, []Growth{{"ours", 2, 3, verdict(true)}}},
+		"a time that was never measured":  {[]Size{own(500, 0), own(5000, 30)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := New("", 1, []string{"ours", "theirs"}, nil, test.sizes)

@@ -60,7 +60,10 @@ func summary(name string, samples []Sample) WayResult {
 	w := WayResult{Name: name, Samples: samples, Points: map[string]float64{},
 		PodsPerSecond:   medianOf(samples, Sample.PodsPerSecond),
 		CPUPerPod:       medianOf(samples, Sample.CPUPerPod),
-		OwnMicroseconds: medianOf(samples, func(s Sample) float64 { return s.OwnMicroseconds }),
+	}
+	known := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return s.OwnMicroseconds == 0 })
+	if len(known) > 0 {
+		w.OwnMicroseconds = medianOf(known, func(s Sample) float64 { return s.OwnMicroseconds })
 	}
 	for _, s := range samples {
 		for point := range s.Points {

@@ -19,7 +19,7 @@ type Sample struct {
 	// Points has milliseconds per pod by extension point, as the scheduler's own metrics have them.
 	Points map[string]float64 `json:"millisecondsPerPodByPoint"`
 	// OwnMicroseconds is the time per pod that was spent in the device plugin itself, over all nodes, up to and including
-	// Reserve; 0 without it.
+	// Reserve; 0 without it, and in a round of which it is not known.
 	OwnMicroseconds float64 `json:"ownMicrosecondsPerPod,omitempty"`
 }
 
