@@ -58,8 +58,8 @@ func New(machine string, rounds int, ways []string, comparisons []Comparison, si
 
 func summary(name string, samples []Sample) WayResult {
 	w := WayResult{Name: name, Samples: samples, Points: map[string]float64{},
-		PodsPerSecond:   medianOf(samples, Sample.PodsPerSecond),
-		CPUPerPod:       medianOf(samples, Sample.CPUPerPod),
+		PodsPerSecond: medianOf(samples, Sample.PodsPerSecond),
+		CPUPerPod:     medianOf(samples, Sample.CPUPerPod),
 	}
 	known := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return s.OwnMicroseconds == 0 })
 	if len(known) > 0 {
