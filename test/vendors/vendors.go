@@ -95,6 +95,17 @@ func (m *Machine) Sys() string { return filepath.Join(m.dir, "sys") }
 // MakeNodes makes the machine's device nodes in a folder, which is to be /dev or to be seen as /dev. It needs root.
 func (m *Machine) MakeNodes(dev string) error { return m.tree.write("/dev", dev) }
 
+// Nodes are the numbers of the device nodes, major and minor, by path.
+func (m *Machine) Nodes() map[string][2]uint32 {
+	numbers := map[string][2]uint32{}
+	for path, e := range m.tree {
+		if e.major != 0 {
+			numbers[path] = [2]uint32{e.major, e.minor}
+		}
+	}
+	return numbers
+}
+
 // Plugin returns the plugin of that name.
 func (m *Machine) Plugin(name string) Plugin {
 	for _, plugin := range m.Plugins {

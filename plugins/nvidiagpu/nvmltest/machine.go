@@ -5,6 +5,7 @@
 package nvmltest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,20 +59,36 @@ type Library struct {
 	lost, events string
 }
 
-// Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml.
+// Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml. It lasts as long as the test.
 func Build(t *testing.T, m Machine) Library {
 	t.Helper()
-	dir := t.TempDir()
-	l := Library{Path: filepath.Join(dir, "libnvidia-ml.so.1"), lost: filepath.Join(dir, "lost"), events: filepath.Join(dir, "events")}
-	if err := os.WriteFile(filepath.Join(dir, "machine.h"), []byte(m.header(l)), 0o644); err != nil {
+	l, err := BuildIn(t.Context(), t.TempDir(), m)
+	if err != nil {
 		t.Fatal(err)
 	}
-	gcc := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", includeDir(t),
-		"-o", l.Path, filepath.Join(sourceDir(t), "standin.c"))
-	if out, err := gcc.CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
 	return l
+}
+
+// BuildIn builds as Build does, in a folder.
+func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
+	l := Library{Path: filepath.Join(dir, "libnvidia-ml.so.1"), lost: filepath.Join(dir, "lost"), events: filepath.Join(dir, "events")}
+	header, err := includeDir(ctx)
+	if err != nil {
+		return l, err
+	}
+	source, err := sourceDir(ctx)
+	if err != nil {
+		return l, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "machine.h"), []byte(m.header(l)), 0o644); err != nil {
+		return l, err
+	}
+	gcc := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", header,
+		"-o", l.Path, filepath.Join(source, "standin.c"))
+	if out, err := gcc.CombinedOutput(); err != nil {
+		return l, fmt.Errorf("gcc: %w\n%s", err, out)
+	}
+	return l, nil
 }
 
 // Lose makes the GPUs of those numbers stop answering, and all others answer.
@@ -138,25 +155,28 @@ func (m Machine) header(l Library) string {
 }
 
 // includeDir is where go-nvml has NVIDIA's header.
-func includeDir(t *testing.T) string {
-	var module struct{ Dir string }
-	if err := json.Unmarshal(goCommand(t, "mod", "download", "-json", "github.com/NVIDIA/go-nvml"), &module); err != nil {
-		t.Fatal(err)
+func includeDir(ctx context.Context) (string, error) {
+	out, err := goCommand(ctx, "mod", "download", "-json", "github.com/NVIDIA/go-nvml")
+	if err != nil {
+		return "", err
 	}
-	return filepath.Join(module.Dir, "pkg", "nvml")
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", err
+	}
+	return filepath.Join(module.Dir, "pkg", "nvml"), nil
 }
 
 // sourceDir is this package's testdata, whichever test calls.
-func sourceDir(t *testing.T) string {
-	dir := goCommand(t, "list", "-f", "{{.Dir}}", reflect.TypeFor[Machine]().PkgPath())
-	return filepath.Join(strings.TrimSpace(string(dir)), "testdata")
+func sourceDir(ctx context.Context) (string, error) {
+	dir, err := goCommand(ctx, "list", "-f", "{{.Dir}}", reflect.TypeFor[Machine]().PkgPath())
+	return filepath.Join(strings.TrimSpace(string(dir)), "testdata"), err
 }
 
-func goCommand(t *testing.T, args ...string) []byte {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+func goCommand(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, "go", args...).Output()
 	if err != nil {
-		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+		return nil, fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
 	}
-	return out
+	return out, nil
 }

@@ -1,0 +1,117 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vendors
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/vendors"
+)
+
+// noticed is how long after its plugin has reported a device no new pod may get it.
+const noticed = 2 * time.Second
+
+func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
+	ctx := begin(t)
+	n := nodes[0]
+	const gpu = corev1.ResourceName("nvidia.com/gpu")
+	namespace := clustertest.Namespace(t, shared.Client)
+	holder := runPod(ctx, t, on(n, devicePod(namespace, "holder", limits{gpu: 1})))
+	broken := expectDevices(ctx, t, holder)[gpu][0]
+	number := slices.IndexFunc(n.Plugin(nvidia).Devices, func(d vendors.Device) bool { return d.ID == broken })
+
+	n.nvml.Break(t, number, 79)
+
+	awaitLog(ctx, t, n.plugins[nvidia], "device marked unhealthy: "+broken)
+	select {
+	case <-time.After(noticed):
+	case <-ctx.Done():
+	}
+	if err := shared.Client.DeletePod(ctx, holder); err != nil { // of itself, it would keep the device from others
+		t.Fatal(err)
+	}
+	var others []*corev1.Pod
+	for i := range 3 {
+		pod := runPod(ctx, t, on(n, devicePod(namespace, fmt.Sprintf("other-%d", i), limits{gpu: 1})))
+		if ids := expectDevices(ctx, t, pod); slices.Contains(ids[gpu], broken) {
+			t.Errorf("pod %s was given the broken %s", pod.Name, broken)
+		}
+		others = append(others, pod)
+	}
+	late, err := shared.Client.CreatePod(ctx, on(n, devicePod(namespace, "too-early", limits{gpu: 1})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, late, "to find no node", kube.Unschedulable)
+	if err := shared.Client.DeletePod(ctx, late); err != nil {
+		t.Fatal(err)
+	}
+
+	n.nvml.Repair(t)
+	restart(ctx, t, n.plugins[nvidia]) // which never takes back what it has reported
+	n.awaitOffer(ctx, t, gpu, 4)
+	late = runPod(ctx, t, on(n, devicePod(namespace, "late", limits{gpu: 1})))
+	if ids := expectDevices(ctx, t, late); !slices.Equal(ids[gpu], []string{broken}) {
+		t.Errorf("pod late was given %q, and only %s was free", ids, broken)
+	}
+	for _, pod := range others {
+		await(ctx, t, pod, "to be ready still", kube.Ready)
+	}
+}
+
+func TestAPodIsToldThatItsDeviceIsUnhealthyAndThatAloneAndKeepsIt(t *testing.T) {
+	ctx := begin(t)
+	n := nodes[0]
+	const qat = corev1.ResourceName("qat.intel.com/cy")
+	namespace := clustertest.Namespace(t, shared.Client)
+	pod := runPod(ctx, t, on(n, devicePod(namespace, "holder", limits{qat: 1})))
+	held := expectDevices(ctx, t, pod)[qat][0]
+	index := slices.IndexFunc(n.Plugin("qat_plugin").Devices, func(d vendors.Device) bool { return d.ID == held })
+	numa := n.Plugin("qat_plugin").Devices[index].NUMA[0]
+	setHealth := func(healthy bool) {
+		if err := n.SetQATHealth(numa, healthy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { setHealth(true) })
+
+	setHealth(false)
+
+	n.awaitOffer(ctx, t, qat, 2)
+	if message := awaitEvent(ctx, t, pod, "DeviceAiling"); !strings.Contains(message, held) || !strings.Contains(message, "main") {
+		t.Errorf("the pod's event says %q, and not that %s of container main is unhealthy", message, held)
+	}
+	now := await(ctx, t, pod, "to be ready still", kube.Ready)
+	if now.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("its container was restarted: %+v", now.Status.ContainerStatuses[0])
+	}
+	setHealth(true)
+	n.awaitOffer(ctx, t, qat, 4)
+}
+
+// awaitEvent waits until a pod has an event for a reason, and returns what it says.
+func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, reason string) string {
+	t.Helper()
+	for {
+		events, err := shared.Client.PodEvents(ctx, pod)
+		if err != nil {
+			t.Fatalf("wait for pod %s to have an event %s: %v", pod.Name, reason, err)
+		}
+		for _, event := range events {
+			if event.Reason == reason {
+				return event.Message
+			}
+		}
+		pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason, shared.Client.Describe(ctx, pod)))
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vendors
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// logged returns the lines that a program has logged, in all its lives, with a text in them.
+func logged(t *testing.T, program *cluster.Component, text string) []string {
+	t.Helper()
+	content, err := os.ReadFile(program.LogPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(strings.Split(string(content), "\n"), func(line string) bool { return !strings.Contains(line, text) })
+}
+
+var deviceID = regexp.MustCompile(`devices_ids:\\"([^"\\]*)\\"`)
+
+// allocated returns the IDs of each call of Allocate that Kubernetes' example has logged. The vendors' plugins log none of it: what they
+// were asked for shows in their answers.
+func allocated(t *testing.T, example *cluster.Component) [][]string {
+	t.Helper()
+	var calls [][]string
+	for _, line := range logged(t, example, `"Allocate" request=`) {
+		var ids []string
+		for _, match := range deviceID.FindAllStringSubmatch(line, -1) {
+			ids = append(ids, match[1])
+		}
+		slices.Sort(ids)
+		calls = append(calls, ids)
+	}
+	return calls
+}
+
+// awaitLog waits until a program has logged a line with a text in it.
+func awaitLog(ctx context.Context, t *testing.T, program *cluster.Component, text string) {
+	t.Helper()
+	for len(logged(t, program, text)) == 0 {
+		pause(ctx, t, program.Name+" to log "+text)
+	}
+}
+
+// pause waits a moment before a condition is looked at again that nothing announces. what is waited for.
+func pause(ctx context.Context, t *testing.T, what string) {
+	t.Helper()
+	select {
+	case <-ctx.Done():
+		t.Fatalf("wait for %s: %v", what, context.Cause(ctx))
+	case <-time.After(50 * time.Millisecond):
+	}
+}

@@ -1,0 +1,47 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vendors
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+func TestAPodThatAsksByLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin(t *testing.T) {
+	ctx := begin(t)
+	namespace := clustertest.Namespace(t, shared.Client)
+	n := nodes[0]
+	for _, plugin := range n.Plugins {
+		t.Run(plugin.Name, func(t *testing.T) {
+			t.Parallel()
+			asks := limits{}
+			for resource, devices := range plugin.Resources() {
+				asks[corev1.ResourceName(resource)] = min(2, int64(len(devices)))
+			}
+			pod := runPod(ctx, t, on(n, devicePod(namespace, podName(plugin.Name), asks)))
+			expectDevices(ctx, t, pod)
+		})
+	}
+}
+
+func TestAllocateIsAskedForExactlyWhatTheSchedulerChoseAndOnceForEachContainer(t *testing.T) {
+	ctx := begin(t)
+	n := nodes[0]
+	before := len(allocated(t, n.plugins[sample]))
+	pod := runPod(ctx, t, on(n, devicePod(clustertest.Namespace(t, shared.Client), "one", limits{"example.com/resource": 1})))
+	ids, err := chosen(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	restartContainer(ctx, t, pod)
+
+	if diff := cmp.Diff([][]string{ids["example.com/resource"]}, allocated(t, n.plugins[sample])[before:]); diff != "" {
+		t.Errorf("calls of Allocate (-chosen +received):\n%s", diff)
+	}
+}

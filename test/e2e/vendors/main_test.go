@@ -1,0 +1,118 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vendors tests on a real cluster that vendors' device plugins, as their makers publish them, serve pods through KubeDevice: with
+// the devices that the scheduler chose, through crashes, reboots and broken hardware.
+package vendors
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+var (
+	// shared is the cluster of all tests of this package. It has no plugins of KubeDevice's own. A test that breaks something mends it
+	// before it ends.
+	shared *cluster.Cluster
+	// nodes are its nodes with their hardware and plugins.
+	nodes []*node
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "vendors")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
+	options, err := prepare(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if _, skipped := clustertest.Skipped(); !skipped {
+		if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
+			return fail(err)
+		}
+	}
+	var started error
+	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
+		shared = c
+		started = furnishNodes(dir)
+		if started != nil {
+			fail(started)
+		}
+	})
+	for _, id := range sampleFiles {
+		os.Remove(id) //nolint:errcheck // it need not be there
+	}
+	if started != nil {
+		return 1
+	}
+	return code
+}
+
+func prepare(dir string) (cluster.Options, error) {
+	options, err := clustertest.Options("e2e-vendors", 2)
+	if err != nil {
+		return options, err
+	}
+	none := filepath.Join(dir, "no-plugins")
+	options.Scheduler.Args = []string{"--devschedpath=" + none}
+	for i := range options.Nodes {
+		options.Nodes[i].Inventory = ""
+		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + none}
+	}
+	return options, os.Mkdir(none, 0o755)
+}
+
+// furnishNodes furnishes the nodes for all plugins, but only the first for the example: its devices are files in /tmp, which nodes share.
+func furnishNodes(dir string) error {
+	for i, n := range shared.Nodes {
+		furnished, err := furnish(n, filepath.Join(dir, n.Name))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			delete(furnished.plugins, sample)
+		}
+		nodes = append(nodes, furnished)
+	}
+	return nil
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "FAIL:", err)
+	return 1
+}
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 3 * time.Minute
+
+// begin returns the context of a test, which ends with it or when the test's patience does. It waits until the nodes offer all devices, and
+// keeps their plugins running as long as the test.
+func begin(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var keepers sync.WaitGroup
+	t.Cleanup(keepers.Wait)
+	t.Cleanup(end)
+	for _, n := range nodes {
+		keepers.Go(func() { n.keepPlugins(life) })
+	}
+	for _, n := range nodes {
+		n.awaitAll(ctx, t)
+	}
+	return ctx
+}

@@ -1,0 +1,117 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vendors
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/vendors"
+)
+
+// The plugins that tests name.
+const (
+	intelGPU = "gpu_plugin"
+	intelNPU = "npu_plugin"
+	nvidia   = "nvidia-device-plugin"
+	sample   = "sample-device-plugin"
+)
+
+// sampleFiles are what the example's Allocate leaves on the machine.
+var sampleFiles = []string{"/tmp/Dev-1", "/tmp/Dev-2"}
+
+// node is a node of the cluster with made-up hardware.
+type node struct {
+	*cluster.Node
+	*vendors.Machine
+	nvml nvmltest.Library
+	// plugins are the plugins that run on the node, by name. One that ends is started again, as the kubelet does it for a DaemonSet:
+	// Intel's end by a panic now and then when kubecri is another.
+	plugins map[string]*cluster.Component
+}
+
+// kubecriFolder is where kubecri hosts plugins by default.
+const kubecriFolder = "/var/lib/kubedevice/device-plugins"
+
+// furnish gives a node its hardware. dir is a folder for what describes it.
+func furnish(n *cluster.Node, dir string) (*node, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	library, err := nvmltest.BuildIn(context.Background(), dir, vendors.NVML())
+	if err != nil {
+		return nil, err
+	}
+	machine, err := vendors.NewMachine(dir, library.Path)
+	if err != nil {
+		return nil, err
+	}
+	f := &node{Node: n, Machine: machine, nvml: library, plugins: map[string]*cluster.Component{}}
+	for _, plugin := range machine.Plugins {
+		f.plugins[plugin.Name] = n.NewComponent(plugin.Name, cluster.Program{
+			Path: plugin.Path(shared.Programs()),
+			Args: plugin.Args,
+			Env:  plugin.Env,
+			Mounts: []room.Mount{
+				{Source: machine.Sys(), Target: "/sys"},
+				{Source: kubecriFolder, Target: vendors.KubeletFolder}, // as its DaemonSet does
+			},
+		})
+	}
+	return f, n.Room().Do(func() error { return machine.MakeNodes("/dev") })
+}
+
+// keepPlugins starts plugins that do not run, until ctx ends. One is not started before the folders are there that it mounts.
+func (n *node) keepPlugins(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, plugin := range n.plugins {
+			if plugin.PID() == 0 {
+				plugin.Start() //nolint:errcheck // it is tried again
+			}
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// offers are how many devices of each resource the node has when all is well.
+func (n *node) offers() map[corev1.ResourceName]int64 {
+	counts := map[corev1.ResourceName]int64{}
+	for name := range n.plugins {
+		for _, device := range n.Plugin(name).Devices {
+			counts[corev1.ResourceName(device.Resource)]++
+		}
+	}
+	return counts
+}
+
+// awaitAll waits until the node offers all devices.
+func (n *node) awaitAll(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for resource, count := range n.offers() {
+		n.awaitOffer(ctx, t, resource, count)
+	}
+}
+
+// awaitOffer waits until so many devices of a resource are allocatable.
+func (n *node) awaitOffer(ctx context.Context, t *testing.T, resource corev1.ResourceName, count int64) {
+	t.Helper()
+	_, err := shared.Client.AwaitNode(ctx, n.Name, fmt.Sprintf("to offer %d %s", count, resource), func(node *corev1.Node) bool {
+		offered := node.Status.Allocatable[resource]
+		return offered.Value() == count
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
