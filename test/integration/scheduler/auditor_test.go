@@ -10,8 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // auditor knows who holds what, from the API server alone: it sees each write of a pod, in the order of the writes.
@@ -27,12 +30,13 @@ type auditor struct {
 // audit returns an auditor of all pods that are created from now on.
 func (c *cluster) audit() *auditor {
 	c.Helper()
-	api := c.CoreV1().Pods(metav1.NamespaceDefault)
-	now, err := api.List(c.Context(), metav1.ListOptions{})
+	now, err := c.CoreV1().Pods(metav1.NamespaceDefault).List(c.Context(), metav1.ListOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
-	writes, err := api.Watch(c.Context(), metav1.ListOptions{ResourceVersion: now.ResourceVersion})
+	// The server ends the watch of a reader that is slow for a moment: it is taken up where it ended.
+	pods := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", metav1.NamespaceDefault, fields.Everything())
+	writes, err := watchtools.NewRetryWatcherWithContext(c.Context(), now.ResourceVersion, pods)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -147,8 +147,9 @@ func (c *cluster) churn(ctx context.Context, audit *auditor, total, alive int) e
 	}
 	for created := 0; ctx.Err() == nil; {
 		bound, waiting := audit.those(true), audit.those(false)
-		var err error
+		err := audit.verdict()
 		switch {
+		case err != nil:
 		case created < total && created-len(deleted) < alive:
 			gpus := []int64{1, 1, 1, 1, 1, 1, 2, 2, 2, 4}[random.IntN(10)]
 			_, err = c.CreatePod(ctx, newPod(fmt.Sprintf("p%04d", created), gpus))
