@@ -159,6 +159,7 @@ func TestImagesThatCannotBePulledAreReportedInTheSameWords(t *testing.T) {
 }
 
 // awaitFailedEvent waits until the kubelet has told by an event that something failed for a pod, and returns the first it said, in general.
+// That a volume is not there yet passes by itself, on some runs and on either node.
 func awaitFailedEvent(ctx context.Context, t *testing.T, namespace, pod string) string {
 	t.Helper()
 	watch, err := shared.Client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{
@@ -169,7 +170,7 @@ func awaitFailedEvent(ctx context.Context, t *testing.T, namespace, pod string) 
 	}
 	defer watch.Stop()
 	for event := range watch.ResultChan() {
-		if found, ok := event.Object.(*corev1.Event); ok {
+		if found, ok := event.Object.(*corev1.Event); ok && found.Reason != "FailedMount" {
 			return found.Reason + ": " + inGeneral(found.Message)
 		}
 	}
