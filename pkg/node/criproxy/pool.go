@@ -20,8 +20,8 @@ const (
 )
 
 // framePool is where the transport takes the buffers from that messages live in on their way through. grpc's own pool clears
-// a buffer each time that it hands it out, and loses all when the garbage collector runs; for a list of containers that was
-// a third of what kubecri added. The transport fills each buffer before anybody reads it.
+// a buffer each time that it hands it out, and loses all when the garbage collector runs, which shows in lists of containers. The
+// transport fills each buffer before anybody reads it.
 type framePool struct {
 	mu   sync.Mutex
 	idle []*[]byte // of frameSize
