@@ -27,7 +27,7 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			record := grants.New(path, noPods{}, func(string) bool { return false })
+			record := grants.New(path, "", noPods{}, func(string) bool { return false })
 			defer record.Close()
 			client := fake.NewClientset()
 			sent := make(chan *corev1.Event, 10)

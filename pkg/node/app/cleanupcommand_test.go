@@ -63,7 +63,7 @@ func TestCleanupSaysWhatItTookAwayAndTheSecondTimeThatThereWasNothing(t *testing
 
 func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
 	options := &Options{NodeName: "node-1", StateFolder: t.TempDir()}
-	record := grants.New(options.grantsPath(), noPods{}, func(string) bool { return false })
+	record := grants.New(options.grantsPath(), "", noPods{}, func(string) bool { return false })
 	if err := record.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}

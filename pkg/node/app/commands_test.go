@@ -36,7 +36,7 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil || got != "[]\n" {
 		t.Errorf("without a record: %q, %v", got, err)
 	}
-	record := grants.New(filepath.Join(dir, grantsFile), noPods{}, func(string) bool { return true })
+	record := grants.New(filepath.Join(dir, grantsFile), "", noPods{}, func(string) bool { return true })
 	defer record.Close()
 	_, err := record.Pin(context.Background(), grants.Grant{PodUID: "u", Namespace: "default", Name: "train", Decision: &types.PodInfo{
 		RunningContainers: map[string]types.ContainerInfo{"main": {

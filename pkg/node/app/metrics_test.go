@@ -33,7 +33,7 @@ func quietNode(t *testing.T) *node {
 	options := NewOptions()
 	options.NodeName, options.StateFolder, options.Kubeconfig, options.loadPlugins = "node-1", dir, "kubelet.conf", loadOneGPU
 	ctx, cancel := context.WithCancel(context.Background())
-	n := newNode(ctx, options, upstream)
+	n := newNode(ctx, options, "", upstream)
 	n.running.Go(func() { n.host.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()

@@ -51,13 +51,13 @@ type node struct {
 	running sync.WaitGroup
 }
 
-// newNode makes the parts; start sets them going.
-func newNode(ctx context.Context, options *Options, upstream *grpc.ClientConn) *node {
+// newNode makes the parts; start sets them going. boot is the present boot of the machine, see grants.New.
+func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
 	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(), events: newAnnouncer(ctx, options.NodeName)}
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
-	n.record = grants.New(options.grantsPath(), grants.CRI(upstream), n.registry.Active)
+	n.record = grants.New(options.grantsPath(), boot, grants.CRI(upstream), n.registry.Active)
 	n.measures = newMeasures()
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
 // drainTime is how long calls in flight may take to end after SIGTERM. The kubelet reconnects and retries what is cut off.
@@ -53,7 +54,12 @@ func Run(ctx context.Context, options *Options) error {
 	defer upstream.Close()
 	// Everything but the proxy ends after the proxy: creations in flight need it.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	n := newNode(background, options, upstream)
+	// The socket's folder, as it lives no longer than a boot: on any but odd machines it is below /run.
+	boot, err := grants.Boot(filepath.Dir(servePath))
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "What device plugins answered before this start does not count; they are asked again for containers that are created again")
+	}
+	n := newNode(background, options, boot, upstream)
 	defer n.wait(ctx)
 	defer stop()
 	n.start(background, servePath)

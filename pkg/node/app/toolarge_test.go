@@ -44,7 +44,7 @@ func TestAPluginThatTellsTooMuchIsToldOnTheNodeAndInHealth(t *testing.T) {
 		return []pluginload.Loaded[device.Device]{{Name: "talkative", Plugin: talkative{}}}, nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n := newNode(ctx, options, upstream)
+	n := newNode(ctx, options, "", upstream)
 	defer n.wait(ctx)
 	defer cancel()
 	client := fake.NewClientset()

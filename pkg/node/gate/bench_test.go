@@ -93,7 +93,7 @@ func newBenchOf(t *testing.T, load plugins.Load, hosted ...plugins.Hosted) *benc
 	b := &bench{pods: knownPods{}, live: map[string]bool{}}
 	timing := plugins.DefaultTiming()
 	host := plugins.New("node-1", load, timing, func(string, string, time.Duration, error) {})
-	record := grants.New(filepath.Join(t.TempDir(), "grants"), runtimeOf{b}, func(uid string) bool { return b.live[uid] })
+	record := grants.New(filepath.Join(t.TempDir(), "grants"), "", runtimeOf{b}, func(uid string) bool { return b.live[uid] })
 	t.Cleanup(func() { record.Close() })
 	for _, h := range hosted {
 		host.Add(h, record)

@@ -22,18 +22,20 @@ const maxAnswer = 64 << 10
 var ErrNotGranted = errors.New("the pod holds no devices of this node")
 
 // Kept returns the answer that was kept for the pod's container under the key, if there is one. It must not be changed. An
-// answer is kept as long as the pod is on record; it is lost with a file that is lost or damaged, and when an earlier release
-// writes the file, and must be asked for again then.
+// answer is kept as long as the pod is on record and the machine is not booted anew: device nodes may have other numbers then,
+// and files that a plugin made in memory as it answered are gone. It is lost with a file that is lost or damaged, and does not
+// count any more when a release wrote the file that knows no answers, or no boots. It must be asked for again then, which
+// should harm nobody: nothing is left of the answer but in containers that were made with it.
 func (r *Record) Kept(podUID, container, key string) (answer []byte, kept bool) {
 	grant, ok := r.current()[podUID]
 	if !ok {
 		return nil, false
 	}
-	answer, kept = grant.Answers[container][key]
+	answer, kept = grant.answersOf(r.boot)[container][key]
 	return answer, kept
 }
 
-// Keep keeps the answer for the pod's container under the key, unless one was kept before, and returns the one that is kept,
+// Keep keeps the answer for the pod's container under the key, unless one was kept in this boot, and returns the one that is kept,
 // which must not be changed: of two that ask at the same time, the first decides for both. When it returns, the answer
 // survives a crash. After an error, nothing is kept and nothing may be done with answer.
 func (r *Record) Keep(ctx context.Context, podUID, container, key string, answer []byte) (kept []byte, err error) {
@@ -50,25 +52,34 @@ func (r *Record) Keep(ctx context.Context, podUID, container, key string, answer
 	if !ok {
 		return nil, fmt.Errorf("keep the answer %q for container %q of the pod with UID %q: %w", key, container, podUID, ErrNotGranted)
 	}
-	if before, ok := grant.Answers[container][key]; ok {
+	if before, ok := grant.answersOf(r.boot)[container][key]; ok {
 		return before, nil
 	}
 	next := maps.Clone(now)
-	next[podUID] = grant.with(container, key, answer)
+	next[podUID] = grant.with(r.boot, container, key, answer)
 	if err := r.replace(next); err != nil {
 		return nil, err
 	}
 	return next[podUID].Answers[container][key], nil
 }
 
-// with returns a copy of g that has the answer, too.
-func (g *Grant) with(container, key string, answer []byte) *Grant {
+// answersOf returns the answers if they were given in that boot of the machine.
+func (g *Grant) answersOf(boot string) Answers {
+	if g.Boot != boot {
+		return nil
+	}
+	return g.Answers
+}
+
+// with returns a copy of g that has the answer, too, and no answers of other boots.
+func (g *Grant) with(boot, container, key string, answer []byte) *Grant {
 	next := *g
-	next.Answers = maps.Clone(g.Answers)
+	next.Boot = boot
+	next.Answers = maps.Clone(g.answersOf(boot))
 	if next.Answers == nil {
 		next.Answers = Answers{}
 	}
-	next.Answers[container] = maps.Clone(g.Answers[container])
+	next.Answers[container] = maps.Clone(next.Answers[container])
 	if next.Answers[container] == nil {
 		next.Answers[container] = map[string][]byte{}
 	}

@@ -78,7 +78,7 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				r := New(filepath.Join(t.TempDir(), "grants"), &ending{w, "old", test.after}, w.isActive)
+				r := New(filepath.Join(t.TempDir(), "grants"), w.boot, &ending{w, "old", test.after}, w.isActive)
 				defer r.Close()
 				held := wants("old", map[types.ResourceName]int64{cards0: 1})
 				w.run(held)

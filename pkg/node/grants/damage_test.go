@@ -53,7 +53,7 @@ func TestPropertyADamagedFileMakesNoWrongGrant(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := New(path, w, w.isActive)
+		r := New(path, w.boot, w, w.isActive)
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}

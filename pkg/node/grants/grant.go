@@ -45,6 +45,9 @@ type Grant struct {
 	// Answers are kept along with the decision; see Record.Keep. A grant that an earlier release wrote, and one that came back
 	// from the runtime, has none. They must not be changed.
 	Answers Answers `json:"answers,omitempty"`
+	// Boot names the boot of the machine in which all of Answers were given; see Boot, the function. Without it they count for
+	// no boot: the release that wrote them knew of none.
+	Boot string `json:"boot,omitempty"`
 }
 
 // Pod returns the pod's name for people.

@@ -5,6 +5,7 @@ package grants
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,7 @@ import (
 // Record is the node's record of grants. All methods are safe for concurrent use.
 type Record struct {
 	path    string
+	boot    string
 	runtime Runtime
 	active  func(podUID string) bool
 	now     func() time.Time
@@ -43,11 +45,15 @@ type Record struct {
 }
 
 // New returns the record in the file at path, whose folder must exist. The file is locked and read when the record is first
-// compared with the runtime; see Close. active says whether the API server has the pod and it is not over, as far as this
-// node knows.
-func New(path string, runtime Runtime, active func(podUID string) bool) *Record {
+// compared with the runtime; see Close. boot is the present boot of the machine, see Boot; if it is not known, empty, no answer
+// counts that another process kept. active says whether the API server has the pod and it is not over, as far as this node
+// knows.
+func New(path, boot string, runtime Runtime, active func(podUID string) bool) *Record {
+	if boot == "" {
+		boot = rand.Text()
+	}
 	return &Record{
-		path: path, runtime: runtime, active: active, now: time.Now,
+		path: path, boot: boot, runtime: runtime, active: active, now: time.Now,
 		reconciling: make(chan struct{}, 1),
 		opened:      make(chan struct{}),
 		grants:      map[string]*Grant{},

@@ -23,9 +23,12 @@ type world struct {
 	active map[string]bool
 	err    error
 	asked  int
+	boot   string // of the machine
 }
 
-func newWorld() *world { return &world{pods: map[string]Seen{}, active: map[string]bool{}} }
+func newWorld() *world {
+	return &world{boot: "first boot", pods: map[string]Seen{}, active: map[string]bool{}}
+}
 
 func (w *world) Pods(context.Context) (map[string]Seen, error) {
 	w.mu.Lock()
@@ -68,7 +71,7 @@ func open(t *testing.T, w *world) (*Record, string) {
 
 func openAt(t *testing.T, w *world, path string) *Record {
 	t.Helper()
-	r := New(path, w, w.isActive)
+	r := New(path, w.boot, w, w.isActive)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
