@@ -200,3 +200,5 @@ type osHost struct{}
 func (osHost) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
 
 func (osHost) Readlink(path string) (string, error) { return os.Readlink(path) }
+
+func (osHost) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }

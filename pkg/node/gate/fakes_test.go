@@ -87,6 +87,8 @@ func (devNodes) Lstat(string) (fs.FileInfo, error) { return devNode{}, nil }
 
 func (devNodes) Readlink(string) (string, error) { return "", fs.ErrInvalid }
 
+func (devNodes) ReadDir(string) ([]fs.DirEntry, error) { return nil, fs.ErrInvalid }
+
 type devNode struct{ fs.FileInfo }
 
 func (devNode) Mode() fs.FileMode { return fs.ModeDevice | fs.ModeCharDevice }

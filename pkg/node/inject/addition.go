@@ -23,7 +23,7 @@
 //
 // Host paths come from plugins alone, never from an annotation. They are checked: absolute, in their shortest form, there,
 // without a symbolic link that the plugin did not declare, and, where a device is announced, a device node. The runtime is
-// given the path that declared links lead to.
+// given the path that declared links lead to. Addition.KubeletPaths is for plugins that know none of this.
 package inject
 
 import (
@@ -37,9 +37,9 @@ type Addition struct {
 	// Plugin is the plugin's name, for errors.
 	Plugin string
 	device.Allocation
-	// FollowLinks allows every symbolic link, as if the plugin had declared them all. It is for plugins of an interface
-	// that has no way to declare one.
-	FollowLinks bool
+	// KubeletPaths says that the plugin names paths as it does to the kubelet, for which the container runtime makes something
+	// of them: every symbolic link is followed, and a device that is a folder stands for the device nodes in it.
+	KubeletPaths bool
 }
 
 // Host is the part of the node's file system that plugins may name.
@@ -48,4 +48,6 @@ type Host interface {
 	Lstat(path string) (fs.FileInfo, error)
 	// Readlink returns where a symbolic link points.
 	Readlink(path string) (string, error)
+	// ReadDir returns what is in a folder, sorted by name.
+	ReadDir(path string) ([]fs.DirEntry, error)
 }

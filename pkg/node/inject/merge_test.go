@@ -111,7 +111,7 @@ func TestAdditionsBecomeADelta(t *testing.T) {
 			},
 		},
 		"a plugin that cannot declare links may use them all": {
-			additions: []Addition{{Plugin: "a", FollowLinks: true, Allocation: device.Allocation{Devices: paths("/dev/far")}}},
+			additions: []Addition{{Plugin: "a", KubeletPaths: true, Allocation: device.Allocation{Devices: paths("/dev/far")}}},
 			want:      &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{{ContainerPath: "/dev/far", HostPath: "/dev/gpu1", Permissions: "mrw"}}},
 		},
 		"a device under its own name and under a link's is one device": {

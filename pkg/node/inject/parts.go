@@ -5,6 +5,7 @@ package inject
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ const cdiAnnotation = "cdi.k8s.io/"
 
 // mayFollow reports whether the way to a host path may go over the link.
 func (a *Addition) mayFollow(link string) bool {
-	return a.FollowLinks || slices.Contains(a.Links, link)
+	return a.KubeletPaths || slices.Contains(a.Links, link)
 }
 
 func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
@@ -30,9 +31,6 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDeviceNode(info); err != nil {
-		return err
-	}
 	if err := checkPath(d.ContainerPath); err != nil {
 		return err
 	}
@@ -40,15 +38,34 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if err != nil {
 		return err
 	}
+	if !a.KubeletPaths || !info.IsDir() {
+		if err := checkDeviceNode(info); err != nil {
+			return err
+		}
+		return m.placeDevice(a, hostPath, d.ContainerPath, permissions)
+	}
+	nodes, err := nodesIn(m.host, hostPath)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := m.placeDevice(a, path.Join(hostPath, node), path.Join(d.ContainerPath, node), permissions); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions string) error {
 	if _, err := m.permissions.place(hostPath, permissions, a.Plugin); err != nil {
 		return fmt.Errorf("permissions: %w", err)
 	}
-	fresh, err := m.paths.place(d.ContainerPath, deviceAt{hostPath, permissions}, a.Plugin)
+	fresh, err := m.paths.place(containerPath, deviceAt{hostPath, permissions}, a.Plugin)
 	if err != nil {
-		return fmt.Errorf("at %s: %w", d.ContainerPath, err)
+		return fmt.Errorf("at %s: %w", containerPath, err)
 	}
 	if fresh {
-		m.delta.Devices = append(m.delta.Devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: hostPath, Permissions: permissions})
+		m.delta.Devices = append(m.delta.Devices, &runtimeapi.Device{ContainerPath: containerPath, HostPath: hostPath, Permissions: permissions})
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ func (osTree) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
 
 func (osTree) Readlink(path string) (string, error) { return os.Readlink(path) }
 
+func (osTree) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
+
 // Wherever links lead, a path is resolved as the kernel does it, or not at all; and a link that is not declared is never
 // followed.
 func FuzzResolving(f *testing.F) {

@@ -112,8 +112,8 @@ func (r *resource) allocate(ctx context.Context, claim Claim, _ time.Duration) (
 	if err != nil {
 		return inject.Addition{}, fmt.Errorf("the device plugin of %s: %w", r.now.Resource, err)
 	}
-	// The API has no way to declare a link, and plugins do name some, such as those below /dev/dri/by-path.
-	return inject.Addition{Plugin: r.label(), Allocation: allocation, FollowLinks: true}, nil
+	// The API has no way to declare a link, and plugins do name some, such as those below /dev/dri/by-path; or folders.
+	return inject.Addition{Plugin: r.label(), Allocation: allocation, KubeletPaths: true}, nil
 }
 
 // idsOf returns the IDs of the resource's devices among those in from, sorted.

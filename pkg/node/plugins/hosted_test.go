@@ -175,7 +175,7 @@ func TestAHostedPluginIsAskedOnceForEachContainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := inject.Addition{Plugin: "intel.com/qat", Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, FollowLinks: true}
+		want := inject.Addition{Plugin: "intel.com/qat", Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, KubeletPaths: true}
 		if diff := cmp.Diff(want, got[1]); diff != "" {
 			t.Errorf("the container gets (-want +got):\n%s", diff)
 		}
