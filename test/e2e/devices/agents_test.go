@@ -5,7 +5,6 @@ package devices
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,35 +14,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
-
-// Where an exporter finds the PodResources API on a node: the kubelet's socket, and kubecri's.
-const (
-	kubeletsSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
-	kubecrisSocket = "/var/lib/kubedevice/pod-resources/kubelet.sock"
-)
-
-// newAgent returns a client of a socket on the node, as exporters are, until the test ends.
-func newAgent(t *testing.T, node *cluster.Node, socket string) podresourcesapi.PodResourcesListerClient {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return node.Room().Dial(ctx, "unix", socket) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // nothing is under way any more
-	return podresourcesapi.NewPodResourcesListerClient(conn)
-}
 
 // holders asks an agent who holds which GPUs: sorted IDs, by container and pod of the namespace, without those that hold none.
 func holders(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient, namespace string) map[string][]string {
@@ -95,7 +75,7 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 	await(ctx, t, create(ctx, t, over), "to be over", kube.Succeeded)
 	elsewhere := runPod(ctx, t, on(shared.Nodes[1].Name, gpuPod(namespace, "elsewhere", 1)))
 
-	agent := newAgent(t, node, kubecrisSocket)
+	agent := clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	want := map[string][]string{
 		"two/main":        look(ctx, t, two, "main").Sees,
 		"several/main":    look(ctx, t, several, "main").Sees,
@@ -105,7 +85,7 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 		t.Errorf("who holds what (-seen in the containers +told):\n%s", diff)
 	}
 	there := map[string][]string{"elsewhere/main": look(ctx, t, elsewhere, "main").Sees}
-	if diff := cmp.Diff(there, holders(ctx, t, newAgent(t, shared.Nodes[1], kubecrisSocket), namespace)); diff != "" {
+	if diff := cmp.Diff(there, holders(ctx, t, clustertest.NewAgent(t, shared.Nodes[1], clustertest.KubecriPodResources), namespace)); diff != "" {
 		t.Errorf("on the other node (-seen in the containers +told):\n%s", diff)
 	}
 
@@ -136,7 +116,7 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 
 	exporter := on(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))
 	exporter.Namespace, exporter.Spec.RestartPolicy = namespace, corev1.RestartPolicyNever
-	for at, folder := range map[string]string{"/exporter": program, filepath.Dir(kubeletsSocket): filepath.Dir(kubecrisSocket)} {
+	for at, folder := range map[string]string{"/exporter": program, filepath.Dir(clustertest.KubeletPodResources): filepath.Dir(clustertest.KubecriPodResources)} {
 		name := filepath.Base(folder)
 		exporter.Spec.Volumes = append(exporter.Spec.Volumes, corev1.Volume{
 			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: ptr.To(corev1.HostPathDirectory)}},
@@ -168,7 +148,7 @@ func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
 	pod := runPod(ctx, t, on(node.Name, gpuPod(newNamespace(t), "two", 2)))
-	kubelet, kubecri := newAgent(t, node, kubeletsSocket), newAgent(t, node, kubecrisSocket)
+	kubelet, kubecri := clustertest.NewAgent(t, node, clustertest.KubeletPodResources), clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	request := &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name}
 
 	told, err := kubelet.Get(ctx, request)

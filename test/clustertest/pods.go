@@ -1,0 +1,83 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clustertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// Idle is the command of a container that waits, and ends at once when it is told to.
+var Idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
+
+// IdlePod returns a pod with one idle container, main. The API server has it as long as its container runs: one without grace would be
+// gone before.
+func IdlePod(namespace, name string) *corev1.Pod {
+	pod := kube.NewPod(name, image.Busybox, Idle...)
+	pod.Namespace = namespace
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+	return pod
+}
+
+// On makes the scheduler put a pod on a node.
+func On(node string, pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	return pod
+}
+
+// CreatePod creates a pod, or ends the test.
+func CreatePod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	created, err := client.CreatePod(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+// RunPod creates a pod and waits until it is ready, or ends the test.
+func RunPod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	running, err := client.RunPod(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running
+}
+
+// AwaitPod waits until is holds for a pod, or ends the test. what completes the sentence "wait for the pod ...".
+func AwaitPod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	now, err := client.AwaitPod(ctx, pod, what, is)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// DeletePod deletes a pod and waits until it is gone, or ends the test.
+func DeletePod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) {
+	t.Helper()
+	if err := client.DeletePod(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Pause waits a moment before a condition is looked at again that nothing announces, and ends the test when ctx ends. what completes
+// the sentence "wait for ...".
+func Pause(ctx context.Context, t testing.TB, what string) {
+	t.Helper()
+	select {
+	case <-ctx.Done():
+		t.Fatalf("wait for %s: %v", what, context.Cause(ctx))
+	case <-time.After(50 * time.Millisecond):
+	}
+}

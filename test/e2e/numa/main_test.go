@@ -1,0 +1,89 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package numa tests on a real cluster that pods get devices of several device plugins on one NUMA node, or are told what is missing, in
+// whatever state the node is; and that exporters are told of all of them.
+package numa
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+var (
+	// shared is the cluster of all tests of this package. It has no plugins of KubeDevice's own.
+	shared *cluster.Cluster
+	// nodes are its nodes with their plugins.
+	nodes []*node
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "numa")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
+	options, err := prepare(dir)
+	if err != nil {
+		return fail(err)
+	}
+	return clustertest.Run(m, options, func(c *cluster.Cluster) {
+		shared = c
+		for _, n := range c.Nodes {
+			nodes = append(nodes, newNode(n, dir))
+		}
+	})
+}
+
+// prepare builds the plugin, and returns the options of a cluster.
+func prepare(dir string) (cluster.Options, error) {
+	options, err := clustertest.Options("e2e-numa", 2)
+	if err != nil {
+		return options, err
+	}
+	none := filepath.Join(dir, "no-plugins")
+	options.Scheduler.Args = []string{"--devschedpath=" + none}
+	for i := range options.Nodes {
+		options.Nodes[i].Inventory = ""
+		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + none}
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "plugin"), "./testdata/plugin")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return options, fmt.Errorf("build the plugin: %w\n%s", err, said)
+	}
+	return options, os.Mkdir(none, 0o755)
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "FAIL:", err)
+	return 1
+}
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 3 * time.Minute
+
+// begin returns the context of a test, which ends with it or when the test's patience does. It waits until all plugins are there that a
+// node has, with all devices healthy.
+func begin(t *testing.T, n *node) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	n.startPlugins(ctx, t)
+	n.pods = map[*corev1.Pod][]*device{}
+	n.setHealth(t, func(*device) bool { return true })
+	n.awaitDevices(ctx, t)
+	return ctx
+}

@@ -1,0 +1,110 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ask is how many devices of each resource a pod asks for, all on one NUMA node.
+type ask map[corev1.ResourceName]int
+
+// String writes them as the scheduler does: "1 gpus.example/gpu and 2 nics.example/nic".
+func (a ask) String() string {
+	var texts []string
+	for _, resource := range slices.Sorted(maps.Keys(a)) {
+		texts = append(texts, fmt.Sprintf("%d %s", a[resource], resource))
+	}
+	return strings.Join(texts, " and ")
+}
+
+// held says whether a pod holds the device.
+func (n *node) held(d *device) bool {
+	for _, devices := range n.pods {
+		if slices.Contains(devices, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// count returns how many devices there are of a resource for which is holds.
+func (n *node) count(resource corev1.ResourceName, is func(*device) bool) int {
+	count := 0
+	for _, d := range n.devices {
+		if d.resource == resource && is(d) {
+			count++
+		}
+	}
+	return count
+}
+
+// missing returns what a pod that asks for devices must be told, or nothing if the node can serve it. Kubernetes counts, too: to it, a
+// pod whose device is sick holds one of those that are healthy.
+func (n *node) missing(asked ask) []string {
+	var short []string
+	for _, resource := range slices.Sorted(maps.Keys(asked)) {
+		healthy := n.count(resource, func(d *device) bool { return d.healthy })
+		if healthy-n.count(resource, n.held) < asked[resource] {
+			short = append(short, "1 Insufficient "+string(resource))
+		}
+	}
+	if len(short) > 0 {
+		return short
+	}
+	for _, d := range n.devices { // whose place will do
+		together := func(resource corev1.ResourceName) int {
+			return n.count(resource, func(other *device) bool { return other.healthy && !n.held(other) && other.place() == d.place() })
+		}
+		if len(d.numa) > 0 && together(gpu) >= asked[gpu] && together(nic) >= asked[nic] {
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf("1 have no NUMA node with %s free", asked)}
+}
+
+// check returns what is wrong with the devices that a pod was given, which it does not yet hold, or "".
+func (n *node) check(asked ask, given []*device) string {
+	got := ask{}
+	for i, d := range given {
+		got[d.resource]++
+		switch {
+		case !d.healthy:
+			return d.id + " is sick"
+		case n.held(d):
+			return d.id + " is another pod's"
+		case slices.Contains(given[:i], d):
+			return d.id + " was given twice"
+		case len(d.numa) == 0 || d.place() != given[0].place():
+			return fmt.Sprintf("%s and %s are not known to be on one NUMA node", given[0].id, d.id)
+		}
+	}
+	if !maps.Equal(asked, got) {
+		return fmt.Sprintf("it asks for %s and has %s", asked, got)
+	}
+	return ""
+}
+
+// state shows the place and the ID of each device, with ! where it is sick and the pod that holds it.
+func (n *node) state() string {
+	var texts []string
+	for _, d := range n.devices {
+		text := d.place() + d.id
+		if !d.healthy {
+			text += "!"
+		}
+		for pod, devices := range n.pods {
+			if slices.Contains(devices, d) {
+				text += "=" + pod.Name
+			}
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, " ")
+}

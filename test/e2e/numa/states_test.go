@@ -1,0 +1,210 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+var (
+	seed   = flag.Uint64("numa.seed", 5, "where the random states of nodes come from")
+	states = flag.Int("numa.states", 50, "how many states to try, on all nodes together")
+)
+
+func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrThePodIsToldWhatIsMissing(t *testing.T) {
+	for i, n := range nodes {
+		t.Run(n.Name, func(t *testing.T) {
+			t.Parallel()
+			ctx := begin(t, n)
+			s := &scene{n, rand.New(rand.NewPCG(*seed, uint64(i))), clustertest.Namespace(t, shared.Client)}
+			outcomes := map[string]int{}
+			for turn := range *states / len(nodes) {
+				outcomes[s.try(ctx, t, turn)]++
+				if t.Failed() {
+					t.Fatalf("that was state %d of -numa.seed=%d: %s", turn, *seed, s.state())
+				}
+			}
+			t.Logf("-numa.seed=%d: %v", *seed, outcomes)
+			if outcomes[runs] < 5 || outcomes[waits] < 5 {
+				t.Errorf("of the pods, these became of so many: %v; too few kinds of states were tried", outcomes)
+			}
+		})
+	}
+}
+
+// What becomes of a pod: it runs, or it waits for a NUMA node, or for Kubernetes to count enough devices.
+const runs, waits, short = "runs", "waits for a NUMA node", "waits for more devices"
+
+// scene is a node on which pods come and go and devices fail.
+type scene struct {
+	*node
+	random    *rand.Rand
+	namespace string
+}
+
+// try brings the node into another state, lets a pod come that asks for GPUs and NICs on one NUMA node, and says what became of it.
+func (s *scene) try(ctx context.Context, t *testing.T, turn int) string {
+	t.Helper()
+	s.change(ctx, t)
+	s.mark(ctx, t, turn)
+	asked := ask{gpu: 1 + s.random.IntN(2), nic: 1 + s.random.IntN(3)}
+	missing := s.missing(asked)
+	before := map[corev1.ResourceName]int{}
+	for resource := range asked {
+		before[resource] = len(s.plugins[resource].allocated(t))
+	}
+	pod := clustertest.CreatePod(ctx, t, shared.Client, s.pod(turn, asked))
+	if len(missing) > 0 {
+		s.awaitRefusal(ctx, t, pod, missing)
+		clustertest.DeletePod(ctx, t, shared.Client, pod)
+		if strings.Contains(missing[0], "NUMA") {
+			return waits
+		}
+		return short
+	}
+	pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready", kube.Ready)
+	given := s.given(t, pod, "main")
+	if wrong := s.check(asked, given); wrong != "" {
+		t.Errorf("pod %s: %s", pod.Name, wrong)
+	}
+	s.expectAllocated(ctx, t, pod, given, before)
+	s.pods[pod] = given
+	return runs
+}
+
+// change makes random devices sick and others healthy again, and lets random pods go.
+func (s *scene) change(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var leave errgroup.Group
+	for _, pod := range slices.SortedFunc(maps.Keys(s.pods), func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }) {
+		if s.random.IntN(3) == 0 {
+			leave.Go(func() error { return shared.Client.DeletePod(ctx, pod) })
+			delete(s.pods, pod)
+		}
+	}
+	s.setHealth(t, func(d *device) bool { return d.resource == fpga || s.random.IntN(4) > 0 })
+	if err := leave.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitDevices(ctx, t)
+}
+
+// marked is a label that says which state a node is in. A scheduler that places a pod which asks for it knows that state.
+const marked = "example.com/state"
+
+func (s *scene) mark(ctx context.Context, t *testing.T, turn int) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, marked, turn)
+	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod returns a pod for a node in a state, that prints which devices its container was given.
+func (s *scene) pod(turn int, asked ask) *corev1.Pod {
+	pod := clustertest.On(s.Name, clustertest.IdlePod(s.namespace, fmt.Sprintf("pod-%d", turn)))
+	pod.Spec.NodeSelector[marked] = fmt.Sprint(turn)
+	main := &pod.Spec.Containers[0]
+	main.Command = []string{"sh", "-c", "echo $GPU $NIC; " + clustertest.Idle[2]}
+	main.Resources.Limits = corev1.ResourceList{}
+	var requests []string
+	for name, count := range asked {
+		main.Resources.Limits[name] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+		requests = append(requests, fmt.Sprintf(`"numa/A/%s":%d`, strings.ReplaceAll(string(name), "/", ":"), count))
+	}
+	pod.Annotations = map[string]string{deviceinfo.Annotation: fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{%s}}}}`, strings.Join(requests, ","))}
+	return pod
+}
+
+// awaitRefusal waits until a pod is told what is missing.
+func (s *scene) awaitRefusal(ctx context.Context, t *testing.T, pod *corev1.Pod, missing []string) {
+	t.Helper()
+	clustertest.AwaitPod(ctx, t, shared.Client, pod, fmt.Sprintf("to be told %q", missing), func(pod *corev1.Pod) bool {
+		if kube.Scheduled(pod) {
+			t.Errorf("pod %s was bound, but has to be told %q", pod.Name, missing)
+			return true
+		}
+		return kube.Unschedulable(pod) && !slices.ContainsFunc(missing, func(text string) bool {
+			return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return strings.Contains(c.Message, text) })
+		})
+	})
+}
+
+// given returns the devices that a pod's annotation says a container was given, in the order in which the node tells them.
+func (n *node) given(t *testing.T, pod *corev1.Pod, container string) []*device {
+	t.Helper()
+	allocation, err := deviceinfo.PodAllocation(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := slices.Collect(maps.Values(allocation.RunningContainers[container].AllocateFrom))
+	var given []*device
+	for _, d := range n.devices {
+		if slices.Contains(names, d.name()) {
+			given = append(given, d)
+		}
+	}
+	if len(given) != len(names) {
+		t.Fatalf("container %s of pod %s was given %s, and of these node %s has %v", container, pod.Name, names, n.Name, given)
+	}
+	return given
+}
+
+// expectAllocated makes sure that the plugins were asked once for the pod's devices and for nothing else, since they had been asked so
+// often, and that its container has them.
+func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Pod, given []*device, before map[corev1.ResourceName]int) {
+	t.Helper()
+	ids := map[corev1.ResourceName][]string{}
+	for _, d := range given {
+		ids[d.resource] = append(ids[d.resource], d.id)
+	}
+	var fields []string
+	for _, resource := range slices.Sorted(maps.Keys(before)) {
+		var calls [][]string
+		for _, call := range n.plugins[resource].allocated(t)[before[resource]:] {
+			fields = append(fields, call)
+			calls = append(calls, slices.Sorted(slices.Values(strings.Split(call, ","))))
+		}
+		slices.Sort(ids[resource])
+		if diff := cmp.Diff([][]string{ids[resource]}, calls); diff != "" {
+			t.Errorf("devices of %s for pod %s (-chosen +asked for in each call of Allocate):\n%s", resource, pod.Name, diff)
+		}
+	}
+	if diff := cmp.Diff(fields, strings.Fields(n.printed(ctx, t, pod))); diff != "" {
+		t.Errorf("devices of pod %s (-allocated +in the container):\n%s", pod.Name, diff)
+	}
+}
+
+// printed returns the line that the container main of a pod begins with.
+func (n *node) printed(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	for {
+		printed, err := shared.Client.Logs(ctx, pod, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, rest, ended := strings.Cut(printed, "\n"); ended && rest == "" {
+			return line
+		}
+		clustertest.Pause(ctx, t, "pod "+pod.Name+" to print a line")
+	}
+}
