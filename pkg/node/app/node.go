@@ -81,6 +81,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.host.Inventory(); return now.Node }))
 	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
+		Pods: n.registry,
 	})
 	if options.Kubeconfig != "" {
 		n.measures.showNode(n.advertiser)
@@ -150,8 +151,8 @@ func (n *node) followInventory(ctx context.Context) {
 	}
 }
 
-// edits are the calls that do not pass as they are.
-func (n *node) edits() map[string]criproxy.Edit {
+// proxy passes the kubelet's calls on to the runtime, save containers, which the gate changes or refuses.
+func (n *node) proxy() *criproxy.Proxy {
 	g := &gate.Gate{
 		NodeName: n.options.NodeName,
 		Pods:     n.registry,
@@ -163,7 +164,12 @@ func (n *node) edits() map[string]criproxy.Edit {
 		Tell:     n.events.warn,
 		Observe:  n.measures.observeContainer,
 	}
-	return map[string]criproxy.Edit{gate.CreateContainerMethod: g.CreateContainer, gate.RestorePodMethod: g.RestorePod}
+	return criproxy.New(n.upstream, criproxy.Options{
+		Edits:   map[string]criproxy.Edit{gate.CreateContainerMethod: g.CreateContainer, gate.RestorePodMethod: g.RestorePod},
+		Failed:  map[string]criproxy.Failed{gate.CreateContainerMethod: g.CreationFailed},
+		Unary:   unaryMethods(),
+		Observe: n.measures.observeCall,
+	})
 }
 
 // alive are the checks without which kubecri must be restarted.

@@ -91,7 +91,7 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 		})
 		listener = socket
 	}
-	proxy := criproxy.New(n.upstream, criproxy.Options{Edits: n.edits(), Unary: unaryMethods(), Observe: n.measures.observeCall})
+	proxy := n.proxy()
 	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited != nil, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()

@@ -37,9 +37,16 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 			p.options.Observe(Call{Method: method, Code: status.Code(err), Took: time.Since(start), Waited: waited})
 		}()
 	}
-	first, err := p.edited(method, down)
+	first, request, err := p.edited(method, down)
 	if err != nil {
 		return err
+	}
+	if failed, ok := p.options.Failed[method]; ok {
+		defer func() {
+			if err != nil {
+				failed(down.Context(), request, err)
+			}
+		}()
 	}
 	if p.options.Unary[method] {
 		return p.forwardUnary(method, down, first, &waited)
@@ -47,31 +54,33 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	return p.forward(method, down, first, &waited)
 }
 
-// edited receives and edits the first request of an edited method. For all other methods it returns nil at once.
-func (p *Proxy) edited(method string, down grpc.ServerStream) (*frame, error) {
+// edited receives and edits the first request of an edited method, and returns it with what it was before. For all other
+// methods it returns nil at once.
+func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, before []byte, err error) {
 	edit, ok := p.options.Edits[method]
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	failpoint.Reach(failpoint.Accepted)
 	request := &frame{}
 	if err := down.RecvMsg(request); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, status.Errorf(codes.Internal, "kubecri: %s without a request", method)
+			return nil, nil, status.Errorf(codes.Internal, "kubecri: %s without a request", method)
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	failpoint.Reach(failpoint.Received)
-	suffix, err := edit(down.Context(), request.data.Materialize())
+	before = request.data.Materialize()
+	suffix, err := edit(down.Context(), before)
 	if err != nil {
 		request.free()
-		return nil, err
+		return nil, nil, err
 	}
 	if len(suffix) > 0 {
 		request.data = append(slices.Clip(request.data), mem.SliceBuffer(suffix))
 	}
 	failpoint.Reach(failpoint.Forwarding)
-	return request, nil
+	return request, before, nil
 }
 
 // forward opens the call at the runtime and carries messages both ways until the runtime ends it. first, if not nil, is a

@@ -92,3 +92,47 @@ func TestAnEditedCallWithoutARequestIsAnError(t *testing.T) {
 		t.Errorf("got %v, want Internal", err)
 	}
 }
+
+func TestWhoeverAsksIsToldOfAnEditedCallThatTheRuntimeFailed(t *testing.T) {
+	type failure struct{ request, message string }
+	failures := make(chan failure, 10)
+	told := func(_ context.Context, request []byte, err error) {
+		failures <- failure{string(request), status.Convert(err).Message()}
+	}
+	for name, unary := range map[string]map[string]bool{"as a stream": nil, "as a unary call": {editedMethod: true}} {
+		client := behind(t, func(_ string, stream grpc.ServerStream) error {
+			var message []byte
+			if err := stream.RecvMsg(&message); err != nil {
+				return err
+			}
+			if string(message) == "good+" {
+				return stream.SendMsg(&message)
+			}
+			return status.Errorf(codes.Unknown, "no %s", message)
+		}, Options{
+			Edits: map[string]Edit{editedMethod: func(_ context.Context, request []byte) ([]byte, error) {
+				if string(request) == "refused" {
+					return nil, status.Error(codes.FailedPrecondition, "device taken")
+				}
+				return []byte("+"), nil
+			}},
+			Failed: map[string]Failed{editedMethod: told},
+			Unary:  unary,
+		})
+		for _, request := range []string{"refused", "good", "bad"} {
+			_, err := invoke(testContext(t), client, editedMethod, []byte(request))
+			if (err == nil) != (request == "good") {
+				t.Errorf("%s, %s: %v", name, request, err)
+			}
+		}
+		if _, err := invoke(testContext(t), client, "/x.Y/Other", []byte("bad")); err == nil {
+			t.Errorf("%s: another method did not fail", name)
+		}
+		if got, want := <-failures, (failure{"bad", "no bad+"}); got != want {
+			t.Errorf("%s: told %q, want %q", name, got, want)
+		}
+		if more := len(failures); more > 0 {
+			t.Errorf("%s: told of %d more failures", name, more)
+		}
+	}
+}

@@ -20,7 +20,7 @@ import (
 
 // Allocate asks the plugin of the resource what a container needs for exactly the devices with those IDs. It waits for a
 // plugin that is starting again, for awaitLimit at most. The answer is opaque; see Decode. It is asked once for a container:
-// who starts that again uses the answer again, as the kubelet does.
+// who starts that again uses the answer again, as the kubelet does, unless the machine was booted since.
 func (h *Host) Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error) {
 	ids = slices.Sorted(slices.Values(ids))
 	s, err := h.await(ctx, resource, ids)

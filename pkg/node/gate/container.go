@@ -70,6 +70,7 @@ func (g *Gate) devicesFor(ctx context.Context, s subject, d *decision, config *r
 	failpoint.Reach(failpoint.PluginCalled)
 	delta, err := inject.Merge(g.Host, config, additions)
 	if err != nil {
+		g.renewIfGone(ctx, s, name, err)
 		return nil, nil, never(fmt.Errorf("container %q: %w", name, err))
 	}
 	if err := g.honoured(delta); err != nil {

@@ -66,6 +66,8 @@ type Grants interface {
 	Has(podUID string) bool
 	Pinned(ctx context.Context, podUID string) (grant grants.Grant, pinned bool, err error)
 	Pin(ctx context.Context, wanted grants.Grant, has grants.Has) (grants.Grant, error)
+	// Forget drops what device plugins answered for the container, and reports whether there was anything.
+	Forget(podUID, container string) (forgot bool, err error)
 }
 
 // Outcome is how a container's creation ended here.

@@ -63,6 +63,24 @@ func (r *Record) Keep(ctx context.Context, podUID, container, key string, answer
 	return next[podUID].Answers[container][key], nil
 }
 
+// Forget drops the answers that were kept for the pod's container, because they turned out to be of no use, and reports whether
+// there were any. They are asked for again then.
+func (r *Record) Forget(podUID, container string) (forgot bool, err error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	now := r.current()
+	grant, ok := now[podUID]
+	if !ok || len(grant.Answers[container]) == 0 {
+		return false, nil
+	}
+	changed := *grant
+	changed.Answers = maps.Clone(grant.Answers)
+	delete(changed.Answers, container)
+	next := maps.Clone(now)
+	next[podUID] = &changed
+	return true, r.replace(next)
+}
+
 // answersOf returns the answers if they were given in that boot of the machine.
 func (g *Grant) answersOf(boot string) Answers {
 	if g.Boot != boot {

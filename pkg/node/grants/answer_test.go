@@ -113,6 +113,47 @@ func TestAnAnswerGoesWithItsPod(t *testing.T) {
 	}
 }
 
+func TestAnAnswerThatIsOfNoUseIsForgottenForItsContainerAlone(t *testing.T) {
+	w, r := granted(t)
+	for _, container := range []string{"main", "side"} {
+		if _, err := r.Keep(t.Context(), "a", container, nic, []byte(container)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		pod, container string
+		want           bool
+	}{{"a", "main", true}, {"a", "main", false}, {"a", "init", false}, {"b", "main", false}} {
+		if forgot, err := r.Forget(test.pod, test.container); forgot != test.want || err != nil {
+			t.Errorf("forgot what pod %s, container %s was told: %v, %v; want %v", test.pod, test.container, forgot, err, test.want)
+		}
+	}
+	r = restart(t, w, r)
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Answers{"side": {nic: []byte("side")}}, r.List()[0].Answers); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	if kept, err := keep(r, "better"); kept != "better" || err != nil {
+		t.Errorf("kept %q, %v", kept, err)
+	}
+}
+
+func TestAnAnswerThatCannotBeForgottenIsStillThere(t *testing.T) {
+	_, r := granted(t)
+	if _, err := keep(r, "answer"); err != nil {
+		t.Fatal(err)
+	}
+	unplug(t, r)
+	if _, err := r.Forget("a", "main"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if kept, ok := r.Kept("a", "main", nic); !ok || string(kept) != "answer" {
+		t.Errorf("kept %q, %v", kept, ok)
+	}
+}
+
 func TestAnAnswerThatIsTooLargeOrCannotBeWrittenIsNotKept(t *testing.T) {
 	_, r := granted(t)
 	if _, err := r.Keep(t.Context(), "a", "main", nic, bytes.Repeat([]byte{1}, maxAnswer+1)); err == nil {

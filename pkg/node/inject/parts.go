@@ -38,7 +38,7 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if err != nil {
 		return err
 	}
-	if !a.KubeletPaths || !info.IsDir() {
+	if !a.KubeletPaths || !info.Mode().IsDir() {
 		if err := checkDeviceNode(info); err != nil {
 			return err
 		}

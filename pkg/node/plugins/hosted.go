@@ -32,9 +32,9 @@ type Hosted interface {
 
 // Answers keeps what hosted plugins said once of a container. *grants.Record does.
 type Answers interface {
-	// Kept returns the answer that was kept under the key, if there is one.
+	// Kept returns the answer that was kept under the key, if there is one that can still be used.
 	Kept(podUID, container, key string) (answer []byte, kept bool)
-	// Keep keeps the answer, unless one was kept before, and returns the one that is kept.
+	// Keep keeps the answer, unless there is such a one, and returns the one that is kept.
 	Keep(ctx context.Context, podUID, container, key string, answer []byte) (kept []byte, err error)
 }
 
@@ -90,7 +90,8 @@ func (r *resource) state() (info *types.NodeInfo, asked bool, err error) {
 
 func (r *resource) denyEnvs() map[string]string { return nil }
 
-// allocate asks the plugin once for each container: its answer is kept, and used again when the container is created again.
+// allocate asks the plugin once for each container, and then again when its answer is kept no more: until then, that is used
+// when the container is created again.
 // The limits are the host's own.
 func (r *resource) allocate(ctx context.Context, claim Claim, _ time.Duration) (inject.Addition, error) {
 	ids := idsOf(r.now.Resource, claim.Container.AllocateFrom)

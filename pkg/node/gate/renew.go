@@ -1,0 +1,50 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+)
+
+// CreationFailed is the criproxy.Failed of CreateContainerMethod. A runtime that does not find a CDI device, or what that is
+// made of, says so in its own words, which the CDI library that all of them use begins with its name. The file that describes
+// the device is the plugin's, which may have lost it, or another one was cleaning up.
+func (g *Gate) CreationFailed(ctx context.Context, raw []byte, err error) {
+	if !strings.Contains(status.Convert(err).Message(), "CDI") {
+		return
+	}
+	request, invalid := inject.Decode(raw)
+	if invalid != nil {
+		return // cannot be: it was let pass
+	}
+	g.renew(ctx, subjectOf(request.GetSandboxConfig()), request.GetConfig().GetMetadata().GetName(), err)
+}
+
+// renewIfGone is renew for an error that says that something is not there which an answer names.
+func (g *Gate) renewIfGone(ctx context.Context, s subject, container string, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		g.renew(ctx, s, container, err)
+	}
+}
+
+// renew makes that device plugins are asked again what the container needs when the kubelet tries again. What they said names
+// something that is not there: it would never do.
+func (g *Gate) renew(ctx context.Context, s subject, container string, reason error) {
+	logger := klog.FromContext(ctx)
+	forgot, err := g.Grants.Forget(s.uid, container)
+	switch {
+	case err != nil:
+		logger.Error(err, "What device plugins answered for a container is still used, although it is of no use", "pod", klog.KRef(s.namespace, s.name), "container", container)
+	case forgot:
+		logger.Info("What device plugins answered for a container is of no use; they are asked again", "pod", klog.KRef(s.namespace, s.name), "container", container, "reason", reason.Error())
+	}
+}

@@ -1,0 +1,90 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestAHostedPluginIsAskedAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testing.T) {
+	for name, test := range map[string]struct {
+		failure error
+		again   bool
+	}{
+		"a CDI device that the runtime does not find": {
+			status.Error(codes.Unknown, `failed to create containerd container: CDI device injection failed: unresolvable CDI devices vendor.example/card=card-7`), true,
+		},
+		"a runtime that is away":               {status.Error(codes.Unavailable, "connection refused"), false},
+		"a caller that has gone":               {errors.New("broken pipe"), false},
+		"an image that is gone":                {status.Error(codes.NotFound, "failed to resolve image"), false},
+		"a folder on the host that is no more": {status.Error(codes.Unknown, `failed to mkdir "/data": no such file or directory`), false},
+	} {
+		b, v := newVendorBench(t, true)
+		v.answer = &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.example/card=card-7"}}}
+		annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+		if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+			t.Fatal(err)
+		}
+		raw := createRequest(t, "u", "api", annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+		b.CreationFailed(t.Context(), raw, test.failure)
+		delta, err := b.create(t, "u", "main", "api", annotations)
+		if err != nil || len(delta.GetCDIDevices()) != 1 {
+			t.Errorf("%s: created again with %v, %v", name, delta, err)
+		}
+		if again := len(v.asked) == 2; again != test.again {
+			t.Errorf("%s: the plugin was asked %d times", name, len(v.asked))
+		}
+	}
+}
+
+// without is a file system that lacks one path.
+type without struct {
+	devNodes
+	path string
+}
+
+func (w *without) Lstat(path string) (fs.FileInfo, error) {
+	if path == w.path {
+		return nil, &fs.PathError{Op: "lstat", Path: path, Err: fs.ErrNotExist}
+	}
+	return w.devNodes.Lstat(path)
+}
+
+func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
+	b, v := newVendorBench(t, true)
+	host := &without{}
+	b.Host = host
+	node := func(path string) *pluginapi.ContainerAllocateResponse {
+		return &pluginapi.ContainerAllocateResponse{Devices: []*pluginapi.DeviceSpec{{HostPath: path, ContainerPath: "/dev/card", Permissions: "rw"}}}
+	}
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	v.answer = node("/dev/card0")
+	if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+		t.Fatal(err)
+	}
+	// The driver was loaded anew, and the device has another number.
+	host.path, v.answer = "/dev/card0", node("/dev/card1")
+
+	if _, err := b.create(t, "u", "main", "api", annotations); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("with the path of before: %v", err)
+	}
+	for range 2 {
+		delta, err := b.create(t, "u", "main", "api", annotations)
+		if err != nil || len(delta.GetDevices()) != 1 || delta.GetDevices()[0].GetHostPath() != "/dev/card1" {
+			t.Errorf("when the kubelet tries again: %v, %v", delta, err)
+		}
+	}
+	if len(v.asked) != 2 {
+		t.Errorf("the plugin was asked %d times", len(v.asked))
+	}
+}
