@@ -102,6 +102,12 @@ const patience = 3 * time.Minute
 // keeps their plugins running as long as the test.
 func begin(t *testing.T) context.Context {
 	t.Helper()
+	return beginWith(t, patience)
+}
+
+// beginWith is begin for a test that needs more patience.
+func beginWith(t *testing.T, patience time.Duration) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))

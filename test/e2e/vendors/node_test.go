@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,8 +36,11 @@ type node struct {
 	*vendors.Machine
 	nvml nvmltest.Library
 	// plugins are the plugins that run on the node, by name. One that ends is started again, as the kubelet does it for a DaemonSet:
-	// Intel's end by a panic now and then when kubecri is another.
+	// Intel's end by a panic now and then when kubecri is another. Not so while they are late.
 	plugins map[string]*cluster.Component
+
+	mu   sync.Mutex // held while plugins are started
+	late bool
 }
 
 // kubecriFolder is where kubecri hosts plugins by default.
@@ -67,22 +71,40 @@ func furnish(n *cluster.Node, dir string) (*node, error) {
 			},
 		})
 	}
-	return f, n.Room().Do(func() error { return machine.MakeNodes("/dev") })
+	return f, f.makeNodes()
+}
+
+// makeNodes makes the device nodes, which a reboot takes away.
+func (n *node) makeNodes() error {
+	return n.Room().Do(func() error { return n.MakeNodes("/dev") })
 }
 
 // keepPlugins starts plugins that do not run, until ctx ends. One is not started before the folders are there that it mounts.
 func (n *node) keepPlugins(ctx context.Context) {
 	for ctx.Err() == nil {
-		for _, plugin := range n.plugins {
-			if plugin.PID() == 0 {
-				plugin.Start() //nolint:errcheck // it is tried again
-			}
-		}
+		n.startPlugins()
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
+}
+
+func (n *node) startPlugins() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, plugin := range n.plugins {
+		if !n.late && plugin.PID() == 0 {
+			plugin.Start() //nolint:errcheck // it is tried again
+		}
+	}
+}
+
+// setLate says whether plugins that do not run stay so.
+func (n *node) setLate(late bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.late = late
 }
 
 // offers are how many devices of each resource the node has when all is well.

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
 // mixed are limits of which two pods fit on a node, and no third.
@@ -60,6 +62,65 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 	again := restartContainer(ctx, t, holder)
 	if diff := cmp.Diff(held, expectDevices(ctx, t, again)); diff != "" {
 		t.Errorf("devices of pod %s (-before +in a new container):\n%s", holder.Name, diff)
+	}
+}
+
+func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T) {
+	ctx := beginWith(t, 2*patience) // 50 seconds and some tries of the kubelet's are spent on waiting
+	n := nodes[0]
+	namespace := clustertest.Namespace(t, shared.Client)
+	var pods []*corev1.Pod
+	var held []choice
+	for i, asks := range []limits{mixed, {"gpu.intel.com/i915": 1, "qat.intel.com/cy": 2}, {"example.com/resource": 1}} {
+		pod := runPod(ctx, t, on(n, devicePod(namespace, fmt.Sprintf("pod-%d", i), asks)))
+		pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
+	}
+	before := len(allocated(t, n.plugins[sample]))
+
+	n.setLate(true)
+	t.Cleanup(func() { n.setLate(false) })
+	if err := n.Reboot(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.makeNodes(); err != nil {
+		t.Fatal(err)
+	}
+	// Containers wait for the plugins for 50 seconds, and are refused then.
+	awaitEvent(ctx, t, pods[0], "DevicesRefused")
+	n.setLate(false)
+
+	for i, pod := range pods {
+		again := await(ctx, t, pod, "to run in a new container", func(now *corev1.Pod) bool {
+			return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
+		})
+		if diff := cmp.Diff(held[i], expectDevices(ctx, t, again)); diff != "" {
+			t.Errorf("devices of pod %s (-before +after the reboot):\n%s", pod.Name, diff)
+		}
+	}
+	again := restartContainer(ctx, t, await(ctx, t, pods[2], "to be there", kube.Ready))
+	expectDevices(ctx, t, again)
+	if diff := cmp.Diff([][]string{held[2]["example.com/resource"]}, allocated(t, n.plugins[sample])[before:]); diff != "" {
+		t.Errorf("calls of Allocate since the reboot, after which the container was made twice (-want +got):\n%s", diff)
+	}
+}
+
+func TestAContainerIsMadeAgainAlthoughTheFileIsGoneThatItsPluginMade(t *testing.T) {
+	ctx := begin(t)
+	n := nodes[0]
+	pod := runPod(ctx, t, on(n, devicePod(clustertest.Namespace(t, shared.Client), "pod", limits{"gpu.intel.com/i915": 1})))
+	held := expectDevices(ctx, t, pod)
+
+	files, err := n.Run(ctx, "/bin/ls", vendors.SpecFolder)
+	if err != nil || files == "" {
+		t.Fatalf("Intel's plugin made %q in %s, %v", files, vendors.SpecFolder, err)
+	}
+	if _, err := n.Run(ctx, "/bin/rm", "-r", vendors.SpecFolder); err != nil {
+		t.Fatal(err)
+	}
+
+	again := restartContainer(ctx, t, pod)
+	if diff := cmp.Diff(held, expectDevices(ctx, t, again)); diff != "" {
+		t.Errorf("devices of pod %s (-before +in a new container):\n%s", pod.Name, diff)
 	}
 }
 
