@@ -90,10 +90,16 @@ func benchWith(t *testing.T, loaded ...device.Device) *bench {
 // newBenchOf has what load loads, and the hosted plugins if there are any.
 func newBenchOf(t *testing.T, load plugins.Load, hosted ...plugins.Hosted) *bench {
 	t.Helper()
+	return newBenchAt(t, filepath.Join(t.TempDir(), "grants"), "", load, hosted...)
+}
+
+// newBenchAt is newBenchOf in a boot of the machine that may find a record.
+func newBenchAt(t *testing.T, path, boot string, load plugins.Load, hosted ...plugins.Hosted) *bench {
+	t.Helper()
 	b := &bench{pods: knownPods{}, live: map[string]bool{}}
 	timing := plugins.DefaultTiming()
 	host := plugins.New("node-1", load, timing, func(string, string, time.Duration, error) {})
-	record := grants.New(filepath.Join(t.TempDir(), "grants"), "", runtimeOf{b}, func(uid string) bool { return b.live[uid] })
+	record := grants.New(path, boot, runtimeOf{b}, func(uid string) bool { return b.live[uid] })
 	t.Cleanup(func() { record.Close() })
 	for _, h := range hosted {
 		host.Add(h, record)

@@ -6,6 +6,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -80,12 +82,19 @@ func (v *vendor) PreStart(context.Context, types.ResourceName, []string) error {
 func newVendorBench(t *testing.T, there bool) (*bench, *vendor) {
 	t.Helper()
 	v := &vendor{there: there, changed: make(chan struct{})}
-	b := newBenchOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
+	return bootVendorBench(t, filepath.Join(t.TempDir(), "grants"), "", v), v
+}
+
+// bootVendorBench is newVendorBench in a boot of the machine that may find a record.
+func bootVendorBench(t *testing.T, path, boot string, v *vendor) *bench {
+	t.Helper()
+	b := newBenchAt(t, path, boot, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
 	<-b.Devices.Settled()
 	b.pods["u"] = pods.Pod{
 		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}}, Asks: map[string][]string{"main": {string(hostedResource)}},
 	}
-	return b, v
+	b.live["u"] = true
+	return b
 }
 
 func TestAHostedPluginsAnswerIsUsedAgain(t *testing.T) {
@@ -102,6 +111,31 @@ func TestAHostedPluginsAnswerIsUsedAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"vendor.example/card card-7"}, v.asked); diff != "" {
 		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestAHostedPluginIsAskedAgainOnceAfterABootForTheSameDevice(t *testing.T) {
+	v := &vendor{there: true, changed: make(chan struct{})}
+	path := filepath.Join(t.TempDir(), "grants")
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	var want []string
+	for _, boot := range []string{"first boot", "second boot"} {
+		want = append(want, "vendor.example/card card-7")
+		for range 2 {
+			b := bootVendorBench(t, path, boot, v)
+			for range 2 {
+				if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+					t.Fatal(err)
+				}
+			}
+			annotations = nil // as somebody may have changed it
+			if err := b.Grants.(*grants.Record).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(want, v.asked); diff != "" {
+			t.Errorf("%s: the plugin was asked (-want +got):\n%s", boot, diff)
+		}
 	}
 }
 
