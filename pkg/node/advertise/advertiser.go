@@ -4,26 +4,30 @@
 // Package advertise keeps this node's object in the API server in step with its devices: the annotation
 // KubeDevice/DeviceInfo, and the extended resources in its status.
 //
-// Whatever else changes the node (the kubelet sets extended resources that are not its own to zero when it registers) is
-// noticed by a watch and put right. One patch of the node's status subresource carries annotation and resources; it touches
+// The kubelet fails a pod for good that asks for more of an extended resource than it knows the node to have. So the counts never
+// say less than the kubelet may be asked for:
+//
+//   - A change is published in two patches: first what makes the counts more and the annotation less; then, [Gap] later,
+//     what makes the annotation more and the counts less. So no pod is bound to devices before the kubelet has seen them counted,
+//     and none are counted no more while a scheduler may still bind pods to them.
+//   - A count does not fall below what the node's pods ask for that are not over, see [Pods]: a kubelet that starts admits all of
+//     them anew.
+//
+// Whatever else changes the node (a kubelet that registers an empty device-plugins folder sets all extended resources to zero) is
+// noticed by a watch and put right. A patch of the node's status subresource carries annotation and resources; it touches
 // nothing that is not ours, and it needs no rights beyond the kubelet's own: NodeRestriction lets a node patch itself.
 package advertise
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
@@ -42,6 +46,13 @@ type Source interface {
 	Settled() <-chan struct{}
 }
 
+// Pods tells what the node's pods ask for. *pods.Registry is one.
+type Pods interface {
+	// Counts returns how many of each extended resource the node's pods that are not over ask for; whether that is known; and a
+	// channel that is closed when it may be no longer so. While it is not known no count falls.
+	Counts() (counts map[string]int64, known bool, changed <-chan struct{})
+}
+
 // Options tune an Advertiser; the zero value is what production uses.
 type Options struct {
 	// Observe, if set, is told of each patch.
@@ -51,6 +62,8 @@ type Options struct {
 	// Published, if set, is told which extended resources each state of the node says are of devices, before any of them is
 	// taken away: what kubecri published in an earlier life, maybe. The names are sorted.
 	Published func(names []string)
+	// Pods, if set, tells below what no count falls.
+	Pods Pods
 	// Retry is the pause after the first failure; it doubles up to a minute, with jitter. A change of the node or of what it
 	// has cuts the pause down to one like the first. Zero means half a second.
 	Retry time.Duration
@@ -75,7 +88,7 @@ func New(nodeName string, source Source, options Options) *Advertiser {
 	return &Advertiser{nodeName: nodeName, source: source, options: options, err: errNotYet}
 }
 
-// Check returns an error while the node is not known to be published as it is.
+// Check returns an error while the node is not known to be published as it is. The first patch of a change changes nothing of that.
 func (a *Advertiser) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,79 +112,15 @@ func (a *Advertiser) Run(ctx context.Context, client kubernetes.Interface) {
 	watching.Go(func() { watchNode(ctx, client, a.nodeName, nodes) })
 	defer watching.Wait()
 	defer cancel()
-	a.follow(ctx, client, nodes)
+	(&follower{Advertiser: a, client: client}).run(ctx, nodes)
 }
 
-// follow compares whenever the node or the inventory changes, and after a failure.
-func (a *Advertiser) follow(ctx context.Context, client kubernetes.Interface, nodes <-chan *corev1.Node) {
-	var node *corev1.Node
-	backoff := a.freshBackoff()
-	var retry pause
-	defer retry.end()
-	settled := a.source.Settled()
-	for {
-		inventory, changed := a.source.Inventory()
-		if node != nil && settled == nil && !retry.on {
-			patched, err := a.compare(ctx, client, node, inventory)
-			if patched != nil {
-				node = patched
-			}
-			if a.settle(ctx, err) {
-				backoff = a.freshBackoff()
-			} else {
-				retry.begin(backoff.Step())
-			}
-		}
-		select {
-		case <-settled:
-			settled = nil
-		case seen := <-nodes:
-			if node = later(node, seen); node != nil && a.options.Published != nil {
-				a.options.Published(published(node.Annotations[deviceinfo.Annotation]))
-			}
-			retry.cut(wait.Jitter(a.options.Retry, jitter))
-		case <-changed:
-			retry.cut(wait.Jitter(a.options.Retry, jitter))
-		case <-retry.over():
-			retry.end()
-		case <-ctx.Done():
-			return
-		}
+// settle notes the outcome of a comparison, which is whole if nothing is left for a second patch, and reports whether it is a good
+// one.
+func (a *Advertiser) settle(ctx context.Context, whole bool, err error) bool {
+	if err == nil && !whole {
+		return true // as it was, for a moment
 	}
-}
-
-func (a *Advertiser) freshBackoff() wait.Backoff {
-	return wait.Backoff{Duration: a.options.Retry, Factor: 2, Jitter: jitter, Steps: 8, Cap: time.Minute}
-}
-
-// compare makes the node in the API server as the inventory wants it, and returns the node as it is then if that took a
-// patch.
-func (a *Advertiser) compare(ctx context.Context, client kubernetes.Interface, node *corev1.Node, inventory *plugins.Inventory) (*corev1.Node, error) {
-	w, err := want(inventory.Node)
-	if err != nil {
-		return nil, &refusal{err}
-	}
-	body, err := patch(node, w)
-	if err != nil {
-		return nil, &refusal{err}
-	}
-	if body == nil {
-		return nil, nil
-	}
-	patched, err := client.CoreV1().Nodes().Patch(ctx, a.nodeName, apitypes.MergePatchType, body,
-		metav1.PatchOptions{FieldManager: fieldManager}, "status")
-	if a.options.Observe != nil {
-		a.options.Observe(err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("publish the devices of node %q: %w", a.nodeName, err)
-	}
-	klog.FromContext(ctx).V(2).Info("Published the node's devices", "node", a.nodeName, "resources", len(inventory.Node.Capacity))
-	return patched, nil
-}
-
-// settle notes an outcome and reports whether it is a good one.
-func (a *Advertiser) settle(ctx context.Context, err error) bool {
 	if a.note(err) && err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "The node's devices are not published; it is tried again", "node", a.nodeName)
 		if r := (*refusal)(nil); errors.As(err, &r) && a.options.Refuse != nil {

@@ -16,6 +16,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
@@ -25,25 +26,24 @@ import (
 func followed(t *testing.T, client *fake.Clientset, s *source, options Options, story func(a *Advertiser, nodes chan<- *corev1.Node)) {
 	t.Helper()
 	a := New("node-1", s, options)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 	nodes := make(chan *corev1.Node)
 	var following sync.WaitGroup
-	following.Go(func() { a.follow(ctx, client, nodes) })
+	following.Go(func() { (&follower{Advertiser: a, client: client}).run(ctx, nodes) })
 	story(a, nodes)
 	cancel()
 	following.Wait()
 }
 
-func TestEachChangeIsOnePatchAndTheSameAgainIsNone(t *testing.T) {
+func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
 		patches := 0
 		s := newSource(gpus(1))
 		followed(t, client, s, Options{Observe: func(error) { patches++ }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
-			synctest.Wait()
 			sick := gpus(3)
-			sick.Allocatable[card0], sick.KubeAlloc[gpu] = 0, 2
+			sick.Allocatable[card0], sick.Allocatable[gpu], sick.KubeAlloc[gpu] = 0, 2, 2
 			for i, change := range []func(){
 				func() {},
 				func() { s.set(gpus(3)) },
@@ -52,9 +52,9 @@ func TestEachChangeIsOnePatchAndTheSameAgainIsNone(t *testing.T) {
 				func() { s.set(gpus(3)) },
 			} {
 				change()
-				synctest.Wait()
-				if patches != i+1 {
-					t.Errorf("%d patches after %d changes", patches, i+1)
+				time.Sleep(2 * Gap)
+				if want := 2 * (i + 1); patches != want {
+					t.Errorf("%d patches after %d changes, want %d", patches, i+1, want)
 				}
 				for range 10 { // a plugin that tells the same list again and again, and a kubelet that reports other things
 					s.set(s.now.Node.Clone())
@@ -62,8 +62,8 @@ func TestEachChangeIsOnePatchAndTheSameAgainIsNone(t *testing.T) {
 					nodes <- get(t, client)
 					synctest.Wait()
 				}
-				if patches != i+1 {
-					t.Errorf("%d patches after %d changes and much repetition", patches, i+1)
+				if want := 2 * (i + 1); patches != want {
+					t.Errorf("%d patches after %d changes and much repetition, want %d", patches, i+1, want)
 				}
 			}
 		})
@@ -77,6 +77,11 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 		s := newSource(gpus(2))
 		followed(t, client, s, Options{Refuse: func(err error) { told = append(told, err.Error()) }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
+			synctest.Wait()
+			if a.Check() == nil || !a.Published().IsZero() {
+				t.Errorf("published before the second patch, says health: %v", a.Check())
+			}
+			time.Sleep(Gap)
 			synctest.Wait()
 			published := a.Published()
 			if published.IsZero() || a.Check() != nil {
@@ -94,7 +99,7 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 				t.Errorf("the annotation is now %.200s", got)
 			}
 			s.set(gpus(3))
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Second)
 			if a.Check() != nil || !a.Published().After(published) {
 				t.Errorf("with fewer again: health %v, published at %v", a.Check(), a.Published())
 			}

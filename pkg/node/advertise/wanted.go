@@ -4,14 +4,12 @@
 package advertise
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -19,120 +17,89 @@ import (
 
 // wanted is what a node with some inventory should look like.
 type wanted struct {
-	// annotation is the value of KubeDevice/DeviceInfo, or empty for a node without devices.
-	annotation string
+	// info is what the annotation says. A node without devices has no annotation.
+	info *types.NodeInfo
 	// counts are the extended resources. Capacity and allocatable are the same, since the kubelet derives allocatable from
 	// capacity: what must not be used is in neither.
 	counts map[corev1.ResourceName]int64
 }
 
-// want returns what a node with that inventory should look like.
-func want(inventory *types.NodeInfo) (wanted, error) {
-	w := wanted{counts: map[corev1.ResourceName]int64{}}
-	for name := range inventory.KubeCap {
-		w.counts[corev1.ResourceName(name)] = inventory.KubeAlloc[name]
+// want returns what the node with that inventory should look like while its pods ask for as much as asked says. A count does not
+// become less than that, nor any less than it is unless it may fall. It does not become more than the node has or had either: what
+// a pod asks for may be anything.
+func want(node *corev1.Node, inventory *types.NodeInfo, asked map[string]int64, mayFall bool) wanted {
+	w := wanted{info: inventory, counts: map[corev1.ResourceName]int64{}}
+	for name, capacity := range inventory.KubeCap {
+		extended := corev1.ResourceName(name)
+		now := countOf(node, extended)
+		count := max(inventory.KubeAlloc[name], min(asked[string(name)], max(capacity, now)))
+		if !mayFall {
+			count = max(count, now)
+		}
+		w.counts[extended] = count
 	}
+	return w
+}
+
+// countOf returns how much the node has of an extended resource.
+func countOf(node *corev1.Node, name corev1.ResourceName) int64 {
+	quantity := node.Status.Allocatable[name]
+	return quantity.Value()
+}
+
+// annotation returns the text of the annotation that node is to have with that inventory, empty for one without devices.
+func annotation(node *corev1.Node, inventory *types.NodeInfo) (string, error) {
 	if len(inventory.Capacity)+len(inventory.Allocatable) == 0 {
-		return w, nil
+		return "", nil
 	}
 	value, err := deviceinfo.EncodeNode(inventory)
 	if err != nil {
-		return wanted{}, fmt.Errorf("publish the devices of node %q, %d resources: %w; let the device plugins tell fewer resources, or shorter names",
-			inventory.Name, len(inventory.Capacity), err)
+		return "", fmt.Errorf("publish the devices of node %q, %d resources: %w; let the device plugins tell fewer resources, or shorter names",
+			node.Name, len(inventory.Capacity), err)
 	}
-	w.annotation = value
-	return w, nil
+	return value, checkRoom(node, value)
 }
 
-// patch returns the JSON merge patch that makes node as wanted, or nil if it is. It touches the annotation and the extended
-// resources that are wanted or stand in the node's annotation, which is how those of an earlier inventory are known.
-func patch(node *corev1.Node, w wanted) ([]byte, error) {
-	annotations := map[string]any{}
-	before, annotated := node.Annotations[deviceinfo.Annotation]
-	switch {
-	case w.annotation == "" && annotated:
-		annotations[deviceinfo.Annotation] = nil
-	case w.annotation != "" && w.annotation != before:
-		if err := checkRoom(node, w.annotation); err != nil {
-			return nil, err
-		}
-		annotations[deviceinfo.Annotation] = w.annotation
-	}
-	capacity, allocatable := map[corev1.ResourceName]any{}, map[corev1.ResourceName]any{}
-	for _, extended := range published(before) {
-		name := corev1.ResourceName(extended)
-		if _, still := w.counts[name]; !still {
-			removeFrom(capacity, node.Status.Capacity, name)
-			removeFrom(allocatable, node.Status.Allocatable, name)
+// found is the node as it was found, as far as w has to do with it.
+func found(node *corev1.Node, w wanted) step {
+	before := step{counts: map[corev1.ResourceName]int64{}}
+	if info := published(node); info != nil {
+		before.allocatable = info.Allocatable
+		for name := range info.KubeCap {
+			before.counts[corev1.ResourceName(name)] = countOf(node, corev1.ResourceName(name))
 		}
 	}
-	for name, count := range w.counts {
-		setIn(capacity, node.Status.Capacity, name, count)
-		setIn(allocatable, node.Status.Allocatable, name, count)
+	for name := range w.counts {
+		before.counts[name] = countOf(node, name)
 	}
-	if len(annotations)+len(capacity)+len(allocatable) == 0 {
-		return nil, nil
-	}
-	status := map[string]any{}
-	if len(capacity) > 0 {
-		status["capacity"] = capacity
-	}
-	if len(allocatable) > 0 {
-		status["allocatable"] = allocatable
-	}
-	body := map[string]any{}
-	if len(annotations) > 0 {
-		body["metadata"] = map[string]any{"annotations": annotations}
-	}
-	if len(status) > 0 {
-		body["status"] = status
-	}
-	return json.Marshal(body)
+	return before
 }
 
-// published returns the extended resources in a node's annotation, sorted: the plain names among its capacity.
-func published(annotation string) []string {
-	if annotation == "" {
+// published returns the inventory in a node's annotation, or nil if it has none or one that nobody can read: somebody else wrote
+// that, and it is about to be replaced. The extended resources are the plain names.
+func published(node *corev1.Node) *types.NodeInfo {
+	info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
+	if err != nil {
 		return nil
 	}
-	info, err := deviceinfo.DecodeNode(annotation)
-	if err != nil {
-		// Somebody else wrote it; it is about to be replaced.
+	info.KubeCap, info.KubeAlloc = types.ResourceList{}, types.ResourceList{}
+	for name, quantity := range info.Capacity {
+		if !strings.HasPrefix(string(name), types.DeviceGroupPrefix+"/") {
+			info.KubeCap[name], info.KubeAlloc[name] = quantity, info.Allocatable[name]
+		}
+	}
+	return info
+}
+
+// publishedNames returns the extended resources in a node's annotation, sorted.
+func publishedNames(node *corev1.Node) []string {
+	info := published(node)
+	if info == nil {
 		return nil
 	}
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(info.Capacity)) {
-		if !strings.HasPrefix(string(name), types.DeviceGroupPrefix+"/") {
-			names = append(names, string(name))
-		}
+	for _, name := range slices.Sorted(maps.Keys(info.KubeCap)) {
+		names = append(names, string(name))
 	}
 	return names
-}
-
-func removeFrom(change map[corev1.ResourceName]any, list corev1.ResourceList, name corev1.ResourceName) {
-	if _, there := list[name]; there {
-		change[name] = nil
-	}
-}
-
-func setIn(change map[corev1.ResourceName]any, list corev1.ResourceList, name corev1.ResourceName, count int64) {
-	quantity := resource.NewQuantity(count, resource.DecimalSI)
-	if there, ok := list[name]; !ok || there.Cmp(*quantity) != 0 {
-		change[name] = quantity
-	}
-}
-
-// checkRoom says in words what the API server would refuse.
-func checkRoom(node *corev1.Node, value string) error {
-	total := len(deviceinfo.Annotation) + len(value)
-	for key, other := range node.Annotations {
-		if key != deviceinfo.Annotation {
-			total += len(key) + len(other)
-		}
-	}
-	if total > deviceinfo.MaxBytes {
-		return fmt.Errorf("publish the devices of node %q: the inventory has %d bytes, and all of the node's annotations would have %d of %d that Kubernetes allows; "+
-			"let the plugins tell fewer resources, or shorter names", node.Name, len(value), total, deviceinfo.MaxBytes)
-	}
-	return nil
 }

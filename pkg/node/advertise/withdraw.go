@@ -36,7 +36,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface, nodeName string)
 		return nil, true, fmt.Errorf("node %q: the annotation %s does not tell which extended resources are of devices: %w; "+
 			"let kubecri run until it has written the annotation anew, or remove both by hand", nodeName, deviceinfo.Annotation, err)
 	}
-	body, err := patch(node, wanted{})
+	body, err := patch(node, "", nil)
 	if err != nil {
 		return nil, true, err
 	}
@@ -44,5 +44,5 @@ func Withdraw(ctx context.Context, client kubernetes.Interface, nodeName string)
 		metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
 		return nil, true, fmt.Errorf("take away the devices of node %q: %w", nodeName, err)
 	}
-	return published(annotation), true, nil
+	return publishedNames(node), true, nil
 }

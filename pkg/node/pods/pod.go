@@ -22,6 +22,9 @@ type Pod struct {
 	// Asks are the extended resources that the pod's containers ask for, by the container's name. A pod that asks for none
 	// has none.
 	Asks map[string][]string `json:"asks,omitempty"`
+	// Counts are how many of each extended resource the pod asks for, as the kubelet and the scheduler count them. It is not
+	// written down: only the API server's pods are counted.
+	Counts map[string]int64 `json:"-"`
 	// Over says that the pod has succeeded or failed: none of its containers will be started again.
 	Over bool `json:"over,omitempty"`
 }
@@ -97,7 +100,7 @@ func (p Pod) ContainerAsksFor(container string, resources map[string]bool) []str
 
 func (p Pod) equal(other Pod) bool {
 	return p.Namespace == other.Namespace && p.Name == other.Name && p.Over == other.Over &&
-		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Asks, other.Asks, slices.Equal)
+		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Asks, other.Asks, slices.Equal) && maps.Equal(p.Counts, other.Counts)
 }
 
 // summarize keeps of a pod what is remembered.
@@ -109,6 +112,7 @@ func summarize(pod *corev1.Pod) Pod {
 	}
 	summary.add(pod.Spec.InitContainers, true)
 	summary.add(pod.Spec.Containers, false)
+	summary.Counts = countsOf(pod)
 	return summary
 }
 
@@ -128,13 +132,12 @@ func (p *Pod) add(containers []corev1.Container, initial bool) {
 	}
 }
 
-// extendedResources returns the sorted names of a domain that are asked for with a quantity above zero. Kubernetes' own
-// resources have names without a domain.
+// extendedResources returns the sorted names of extended resources that are asked for with a quantity above zero.
 func extendedResources(requirements corev1.ResourceRequirements) []string {
 	var names []string
 	for _, list := range []corev1.ResourceList{requirements.Requests, requirements.Limits} {
 		for name, quantity := range list {
-			if strings.Contains(string(name), "/") && quantity.Sign() > 0 {
+			if isExtended(name) && quantity.Sign() > 0 {
 				names = append(names, string(name))
 			}
 		}
@@ -142,3 +145,6 @@ func extendedResources(requirements corev1.ResourceRequirements) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
+
+// isExtended reports whether the name has a domain. Kubernetes' own resources have names without one.
+func isExtended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }

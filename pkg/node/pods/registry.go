@@ -36,6 +36,7 @@ type Registry struct {
 	complete  bool                 // every device plugin has
 	synced    bool
 	changed   chan struct{} // closed and replaced when anything above changes
+	asked     asked
 }
 
 // NewRegistry returns an empty registry. Lookup waits for up to wait for a pod that is not known.
@@ -43,7 +44,7 @@ func NewRegistry(wait time.Duration) *Registry {
 	return &Registry{
 		wait: wait, now: time.Now,
 		pods: map[string]Pod{}, gone: map[string]time.Time{}, resources: map[string]bool{},
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), asked: asked{changed: make(chan struct{})},
 	}
 }
 
@@ -192,4 +193,5 @@ func (r *Registry) markGone(uid string) {
 func (r *Registry) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
+	r.count()
 }

@@ -163,10 +163,16 @@ func (n *node) awaitPatches(want int64) {
 // await waits until the API server shows the node's GPUs, and returns how long that took.
 func (n *node) await(what string) time.Duration {
 	n.Helper()
+	return n.until(what, n.shows)
+}
+
+// until waits until holds returns no error, and returns how long that took.
+func (n *node) until(what string, holds func() error) time.Duration {
+	n.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	start := time.Now()
-	for err := n.shows(); err != nil; err = n.shows() {
+	for err := holds(); err != nil; err = holds() {
 		if time.Since(start) > patience {
 			n.Fatalf("%s: not published after %v: %v", what, patience, err)
 		}

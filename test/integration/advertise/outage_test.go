@@ -113,6 +113,6 @@ func TestWhatChangedWhileTheAPIServerWasAwayIsPublishedWhenItIsBack(t *testing.T
 		}
 		wire.mend()
 		n.await("what changed while the wire was cut")
-		n.awaitPatches(int64(i + 2))
+		n.awaitPatches(int64(2 * (i + 2)))
 	}
 }

@@ -1,0 +1,161 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package advertise
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// podsOf are pods that ask for GPUs.
+type podsOf struct {
+	mu      sync.Mutex
+	gpus    int64
+	known   bool
+	changed chan struct{}
+}
+
+func newPods(gpus int64, known bool) *podsOf {
+	return &podsOf{gpus: gpus, known: known, changed: make(chan struct{})}
+}
+
+func (p *podsOf) Counts() (map[string]int64, bool, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return map[string]int64{string(gpu): p.gpus}, p.known, p.changed
+}
+
+func (p *podsOf) set(gpus int64, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gpus, p.known = gpus, known
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func TestACountDoesNotFallBelowWhatPodsAskFor(t *testing.T) {
+	away := func(n int) *types.NodeInfo { return with(types.NewNodeInfoWithName("node-1"), gpu, n, n) }
+	for name, test := range map[string]struct {
+		now        int64 // that the node has
+		inventory  *types.NodeInfo
+		asked      int64
+		pinned     bool // the count may not fall
+		wantCounts int64
+	}{
+		"nobody asks":                                 {8, away(8), 0, false, 0},
+		"the plugin is away":                          {8, away(8), 3, false, 3},
+		"it is away, and pods are not known":          {8, away(8), 0, true, 8},
+		"devices have vanished":                       {8, gpus(2), 5, false, 5},
+		"fewer ask than there are":                    {8, gpus(6), 5, false, 6},
+		"the kubelet has set the count to zero":       {0, away(8), 3, false, 3},
+		"a count that rises while pods are not known": {2, gpus(8), 0, true, 8},
+		"more ask than there ever were":               {8, gpus(8), 1000, false, 8},
+		"and the plugin is away":                      {8, away(8), math.MaxInt64, false, 8},
+		"and had more before":                         {8, gpus(4), 1000, false, 8},
+	} {
+		node := nodeWith("", map[string]string{string(gpu): strconv.FormatInt(test.now, 10)})
+		got := want(node, test.inventory, map[string]int64{string(gpu): test.asked}, !test.pinned).counts
+		if diff := cmp.Diff(map[corev1.ResourceName]int64{corev1.ResourceName(gpu): test.wantCounts}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(nodeWith("", nil))
+		patches := 0
+		pods := newPods(3, false)
+		s := newSource(gpus(8))
+		followed(t, client, s, Options{Pods: pods, Observe: func(error) { patches++ }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- nodeWith("", nil)
+			time.Sleep(2 * Gap)
+			for _, story := range []struct {
+				what string
+				do   func()
+				want view
+			}{
+				{"the plugin leaves, and nobody knows the pods", func() { s.set(with(types.NewNodeInfoWithName("node-1"), gpu, 8, 8)) }, shows(0, 8, none, none)},
+				{"the pods are known", func() { pods.set(3, true) }, shows(0, 3, none, none)},
+				{"one that was bound before comes", func() { pods.set(4, true) }, shows(0, 4, none, none)},
+				{"three are over", func() { pods.set(1, true) }, shows(0, 1, none, none)},
+				{"all are", func() { pods.set(0, true) }, shows(0, 0, none, none)},
+				{"the plugin is back", func() { s.set(gpus(8)) }, shows(8, 8, none, none)},
+			} {
+				story.do()
+				time.Sleep(2 * Gap)
+				if diff := cmp.Diff(story.want, viewOf(t, get(t, client))); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", story.what, diff)
+				}
+			}
+			patches = 0
+			for gpus := range int64(8) {
+				pods.set(gpus, true)
+			}
+			synctest.Wait()
+			if patches > 0 {
+				t.Errorf("%d patches for pods that come while all is well", patches)
+			}
+		})
+	})
+}
+
+func TestWhatTheKubeletTookAwayIsPutBackBeforeThePluginsHaveSpoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := nodeWith(annotationOf(t, gpus(8)), map[string]string{string(gpu): "0"})
+		client := fake.NewClientset(node)
+		s := newSource(types.NewNodeInfoWithName("node-1"))
+		s.settled = make(chan struct{})
+		followed(t, client, s, Options{Pods: newPods(0, false)}, func(a *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- node
+			synctest.Wait()
+			if diff := cmp.Diff(shows(8, 8, none, none), viewOf(t, get(t, client))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if a.Check() == nil {
+				t.Error("health says that the devices are published")
+			}
+			s.set(gpus(4))
+			close(s.settled)
+			time.Sleep(2 * Gap)
+			if diff := cmp.Diff(shows(4, 8, none, none), viewOf(t, get(t, client))); diff != "" {
+				t.Errorf("with pods that are not known (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+func TestANodeThatIsMadeAnewIsPublishedInTwoPatchesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(nodeWith("", nil))
+		followed(t, client, newSource(gpus(8)), Options{}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- nodeWith("", nil)
+			time.Sleep(2 * Gap)
+			anew := nodeWith("", nil)
+			anew.UID = "another"
+			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), anew, ""); err != nil {
+				t.Fatal(err)
+			}
+			nodes <- anew
+			synctest.Wait()
+			for _, want := range []view{shows(0, 8, none, none), shows(8, 8, none, none)} {
+				if diff := cmp.Diff(want, viewOf(t, get(t, client))); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				time.Sleep(Gap)
+				synctest.Wait()
+			}
+		})
+	})
+}
