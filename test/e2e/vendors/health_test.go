@@ -48,19 +48,15 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 		}
 		others = append(others, pod)
 	}
-	late, err := shared.Client.CreatePod(ctx, on(n, devicePod(namespace, "too-early", limits{gpu: 1})))
+	late, err := shared.Client.CreatePod(ctx, on(n, devicePod(namespace, "late", limits{gpu: 1})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	await(ctx, t, late, "to find no node", kube.Unschedulable)
-	if err := shared.Client.DeletePod(ctx, late); err != nil {
-		t.Fatal(err)
-	}
 
 	n.nvml.Repair(t)
 	restart(ctx, t, n.plugins[nvidia]) // which never takes back what it has reported
-	n.awaitOffer(ctx, t, gpu, 4)
-	late = runPod(ctx, t, on(n, devicePod(namespace, "late", limits{gpu: 1})))
+	late = await(ctx, t, late, "to be ready when the GPU is repaired", kube.Ready)
 	if ids := expectDevices(ctx, t, late); !slices.Equal(ids[gpu], []string{broken}) {
 		t.Errorf("pod late was given %q, and only %s was free", ids, broken)
 	}

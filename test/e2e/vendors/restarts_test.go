@@ -37,8 +37,6 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 	} {
 		t.Run(killed.name+" killed", func(t *testing.T) {
 			restart(ctx, t, killed.programs...)
-			n.awaitAll(ctx, t) // until then, the kubelet would refuse pods for good
-
 			other := runPod(ctx, t, on(n, devicePod(namespace, fmt.Sprintf("other-%d", i), mixed)))
 			ids := expectDevices(ctx, t, other)
 			for resource, all := range ids {
@@ -63,6 +61,35 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 	if diff := cmp.Diff(held, expectDevices(ctx, t, again)); diff != "" {
 		t.Errorf("devices of pod %s (-before +in a new container):\n%s", holder.Name, diff)
 	}
+}
+
+func TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway(t *testing.T) {
+	ctx := begin(t)
+	n := nodes[0]
+	pod := runPod(ctx, t, on(n, devicePod(clustertest.Namespace(t, shared.Client), "holder", mixed)))
+	expectDevices(ctx, t, pod)
+
+	n.setLate(true)
+	t.Cleanup(func() { n.setLate(false) })
+	for name := range n.plugins {
+		if err := n.plugins[name].Kill9(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for resource := range n.offers() {
+		n.awaitOffer(ctx, t, resource, mixed[resource]) // which the kubelet is about to ask for
+	}
+	restart(ctx, t, n.Kubelet)
+
+	// The kubelet has admitted the pods when it runs another.
+	next := devicePod(pod.Namespace, "next", nil)
+	next.Spec.NodeName = n.Name
+	runPod(ctx, t, next)
+	now := await(ctx, t, pod, "to be ready still", kube.Ready)
+	if diff := cmp.Diff(pod.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
+		t.Errorf("the container noticed something (-before +after):\n%s", diff)
+	}
+	expectDevices(ctx, t, now)
 }
 
 func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T) {

@@ -1,0 +1,151 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vendors
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// crowd is how many pods take turns with the devices. asks are what they ask for, one after the other: ten fit at a time.
+const crowd = 100
+
+var asks = []limits{
+	{"gpu.intel.com/i915": 1},
+	{"gpu.intel.com/i915": 2, "npu.intel.com/accel": 1},
+	{"nvidia.com/gpu": 1},
+	{"nvidia.com/gpu": 2, "gpu.intel.com/i915": 1},
+	{"npu.intel.com/accel": 1, "nvidia.com/gpu": 1},
+}
+
+func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOrLost(t *testing.T) {
+	begin(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	namespace := clustertest.Namespace(t, shared.Client)
+	for i := range crowd {
+		pod := devicePod(namespace, fmt.Sprintf("pod-%02d", i), asks[i%len(asks)])
+		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // containerd may be killed while it starts a container
+		// All nodes have the same hardware.
+		pod.Spec.Containers[0].Command = append([]string{"sh", "-c", script + "; sleep 1"}, nodes[0].probe()[3:]...)
+		if _, err := shared.Client.CreatePod(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	programs := everyProgram()
+	for i, program := range programs {
+		awaitEnded(ctx, t, namespace, (i+1)*crowd/(len(programs)+2))
+		restart(ctx, t, program)
+	}
+	pods := awaitEnded(ctx, t, namespace, crowd)
+
+	holders := map[string][]*corev1.Pod{} // of each device of each node
+	for _, pod := range pods {
+		if pod.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("%s", shared.Client.Describe(ctx, &pod))
+			continue
+		}
+		ids, err := chosen(&pod)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		printed, err := shared.Client.Logs(ctx, &pod, "main")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := nodeOf(&pod).checkProbe(ids, printed); err != nil {
+			t.Errorf("pod %s on %s: %v", pod.Name, pod.Spec.NodeName, err)
+		}
+		for resource, all := range ids {
+			for _, id := range all {
+				device := fmt.Sprintf("%s of %s on %s", id, resource, pod.Spec.NodeName)
+				for _, other := range holders[device] {
+					if overlap(&pod, other) {
+						t.Errorf("the pods %s and %s both had %s", pod.Name, other.Name, device)
+					}
+				}
+				holders[device] = append(holders[device], &pod)
+			}
+		}
+	}
+	expectNoneLost(ctx, t, namespace)
+}
+
+// everyProgram are the programs of the cluster that have a part in it.
+func everyProgram() []*cluster.Component {
+	programs := []*cluster.Component{shared.Scheduler, shared.APIServer, shared.ControllerManager}
+	for _, n := range nodes {
+		programs = append(programs, n.plugins[nvidia], n.Kubecri, n.plugins[intelGPU], n.Kubelet, n.plugins[intelNPU], n.Containerd)
+	}
+	return programs
+}
+
+// awaitEnded waits until so many pods of a namespace have ended, well or not, and returns all.
+func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) []corev1.Pod {
+	t.Helper()
+	for {
+		ended := 0
+		pods, err := shared.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err == nil { // otherwise the API server is being restarted
+			for _, pod := range pods.Items {
+				if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+					ended++
+				}
+			}
+		}
+		if err == nil && ended >= count {
+			return pods.Items
+		}
+		pause(ctx, t, fmt.Sprintf("%d pods to end: %d have, %v", count, ended, err))
+	}
+}
+
+// overlap says whether the containers of two pods that have ended ran at the same time, as far as whole seconds tell.
+func overlap(a, b *corev1.Pod) bool {
+	span := func(pod *corev1.Pod) (from, to time.Time) {
+		ended := pod.Status.ContainerStatuses[0].State.Terminated
+		return ended.StartedAt.Time, ended.FinishedAt.Time
+	}
+	fromA, toA := span(a)
+	fromB, toB := span(b)
+	return fromA.Before(toB) && fromB.Before(toA)
+}
+
+// expectNoneLost runs a pod on each node that asks for all devices of the crowd's resources.
+func expectNoneLost(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
+	var group errgroup.Group
+	for _, n := range nodes {
+		all := limits{}
+		for _, name := range []string{intelGPU, intelNPU, nvidia} {
+			for resource, devices := range n.Plugin(name).Resources() {
+				all[corev1.ResourceName(resource)] = int64(len(devices))
+			}
+		}
+		group.Go(func() error {
+			pod, err := shared.Client.CreatePod(ctx, on(n, devicePod(namespace, "all-of-"+n.Name, all)))
+			if err != nil {
+				return err
+			}
+			_, err = shared.Client.AwaitPod(ctx, pod, "to be ready with all devices", kube.Ready)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
