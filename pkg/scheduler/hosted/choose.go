@@ -23,14 +23,33 @@ func (c *chooser) choose() error {
 	if err := c.checkSums(); err != nil {
 		return err
 	}
+	var open []*group
 	for _, at := range c.containers {
 		for _, g := range at.groups {
 			if err := c.giveNamed(g); err != nil {
 				return err
 			}
+			if len(g.open) > 0 {
+				open = append(open, g)
+			}
 		}
 	}
-	if err := c.giveOpen(); err != nil {
+	if err := c.checkOpen(open); err != nil {
+		return err
+	}
+	named := c.given()
+	err := c.giveRest(open)
+	if err != nil && c.hasSidecars() {
+		c.takeBack(named)
+		return c.tryAll(open, err)
+	}
+	return err
+}
+
+// giveRest gives what is not asked for by ID: for each container in turn what is best then. Only where there are sidecars can
+// that be a hindrance for others.
+func (c *chooser) giveRest(open []*group) error {
+	if err := c.giveOpen(open); err != nil {
 		return err
 	}
 	for _, at := range c.containers {

@@ -108,6 +108,16 @@ func TestPodsGetTheDevicesThatTheyAskFor(t *testing.T) {
 			},
 			want: map[string]string{"side": "qat 0 q0", "init": "qat 0 q0"},
 		},
+		"a container leaves the only device that a sidecar can have to it": {
+			node: []string{"qat 0 a", "qat 1 b"},
+			pod: []ask{
+				{name: "before", kind: grouptree.Init, requests: list{"numa/A/intel.com:qat/=a/device": 1}},
+				{name: "side", kind: grouptree.Sidecar, limits: list{qat: 1}},
+				{name: "after", kind: grouptree.Init, requests: list{"numa/A/intel.com:qat/=b/device": 1}},
+				{name: "main", limits: list{qat: 1}},
+			},
+			want: map[string]string{"before": "qat 0 a", "side": "qat 0 a", "after": "qat 1 b", "main": "qat 1 b"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, test.node...)

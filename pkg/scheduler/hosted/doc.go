@@ -33,7 +33,10 @@
 // # How devices are chosen
 //
 // The devices are chosen here, from what is free, and pinned: the group scheduler checks the choice and accounts for it, for
-// init containers and sidecars as for all devices. Devices by ID come first, then placeholders, in a search through all ways
-// to meet them, which says so when it gives up; then counts. Of the NUMA nodes that will do, that is taken which has the fewest devices left over, so that
-// large free groups stay whole; nodes are scored by the same measure.
+// init containers and sidecars as for all devices. Devices by ID come first, then placeholders, then counts. Placeholders are
+// met in a search through all ways to meet them. Where sidecars are left without a device then, because others have what they
+// could have, it is a search through all ways for both. A search says so when it gives up.
+//
+// Of the NUMA nodes that will do, that is taken which has the fewest devices left over, so that large free groups stay whole;
+// nodes are scored by the same measure.
 package hosted

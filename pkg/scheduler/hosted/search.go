@@ -11,19 +11,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/hosted"
 )
 
-// stepLimit is how many places are tried for the groups of one pod before the search gives up.
+// stepLimit is how many places, or devices, are tried for one pod before a search gives up.
 const stepLimit = 1000
 
-// giveOpen gives the devices that groups leave open, each group's in one place.
-func (c *chooser) giveOpen() error {
-	var open []*group
-	for _, at := range c.containers {
-		for _, g := range at.groups {
-			if len(g.open) > 0 {
-				open = append(open, g)
-			}
-		}
-	}
+// checkOpen returns an error if there is a group whose open devices cannot be given, whatever the others get.
+func (c *chooser) checkOpen(open []*group) error {
 	for _, g := range open {
 		if len(c.candidates(g)) == 0 {
 			return c.lacking(g)
@@ -34,6 +26,11 @@ func (c *chooser) giveOpen() error {
 			return lackingTogether(open)
 		}
 	}
+	return nil
+}
+
+// giveOpen gives the devices that groups leave open, each group's in one place.
+func (c *chooser) giveOpen(open []*group) error {
 	// The groups that are hardest to place come first.
 	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
 	switch {
