@@ -21,9 +21,18 @@ type Chooser interface {
 	Serves(name types.ResourceName) bool
 	// Choose stands for PodFitsDevice and PodAllocate: it writes DevRequests and AllocateFrom. spec lists the pod's containers
 	// in the order of its spec. The score is from 0 to 1, and 0 when it has nothing to do with the pod on this node. The error
-	// is the reason why the pod does not fit.
+	// is the reason why the pod does not fit, in a NeverError if it would not fit if the node were empty either.
 	Choose(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (score float64, err error)
 }
+
+// NeverError is the reason why a pod does not fit a node where no eviction changes that.
+type NeverError struct{ Reason error }
+
+// Error returns the reason.
+func (e NeverError) Error() string { return e.Reason.Error() }
+
+// Unwrap returns the reason.
+func (e NeverError) Unwrap() error { return e.Reason }
 
 // becomeChooser learns whether the plugin is the chooser. kinds are known.
 func (c *contained) becomeChooser(plugin devicescheduler.DeviceScheduler) {

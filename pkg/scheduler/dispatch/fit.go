@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -47,7 +48,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 			return Verdict{}, err
 		}
 		if !answer.fits {
-			return Verdict{Reasons: answer.reasons}, nil
+			return Verdict{Reasons: answer.reasons, Never: answer.never}, nil
 		}
 		at = answer.next
 		if !plugin.groups || plugin.chooser != nil && answer.score > 0 {
@@ -82,6 +83,7 @@ type fitAnswer struct {
 	fits    bool
 	next    *asked // as the plugin translated it
 	reasons []string
+	never   bool // it would not fit if the node were empty either
 	score   float64
 }
 
@@ -91,7 +93,7 @@ func (c *contained) fit(ctx context.Context, node *Node, at *asked) (fitAnswer, 
 		if c.chooser != nil {
 			score, err := c.chooser.Choose(nodeInfo, given, at.spec)
 			if err != nil {
-				return fitAnswer{reasons: []string{clip(err.Error())}}, nil
+				return fitAnswer{reasons: []string{clip(err.Error())}, never: errors.As(err, new(NeverError))}, nil
 			}
 			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given), at.spec), score: score}, nil
 		}

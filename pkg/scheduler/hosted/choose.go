@@ -18,6 +18,17 @@ type chooser struct {
 	steps int
 }
 
+// newChooser returns one that has given nothing yet. An error says why the pod's requests cannot be served anywhere.
+func newChooser(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (*chooser, error) {
+	stock := takeStock(node)
+	wanted, err := read(stock.resources(), pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	stock.without(wanted.unwanted)
+	return &chooser{wanted: wanted, stock: stock}, nil
+}
+
 // choose gives every container what it asks for. The error says what the node lacks.
 func (c *chooser) choose() error {
 	if err := c.checkSums(); err != nil {

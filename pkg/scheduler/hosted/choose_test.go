@@ -227,3 +227,30 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 		})
 	}
 }
+
+func TestEvictionsHelpAgainstWhatPodsHoldAndNothingElse(t *testing.T) {
+	node := []string{"gpu 0 a", "gpu 0 b", "gpu 1 c", "gpu 1 d!"}
+	for name, test := range map[string]struct {
+		pod  ask
+		help bool
+	}{
+		"all are held":                               {ask{limits: list{gpu: 1}}, true},
+		"there are too few, held or not":             {ask{limits: list{gpu: 4}}, false},
+		"there are none":                             {ask{requests: list{"numa/A/vendor.example:nic": 1}}, false},
+		"they would be together":                     {ask{requests: list{"numa/A/nvidia.com:gpu": 2}}, true},
+		"they would not be together, as one is sick": {ask{requests: list{"numa/=1/nvidia.com:gpu": 2}}, false},
+		"the device is held":                         {ask{requests: list{"numa/A/nvidia.com:gpu/=a/device": 1}}, true},
+		"the device is not there":                    {ask{requests: list{"numa/A/nvidia.com:gpu/=x/device": 1}}, false},
+		"the device is sick":                         {ask{requests: list{"numa/A/nvidia.com:gpu/=d/device": 1}}, false},
+		"the pod does not want those that are there": {ask{limits: list{gpu: 3}, requests: list{"numa/A/nvidia.com:gpu/=a/device": 0}}, false},
+		"the request cannot be read":                 {ask{requests: list{"numa/A/nvidia.com:gpu": 0}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, node...)
+			r.run(request("before", ask{limits: list{gpu: 3}}))
+			if verdict := r.fit(request("p", test.pod)); verdict.Fits || verdict.Never == test.help {
+				t.Errorf("got %+v", verdict)
+			}
+		})
+	}
+}

@@ -18,16 +18,17 @@ import (
 // world is a random state of one node.
 type world struct {
 	*rig
-	free map[string]map[types.ResourceName]int // healthy devices that nobody has, by NUMA nodes
+	free    map[string]map[types.ResourceName]int // healthy devices that nobody has, by NUMA nodes
+	healthy map[string]map[types.ResourceName]int // all healthy devices
 }
 
 // newWorld returns a node with up to most devices of a GPU and NIC in each place, of which some are taken and some unhealthy.
 func newWorld(t *testing.T, random *rand.Rand, most int, places ...string) *world {
 	t.Helper()
 	var devices, taken []string
-	w := &world{free: map[string]map[types.ResourceName]int{}}
+	w := &world{free: map[string]map[types.ResourceName]int{}, healthy: map[string]map[types.ResourceName]int{}}
 	for _, place := range places {
-		w.free[place] = map[types.ResourceName]int{}
+		w.free[place], w.healthy[place] = map[types.ResourceName]int{}, map[types.ResourceName]int{}
 		for kind, resource := range map[string]types.ResourceName{"gpu": gpu, "nic": nic} {
 			for i := range random.IntN(most + 1) {
 				device := fmt.Sprintf("%s %s %s%d", kind, place, place, i)
@@ -35,11 +36,13 @@ func newWorld(t *testing.T, random *rand.Rand, most int, places ...string) *worl
 				case 0:
 					taken = append(taken, device)
 					devices = append(devices, device)
+					w.healthy[place][resource]++
 				case 1:
 					devices = append(devices, device+"!")
 				default:
 					devices = append(devices, device)
 					w.free[place][resource]++
+					w.healthy[place][resource]++
 				}
 			}
 		}
@@ -120,6 +123,10 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 				t.Errorf("%v in %v: the reason names nothing that is missing: %s", groups, w.free, refusal)
 			}
 			refused[refusal]++
+			empty := &world{free: w.healthy}
+			if never := w.fit(made).Never; never == empty.possible(groups) {
+				t.Errorf("%v in %v, and %v if nobody held anything: evictions help: %v", groups, w.free, w.healthy, !never)
+			}
 			continue
 		}
 		fitted++

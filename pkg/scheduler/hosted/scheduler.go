@@ -4,6 +4,8 @@
 package hosted
 
 import (
+	"errors"
+
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/hosted"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -81,18 +83,32 @@ func (*Scheduler) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { re
 // Choose chooses the hosted devices of a pod on a node, and writes them into DevRequests and AllocateFrom of its containers.
 // The score is from 0 to 1, and 0 for a pod that asks this node for no hosted device. spec lists the pod's containers in the
 // order of its spec; one that it does not name is a regular one, or a last init container. The error says why the pod does
-// not fit, as a text that follows on a number of nodes.
+// not fit, as a text that follows on a number of nodes; it is a [dispatch.NeverError] if evicting pods would not help.
 func (*Scheduler) Choose(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (float64, error) {
-	stock := takeStock(node)
-	wanted, err := read(stock.resources(), pod, spec)
-	if err != nil || wanted.nothing() {
-		return 0, err
+	c, err := newChooser(node, pod, spec)
+	if err != nil {
+		return 0, dispatch.NeverError{Reason: err}
 	}
-	stock.without(wanted.unwanted)
-	c := chooser{wanted: wanted, stock: stock}
+	if c.nothing() {
+		return 0, nil
+	}
 	if err := c.choose(); err != nil {
+		if fitsNever(node, pod, spec) {
+			err = dispatch.NeverError{Reason: err}
+		}
 		return 0, err
 	}
 	c.write(pod)
 	return c.score(), nil
+}
+
+// fitsNever reports whether the pod would not fit the node if no other pod held anything of it.
+func fitsNever(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) bool {
+	empty := *node
+	empty.Used = nil
+	c, err := newChooser(&empty, pod, spec)
+	if err == nil {
+		err = c.choose()
+	}
+	return err != nil && !errors.Is(err, errGivenUp)
 }
