@@ -8,13 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubedevice/kubedevice/test/kube"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/kube"
 )
 
 // Namespace makes a namespace for a test, with the default service account that pods need, and returns its name. After the test its
-// pods are deleted, and when they are gone, so that their devices are free again, the namespace.
+// pods are deleted all at once, so that those that wait don't take the place of those that run, and when they are gone, and their devices
+// free again, the namespace.
 func Namespace(t *testing.T, client *kube.Client) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stopLimit)
@@ -38,10 +41,12 @@ func deleteNamespace(t *testing.T, client *kube.Client, name string) {
 		t.Errorf("list the pods of namespace %s: %v", name, err)
 		return
 	}
+	var group errgroup.Group
 	for _, pod := range pods.Items {
-		if err := client.DeletePod(ctx, &pod); err != nil {
-			t.Error(err)
-		}
+		group.Go(func() error { return client.DeletePod(ctx, &pod) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 	if err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Errorf("delete namespace %s: %v", name, err)

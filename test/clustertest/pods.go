@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -18,13 +18,24 @@ import (
 // Idle is the command of a container that waits, and ends at once when it is told to.
 var Idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
-// IdlePod returns a pod with one idle container, main. The API server has it as long as its container runs: one without grace would be
-// gone before.
-func IdlePod(namespace, name string) *corev1.Pod {
+// IdlePod returns a pod with one container, main, which is idle and asks for devices by nothing but its limits: so many of each resource.
+func IdlePod(namespace, name string, limits map[corev1.ResourceName]int64) *corev1.Pod {
 	pod := kube.NewPod(name, image.Busybox, Idle...)
 	pod.Namespace = namespace
-	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+	pod.Spec.Containers[0].Resources = Limits(limits)
 	return pod
+}
+
+// Limits are resources that have limits alone: so many of each.
+func Limits(counts map[corev1.ResourceName]int64) corev1.ResourceRequirements {
+	var limits corev1.ResourceList
+	for name, count := range counts {
+		if limits == nil {
+			limits = corev1.ResourceList{}
+		}
+		limits[name] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
+	return corev1.ResourceRequirements{Limits: limits}
 }
 
 // On makes the scheduler put a pod on a node.
@@ -69,6 +80,17 @@ func DeletePod(ctx context.Context, t testing.TB, client *kube.Client, pod *core
 	if err := client.DeletePod(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// RestartContainer ends the process of a pod's only container, main, and waits until it runs again, or ends the test.
+func RestartContainer(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	before := pod.Status.ContainerStatuses[0].ContainerID
+	// The command may die with the container that it ends, and so report anything.
+	_, _ = client.Exec(ctx, pod, "main", "kill", "1")
+	return AwaitPod(ctx, t, client, pod, "to run in a new container", func(now *corev1.Pod) bool {
+		return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != before
+	})
 }
 
 // Pause waits a moment before a condition is looked at again that nothing announces, and ends the test when ctx ends. what completes

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -20,21 +19,11 @@ import (
 func webServer(name, namespace, node string) *corev1.Pod {
 	pod := kube.NewPod(name, image.Busybox, "sh", "-c", "mkdir /www && hostname > /www/index.html && echo serving && exec httpd -f -p 8080 -h /www")
 	pod.Namespace = namespace
-	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
 		PeriodSeconds: 1,
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"wget", "-qO-", "http://127.0.0.1:8080"}}},
 	}
-	return pod
-}
-
-func run(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	running, err := shared.Client.RunPod(ctx, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return running
+	return clustertest.On(node, pod)
 }
 
 func TestPodsRunOnEveryNodeAndReachEachOther(t *testing.T) {
@@ -42,7 +31,7 @@ func TestPodsRunOnEveryNodeAndReachEachOther(t *testing.T) {
 	namespace := clustertest.Namespace(t, shared.Client)
 	var pods []*corev1.Pod
 	for _, node := range shared.Nodes {
-		pod := run(ctx, t, webServer("on-"+node.Name, namespace, node.Name))
+		pod := clustertest.RunPod(ctx, t, shared.Client, webServer("on-"+node.Name, namespace, node.Name))
 		if pod.Spec.NodeName != node.Name {
 			t.Errorf("pod %s is on %s, want %s", pod.Name, pod.Spec.NodeName, node.Name)
 		}
@@ -63,7 +52,7 @@ func TestPodsRunOnEveryNodeAndReachEachOther(t *testing.T) {
 
 func TestLogsExecAndPortForwardGoThroughTheNode(t *testing.T) {
 	ctx := testContext(t)
-	pod := run(ctx, t, webServer("web", clustertest.Namespace(t, shared.Client), shared.Nodes[0].Name))
+	pod := clustertest.RunPod(ctx, t, shared.Client, webServer("web", clustertest.Namespace(t, shared.Client), shared.Nodes[0].Name))
 
 	logs, err := shared.Client.Logs(ctx, pod, "main")
 	if err != nil || logs != "serving\n" {
@@ -96,14 +85,8 @@ func TestAPodThatCannotStartIsReportedWithItsReason(t *testing.T) {
 	pod := kube.NewPod("broken", image.Busybox, "/no/such/program")
 	pod.Namespace = clustertest.Namespace(t, shared.Client)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod, err := shared.Client.CreatePod(ctx, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	failed := func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed }
-	if pod, err = shared.Client.AwaitPod(ctx, pod, "to fail", failed); err != nil {
-		t.Fatal(err)
-	}
+	pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
+	pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to fail", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 	if description := shared.Client.Describe(ctx, pod); !strings.Contains(description, "/no/such/program") {
 		t.Errorf("the description doesn't name the program that is missing:\n%s", description)
 	}

@@ -28,7 +28,7 @@ func TestKilledProgramsComeBackAndContainersNeverNotice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := testContext(t)
 			namespace := clustertest.Namespace(t, shared.Client)
-			before := run(ctx, t, webServer("before", namespace, node.Name))
+			before := clustertest.RunPod(ctx, t, shared.Client, webServer("before", namespace, node.Name))
 
 			if err := program.Restart(ctx); err != nil {
 				t.Fatal(err)
@@ -37,11 +37,8 @@ func TestKilledProgramsComeBackAndContainersNeverNotice(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			run(ctx, t, webServer("after", namespace, node.Name))
-			now, err := shared.Client.AwaitPod(ctx, before, "to be ready still", kube.Ready)
-			if err != nil {
-				t.Fatal(err)
-			}
+			clustertest.RunPod(ctx, t, shared.Client, webServer("after", namespace, node.Name))
+			now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
 			was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]
 			if is.ContainerID != was.ContainerID || is.RestartCount != was.RestartCount {
 				t.Errorf("the container was %s, restarted %d times; now it is %s, restarted %d times",
@@ -54,18 +51,15 @@ func TestKilledProgramsComeBackAndContainersNeverNotice(t *testing.T) {
 func TestPodsComeBackAfterTheirNodeHadAPowerCut(t *testing.T) {
 	ctx := testContext(t)
 	node := shared.Nodes[len(shared.Nodes)-1]
-	before := run(ctx, t, webServer("web", clustertest.Namespace(t, shared.Client), node.Name))
+	before := clustertest.RunPod(ctx, t, shared.Client, webServer("web", clustertest.Namespace(t, shared.Client), node.Name))
 
 	if err := node.Reboot(ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	_, err := shared.Client.AwaitPod(ctx, before, "to run in a new container", func(pod *corev1.Pod) bool {
+	clustertest.AwaitPod(ctx, t, shared.Client, before, "to run in a new container", func(pod *corev1.Pod) bool {
 		return kube.Ready(pod) && pod.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := shared.AwaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +83,7 @@ func TestASecondSchedulerTakesThePodsThatNameIt(t *testing.T) {
 	})
 	pod := webServer("web", clustertest.Namespace(t, shared.Client), shared.Nodes[0].Name)
 	pod.Spec.SchedulerName = "second"
-	run(ctx, t, pod)
+	clustertest.RunPod(ctx, t, shared.Client, pod)
 }
 
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1

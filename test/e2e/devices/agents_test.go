@@ -59,21 +59,21 @@ func gpusOf(t *testing.T, devices []*podresourcesapi.ContainerDevices) []string 
 
 func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 	ctx := begin(t)
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	node := shared.Nodes[0]
-	two := runPod(ctx, t, on(node.Name, gpuPod(namespace, "two", 2)))
-	several := on(node.Name, gpuPod(namespace, "several", 1))
+	two := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "two", 2)))
+	several := clustertest.On(node.Name, gpuPod(namespace, "several", 1))
 	several.Spec.InitContainers = []corev1.Container{
-		{Name: "sidecar", Image: image.Busybox, Command: idle, Resources: gpus(1), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
-		{Name: "init", Image: image.Busybox, Command: []string{"true"}, Resources: gpus(2)},
+		{Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(1)), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+		{Name: "init", Image: image.Busybox, Command: []string{"true"}, Resources: clustertest.Limits(gpus(2))},
 	}
-	several.Spec.Containers = append(several.Spec.Containers, corev1.Container{Name: "plain", Image: image.Busybox, Command: idle})
-	several = runPod(ctx, t, several)
-	runPod(ctx, t, on(node.Name, gpuPod(namespace, "none", 0)))
-	over := on(node.Name, gpuPod(namespace, "over", 1))
+	several.Spec.Containers = append(several.Spec.Containers, corev1.Container{Name: "plain", Image: image.Busybox, Command: clustertest.Idle})
+	several = clustertest.RunPod(ctx, t, shared.Client, several)
+	clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "none", 0)))
+	over := clustertest.On(node.Name, gpuPod(namespace, "over", 1))
 	over.Spec.Containers[0].Command, over.Spec.RestartPolicy = []string{"true"}, corev1.RestartPolicyNever
-	await(ctx, t, create(ctx, t, over), "to be over", kube.Succeeded)
-	elsewhere := runPod(ctx, t, on(shared.Nodes[1].Name, gpuPod(namespace, "elsewhere", 1)))
+	clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, over), "to be over", kube.Succeeded)
+	elsewhere := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(shared.Nodes[1].Name, gpuPod(namespace, "elsewhere", 1)))
 
 	agent := clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	want := map[string][]string{
@@ -98,13 +98,13 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 	}
 	delete(want, "two/main")
 	for !cmp.Equal(want, holders(ctx, t, agent, namespace)) {
-		pause(ctx, t, "the deleted pod to be listed no more")
+		clustertest.Pause(ctx, t, "the deleted pod to be listed no more")
 	}
 }
 
 func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 	ctx := begin(t)
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	node := shared.Nodes[0].Name
 	program := filepath.Join(string(files), "exporter")
 	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(program, "exporter"), "./testdata/exporter")
@@ -112,9 +112,9 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the exporter: %v\n%s", err, said)
 	}
-	train := runPod(ctx, t, on(node, gpuPod(namespace, "train", 2)))
+	train := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "train", 2)))
 
-	exporter := on(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))
+	exporter := clustertest.On(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))
 	exporter.Namespace, exporter.Spec.RestartPolicy = namespace, corev1.RestartPolicyNever
 	for at, folder := range map[string]string{"/exporter": program, filepath.Dir(clustertest.KubeletPodResources): filepath.Dir(clustertest.KubecriPodResources)} {
 		name := filepath.Base(folder)
@@ -123,7 +123,7 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 		})
 		exporter.Spec.Containers[0].VolumeMounts = append(exporter.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
 	}
-	exporter = await(ctx, t, create(ctx, t, exporter), "to end well", kube.Succeeded)
+	exporter = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, exporter), "to end well", kube.Succeeded)
 
 	printed, err := shared.Client.Logs(ctx, exporter, exporter.Spec.Containers[0].Name)
 	if err != nil {
@@ -147,7 +147,7 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
-	pod := runPod(ctx, t, on(node.Name, gpuPod(newNamespace(t), "two", 2)))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "two", 2)))
 	kubelet, kubecri := clustertest.NewAgent(t, node, clustertest.KubeletPodResources), clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	request := &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name}
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -30,7 +31,7 @@ func TestPodsWithoutDevicesRunAlsoWhenEveryPluginIsBroken(t *testing.T) {
 			prepare(ctx, t)
 
 			static := runStatic(ctx, t, node.Name)
-			plain := runPod(ctx, t, on(node.Name, gpuPod(newNamespace(t), "plain", 0)))
+			plain := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "plain", 0)))
 
 			for _, pod := range []*corev1.Pod{static, plain} {
 				expectDevices(ctx, t, pod, "main", 0)
@@ -72,7 +73,7 @@ func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 // runStatic makes the kubelet of a node run a pod from a file, until the test ends, and waits until it is ready.
 func runStatic(ctx context.Context, t *testing.T, node string) *corev1.Pod {
 	t.Helper()
-	pod := kube.NewPod("static", image.Busybox, idle...)
+	pod := kube.NewPod("static", image.Busybox, clustertest.Idle...)
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	content, err := yaml.Marshal(pod)

@@ -11,13 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
 func TestAPodWithNothingButALimitGetsItsDevicesAndNoOthers(t *testing.T) {
 	ctx := begin(t)
-	pod := runPod(ctx, t, gpuPod(newNamespace(t), "two", 2))
+	pod := clustertest.RunPod(ctx, t, shared.Client, gpuPod(clustertest.Namespace(t, shared.Client), "two", 2))
 
 	sight := look(ctx, t, pod, "main")
 
@@ -31,7 +32,7 @@ func TestAPodWithNothingButALimitGetsItsDevicesAndNoOthers(t *testing.T) {
 
 func TestAPodThatAsksForNoDeviceGetsNoneAndIsLeftAlone(t *testing.T) {
 	ctx := begin(t)
-	pod := runPod(ctx, t, gpuPod(newNamespace(t), "plain", 0))
+	pod := clustertest.RunPod(ctx, t, shared.Client, gpuPod(clustertest.Namespace(t, shared.Client), "plain", 0))
 
 	if sight := look(ctx, t, pod, "main"); sight.Annotated || len(sight.Sees) > 0 {
 		t.Errorf("the pod asked for nothing, and has the devices %q, annotated: %v", sight.Sees, sight.Annotated)
@@ -40,12 +41,12 @@ func TestAPodThatAsksForNoDeviceGetsNoneAndIsLeftAlone(t *testing.T) {
 
 func TestEachContainerOfAPodHasDevicesOfItsOwn(t *testing.T) {
 	ctx := begin(t)
-	pod := gpuPod(newNamespace(t), "three-containers", 1)
+	pod := gpuPod(clustertest.Namespace(t, shared.Client), "three-containers", 1)
 	pod.Spec.Containers = append(pod.Spec.Containers,
-		corev1.Container{Name: "second", Image: image.Busybox, Command: idle, Resources: gpus(2)},
-		corev1.Container{Name: "none", Image: image.Busybox, Command: idle},
+		corev1.Container{Name: "second", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(2))},
+		corev1.Container{Name: "none", Image: image.Busybox, Command: clustertest.Idle},
 	)
-	pod = runPod(ctx, t, pod)
+	pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 
 	all := slices.Concat(
 		expectDevices(ctx, t, pod, "main", 1),
@@ -62,11 +63,11 @@ func TestEachContainerOfAPodHasDevicesOfItsOwn(t *testing.T) {
 func TestAnInitContainerHasItsDevicesBeforeTheOthersHaveTheirs(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
-	pod := on(node, gpuPod(newNamespace(t), "with-init", 1))
+	pod := clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "with-init", 1))
 	pod.Spec.InitContainers = []corev1.Container{{
-		Name: "init", Image: image.Busybox, Command: observe.Probe(observer.Devices(node)), Resources: gpus(2),
+		Name: "init", Image: image.Busybox, Command: observe.Probe(observer.Devices(node)), Resources: clustertest.Limits(gpus(2)),
 	}}
-	pod = runPod(ctx, t, pod)
+	pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 
 	printed, err := shared.Client.Logs(ctx, pod, "init")
 	if err != nil {
@@ -90,11 +91,11 @@ func TestAnInitContainerHasItsDevicesBeforeTheOthersHaveTheirs(t *testing.T) {
 
 func TestASidecarAndItsPodHaveDifferentDevicesAtTheSameTime(t *testing.T) {
 	ctx := begin(t)
-	pod := gpuPod(newNamespace(t), "with-sidecar", 1)
+	pod := gpuPod(clustertest.Namespace(t, shared.Client), "with-sidecar", 1)
 	pod.Spec.InitContainers = []corev1.Container{{
-		Name: "sidecar", Image: image.Busybox, Command: idle, Resources: gpus(1), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(1)), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
 	}}
-	pod = runPod(ctx, t, pod)
+	pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 
 	sidecar, main := expectDevices(ctx, t, pod, "sidecar", 1), expectDevices(ctx, t, pod, "main", 1)
 
@@ -105,10 +106,10 @@ func TestASidecarAndItsPodHaveDifferentDevicesAtTheSameTime(t *testing.T) {
 
 func TestAContainerThatIsRestartedGetsTheSameDevices(t *testing.T) {
 	ctx := begin(t)
-	pod := runPod(ctx, t, gpuPod(newNamespace(t), "restarted", 2))
+	pod := clustertest.RunPod(ctx, t, shared.Client, gpuPod(clustertest.Namespace(t, shared.Client), "restarted", 2))
 	before := look(ctx, t, pod, "main")
 
-	pod = restartContainer(ctx, t, pod)
+	pod = clustertest.RestartContainer(ctx, t, shared.Client, pod)
 
 	if diff := cmp.Diff(before.Sees, look(ctx, t, pod, "main").Sees); diff != "" {
 		t.Errorf("devices (-before +after the restart):\n%s", diff)

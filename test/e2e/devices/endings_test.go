@@ -14,16 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
 func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
-	namespace := newNamespace(t)
-	stubborn := runPod(ctx, t, on(node, gpuPod(namespace, "stubborn", perNode)))
-	next := create(ctx, t, on(node, gpuPod(namespace, "next", 1)))
-	await(ctx, t, next, "to be found unschedulable", kube.Unschedulable)
+	namespace := clustertest.Namespace(t, shared.Client)
+	stubborn := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "stubborn", perNode)))
+	next := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "next", 1)))
+	clustertest.AwaitPod(ctx, t, shared.Client, next, "to be found unschedulable", kube.Unschedulable)
 
 	letEnd := holdUp(ctx, t, containersOf(ctx, t, "stubborn"))
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
@@ -31,12 +32,12 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 		t.Fatal(err)
 	}
 
-	await(ctx, t, next, "to be scheduled at once", kube.Scheduled)
+	clustertest.AwaitPod(ctx, t, shared.Client, next, "to be scheduled at once", kube.Scheduled)
 	if said := awaitRefusalEvent(ctx, t, next); !strings.Contains(said, namespace+"/stubborn") {
 		t.Errorf("the event does not name the pod whose container lives: %s", said)
 	}
 	letEnd()
-	next = await(ctx, t, next, "to be ready in the end", kube.Ready)
+	next = clustertest.AwaitPod(ctx, t, shared.Client, next, "to be ready in the end", kube.Ready)
 	expectDevices(ctx, t, next, "main", 1)
 	if held := containersOf(ctx, t, "stubborn"); held != "" {
 		t.Errorf("the next pod runs, and so does container %s", held)
@@ -81,11 +82,11 @@ func containersOf(ctx context.Context, t *testing.T, pod string) string {
 func TestAfterAPowerCutPodsHaveTheSameDevicesAgain(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[1]
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	before := map[string]*corev1.Pod{}
 	devices := map[string][]string{}
 	for name, count := range map[string]int64{"one": 1, "two": 2, "four": 4} {
-		before[name] = runPod(ctx, t, on(node.Name, gpuPod(namespace, name, count)))
+		before[name] = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, name, count)))
 		devices[name] = expectDevices(ctx, t, before[name], "main", int(count))
 	}
 
@@ -94,7 +95,7 @@ func TestAfterAPowerCutPodsHaveTheSameDevicesAgain(t *testing.T) {
 	}
 
 	for name, pod := range before {
-		after := await(ctx, t, pod, "to run in a new container", func(now *corev1.Pod) bool {
+		after := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run in a new container", func(now *corev1.Pod) bool {
 			return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
 		})
 		if diff := cmp.Diff(devices[name], look(ctx, t, after, "main").Sees); diff != "" {

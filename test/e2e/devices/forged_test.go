@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -140,7 +141,7 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			created = await(ctx, t, created, "to be ready", kube.Ready)
+			created = clustertest.AwaitPod(ctx, t, shared.Client, created, "to be ready", kube.Ready)
 
 			sight := look(ctx, t, created, "main")
 			if len(sight.Chosen) != 1 || sight.Paths[0] == string(h.card) {
@@ -175,7 +176,7 @@ func TestWithoutThePoliciesForgedAllocationsAreOverwrittenAndChangedOnesIgnored(
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged = await(ctx, t, forged, "to be ready", kube.Ready)
+	forged = clustertest.AwaitPod(ctx, t, shared.Client, forged, "to be ready", kube.Ready)
 	if paths := look(ctx, t, forged, "main").Paths; len(paths) != 1 || paths[0] == string(h.card) {
 		t.Errorf("the pod was given %q, want one device other than the victim's %s", paths, h.card)
 	}
@@ -201,7 +202,7 @@ func withoutPolicies(ctx context.Context, t *testing.T, h *heist) {
 			if (err != nil) == refused {
 				return
 			}
-			pause(ctx, t, "the policy on pods to change")
+			clustertest.Pause(ctx, t, "the policy on pods to change")
 		}
 	}
 	t.Cleanup(func() {

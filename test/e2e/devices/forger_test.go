@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -79,6 +80,6 @@ func awaitRight(ctx context.Context, t *testing.T, client *kube.Client, attribut
 		if answer.Status.Allowed {
 			return
 		}
-		pause(ctx, t, "the right to "+attributes.Verb+" "+attributes.Resource)
+		clustertest.Pause(ctx, t, "the right to "+attributes.Verb+" "+attributes.Resource)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
@@ -39,13 +40,13 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 			pod := gpuPod(namespace, "late", 1)
 			pod.Spec.NodeName = node
 			pod.Annotations = map[string]string{deviceinfo.Annotation: allocation(t, "late", node, card)}
-			return create(ctx, t, pod)
+			return clustertest.CreatePod(ctx, t, shared.Client, pod)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := begin(t)
-			namespace := newNamespace(t)
-			holder := runPod(ctx, t, on(node, gpuPod(namespace, "holder", 1)))
+			namespace := clustertest.Namespace(t, shared.Client)
+			holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "holder", 1)))
 			sight := look(ctx, t, holder, "main")
 			second := late(ctx, t, namespace, types.ResourceName(sight.Paths[0]))
 			expectRefused(ctx, t, second, []string{namespace + "/holder", sight.Paths[0], "works when they are gone"})
@@ -53,7 +54,7 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 			if err := shared.Client.DeletePod(ctx, holder); err != nil {
 				t.Fatal(err)
 			}
-			second = await(ctx, t, second, "to be ready when the holder is gone", kube.Ready)
+			second = clustertest.AwaitPod(ctx, t, shared.Client, second, "to be ready when the holder is gone", kube.Ready)
 			expectDevices(ctx, t, second, "main", 1)
 		})
 	}
@@ -71,8 +72,8 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := begin(t)
-			namespace := newNamespace(t)
-			holder := runPod(ctx, t, on(node.Name, gpuPod(namespace, "holder", 1)))
+			namespace := clustertest.Namespace(t, shared.Client)
+			holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
 			sight := look(ctx, t, holder, "main")
 			card := types.ResourceName(sight.Paths[0])
 
@@ -112,7 +113,7 @@ func awaitHolder(ctx context.Context, t *testing.T, node *cluster.Node, pod *cor
 		if strings.Contains(printed, pod.Namespace) && strings.Contains(printed, pod.Name) {
 			return
 		}
-		pause(ctx, t, "pod "+pod.Name+" to be on record")
+		clustertest.Pause(ctx, t, "pod "+pod.Name+" to be on record")
 	}
 }
 
@@ -129,7 +130,7 @@ func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string
 				return
 			}
 		}
-		pause(ctx, t, "an event "+reason+" on node "+node)
+		clustertest.Pause(ctx, t, "an event "+reason+" on node "+node)
 	}
 }
 
@@ -146,7 +147,7 @@ func awaitMetric(ctx context.Context, t *testing.T, node *cluster.Node, line str
 		if answer, err := get(ctx, client, "http://127.0.0.1:10261/metrics"); err == nil && strings.Contains(answer, "\n"+line+"\n") {
 			return
 		}
-		pause(ctx, t, "kubecri's metrics to say "+line)
+		clustertest.Pause(ctx, t, "kubecri's metrics to say "+line)
 	}
 }
 
@@ -167,23 +168,23 @@ func get(ctx context.Context, client *http.Client, url string) (string, error) {
 func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
-	namespace := newNamespace(t)
-	holder := runPod(ctx, t, on(node.Name, gpuPod(namespace, "holder", 1)))
+	namespace := clustertest.Namespace(t, shared.Client)
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
 	has := expectDevices(ctx, t, holder, "main", 1)
 	fill := onSmallDisk(ctx, t, node)
 	awaitHolder(ctx, t, node, holder) // the record is made anew there
 	awaitGPUs(ctx, t, node.Name, perNode)
 
 	empty := fill(ctx)
-	late := create(ctx, t, on(node.Name, gpuPod(namespace, "late", 1)))
+	late := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "late", 1)))
 	expectRefused(ctx, t, late, []string{"write the record of grants", "no space left on device"})
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 1")
-	if again := expectDevices(ctx, t, restartContainer(ctx, t, holder), "main", 1); again[0] != has[0] {
+	if again := expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main", 1); again[0] != has[0] {
 		t.Errorf("a pod that has devices gets %q in its next container, it had %q", again, has)
 	}
 
 	empty(ctx)
-	late = await(ctx, t, late, "to be ready when there is room", kube.Ready)
+	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready when there is room", kube.Ready)
 	expectDevices(ctx, t, late, "main", 1)
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
 }

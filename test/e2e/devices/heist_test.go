@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -33,15 +34,15 @@ type heist struct {
 
 func newHeist(ctx context.Context, t *testing.T) *heist {
 	t.Helper()
-	h := &heist{namespace: newNamespace(t), node: shared.Nodes[0].Name}
+	h := &heist{namespace: clustertest.Namespace(t, shared.Client), node: shared.Nodes[0].Name}
 	h.forger = newForger(ctx, t, h.namespace)
-	h.victim = runPod(ctx, t, on(h.node, gpuPod(newNamespace(t), "victim", 1)))
+	h.victim = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(h.node, gpuPod(clustertest.Namespace(t, shared.Client), "victim", 1)))
 	h.card = sdk.ResourceName(look(ctx, t, h.victim, "main").Paths[0])
-	h.own = runPod(ctx, t, on(h.node, gpuPod(h.namespace, "own", 1)))
+	h.own = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(h.node, gpuPod(h.namespace, "own", 1)))
 	h.ownDevices = expectDevices(ctx, t, h.own, "main", 1)
 	waiting := gpuPod(h.namespace, "waiting", 1)
 	waiting.Spec.SchedulerName = nobody
-	h.waiting = create(ctx, t, waiting)
+	h.waiting = clustertest.CreatePod(ctx, t, shared.Client, waiting)
 	return h
 }
 
@@ -50,7 +51,7 @@ func (h *heist) loot(t *testing.T, pod string) string { return allocation(t, pod
 
 // pod returns a pod of the forger's that asks for a device and carries an annotation.
 func (h *heist) pod(name, annotation string) *corev1.Pod {
-	pod := on(h.node, gpuPod(h.namespace, name, 1))
+	pod := clustertest.On(h.node, gpuPod(h.namespace, name, 1))
 	pod.Annotations = map[string]string{deviceinfo.Annotation: annotation}
 	return pod
 }
@@ -84,11 +85,11 @@ func patchNode(ctx context.Context, client *kube.Client, node string, patch []by
 // expectNothingStolen fails the test unless all pods and the node are as they were, also in a new container of the forger's.
 func (h *heist) expectNothingStolen(ctx context.Context, t *testing.T) {
 	t.Helper()
-	sees := see(ctx, t, restartContainer(ctx, t, h.own), "main").Sees
+	sees := see(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, h.own), "main").Sees
 	if diff := cmp.Diff(h.ownDevices, sees); diff != "" {
 		t.Errorf("devices of the forger's pod (-before +after):\n%s", diff)
 	}
-	victim := await(ctx, t, h.victim, "to be ready still", kube.Ready)
+	victim := clustertest.AwaitPod(ctx, t, shared.Client, h.victim, "to be ready still", kube.Ready)
 	if diff := cmp.Diff(h.victim.Annotations, victim.Annotations); diff != "" {
 		t.Errorf("annotations of the victim (-before +after):\n%s", diff)
 	}

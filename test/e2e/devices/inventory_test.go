@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
@@ -26,28 +27,28 @@ const perNode = 8
 func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	const ill = "gpu-3"
 	setInventory(t, node, "unhealthy: ["+ill+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
 	awaitGPUs(ctx, t, node, perNode-1)
 	// The scheduler may hear of it later than this test does.
-	all := create(ctx, t, on(node, gpuPod(namespace, "all", perNode)))
-	await(ctx, t, all, "to be found unschedulable", kube.Unschedulable)
+	all := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "all", perNode)))
+	clustertest.AwaitPod(ctx, t, shared.Client, all, "to be found unschedulable", kube.Unschedulable)
 	if err := shared.Client.DeletePod(ctx, all); err != nil {
 		t.Fatal(err)
 	}
 
-	rest := runPod(ctx, t, on(node, gpuPod(namespace, "rest", perNode-1)))
+	rest := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "rest", perNode-1)))
 	if sees := expectDevices(ctx, t, rest, "main", perNode-1); slices.Contains(sees, ill) {
 		t.Errorf("a pod was given %s, which is ill: %q", ill, sees)
 	}
-	last := create(ctx, t, on(node, gpuPod(namespace, "last", 1)))
-	await(ctx, t, last, "to be found unschedulable", kube.Unschedulable)
+	last := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "last", 1)))
+	clustertest.AwaitPod(ctx, t, shared.Client, last, "to be found unschedulable", kube.Unschedulable)
 
 	setInventory(t, node, "")
 	awaitGPUs(ctx, t, node, perNode)
-	last = await(ctx, t, last, "to be ready on the device that is well again", kube.Ready)
+	last = clustertest.AwaitPod(ctx, t, shared.Client, last, "to be ready on the device that is well again", kube.Ready)
 	if diff := cmp.Diff([]string{ill}, look(ctx, t, last, "main").Sees); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
@@ -56,13 +57,13 @@ func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
 func TestADeviceThatFallsIllStaysWithThePodThatHasIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
-	pod := runPod(ctx, t, on(node, gpuPod(newNamespace(t), "holder", 1)))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "holder", 1)))
 	before := look(ctx, t, pod, "main")
 	setInventory(t, node, "unhealthy: ["+before.Sees[0]+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
 	awaitGPUs(ctx, t, node, perNode-1)
 
-	after := await(ctx, t, pod, "to be ready still", kube.Ready)
+	after := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)
 
 	if diff := cmp.Diff(pod.Status.ContainerStatuses, after.Status.ContainerStatuses); diff != "" {
 		t.Errorf("the container noticed something (-before +after):\n%s", diff)
@@ -121,13 +122,14 @@ func setInventory(t *testing.T, node, more string) {
 	}
 }
 
-// awaitGPUs waits until a node publishes that many GPUs, and returns the node as it is then.
+// awaitGPUs waits until a node names and counts that many GPUs, and returns the node as it is then.
 func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *corev1.Node {
 	t.Helper()
 	what := fmt.Sprintf("to publish %d GPUs", count)
 	current, err := shared.Client.AwaitNode(ctx, node, what, func(n *corev1.Node) bool {
 		capacity, allocatable := n.Status.Capacity[observe.Resource], n.Status.Allocatable[observe.Resource]
-		return capacity.Value() == count && allocatable.Value() == count
+		named, err := deviceinfo.DecodeNode(n.Annotations[deviceinfo.Annotation])
+		return err == nil && named.Allocatable[observe.Resource] == count && capacity.Value() == count && allocatable.Value() == count
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,20 +9,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 )
-
-// pause waits a moment before a condition is looked at again that nothing announces. what is waited for.
-func pause(ctx context.Context, t *testing.T, what string) {
-	t.Helper()
-	select {
-	case <-ctx.Done():
-		t.Fatalf("wait for %s: %v", what, context.Cause(ctx))
-	case <-time.After(50 * time.Millisecond):
-	}
-}
 
 // journal is what a program logs from some moment on.
 type journal struct {
@@ -71,6 +61,6 @@ func (j journal) lines(t *testing.T, text string) []string {
 func (j journal) await(ctx context.Context, t *testing.T, text string) {
 	t.Helper()
 	for len(j.lines(t, text)) == 0 {
-		pause(ctx, t, j.program.Name+" to log "+text)
+		clustertest.Pause(ctx, t, j.program.Name+" to log "+text)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -33,11 +34,11 @@ var moments = []struct {
 func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testing.T) {
 	node := shared.Nodes[0]
 	ctx := begin(t)
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	var bystanders []*corev1.Pod
 	devices := map[string][]string{}
 	for _, node := range shared.Nodes {
-		pod := runPod(ctx, t, on(node.Name, gpuPod(namespace, "bystander-on-"+node.Name, 1)))
+		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "bystander-on-"+node.Name, 1)))
 		bystanders = append(bystanders, pod)
 		devices[pod.Name] = expectDevices(ctx, t, pod, "main", 1)
 	}
@@ -48,8 +49,8 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 		for _, moment := range moments {
 			t.Run(name+moment.when, func(t *testing.T) {
 				ctx := begin(t)
-				pod := create(ctx, t, on(node.Name, gpuPod(namespace, "witness", 2)))
-				pod = await(ctx, t, pod, "to live", moment.is)
+				pod := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "witness", 2)))
+				pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to live", moment.is)
 				if moment.deleted {
 					deleteSoon(ctx, t, pod)
 				}
@@ -59,7 +60,7 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 				}
 
 				if !moment.deleted {
-					pod = await(ctx, t, pod, "to be ready after all", kube.Ready)
+					pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready after all", kube.Ready)
 					expectDevices(ctx, t, pod, "main", 2)
 					deleteSoon(ctx, t, pod)
 				}
@@ -75,11 +76,11 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 		t.Error(err)
 	}
 	for _, before := range bystanders {
-		after := await(ctx, t, before, "to be ready still", kube.Ready)
+		after := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
 		if diff := cmp.Diff(before.Status.ContainerStatuses, after.Status.ContainerStatuses); diff != "" {
 			t.Errorf("the container of pod %s noticed something (-before +after the kills):\n%s", after.Name, diff)
 		}
-		if diff := cmp.Diff(devices[after.Name], look(ctx, t, restartContainer(ctx, t, after), "main").Sees); diff != "" {
+		if diff := cmp.Diff(devices[after.Name], look(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, after), "main").Sees); diff != "" {
 			t.Errorf("devices of pod %s (-before +in a new container after the kills):\n%s", after.Name, diff)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -30,22 +31,22 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 	for _, log := range logs {
 		log.await(ctx, t, "/parts.so")
 	}
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	demanding := corev1.EnvVar{Name: "VISIBLE_PARTS", Value: "all"}
 
-	pod := kube.NewPod("owner", image.Busybox, idle...)
+	pod := kube.NewPod("owner", image.Busybox, clustertest.Idle...)
 	pod.Namespace = namespace
 	pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"resource/group/part/a/pieces":1}}}}`}
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{demanding}
 	beside := *pod.Spec.Containers[0].DeepCopy()
 	beside.Name = "beside"
 	pod.Spec.Containers = append(pod.Spec.Containers, beside)
-	owner := runPod(ctx, t, pod)
+	owner := clustertest.RunPod(ctx, t, shared.Client, pod)
 
-	pod = kube.NewPod("stranger", image.Busybox, idle...)
+	pod = kube.NewPod("stranger", image.Busybox, clustertest.Idle...)
 	pod.Namespace = namespace
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{demanding}
-	stranger := runPod(ctx, t, on(node.Name, pod))
+	stranger := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, pod))
 
 	for _, check := range []struct {
 		pod             *corev1.Pod

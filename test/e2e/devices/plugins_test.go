@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -59,7 +60,7 @@ func TestFilesThatAreNoGoodPluginsAreNamedOnceAndLeftOut(t *testing.T) {
 			}
 		}
 	}
-	pod := runPod(ctx, t, on(node.Name, gpuPod(newNamespace(t), "served-by-the-good-one", 2)))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "served-by-the-good-one", 2)))
 	expectDevices(ctx, t, pod, "main", 2)
 }
 
@@ -90,8 +91,8 @@ func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
 	}
 
 	pod := templatePod(t, template)
-	pod.Namespace = newNamespace(t)
-	pod = await(ctx, t, create(ctx, t, pod), "to end well", kube.Succeeded)
+	pod.Namespace = clustertest.Namespace(t, shared.Client)
+	pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to end well", kube.Succeeded)
 
 	printed, err := shared.Client.Logs(ctx, pod, pod.Spec.Containers[0].Name)
 	if err != nil {

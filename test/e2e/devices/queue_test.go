@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -25,7 +26,7 @@ const (
 
 func TestOfSixtyPodsAsManyRunAsThereAreDevicesAndEachThatGoesLetsTheNextIn(t *testing.T) {
 	ctx := begin(t)
-	namespace := newNamespace(t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	const pods = 60
 	var creating errgroup.Group
 	for i := range pods {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -65,7 +66,7 @@ func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, a
 		t.Fatal(err)
 	}
 	pod.Spec.SchedulerName = nobody
-	pod = create(ctx, t, pod)
+	pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
 	if err := bind(ctx, client, pod, node, annotation); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
 				pod := gpuPod(namespace, "own-node", 1)
 				pod.Spec.NodeName = here
-				return create(ctx, t, pod)
+				return clustertest.CreatePod(ctx, t, shared.Client, pod)
 			},
 			want: []string{`pod "own-node"`, "no annotation " + deviceinfo.Annotation, notOurs},
 		},
@@ -95,15 +96,15 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 				pod := gpuPod(namespace, "own-node-and-request", 0)
 				pod.Spec.NodeName = here
 				pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"resource/group/gpu/0/cards":1}}}}`}
-				return create(ctx, t, pod)
+				return clustertest.CreatePod(ctx, t, shared.Client, pod)
 			},
 			want: []string{`pod "own-node-and-request"`, "names no node", notOurs},
 		},
 		"a scheduler bound it that knows no devices": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
-				pod := on(here, gpuPod(namespace, "upstream", 1))
+				pod := clustertest.On(here, gpuPod(namespace, "upstream", 1))
 				pod.Spec.SchedulerName = startUpstreamScheduler(ctx, t)
-				return create(ctx, t, pod)
+				return clustertest.CreatePod(ctx, t, shared.Client, pod)
 			},
 			want: []string{`pod "upstream"`, "no annotation " + deviceinfo.Annotation, notOurs},
 		},
@@ -127,7 +128,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 		},
 		"its device is another pod's": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
-				holder := runPod(ctx, t, on(here, gpuPod(namespace, "holder", 1)))
+				holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(here, gpuPod(namespace, "holder", 1)))
 				sight := look(ctx, t, holder, "main")
 				card := types.ResourceName(sight.Paths[0])
 				return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), here, allocation(t, "late", here, card))
@@ -138,7 +139,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			ctx := begin(t)
-			pod := test.make(ctx, t, newNamespace(t))
+			pod := test.make(ctx, t, clustertest.Namespace(t, shared.Client))
 			expectRefused(ctx, t, pod, test.want)
 		})
 	}
@@ -149,7 +150,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 func expectRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, why []string) {
 	t.Helper()
 	said := map[string]string{}
-	await(ctx, t, pod, "to be refused", func(now *corev1.Pod) bool {
+	clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be refused", func(now *corev1.Pod) bool {
 		for _, status := range now.Status.ContainerStatuses {
 			if status.State.Waiting != nil && status.State.Waiting.Reason == "CreateContainerError" {
 				said["the pod's status"] = status.State.Waiting.Message
@@ -180,6 +181,6 @@ func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod) strin
 				return event.Message
 			}
 		}
-		pause(ctx, t, "kubecri's event on pod "+pod.Name)
+		clustertest.Pause(ctx, t, "kubecri's event on pod "+pod.Name)
 	}
 }

@@ -28,9 +28,9 @@ func TestANodeShortOfDiskRemovesDeadContainersAndUnusedImagesAndEvictsPods(t *te
 		namespace := clustertest.Namespace(t, shared.Client)
 		done := podIn(namespace, node, "done", "true")
 		done.Spec.Containers[0].Image, done.Spec.RestartPolicy = images.image, corev1.RestartPolicyNever
-		done = create(ctx, t, done)
-		await(ctx, t, done, "to have ended", kube.Succeeded)
-		victim := runPod(ctx, t, podIn(namespace, node, "victim", idle...))
+		done = clustertest.CreatePod(ctx, t, shared.Client, done)
+		clustertest.AwaitPod(ctx, t, shared.Client, done, "to have ended", kube.Succeeded)
+		victim := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "victim", clustertest.Idle...))
 		named := func(printed string) bool { return strings.Contains(printed, strings.TrimSuffix(images.image, ":1")) }
 		gone := func(printed string) bool { return !named(printed) }
 		awaitPrinted(ctx, t, node, "the image of a dead container to be there", named, "crictl", "images")
@@ -41,16 +41,16 @@ func TestANodeShortOfDiskRemovesDeadContainersAndUnusedImagesAndEvictsPods(t *te
 			}
 		}()
 		withSettings(ctx, t, node, shortOfDisk, func() {
-			await(ctx, t, victim, "to be evicted", evicted)
+			clustertest.AwaitPod(ctx, t, shared.Client, victim, "to be evicted", evicted)
 			awaitDiskPressure(ctx, t, node, corev1.ConditionTrue)
 			awaitPrinted(ctx, t, node, "the dead container to be removed", empty, "crictl", "ps", "--all", "--quiet", "--label=io.kubernetes.pod.uid="+string(done.UID))
 			awaitPrinted(ctx, t, node, "the unused image to be removed", gone, "crictl", "images")
 		})
 
 		awaitDiskPressure(ctx, t, node, corev1.ConditionFalse)
-		next := podIn(namespace, node, "next", idle...)
+		next := podIn(namespace, node, "next", clustertest.Idle...)
 		next.Spec.Containers[0].Image = images.image
-		runPod(ctx, t, next)
+		clustertest.RunPod(ctx, t, shared.Client, next)
 	})
 }
 
@@ -74,8 +74,8 @@ func awaitDiskPressure(ctx context.Context, t *testing.T, node *cluster.Node, wa
 
 func TestOfAContainerThatEndsAgainAndAgainOneDeadOneIsKept(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := create(ctx, t, newPod(t, node, "false"))
-		await(ctx, t, pod, "to have ended four times", func(pod *corev1.Pod) bool { return container(pod).RestartCount >= 3 })
+		pod := clustertest.CreatePod(ctx, t, shared.Client, newPod(t, node, "false"))
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have ended four times", func(pod *corev1.Pod) bool { return container(pod).RestartCount >= 3 })
 
 		awaitPrinted(ctx, t, node, "one dead container, and at most one that just ended", func(ids string) bool {
 			lines := strings.Count(ids, "\n")
@@ -88,7 +88,7 @@ func TestAPodThatWritesMoreThanItsLimitIsEvicted(t *testing.T) {
 	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) string {
 		pod := newPod(t, node, "sh", "-c", "head -c 16777216 /dev/zero >/tmp/fill; exec sleep 86400")
 		pod.Spec.Containers[0].Resources = limits("ephemeral-storage=4Mi")
-		pod = await(ctx, t, create(ctx, t, pod), "to be evicted", evicted)
+		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to be evicted", evicted)
 		if !strings.Contains(pod.Status.Message, "4Mi") {
 			t.Errorf("the message does not name the limit: %s", pod.Status.Message)
 		}

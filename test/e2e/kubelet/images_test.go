@@ -86,10 +86,10 @@ func TestImagesArePulledAsOftenAsThePolicySays(t *testing.T) {
 		namespace := clustertest.Namespace(t, shared.Client)
 		var asks []bool
 		for _, policy := range []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever, corev1.PullAlways} {
-			pod := podIn(namespace, node, "web", idle...)
+			pod := podIn(namespace, node, "web", clustertest.Idle...)
 			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = images.image, policy
 			before := images.asked.Load()
-			pod = runPod(ctx, t, pod)
+			pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 			asks = append(asks, images.asked.Load() > before)
 			if got := container(pod); got.Image != images.image || !strings.Contains(got.ImageID, "sha256:") {
 				t.Errorf("the pod's status says image %q, ID %q", got.Image, got.ImageID)
@@ -108,11 +108,11 @@ func TestImagesArePulledAsOftenAsThePolicySays(t *testing.T) {
 func TestAPullSecretOpensALockedRegistry(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		images := openStore(t, node, "127.0.0.1:5002", true)
-		pod := newPod(t, node, idle...)
+		pod := newPod(t, node, clustertest.Idle...)
 		pod.Spec.Containers[0].Image = images.image
 		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "key"}}
-		pod = create(ctx, t, pod)
-		await(ctx, t, pod, "to be kept out", pullFailed)
+		pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be kept out", pullFailed)
 
 		host, _, _ := strings.Cut(images.image, "/")
 		created := kubectl(ctx, t, pod, nil, "create", "secret", "docker-registry", "key", "--docker-server="+host, "--docker-username="+user, "--docker-password="+password)
@@ -120,7 +120,7 @@ func TestAPullSecretOpensALockedRegistry(t *testing.T) {
 			t.Fatal(created.Stderr)
 		}
 
-		await(ctx, t, pod, "to be let in", kube.Ready)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be let in", kube.Ready)
 	})
 }
 
@@ -144,12 +144,12 @@ func TestImagesThatCannotBePulledAreReportedInTheSameWords(t *testing.T) {
 			"no-name":        "Not/A/Name",
 			"never":          strings.TrimSuffix(images.image, "busybox:1") + "never:1",
 		} {
-			pod := podIn(namespace, node, name, idle...)
+			pod := podIn(namespace, node, name, clustertest.Idle...)
 			pod.Spec.Containers[0].Image = wanted
 			if name == "never" {
 				pod.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 			}
-			create(ctx, t, pod)
+			clustertest.CreatePod(ctx, t, shared.Client, pod)
 		}
 		for _, name := range []string{"no-such-tag", "no-such-digest", "no-registry", "locked", "no-name", "never"} {
 			said[name] = awaitFailedEvent(ctx, t, namespace, name)

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -24,8 +25,8 @@ func TestLogsAreThoseOfThisLifeOrOfThePreviousOne(t *testing.T) {
 			touch /state/second; echo first life >&2; exit 1`)
 		pod.Spec.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state"}}
-		pod = create(ctx, t, pod)
-		await(ctx, t, pod, "to run again", func(pod *corev1.Pod) bool { return container(pod).RestartCount == 1 && kube.Ready(pod) })
+		pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run again", func(pod *corev1.Pod) bool { return container(pod).RestartCount == 1 && kube.Ready(pod) })
 
 		for args, want := range map[string]string{
 			"logs web":                                   "second life\nstill here\n",
@@ -47,7 +48,7 @@ func TestLogsAreFollowedUntilTheContainerEnds(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := newPod(t, node, "sh", "-c", "echo one; until [ -e /tmp/go ]; do sleep 0.1; done; echo two; echo three")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		pod = runPod(ctx, t, pod)
+		pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 
 		logs := follow(ctx, t, pod, "logs", "--follow", pod.Name)
 		logs.awaitLine(t, "one")
@@ -61,7 +62,7 @@ func TestLogsAreFollowedUntilTheContainerEnds(t *testing.T) {
 
 func TestLogsAreRotatedAndFollowedFromFileToFile(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := runPod(ctx, t, newPod(t, node, "sh", "-c", "echo begin; until [ -e /tmp/stop ]; do seq 1000; sleep 0.2; done; echo the end; sleep 86400"))
+		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "sh", "-c", "echo begin; until [ -e /tmp/stop ]; do seq 1000; sleep 0.2; done; echo the end; sleep 86400"))
 		logs := follow(ctx, t, pod, "logs", "--follow", pod.Name)
 		logs.awaitLine(t, "begin")
 

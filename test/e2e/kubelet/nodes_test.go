@@ -89,7 +89,7 @@ func TestBothNodesMeasureTheSameOfTheirPods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, node := range shared.Nodes {
-		runPod(ctx, t, podIn(namespace, node, "on-"+node.Name, idle...))
+		clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "on-"+node.Name, clustertest.Idle...))
 	}
 	awaitSame(t, func(ctx context.Context, node *cluster.Node) ([]string, bool, error) {
 		printed, err := shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node.Name+"/proxy/stats/summary")

@@ -15,9 +15,6 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// idle is a command that runs until it is killed.
-var idle = []string{"sleep", "86400"}
-
 // newPod returns a pod for a node, in a namespace that the test takes along. Pods of the same name on both nodes read the same in messages.
 func newPod(t *testing.T, node *cluster.Node, command ...string) *corev1.Pod {
 	t.Helper()
@@ -27,36 +24,7 @@ func newPod(t *testing.T, node *cluster.Node, command ...string) *corev1.Pod {
 func podIn(namespace string, node *cluster.Node, name string, command ...string) *corev1.Pod {
 	pod := kube.NewPod(name, image.Busybox, command...)
 	pod.Namespace = namespace
-	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node.Name}
-	return pod
-}
-
-func create(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	created, err := shared.Client.CreatePod(ctx, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return created
-}
-
-func runPod(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	running, err := shared.Client.RunPod(ctx, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return running
-}
-
-// await waits until is holds for a pod. what completes the sentence "wait for the pod ...".
-func await(ctx context.Context, t *testing.T, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
-	t.Helper()
-	current, err := shared.Client.AwaitPod(ctx, pod, what, is)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return current
+	return clustertest.On(node.Name, pod)
 }
 
 // inside runs a command in a pod's container and returns what it prints.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -32,13 +33,13 @@ func TestProbesAndHooksRunInsideTheContainer(t *testing.T) {
 		main.ReadinessProbe = &corev1.Probe{ProbeHandler: runs("[ -e /tmp/ready ]"), PeriodSeconds: 1}
 		main.LivenessProbe = &corev1.Probe{ProbeHandler: runs("[ ! -e /tmp/ill ]"), PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 30}
 
-		pod = await(ctx, t, create(ctx, t, pod), "to be started, and not ready", func(pod *corev1.Pod) bool {
+		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to be started, and not ready", func(pod *corev1.Pod) bool {
 			return ptr.Deref(container(pod).Started, false) && !container(pod).Ready
 		})
 		inside(ctx, t, pod, "touch", "/tmp/ready")
-		await(ctx, t, pod, "to be ready", kube.Ready)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready", kube.Ready)
 		inside(ctx, t, pod, "touch", "/tmp/ill")
-		await(ctx, t, pod, "to be restarted", func(pod *corev1.Pod) bool {
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be restarted", func(pod *corev1.Pod) bool {
 			return container(pod).RestartCount == 1 && ptr.Deref(container(pod).Started, false)
 		})
 

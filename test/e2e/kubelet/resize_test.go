@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
 // limits returns a container's resources, from limits such as cpu=100m.
@@ -26,9 +27,9 @@ func limits(all ...string) corev1.ResourceRequirements {
 
 func TestAPodIsResizedInPlace(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := newPod(t, node, idle...)
+		pod := newPod(t, node, clustertest.Idle...)
 		pod.Spec.Containers[0].Resources = limits("cpu=100m", "memory=64Mi")
-		pod = runPod(ctx, t, pod)
+		pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 		expectLimits(ctx, t, pod, "10000", "67108864")
 
 		patched := kubectl(ctx, t, pod, nil, "patch", "pod", pod.Name, "--subresource=resize", "--patch",
@@ -37,7 +38,7 @@ func TestAPodIsResizedInPlace(t *testing.T) {
 			t.Fatal(patched.Stderr)
 		}
 
-		resized := await(ctx, t, pod, "to have its new limits", func(pod *corev1.Pod) bool {
+		resized := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have its new limits", func(pod *corev1.Pod) bool {
 			actual := container(pod).Resources
 			return actual != nil && actual.Limits.Cpu().String() == "200m" && actual.Limits.Memory().String() == "96Mi"
 		})

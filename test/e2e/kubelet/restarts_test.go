@@ -30,26 +30,26 @@ import (
 func TestAKubeletThatIsKilledUnderLoadLosesNoPod(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		namespace := clustertest.Namespace(t, shared.Client)
-		steady := runPod(ctx, t, podIn(namespace, node, "steady", idle...))
+		steady := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "steady", clustertest.Idle...))
 		var jobs []*corev1.Pod
 		for i := range 8 {
 			job := podIn(namespace, node, fmt.Sprintf("job-%d", i), "sh", "-c", "echo done; sleep 1")
 			job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-			jobs = append(jobs, create(ctx, t, job))
+			jobs = append(jobs, clustertest.CreatePod(ctx, t, shared.Client, job))
 			if i%4 == 3 {
-				await(ctx, t, jobs[i-2], "to be with the kubelet", func(pod *corev1.Pod) bool { return pod.Status.StartTime != nil })
+				clustertest.AwaitPod(ctx, t, shared.Client, jobs[i-2], "to be with the kubelet", func(pod *corev1.Pod) bool { return pod.Status.StartTime != nil })
 				if err := node.Kubelet.Restart(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		for _, job := range jobs {
-			job = await(ctx, t, job, "to succeed", kube.Succeeded)
+			job = clustertest.AwaitPod(ctx, t, shared.Client, job, "to succeed", kube.Succeeded)
 			if logs := kubectl(ctx, t, job, nil, "logs", job.Name); logs.Stdout != "done\n" {
 				t.Errorf("pod %s says %q", job.Name, logs.Stdout)
 			}
 		}
-		expectSameContainer(t, steady, await(ctx, t, steady, "to be ready still", kube.Ready))
+		expectSameContainer(t, steady, clustertest.AwaitPod(ctx, t, shared.Client, steady, "to be ready still", kube.Ready))
 	})
 }
 
@@ -59,7 +59,7 @@ func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
 		Code   codes.Code
 	}) {
 		namespace := clustertest.Namespace(t, shared.Client)
-		steady := runPod(ctx, t, podIn(namespace, node, "steady", "nc", "-ll", "-p", "7", "-e", "cat"))
+		steady := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "steady", "nc", "-ll", "-p", "7", "-e", "cat"))
 
 		if err := node.Containerd.Kill9(ctx); err != nil {
 			t.Fatal(err)
@@ -88,10 +88,10 @@ func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		runPod(ctx, t, podIn(namespace, node, "next", idle...))
+		clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "next", clustertest.Idle...))
 		inside(ctx, t, steady, "true")
 		expectEcho(ctx, t, node, steady)
-		expectSameContainer(t, steady, await(ctx, t, steady, "to be ready still", kube.Ready))
+		expectSameContainer(t, steady, clustertest.AwaitPod(ctx, t, shared.Client, steady, "to be ready still", kube.Ready))
 		return seen
 	})
 }
@@ -131,7 +131,7 @@ func TestAKubeletThatListensForContainerEventsHearsThem(t *testing.T) {
 		withSettings(ctx, t, node, "featureGates: {EventedPLEG: true}", func() {
 			pod := newPod(t, node, "true")
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-			await(ctx, t, create(ctx, t, pod), "to succeed", kube.Succeeded)
+			clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to succeed", kube.Succeeded)
 			for {
 				metrics, err := shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node.Name+"/proxy/metrics")
 				if err == nil && eventMetric.MatchString(metrics) {

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -33,7 +34,7 @@ func random(t *testing.T, size int) []byte {
 
 func TestExecCarriesInputOutputErrorsAndExitCode(t *testing.T) {
 	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) []outcome {
-		pod := runPod(ctx, t, newPod(t, node, idle...))
+		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, clustertest.Idle...))
 
 		sent := random(t, 4<<20)
 		echoed := kubectl(ctx, t, pod, bytes.NewReader(sent), "exec", "--stdin", pod.Name, "--", "cat")
@@ -53,7 +54,7 @@ func TestExecCarriesInputOutputErrorsAndExitCode(t *testing.T) {
 
 func TestExecWithATerminalHasItsSizeAndItsKeys(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := runPod(ctx, t, newPod(t, node, idle...))
+		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, clustertest.Idle...))
 		screen := openTerminal(t, 50, 132)
 		command := shared.KubectlCommand(ctx, "--namespace="+pod.Namespace, "exec", "--stdin", "--tty", pod.Name, "--", "sh")
 		screen.start(t, command)
@@ -79,14 +80,14 @@ func TestAttachSpeaksWithTheContainersOwnProcess(t *testing.T) {
 		pod := newPod(t, node, "sh", "-c", `while read line; do echo "heard $line"; done; echo the end`)
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pod.Spec.Containers[0].Stdin, pod.Spec.Containers[0].StdinOnce = true, true
-		pod = runPod(ctx, t, pod)
+		pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 
 		attached := kubectl(ctx, t, pod, strings.NewReader("one\ntwo\n"), "attach", "--stdin", "--quiet", pod.Name)
 
 		if attached.Stdout != "heard one\nheard two\nthe end\n" || attached.Code != 0 {
 			t.Errorf("attach: %+v", attached)
 		}
-		await(ctx, t, pod, "to have ended well", kube.Succeeded)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have ended well", kube.Succeeded)
 		if logs := kubectl(ctx, t, pod, nil, "logs", pod.Name); logs.Stdout != attached.Stdout {
 			t.Errorf("the logs say %q, attach said %q", logs.Stdout, attached.Stdout)
 		}
@@ -97,7 +98,7 @@ var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+) -> 7`)
 
 func TestPortForwardCarriesMuchBothWaysAtOnce(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := runPod(ctx, t, newPod(t, node, "nc", "-ll", "-p", "7", "-e", "cat"))
+		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "nc", "-ll", "-p", "7", "-e", "cat"))
 		line := follow(ctx, t, pod, "port-forward", "--address=127.0.0.1", "pod/"+pod.Name, ":7").awaitLine(t, "Forwarding")
 		found := forwarding.FindStringSubmatch(line)
 		if found == nil {

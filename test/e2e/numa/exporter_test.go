@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/ptr"
 
@@ -25,24 +24,16 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 	n := nodes[0]
 	ctx := begin(t, n)
 	namespace := clustertest.Namespace(t, shared.Client)
-	limits := func(asked ask) corev1.ResourceRequirements {
-		list := corev1.ResourceList{}
-		for name, count := range asked {
-			list[name] = *resource.NewQuantity(int64(count), resource.DecimalSI)
-		}
-		return corev1.ResourceRequirements{Limits: list}
-	}
 	run := func(name string, asked ask, sidecars ...corev1.Container) *corev1.Pod {
-		pod := clustertest.On(n.Name, clustertest.IdlePod(namespace, name))
+		pod := clustertest.On(n.Name, clustertest.IdlePod(namespace, name, asked))
 		pod.Spec.InitContainers = sidecars
 		pod.Spec.Containers[0].Command = []string{"sh", "-c", "echo $FPGA; " + clustertest.Idle[2]}
-		pod.Spec.Containers[0].Resources = limits(asked)
 		return clustertest.RunPod(ctx, t, shared.Client, pod)
 	}
 	all := run("all", ask{gpu: 2, nic: 1, fpga: 1})
 	wide := run("wide", ask{nic: n.count(nic, (*device).well) - 2}, corev1.Container{
 		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
-		Resources: limits(ask{gpu: 1, nic: 1}),
+		Resources: clustertest.Limits(ask{gpu: 1, nic: 1}),
 	})
 	run("none", nil)
 	agent := clustertest.NewAgent(t, n.Node, clustertest.KubecriPodResources)

@@ -185,7 +185,7 @@ func (n *node) awaitDevices(ctx context.Context, t *testing.T) {
 		}
 		for resource := range n.plugins {
 			quantity := node.Status.Allocatable[resource]
-			count, healthy := int(quantity.Value()), n.count(resource, (*device).well)
+			count, healthy := quantity.Value(), n.count(resource, (*device).well)
 			if count < healthy || count > max(healthy, n.count(resource, n.held)) {
 				return false
 			}

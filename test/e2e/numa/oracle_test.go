@@ -13,7 +13,7 @@ import (
 )
 
 // ask is how many devices of each resource a pod asks for, all on one NUMA node.
-type ask map[corev1.ResourceName]int
+type ask map[corev1.ResourceName]int64
 
 // String writes them as the scheduler does: "1 gpus.example/gpu and 2 nics.example/nic".
 func (a ask) String() string {
@@ -35,8 +35,8 @@ func (n *node) held(d *device) bool {
 }
 
 // count returns how many devices there are of a resource for which is holds.
-func (n *node) count(resource corev1.ResourceName, is func(*device) bool) int {
-	count := 0
+func (n *node) count(resource corev1.ResourceName, is func(*device) bool) int64 {
+	count := int64(0)
 	for _, d := range n.devices {
 		if d.resource == resource && is(d) {
 			count++
@@ -45,28 +45,31 @@ func (n *node) count(resource corev1.ResourceName, is func(*device) bool) int {
 	return count
 }
 
-// missing returns what a pod that asks for devices must be told, or nothing if the node can serve it. Kubernetes counts, too: to it, a
-// pod whose device is sick holds one of those that are healthy.
+// missing returns all that is missing on the node for a pod, in the words of the schedulers, of which it must be told something; nothing if
+// the node can serve it. Kubernetes counts, too: to it, a pod whose device is sick holds one of those that are healthy.
 func (n *node) missing(asked ask) []string {
-	var short []string
+	var missing []string
+	free := func(d *device) bool { return d.healthy && !n.held(d) }
 	for _, resource := range slices.Sorted(maps.Keys(asked)) {
-		healthy := n.count(resource, func(d *device) bool { return d.healthy })
-		if healthy-n.count(resource, n.held) < asked[resource] {
-			short = append(short, "1 Insufficient "+string(resource))
+		if n.count(resource, (*device).well)-n.count(resource, n.held) < asked[resource] {
+			missing = append(missing, "1 Insufficient "+string(resource))
 		}
-	}
-	if len(short) > 0 {
-		return short
+		switch of := n.count(resource, free); {
+		case of < asked[resource] && asked[resource] == 1:
+			missing = append(missing, "1 have no free "+string(resource))
+		case of < asked[resource]:
+			missing = append(missing, fmt.Sprintf("1 have fewer than %d free %s", asked[resource], resource))
+		}
 	}
 	for _, d := range n.devices { // whose place will do
-		together := func(resource corev1.ResourceName) int {
-			return n.count(resource, func(other *device) bool { return other.healthy && !n.held(other) && other.place() == d.place() })
+		enough := func(resource corev1.ResourceName) bool {
+			return n.count(resource, func(other *device) bool { return free(other) && other.place() == d.place() }) >= asked[resource]
 		}
-		if len(d.numa) > 0 && together(gpu) >= asked[gpu] && together(nic) >= asked[nic] {
-			return nil
+		if len(d.numa) > 0 && enough(gpu) && enough(nic) {
+			return missing
 		}
 	}
-	return []string{fmt.Sprintf("1 have no NUMA node with %s free", asked)}
+	return append(missing, fmt.Sprintf("1 have no NUMA node with %s free", asked))
 }
 
 // check returns what is wrong with the devices that a pod was given, which it does not yet hold, or "".

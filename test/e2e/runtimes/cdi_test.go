@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/clustertest"
-	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -28,19 +27,14 @@ func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
 	defer cancel()
 	describeCDI(ctx, t)
 	namespace := clustertest.Namespace(t, shared.Client)
-	on := run(ctx, t, widgetPod(namespace, "on"))
+	on := clustertest.RunPod(ctx, t, shared.Client, widgetPod(namespace, "on"))
 	hasIt(ctx, t, on)
-	if err := shared.Client.DeletePod(ctx, on); err != nil {
-		t.Fatal(err)
-	}
+	clustertest.DeletePod(ctx, t, shared.Client, on)
 
 	t.Cleanup(func() { switchCDI(context.WithoutCancel(ctx), t, "true") })
 	switchCDI(ctx, t, "false")
-	refused, err := shared.Client.CreatePod(ctx, widgetPod(namespace, "off"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused = await(ctx, t, refused, "to be told what is wrong", func(pod *corev1.Pod) bool {
+	refused := clustertest.CreatePod(ctx, t, shared.Client, widgetPod(namespace, "off"))
+	refused = clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be told what is wrong", func(pod *corev1.Pod) bool {
 		for _, status := range pod.Status.ContainerStatuses {
 			if waits := status.State.Waiting; waits != nil && strings.Contains(waits.Message, "enable_cdi = true") {
 				return true
@@ -50,12 +44,11 @@ func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
 	})
 
 	switchCDI(ctx, t, "true")
-	hasIt(ctx, t, await(ctx, t, refused, "to be ready now that the runtime has CDI", kube.Ready))
+	hasIt(ctx, t, clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be ready now that the runtime has CDI", kube.Ready))
 }
 
 func widgetPod(namespace, name string) *corev1.Pod {
-	pod := kube.NewPod(name, image.Busybox, idle...)
-	pod.Namespace = namespace
+	pod := clustertest.IdlePod(namespace, name, nil)
 	pod.Annotations = map[string]string{deviceinfo.Annotation: wantsWidget}
 	return pod
 }

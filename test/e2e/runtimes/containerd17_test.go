@@ -11,12 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
-	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
@@ -36,7 +34,7 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 		t.Fatal(err)
 	}
 	namespace := clustertest.Namespace(t, shared.Client)
-	before := run(ctx, t, twoGPUs(namespace, "before"))
+	before := clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "before"))
 	devices := look(ctx, t, observer, before)
 
 	for name, restarted := range map[string]*cluster.Component{"kubecri": node.Kubecri, "containerd": node.Containerd} {
@@ -47,8 +45,8 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 			if err := shared.AwaitReady(ctx); err != nil {
 				t.Fatal(err)
 			}
-			look(ctx, t, observer, run(ctx, t, twoGPUs(namespace, "after-"+name)))
-			now := await(ctx, t, before, "to be ready still", kube.Ready)
+			look(ctx, t, observer, clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "after-"+name)))
+			now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
 			if diff := cmp.Diff(before.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
 				t.Errorf("the container noticed something (-before +after):\n%s", diff)
 			}
@@ -58,44 +56,16 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 		})
 	}
 	t.Run("the container is killed", func(t *testing.T) {
-		// The command dies with the container that it ends, and so may report anything.
-		_, _ = shared.Client.Exec(ctx, before, "main", "kill", "1")
-		again := await(ctx, t, before, "to run in a new container", func(pod *corev1.Pod) bool {
-			return kube.Ready(pod) && pod.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
-		})
+		again := clustertest.RestartContainer(ctx, t, shared.Client, before)
 		if diff := cmp.Diff(devices, look(ctx, t, observer, again)); diff != "" {
 			t.Errorf("devices (-before +in a new container):\n%s", diff)
 		}
 	})
 }
 
-// idle is the command of a container that waits and ends at once when it is told to.
-var idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
-
 // twoGPUs returns a pod whose container main asks for two GPUs.
 func twoGPUs(namespace, name string) *corev1.Pod {
-	pod := kube.NewPod(name, image.Busybox, idle...)
-	pod.Namespace = namespace
-	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{observe.Resource: *resource.NewQuantity(2, resource.DecimalSI)}
-	return pod
-}
-
-func run(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	running, err := shared.Client.RunPod(ctx, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return running
-}
-
-func await(ctx context.Context, t *testing.T, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
-	t.Helper()
-	now, err := shared.Client.AwaitPod(ctx, pod, what, is)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
+	return clustertest.IdlePod(namespace, name, map[corev1.ResourceName]int64{observe.Resource: 2})
 }
 
 // look returns the devices that a pod's container has, which must be the two that the scheduler chose for it and no others.

@@ -13,13 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
-	"github.com/kubedevice/kubedevice/test/image"
-	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
@@ -66,40 +63,27 @@ func begin(t *testing.T) *story {
 
 // pod returns a pod whose container main wants this many GPUs.
 func (s *story) pod(name string, gpus int64) *corev1.Pod {
-	pod := kube.NewPod(name, image.Busybox, "sh", "-c", "trap exit TERM; sleep 86400 & wait")
-	pod.Namespace = s.namespace
-	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{observe.Resource: *resource.NewQuantity(gpus, resource.DecimalSI)}
-	return pod
+	return clustertest.IdlePod(s.namespace, name, map[corev1.ResourceName]int64{observe.Resource: gpus})
 }
 
 func (s *story) create(pod *corev1.Pod) *corev1.Pod {
 	s.Helper()
-	pod, err := shared.Client.CreatePod(s.ctx, pod)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return pod
+	return clustertest.CreatePod(s.ctx, s, shared.Client, pod)
 }
 
 func (s *story) await(pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	s.Helper()
-	pod, err := shared.Client.AwaitPod(s.ctx, pod, what, is)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return pod
+	return clustertest.AwaitPod(s.ctx, s, shared.Client, pod, what, is)
 }
 
 func (s *story) run(pod *corev1.Pod) *corev1.Pod {
 	s.Helper()
-	return s.await(s.create(pod), "to be ready", kube.Ready)
+	return clustertest.RunPod(s.ctx, s, shared.Client, pod)
 }
 
 func (s *story) delete(pod *corev1.Pod) {
 	s.Helper()
-	if err := shared.Client.DeletePod(s.ctx, pod); err != nil {
-		s.Fatal(err)
-	}
+	clustertest.DeletePod(s.ctx, s, shared.Client, pod)
 }
 
 // pods returns the names of the pods that are there and not on their way out.

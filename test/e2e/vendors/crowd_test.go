@@ -35,7 +35,7 @@ func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOr
 	defer cancel()
 	namespace := clustertest.Namespace(t, shared.Client)
 	for i := range crowd {
-		pod := devicePod(namespace, fmt.Sprintf("pod-%02d", i), asks[i%len(asks)])
+		pod := clustertest.IdlePod(namespace, fmt.Sprintf("pod-%02d", i), asks[i%len(asks)])
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // containerd may be killed while it starts a container
 		// All nodes have the same hardware.
 		pod.Spec.Containers[0].Command = append([]string{"sh", "-c", script + "; sleep 1"}, nodes[0].probe()[3:]...)
@@ -110,7 +110,7 @@ func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) 
 		if err == nil && ended >= count {
 			return pods.Items
 		}
-		pause(ctx, t, fmt.Sprintf("%d pods to end: %d have, %v", count, ended, err))
+		clustertest.Pause(ctx, t, fmt.Sprintf("%d pods to end: %d have, %v", count, ended, err))
 	}
 }
 
@@ -137,7 +137,7 @@ func expectNoneLost(ctx context.Context, t *testing.T, namespace string) {
 			}
 		}
 		group.Go(func() error {
-			pod, err := shared.Client.CreatePod(ctx, on(n, devicePod(namespace, "all-of-"+n.Name, all)))
+			pod, err := shared.Client.CreatePod(ctx, clustertest.On(n.Name, clustertest.IdlePod(namespace, "all-of-"+n.Name, all)))
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 	n := nodes[0]
 	const gpu = corev1.ResourceName("nvidia.com/gpu")
 	namespace := clustertest.Namespace(t, shared.Client)
-	holder := runPod(ctx, t, on(n, devicePod(namespace, "holder", limits{gpu: 1})))
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", limits{gpu: 1})))
 	broken := expectDevices(ctx, t, holder)[gpu][0]
 	number := slices.IndexFunc(n.Plugin(nvidia).Devices, func(d vendors.Device) bool { return d.ID == broken })
 
@@ -37,31 +37,26 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 	case <-time.After(noticed):
 	case <-ctx.Done():
 	}
-	if err := shared.Client.DeletePod(ctx, holder); err != nil { // of itself, it would keep the device from others
-		t.Fatal(err)
-	}
+	clustertest.DeletePod(ctx, t, shared.Client, holder) // of itself, it would keep the device from others
 	var others []*corev1.Pod
 	for i := range 3 {
-		pod := runPod(ctx, t, on(n, devicePod(namespace, fmt.Sprintf("other-%d", i), limits{gpu: 1})))
+		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), limits{gpu: 1})))
 		if ids := expectDevices(ctx, t, pod); slices.Contains(ids[gpu], broken) {
 			t.Errorf("pod %s was given the broken %s", pod.Name, broken)
 		}
 		others = append(others, pod)
 	}
-	late, err := shared.Client.CreatePod(ctx, on(n, devicePod(namespace, "late", limits{gpu: 1})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(ctx, t, late, "to find no node", kube.Unschedulable)
+	late := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpu: 1})))
+	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node", kube.Unschedulable)
 
 	n.nvml.Repair(t)
 	restart(ctx, t, n.plugins[nvidia]) // which never takes back what it has reported
-	late = await(ctx, t, late, "to be ready when the GPU is repaired", kube.Ready)
+	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready when the GPU is repaired", kube.Ready)
 	if ids := expectDevices(ctx, t, late); !slices.Equal(ids[gpu], []string{broken}) {
 		t.Errorf("pod late was given %q, and only %s was free", ids, broken)
 	}
 	for _, pod := range others {
-		await(ctx, t, pod, "to be ready still", kube.Ready)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)
 	}
 }
 
@@ -70,7 +65,7 @@ func TestAPodIsToldThatItsDeviceIsUnhealthyAndThatAloneAndKeepsIt(t *testing.T) 
 	n := nodes[0]
 	const qat = corev1.ResourceName("qat.intel.com/cy")
 	namespace := clustertest.Namespace(t, shared.Client)
-	pod := runPod(ctx, t, on(n, devicePod(namespace, "holder", limits{qat: 1})))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", limits{qat: 1})))
 	held := expectDevices(ctx, t, pod)[qat][0]
 	index := slices.IndexFunc(n.Plugin("qat_plugin").Devices, func(d vendors.Device) bool { return d.ID == held })
 	numa := n.Plugin("qat_plugin").Devices[index].NUMA[0]
@@ -87,7 +82,7 @@ func TestAPodIsToldThatItsDeviceIsUnhealthyAndThatAloneAndKeepsIt(t *testing.T) 
 	if message := awaitEvent(ctx, t, pod, "DeviceAiling"); !strings.Contains(message, held) || !strings.Contains(message, "main") {
 		t.Errorf("the pod's event says %q, and not that %s of container main is unhealthy", message, held)
 	}
-	now := await(ctx, t, pod, "to be ready still", kube.Ready)
+	now := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)
 	if now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("its container was restarted: %+v", now.Status.ContainerStatuses[0])
 	}
@@ -108,6 +103,6 @@ func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, reason strin
 				return event.Message
 			}
 		}
-		pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason, shared.Client.Describe(ctx, pod)))
+		clustertest.Pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason, shared.Client.Describe(ctx, pod)))
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
 // logged returns the lines that a program has logged, in all its lives, with a text in them.
@@ -47,16 +47,6 @@ func allocated(t *testing.T, example *cluster.Component) [][]string {
 func awaitLog(ctx context.Context, t *testing.T, program *cluster.Component, text string) {
 	t.Helper()
 	for len(logged(t, program, text)) == 0 {
-		pause(ctx, t, program.Name+" to log "+text)
-	}
-}
-
-// pause waits a moment before a condition is looked at again that nothing announces. what is waited for.
-func pause(ctx context.Context, t *testing.T, what string) {
-	t.Helper()
-	select {
-	case <-ctx.Done():
-		t.Fatalf("wait for %s: %v", what, context.Cause(ctx))
-	case <-time.After(50 * time.Millisecond):
+		clustertest.Pause(ctx, t, program.Name+" to log "+text)
 	}
 }

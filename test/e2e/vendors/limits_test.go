@@ -23,7 +23,7 @@ func TestAPodThatAsksByLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin(t *te
 			for resource, devices := range plugin.Resources() {
 				asks[corev1.ResourceName(resource)] = min(2, int64(len(devices)))
 			}
-			pod := runPod(ctx, t, on(n, devicePod(namespace, podName(plugin.Name), asks)))
+			pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, podName(plugin.Name), asks)))
 			expectDevices(ctx, t, pod)
 		})
 	}
@@ -33,13 +33,13 @@ func TestAllocateIsAskedForExactlyWhatTheSchedulerChoseAndOnceForEachContainer(t
 	ctx := begin(t)
 	n := nodes[0]
 	before := len(allocated(t, n.plugins[sample]))
-	pod := runPod(ctx, t, on(n, devicePod(clustertest.Namespace(t, shared.Client), "one", limits{"example.com/resource": 1})))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "one", limits{"example.com/resource": 1})))
 	ids, err := chosen(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	restartContainer(ctx, t, pod)
+	clustertest.RestartContainer(ctx, t, shared.Client, pod)
 
 	if diff := cmp.Diff([][]string{ids["example.com/resource"]}, allocated(t, n.plugins[sample])[before:]); diff != "" {
 		t.Errorf("calls of Allocate (-chosen +received):\n%s", diff)

@@ -13,55 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/hosted"
-	"github.com/kubedevice/kubedevice/test/image"
-	"github.com/kubedevice/kubedevice/test/kube"
 )
-
-// idle is the command of a container that waits and ends at once when it is told to.
-var idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
 // limits are how many devices a pod asks for.
 type limits map[corev1.ResourceName]int64
-
-// devicePod returns a pod that asks for devices by its limits and nothing else.
-func devicePod(namespace, name string, asks limits) *corev1.Pod {
-	pod := kube.NewPod(name, image.Busybox, idle...)
-	pod.Namespace = namespace
-	list := corev1.ResourceList{}
-	for name, count := range asks {
-		list[name] = *resource.NewQuantity(count, resource.DecimalSI)
-	}
-	pod.Spec.Containers[0].Resources.Limits = list
-	return pod
-}
-
-// on makes the scheduler put the pod on a node.
-func on(n *node, pod *corev1.Pod) *corev1.Pod {
-	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: n.Name}
-	return pod
-}
-
-func runPod(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	running, err := shared.Client.RunPod(ctx, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return running
-}
-
-func await(ctx context.Context, t *testing.T, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
-	t.Helper()
-	now, err := shared.Client.AwaitPod(ctx, pod, what, is)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
-}
 
 // choice is the IDs of the devices that were chosen for a container, in order, by resource.
 type choice map[corev1.ResourceName][]string
@@ -184,14 +142,3 @@ func (n *node) checkProbe(ids choice, printed string) error {
 
 // podName makes a name for a pod from that of a plugin.
 func podName(plugin string) string { return strings.ReplaceAll(plugin, "_", "-") }
-
-// restartContainer ends the process of a pod's container and waits until it runs again.
-func restartContainer(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	before := pod.Status.ContainerStatuses[0].ContainerID
-	// The command may die with the container that it ends, and so report anything.
-	_, _ = shared.Client.Exec(ctx, pod, "main", "kill", "1")
-	return await(ctx, t, pod, "to run in a new container", func(now *corev1.Pod) bool {
-		return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != before
-	})
-}

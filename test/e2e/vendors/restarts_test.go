@@ -24,7 +24,7 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 	ctx := begin(t)
 	n := nodes[0]
 	namespace := clustertest.Namespace(t, shared.Client)
-	holder := runPod(ctx, t, on(n, devicePod(namespace, "holder", mixed)))
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", mixed)))
 	held := expectDevices(ctx, t, holder)
 	for i, killed := range []struct {
 		name     string
@@ -37,7 +37,7 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 	} {
 		t.Run(killed.name+" killed", func(t *testing.T) {
 			restart(ctx, t, killed.programs...)
-			other := runPod(ctx, t, on(n, devicePod(namespace, fmt.Sprintf("other-%d", i), mixed)))
+			other := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), mixed)))
 			ids := expectDevices(ctx, t, other)
 			for resource, all := range ids {
 				for _, id := range all {
@@ -48,16 +48,14 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 					}
 				}
 			}
-			now := await(ctx, t, holder, "to be ready still", kube.Ready)
+			now := clustertest.AwaitPod(ctx, t, shared.Client, holder, "to be ready still", kube.Ready)
 			if diff := cmp.Diff(holder.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
 				t.Errorf("the container that was there noticed something (-before +after):\n%s", diff)
 			}
-			if err := shared.Client.DeletePod(ctx, other); err != nil {
-				t.Fatal(err)
-			}
+			clustertest.DeletePod(ctx, t, shared.Client, other)
 		})
 	}
-	again := restartContainer(ctx, t, holder)
+	again := clustertest.RestartContainer(ctx, t, shared.Client, holder)
 	if diff := cmp.Diff(held, expectDevices(ctx, t, again)); diff != "" {
 		t.Errorf("devices of pod %s (-before +in a new container):\n%s", holder.Name, diff)
 	}
@@ -66,7 +64,7 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 func TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
-	pod := runPod(ctx, t, on(n, devicePod(clustertest.Namespace(t, shared.Client), "holder", mixed)))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "holder", mixed)))
 	expectDevices(ctx, t, pod)
 
 	n.setLate(true)
@@ -82,10 +80,10 @@ func TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway(t *testing.T) 
 	restart(ctx, t, n.Kubelet)
 
 	// The kubelet has admitted the pods when it runs another.
-	next := devicePod(pod.Namespace, "next", nil)
+	next := clustertest.IdlePod(pod.Namespace, "next", nil)
 	next.Spec.NodeName = n.Name
-	runPod(ctx, t, next)
-	now := await(ctx, t, pod, "to be ready still", kube.Ready)
+	clustertest.RunPod(ctx, t, shared.Client, next)
+	now := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)
 	if diff := cmp.Diff(pod.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
 		t.Errorf("the container noticed something (-before +after):\n%s", diff)
 	}
@@ -99,7 +97,7 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 	var pods []*corev1.Pod
 	var held []choice
 	for i, asks := range []limits{mixed, {"gpu.intel.com/i915": 1, "qat.intel.com/cy": 2}, {"example.com/resource": 1}} {
-		pod := runPod(ctx, t, on(n, devicePod(namespace, fmt.Sprintf("pod-%d", i), asks)))
+		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i), asks)))
 		pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
 	}
 	before := len(allocated(t, n.plugins[sample]))
@@ -117,14 +115,14 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 	n.setLate(false)
 
 	for i, pod := range pods {
-		again := await(ctx, t, pod, "to run in a new container", func(now *corev1.Pod) bool {
+		again := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run in a new container", func(now *corev1.Pod) bool {
 			return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
 		})
 		if diff := cmp.Diff(held[i], expectDevices(ctx, t, again)); diff != "" {
 			t.Errorf("devices of pod %s (-before +after the reboot):\n%s", pod.Name, diff)
 		}
 	}
-	again := restartContainer(ctx, t, await(ctx, t, pods[2], "to be there", kube.Ready))
+	again := clustertest.RestartContainer(ctx, t, shared.Client, clustertest.AwaitPod(ctx, t, shared.Client, pods[2], "to be there", kube.Ready))
 	expectDevices(ctx, t, again)
 	if diff := cmp.Diff([][]string{held[2]["example.com/resource"]}, allocated(t, n.plugins[sample])[before:]); diff != "" {
 		t.Errorf("calls of Allocate since the reboot, after which the container was made twice (-want +got):\n%s", diff)
@@ -134,7 +132,7 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 func TestAContainerIsMadeAgainAlthoughTheFileIsGoneThatItsPluginMade(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
-	pod := runPod(ctx, t, on(n, devicePod(clustertest.Namespace(t, shared.Client), "pod", limits{"gpu.intel.com/i915": 1})))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "pod", limits{"gpu.intel.com/i915": 1})))
 	held := expectDevices(ctx, t, pod)
 
 	files, err := n.Run(ctx, "/bin/ls", vendors.SpecFolder)
@@ -145,7 +143,7 @@ func TestAContainerIsMadeAgainAlthoughTheFileIsGoneThatItsPluginMade(t *testing.
 		t.Fatal(err)
 	}
 
-	again := restartContainer(ctx, t, pod)
+	again := clustertest.RestartContainer(ctx, t, shared.Client, pod)
 	if diff := cmp.Diff(held, expectDevices(ctx, t, again)); diff != "" {
 		t.Errorf("devices of pod %s (-before +in a new container):\n%s", pod.Name, diff)
 	}
