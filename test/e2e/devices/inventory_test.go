@@ -13,9 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
@@ -90,7 +91,7 @@ func TestWhatOthersChangeOfANodesDevicesIsPutBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed, err := shared.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			changed, err := shared.Client.CoreV1().Nodes().Patch(ctx, node, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +130,7 @@ func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *cor
 	current, err := shared.Client.AwaitNode(ctx, node, what, func(n *corev1.Node) bool {
 		capacity, allocatable := n.Status.Capacity[observe.Resource], n.Status.Allocatable[observe.Resource]
 		named, err := deviceinfo.DecodeNode(n.Annotations[deviceinfo.Annotation])
-		return err == nil && named.Allocatable[observe.Resource] == count && capacity.Value() == count && allocatable.Value() == count
+		return err == nil && named.Allocatable[types.ResourceName(observe.Resource)] == count && capacity.Value() == count && allocatable.Value() == count
 	})
 	if err != nil {
 		t.Fatal(err)
