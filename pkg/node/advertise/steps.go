@@ -15,8 +15,9 @@ import (
 )
 
 // Gap is how much later than the first the second patch of a change is. The kubelet and the scheduler hear of the first by their
-// watches, within milliseconds as a rule, and nothing that the kubelet serves tells which state of its node it has seen. With
-// the second that it may take to notice a change, all of it is published within two seconds.
+// watches, within milliseconds as a rule. What the kubelet has seen it shows only when it makes the allocatable resources from the
+// capacity, every ten seconds, which is too late: with the second that it may take to notice a change, all of it is published
+// within two seconds.
 const Gap = 750 * time.Millisecond
 
 // enumScorer is the scorer that makes any resource a bit mask, whatever its name; see types.ResourceScorer.
