@@ -15,9 +15,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 )
 
-// CreationFailed is the criproxy.Failed of CreateContainerMethod. A runtime that does not find a CDI device, or what that is
-// made of, says so in its own words, which the CDI library that all of them use begins with its name. The file that describes
-// the device is the plugin's, which may have lost it, or another one was cleaning up.
+// CreationFailed is the criproxy.Failed of CreateContainerMethod. What a runtime says of a CDI device that it does not find, or of
+// which a part is not there, is the words of the CDI library, which name CDI. Such a device is described by a file that its plugin
+// made, maybe while it answered, and that somebody removed.
 func (g *Gate) CreationFailed(ctx context.Context, raw []byte, err error) {
 	if !strings.Contains(status.Convert(err).Message(), "CDI") {
 		return
