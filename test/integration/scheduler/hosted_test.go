@@ -41,8 +41,11 @@ func (c *cluster) host(name string, gpus, nics []string) {
 
 // hostedPod returns a pod that asks for so many GPUs and NICs by its limits, with these requests in its annotation.
 func hostedPod(name string, gpus, nics int64, requests ...string) *corev1.Pod {
-	pod := newPod(name, gpus)
-	pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(nic)] = *resource.NewQuantity(nics, resource.DecimalSI)
+	pod := newPod(name, 0)
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{}
+	for resourceName, count := range map[types.ResourceName]int64{gpu.Resource: gpus, nic: nics} {
+		pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(resourceName)] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
 	if len(requests) > 0 {
 		pod.Annotations = map[string]string{deviceinfo.Annotation: fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{%s}}}}`, strings.Join(requests, ","))}
 	}
@@ -117,5 +120,52 @@ func TestOneResourceIsHostedOnOneNodeAndAPluginsOnAnother(t *testing.T) {
 	want := []string{"hosted: g0", "hosted: g1", "plugin: plugin-gpu-0", "plugin: plugin-gpu-1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("devices %q, want %q", got, want)
+	}
+}
+
+// One pod of priority 0 holds the GPU of NUMA node 0, another one the NIC of NUMA node 1.
+func TestPreemptionFreesTheHostedDevicesThatAPodAsksFor(t *testing.T) {
+	startScheduler(t)
+	for name, test := range map[string]struct {
+		requests []string
+		evicted  string
+		given    []string // one of them; none if the pod must wait
+	}{
+		"those that make a GPU and a NIC of one NUMA node": {
+			[]string{`"numa/A/nvidia.com:gpu":1`, `"numa/A/vendor.example:nic":1`}, "one", []string{"g0 n0", "g1 n1"},
+		},
+		"those of one NUMA node":              {[]string{`"numa/=1/nvidia.com:gpu":1`, `"numa/=1/vendor.example:nic":1`}, "nic", []string{"g1 n1"}},
+		"the device that is named":            {[]string{`"numa/A/nvidia.com:gpu/=g0/device":1`}, "gpu", []string{"g0 n0"}},
+		"nothing for one that is not there":   {[]string{`"numa/A/nvidia.com:gpu/=g7/device":1`}, "", nil},
+		"nothing for two that never were one": {[]string{`"numa/A/nvidia.com:gpu/=g0/device":1`, `"numa/A/vendor.example:nic/=n1/device":1`}, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.host("n1", []string{"g0", "g1"}, []string{"n0", "n1"})
+			holders := map[string]*corev1.Pod{
+				"gpu": c.schedule(hostedPod("holds-gpu", 1, 0, `"numa/A/nvidia.com:gpu/=g0/device":1`)),
+				"nic": c.schedule(hostedPod("holds-nic", 0, 1, `"numa/A/vendor.example:nic/=n1/device":1`)),
+			}
+			wanted := hostedPod("wanted", 1, 1, test.requests...)
+			wanted.Spec.PriorityClassName = c.priorityClass("high", 1000)
+			pod := c.create(wanted)
+			if test.given == nil {
+				c.await(pod, "to be found unschedulable", kube.Unschedulable)
+			} else if given := hostedDevices(t, c.await(pod, "to be bound", kube.Scheduled)); !slices.Contains(test.given, given) {
+				t.Errorf("given %s, want one of %q", given, test.given)
+			}
+			evicted := ""
+			for name, holder := range holders {
+				if !slices.ContainsFunc(c.pods(), func(pod corev1.Pod) bool { return pod.Name == holder.Name }) {
+					if evicted != "" {
+						t.Errorf("both are evicted")
+					}
+					evicted = name
+				}
+			}
+			if evicted != test.evicted && !(test.evicted == "one" && evicted != "") {
+				t.Errorf("evicted is the one with the %s, want %s", evicted, test.evicted)
+			}
+		})
 	}
 }
