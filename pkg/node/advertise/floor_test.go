@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +79,7 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 		s := newSource(gpus(8))
 		followed(t, client, s, Options{Pods: pods, Observe: func(error) { patches++ }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
-			time.Sleep(2 * Gap)
+			pass(2 * Gap)
 			for _, story := range []struct {
 				what string
 				do   func()
@@ -94,7 +93,7 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 				{"the plugin is back", func() { s.set(gpus(8)) }, shows(8, 8, none, none)},
 			} {
 				story.do()
-				time.Sleep(2 * Gap)
+				pass(2 * Gap)
 				if diff := cmp.Diff(story.want, viewOf(t, get(t, client))); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", story.what, diff)
 				}
@@ -128,7 +127,7 @@ func TestWhatTheKubeletTookAwayIsPutBackBeforeThePluginsHaveSpoken(t *testing.T)
 			}
 			s.set(gpus(4))
 			close(s.settled)
-			time.Sleep(2 * Gap)
+			pass(2 * Gap)
 			if diff := cmp.Diff(shows(4, 8, none, none), viewOf(t, get(t, client))); diff != "" {
 				t.Errorf("with pods that are not known (-want +got):\n%s", diff)
 			}
@@ -141,7 +140,7 @@ func TestANodeThatIsMadeAnewIsPublishedInTwoPatchesAgain(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
 		followed(t, client, newSource(gpus(8)), Options{}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
-			time.Sleep(2 * Gap)
+			pass(2 * Gap)
 			anew := nodeWith("", nil)
 			anew.UID = "another"
 			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), anew, ""); err != nil {
@@ -153,8 +152,7 @@ func TestANodeThatIsMadeAnewIsPublishedInTwoPatchesAgain(t *testing.T) {
 				if diff := cmp.Diff(want, viewOf(t, get(t, client))); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
-				time.Sleep(Gap)
-				synctest.Wait()
+				pass(Gap)
 			}
 		})
 	})

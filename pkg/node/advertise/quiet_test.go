@@ -35,6 +35,12 @@ func followed(t *testing.T, client *fake.Clientset, s *source, options Options, 
 	following.Wait()
 }
 
+// pass lets time pass in a bubble of its own time, and all be done that is due by then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
@@ -52,7 +58,7 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 				func() { s.set(gpus(3)) },
 			} {
 				change()
-				time.Sleep(2 * Gap)
+				pass(2 * Gap)
 				if want := 2 * (i + 1); patches != want {
 					t.Errorf("%d patches after %d changes, want %d", patches, i+1, want)
 				}
@@ -81,14 +87,13 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 			if a.Check() == nil || !a.Published().IsZero() {
 				t.Errorf("published before the second patch, says health: %v", a.Check())
 			}
-			time.Sleep(Gap)
-			synctest.Wait()
+			pass(Gap)
 			published := a.Published()
 			if published.IsZero() || a.Check() != nil {
 				t.Fatalf("not published: %v", a.Check())
 			}
 			s.set(gpus(20_000))
-			time.Sleep(10 * time.Minute) // the bubble's time: many tries
+			pass(10 * time.Minute) // the bubble's time: many tries
 			if len(told) != 1 || !strings.Contains(told[0], "20001 resources") {
 				t.Errorf("told %q, want one that says how many resources there are", told)
 			}
@@ -99,7 +104,7 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 				t.Errorf("the annotation is now %.200s", got)
 			}
 			s.set(gpus(3))
-			time.Sleep(2 * time.Second)
+			pass(2 * time.Second)
 			if a.Check() != nil || !a.Published().After(published) {
 				t.Errorf("with fewer again: health %v, published at %v", a.Check(), a.Published())
 			}

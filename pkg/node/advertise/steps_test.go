@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,20 +110,18 @@ func TestWhatBecomesMoreIsCountedFirstAndWhatBecomesLessIsAnnouncedFirst(t *test
 				s := newSource(test.before)
 				followed(t, client, s, Options{Observe: func(error) { patches++ }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
 					nodes <- nodeWith("", nil)
-					time.Sleep(2 * Gap)
+					pass(2 * Gap)
 					patches = 0
 					s.set(test.after)
-					time.Sleep(Gap - time.Nanosecond)
-					synctest.Wait()
+					pass(Gap - time.Nanosecond)
 					if diff := cmp.Diff(test.first, viewOf(t, get(t, client))); diff != "" {
 						t.Errorf("before the second patch (-want +got):\n%s", diff)
 					}
-					time.Sleep(time.Nanosecond)
-					synctest.Wait()
+					pass(time.Nanosecond)
 					if diff := cmp.Diff(test.second, viewOf(t, get(t, client))); diff != "" {
 						t.Errorf("after the second patch (-want +got):\n%s", diff)
 					}
-					time.Sleep(time.Hour)
+					pass(time.Hour)
 					if patches != 2 {
 						t.Errorf("%d patches, want 2", patches)
 					}
@@ -170,13 +169,12 @@ func TestAChangeThatIsTakenBackInTheMeantimeLeavesTheCountsAlone(t *testing.T) {
 		s := newSource(gpus(3))
 		followed(t, client, s, Options{}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
-			time.Sleep(2 * Gap)
+			pass(2 * Gap)
 			s.set(gpus(2))
-			time.Sleep(Gap / 2)
+			pass(Gap / 2)
 			s.set(gpus(3))
 			for range 10 {
-				time.Sleep(Gap / 5)
-				synctest.Wait()
+				pass(Gap / 5)
 				if got := viewOf(t, get(t, client)).Counted[gpu]; got != 3 {
 					t.Errorf("the count is %d", got)
 				}
@@ -197,12 +195,11 @@ func TestADeviceThatComesAndGoesKeepsNoOtherFromBeingPublished(t *testing.T) {
 		s := newSource(inventory(1, 1))
 		followed(t, client, s, Options{}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- nodeWith("", nil)
-			time.Sleep(2 * Gap)
+			pass(2 * Gap)
 			for i := range 10 {
 				s.set(inventory(2, 1+i%2))
-				time.Sleep(Gap / 5)
+				pass(Gap / 5)
 			}
-			synctest.Wait()
 			if diff := cmp.Diff(shows(2, 2, 1, 2), viewOf(t, get(t, client))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -222,9 +219,9 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			client := fake.NewClientset(nodeWith("", nil))
-			failing := false
+			var failing atomic.Bool
 			client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
-				return failing, nil, errors.New("API server away")
+				return failing.Load(), nil, errors.New("API server away")
 			})
 			var states []state
 			look := func() {
@@ -248,11 +245,10 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 				followed(t, client, s, Options{Retry: 100 * time.Millisecond, Observe: func(error) { look() }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
 					nodes <- get(t, client)
 					for range 20 {
-						time.Sleep(time.Duration(random.Int64N(int64(Gap))))
-						synctest.Wait()
+						pass(time.Duration(random.Int64N(int64(Gap))))
 						switch random.IntN(4) {
 						case 0:
-							failing = !failing
+							failing.Store(!failing.Load())
 						default:
 							last = inventory()
 							s.set(last)
@@ -261,10 +257,10 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 					synctest.Wait()
 				})
 			}
-			failing = false
+			failing.Store(false)
 			followed(t, client, s, Options{Observe: func(error) { look() }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- get(t, client)
-				time.Sleep(10 * time.Second)
+				pass(10 * time.Second)
 				if a.Check() != nil {
 					t.Errorf("seed %d: %v", seed, a.Check())
 				}
