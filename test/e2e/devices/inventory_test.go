@@ -129,11 +129,19 @@ func awaitGPUs(ctx context.Context, t *testing.T, node string, count int64) *cor
 	what := fmt.Sprintf("to publish %d GPUs", count)
 	current, err := shared.Client.AwaitNode(ctx, node, what, func(n *corev1.Node) bool {
 		capacity, allocatable := n.Status.Capacity[observe.Resource], n.Status.Allocatable[observe.Resource]
-		named, err := deviceinfo.DecodeNode(n.Annotations[deviceinfo.Annotation])
-		return err == nil && named.Allocatable[types.ResourceName(observe.Resource)] == count && capacity.Value() == count && allocatable.Value() == count
+		return named(n) == count && capacity.Value() == count && allocatable.Value() == count
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return current
+}
+
+// named returns how many GPUs the annotation of a node says may be given to pods.
+func named(node *corev1.Node) int64 {
+	info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
+	if err != nil { // there is none, or one that somebody else has written
+		return 0
+	}
+	return info.Allocatable[types.ResourceName(observe.Resource)]
 }
