@@ -22,7 +22,7 @@ import (
 // Bind binds a pod that has devices reserved, with one Binding that carries the allocation: the API server copies the
 // annotation onto the pod in the write that sets spec.nodeName. All other pods are left to the next bind plugin.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	if cycleOf(state) == nil {
+	if p.cycleOf(state) == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	annotation := p.nodes.Reserved(nodeName, pod.UID)

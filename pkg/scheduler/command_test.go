@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/component-base/cli"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"sigs.k8s.io/yaml"
 )
 
@@ -89,6 +90,8 @@ func summary(plugins *configv1.Plugins) string {
 			words = append(words, "first in "+set.name)
 		case at == len(set.Enabled)-1:
 			words = append(words, "last in "+set.name)
+		case set.Enabled[at+1].Name == names.NodeResourcesFit:
+			words = append(words, "before the resources in "+set.name)
 		default:
 			words = append(words, "somewhere in "+set.name)
 		}
@@ -100,7 +103,7 @@ func summary(plugins *configv1.Plugins) string {
 }
 
 func TestThePluginIsOnInEveryProfile(t *testing.T) {
-	const on = "last in multipoint, alone in bind"
+	const on = "before the resources in multipoint, alone in bind"
 	for name, test := range map[string]struct {
 		config string
 		want   map[string]string
@@ -131,11 +134,11 @@ profiles:
 `, map[string]string{
 			"plain":           on,
 			"scores-off":      on,
-			"all-off":         on,
-			"other-binder":    "last in multipoint, first in bind",
+			"all-off":         "last in multipoint, alone in bind",
+			"other-binder":    "before the resources in multipoint, first in bind",
 			"by-hand":         "last in multipoint, with a weight, alone in bind",
 			"without":         "not in multipoint, not in bind",
-			"without-binding": "last in multipoint, not in bind",
+			"without-binding": "before the resources in multipoint, not in bind",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,46 +4,41 @@
 package scheduler
 
 import (
-	"sync"
-
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
-// cycle is what the plugin keeps of one pod's scheduling cycle: the request, read once, and what Filter found.
+// cycle is what the plugin keeps of one pod's scheduling cycle: the request, read once, and what the nodes answer.
 type cycle struct {
 	request *dispatch.Request
+	survey  *survey
 	tally   *tally
-
-	mu     sync.Mutex
-	scores map[string]float64 // by node name
 }
 
 const cycleKey fwk.StateKey = Name
 
-func newCycle(request *dispatch.Request, tally *tally) *cycle {
-	return &cycle{request: request, tally: tally, scores: map[string]float64{}}
-}
-
 // Clone returns a cycle for a simulation, whose answers do not count.
-func (c *cycle) Clone() fwk.StateData { return newCycle(c.request, c.tally.simulation()) }
+func (c *cycle) Clone() fwk.StateData { return &cycle{c.request, c.survey, c.tally.simulation()} }
 
-func (c *cycle) setScore(node string, score float64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.scores[node] = score
+// latest is the cycle that was begun last, and the state that has it. Filter and Score are asked for one node after the
+// other in the same cycle; reading it from the state each time would be most of what they do.
+type latest struct {
+	state fwk.CycleState
+	cycle *cycle
 }
 
-func (c *cycle) score(node string) (float64, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	score, ok := c.scores[node]
-	return score, ok
+// begin makes c the cycle of this state.
+func (p *Plugin) begin(state fwk.CycleState, c *cycle) {
+	state.Write(cycleKey, c)
+	p.latest.Store(&latest{state, c})
 }
 
 // cycleOf returns nil for a pod that asks for no device.
-func cycleOf(state fwk.CycleState) *cycle {
+func (p *Plugin) cycleOf(state fwk.CycleState) *cycle {
+	if last := p.latest.Load(); last != nil && last.state == state {
+		return last.cycle
+	}
 	data, err := state.Read(cycleKey)
 	if err != nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	upstream "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
 // enableByDefault makes the plugin part of every profile of every scheduler configuration that this process reads, the
@@ -29,12 +30,21 @@ func enableByDefault() {
 
 // enableInProfile adds the plugin to a profile that upstream has defaulted already. It changes nothing the second time.
 func enableInProfile(plugins *configv1.Plugins) {
-	// Last, so that Filter sees only the nodes that every cheaper plugin has let through.
-	enable(&plugins.MultiPoint, len(plugins.MultiPoint.Enabled))
+	enable(&plugins.MultiPoint, beforeResources(plugins.MultiPoint.Enabled))
 	if !disabledByName(plugins.MultiPoint) {
 		// First: bind plugins run in order until one binds, and DefaultBinder would do it without the allocation.
 		enable(&plugins.Bind, 0)
 	}
+}
+
+// beforeResources returns the place after the plugins that are cheap to ask and can tell that a node is none of the pod's
+// business, and before those that count: a node that has no devices left is known by a look, and needs no counting.
+func beforeResources(enabled []configv1.Plugin) int {
+	place := slices.IndexFunc(enabled, func(p configv1.Plugin) bool { return p.Name == names.NodeResourcesFit })
+	if place < 0 {
+		return len(enabled)
+	}
+	return place
 }
 
 func enable(set *configv1.PluginSet, position int) {

@@ -15,37 +15,48 @@ import (
 
 // Filter reports whether the node has the devices that the pod asks for, given the pods that nodeInfo lists.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycleOf(state)
 	if c == nil {
 		return nil
 	}
-	score, status := p.fit(ctx, c, pod, nodeInfo)
-	if status.IsSuccess() {
-		c.setScore(nodeInfo.Node().Name, score)
-	}
-	return status
-}
-
-func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (float64, *fwk.Status) {
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, p.inSnapshot(nodeInfo))
-	if err != nil {
-		return 0, p.rejected(err)
-	}
-	verdict, err := p.schedulers.Fit(ctx, node, c.request)
+	found, err := p.fit(ctx, c, pod, nodeInfo)
 	switch {
 	case err != nil:
-		return 0, p.rejected(err)
-	case verdict.Fits:
-		return verdict.Score, nil
+		return p.rejected(err)
+	case found.Fits:
+		return nil
 	}
 	code := fwk.Unschedulable
-	if verdict.Never {
+	if found.Never {
 		code = fwk.UnschedulableAndUnresolvable
 	}
-	if verdict.Lack != nil {
-		return 0, c.tally.status(code, verdict.Lack)
+	if found.Lack != nil {
+		return c.tally.status(code, found.Lack)
 	}
-	return 0, fwk.NewStatus(code, verdict.Reasons...)
+	return fwk.NewStatus(code, found.Reasons...)
+}
+
+// fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
+func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*answer, error) {
+	slot := c.survey.slot(nodeInfo)
+	if slot != nil {
+		if known := slot.Load(); known != nil {
+			return known, nil
+		}
+	}
+	node, err := p.nodes.Of(ctx, nodeInfo, pod, slot != nil)
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := p.schedulers.Fit(ctx, node, c.request)
+	if err != nil {
+		return nil, err
+	}
+	found := &answer{node, verdict}
+	if slot != nil {
+		slot.Store(found)
+	}
+	return found, nil
 }
 
 // rejected returns the status of a node whose devices cannot be scheduled, which no eviction changes. Events groups nodes
@@ -55,10 +66,4 @@ func (p *Plugin) rejected(err error) *fwk.Status {
 		p.waker.in(p.schedulers.Pause())
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
-}
-
-// inSnapshot reports whether nodeInfo is the cycle's own, and not a copy that a simulation has changed.
-func (p *Plugin) inSnapshot(nodeInfo fwk.NodeInfo) bool {
-	original, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeInfo.Node().Name)
-	return err == nil && original == nodeInfo
 }

@@ -12,6 +12,7 @@ package scheduler
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -28,6 +29,7 @@ const Name = "KubeDevice"
 type Plugin struct {
 	handle fwk.Handle
 	*shared
+	latest atomic.Pointer[latest]
 }
 
 var (

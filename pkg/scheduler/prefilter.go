@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
-// PreFilter reads the pod's request. A pod that asks for no device is skipped. One whose annotation cannot be read is
+// PreFilter reads the pod's request, and begins the survey of the nodes. A pod that asks for no device is skipped. One whose annotation cannot be read is
 // rejected until the pod changes.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if pod.Annotations[deviceinfo.Annotation] == "" && !nodestate.RequestsExtended(pod) {
@@ -31,7 +31,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(cycleKey, newCycle(request, newTally(p.schedulers.Words(), nil)))
+	p.begin(state, &cycle{request, p.surveyor.begin(nodes, request), newTally(p.schedulers.Words(), nil)})
 	return nil, nil
 }
 

@@ -19,7 +19,7 @@ import (
 
 // Reserve chooses the devices on the node and keeps them for the pod until it is seen bound. The pod is not changed.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycleOf(state)
 	if c == nil && !nodestate.RequestsExtended(pod) {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (p *Plugin) confirmPlain(ctx context.Context, pod *v1.Pod, nodeInfo fwk.Nod
 // Unreserve gives back what Reserve took. It is idempotent and looks nothing up. Devices of a binding whose outcome is
 // unknown stay with the pod: see Bind.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
-	if cycleOf(state) != nil {
+	if p.cycleOf(state) != nil {
 		p.nodes.Unreserve(nodeName, pod.UID)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // PreScore skips scoring for a pod that asks for no device.
-func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if cycleOf(state) == nil {
+func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if p.cycleOf(state) == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
@@ -21,18 +21,15 @@ func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []
 
 // Score returns the score that Filter found for the node, from fwk.MinScore to fwk.MaxScore.
 func (p *Plugin) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
-	c := cycleOf(state)
+	c := p.cycleOf(state)
 	if c == nil {
 		return 0, nil
 	}
-	score, ok := c.score(nodeInfo.Node().Name)
-	if !ok {
-		var status *fwk.Status
-		if score, status = p.fit(ctx, c, pod, nodeInfo); !status.IsSuccess() {
-			return 0, status
-		}
+	found, err := p.fit(ctx, c, pod, nodeInfo)
+	if err != nil {
+		return 0, p.rejected(err)
 	}
-	return int64(math.Round(score * float64(fwk.MaxScore))), nil
+	return int64(math.Round(found.Score * float64(fwk.MaxScore))), nil
 }
 
 // ScoreExtensions returns nil: the scores are on the framework's scale already.

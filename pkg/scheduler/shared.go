@@ -26,6 +26,7 @@ type shared struct {
 	clock      clock.Clock
 	background *background
 	waker      *waker
+	surveyor   *surveyor
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
@@ -48,6 +49,7 @@ func newShared(ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle)
 		nodeLister: core.Nodes().Lister(),
 		pods:       core.Pods().Informer().GetIndexer(),
 	}
+	s.surveyor = newSurveyor(schedulers, s.nodes)
 	if err := indexByNode(core.Pods().Informer()); err != nil {
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}

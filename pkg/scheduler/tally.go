@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"sync"
+	"sync/atomic"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -23,6 +24,9 @@ type tally struct {
 	// pods are nominated to.
 	outer *tally
 
+	// latest is what was said last. Most nodes of a cluster that lack something look alike, and so share a reason.
+	latest atomic.Pointer[lack]
+
 	mu        sync.Mutex
 	nearest   map[grouptree.Reason]*grouptree.Reason // by kind
 	simulated *tally
@@ -34,13 +38,21 @@ func newTally(words devicescheduler.Words, outer *tally) *tally {
 
 // status returns the status of a node that lacks what the reason says.
 func (t *tally) status(code fwk.Code, reason *grouptree.Reason) *fwk.Status {
-	kind := reason.Kind()
+	said := t.latest.Load()
+	if said == nil || said.reason != reason {
+		said = &lack{t, reason, reason.Kind()}
+		t.add(said)
+		t.latest.Store(said)
+	}
+	return fwk.NewStatus(code).WithError(said)
+}
+
+func (t *tally) add(said *lack) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if best := t.nearest[kind]; best == nil || reason.Nearer(best) {
-		t.nearest[kind] = reason
+	if best := t.nearest[said.kind]; best == nil || said.reason.Nearer(best) {
+		t.nearest[said.kind] = said.reason
 	}
-	return fwk.NewStatus(code).WithError(lack{t, kind})
 }
 
 // simulation returns the tally that all simulations of the cycle share. What they find is not said of the cycle's own
@@ -70,11 +82,12 @@ func (t *tally) of(kind grouptree.Reason) *grouptree.Reason {
 	return best
 }
 
-// lack is one node's part in a tally, as an error that has the group's text.
+// lack is the part in a tally of nodes that share a reason, as an error that has the group's text.
 type lack struct {
-	tally *tally
-	kind  grouptree.Reason
+	tally  *tally
+	reason *grouptree.Reason
+	kind   grouptree.Reason
 }
 
 // Error returns what all nodes of the kind say at this moment.
-func (l lack) Error() string { return l.tally.of(l.kind).Text(l.tally.words) }
+func (l *lack) Error() string { return l.tally.of(l.kind).Text(l.tally.words) }

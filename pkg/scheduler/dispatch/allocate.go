@@ -7,61 +7,78 @@ import (
 	"context"
 	"errors"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Allocate chooses the pod's devices on the node. What it returns is the request with DevRequests, AllocateFrom and
 // NodeName filled in. It is an error when the pod does not fit, which can only be news since Fit.
 func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*types.PodInfo, error) {
-	pod := request.Pod.Clone()
+	began, pod := request.asked(), *request.Pod
 	pod.NodeName = node.info.Name
+	at := &asked{pod: &pod, spec: began.spec, digest: began.digest}
 	if request.Empty() {
-		return pod, nil
+		return at.pod.Clone(), nil
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.kinds.concern(pod) {
+		if !plugin.kinds.concern(at.pod) {
 			continue
 		}
 		var err error
-		if pod, err = plugin.allocate(ctx, node, pod, request.Containers); err != nil {
+		if at, err = plugin.allocation(ctx, node, at); err != nil {
 			return nil, err
 		}
 	}
-	if err := node.gap(pod); err != nil {
+	if err := node.gap(at.pod); err != nil {
 		return nil, err
 	}
-	if missing := request.unserved(pod); missing != "" {
+	if missing := request.unserved(at.pod); missing != "" {
 		return nil, errors.New(missing)
 	}
-	if s.usesGroups(pod) {
-		placed, err := s.place(ctx, node, request, pod)
+	allocated := at.pod.Clone()
+	if s.usesGroups(at.pod) {
+		placed, err := s.place(ctx, node, request, at.pod)
 		if err != nil {
 			return nil, err
 		}
 		if !placed.Fits {
 			return nil, errors.New(placed.explain(node).Text(s.words))
 		}
-		placed.request.Apply(node.inventory.groups, placed.Placement, pod)
+		placed.request.Apply(node.inventory.groups, placed.Placement, allocated)
 	}
-	if missing := unplaced(pod); missing != "" {
+	if missing := unplaced(allocated); missing != "" {
 		return nil, errors.New(missing)
 	}
-	return pod, nil
+	return allocated, nil
 }
 
-func (c *contained) allocate(ctx context.Context, node *Node, pod *types.PodInfo, spec []grouptree.Container) (*types.PodInfo, error) {
-	nodeInfo, given := node.info.Clone(), pod.Clone()
-	return call(ctx, c, "PodAllocate", func() (*types.PodInfo, error) {
+// allocation answers from memory, where the plugin only translates, or has the plugin allocate.
+func (c *contained) allocation(ctx context.Context, node *Node, pod *asked) (*asked, error) {
+	if c.translator == nil || c.pure || c.shunned.Load() {
+		return c.allocate(ctx, node, pod)
+	}
+	q := c.question(node, pod)
+	if found := c.allocations.find(&q); found != nil {
+		return found.of(pod).next, nil
+	}
+	next, err := c.allocate(ctx, node, pod)
+	if err == nil {
+		c.allocations.remember(&q, fitAnswer{fits: true, next: next})
+	}
+	return next, err
+}
+
+func (c *contained) allocate(ctx context.Context, node *Node, pod *asked) (*asked, error) {
+	nodeInfo, given := node.info.Clone(), pod.pod.Clone()
+	return call(ctx, c, "PodAllocate", func() (*asked, error) {
 		var err error
 		if c.chooser != nil {
-			_, err = c.chooser.Choose(nodeInfo, given, spec)
+			_, err = c.chooser.Choose(nodeInfo, given, pod.spec)
 		} else {
 			err = c.PodAllocate(nodeInfo, given)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return adopt(pod, given), nil
+		return newAsked(adopt(pod.pod, given), pod.spec), nil
 	})
 }

@@ -45,6 +45,9 @@ type contained struct {
 	translator devicescheduler.Translator // nil for a plugin that does more than translate
 	revision   atomic.Uint64              // of the translator, as of the last call that told it of a node
 	recall     *recall                    // nil for a plugin whose answers may not be remembered
+	// allocations are the answers of PodAllocate, nil for a plugin that does more than translate: what that allocates changes
+	// the node, which is hardly ever the same again.
+	allocations *recall
 
 	// turn holds one token while a call runs; nil for a plugin that is safe for concurrent use.
 	turn chan struct{}

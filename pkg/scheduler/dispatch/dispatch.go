@@ -29,6 +29,10 @@ const (
 	// recallEntries bounds the answers that are remembered of a plugin, each for one request on nodes in one state, or
 	// built alike.
 	recallEntries = 1 << 14
+
+	// recallAllocations bounds the same for PodAllocate, of plugins that only translate: a cluster has few kinds of pods, and
+	// of nodes.
+	recallAllocations = 1 << 10
 )
 
 // Set is the device schedulers of one process. It is safe for concurrent use.
@@ -120,6 +124,19 @@ func (s *Set) Predictable() bool {
 		}
 	}
 	return true
+}
+
+// Era tells whether verdicts may be remembered: of two that were given for requests of equal digest on one Node, in the
+// same era, the second is the first. There is none while a plugin is set aside, whose answers are its own to give, nor
+// where the set is not Predictable.
+func (s *Set) Era() (era uint64, ok bool) {
+	for _, plugin := range s.plugins {
+		if plugin.recall == nil || plugin.shunned.Load() {
+			return 0, false
+		}
+		era += plugin.revision.Load() // which only grows, so the sum tells
+	}
+	return era, true
 }
 
 // Claims reports whether a plugin serves the plain resource name without any node advertising it.

@@ -28,6 +28,8 @@ type Verdict struct {
 	Never bool
 	// Score says how well the pod fits, from 0 to 1: the mean over the schedulers that gave one.
 	Score float64
+	// Cut says that the search for devices was cut short, which is counted and logged each time that Fit says so.
+	Cut bool
 }
 
 // Fit asks every device scheduler that has to do with the pod whether it fits the node. An error means that one of them
@@ -39,6 +41,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	at := request.asked()
 	var total float64
 	var voters int
+	var cut bool
 	for _, plugin := range s.plugins {
 		if !plugin.kinds.concern(at.pod) {
 			continue
@@ -70,12 +73,13 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		}
 		if !placed.Fits {
 			reason := placed.explain(node)
-			return Verdict{Lack: reason, Never: never(reason)}, nil
+			return Verdict{Lack: reason, Never: never(reason), Cut: placed.LimitHit}, nil
 		}
 		total += unit(placed.Score)
 		voters++
+		cut = placed.LimitHit
 	}
-	return Verdict{Fits: true, Score: total / float64(max(1, voters))}, nil
+	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Cut: cut}, nil
 }
 
 // fitAnswer is one plugin's answer.

@@ -14,13 +14,13 @@ import (
 // recallWays is how many answers share one bucket.
 const recallWays = 4
 
-// question is all that an answer of PodFitsDevice depends on, for a plugin that says so of itself.
+// question is all that an answer of PodFitsDevice or PodAllocate depends on, for a plugin that says so of itself.
 type question struct {
 	revision  uint64 // of how the plugin translates; 0 for one that is pure
 	pod, node digest
 }
 
-// recall is a plugin's memory of its answers. It is bounded and safe for concurrent use; nobody waits for anybody. What is
+// recall is a plugin's memory of its answers to one method. It is bounded and safe for concurrent use; nobody waits for anybody. What is
 // forgotten costs a call.
 type recall struct {
 	slots  []atomic.Pointer[recalled]
@@ -75,6 +75,17 @@ func (c *contained) learnHabits(plugin devicescheduler.DeviceScheduler) {
 	if c.pure || c.translator != nil {
 		c.recall = newRecall(recallEntries)
 	}
+	if c.translator != nil && !c.pure {
+		c.allocations = newRecall(recallAllocations)
+	}
+}
+
+// question returns what the plugin is asked, for one whose answers may be remembered.
+func (c *contained) question(node *Node, pod *asked) question {
+	if c.pure {
+		return question{pod: pod.digest(), node: node.digest()}
+	}
+	return question{c.revision.Load(), pod.digest(), digest(node.inventory.groups.Shape())}
 }
 
 // ask answers from memory, where the plugin allows for it, or asks the plugin. One that is set aside is always asked: it
@@ -83,12 +94,7 @@ func (c *contained) ask(ctx context.Context, node *Node, pod *asked) (fitAnswer,
 	if c.recall == nil || c.shunned.Load() {
 		return c.fit(ctx, node, pod)
 	}
-	q := question{pod: pod.digest()}
-	if c.pure {
-		q.node = node.digest()
-	} else {
-		q.revision, q.node = c.revision.Load(), digest(node.inventory.groups.Shape())
-	}
+	q := c.question(node, pod)
 	if found := c.recall.find(&q); found != nil {
 		return found.of(pod), nil
 	}

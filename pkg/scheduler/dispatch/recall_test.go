@@ -157,6 +157,52 @@ func TestATranslatorIsAskedOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
 	}
 }
 
+// What a translator allocates is its translation: it is asked once for pods that ask for the same, and each pod gets its own
+// devices under its own name.
+func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
+	plugin := &translator{fake: gpus()}
+	calls, allocate := 0, plugin.allocate
+	plugin.allocate = func(node *types.NodeInfo, pod *types.PodInfo) error {
+		calls++
+		return allocate(node, pod)
+	}
+	s := set(t, clock.RealClock{}, plugin)
+	give := func(pod, node string, count int64, used int64) *types.PodInfo {
+		t.Helper()
+		request := asking(count)
+		request.Pod.Name = pod
+		given, err := s.Allocate(t.Context(), nodeLike(t, s, node, 2, used), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return given
+	}
+	first := give("first", "a", 1, 0)
+	second := give("second", "b", 1, 50)
+	for pod, want := range map[*types.PodInfo][3]string{first: {"first", "a", "a-1"}, second: {"second", "b", "b-1"}} {
+		from := pod.RunningContainers["main"].AllocateFrom["resource/group/gpu/0/cards"]
+		if device := types.ResourceName("resource/group/gpu/" + want[2] + "/cards"); pod.Name != want[0] || pod.NodeName != want[1] || from != device {
+			t.Errorf("pod %s on %s was given %s, want pod %s on %s with %s", pod.Name, pod.NodeName, from, want[0], want[1], device)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("asked %d times, want once", calls)
+	}
+	give("third", "a", 2, 0)
+	if calls != 2 {
+		t.Errorf("asked %d times, want once more for a pod that asks for something else", calls)
+	}
+	plugin.revision.Add(1) // as the next node shows
+	give("fourth", "c", 1, 0)
+	if calls != 3 {
+		t.Errorf("asked %d times, want once more after the translation has changed", calls)
+	}
+	first.RunningContainers["main"].DevRequests["resource/group/gpu/9/cards"] = 1
+	if n := len(give("fifth", "c", 1, 0).RunningContainers["main"].DevRequests); n != 1 {
+		t.Errorf("a pod was given %d devices, want 1: it shares them with another", n)
+	}
+}
+
 func TestOthersAreAskedEachTime(t *testing.T) {
 	plugin, calls := counting(gpus())
 	s := set(t, clock.RealClock{}, plugin)

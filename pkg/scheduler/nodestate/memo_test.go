@@ -113,3 +113,27 @@ func TestAPodThatGotNoReservationLeavesNoTrace(t *testing.T) {
 	info.Generation = generation
 	w.want("free", w.free(info), "A B")
 }
+
+// What a pod holds is the same before and after it is seen bound, and pods without devices hold nothing.
+func TestPurePluginsAccountOnceForWhatIsHeld(t *testing.T) {
+	w := newWorldOf(t, &gpus{pure: true})
+	node := w.node("n", "n-1", "A", "B")
+	pod := w.pod("p", 1)
+	annotation := w.mustReserve(nodeInfo(node), pod)
+	for _, step := range []struct {
+		what string
+		pods []*v1.Pod
+		want int64
+	}{
+		{"the pod is assumed", []*v1.Pod{assumed(pod, "n")}, 1},
+		{"it is seen bound", []*v1.Pod{w.bound(pod, "n", annotation)}, 0},
+		{"a pod without devices comes", []*v1.Pod{w.bound(pod, "n", annotation), w.bound(w.pod("plain", 0), "n", "")}, 0},
+		{"another takes its place with the other GPU", []*v1.Pod{w.bound(w.pod("q", 1), "n", allocated("q", "n", "B"))}, 1},
+	} {
+		info := nodeInfo(node, step.pods...)
+		if got := w.computes(func() { w.of(info) }); got != step.want {
+			t.Errorf("%s: computed %d times, want %d", step.what, got, step.want)
+		}
+	}
+	w.want("free in the end", w.free(nodeInfo(node, w.bound(w.pod("q", 1), "n", allocated("q", "n", "B")))), "A")
+}

@@ -36,6 +36,18 @@ type reservation struct {
 
 func (r *reservations) empty() bool { return r == nil || len(r.pods) == 0 }
 
+// uncertain reports whether a pod that is not listed may hold devices: one that is scheduled again, which Of leaves out.
+func (r *reservations) uncertain() bool {
+	if r != nil {
+		for _, of := range r.pods {
+			if of.unknown > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // of returns a pod's reservation.
 func (r *reservations) of(uid types.UID) (reservation, bool) {
 	if r == nil {

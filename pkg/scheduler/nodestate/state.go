@@ -34,6 +34,10 @@ type memoKey struct {
 	revision   uint64
 }
 
+func keyOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *inventory) memoKey {
+	return memoKey{nodeInfo.Node().UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), reserved.epoch, inv.revision}
+}
+
 // Of returns the node's devices and what the pods of nodeInfo hold of them, the pod itself left out. unmodified says that
 // nodeInfo is of the scheduler's snapshot, and not a copy that a simulation has changed: only then is the answer
 // remembered. The error says why the node's devices cannot be scheduled, without the node's name.
@@ -65,7 +69,7 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 		return nil, nil, err
 	}
 	reserved := n.reservations()
-	key := memoKey{source.UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), reserved.epoch, inv.revision}
+	key := keyOf(nodeInfo, reserved, inv)
 	state := n.last.Load()
 	if state == nil || state.key != key || !unmodified {
 		if state, err = c.compute(ctx, nodeInfo, inv, reserved, state); err != nil {
@@ -102,7 +106,7 @@ func (c *Cache) compute(ctx context.Context, nodeInfo fwk.NodeInfo, inv *invento
 		known = last.census
 	}
 	now := count(nodeInfo, reserved, known)
-	devices, err := c.schedulers.Node(ctx, inv.devices, inOrder(now.holders))
+	devices, err := c.devices(ctx, inv, now, last)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +114,15 @@ func (c *Cache) compute(ctx context.Context, nodeInfo fwk.NodeInfo, inv *invento
 		c.seenBound(nodeInfo.Node().Name, reserved, now.bound)
 	}
 	return &memo{census: now, devices: devices}, nil
+}
+
+// devices accounts for a census. Most changes of a node are none of what is held there: a pod that was reserved is seen
+// bound, or one without devices comes.
+func (c *Cache) devices(ctx context.Context, inv *inventory, now *census, last *memo) (*dispatch.Node, error) {
+	if last != nil && last.key.revision == inv.revision && maps.Equal(last.holders, now.holders) && c.schedulers.Predictable() {
+		return last.devices, nil
+	}
+	return c.schedulers.Node(ctx, inv.devices, inOrder(now.holders))
 }
 
 // seenBy returns the state without the pod itself, with more holders, and with the nominated pods placed on it.

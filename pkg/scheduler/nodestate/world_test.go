@@ -37,6 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type gpus struct {
 	added, removed, taken atomic.Int64
 	broken                atomic.Bool
+	pure                  bool // from the beginning
 }
 
 func (g *gpus) AddNode(string, *sdk.NodeInfo) {
@@ -66,6 +67,7 @@ func (g *gpus) TakePodResources(*sdk.NodeInfo, *sdk.PodInfo) error   { g.taken.A
 func (g *gpus) ReturnPodResources(*sdk.NodeInfo, *sdk.PodInfo) error { return nil }
 func (g *gpus) GetName() string                                      { return "gpus" }
 func (g *gpus) UsingGroupScheduler() bool                            { return true }
+func (g *gpus) Pure() bool                                           { return g.pure }
 
 // world is a cache and what the informer has.
 type world struct {
@@ -78,9 +80,11 @@ type world struct {
 	version int
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOf(t, &gpus{}) }
+
+func newWorldOf(t *testing.T, plugin *gpus) *world {
 	w := &world{
-		T: t, plugin: &gpus{},
+		T: t, plugin: plugin,
 		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
 		clock:   clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
@@ -198,6 +202,12 @@ func (w *world) freeFor(info fwk.NodeInfo, pod *v1.Pod, unmodified bool) string 
 	if err != nil {
 		return "error: " + err.Error()
 	}
+	return w.freeOn(node)
+}
+
+// freeOn returns which GPUs are free in a node's state.
+func (w *world) freeOn(node *dispatch.Node) string {
+	w.Helper()
 	for count := int64(7); count > 0; count-- { // no test has more
 		request, err := w.cache.Request(w.pod("probe", count))
 		if err != nil || request == nil {

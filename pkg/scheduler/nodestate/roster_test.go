@@ -1,0 +1,147 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestate
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+)
+
+// of is what Of returns for a pod that holds nothing.
+func (w *world) of(info fwk.NodeInfo) *dispatch.Node {
+	w.Helper()
+	node, err := w.cache.Of(w.Context(), info, w.pod("stranger", 1), true)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return node
+}
+
+func TestARosterKnowsANodeUntilSomethingChanges(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n", "n-1", "A", "B")
+	info := nodeInfo(node)
+	roster := w.cache.NewRoster()
+	step := func(what string, known bool) {
+		t.Helper()
+		roster.Update([]fwk.NodeInfo{info})
+		got := roster.At(0)
+		if (got != nil) != known {
+			t.Errorf("%s: known is %t, want %t", what, got != nil, known)
+		}
+		if want := w.of(info); got != nil && got != want {
+			t.Errorf("%s: it is not what Of returns", what)
+		}
+	}
+	step("before anyone has asked", false)
+	step("afterwards", true)
+	w.mustReserve(info, w.pod("p", 1))
+	step("after a Reserve", false)
+	step("and again", true)
+	w.cache.Keep("n", "p")
+	step("a binding may have taken effect, so the pod itself sees another state", false)
+	step("and as long as that is so", false)
+	w.cache.Settle("n", "p")
+	w.cache.Unreserve("n", "p")
+	step("after an Unreserve", false)
+	step("and again", true)
+	info.(*framework.NodeInfo).AddPod(w.bound(w.pod("q", 1), "n", allocated("q", "n", "A")))
+	step("after a pod came", false)
+	step("and again", true)
+	w.node("n", "n-1", "A", "B", "C")
+	step("after a new inventory that the snapshot has not yet", false)
+	step("and again", true)
+	info = info.Snapshot()
+	step("in a copy", true) // which is in the same state
+	w.plugin.broken.Store(true)
+	w.annotatedNode("n", "n-1", node.Annotations["KubeDevice/DeviceInfo"])
+	roster.Update([]fwk.NodeInfo{info})
+	if roster.At(0) != nil {
+		t.Error("a node whose inventory was not taken is known")
+	}
+	w.plugin.broken.Store(false)
+	w.clock.Step(time.Minute)
+	step("after the pause until it is taken", false)
+	step("and again", true)
+}
+
+func TestARosterFollowsTheSnapshotsList(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := nodeInfo(w.node("a", "a", "A")), nodeInfo(w.node("b", "b", "B")), nodeInfo(w.node("c", "c", "C"))
+	roster := w.cache.NewRoster()
+	for _, list := range [][]fwk.NodeInfo{{a, b}, {b, a}, {b, a, c}, {c}, {}, {a, c}} {
+		places := roster.Update(list)
+		if len(places) != len(list) {
+			t.Errorf("%d places for %d nodes", len(places), len(list))
+		}
+		for i, info := range list {
+			if place, ok := places[info.(*framework.NodeInfo)]; !ok || place != i {
+				t.Errorf("%s is at %d, %t, want %d", info.Node().Name, place, ok, i)
+			}
+			w.of(info)
+		}
+		if _, ok := places[a.Snapshot().(*framework.NodeInfo)]; ok {
+			t.Error("a copy has a place")
+		}
+		roster.Update(list)
+		for i, info := range list {
+			if roster.At(i) == nil || roster.At(i) != w.of(info) {
+				t.Errorf("%s is not known", info.Node().Name)
+			}
+		}
+	}
+}
+
+// Whatever happens in whatever order, a roster says the same as Of, or nothing, also for a snapshot that lags behind.
+func TestARosterSaysWhatOfSays(t *testing.T) {
+	names := slices.Sorted(maps.Keys(steps))
+	known := 0
+	for seed := range uint64(40) {
+		c := &cluster{
+			world: newWorld(t), rand: rand.New(rand.NewPCG(seed, 1)), gpus: []string{"A", "B", "C", "D", "E", "F"},
+			inFlight: map[string]*v1.Pod{}, bound: map[string]*v1.Pod{},
+		}
+		c.node = c.world.node("n", "n-1", c.gpus...)
+		info := nodeInfo(c.node)
+		roster, of := c.cache.NewRoster(), c.cache
+		var history []string
+		for range 100 {
+			step := names[c.rand.IntN(len(names))]
+			history = append(history, step)
+			steps[step](c)
+			if c.cache != of { // the scheduler was started again
+				roster, of = c.cache.NewRoster(), c.cache
+			}
+			if c.rand.IntN(2) == 0 {
+				c.update()
+				info = nodeInfo(c.node, c.snapshot...)
+			}
+			roster.Update([]fwk.NodeInfo{info})
+			before, want := roster.At(0), c.of(info)
+			roster.Update([]fwk.NodeInfo{info})
+			for _, got := range []*dispatch.Node{before, roster.At(0)} {
+				if got == nil {
+					continue
+				}
+				known++
+				if got, want := c.freeOn(got), c.freeOn(want); got != want {
+					t.Fatalf("seed %d: free are %q, want %q, after:\n%s", seed, got, want, strings.Join(history, "\n"))
+				}
+			}
+		}
+	}
+	if known == 0 {
+		t.Error("the roster never knew anything")
+	}
+}
