@@ -77,8 +77,10 @@ func EncodePod(pod *types.PodInfo) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := DecodePod(value); err != nil {
-		return "", err
+	if len(value) > MaxBytes || !sound(pod) {
+		if _, err := DecodePod(value); err != nil {
+			return "", err
+		}
 	}
 	return value, nil
 }
