@@ -90,7 +90,7 @@ func (r readings) points(before readings) map[string]float64 {
 }
 
 // own returns the seconds per pod that were spent in our plugin since before, up to and including Reserve, or 0 when that is not
-// known. How many calls there were is known; how long they took, of one pod in ten, and of no more calls than the scheduler's
+// known or nothing was. How many calls there were is known; how long they took, of one pod in ten, and of no more calls than the scheduler's
 // recorder has room for.
 func (r readings) own(before readings) float64 {
 	const took, calls = "scheduler_plugin_execution_duration_seconds", "scheduler_plugin_evaluation_total"
@@ -98,6 +98,9 @@ func (r readings) own(before readings) float64 {
 	known, knownBefore := r.by(point, took+"_count", true), before.by(point, took+"_count", true)
 	made, madeBefore := r.by(point, calls, true), before.by(point, calls, true)
 	pods := made["PreFilter"] - madeBefore["PreFilter"]
+	if pods == 0 { // it has skipped them all
+		return 0
+	}
 	var seconds float64
 	for _, at := range []string{"PreFilter", "Filter", "PreScore", "Score", "Reserve"} {
 		perPod := 1.0
