@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -56,8 +57,19 @@ func TestARosterKnowsANodeUntilSomethingChanges(t *testing.T) {
 	w.cache.Unreserve("n", "p")
 	step("after an Unreserve", false)
 	step("and again", true)
-	info.(*framework.NodeInfo).AddPod(w.bound(w.pod("q", 1), "n", allocated("q", "n", "A")))
+	own := info.(*framework.NodeInfo)
+	q := w.bound(w.pod("q", 1), "n", allocated("q", "n", "A"))
+	own.AddPod(q)
 	step("after a pod came", false)
+	step("and again", true)
+	if err := own.RemovePod(klog.Background(), q); err != nil {
+		t.Fatal(err)
+	}
+	own.AddPod(w.bound(w.pod("r", 1), "n", allocated("r", "n", "B")))
+	step("after another took its place", false)
+	step("and again", true)
+	own.Pods = slices.Clone(own.Pods[:0])
+	step("after a pod group's pods have left the snapshot, which keeps its generation", false)
 	step("and again", true)
 	w.node("n", "n-1", "A", "B", "C")
 	step("after a new inventory that the snapshot has not yet", false)
