@@ -72,7 +72,7 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 	if !ok {
 		return begun
 	}
-	digest := request.Digest()
+	digest := s.schedulers.Digest(request)
 	if last, ok := s.kinds.Get(digest); ok && last.(*surveyed).era == era {
 		s.recall(begun, last.(*surveyed))
 	}

@@ -118,7 +118,7 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, _ := r.plugin.surveyor.kinds.Get(request.Digest())
+	last, _ := r.plugin.surveyor.kinds.Get(r.plugin.schedulers.Digest(request))
 	slot := &last.(*surveyed).answers[0]
 	cut := *slot.Load()
 	cut.Cut = true

@@ -126,19 +126,6 @@ func (s *Set) Predictable() bool {
 	return true
 }
 
-// Era tells whether verdicts may be remembered: of two that were given for requests of equal digest on one Node, in the
-// same era, the second is the first. There is none while a plugin is set aside, whose answers are its own to give, nor
-// where the set is not Predictable.
-func (s *Set) Era() (era uint64, ok bool) {
-	for _, plugin := range s.plugins {
-		if plugin.recall == nil || plugin.shunned.Load() {
-			return 0, false
-		}
-		era += plugin.revision.Load() // which only grows, so the sum tells
-	}
-	return era, true
-}
-
 // Claims reports whether a plugin serves the plain resource name without any node advertising it.
 func (s *Set) Claims(name types.ResourceName) bool { return s.claimed[name] }
 

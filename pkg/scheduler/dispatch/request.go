@@ -4,9 +4,6 @@
 package dispatch
 
 import (
-	"crypto/sha256"
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -35,21 +32,6 @@ func (r *Request) asked() *asked {
 	}
 	r.began.CompareAndSwap(nil, newAsked(r.Pod, r.Containers))
 	return r.began.Load()
-}
-
-// Digest identifies what the pod asks for. Pods of equal digest get the same verdict on a node in one state, if the set's
-// answers follow from nothing else: see Set.Era.
-func (r *Request) Digest() [sha256.Size]byte {
-	own := r.asked().digest()
-	c := content(own[:])
-	for _, name := range slices.Sorted(maps.Keys(r.Counted)) {
-		c.str(name)
-		for _, counted := range r.Counted[name] {
-			c.str(string(counted))
-		}
-		c.num(-1)
-	}
-	return sha256.Sum256(c)
 }
 
 // Empty reports whether the pod asks for no device at all.
