@@ -112,11 +112,11 @@ func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) 
 	}
 }
 
-// overlap says whether the containers of two pods that have ended ran at the same time, as far as whole seconds tell.
+// overlap says whether two pods that have ended had their devices at the same time, as far as whole seconds tell: from when the
+// kubelet took the pod on. When its container started is not always known: containerd may be killed while it starts it.
 func overlap(a, b *corev1.Pod) bool {
 	span := func(pod *corev1.Pod) (from, to time.Time) {
-		ended := pod.Status.ContainerStatuses[0].State.Terminated
-		return ended.StartedAt.Time, ended.FinishedAt.Time
+		return pod.Status.StartTime.Time, pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time
 	}
 	fromA, toA := span(a)
 	fromB, toB := span(b)
