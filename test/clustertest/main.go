@@ -65,6 +65,22 @@ func Options(name string, nodes int) (cluster.Options, error) {
 	return options, nil
 }
 
+// HostedOptions returns Options for nodes that have no plugins of KubeDevice's own, only those that register with kubecri. An empty
+// folder, which it makes in dir, stands for the plugins' folders.
+func HostedOptions(name string, nodes int, dir string) (cluster.Options, error) {
+	options, err := Options(name, nodes)
+	if err != nil {
+		return options, err
+	}
+	none := filepath.Join(dir, "no-plugins")
+	options.Scheduler.Args = []string{"--devschedpath=" + none}
+	for i := range options.Nodes {
+		options.Nodes[i].Inventory = ""
+		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + none}
+	}
+	return options, os.Mkdir(none, 0o755)
+}
+
 // Build brings the programs of all clusters, and the extras that are asked for, up to date.
 func Build(ctx context.Context, programs string, extras ...binaries.Extra) error {
 	root, err := checkout.Root()

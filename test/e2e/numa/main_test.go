@@ -35,8 +35,11 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
-	options, err := prepare(dir)
+	options, err := clustertest.HostedOptions("e2e-numa", 2, dir)
 	if err != nil {
+		return fail(err)
+	}
+	if err := buildPlugin(dir); err != nil {
 		return fail(err)
 	}
 	return clustertest.Run(m, options, func(c *cluster.Cluster) {
@@ -47,24 +50,14 @@ func run(m *testing.M) int {
 	})
 }
 
-// prepare builds the plugin, and returns the options of a cluster.
-func prepare(dir string) (cluster.Options, error) {
-	options, err := clustertest.Options("e2e-numa", 2)
-	if err != nil {
-		return options, err
-	}
-	none := filepath.Join(dir, "no-plugins")
-	options.Scheduler.Args = []string{"--devschedpath=" + none}
-	for i := range options.Nodes {
-		options.Nodes[i].Inventory = ""
-		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + none}
-	}
+// buildPlugin builds the device plugin that all of the nodes' are.
+func buildPlugin(dir string) error {
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "plugin"), "./testdata/plugin")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
-		return options, fmt.Errorf("build the plugin: %w\n%s", err, said)
+		return fmt.Errorf("build the plugin: %w\n%s", err, said)
 	}
-	return options, os.Mkdir(none, 0o755)
+	return nil
 }
 
 func fail(err error) int {

@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
-	options, err := prepare(dir)
+	options, err := clustertest.HostedOptions("e2e-vendors", 2, dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -59,20 +59,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return code
-}
-
-func prepare(dir string) (cluster.Options, error) {
-	options, err := clustertest.Options("e2e-vendors", 2)
-	if err != nil {
-		return options, err
-	}
-	none := filepath.Join(dir, "no-plugins")
-	options.Scheduler.Args = []string{"--devschedpath=" + none}
-	for i := range options.Nodes {
-		options.Nodes[i].Inventory = ""
-		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + none}
-	}
-	return options, os.Mkdir(none, 0o755)
 }
 
 // furnishNodes furnishes the nodes for all plugins, but only the first for the example: its devices are files in /tmp, which nodes share.
