@@ -4,11 +4,15 @@
 package scheduler
 
 import (
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // cycleOn runs a pod's cycle up to Filter on all nodes, and returns for which of them the answer was known before Filter.
@@ -96,6 +100,32 @@ func TestAnswersOfAPluginThatMayChangeItsMindAreNotRemembered(t *testing.T) {
 		if known := r.cycleOn(newPod(name, 1)); known["n"] {
 			t.Errorf("the answer for pod %s was known before the plugin was asked", name)
 		}
+	}
+}
+
+// moody is gpus that only translate, otherwise when a node says so.
+type moody struct {
+	*gpus
+	revision atomic.Uint64
+}
+
+func (m *moody) Revision() uint64              { return m.revision.Load() }
+func (*moody) Pure() bool                      { return false }
+func (m *moody) AddNode(string, *sdk.NodeInfo) { m.revision.Add(1) }
+
+func TestAnswersOfAPluginThatTranslatesOtherwiseNowAreNotRemembered(t *testing.T) {
+	r := newRigOf(t, &moody{gpus: &gpus{}}, []*v1.Node{newNode("n", "A")})
+	r.cycleOn(newPod("p", 1))
+	if known := r.cycleOn(newPod("q", 1)); !known["n"] {
+		t.Fatal("no answer is remembered")
+	}
+	before, _ := r.plugin.schedulers.Era()
+	if _, err := r.client.CoreV1().Nodes().Create(t.Context(), newNode("other", "B"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the plugin is told of the node", func() bool { era, _ := r.plugin.schedulers.Era(); return era != before })
+	if known := r.cycleOn(newPod("r", 1)); known["n"] {
+		t.Error("an answer is remembered that the plugin would not give any more")
 	}
 }
 
