@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
@@ -23,7 +22,7 @@ type bench struct {
 	out          string
 	rounds, pods int
 	profile      time.Duration
-	ways         []way
+	comparisons  []comparison
 	programs     programs
 
 	client     *kube.Client
@@ -31,13 +30,13 @@ type bench struct {
 	kubeconfig string // the schedulers'
 }
 
-// run measures all ways on clusters of these sizes.
+// run makes all comparisons on clusters of these sizes.
 func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, err error) {
 	if b.scratch, err = os.MkdirTemp("", "kubedevice-bench-"); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(b.scratch)
-	// Nothing here makes service accounts or takes taints away; and a round's pods should go quickly.
+	// Nothing here makes service accounts or takes taints away; and a batch's pods should go quickly.
 	server, err := controlplane.Start(ctx, "--disable-admission-plugins=TaintNodesByCondition", "--delete-collection-workers=16")
 	if err != nil {
 		return nil, err
@@ -66,25 +65,18 @@ func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, e
 	return measured, nil
 }
 
-// runSize measures all ways, which take turns in each round; in every other round in the opposite order, so that whatever
-// grows in a round does as much good as harm.
+// runSize makes one comparison after the other on a cluster of nodes.
 func (b *bench) runSize(ctx context.Context, nodes int) (report.Size, error) {
-	size := report.Size{Nodes: nodes, Samples: map[string][]report.Sample{}}
+	size := report.Size{Nodes: nodes}
 	if err := b.makeNodes(ctx, nodes); err != nil {
 		return size, err
 	}
-	order := slices.Clone(b.ways)
-	for round := range b.rounds {
-		for _, w := range order {
-			sample, err := b.measure(ctx, w, nodes)
-			if err != nil {
-				return size, fmt.Errorf("round %d of %s: %w", round+1, w.name, err)
-			}
-			size.Samples[w.name] = append(size.Samples[w.name], sample)
-			fmt.Fprintf(os.Stderr, "%d nodes, round %d of %d, %s: %.1f pods/s, %.2f ms CPU per pod\n",
-				nodes, round+1, b.rounds, w.name, sample.PodsPerSecond(), sample.CPUPerPod())
+	for _, c := range b.comparisons {
+		pair, err := b.compare(ctx, c, nodes)
+		if err != nil {
+			return size, fmt.Errorf("%v: %w", c.reported(), err)
 		}
-		slices.Reverse(order)
+		size.Pairs = append(size.Pairs, pair)
 	}
 	return size, b.removeNodes(ctx)
 }

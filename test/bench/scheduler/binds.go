@@ -18,7 +18,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// binds are the pods that are bound in a round, as they come.
+// binds are the pods that are bound in a batch, as they come.
 type binds struct {
 	watch watch.Interface
 	ended chan struct{} // when the watch has ended

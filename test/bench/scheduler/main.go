@@ -4,17 +4,24 @@
 // Command scheduler measures what scheduling devices costs, beside upstream's scheduler that counts them and beside
 // dynamic resource allocation (DRA).
 //
-// A real etcd and kube-apiserver run in this process. Each way of asking for devices has, in each of several rounds, a
-// scheduler that is started anew, as a process of its own: upstream's program, or ours with the simulated GPUs' plugin as a
-// .so. So CPU is the scheduler's alone, and nothing that one way leaves behind costs another. What is kept from round to
-// round are the nodes, of 8 GPUs each: they carry an inventory for ours, a count for both, and a ResourceSlice for DRA.
+// A real etcd and kube-apiserver run in this process. The nodes have 8 GPUs each: they carry an inventory for ours, a count for
+// both, and a ResourceSlice for DRA.
 //
-// In a round, the first tenth of the pods makes caches warm and inventories known. Then the scheduler's process is stopped while the other pods
-// are made, so that nothing but scheduling is done afterwards; what is measured begins when it goes on, and ends when the last pod
-// is bound. DRA's claims are made beforehand too, which spares it the controller that makes them of templates.
+// A comparison holds a way of asking for devices against a yardstick. The schedulers of both, upstream's program or ours with the
+// simulated GPUs' plugin as a .so, are processes of their own, so CPU is the scheduler's alone. They live side by side for all rounds of
+// the comparison, see each other's pods, and bind those that have their name. What is measured is a batch of pods at a time: while they are
+// made, both schedulers are stopped (SIGSTOP), so that nothing but scheduling is done afterwards; it begins when one of them goes
+// on (SIGCONT), and ends when it has bound the last pod. Then the pods are removed, and both go on until they are idle: they
+// have seen all that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made before
+// the pods, which spares it the controller that makes them of templates.
+//
+// Batches of the two ways alternate, A B, B A, A B, and so are a few seconds apart: a machine whose speed drifts is as fast for one as
+// for the other. The first batch of each, which makes caches warm, is not counted. A round has as many batches as make the
+// pods that are wanted, where the cluster has no room for all at once. The schedulers' own metrics are read before the first round and
+// after the last.
 //
 // This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that of the API server, which is most of
-// it, and every way starts an API server of its own, so that rounds are too long to take turns often.
+// it, and every way starts an API server of its own, so that ways can't take turns.
 //
 // It prints a table and writes it, with all numbers as JSON, to the folder -out. It judges nothing by its exit status: at the
 // end it says which of the project's goals hold on this machine.
@@ -33,6 +40,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
@@ -52,11 +60,11 @@ func run(ctx context.Context, args []string) (err error) {
 	output := flags.String("output", "../_output", "folder of the project's build products")
 	out := flags.String("out", "", "folder for the results (default: bench in -output)")
 	name := flags.String("name", "scheduler", "name of the results' files, without .txt and .json")
-	only := flags.String("only", "", "measure the ways whose names fit this regular expression alone")
-	rounds := flags.Int("rounds", 20, "how often each way is measured")
+	only := flags.String("only", "", "make the comparisons whose text \"way / yardstick\" fits this regular expression alone")
+	rounds := flags.Int("rounds", 40, "how often both ways of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
-	pods := flags.Int("pods", 440, "pods in a round; fewer where not so many fit")
-	profile := flags.Duration("profile", 0, "take a CPU profile of this length in each round, into -out; rounds become longer")
+	pods := flags.Int("pods", 440, "pods of each way in a round, in as many batches as the cluster has no room for them at once")
+	profile := flags.Duration("profile", 0, "after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into -out")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -77,14 +85,17 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
 	}
+	if *profile != 0 && *profile < time.Second {
+		return fmt.Errorf("-profile is %v: use a second or more", *profile)
+	}
 	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile}
-	for _, w := range ways {
-		if pattern.MatchString(w.name) {
-			b.ways = append(b.ways, w)
+	for _, c := range comparisons {
+		if pattern.MatchString(c.reported().String()) {
+			b.comparisons = append(b.comparisons, c)
 		}
 	}
-	if len(b.ways) == 0 {
-		return fmt.Errorf("-only: no way's name fits %q", *only)
+	if len(b.comparisons) == 0 {
+		return fmt.Errorf("-only: no comparison fits %q", *only)
 	}
 	if b.programs, err = findPrograms(*output); err != nil {
 		return err
@@ -94,7 +105,7 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	machine := fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())
-	result := report.New(machine, *rounds, wayNames(), comparisons, measured)
+	result := report.New(machine, *rounds, measured)
 	table, err := os.Create(filepath.Join(*out, *name+".txt"))
 	if err != nil {
 		return err

@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics/testutil"
@@ -23,6 +20,7 @@ import (
 const (
 	metricsPath = "/metrics"
 	profilePath = "/debug/pprof/profile"
+	readyPath   = "/readyz"
 )
 
 // flushInterval is longer than the second after which a scheduler adds to its metrics what its plugins took.
@@ -121,22 +119,4 @@ func (r readings) own(before readings) float64 {
 // calls returns how often a device scheduler was called.
 func (r readings) calls(plugin string) float64 {
 	return r.by("plugin", "kubedevice_scheduler_plugin_calls_total", false)[plugin]
-}
-
-// startProfile takes a CPU profile of the scheduler, if profiles are wanted. What went wrong, or nil, comes when it is there.
-func (b *bench) startProfile(ctx context.Context, p *process, w way, nodes int) <-chan error {
-	done := make(chan error, 1)
-	if b.profile == 0 {
-		done <- nil
-		return done
-	}
-	go func() {
-		profile, err := p.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, b.profile.Seconds()))
-		if err == nil {
-			file := fmt.Sprintf("%s-%d.pprof", strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(w.name), nodes)
-			err = os.WriteFile(filepath.Join(b.out, file), []byte(profile), 0o644)
-		}
-		done <- err
-	}()
-	return done
 }

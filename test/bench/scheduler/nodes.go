@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -46,13 +47,10 @@ func each(ctx context.Context, count int, do func(context.Context, int) error) e
 	return group.Wait()
 }
 
-// makeNodes makes nodes, and their ResourceSlices if any way uses them.
+// makeNodes makes nodes, and their ResourceSlices if any comparison needs them.
 func (b *bench) makeNodes(ctx context.Context, count int) error {
-	slices := false
-	for _, w := range b.ways {
-		slices = slices || w.usesClaims()
-	}
-	if slices {
+	claims := slices.ContainsFunc(b.comparisons, func(c comparison) bool { return c.way.usesClaims() || c.yardstick.usesClaims() })
+	if claims {
 		class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: draDriver}}
 		class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + draDriver + `"`}}}
 		if _, err := b.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -67,7 +65,7 @@ func (b *bench) makeNodes(ctx context.Context, count int) error {
 		if _, err := b.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create node %s: %w", node.Name, err)
 		}
-		if !slices {
+		if !claims {
 			return nil
 		}
 		if _, err := b.client.ResourceV1().ResourceSlices().Create(ctx, sliceOf(node.Name), metav1.CreateOptions{}); err != nil {

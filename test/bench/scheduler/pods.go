@@ -17,10 +17,13 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// podOf returns the pod of that number in a round of the way, and its claim if it has one.
-func podOf(w way, number int) (*corev1.Pod, *resourceapi.ResourceClaim) {
-	a := w.asks[number%len(w.asks)]
-	pod := kube.NewPod(fmt.Sprintf("pod-%05d", number), "busybox")
+// podName returns the name of the pod of that number in a batch, which its claim has too. No other batch has it.
+func podName(batch, number int) string { return fmt.Sprintf("pod-%05d-%05d", batch, number) }
+
+// podOf returns a pod, for the scheduler of that name.
+func podOf(a ask, name, scheduler string) *corev1.Pod {
+	pod := kube.NewPod(name, "busybox")
+	pod.Spec.SchedulerName = scheduler
 	resources := &pod.Spec.Containers[0].Resources
 	resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
@@ -33,13 +36,11 @@ func podOf(w way, number int) (*corev1.Pod, *resourceapi.ResourceClaim) {
 	if a.annotation != "" {
 		pod.Annotations = map[string]string{deviceinfo.Annotation: a.annotation}
 	}
-	if a.claimed == 0 {
-		return pod, nil
+	if a.claimed > 0 {
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: claimName, ResourceClaimName: &pod.Name}}
+		resources.Claims = []corev1.ResourceClaim{{Name: claimName}}
 	}
-	claim := claimOf(pod.Name, a.claimed)
-	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: claimName, ResourceClaimName: &claim.Name}}
-	resources.Claims = []corev1.ResourceClaim{{Name: claimName}}
-	return pod, claim
+	return pod
 }
 
 // claimName is what pods call their claim.

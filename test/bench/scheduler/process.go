@@ -4,6 +4,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -46,21 +48,22 @@ func findPrograms(output string) (programs, error) {
 
 // process is a running scheduler.
 type process struct {
+	name    string // that pods are to have for it to bind them
 	command *exec.Cmd
 	ended   chan struct{}
 	log     string
 	address string // of its metrics
 }
 
-// start starts a scheduler that looks at all nodes.
-func (b *bench) start(ours bool) (*process, error) {
+// start starts a scheduler of that name that looks at all nodes.
+func (b *bench) start(name string, ours bool) (*process, error) {
 	dir, err := os.MkdirTemp(b.scratch, "scheduler-")
 	if err != nil {
 		return nil, err
 	}
 	config := filepath.Join(dir, "config.yaml")
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
-		"leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 100\n" +
+		"leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 100\nprofiles: [{schedulerName: " + name + "}]\n" +
 		"clientConnection: {kubeconfig: " + b.kubeconfig + ", qps: 5000, burst: 5000}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -75,7 +78,7 @@ func (b *bench) start(ours bool) (*process, error) {
 	}
 	arguments := []string{"--config=" + config, "--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--authentication-skip-lookup", "--authentication-kubeconfig=" + b.kubeconfig, "--authorization-kubeconfig=" + b.kubeconfig,
-		"--authorization-always-allow-paths=" + metricsPath + "," + profilePath}
+		"--authorization-always-allow-paths=" + metricsPath + "," + profilePath + "," + readyPath}
 	program := b.programs.upstream
 	if ours {
 		program = b.programs.ours
@@ -89,7 +92,7 @@ func (b *bench) start(ours bool) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p := &process{command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(), address: address}
+	p := &process{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(), address: address}
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.command.Start(); err != nil {
@@ -114,6 +117,23 @@ func (p *process) signal(signal syscall.Signal) error {
 		return fmt.Errorf("send the scheduler the signal %v: %w", signal, err)
 	}
 	return nil
+}
+
+// awaitReady waits until the scheduler knows the cluster.
+func (p *process) awaitReady(ctx context.Context) error {
+	for {
+		_, err := p.get(ctx, readyPath)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return errors.New("the scheduler has ended")
+		case <-ctx.Done():
+			return fmt.Errorf("wait until the scheduler is ready: %w: %w", context.Cause(ctx), err)
+		case <-time.After(pollInterval):
+		}
+	}
 }
 
 // said returns the end of the scheduler's log.

@@ -3,8 +3,6 @@
 
 package main
 
-import "github.com/kubedevice/kubedevice/test/bench/scheduler/report"
-
 // way is a way of asking for devices, and the scheduler that is asked.
 type way struct {
 	name string
@@ -49,53 +47,24 @@ var (
 	quarter = ask{annotation: quarterRequest, part: 0.25}
 )
 
-// The ways' names.
-const (
-	upstreamPlain, plain    = "upstream, plain pods", "plain pods"
-	upstreamOne, single     = "upstream, 1 counted", "1 GPU"
-	upstreamTwo, linked     = "upstream, 2 counted", "2 GPUs with NVLink"
-	upstreamEight, whole    = "upstream, 8 counted", "8 GPUs"
-	fraction                = "quarters of a GPU's memory"
-	upstreamMixed, mixed    = "upstream, 1 2 4 1 counted", "1, 2 with NVLink, 4, a quarter"
-	claimedOne, claimedPair = "DRA, 1 device", "DRA, 2 matched devices"
+var (
+	upstreamPlain = way{"upstream, plain pods", false, []ask{nothing}}
+	plain         = way{"plain pods", true, []ask{nothing}}
+	upstreamOne   = way{"upstream, 1 counted", false, []ask{one}}
+	single        = way{"1 GPU", true, []ask{one}}
+	claimedOne    = way{"DRA, 1 device", false, []ask{{claimed: 1}}}
+	upstreamTwo   = way{"upstream, 2 counted", false, []ask{two}}
+	linked        = way{"2 GPUs with NVLink", true, []ask{pair}}
+	claimedPair   = way{"DRA, 2 matched devices", false, []ask{{claimed: 2}}}
+	upstreamEight = way{"upstream, 8 counted", false, []ask{eight}}
+	whole         = way{"8 GPUs", true, []ask{eight}}
+	fraction      = way{"quarters of a GPU's memory", true, []ask{quarter}}
+	upstreamMixed = way{"upstream, 1 2 4 1 counted", false, []ask{one, two, four, one}}
+	mixed         = way{"1, 2 with NVLink, 4, a quarter", true, []ask{one, pair, four, quarter}}
 )
 
-// ways are all, those next to each other that are compared.
-var ways = []way{
-	{upstreamPlain, false, []ask{nothing}},
-	{plain, true, []ask{nothing}},
-	{fraction, true, []ask{quarter}},
-	{upstreamOne, false, []ask{one}},
-	{single, true, []ask{one}},
-	{claimedOne, false, []ask{{claimed: 1}}},
-	{upstreamTwo, false, []ask{two}},
-	{linked, true, []ask{pair}},
-	{claimedPair, false, []ask{{claimed: 2}}},
-	{upstreamEight, false, []ask{eight}},
-	{whole, true, []ask{eight}},
-	{upstreamMixed, false, []ask{one, two, four, one}},
-	{mixed, true, []ask{one, pair, four, quarter}},
-}
-
-// comparisons are the project's goals.
-var comparisons = []report.Comparison{
-	{Way: plain, Yardstick: upstreamPlain, Bound: 0.98},
-	{Way: single, Yardstick: upstreamOne, Bound: 0.95},
-	{Way: linked, Yardstick: upstreamTwo, Bound: 0.95},
-	{Way: whole, Yardstick: upstreamEight, Bound: 0.95},
-	{Way: fraction, Yardstick: upstreamOne, Bound: 0.95},
-	{Way: mixed, Yardstick: upstreamMixed, Bound: 0.95},
-	{Way: single, Yardstick: claimedOne, Bound: 3},
-	{Way: linked, Yardstick: claimedPair, Bound: 3},
-}
-
-func wayNames() []string {
-	names := make([]string, len(ways))
-	for i, w := range ways {
-		names[i] = w.name
-	}
-	return names
-}
+// ask returns what the pod of that number in a batch asks for.
+func (w way) ask(number int) ask { return w.asks[number%len(w.asks)] }
 
 // usesDevices reports whether the way's pods ask for any device.
 func (w way) usesDevices() bool { return w.asks[0] != nothing }
@@ -107,7 +76,7 @@ func (w way) usesClaims() bool { return w.asks[0].claimed > 0 }
 // pieces, and a pod for which there is no room would be waited for in vain.
 const fill, fillMixed = 0.9, 0.4
 
-// podsOn returns how many of the wanted pods a cluster of nodes is given.
+// podsOn returns how many of the wanted pods a cluster of nodes is given at a time.
 func (w way) podsOn(nodes, wanted int) int {
 	part, used := fill, 0.0
 	if len(w.asks) > 1 {
@@ -119,5 +88,5 @@ func (w way) podsOn(nodes, wanted int) int {
 	if used == 0 {
 		return wanted
 	}
-	return min(wanted, int(part*float64(nodes*gpusPerNode*len(w.asks))/used))
+	return min(wanted, max(1, int(part*float64(nodes*gpusPerNode*len(w.asks))/used)))
 }

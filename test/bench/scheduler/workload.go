@@ -13,16 +13,21 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// makePods makes the pods of a round from one number to before another, and their claims.
-func (b *bench) makePods(ctx context.Context, w way, from, to int) error {
-	return each(ctx, to-from, func(ctx context.Context, i int) error {
-		pod, claim := podOf(w, from+i)
-		if claim != nil {
-			if _, err := b.client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("create the claim of pod %s: %w", pod.Name, err)
-			}
+// makeClaims makes the claims of a batch's pods.
+func (b *bench) makeClaims(ctx context.Context, w way, batch, count int) error {
+	return each(ctx, count, func(ctx context.Context, i int) error {
+		claim := claimOf(podName(batch, i), w.ask(i).claimed)
+		if _, err := b.client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create claim %s: %w", claim.Name, err)
 		}
-		_, err := b.client.CreatePod(ctx, pod)
+		return nil
+	})
+}
+
+// makePods makes the pods of a batch, for the scheduler of that name.
+func (b *bench) makePods(ctx context.Context, w way, scheduler string, batch, count int) error {
+	return each(ctx, count, func(ctx context.Context, i int) error {
+		_, err := b.client.CreatePod(ctx, podOf(w.ask(i), podName(batch, i), scheduler))
 		return err
 	})
 }
@@ -55,6 +60,9 @@ func (b *bench) removePods(ctx context.Context) error {
 	return b.awaitNoPods(ctx)
 }
 
+// pollInterval is how often it is looked whether something has come about.
+const pollInterval = 20 * time.Millisecond
+
 // awaitNoPods waits until there are no pods.
 func (b *bench) awaitNoPods(ctx context.Context) error {
 	for {
@@ -68,7 +76,7 @@ func (b *bench) awaitNoPods(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait until pods are gone: %w", context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pollInterval):
 		}
 	}
 }

@@ -29,16 +29,13 @@ func (r *Result) Print(to io.Writer) error {
 			}
 			fmt.Fprintln(out)
 		}
-		if len(size.Ratios) == 0 {
-			continue
-		}
 		fmt.Fprintf(out, "\n%d nodes, paired\tmedian\tlower 95%%\tupper 95%%\t\n", size.Nodes)
 		for _, q := range size.Ratios {
-			fmt.Fprintf(out, "%s / %s, %s\t%.2f\t", q.Way, q.Yardstick, q.Of, q.Median)
+			fmt.Fprintf(out, "%v, %s\t%.3f\t", q.Comparison, q.Of, q.Median)
 			if q.Verdict == open {
 				fmt.Fprint(out, "-\t-\t\n")
 			} else {
-				fmt.Fprintf(out, "%.2f\t%.2f\t\n", q.Lower, q.Upper)
+				fmt.Fprintf(out, "%.3f\t%.3f\t\n", q.Lower, q.Upper)
 			}
 		}
 	}

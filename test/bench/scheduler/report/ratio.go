@@ -7,15 +7,13 @@ import "fmt"
 
 // Ratio compares a way with its yardstick, round by round. More is better.
 type Ratio struct {
-	Way       string `json:"way"`
-	Yardstick string `json:"yardstick"`
+	Comparison
 	// Of is what is compared: throughput, or the CPU per pod of the yardstick to that of the way.
 	Of     string  `json:"of"`
 	Median float64 `json:"median"`
 	// Lower and Upper are the 95 % bounds, one-sided each; 0 when there were too few rounds.
 	Lower float64 `json:"lower"`
 	Upper float64 `json:"upper"`
-	Bound float64 `json:"bound"`
 	Verdict
 }
 
@@ -25,10 +23,10 @@ const (
 	cpu        = "CPU"
 )
 
-func ratiosOf(c Comparison, own, yardstick []Sample) []Ratio {
+func ratiosOf(p Pair) []Ratio {
 	return []Ratio{
-		newRatio(c, throughput, own, yardstick, Sample.PodsPerSecond),
-		newRatio(c, cpu, yardstick, own, Sample.CPUPerPod),
+		newRatio(p.Comparison, throughput, p.OfWay.Samples, p.OfYardstick.Samples, Sample.PodsPerSecond),
+		newRatio(p.Comparison, cpu, p.OfYardstick.Samples, p.OfWay.Samples, Sample.CPUPerPod),
 	}
 }
 
@@ -37,7 +35,7 @@ func newRatio(c Comparison, of string, above, below []Sample, value func(Sample)
 	for i := range ratios {
 		ratios[i] = value(above[i]) / value(below[i])
 	}
-	r := Ratio{Way: c.Way, Yardstick: c.Yardstick, Of: of, Median: median(ratios), Bound: c.Bound, Verdict: open}
+	r := Ratio{Comparison: c, Of: of, Median: median(ratios), Verdict: open}
 	var ok bool
 	if r.Lower, r.Upper, ok = bounds(ratios); ok {
 		r.Verdict = verdict(r.Lower >= c.Bound)
@@ -75,7 +73,7 @@ func growthsOf(sizes []SizeResult) []Growth {
 	var growths []Growth
 	for _, w := range many.Ways {
 		before := few.way(w.Name)
-		if before == nil || before.OwnMicroseconds == 0 {
+		if before == nil || before.OwnMicroseconds == 0 || w.OwnMicroseconds == 0 {
 			continue
 		}
 		factor := w.OwnMicroseconds / before.OwnMicroseconds
@@ -103,7 +101,7 @@ func (r Ratio) String() string {
 	if r.Verdict == open {
 		return fmt.Sprintf("%s, %s, of %s: at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Bound, r.Says)
 	}
-	return fmt.Sprintf("%s, %s, of %s: %.2f, at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Lower, r.Bound, r.Says)
+	return fmt.Sprintf("%s, %s, of %s: %.3f, at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Lower, r.Bound, r.Says)
 }
 
 func (g Growth) String() string {

@@ -59,41 +59,70 @@ func TestBoundsAreThoseOfTheSignTest(t *testing.T) {
 	}
 }
 
-// rounds returns samples of 100 pods that took so many seconds, and as many of CPU.
-func rounds(seconds ...float64) []Sample {
-	samples := make([]Sample, len(seconds))
-	for i, s := range seconds {
-		samples[i] = Sample{Pods: 100, Seconds: s, CPUSeconds: s, Points: map[string]float64{"Filter": s}}
+// rounds returns what was measured when 100 pods took so many seconds, and as many of CPU.
+func rounds(seconds ...float64) Measured {
+	var m Measured
+	for _, s := range seconds {
+		m.Samples = append(m.Samples, Sample{Pods: 100, Seconds: s, CPUSeconds: s})
 	}
-	return samples
+	return m
+}
+
+func TestBatchesAddUpToASample(t *testing.T) {
+	got := Sample{Pods: 90, Seconds: 0.5, CPUSeconds: 0.25}.Plus(Sample{Pods: 10, Seconds: 1.5, CPUSeconds: 0.75})
+	if diff := cmp.Diff(Sample{Pods: 100, Seconds: 2, CPUSeconds: 1}, got); diff != "" {
+		t.Errorf("sum (-want +got):\n%s", diff)
+	}
+	if got.PodsPerSecond() != 50 || got.CPUPerPod() != 10 {
+		t.Errorf("%v pods a second, %v ms of CPU per pod, want 50 and 10", got.PodsPerSecond(), got.CPUPerPod())
+	}
 }
 
 func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	// The machine was slow in the second and the third round, for both.
-	size := Size{Nodes: 3, Samples: map[string][]Sample{"ours": rounds(1, 10, 30, 2, 4), "theirs": rounds(0.5, 5, 15, 1, 2)}}
-	r := New("", 5, []string{"ours", "theirs", "left out"}, []Comparison{
-		{"ours", "theirs", 0.5}, {"theirs", "ours", 2.1}, {"ours", "left out", 1},
-	}, []Size{size})
+	fast, slow := rounds(0.5, 5, 15, 1, 2), rounds(1, 10, 30, 2, 4)
+	behind, ahead := Comparison{"ours", "theirs", 0.5}, Comparison{"theirs", "ours", 2.1}
+	r := New("", 5, []Size{{Nodes: 3, Pairs: []Pair{{behind, slow, fast}, {ahead, fast, slow}}}})
 	want := []Ratio{
-		{"ours", "theirs", throughput, 0.5, 0.5, 0.5, 0.5, Verdict{"holds"}},
-		{"ours", "theirs", cpu, 0.5, 0.5, 0.5, 0.5, Verdict{"holds"}},
-		{"theirs", "ours", throughput, 2, 2, 2, 2.1, Verdict{"DOES NOT HOLD"}},
-		{"theirs", "ours", cpu, 2, 2, 2, 2.1, Verdict{"DOES NOT HOLD"}},
+		{behind, throughput, 0.5, 0.5, 0.5, Verdict{"holds"}},
+		{behind, cpu, 0.5, 0.5, 0.5, Verdict{"holds"}},
+		{ahead, throughput, 2, 2, 2, Verdict{"DOES NOT HOLD"}},
+		{ahead, cpu, 2, 2, 2, Verdict{"DOES NOT HOLD"}},
 	}
 	if diff := cmp.Diff(want, r.Sizes[0].Ratios); diff != "" {
 		t.Errorf("ratios (-want +got):\n%s", diff)
 	}
-	if got := r.Sizes[0].way("ours"); got.PodsPerSecond != 25 || got.CPUPerPod != 40 || got.Points["Filter"] != 4 {
-		t.Errorf("medians of ours: %+v", got)
+}
+
+func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
+	first, second := rounds(1, 2), rounds(4, 5, 50)
+	first.Points, second.Points = map[string]float64{"Filter": 1}, map[string]float64{"Filter": 2, "Score": 7}
+	first.OwnMicroseconds, second.OwnMicroseconds = 10, 30
+	unknown := rounds(4, 4)
+	got := waysOf([]Pair{
+		{Comparison{"ours", "theirs", 1}, first, rounds(8)},
+		{Comparison{"other", "theirs", 1}, rounds(10), rounds(16)},
+		{Comparison{"ours", "third", 3}, second, rounds(20)},
+		{Comparison{"ours", "fourth", 3}, unknown, rounds(25)},
+	})
+	none := map[string]float64{}
+	want := []WayResult{
+		{"ours", 25, 40, 20, map[string]float64{"Filter": 1.5, "Score": 7}},
+		{"theirs", 9.375, 120, 0, none},
+		{"other", 10, 100, 0, none},
+		{"third", 5, 200, 0, none},
+		{"fourth", 4, 250, 0, none},
 	}
-	if len(r.Sizes[0].Ways) != 2 {
-		t.Errorf("ways: %+v, want none for what was not measured", r.Sizes[0].Ways)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ways (-want +got):\n%s", diff)
 	}
 }
 
 func TestFewRoundsDecideNothing(t *testing.T) {
-	size := Size{Samples: map[string][]Sample{"ours": rounds(1, 1, 1, 1), "theirs": rounds(2, 2, 2, 2)}}
-	r := New("", 4, []string{"ours", "theirs"}, []Comparison{{"ours", "theirs", 0.95}}, []Size{size})
+	r := New("", 4, []Size{{Pairs: []Pair{{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1), rounds(2, 2, 2, 2)}}}})
+	if len(r.Sizes[0].Ratios) != 2 {
+		t.Fatalf("ratios: %v, want one of throughput and one of CPU", r.Sizes[0].Ratios)
+	}
 	for _, q := range r.Sizes[0].Ratios {
 		if q.Median != 2 || q.Verdict != open {
 			t.Errorf("with four rounds: %v, median %v", q, q.Median)
@@ -103,29 +132,23 @@ func TestFewRoundsDecideNothing(t *testing.T) {
 
 func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 	own := func(nodes int, microseconds float64) Size {
-		return Size{Nodes: nodes, Samples: map[string][]Sample{
-			"ours": {{Pods: 1, Seconds: 1, OwnMicroseconds: microseconds}}, "theirs": {{Pods: 1, Seconds: 1}},
-		}}
-	}
-	sometimes := func(nodes int, microseconds float64) Size {
-		size := own(nodes, microseconds)
-		unknown := Sample{Pods: 1, Seconds: 1}
-		size.Samples["ours"] = append(size.Samples["ours"], unknown, unknown)
-		return size
+		ours := rounds(1)
+		ours.OwnMicroseconds = microseconds
+		return Size{Nodes: nodes, Pairs: []Pair{{Comparison{"ours", "theirs", 1}, ours, rounds(1)}}}
 	}
 	for name, test := range map[string]struct {
 		sizes []Size
 		want  []Growth
 	}{
-		"at the bound":                    {[]Size{own(500, 10), own(5000, 30)}, []Growth{{"ours", 3, 3, verdict(true)}}},
-		"above it":                        {[]Size{own(5000, 31), own(500, 10)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
-		"nothing to compare with":         {[]Size{own(100, 10), own(5000, 30)}, nil},
-		"the small clusters alone":        {[]Size{own(100, 10), own(500, 30)}, nil},
-		"rounds of which it is not known": {[]Size{sometimes(500, 10), sometimes(5000, 20)}, []Growth{{"ours", 2, 3, verdict(true)}}},
-		"a time that was never measured":  {[]Size{own(500, 0), own(5000, 30)}, nil},
+		"at the bound":                   {[]Size{own(500, 10), own(5000, 30)}, []Growth{{"ours", 3, 3, verdict(true)}}},
+		"above it":                       {[]Size{own(5000, 31), own(500, 10)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
+		"nothing to compare with":        {[]Size{own(100, 10), own(5000, 30)}, nil},
+		"the small clusters alone":       {[]Size{own(100, 10), own(500, 30)}, nil},
+		"a time that was never measured": {[]Size{own(500, 0), own(5000, 30)}, nil},
+		"one that was not, with many":    {[]Size{own(500, 10), own(5000, 0)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := New("", 1, []string{"ours", "theirs"}, nil, test.sizes)
+			r := New("", 1, test.sizes)
 			if diff := cmp.Diff(test.want, r.Growths); diff != "" {
 				t.Errorf("growths (-want +got):\n%s", diff)
 			}
@@ -134,13 +157,13 @@ func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 }
 
 func TestTheTableSaysWhatHoldsAndTheJSONHasEverySample(t *testing.T) {
-	size := Size{Nodes: 100, Samples: map[string][]Sample{"ours": rounds(1, 1, 1, 1, 1), "theirs": rounds(0.9, 0.9, 0.9, 0.9, 0.9)}}
-	r := New("2 CPUs", 5, []string{"ours", "theirs"}, []Comparison{{"ours", "theirs", 0.95}}, []Size{size})
+	pair := Pair{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1, 1), rounds(0.9, 0.9, 0.9, 0.9, 0.9)}
+	r := New("2 CPUs", 5, []Size{{Nodes: 100, Pairs: []Pair{pair}}})
 	var table bytes.Buffer
 	if err := r.Print(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 CPUs; medians of 5 rounds", "ours / theirs, pods/s", "100 nodes: ours, CPU, of theirs: 0.90, at least 0.95 wanted: DOES NOT HOLD"} {
+	for _, want := range []string{"2 CPUs; medians of 5 rounds", "ours / theirs, pods/s", "100 nodes: ours, CPU, of theirs: 0.900, at least 0.95 wanted: DOES NOT HOLD"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &table)
 		}
@@ -159,5 +182,8 @@ func TestTheTableSaysWhatHoldsAndTheJSONHasEverySample(t *testing.T) {
 	}
 	if diff := cmp.Diff(r, &back); diff != "" {
 		t.Errorf("read back (-written +read):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Pair{pair}, back.Sizes[0].Pairs); diff != "" {
+		t.Errorf("pairs read back (-measured +read):\n%s", diff)
 	}
 }

@@ -22,63 +22,32 @@ type SizeResult struct {
 	Nodes  int         `json:"nodes"`
 	Ways   []WayResult `json:"ways"`
 	Ratios []Ratio     `json:"ratios"`
+	// Pairs have all that was measured.
+	Pairs []Pair `json:"pairs"`
 }
 
-// WayResult has the medians of a way's rounds, and the rounds.
+// WayResult sums up a way over all its comparisons: medians of the samples, and means of what is known of all rounds of a
+// comparison together.
 type WayResult struct {
 	Name            string             `json:"name"`
 	PodsPerSecond   float64            `json:"podsPerSecond"`
 	CPUPerPod       float64            `json:"cpuMillisecondsPerPod"`
 	OwnMicroseconds float64            `json:"ownMicrosecondsPerPod,omitempty"`
 	Points          map[string]float64 `json:"millisecondsPerPodByPoint"`
-	Samples         []Sample           `json:"samples"`
 }
 
-// New puts the samples together. Ways that have none are left out, and so are comparisons with them.
-func New(machine string, rounds int, ways []string, comparisons []Comparison, sizes []Size) *Result {
+// New puts together what was measured in so many rounds.
+func New(machine string, rounds int, sizes []Size) *Result {
 	r := &Result{Machine: machine, Rounds: rounds}
 	for _, size := range sizes {
-		out := SizeResult{Nodes: size.Nodes}
-		for _, way := range ways {
-			if samples := size.Samples[way]; len(samples) > 0 {
-				out.Ways = append(out.Ways, summary(way, samples))
-			}
-		}
-		for _, c := range comparisons {
-			own, yardstick := size.Samples[c.Way], size.Samples[c.Yardstick]
-			if len(own) > 0 && len(yardstick) > 0 {
-				out.Ratios = append(out.Ratios, ratiosOf(c, own, yardstick)...)
-			}
+		out := SizeResult{Nodes: size.Nodes, Ways: waysOf(size.Pairs), Pairs: size.Pairs}
+		for _, pair := range size.Pairs {
+			out.Ratios = append(out.Ratios, ratiosOf(pair)...)
 		}
 		r.Sizes = append(r.Sizes, out)
 	}
 	r.Growths = growthsOf(r.Sizes)
 	return r
-}
-
-func summary(name string, samples []Sample) WayResult {
-	w := WayResult{Name: name, Samples: samples, Points: map[string]float64{},
-		PodsPerSecond: medianOf(samples, Sample.PodsPerSecond),
-		CPUPerPod:     medianOf(samples, Sample.CPUPerPod),
-	}
-	known := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return s.OwnMicroseconds == 0 })
-	if len(known) > 0 {
-		w.OwnMicroseconds = medianOf(known, func(s Sample) float64 { return s.OwnMicroseconds })
-	}
-	for _, s := range samples {
-		for point := range s.Points {
-			w.Points[point] = medianOf(samples, func(s Sample) float64 { return s.Points[point] })
-		}
-	}
-	return w
-}
-
-func medianOf(samples []Sample, value func(Sample) float64) float64 {
-	values := make([]float64, len(samples))
-	for i, s := range samples {
-		values[i] = value(s)
-	}
-	return median(values)
 }
 
 // way returns what was found for a way, nil if it was left out.

@@ -1,0 +1,92 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
+)
+
+// batchLimit is how long a scheduler may take to bind the pods of a batch.
+const batchLimit = 5 * time.Minute
+
+// batch returns what it costs a side to bind a batch of pods, and removes them. Both schedulers are stopped before and after it;
+// while it is measured, the other one is.
+func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error) {
+	limited, cancel := context.WithTimeoutCause(ctx, batchLimit, fmt.Errorf("not all were in %v", batchLimit))
+	defer cancel()
+	bound, err := d.bench.watchBinds(limited)
+	if err != nil {
+		return cost, err
+	}
+	defer bound.close()
+	if err := d.prepare(limited, s); err != nil {
+		return cost, err
+	}
+
+	cpu, began := s.cpu(), time.Now()
+	if err := s.signal(syscall.SIGCONT); err != nil {
+		return cost, err
+	}
+	if err := bound.await(limited, d.pods, s.process); err != nil {
+		return cost, err
+	}
+	spent := s.cpu() - cpu
+
+	pods := bound.all()
+	if err := check(s.way, pods); err != nil {
+		return cost, err
+	}
+	if err := d.clear(limited); err != nil {
+		return cost, err
+	}
+	return report.Sample{Pods: d.pods, Seconds: pods[d.pods-1].at.Sub(began).Seconds(), CPUSeconds: spent.Seconds()}, nil
+}
+
+// prepare makes the pods of a batch. Their claims both schedulers get to know beforehand: the API server ends the watches of claims of those
+// who leave too many unread.
+func (d *duel) prepare(ctx context.Context, s side) error {
+	d.made++
+	if s.usesClaims() {
+		if err := d.resume(); err != nil {
+			return err
+		}
+		if err := d.bench.makeClaims(ctx, s.way, d.made, d.pods); err != nil {
+			return err
+		}
+		if err := d.settle(ctx); err != nil {
+			return err
+		}
+	}
+	return d.bench.makePods(ctx, s.way, s.process.name, d.made, d.pods)
+}
+
+// clear removes all pods, and has both schedulers see how they came and went.
+func (d *duel) clear(ctx context.Context) error {
+	if err := d.resume(); err != nil {
+		return err
+	}
+	if err := d.bench.removePods(ctx); err != nil {
+		return err
+	}
+	return d.settle(ctx)
+}
+
+// check makes sure that our scheduler has chosen devices for all pods that ask for them.
+func check(w way, pods []bind) error {
+	if !w.ours || !w.usesDevices() {
+		return nil
+	}
+	for _, bound := range pods {
+		if _, err := deviceinfo.PodAllocation(bound.pod); err != nil {
+			return fmt.Errorf("pod %s was bound without devices: %w", bound.pod.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "github.com/kubedevice/kubedevice/test/bench/scheduler/report"
+
+// comparison is a way, the yardstick that it is held against, and the least ratio that is wanted of them.
+type comparison struct {
+	way, yardstick way
+	bound          float64
+}
+
+// comparisons are the project's goals.
+var comparisons = []comparison{
+	{plain, upstreamPlain, 0.98},
+	{single, upstreamOne, 0.95},
+	{linked, upstreamTwo, 0.95},
+	{whole, upstreamEight, 0.95},
+	{fraction, upstreamOne, 0.95},
+	{mixed, upstreamMixed, 0.95},
+	{single, claimedOne, 3},
+	{linked, claimedPair, 3},
+}
+
+// reported returns what the report says of the comparison.
+func (c comparison) reported() report.Comparison {
+	return report.Comparison{Way: c.way.name, Yardstick: c.yardstick.name, Bound: c.bound}
+}
+
+// split returns how many batches make the wanted pods, or a few more, on a cluster of nodes, and how many pods are in each. They are
+// the same for both ways, so that both fill the cluster alike.
+func (c comparison) split(nodes, wanted int) (count, pods int) {
+	fits := min(c.way.podsOn(nodes, wanted), c.yardstick.podsOn(nodes, wanted))
+	count = (wanted + fits - 1) / fits
+	return count, (wanted + count - 1) / count
+}

@@ -1,0 +1,57 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// takeProfiles takes a CPU profile of each scheduler, if profiles are wanted, while they take turns as before. They are taken apart
+// from the rounds, which they would make slower.
+func (d *duel) takeProfiles(ctx context.Context) error {
+	if d.bench.profile == 0 {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range d.sides {
+		group.Go(func() error { return d.takeProfile(ctx, s) })
+	}
+	group.Go(func() error { return d.turnFor(ctx, d.bench.profile) })
+	return group.Wait()
+}
+
+// turnFor lets the sides take turns for some time. The schedulers go on afterwards.
+func (d *duel) turnFor(ctx context.Context, span time.Duration) error {
+	began := time.Now()
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	for time.Since(began) < span {
+		if _, err := d.turn(ctx); err != nil {
+			return err
+		}
+	}
+	return d.resume()
+}
+
+// takeProfile takes a CPU profile of a side's scheduler. There is nothing in it of the time in which that is stopped.
+func (d *duel) takeProfile(ctx context.Context, s side) error {
+	profile, err := s.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, d.bench.profile.Seconds()))
+	if err != nil {
+		return fmt.Errorf("profile the scheduler of %s: %w", s.way.name, err)
+	}
+	other := d.way.name
+	if s.way.name == other {
+		other = d.yardstick.name
+	}
+	name := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.way.name + " beside " + other)
+	return os.WriteFile(filepath.Join(d.bench.out, fmt.Sprintf("%s-%d.pprof", name, d.nodes)), []byte(profile), 0o644)
+}

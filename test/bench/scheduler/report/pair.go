@@ -1,0 +1,38 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+// Comparison says with which yardstick a way is compared, and how well it should do.
+type Comparison struct {
+	Way       string `json:"way"`
+	Yardstick string `json:"yardstick"`
+	// Bound is the least ratio that the lower 95 % bound should reach: of pods per second, and of the yardstick's CPU per pod
+	// to the way's.
+	Bound float64 `json:"bound"`
+}
+
+func (c Comparison) String() string { return c.Way + " / " + c.Yardstick }
+
+// Pair is what was measured for one comparison. Both ways have a sample of each round, in their order.
+type Pair struct {
+	Comparison  `json:"comparison"`
+	OfWay       Measured `json:"ofWay"`
+	OfYardstick Measured `json:"ofYardstick"`
+}
+
+// Measured is what was measured of one way for one comparison.
+type Measured struct {
+	Samples []Sample `json:"samples"`
+	// Points has milliseconds per pod by extension point, over all samples, as the scheduler's own metrics have them.
+	Points map[string]float64 `json:"millisecondsPerPodByPoint"`
+	// OwnMicroseconds is the time per pod that was spent in the device plugin itself, over all nodes and samples, up to and
+	// including Reserve; 0 without it, and when it is not known because there were too few pods.
+	OwnMicroseconds float64 `json:"ownMicrosecondsPerPod,omitempty"`
+}
+
+// Size is what was measured with one number of nodes.
+type Size struct {
+	Nodes int
+	Pairs []Pair
+}
