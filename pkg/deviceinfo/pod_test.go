@@ -83,7 +83,7 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := PodRequest(test.pod)
+			got, err := requestOf(test.pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,6 +92,19 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requestOf reads the pod's annotation, if it has one, and what it asks for.
+func requestOf(pod *corev1.Pod) (*types.PodInfo, error) {
+	value := pod.Annotations[Annotation]
+	if value == "" {
+		return PodRequest(pod, nil)
+	}
+	written, err := DecodePod(value)
+	if err != nil {
+		return nil, err
+	}
+	return PodRequest(pod, written)
 }
 
 func TestARequestForAContainerThatIsNotThereNamesIt(t *testing.T) {
@@ -104,7 +117,7 @@ func TestARequestForAContainerThatIsNotThereNamesIt(t *testing.T) {
 		"not readable":            {`{"runningcontainer":[]}`, `runningcontainer: it is a list; write an object`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := PodRequest(training(test.value))
+			_, err := requestOf(training(test.value))
 			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want it to have %q", err, test.want)
 			}

@@ -13,23 +13,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// PodRequest returns what a pod asks for: what its annotation says, with every container of its spec. Restartable init
-// containers (sidecars) stand among the running ones. KubeRequests are the containers' requests in the spec, in base
+// PodRequest returns what a pod asks for: what its annotation says, with every container of its spec. written is the
+// annotation as DecodePod reads it, nil for a pod without; it is not changed, but shares lists with the result. Restartable
+// init containers (sidecars) stand among the running ones. KubeRequests are the containers' requests in the spec, in base
 // units, rounded up to whole numbers. What the annotation says in the scheduler's fields is thrown away.
 //
 // Requests are kept as they were written; it is the device scheduler's plugin that translates them.
 //
-// An annotation that cannot be read, or that names a container which the pod does not have or has in the other list, is
-// an error of type *Error.
-func PodRequest(pod *corev1.Pod) (*types.PodInfo, error) {
-	info := &types.PodInfo{}
-	if value, ok := pod.Annotations[Annotation]; ok {
-		var err error
-		if info, err = DecodePod(value); err != nil {
-			return nil, err
-		}
+// An annotation that names a container which the pod does not have or has in the other list is an error of type *Error.
+func PodRequest(pod *corev1.Pod, written *types.PodInfo) (*types.PodInfo, error) {
+	info := &types.PodInfo{Name: pod.Name}
+	if written != nil {
+		info.Requests, info.InitContainers, info.RunningContainers = written.Requests, written.InitContainers, written.RunningContainers
 	}
-	info.Name, info.NodeName = pod.Name, ""
 	if err := addSpec(info, &pod.Spec); err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func summary(plugins *configv1.Plugins) string {
 	for _, set := range []struct {
 		name string
 		configv1.PluginSet
-	}{{"multipoint", plugins.MultiPoint}, {"bind", plugins.Bind}} {
+	}{{"multipoint", plugins.MultiPoint}, {"postfilter", plugins.PostFilter}, {"bind", plugins.Bind}} {
 		at := slices.IndexFunc(set.Enabled, func(p configv1.Plugin) bool { return p.Name == Name })
 		switch {
 		case at < 0:
@@ -103,7 +103,7 @@ func summary(plugins *configv1.Plugins) string {
 }
 
 func TestThePluginIsOnInEveryProfile(t *testing.T) {
-	const on = "before the resources in multipoint, alone in bind"
+	const on = "before the resources in multipoint, alone in postfilter, alone in bind"
 	for name, test := range map[string]struct {
 		config string
 		want   map[string]string
@@ -122,6 +122,9 @@ profiles:
 - schedulerName: other-binder
   plugins:
     bind: {disabled: [{name: '*'}], enabled: [{name: DefaultBinder}]}
+- schedulerName: other-preemption
+  plugins:
+    postFilter: {enabled: [{name: DefaultPreemption}]}
 - schedulerName: by-hand
   plugins:
     multiPoint: {enabled: [{name: KubeDevice, weight: 5}]}
@@ -132,13 +135,14 @@ profiles:
   plugins:
     bind: {disabled: [{name: KubeDevice}]}
 `, map[string]string{
-			"plain":           on,
-			"scores-off":      on,
-			"all-off":         "last in multipoint, alone in bind",
-			"other-binder":    "before the resources in multipoint, first in bind",
-			"by-hand":         "last in multipoint, with a weight, alone in bind",
-			"without":         "not in multipoint, not in bind",
-			"without-binding": "before the resources in multipoint, not in bind",
+			"plain":            on,
+			"scores-off":       on,
+			"all-off":          "last in multipoint, alone in postfilter, alone in bind",
+			"other-binder":     "before the resources in multipoint, alone in postfilter, first in bind",
+			"other-preemption": "before the resources in multipoint, first in postfilter, alone in bind",
+			"by-hand":          "last in multipoint, with a weight, alone in postfilter, alone in bind",
+			"without":          "not in multipoint, not in postfilter, not in bind",
+			"without-binding":  "before the resources in multipoint, alone in postfilter, not in bind",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

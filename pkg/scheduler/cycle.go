@@ -14,12 +14,15 @@ type cycle struct {
 	request *dispatch.Request
 	survey  *survey
 	tally   *tally
+	leftOut bool // nodes were, see leaveOut
 }
 
 const cycleKey fwk.StateKey = Name
 
 // Clone returns a cycle for a simulation, whose answers do not count.
-func (c *cycle) Clone() fwk.StateData { return &cycle{c.request, c.survey, c.tally.simulation()} }
+func (c *cycle) Clone() fwk.StateData {
+	return &cycle{request: c.request, survey: c.survey, tally: c.tally.simulation()}
+}
 
 // latest is the cycle that was begun last, and the state that has it. Filter and Score are asked for one node after the
 // other in the same cycle; reading it from the state each time would be most of what they do.

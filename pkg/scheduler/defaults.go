@@ -34,6 +34,8 @@ func enableInProfile(plugins *configv1.Plugins) {
 	if !disabledByName(plugins.MultiPoint) {
 		// First: bind plugins run in order until one binds, and DefaultBinder would do it without the allocation.
 		enable(&plugins.Bind, 0)
+		// First: preemption reads what PostFilter adds.
+		enable(&plugins.PostFilter, 0)
 	}
 }
 

@@ -37,14 +37,12 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 }
 
 // fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
-func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*answer, error) {
-	slot := c.survey.slot(nodeInfo)
-	if slot != nil {
-		if known := slot.Load(); known != nil {
-			return known, nil
-		}
+func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
+	place, known := c.survey.find(nodeInfo)
+	if known != nil {
+		return known.verdict, nil
 	}
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, slot != nil)
+	node, err := p.nodes.Of(ctx, nodeInfo, pod, place >= 0)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +50,10 @@ func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.No
 	if err != nil {
 		return nil, err
 	}
-	found := &answer{node, verdict}
-	if slot != nil {
-		slot.Store(found)
+	if place >= 0 {
+		c.survey.note(place, node, &verdict)
 	}
-	return found, nil
+	return &verdict, nil
 }
 
 // rejected returns the status of a node whose devices cannot be scheduled, which no eviction changes. Events groups nodes

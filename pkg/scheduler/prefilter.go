@@ -13,8 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
-// PreFilter reads the pod's request, and begins the survey of the nodes. A pod that asks for no device is skipped. One whose annotation cannot be read is
-// rejected until the pod changes.
+// PreFilter reads the pod's request, begins the survey of the nodes, and leaves out some. A pod that asks for no device is
+// skipped. One whose annotation cannot be read is rejected until the pod changes.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if pod.Annotations[deviceinfo.Annotation] == "" && !nodestate.RequestsExtended(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -31,8 +31,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	p.begin(state, &cycle{request, p.surveyor.begin(nodes, request), newTally(p.schedulers.Words(), nil)})
-	return nil, nil
+	c := &cycle{request: request, survey: p.surveyor.begin(nodes, request), tally: newTally(p.schedulers.Words(), nil)}
+	remaining := c.leaveOut(pod, nodes)
+	p.begin(state, c)
+	return remaining, nil
 }
 
 // PreFilterExtensions returns nil: Filter computes from the NodeInfo that it is given, which preemption has changed

@@ -128,7 +128,7 @@ func newRigOf(t *testing.T, scheduler devicescheduler.DeviceScheduler, nodes []*
 	var err error
 	r.framework, err = schedulertesting.NewFramework(ctx, []schedulertesting.RegisterPluginFunc{
 		schedulertesting.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
-		schedulertesting.RegisterPluginAsExtensions(Name, capture, "PreFilter", "Filter", "PreScore", "Score", "Reserve", "Bind"),
+		schedulertesting.RegisterPluginAsExtensions(Name, capture, "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Bind"),
 	}, v1.DefaultSchedulerName,
 		frameworkruntime.WithClientSet(r.client), frameworkruntime.WithInformerFactory(informerFactory),
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)), frameworkruntime.WithPodActivator(r),

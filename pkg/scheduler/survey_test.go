@@ -29,7 +29,8 @@ func (r *rig) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	known = map[string]bool{}
 	survey := r.plugin.cycleOf(state).survey
 	for _, nodeInfo := range nodes {
-		known[nodeInfo.Node().Name] = survey.slot(nodeInfo).Load() != nil
+		_, answer := survey.find(nodeInfo)
+		known[nodeInfo.Node().Name] = answer != nil
 		r.framework.RunFilterPlugins(r.Context(), state, pod, nodeInfo)
 	}
 	return known
@@ -149,10 +150,11 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	last, _ := r.plugin.surveyor.kinds.Get(r.plugin.schedulers.Digest(request))
-	slot := &last.(*surveyed).answers[0]
-	cut := *slot.Load()
+	survey := last.(*survey)
+	said := survey.answers[0].Load()
+	cut := *said.verdict
 	cut.Cut = true
-	slot.Store(&cut)
+	survey.note(0, said.node, &cut)
 	if known := r.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
 	}

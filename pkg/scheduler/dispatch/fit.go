@@ -32,6 +32,12 @@ type Verdict struct {
 	Cut bool
 }
 
+// Same reports whether two verdicts of the group scheduler say the same; others it takes for different.
+func (v *Verdict) Same(other *Verdict) bool {
+	return len(v.Reasons)+len(other.Reasons) == 0 &&
+		v.Fits == other.Fits && v.Lack == other.Lack && v.Never == other.Never && v.Score == other.Score && v.Cut == other.Cut
+}
+
 // Fit asks every device scheduler that has to do with the pod whether it fits the node. An error means that one of them
 // gave no answer.
 func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {

@@ -17,6 +17,7 @@ import (
 
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -33,12 +34,14 @@ type Cache struct {
 	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
 	revisions  atomic.Uint64
 	plain      names
+	changes    changes
+	written    *lru.Cache // of *sdk.PodInfo, by the annotation that says so
 }
 
 // New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what it has is never
 // older than what a snapshot has.
 func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
-	return &Cache{schedulers: schedulers, lister: lister, clock: clk}
+	return &Cache{schedulers: schedulers, lister: lister, clock: clk, written: lru.New(annotationsRead)}
 }
 
 // node is what is known of one node name. It leaves the cache when nothing is known any more.
@@ -49,8 +52,9 @@ type node struct {
 	last      atomic.Pointer[memo]
 	seen      atomic.Pointer[Sight]
 
-	mu   sync.Mutex // serialises writers
-	gone bool       // it has left the cache
+	mu     sync.Mutex  // serialises writers
+	gone   bool        // it has left the cache
+	listed atomic.Bool // among the cache's changes
 }
 
 // find returns what is known of a node name, or nil.
@@ -78,6 +82,7 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 	if n.gone {
 		return false
 	}
+	defer c.changes.add(n)
 	change(n)
 	if n.inventory.Load() == nil && n.reserved.Load().empty() {
 		n.gone = true

@@ -25,11 +25,15 @@ func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
 	if len(counted) == 0 && annotation == "" {
 		return nil, nil
 	}
-	info, err := deviceinfo.PodRequest(pod)
+	written, err := c.read(annotation)
 	if err != nil {
 		return nil, err
 	}
-	request := &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted, Forged: allocates(annotation)}
+	info, err := deviceinfo.PodRequest(pod, written)
+	if err != nil {
+		return nil, err
+	}
+	request := &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted, Forged: allocates(written)}
 	if request.Empty() && !request.Forged {
 		return nil, nil
 	}
@@ -81,22 +85,37 @@ func eachExtended(pod *v1.Pod, f func(container string, name v1.ResourceName)) {
 }
 
 // allocates reports whether the annotation of a pod that is not bound has what only the scheduler may write.
-func allocates(annotation string) bool {
-	if annotation == "" {
-		return false
-	}
-	info, err := deviceinfo.DecodePod(annotation)
-	if err != nil {
-		return false
-	}
-	for _, containers := range []map[string]sdk.ContainerInfo{info.RunningContainers, info.InitContainers} {
+func allocates(written *sdk.PodInfo) bool {
+	for _, containers := range []map[string]sdk.ContainerInfo{written.RunningContainers, written.InitContainers} {
 		for _, container := range containers {
 			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
 				return true
 			}
 		}
 	}
-	return info.NodeName != ""
+	return written.NodeName != ""
+}
+
+// The annotations that are remembered as they were read, and how long they may be: pods of one template have the same, and it is
+// short.
+const (
+	annotationsRead   = 256
+	annotationsLength = 4096
+)
+
+// read reads the annotation of a pod that is not bound, which may be absent.
+func (c *Cache) read(annotation string) (*sdk.PodInfo, error) {
+	if annotation == "" {
+		return &sdk.PodInfo{}, nil
+	}
+	if known, ok := c.written.Get(annotation); ok {
+		return known.(*sdk.PodInfo), nil
+	}
+	info, err := deviceinfo.DecodePod(annotation)
+	if err == nil && len(annotation) <= annotationsLength {
+		c.written.Add(annotation, info)
+	}
+	return info, err
 }
 
 // Containers returns the pod's containers, init containers first, with the kind that says when they run.

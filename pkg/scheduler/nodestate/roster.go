@@ -11,75 +11,115 @@ import (
 )
 
 // Roster tells which nodes of the scheduler's snapshot are as they were: what Cache.Of looks up by name for one node, it
-// compares by place in the snapshot's list, which is a few loads for each. It computes nothing. The zero value is not
-// usable; it is not safe for concurrent use.
+// compares by place in the snapshot's list. What has changed in the cache, the cache tells it; whether the snapshot's node has,
+// takes a look at the NodeInfo, and that is nearly all that is done for each. It computes nothing. The zero value is not
+// usable; it is not safe for concurrent use. A cache tells one roster.
 type Roster struct {
-	cache  *Cache
-	seen   []sighting
-	places map[*framework.NodeInfo]int
+	cache   *Cache
+	seen    []sighting
+	placeOf map[*node]int
+
+	updates uint64
+	places  map[*framework.NodeInfo]int
+	layout  uint64
 }
 
 // NewRoster returns an empty roster of the cache's nodes.
-func (c *Cache) NewRoster() *Roster { return &Roster{cache: c} }
+func (c *Cache) NewRoster() *Roster { return &Roster{cache: c, placeOf: map[*node]int{}} }
 
 // Update takes over the list of the snapshot's nodes, and returns their places in it. The map is replaced when it changes,
 // and may be kept. A copy of a NodeInfo has no place, nor has one that is not upstream's own.
 func (r *Roster) Update(nodes []fwk.NodeInfo) (places map[*framework.NodeInfo]int) {
+	r.updates++
+	r.heed()
 	moved := len(nodes) != len(r.seen)
 	if moved {
 		r.seen = make([]sighting, len(nodes))
 	}
-	for i, nodeInfo := range nodes {
-		at := &r.seen[i]
-		moved = moved || at.nodeInfo != nodeInfo
-		if !at.stands(nodeInfo) {
-			*at = r.cache.sight(nodeInfo)
+	for place, nodeInfo := range nodes {
+		known, _ := nodeInfo.(*framework.NodeInfo)
+		at := &r.seen[place]
+		moved = moved || at.nodeInfo != known
+		if known == nil || !at.stands(known) {
+			r.look(place, nodeInfo, known)
 		}
 	}
 	if moved {
-		r.places = make(map[*framework.NodeInfo]int, len(nodes))
-		for i, nodeInfo := range nodes {
-			if known, ok := nodeInfo.(*framework.NodeInfo); ok {
-				r.places[known] = i
-			}
-		}
+		r.lay()
 	}
 	return r.places
+}
+
+// lay notes the places of a new list.
+func (r *Roster) lay() {
+	r.layout++
+	r.places = make(map[*framework.NodeInfo]int, len(r.seen))
+	clear(r.placeOf)
+	for place := range r.seen {
+		if at := &r.seen[place]; at.nodeInfo != nil {
+			r.places[at.nodeInfo], r.placeOf[at.node] = place, place
+		}
+	}
+}
+
+// heed has nodes looked at anew of which the cache says that something has changed.
+func (r *Roster) heed() {
+	for _, changed := range r.cache.changes.take() {
+		if place, ok := r.placeOf[changed]; ok {
+			r.seen[place].devices = nil
+		}
+	}
+}
+
+// look looks at the node at a place.
+func (r *Roster) look(place int, nodeInfo fwk.NodeInfo, known *framework.NodeInfo) {
+	node, devices := r.cache.sight(nodeInfo)
+	now := sighting{nodeInfo: known, node: node, changed: r.updates}
+	if known != nil {
+		now.generation, now.pods, now.devices = known.Generation, len(known.Pods), devices
+		r.placeOf[node] = place
+	}
+	r.seen[place] = now
 }
 
 // At returns the devices of the node at a place of the list, as Cache.Of would return them for a pod that holds nothing, or
 // nil where they would have to be computed or differ from pod to pod.
 func (r *Roster) At(place int) *dispatch.Node { return r.seen[place].devices }
 
-// sighting is a node of the snapshot, and all from which its state was derived.
+// Updates returns how often the roster was updated, and Layout how often the list was another then.
+func (r *Roster) Updates() uint64 { return r.updates }
+
+// Layout identifies the list, and so the places.
+func (r *Roster) Layout() uint64 { return r.layout }
+
+// ChangedSince reports whether the node at a place may have changed after so many updates.
+func (r *Roster) ChangedSince(place int, updates uint64) bool { return r.seen[place].changed > updates }
+
+// sighting is a node of the snapshot, and what tells that it is still as it was.
 type sighting struct {
-	nodeInfo   fwk.NodeInfo
+	nodeInfo   *framework.NodeInfo
 	generation int64
 	pods       int
 	node       *node
-	inventory  *inventory
-	reserved   *reservations
 	devices    *dispatch.Node // nil for a sighting that is not to be relied on
+	changed    uint64         // the update in which it was looked at
 }
 
-// stands reports whether nothing has changed since. See memoKey for what the generation does not tell.
-func (s *sighting) stands(nodeInfo fwk.NodeInfo) bool {
-	return s.devices != nil && s.nodeInfo == nodeInfo && s.generation == nodeInfo.GetGeneration() && s.pods == len(nodeInfo.GetPods()) &&
-		s.inventory == s.node.inventory.Load() && s.reserved == s.node.reserved.Load()
+// stands reports whether nothing has changed since in the snapshot. See memoKey for what the generation does not tell.
+func (s *sighting) stands(now *framework.NodeInfo) bool {
+	return s.devices != nil && s.nodeInfo == now && s.generation == now.Generation && s.pods == len(now.Pods)
 }
 
-// sight looks up what was computed last for a node of the snapshot, if that is its state now.
-func (c *Cache) sight(nodeInfo fwk.NodeInfo) sighting {
-	s := sighting{nodeInfo: nodeInfo, generation: nodeInfo.GetGeneration(), pods: len(nodeInfo.GetPods())}
-	s.node, s.inventory = c.covering(nodeInfo.Node())
-	if s.node == nil || s.inventory.err != nil || !s.inventory.retryAt.IsZero() {
-		return s
+// sight looks up what was computed last for a node of the snapshot. devices are nil if that is not its state now, or not for
+// every pod.
+func (c *Cache) sight(nodeInfo fwk.NodeInfo) (n *node, devices *dispatch.Node) {
+	n, inv := c.covering(nodeInfo.Node())
+	if n == nil || inv.err != nil || !inv.retryAt.IsZero() {
+		return n, nil
 	}
-	s.reserved = s.node.reserved.Load()
-	last := s.node.last.Load()
-	if last == nil || last.key != keyOf(nodeInfo, s.node.reservations(), s.inventory) || len(last.nominated) > 0 || s.reserved.uncertain() {
-		return s
+	reserved, last := n.reservations(), n.last.Load()
+	if last == nil || last.key != keyOf(nodeInfo, reserved, inv) || len(last.nominated) > 0 || reserved.uncertain() {
+		return n, nil
 	}
-	s.devices = last.devices
-	return s
+	return n, last.devices
 }

@@ -74,6 +74,16 @@ func TestPlainPodsAreNoneOfOurBusiness(t *testing.T) {
 	}
 }
 
+// whyUnscheduled returns what the scheduler says of a pod that it finds no node for.
+func whyUnscheduled(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
 func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	c := newCluster(t)
 	c.node("cpu", 0)
@@ -87,11 +97,9 @@ func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	}
 	wish.Name = "q"
 	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
-	for _, condition := range pod.Status.Conditions {
-		const want = "0/2 nodes are available: 1 have fewer than 2 free GPUs (best: 0 free of 2), 1 have no GPU."
-		if condition.Type == corev1.PodScheduled && !strings.HasPrefix(condition.Message, want) {
-			t.Errorf("message %q, want one that begins with %q", condition.Message, want)
-		}
+	const want = "0/2 nodes are available: 1 have fewer than 2 free GPUs (best: 0 free of 2), 1 have no GPU."
+	if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
+		t.Errorf("message %q, want one that begins with %q", got, want)
 	}
 	c.delete(first)
 	if got, want := devices(c.await(pod, "to be bound", kube.Scheduled)), "small-gpu-0 small-gpu-1"; got != want {
@@ -115,11 +123,9 @@ func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 	wish := newPod("p", 0)
 	wish.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1}}}}`}
 	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
-	for _, condition := range pod.Status.Conditions {
-		const want = "0/4 nodes are available: 2 have fewer than 2 free GPUs (best: 1 free of 4), " +
-			"2 have fewer than 2 free GPUs in one NVLink or PCIe group (best: 1 free of 2)."
-		if condition.Type == corev1.PodScheduled && !strings.HasPrefix(condition.Message, want) {
-			t.Errorf("message %q, want one that begins with %q", condition.Message, want)
-		}
+	const want = "0/4 nodes are available: 2 have fewer than 2 free GPUs (best: 1 free of 4), " +
+		"2 have fewer than 2 free GPUs in one NVLink or PCIe group (best: 1 free of 2)."
+	if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
+		t.Errorf("message %q, want one that begins with %q", got, want)
 	}
 }

@@ -91,10 +91,7 @@ func TestHostedDevicesOnOneNUMANodeOrAReason(t *testing.T) {
 	}
 	together := []string{`"numa/A/nvidia.com:gpu":1`, `"numa/A/vendor.example:nic":1`}
 	pod := c.await(c.create(hostedPod("together", 1, 1, together...)), "to be found unschedulable", kube.Unschedulable)
-	var message string
-	for _, condition := range pod.Status.Conditions {
-		message += condition.Message
-	}
+	message := whyUnscheduled(pod)
 	if want := "1 have no NUMA node with 1 nvidia.com/gpu and 1 vendor.example/nic free"; !strings.Contains(message, want) {
 		t.Errorf("the pod is told %q, want: %s", message, want)
 	}

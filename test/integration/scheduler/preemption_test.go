@@ -16,6 +16,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -55,6 +56,37 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	slices.Sort(left)
 	if diff := cmp.Diff([]string{"holder-0", "holder-1", "holder-4", "holder-5", "pair"}, left); diff != "" {
 		t.Errorf("pods that are left (-want +got):\n%s", diff)
+	}
+	c.check()
+}
+
+// What the fullest nodes lack is known when the second of two pods comes that ask for the same, so that its cycle leaves them out. The
+// pod fits nowhere else: it is told the same as the first, and preemption makes room on one of them.
+func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T) {
+	c := newCluster(t)
+	high := c.priorityClass("high", 1000)
+	startScheduler(t)
+	port := []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
+	c.hold([]string{"l", "l", "."})
+	taken := newPod("taken", 0)
+	taken.Spec.PriorityClassName, taken.Spec.SchedulerName, taken.Spec.Containers[0].Ports = high, "other", port
+	c.bindBy(c.create(taken), "n2", "")
+	c.awaitKnown("n2")
+
+	wish := newPod("wish", 1)
+	wish.Spec.PriorityClassName, wish.Spec.Containers[0].Ports = high, port
+	wish.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+	for _, name := range []string{"first", "second"} {
+		wish.Name = name
+		pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
+		const want = "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 have no free GPU."
+		if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: message %q, want one that begins with %q", name, got, want)
+		}
+	}
+	wish.Name, wish.Spec.PreemptionPolicy = "third", nil
+	if node := c.schedule(wish).Spec.NodeName; node != "n0" && node != "n1" {
+		t.Errorf("it is on node %s, want one of those whose pod can be evicted", node)
 	}
 	c.check()
 }
