@@ -76,10 +76,9 @@ const point = "extension_point"
 
 // points returns how long extension points took per scheduled pod since before, in milliseconds.
 func (r readings) points(before readings) map[string]float64 {
-	const name = "scheduler_framework_extension_point_duration_seconds"
-	spent, spentBefore := r.by(point, name+"_sum", false), before.by(point, name+"_sum", false)
-	// Every scheduled pod passes Reserve once.
-	pods := r.by(point, name+"_count", false)["Reserve"] - before.by(point, name+"_count", false)["Reserve"]
+	const name = "scheduler_framework_extension_point_duration_seconds_sum"
+	spent, spentBefore := r.by(point, name, false), before.by(point, name, false)
+	pods := r.scheduled() - before.scheduled()
 	took := map[string]float64{}
 	for at := range spent {
 		took[at] = 1000 * (spent[at] - spentBefore[at]) / pods
@@ -87,33 +86,9 @@ func (r readings) points(before readings) map[string]float64 {
 	return took
 }
 
-// own returns the seconds per pod that were spent in our plugin since before, up to and including Reserve, or 0 when that is not
-// known or nothing was. How many calls there were is known; how long they took, of one pod in ten, and of no more calls than the scheduler's
-// recorder has room for.
-func (r readings) own(before readings) float64 {
-	const took, calls = "scheduler_plugin_execution_duration_seconds", "scheduler_plugin_evaluation_total"
-	sum, sumBefore := r.by(point, took+"_sum", true), before.by(point, took+"_sum", true)
-	known, knownBefore := r.by(point, took+"_count", true), before.by(point, took+"_count", true)
-	made, madeBefore := r.by(point, calls, true), before.by(point, calls, true)
-	pods := made["PreFilter"] - madeBefore["PreFilter"]
-	if pods == 0 { // it has skipped them all
-		return 0
-	}
-	var seconds float64
-	for _, at := range []string{"PreFilter", "Filter", "PreScore", "Score", "Reserve"} {
-		perPod := 1.0
-		if at != "Reserve" { // which counts no calls
-			perPod = (made[at] - madeBefore[at]) / pods
-		}
-		n := known[at] - knownBefore[at]
-		switch {
-		case n > 0:
-			seconds += perPod * (sum[at] - sumBefore[at]) / n
-		case perPod > 0:
-			return 0
-		}
-	}
-	return seconds
+// scheduled returns how many pods were scheduled: every one passes Reserve once.
+func (r readings) scheduled() float64 {
+	return r.by(point, "scheduler_framework_extension_point_duration_seconds_count", false)["Reserve"]
 }
 
 // calls returns how often a device scheduler was called.

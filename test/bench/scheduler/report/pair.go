@@ -27,7 +27,7 @@ type Measured struct {
 	// Points has milliseconds per pod by extension point, over all samples, as the scheduler's own metrics have them.
 	Points map[string]float64 `json:"millisecondsPerPodByPoint"`
 	// OwnMicroseconds is the time per pod that was spent in the device plugin itself, over all nodes and samples, up to and
-	// including Reserve; 0 without it, and when it is not known because there were too few pods.
+	// including Reserve; 0 without it, and when it is not known: beside DRA, and after too few pods.
 	OwnMicroseconds float64 `json:"ownMicrosecondsPerPod,omitempty"`
 }
 
