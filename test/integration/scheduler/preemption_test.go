@@ -16,7 +16,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -61,7 +60,7 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 }
 
 // What the fullest nodes lack is known when the second of two pods comes that ask for the same, so that its cycle leaves them out. The
-// pod fits nowhere else: it is told the same as the first, and preemption makes room on one of them.
+// pod fits nowhere else: it is told the same as the first. For a third, of high priority, preemption makes room on one of them.
 func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T) {
 	c := newCluster(t)
 	high := c.priorityClass("high", 1000)
@@ -70,12 +69,12 @@ func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T
 	c.hold([]string{"l", "l", "."})
 	taken := newPod("taken", 0)
 	taken.Spec.PriorityClassName, taken.Spec.SchedulerName, taken.Spec.Containers[0].Ports = high, "other", port
-	c.bindBy(c.create(taken), "n2", "")
+	without := []*corev1.Pod{c.create(taken)} // devices
+	c.bindBy(without[0], "n2", "")
 	c.awaitKnown("n2")
 
 	wish := newPod("wish", 1)
-	wish.Spec.PriorityClassName, wish.Spec.Containers[0].Ports = high, port
-	wish.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+	wish.Spec.Containers[0].Ports = port
 	for _, name := range []string{"first", "second"} {
 		wish.Name = name
 		pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
@@ -83,10 +82,14 @@ func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T
 		if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: message %q, want one that begins with %q", name, got, want)
 		}
+		without = append(without, pod)
 	}
-	wish.Name, wish.Spec.PreemptionPolicy = "third", nil
+	wish.Name, wish.Spec.PriorityClassName = "third", high
 	if node := c.schedule(wish).Spec.NodeName; node != "n0" && node != "n1" {
 		t.Errorf("it is on node %s, want one of those whose pod can be evicted", node)
+	}
+	for _, pod := range without {
+		c.delete(pod)
 	}
 	c.check()
 }
