@@ -49,8 +49,8 @@ func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error
 	return report.Sample{Pods: d.pods, Seconds: pods[d.pods-1].at.Sub(began).Seconds(), CPUSeconds: spent.Seconds()}, nil
 }
 
-// prepare makes the pods of a batch. Their claims both schedulers get to know beforehand: the API server ends the watches of claims of those
-// who leave too many unread.
+// prepare makes the pods of a batch. Both schedulers get to know the pods' claims before: a scheduler that is stopped while so many are made
+// leaves them unread, and the API server ends its watch.
 func (d *duel) prepare(ctx context.Context, s side) error {
 	d.made++
 	if s.usesClaims() {
