@@ -38,11 +38,13 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
 func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
-	place, known := c.survey.find(nodeInfo)
-	if known != nil {
-		return known.verdict, nil
+	at := c.survey.find(nodeInfo)
+	if at != nil {
+		if known := at.verdict.Load(); known != nil {
+			return known, nil
+		}
 	}
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, place >= 0)
+	node, err := p.nodes.Of(ctx, nodeInfo, pod, at != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +52,8 @@ func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.No
 	if err != nil {
 		return nil, err
 	}
-	if place >= 0 {
-		c.survey.note(place, node, &verdict)
+	if at != nil {
+		c.survey.note(at, node, &verdict)
 	}
 	return &verdict, nil
 }

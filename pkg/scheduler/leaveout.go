@@ -22,14 +22,14 @@ const leaveOutFrom = 6
 
 // leaveOut returns the nodes of the snapshot without those that are known not to fit, or nil for all of them.
 func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
-	unfit := int(c.survey.unfit.Load())
+	unfit := c.survey.countUnfit()
 	if unfit*leaveOutFrom < len(nodes) || unfit == len(nodes) || othersMayLeaveOut(pod) {
 		return nil
 	}
 	c.leftOut = true
 	remaining := make(sets.Set[string], len(nodes)-unfit)
-	for place, node := range nodes {
-		if !c.survey.answers[place].Load().unfit() {
+	for _, node := range nodes {
+		if at := c.survey.find(node); at == nil || at.fits() {
 			remaining.Insert(node.Node().Name)
 		}
 	}

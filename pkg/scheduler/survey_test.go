@@ -29,8 +29,7 @@ func (r *rig) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	known = map[string]bool{}
 	survey := r.plugin.cycleOf(state).survey
 	for _, nodeInfo := range nodes {
-		_, answer := survey.find(nodeInfo)
-		known[nodeInfo.Node().Name] = answer != nil
+		known[nodeInfo.Node().Name] = survey.find(nodeInfo).verdict.Load() != nil
 		r.framework.RunFilterPlugins(r.Context(), state, pod, nodeInfo)
 	}
 	return known
@@ -151,10 +150,10 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	}
 	last, _ := r.plugin.surveyor.kinds.Get(r.plugin.schedulers.Digest(request))
 	survey := last.(*survey)
-	said := survey.answers[0].Load()
-	cut := *said.verdict
+	at, node, _ := survey.at(0)
+	cut := *at.verdict.Load()
 	cut.Cut = true
-	survey.note(0, said.node, &cut)
+	survey.note(at, node, &cut)
 	if known := r.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
 	}

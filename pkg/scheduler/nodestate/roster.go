@@ -19,17 +19,14 @@ type Roster struct {
 	seen    []sighting
 	placeOf map[*node]int
 
-	updates uint64
-	places  map[*framework.NodeInfo]int
-	layout  uint64
+	updates, layout uint64
 }
 
 // NewRoster returns an empty roster of the cache's nodes.
 func (c *Cache) NewRoster() *Roster { return &Roster{cache: c, placeOf: map[*node]int{}} }
 
-// Update takes over the list of the snapshot's nodes, and returns their places in it. The map is replaced when it changes,
-// and may be kept. A copy of a NodeInfo has no place, nor has one that is not upstream's own.
-func (r *Roster) Update(nodes []fwk.NodeInfo) (places map[*framework.NodeInfo]int) {
+// Update takes over the list of the snapshot's nodes.
+func (r *Roster) Update(nodes []fwk.NodeInfo) {
 	r.updates++
 	r.heed()
 	moved := len(nodes) != len(r.seen)
@@ -47,18 +44,14 @@ func (r *Roster) Update(nodes []fwk.NodeInfo) (places map[*framework.NodeInfo]in
 	if moved {
 		r.lay()
 	}
-	return r.places
 }
 
-// lay notes the places of a new list.
+// lay notes where the nodes of a new list are.
 func (r *Roster) lay() {
 	r.layout++
-	r.places = make(map[*framework.NodeInfo]int, len(r.seen))
 	clear(r.placeOf)
 	for place := range r.seen {
-		if at := &r.seen[place]; at.nodeInfo != nil {
-			r.places[at.nodeInfo], r.placeOf[at.node] = place, place
-		}
+		r.placeOf[r.seen[place].node] = place
 	}
 }
 
@@ -77,19 +70,19 @@ func (r *Roster) look(place int, nodeInfo fwk.NodeInfo, known *framework.NodeInf
 	now := sighting{nodeInfo: known, node: node, changed: r.updates}
 	if known != nil {
 		now.generation, now.pods, now.devices = known.Generation, len(known.Pods), devices
-		r.placeOf[node] = place
 	}
-	r.seen[place] = now
+	r.seen[place], r.placeOf[node] = now, place
 }
 
 // At returns the devices of the node at a place of the list, as Cache.Of would return them for a pod that holds nothing, or
 // nil where they would have to be computed or differ from pod to pod.
 func (r *Roster) At(place int) *dispatch.Node { return r.seen[place].devices }
 
-// Updates returns how often the roster was updated, and Layout how often the list was another then.
+// Updates returns how often the roster was updated.
 func (r *Roster) Updates() uint64 { return r.updates }
 
-// Layout identifies the list, and so the places.
+// Layout returns how often the list was another than before, and so identifies the places. Copies of NodeInfos, and those that
+// are not upstream's own, are not told apart.
 func (r *Roster) Layout() uint64 { return r.layout }
 
 // ChangedSince reports whether the node at a place may have changed after so many updates.

@@ -93,26 +93,39 @@ func TestARosterFollowsTheSnapshotsList(t *testing.T) {
 	a, b, c := nodeInfo(w.node("a", "a", "A")), nodeInfo(w.node("b", "b", "B")), nodeInfo(w.node("c", "c", "C"))
 	roster := w.cache.NewRoster()
 	for _, list := range [][]fwk.NodeInfo{{a, b}, {b, a}, {b, a, c}, {c}, {}, {a, c}} {
-		places := roster.Update(list)
-		if len(places) != len(list) {
-			t.Errorf("%d places for %d nodes", len(places), len(list))
+		before := roster.Layout()
+		roster.Update(list)
+		after := roster.Layout()
+		if after == before {
+			t.Error("another list has the same layout")
 		}
-		for i, info := range list {
-			if place, ok := places[info.(*framework.NodeInfo)]; !ok || place != i {
-				t.Errorf("%s is at %d, %t, want %d", info.Node().Name, place, ok, i)
-			}
+		for _, info := range list {
 			w.of(info)
 		}
-		if _, ok := places[a.Snapshot().(*framework.NodeInfo)]; ok {
-			t.Error("a copy has a place")
-		}
 		roster.Update(list)
-		for i, info := range list {
-			if roster.At(i) == nil || roster.At(i) != w.of(info) {
+		if roster.Layout() != after {
+			t.Error("the same list has another layout")
+		}
+		for place, info := range list {
+			if roster.At(place) == nil || roster.At(place) != w.of(info) {
 				t.Errorf("%s is not known", info.Node().Name)
 			}
 		}
+		roster.Update(list)
+		for place, info := range list {
+			if roster.ChangedSince(place, roster.Updates()-1) {
+				t.Errorf("%s has changed by nothing", info.Node().Name)
+			}
+		}
 	}
+}
+
+// lastSaid returns what a roster of one node said of it, and how often it was updated.
+func lastSaid(r *Roster) (*dispatch.Node, uint64) {
+	if len(r.seen) == 0 {
+		return nil, 0
+	}
+	return r.At(0), r.Updates()
 }
 
 // Whatever happens in whatever order, a roster says the same as Of, or nothing, also for a snapshot that lags behind.
@@ -139,8 +152,12 @@ func TestARosterSaysWhatOfSays(t *testing.T) {
 				c.update()
 				info = nodeInfo(c.node, c.snapshot...)
 			}
+			said, updates := lastSaid(roster)
 			roster.Update([]fwk.NodeInfo{info})
 			before, want := roster.At(0), c.of(info)
+			if updates > 0 && !roster.ChangedSince(0, updates) && before != said {
+				t.Fatalf("seed %d: after %v, it says something else of a node that has not changed", seed, history)
+			}
 			roster.Update([]fwk.NodeInfo{info})
 			for _, got := range []*dispatch.Node{before, roster.At(0)} {
 				if got == nil {
