@@ -38,13 +38,11 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
 func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
-	at := c.survey.find(nodeInfo)
-	if at != nil {
-		if known := at.verdict.Load(); known != nil {
-			return known, nil
-		}
+	spot := c.survey.find(nodeInfo)
+	if known := c.survey.verdict(spot); known != nil {
+		return known, nil
 	}
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, at != nil)
+	node, err := p.nodes.Of(ctx, nodeInfo, pod, spot >= 0)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +50,8 @@ func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.No
 	if err != nil {
 		return nil, err
 	}
-	if at != nil {
-		c.survey.note(at, node, &verdict)
+	if spot >= 0 {
+		c.survey.note(spot, node, &verdict)
 	}
 	return &verdict, nil
 }

@@ -18,7 +18,7 @@ import (
 
 // leaveOutFrom says when that pays: when one node of so many is left out. To name a node that stays costs a fraction of what it
 // costs to ask one that does not fit.
-const leaveOutFrom = 6
+const leaveOutFrom = 10
 
 // leaveOut returns the nodes of the snapshot without those that are known not to fit, or nil for all of them.
 func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
@@ -29,7 +29,7 @@ func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult
 	c.leftOut = true
 	remaining := make(sets.Set[string], len(nodes)-unfit)
 	for _, node := range nodes {
-		if at := c.survey.find(node); at == nil || at.fits() {
+		if known := c.survey.verdict(c.survey.find(node)); known == nil || known.Fits {
 			remaining.Insert(node.Node().Name)
 		}
 	}

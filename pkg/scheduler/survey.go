@@ -23,27 +23,21 @@ type survey struct {
 	table []entry
 
 	mu     sync.Mutex        // serialises writers, and guards what follows
-	spots  []int             // of the nodes in the table, by their places in the snapshot's list; negative for a node that is not in it
-	nodes  []*dispatch.Node  // the states in which they have answered, by their places
+	spots  []int             // where in the table nodes are, by their places in the snapshot's list; negative for one that is not
+	states []*dispatch.Node  // in which they have answered, by their spots
 	latest *dispatch.Verdict // that of the node which was asked last
 	unfit  int               // how many nodes are known not to fit
 	cut    bool              // some answer was cut short
 
-	// For the surveyor: when it took away, and what the places were.
+	// For the surveyor: the request that was asked about last, when it took answers away, and what the places were.
+	request              *dispatch.Request
 	era, updates, layout uint64
 }
 
 // entry is a node of the snapshot and its answer, or nil for none. Nodes that say the same share a verdict.
 type entry struct {
 	nodeInfo *framework.NodeInfo
-	place    int
 	verdict  atomic.Pointer[dispatch.Verdict]
-}
-
-// fits reports whether the node fits, or has not answered.
-func (e *entry) fits() bool {
-	known := e.verdict.Load()
-	return known == nil || known.Fits
 }
 
 // newSurvey returns a survey of these nodes, none of which has answered.
@@ -52,13 +46,12 @@ func newSurvey(nodes []fwk.NodeInfo) *survey {
 	for size < 2*len(nodes) {
 		size *= 2
 	}
-	s := &survey{table: make([]entry, size), spots: make([]int, len(nodes)), nodes: make([]*dispatch.Node, len(nodes))}
+	s := &survey{table: make([]entry, size), spots: make([]int, len(nodes)), states: make([]*dispatch.Node, size)}
 	for place, nodeInfo := range nodes {
 		s.spots[place] = -1
 		if known, ok := nodeInfo.(*framework.NodeInfo); ok {
 			spot := s.spot(known)
-			s.spots[place] = spot
-			s.table[spot].nodeInfo, s.table[spot].place = known, place
+			s.spots[place], s.table[spot].nodeInfo = spot, known
 		}
 	}
 	return s
@@ -76,20 +69,29 @@ func (s *survey) spot(nodeInfo *framework.NodeInfo) int {
 	}
 }
 
-// find returns the node's entry, or nil for a NodeInfo that is not of the snapshot: a copy that a simulation has changed.
-func (s *survey) find(nodeInfo fwk.NodeInfo) *entry {
+// find returns where in the table a node is. It is negative for a NodeInfo that is not of the snapshot: a copy that a simulation
+// has changed.
+func (s *survey) find(nodeInfo fwk.NodeInfo) (spot int) {
 	known, ok := nodeInfo.(*framework.NodeInfo)
 	if !ok {
-		return nil
+		return -1
 	}
-	if at := &s.table[s.spot(known)]; at.nodeInfo != nil {
-		return at
+	if spot = s.spot(known); s.table[spot].nodeInfo == nil {
+		return -1
 	}
-	return nil
+	return spot
 }
 
-// note keeps the answer of a node in a state.
-func (s *survey) note(at *entry, node *dispatch.Node, verdict *dispatch.Verdict) {
+// verdict returns the answer of the node at a spot, or nil when it is not known.
+func (s *survey) verdict(spot int) *dispatch.Verdict {
+	if spot < 0 {
+		return nil
+	}
+	return s.table[spot].verdict.Load()
+}
+
+// note keeps the answer of the node at a spot, and the state in which it gave it.
+func (s *survey) note(spot int, state *dispatch.Node, verdict *dispatch.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil && verdict.Same(s.latest) {
@@ -98,13 +100,13 @@ func (s *survey) note(at *entry, node *dispatch.Node, verdict *dispatch.Verdict)
 		s.latest = verdict
 	}
 	s.cut = s.cut || verdict.Cut
-	s.put(at, node, verdict)
+	s.put(spot, state, verdict)
 }
 
-// put replaces a node's answer; nil stands for none. The caller holds mu.
-func (s *survey) put(at *entry, node *dispatch.Node, verdict *dispatch.Verdict) {
-	before := at.verdict.Swap(verdict)
-	s.nodes[at.place] = node
+// put replaces the answer of the node at a spot; nil stands for none. The caller holds mu.
+func (s *survey) put(spot int, state *dispatch.Node, verdict *dispatch.Verdict) {
+	before := s.table[spot].verdict.Swap(verdict)
+	s.states[spot] = state
 	if before != nil && !before.Fits {
 		s.unfit--
 	}
@@ -118,12 +120,4 @@ func (s *survey) countUnfit() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unfit
-}
-
-// at returns the entry and the state of the node at a place of the snapshot's list, when its answer is known. The caller holds mu.
-func (s *survey) at(place int) (*entry, *dispatch.Node, bool) {
-	if place >= len(s.spots) || s.spots[place] < 0 {
-		return nil, nil, false
-	}
-	return &s.table[s.spots[place]], s.nodes[place], s.nodes[place] != nil
 }

@@ -29,7 +29,7 @@ func (r *rig) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	known = map[string]bool{}
 	survey := r.plugin.cycleOf(state).survey
 	for _, nodeInfo := range nodes {
-		known[nodeInfo.Node().Name] = survey.find(nodeInfo).verdict.Load() != nil
+		known[nodeInfo.Node().Name] = survey.verdict(survey.find(nodeInfo)) != nil
 		r.framework.RunFilterPlugins(r.Context(), state, pod, nodeInfo)
 	}
 	return known
@@ -150,10 +150,10 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	}
 	last, _ := r.plugin.surveyor.kinds.Get(r.plugin.schedulers.Digest(request))
 	survey := last.(*survey)
-	at, node, _ := survey.at(0)
-	cut := *at.verdict.Load()
+	spot := survey.spots[0]
+	cut := *survey.verdict(spot)
 	cut.Cut = true
-	survey.note(at, node, &cut)
+	survey.note(spot, survey.states[spot], &cut)
 	if known := r.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
 	}

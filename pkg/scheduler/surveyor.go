@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
-// surveys is for how many kinds of pods the answers of all nodes are remembered. Each takes up to 112 bytes for each node.
+// surveys is for how many kinds of pods the answers of all nodes are remembered. Each takes up to 104 bytes for each node.
 const surveys = 32
 
 // surveyor remembers surveys. From one pod to the next, hardly a node of a cluster changes: so most answers are those of the
@@ -47,10 +47,13 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 	case begun == nil || begun.era != era:
 		begun = newSurvey(nodes)
 	case begun.layout != s.roster.Layout():
+		request.TakeOver(begun.request)
 		begun = s.resume(nodes, begun)
 	default:
+		request.TakeOver(begun.request)
 		s.revise(begun)
 	}
+	begun.request = request
 	begun.era, begun.updates, begun.layout = era, s.roster.Updates(), s.roster.Layout()
 	s.kinds.Add(digest, begun)
 	return begun
@@ -61,29 +64,27 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 func (s *surveyor) revise(begun *survey) {
 	begun.mu.Lock()
 	defer begun.mu.Unlock()
-	for place := range begun.spots {
-		if !begun.cut && !s.roster.ChangedSince(place, begun.updates) {
+	for place, spot := range begun.spots {
+		if spot < 0 || !begun.cut && !s.roster.ChangedSince(place, begun.updates) {
 			continue
 		}
-		if at, node, ok := begun.at(place); ok && (node != s.roster.At(place) || at.verdict.Load().Cut) {
-			begun.put(at, nil, nil)
+		if known := begun.verdict(spot); known != nil && (begun.states[spot] != s.roster.At(place) || known.Cut) {
+			begun.put(spot, nil, nil)
 		}
 	}
 	begun.cut = false
 }
 
-// resume begins a survey of another list of nodes, most of which may be where they were.
+// resume begins a survey of another list of nodes, with what stands of the last.
 func (s *surveyor) resume(nodes []fwk.NodeInfo, last *survey) *survey {
 	begun := newSurvey(nodes)
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	for place := range nodes {
-		at, node, ok := last.at(place)
-		if !ok || node != s.roster.At(place) {
-			continue
-		}
-		if verdict := at.verdict.Load(); !verdict.Cut {
-			begun.put(begun.find(nodes[place]), node, verdict)
+	for place, spot := range begun.spots {
+		before := last.find(nodes[place])
+		known := last.verdict(before)
+		if spot >= 0 && known != nil && !known.Cut && last.states[before] == s.roster.At(place) {
+			begun.put(spot, last.states[before], known)
 		}
 	}
 	return begun

@@ -370,3 +370,22 @@ func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
 		t.Errorf("reasons %v and %v, want those of 2 and of 1 free GPUs", a, other)
 	}
 }
+
+func TestPodsThatAskForTheSameAreCompiledOnce(t *testing.T) {
+	first, second := asking(2), asking(2)
+	compiled, err := first.compile(first.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.TakeOver(first)
+	again, err := second.compile(second.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.request != compiled.request {
+		t.Error("the second was compiled anew")
+	}
+	if again.reasons == compiled.reasons {
+		t.Error("the reasons of all pods are kept")
+	}
+}

@@ -23,6 +23,20 @@ type translation struct {
 	reasons *sync.Map // of *grouptree.Reason, by the *grouptree.Placement that they explain
 }
 
+// TakeOver makes use of what was compiled of a request that asks for the same: see Digest. It does not take over the reasons,
+// which would be more and more.
+func (r *Request) TakeOver(other *Request) {
+	known := other.translations.Load()
+	if known == nil {
+		return
+	}
+	list := slices.Clone(*known)
+	for i := range list {
+		list[i].reasons = &sync.Map{}
+	}
+	r.translations.Store(&list)
+}
+
 // compile returns the compiled form of the request as translated in pod.
 func (r *Request) compile(pod *types.PodInfo) (translation, error) {
 	known := r.translations.Load()
