@@ -21,6 +21,7 @@ import (
 type bench struct {
 	out          string
 	rounds, pods int
+	full         float64
 	profile      time.Duration
 	comparisons  []comparison
 	programs     programs
@@ -67,12 +68,12 @@ func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, e
 
 // runSize makes one comparison after the other on a cluster of nodes.
 func (b *bench) runSize(ctx context.Context, nodes int) (report.Size, error) {
-	size := report.Size{Nodes: nodes}
-	if err := b.makeNodes(ctx, nodes); err != nil {
+	size := report.Size{Nodes: nodes, Full: int(b.full * float64(nodes))}
+	if err := b.makeNodes(ctx, size.Nodes, size.Full); err != nil {
 		return size, err
 	}
 	for _, c := range b.comparisons {
-		pair, err := b.compare(ctx, c, nodes)
+		pair, err := b.compare(ctx, c, size.Nodes, size.Nodes-size.Full)
 		if err != nil {
 			return size, fmt.Errorf("%v: %w", c.reported(), err)
 		}

@@ -28,7 +28,7 @@ func (c comparison) reported() report.Comparison {
 	return report.Comparison{Way: c.way.name, Yardstick: c.yardstick.name, Bound: c.bound}
 }
 
-// split returns how many batches make the wanted pods, or a few more, on a cluster of nodes, and how many pods are in each. They are
+// split returns how many batches make the wanted pods, or a few more, on so many free nodes, and how many pods are in each. They are
 // the same for both ways, so that both fill the cluster alike.
 func (c comparison) split(nodes, wanted int) (count, pods int) {
 	fits := min(c.way.podsOn(nodes, wanted), c.yardstick.podsOn(nodes, wanted))

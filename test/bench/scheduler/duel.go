@@ -32,10 +32,10 @@ type side struct {
 	*process
 }
 
-// compare makes one comparison.
-func (b *bench) compare(ctx context.Context, c comparison, nodes int) (pair report.Pair, err error) {
+// compare makes one comparison, on nodes of which some are free.
+func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pair report.Pair, err error) {
 	d := &duel{bench: b, comparison: c, nodes: nodes}
-	d.batches, d.pods = c.split(nodes, b.pods)
+	d.batches, d.pods = c.split(free, b.pods)
 	pair.Comparison = c.reported()
 	defer func() { err = d.end(err) }()
 	if err := d.begin(ctx); err != nil {

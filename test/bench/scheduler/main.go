@@ -13,7 +13,7 @@
 // made, both schedulers are stopped (SIGSTOP), so that nothing but scheduling is done afterwards; it begins when one of them goes
 // on (SIGCONT), and ends when it has bound the last pod. Then the pods are removed, and both go on until they are idle: they
 // have seen all that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made before
-// the pods, which spares it the controller that makes them of templates.
+// the pods, which spares it the controller that makes them of templates. With -full, part of the nodes are full of pods that stay.
 //
 // Batches of the two ways alternate, A B, B A, A B, and so are a few seconds apart: a machine whose speed drifts is as fast for one as
 // for the other. The first batch of each, which makes caches warm, is not counted. A round has as many batches as make the
@@ -64,6 +64,7 @@ func run(ctx context.Context, args []string) (err error) {
 	rounds := flags.Int("rounds", 40, "how often both ways of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
 	pods := flags.Int("pods", 440, "pods of each way in a round, in as many batches as the cluster has no room for them at once")
+	full := flags.Float64("full", 0, "part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, which would not know of them")
 	profile := flags.Duration("profile", 0, "after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into -out")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -88,9 +89,12 @@ func run(ctx context.Context, args []string) (err error) {
 	if *profile != 0 && *profile < time.Second {
 		return fmt.Errorf("-profile is %v: use a second or more", *profile)
 	}
-	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile}
+	if *full < 0 || *full > 0.9 {
+		return fmt.Errorf("-full is %v: use a part from 0 to 0.9", *full)
+	}
+	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full}
 	for _, c := range comparisons {
-		if pattern.MatchString(c.reported().String()) {
+		if pattern.MatchString(c.reported().String()) && (*full == 0 || !c.yardstick.usesClaims()) {
 			b.comparisons = append(b.comparisons, c)
 		}
 	}

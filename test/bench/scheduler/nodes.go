@@ -47,8 +47,8 @@ func each(ctx context.Context, count int, do func(context.Context, int) error) e
 	return group.Wait()
 }
 
-// makeNodes makes nodes, and their ResourceSlices if any comparison needs them.
-func (b *bench) makeNodes(ctx context.Context, count int) error {
+// makeNodes makes nodes, the first of them full, and their ResourceSlices if any comparison needs them.
+func (b *bench) makeNodes(ctx context.Context, count, full int) error {
 	claims := slices.ContainsFunc(b.comparisons, func(c comparison) bool { return c.way.usesClaims() || c.yardstick.usesClaims() })
 	if claims {
 		class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: draDriver}}
@@ -58,12 +58,18 @@ func (b *bench) makeNodes(ctx context.Context, count int) error {
 		}
 	}
 	return each(ctx, count, func(ctx context.Context, i int) error {
-		node, err := nodeOf(fmt.Sprintf("node-%05d", i))
+		info := inventoryOf(fmt.Sprintf("node-%05d", i))
+		node, err := nodeOf(info)
 		if err != nil {
 			return err
 		}
 		if _, err := b.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create node %s: %w", node.Name, err)
+		}
+		if i < full {
+			if err := b.makeHolder(ctx, info); err != nil {
+				return err
+			}
 		}
 		if !claims {
 			return nil
@@ -75,8 +81,11 @@ func (b *bench) makeNodes(ctx context.Context, count int) error {
 	})
 }
 
-// removeNodes removes all nodes and ResourceSlices.
+// removeNodes removes all nodes, what runs there, and ResourceSlices.
 func (b *bench) removeNodes(ctx context.Context) error {
+	if err := b.removeHolders(ctx); err != nil {
+		return err
+	}
 	if err := b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete nodes: %w", err)
 	}
@@ -86,18 +95,23 @@ func (b *bench) removeNodes(ctx context.Context) error {
 	return nil
 }
 
-func nodeOf(name string) (*corev1.Node, error) {
+// inventoryOf returns the devices of a node.
+func inventoryOf(name string) *types.NodeInfo {
 	gpus := make([]gpu.GPU, gpusPerNode)
 	for i := range gpus {
 		gpus[i] = gpu.GPU{ID: fmt.Sprintf("gpu-%d", i), Memory: gpuMemory, Groups: []int{i / 2, i / 4}}
 	}
 	info := types.NewNodeInfoWithName(name)
 	gpu.Publish(info, gpu.Resource, gpus)
+	return info
+}
+
+func nodeOf(info *types.NodeInfo) (*corev1.Node, error) {
 	inventory, err := deviceinfo.EncodeNode(info)
 	if err != nil {
 		return nil, err
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{deviceinfo.Annotation: inventory}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: info.Name, Annotations: map[string]string{deviceinfo.Annotation: inventory}}}
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		corev1.ResourceName(gpu.Resource): *resource.NewQuantity(gpusPerNode, resource.DecimalSI),

@@ -76,7 +76,7 @@ func (w way) usesClaims() bool { return w.asks[0].claimed > 0 }
 // pieces, and a pod for which there is no room would be waited for in vain.
 const fill, fillMixed = 0.9, 0.4
 
-// podsOn returns how many of the wanted pods a cluster of nodes is given at a time.
+// podsOn returns how many of the wanted pods so many free nodes are given at a time.
 func (w way) podsOn(nodes, wanted int) int {
 	part, used := fill, 0.0
 	if len(w.asks) > 1 {

@@ -31,8 +31,8 @@ type Measured struct {
 	OwnMicroseconds float64 `json:"ownMicrosecondsPerPod,omitempty"`
 }
 
-// Size is what was measured with one number of nodes.
+// Size is what was measured with one number of nodes, of which some were full.
 type Size struct {
-	Nodes int
-	Pairs []Pair
+	Nodes, Full int
+	Pairs       []Pair
 }

@@ -17,7 +17,7 @@ func (r *Result) Print(to io.Writer) error {
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(out, "%s; medians of %d rounds\n", r.Machine, r.Rounds)
 	for _, size := range r.Sizes {
-		fmt.Fprintf(out, "\n%d nodes\tpods/s\tCPU ms/pod\town µs/pod\t", size.Nodes)
+		fmt.Fprintf(out, "\n%v\tpods/s\tCPU ms/pod\town µs/pod\t", &size)
 		for _, point := range points {
 			fmt.Fprintf(out, "%s ms\t", point)
 		}
@@ -29,7 +29,7 @@ func (r *Result) Print(to io.Writer) error {
 			}
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintf(out, "\n%d nodes, paired\tmedian\tlower 95%%\tupper 95%%\t\n", size.Nodes)
+		fmt.Fprintf(out, "\n%v, paired\tmedian\tlower 95%%\tupper 95%%\t\n", &size)
 		for _, q := range size.Ratios {
 			fmt.Fprintf(out, "%v, %s\t%.3f\t", q.Comparison, q.Of, q.Median)
 			if q.Verdict == open {
@@ -42,7 +42,7 @@ func (r *Result) Print(to io.Writer) error {
 	fmt.Fprintln(out)
 	for _, size := range r.Sizes {
 		for _, q := range size.Ratios {
-			fmt.Fprintf(out, "%d nodes: %v\n", size.Nodes, q)
+			fmt.Fprintf(out, "%v: %v\n", &size, q)
 		}
 	}
 	for _, g := range r.Growths {

@@ -158,12 +158,12 @@ func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 
 func TestTheTableSaysWhatHoldsAndTheJSONHasEverySample(t *testing.T) {
 	pair := Pair{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1, 1), rounds(0.9, 0.9, 0.9, 0.9, 0.9)}
-	r := New("2 CPUs", 5, []Size{{Nodes: 100, Pairs: []Pair{pair}}})
+	r := New("2 CPUs", 5, []Size{{Nodes: 100, Full: 50, Pairs: []Pair{pair}}, {Nodes: 500}})
 	var table bytes.Buffer
 	if err := r.Print(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 CPUs; medians of 5 rounds", "ours / theirs, pods/s", "100 nodes: ours, CPU, of theirs: 0.900, at least 0.95 wanted: DOES NOT HOLD"} {
+	for _, want := range []string{"2 CPUs; medians of 5 rounds", "ours / theirs, pods/s", "500 nodes, paired", "100 nodes, 50 full: ours, CPU, of theirs: 0.900, at least 0.95 wanted: DOES NOT HOLD"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &table)
 		}

@@ -5,6 +5,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 )
@@ -19,7 +20,9 @@ type Result struct {
 
 // SizeResult is what was found with one number of nodes.
 type SizeResult struct {
-	Nodes  int         `json:"nodes"`
+	Nodes int `json:"nodes"`
+	// Full is how many of them have no device left from the start.
+	Full   int         `json:"full,omitempty"`
 	Ways   []WayResult `json:"ways"`
 	Ratios []Ratio     `json:"ratios"`
 	// Pairs have all that was measured.
@@ -40,7 +43,7 @@ type WayResult struct {
 func New(machine string, rounds int, sizes []Size) *Result {
 	r := &Result{Machine: machine, Rounds: rounds}
 	for _, size := range sizes {
-		out := SizeResult{Nodes: size.Nodes, Ways: waysOf(size.Pairs), Pairs: size.Pairs}
+		out := SizeResult{Nodes: size.Nodes, Full: size.Full, Ways: waysOf(size.Pairs), Pairs: size.Pairs}
 		for _, pair := range size.Pairs {
 			out.Ratios = append(out.Ratios, ratiosOf(pair)...)
 		}
@@ -66,4 +69,11 @@ func (r *Result) WriteJSON(path string) error {
 		return err
 	}
 	return os.WriteFile(path, append(raw, '\n'), 0o644)
+}
+
+func (s *SizeResult) String() string {
+	if s.Full == 0 {
+		return fmt.Sprintf("%d nodes", s.Nodes)
+	}
+	return fmt.Sprintf("%d nodes, %d full", s.Nodes, s.Full)
 }
