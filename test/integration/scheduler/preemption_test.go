@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,16 +17,27 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// priorityClass creates a priority class, which outlives the test.
+// priorityClass creates a priority class, which outlives the test, and waits until the API server accepts it: admission has it from
+// an informer.
 func (c *cluster) priorityClass(name string, value int32) string {
 	c.Helper()
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 	if _, err := c.SchedulingV1().PriorityClasses().Create(c.Context(), class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		c.Fatal(err)
+	}
+	probe := newPod("probe", 0)
+	probe.Spec.PriorityClassName = name
+	err := wait.PollUntilContextTimeout(c.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().Pods(probe.Namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return !apierrors.IsForbidden(err), nil
+	})
+	if err != nil {
+		c.Fatalf("priority class %s: %v", name, err)
 	}
 	return name
 }
