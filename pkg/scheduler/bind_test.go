@@ -22,7 +22,7 @@ import (
 var everything = labels.Everything()
 
 // await waits until the condition holds.
-func await(t *testing.T, what string, condition func() bool) {
+func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !condition(); runtime.Gosched() {
 		if time.Now().After(end) {

@@ -17,12 +17,15 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 // asCommand makes this test binary run the command instead of the tests.
 const asCommand = "KUBEDEVICE_TEST_RUN_COMMAND"
 
 func TestMain(m *testing.M) {
+	pluginload.MaybeChild()
 	if os.Getenv(asCommand) != "" {
 		os.Exit(cli.Run(NewCommand()))
 	}

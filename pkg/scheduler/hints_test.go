@@ -48,7 +48,7 @@ func (r *rig) delete(pod *v1.Pod) {
 	if err := r.client.CoreV1().Pods(pod.Namespace).Delete(r.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
-	await(r.T, "the informer has lost the pod", func() bool {
+	await(r, "the informer has lost the pod", func() bool {
 		_, there, err := r.plugin.pods.GetByKey(pod.Namespace + "/" + pod.Name)
 		return err == nil && !there
 	})
@@ -60,7 +60,7 @@ func (r *rig) updateNode(node *v1.Node) {
 	if _, err := r.client.CoreV1().Nodes().Update(r.Context(), node, metav1.UpdateOptions{}); err != nil {
 		r.Fatal(err)
 	}
-	await(r.T, "the informer has the node", func() bool {
+	await(r, "the informer has the node", func() bool {
 		known, err := r.plugin.nodeLister.Get(node.Name)
 		return err == nil && known.ResourceVersion == node.ResourceVersion
 	})

@@ -77,7 +77,7 @@ func (*gpus) UsingGroupScheduler() bool { return true }
 
 // rig is the plugin in a real framework, on a snapshot that the test makes, with a client that remembers bindings.
 type rig struct {
-	*testing.T
+	testing.TB
 	schedulers *gpus
 	client     *fake.Clientset
 	framework  framework.Framework
@@ -92,7 +92,7 @@ type rig struct {
 func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) { r.activated <- pods }
 
 // newRig returns a rig whose snapshot has these nodes and pods, and whose informers have these nodes, and the pods too.
-func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
+func newRig(t testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 	plugin := &gpus{}
 	r := newRigOf(t, plugin, nodes, pods...)
 	r.schedulers = plugin
@@ -100,10 +100,10 @@ func newRig(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 }
 
 // newRigOf is newRig with another device scheduler.
-func newRigOf(t *testing.T, scheduler devicescheduler.DeviceScheduler, nodes []*v1.Node, pods ...*v1.Pod) *rig {
+func newRigOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes []*v1.Node, pods ...*v1.Pod) *rig {
 	metrics.Register()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &rig{T: t, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
+	r := &rig{TB: t, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
 	r.clock = clocktesting.NewFakeClock(metav1.Now().Time)
 	r.client.PrependReactor("create", "pods", r.reactToBinding)
 	for _, node := range nodes {

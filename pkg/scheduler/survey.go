@@ -4,9 +4,9 @@
 package scheduler
 
 import (
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -34,10 +34,18 @@ type survey struct {
 	era, updates, layout uint64
 }
 
-// entry is a node of the snapshot and its answer, or nil for none. Nodes that say the same share a verdict.
+// entry is a node of the snapshot as it was when the cycle began, and its answer, or nil for none. Nodes that say the same share a
+// verdict.
 type entry struct {
-	nodeInfo *framework.NodeInfo
-	verdict  atomic.Pointer[dispatch.Verdict]
+	nodeInfo   *framework.NodeInfo
+	generation int64
+	pods       int
+	verdict    atomic.Pointer[dispatch.Verdict]
+}
+
+// see notes how the node is now.
+func (e *entry) see(nodeInfo *framework.NodeInfo) {
+	e.nodeInfo, e.generation, e.pods = nodeInfo, nodeInfo.Generation, len(nodeInfo.Pods)
 }
 
 // newSurvey returns a survey of these nodes, none of which has answered.
@@ -51,32 +59,34 @@ func newSurvey(nodes []fwk.NodeInfo) *survey {
 		s.spots[place] = -1
 		if known, ok := nodeInfo.(*framework.NodeInfo); ok {
 			spot := s.spot(known)
-			s.spots[place], s.table[spot].nodeInfo = spot, known
+			s.spots[place] = spot
+			s.table[spot].see(known)
 		}
 	}
 	return s
 }
 
-var surveySeed = maphash.MakeSeed()
-
-// spot returns where in the table a node is, or would be.
+// spot returns where in the table a node is, or would be. It goes by the NodeInfo's address. The collector moves nothing; if it did,
+// the node would be taken for a copy, which is slow and right.
 func (s *survey) spot(nodeInfo *framework.NodeInfo) int {
+	const spread = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: near addresses come to lie far apart
 	mask := len(s.table) - 1
-	for spot := int(maphash.Comparable(surveySeed, nodeInfo)) & mask; ; spot = (spot + 1) & mask {
+	for spot := int(uint64(uintptr(unsafe.Pointer(nodeInfo)))*spread>>32) & mask; ; spot = (spot + 1) & mask {
 		if at := s.table[spot].nodeInfo; at == nodeInfo || at == nil {
 			return spot
 		}
 	}
 }
 
-// find returns where in the table a node is. It is negative for a NodeInfo that is not of the snapshot: a copy that a simulation
-// has changed.
+// find returns where in the table a node is. It is negative for a NodeInfo that is not as the snapshot had it when the cycle began: a copy
+// that a simulation has changed, or, in the preemption of a pod group, the snapshot's own.
 func (s *survey) find(nodeInfo fwk.NodeInfo) (spot int) {
 	known, ok := nodeInfo.(*framework.NodeInfo)
 	if !ok {
 		return -1
 	}
-	if spot = s.spot(known); s.table[spot].nodeInfo == nil {
+	spot = s.spot(known)
+	if at := &s.table[spot]; at.nodeInfo == nil || at.generation != known.Generation || at.pods != len(known.Pods) {
 		return -1
 	}
 	return spot

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -156,5 +157,26 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	survey.note(spot, survey.states[spot], &cut)
 	if known := r.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
+	}
+}
+
+// The preemption of a pod group changes the snapshot itself, and asks on in the cycle that was begun before.
+func TestANodeThatHasChangedSinceTheCycleBeganIsAskedAnew(t *testing.T) {
+	r := newRig(t, []*v1.Node{newNode("n", "A")})
+	pod := newPod("p", 1)
+	state, status := r.fit(pod, "n")
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	nodeInfo := r.nodes()[0].(*framework.NodeInfo)
+	nodeInfo.AddPod(annotated(assumed(newPod("victim", 1), "n"), gave("victim", "n", "A")))
+	if status := r.framework.RunFilterPlugins(t.Context(), state, pod, nodeInfo); status.IsSuccess() {
+		t.Error("the pod fits a node whose GPU another has")
+	}
+	if err := nodeInfo.RemovePod(klog.Background(), nodeInfo.Pods[0].GetPod()); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.framework.RunFilterPlugins(t.Context(), state, pod, nodeInfo); !status.IsSuccess() {
+		t.Errorf("the pod does not fit though the other has left: %v", status)
 	}
 }

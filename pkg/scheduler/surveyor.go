@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
-// surveys is for how many kinds of pods the answers of all nodes are remembered. Each takes up to 104 bytes for each node.
+// surveys is for how many kinds of pods the answers of all nodes are remembered. Each takes up to 176 bytes for each node.
 const surveys = 32
 
 // surveyor remembers surveys. From one pod to the next, hardly a node of a cluster changes: so most answers are those of the
@@ -51,7 +52,7 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 		begun = s.resume(nodes, begun)
 	default:
 		request.TakeOver(begun.request)
-		s.revise(begun)
+		s.revise(begun, nodes)
 	}
 	begun.request = request
 	begun.era, begun.updates, begun.layout = era, s.roster.Updates(), s.roster.Layout()
@@ -61,13 +62,14 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 
 // revise takes away the answers of nodes that have changed, and those that were cut short: their search may come further the
 // next time.
-func (s *surveyor) revise(begun *survey) {
+func (s *surveyor) revise(begun *survey, nodes []fwk.NodeInfo) {
 	begun.mu.Lock()
 	defer begun.mu.Unlock()
 	for place, spot := range begun.spots {
 		if spot < 0 || !begun.cut && !s.roster.ChangedSince(place, begun.updates) {
 			continue
 		}
+		begun.table[spot].see(nodes[place].(*framework.NodeInfo))
 		if known := begun.verdict(spot); known != nil && (begun.states[spot] != s.roster.At(place) || known.Cut) {
 			begun.put(spot, nil, nil)
 		}
