@@ -98,7 +98,7 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 func requestOf(pod *corev1.Pod) (*types.PodInfo, error) {
 	value := pod.Annotations[Annotation]
 	if value == "" {
-		return PodRequest(pod, nil)
+		return PodRequest(pod, &types.PodInfo{})
 	}
 	written, err := DecodePod(value)
 	if err != nil {

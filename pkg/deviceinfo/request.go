@@ -14,7 +14,7 @@ import (
 )
 
 // PodRequest returns what a pod asks for: what its annotation says, with every container of its spec. written is the
-// annotation as DecodePod reads it, nil for a pod without; it is not changed, but shares lists with the result. Restartable
+// annotation as DecodePod reads it, empty for a pod without; it is not changed, but shares lists with the result. Restartable
 // init containers (sidecars) stand among the running ones. KubeRequests are the containers' requests in the spec, in base
 // units, rounded up to whole numbers. What the annotation says in the scheduler's fields is thrown away.
 //
@@ -22,9 +22,8 @@ import (
 //
 // An annotation that names a container which the pod does not have or has in the other list is an error of type *Error.
 func PodRequest(pod *corev1.Pod, written *types.PodInfo) (*types.PodInfo, error) {
-	info := &types.PodInfo{Name: pod.Name}
-	if written != nil {
-		info.Requests, info.InitContainers, info.RunningContainers = written.Requests, written.InitContainers, written.RunningContainers
+	info := &types.PodInfo{
+		Name: pod.Name, Requests: written.Requests, InitContainers: written.InitContainers, RunningContainers: written.RunningContainers,
 	}
 	if err := addSpec(info, &pod.Spec); err != nil {
 		return nil, err

@@ -33,16 +33,6 @@ func (r *rig) begin(pod *v1.Pod) (fwk.CycleState, sets.Set[string]) {
 	return state, all
 }
 
-// nodes returns the nodes of the snapshot.
-func (r *rig) nodes() []fwk.NodeInfo {
-	r.Helper()
-	nodes, err := r.framework.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		r.Fatal(err)
-	}
-	return nodes
-}
-
 // mostlyFull returns a rig with this number of nodes, n0 and so on, of one GPU each, of which so many are full.
 func mostlyFull(t *testing.T, count, full int) *rig {
 	nodes := make([]*v1.Node, count)

@@ -65,10 +65,7 @@ func (r *rig) message(pod *v1.Pod) string {
 	if _, status, _ := r.framework.RunPreFilterPlugins(r.Context(), state, pod); !status.IsSuccess() {
 		r.Fatal(status)
 	}
-	nodes, err := r.framework.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		r.Fatal(err)
-	}
+	nodes := r.nodes()
 	failure := &framework.FitError{Pod: pod, NumAllNodes: len(nodes), Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
 	for _, nodeInfo := range nodes {
 		status := r.framework.RunFilterPluginsWithNominatedPods(r.Context(), state, pod, nodeInfo)

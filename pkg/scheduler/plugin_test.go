@@ -52,10 +52,7 @@ func TestAPodIsBoundWithItsAllocation(t *testing.T) {
 	r.add(pod)
 	state := r.reserve(pod, "n")
 
-	nodes, err := r.framework.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := r.nodes()
 	if status := r.framework.RunPreScorePlugins(t.Context(), state, pod, nodes); !status.IsSuccess() {
 		t.Fatal(status)
 	}

@@ -202,6 +202,16 @@ func gave(podName, nodeName, gpu string) string {
 	return fmt.Sprintf(`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{"devrequests":{"resource/group/gpu/0/cards":1},"allocatefrom":{"resource/group/gpu/0/cards":"resource/group/gpu/%s/cards"}}}}`, podName, nodeName, gpu)
 }
 
+// nodes returns the nodes of the snapshot.
+func (r *rig) nodes() []fwk.NodeInfo {
+	r.Helper()
+	nodes, err := r.framework.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return nodes
+}
+
 // fit runs a pod's cycle up to Filter on a node.
 func (r *rig) fit(pod *v1.Pod, nodeName string) (fwk.CycleState, *fwk.Status) {
 	r.Helper()

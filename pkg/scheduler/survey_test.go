@@ -19,10 +19,7 @@ import (
 // cycleOn runs a pod's cycle up to Filter on all nodes, and returns for which of them the answer was known before Filter.
 func (r *rig) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	r.Helper()
-	nodes, err := r.framework.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		r.Fatal(err)
-	}
+	nodes := r.nodes()
 	state := framework.NewCycleState()
 	if _, status, _ := r.framework.RunPreFilterPlugins(r.Context(), state, pod); !status.IsSuccess() {
 		r.Fatal(status)
@@ -54,10 +51,7 @@ func TestPodsThatAskForTheSameShareTheAnswersOfNodesThatDoNotChange(t *testing.T
 	step("and again", newPod("q", 1), true, true)
 	r.plugin.nodes.Unreserve("a", "p")
 	step("after it was given back", newPod("q", 1), false, true)
-	nodes, err := r.framework.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := r.nodes()
 	nodes[1].(*framework.NodeInfo).AddPod(assumed(newPod("late", 1), nodes[1].Node().Name))
 	step("after a pod came", newPod("q", 1), nodes[1].Node().Name != "a", nodes[1].Node().Name != "b")
 }
