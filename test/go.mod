@@ -6,6 +6,7 @@ godebug default=go1.26
 
 require (
 	github.com/google/go-cmp v0.7.0
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/kubedevice/kubedevice v0.0.0-00010101000000-000000000000
 	github.com/kubedevice/kubedevice/pkg/sdk v0.1.0
 	github.com/opencontainers/go-digest v1.0.0

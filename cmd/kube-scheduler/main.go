@@ -22,5 +22,6 @@ import (
 
 func main() {
 	pluginload.MaybeChild()
+	reserveHeap()
 	os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: hosted.New()})))
 }

@@ -38,11 +38,11 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
 func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
-	spot := c.survey.find(nodeInfo)
-	if known := c.survey.verdict(spot); known != nil {
+	place := c.survey.find(nodeInfo)
+	if known := c.survey.verdict(place); known != nil {
 		return known, nil
 	}
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, spot >= 0)
+	node, err := p.nodes.Of(ctx, nodeInfo, pod, place >= 0)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.No
 	if err != nil {
 		return nil, err
 	}
-	if spot >= 0 {
-		c.survey.note(spot, node, &verdict)
+	if place >= 0 {
+		c.survey.note(place, node, &verdict)
 	}
 	return &verdict, nil
 }

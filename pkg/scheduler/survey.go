@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -17,14 +18,16 @@ import (
 // survey is what the nodes of the snapshot answer to pods that ask for the same. PreFilter takes away what does not stand any
 // more, and Filter fills in what is not known. It is safe for concurrent use, and who reads it waits for nobody.
 //
-// Each pod makes the scheduler read and write more than a CPU's cache holds, so what is not next to each other has to come from
-// memory. Filter and Score are asked about each node: all that they need to know of one is in one entry of a table.
+// Each pod makes the scheduler read and write more than a CPU's cache holds, and Filter and Score are asked about each node: what they
+// cost is how much they have to fetch from memory. They are asked in about the order of the snapshot's list, so what is known of nodes lies
+// in that order, all of one node together, and where a node is in it is looked up in a table that is small enough to stay.
 type survey struct {
-	table []entry
+	entries []entry // by the nodes' places in the snapshot's list
+	table   []spot  // open addressing; its length is a power of two
+	shift   int     // from a hash to the place in the table where to begin
 
 	mu     sync.Mutex        // serialises writers, and guards what follows
-	spots  []int             // where in the table nodes are, by their places in the snapshot's list; negative for one that is not
-	states []*dispatch.Node  // in which they have answered, by their spots
+	states []*dispatch.Node  // in which nodes have answered, by their places
 	latest *dispatch.Verdict // that of the node which was asked last
 	unfit  int               // how many nodes are known not to fit
 	cut    bool              // some answer was cut short
@@ -34,8 +37,14 @@ type survey struct {
 	era, updates, layout uint64
 }
 
+// spot says where a node is.
+type spot struct {
+	key   uint32 // part of the node's hash
+	place int32  // counted from 1; 0 where there is none
+}
+
 // entry is a node of the snapshot as it was when the cycle began, and its answer, or nil for none. Nodes that say the same share a
-// verdict.
+// verdict. nodeInfo is nil for one whose answers cannot be remembered.
 type entry struct {
 	nodeInfo   *framework.NodeInfo
 	generation int64
@@ -50,58 +59,70 @@ func (e *entry) see(nodeInfo *framework.NodeInfo) {
 
 // newSurvey returns a survey of these nodes, none of which has answered.
 func newSurvey(nodes []fwk.NodeInfo) *survey {
-	size := 4
-	for size < 2*len(nodes) {
-		size *= 2
+	width := bits.Len(uint(len(nodes) + len(nodes)/2))
+	s := &survey{
+		entries: make([]entry, len(nodes)),
+		table:   make([]spot, 1<<width),
+		shift:   64 - width,
+		states:  make([]*dispatch.Node, len(nodes)),
 	}
-	s := &survey{table: make([]entry, size), spots: make([]int, len(nodes)), states: make([]*dispatch.Node, size)}
 	for place, nodeInfo := range nodes {
-		s.spots[place] = -1
 		if known, ok := nodeInfo.(*framework.NodeInfo); ok {
-			spot := s.spot(known)
-			s.spots[place] = spot
-			s.table[spot].see(known)
+			s.entries[place].see(known)
+			at, key := s.begin(known)
+			for s.table[at].place != 0 {
+				at = s.next(at)
+			}
+			s.table[at] = spot{key, int32(place + 1)}
 		}
 	}
 	return s
 }
 
-// spot returns where in the table a node is, or would be. It goes by the NodeInfo's address. The collector moves nothing; if it did,
-// the node would be taken for a copy, which is slow and right.
-func (s *survey) spot(nodeInfo *framework.NodeInfo) int {
+// begin returns where in the table to begin to look for a node, and its key. They go by the NodeInfo's address. The collector moves
+// nothing; if it did, the node would be taken for a copy, which is slow and right.
+func (s *survey) begin(nodeInfo *framework.NodeInfo) (at int, key uint32) {
 	const spread = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: near addresses come to lie far apart
-	mask := len(s.table) - 1
-	for spot := int(uint64(uintptr(unsafe.Pointer(nodeInfo)))*spread>>32) & mask; ; spot = (spot + 1) & mask {
-		if at := s.table[spot].nodeInfo; at == nodeInfo || at == nil {
-			return spot
-		}
-	}
+	hash := uint64(uintptr(unsafe.Pointer(nodeInfo))) * spread
+	return int(hash >> s.shift), uint32(hash)
 }
 
-// find returns where in the table a node is. It is negative for a NodeInfo that is not as the snapshot had it when the cycle began: a copy
+// next returns where in the table to look after that.
+func (s *survey) next(at int) int { return (at + 1) & (len(s.table) - 1) }
+
+// find returns the place of a node. It is negative for a NodeInfo that is not as the snapshot had it when the cycle began: a copy
 // that a simulation has changed, or, in the preemption of a pod group, the snapshot's own.
-func (s *survey) find(nodeInfo fwk.NodeInfo) (spot int) {
+func (s *survey) find(nodeInfo fwk.NodeInfo) (place int) {
 	known, ok := nodeInfo.(*framework.NodeInfo)
 	if !ok {
 		return -1
 	}
-	spot = s.spot(known)
-	if at := &s.table[spot]; at.nodeInfo == nil || at.generation != known.Generation || at.pods != len(known.Pods) {
-		return -1
+	for at, key := s.begin(known); ; at = s.next(at) {
+		there := s.table[at]
+		if there.place == 0 {
+			return -1
+		}
+		place = int(there.place) - 1
+		if there.key != key || s.entries[place].nodeInfo != known {
+			continue
+		}
+		if e := &s.entries[place]; e.generation != known.Generation || e.pods != len(known.Pods) {
+			return -1
+		}
+		return place
 	}
-	return spot
 }
 
-// verdict returns the answer of the node at a spot, or nil when it is not known.
-func (s *survey) verdict(spot int) *dispatch.Verdict {
-	if spot < 0 {
+// verdict returns the answer of the node at a place, or nil when it is not known.
+func (s *survey) verdict(place int) *dispatch.Verdict {
+	if place < 0 {
 		return nil
 	}
-	return s.table[spot].verdict.Load()
+	return s.entries[place].verdict.Load()
 }
 
-// note keeps the answer of the node at a spot, and the state in which it gave it.
-func (s *survey) note(spot int, state *dispatch.Node, verdict *dispatch.Verdict) {
+// note keeps the answer of the node at a place, and the state in which it gave it.
+func (s *survey) note(place int, state *dispatch.Node, verdict *dispatch.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil && verdict.Same(s.latest) {
@@ -110,13 +131,13 @@ func (s *survey) note(spot int, state *dispatch.Node, verdict *dispatch.Verdict)
 		s.latest = verdict
 	}
 	s.cut = s.cut || verdict.Cut
-	s.put(spot, state, verdict)
+	s.put(place, state, verdict)
 }
 
-// put replaces the answer of the node at a spot; nil stands for none. The caller holds mu.
-func (s *survey) put(spot int, state *dispatch.Node, verdict *dispatch.Verdict) {
-	before := s.table[spot].verdict.Swap(verdict)
-	s.states[spot] = state
+// put replaces the answer of the node at a place; nil stands for none. The caller holds mu.
+func (s *survey) put(place int, state *dispatch.Node, verdict *dispatch.Verdict) {
+	before := s.entries[place].verdict.Swap(verdict)
+	s.states[place] = state
 	if before != nil && !before.Fits {
 		s.unfit--
 	}

@@ -145,10 +145,9 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	}
 	last, _ := r.plugin.surveyor.kinds.Get(r.plugin.schedulers.Digest(request))
 	survey := last.(*survey)
-	spot := survey.spots[0]
-	cut := *survey.verdict(spot)
+	cut := *survey.verdict(0)
 	cut.Cut = true
-	survey.note(spot, survey.states[spot], &cut)
+	survey.note(0, survey.states[0], &cut)
 	if known := r.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
 	}

@@ -65,13 +65,15 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 func (s *surveyor) revise(begun *survey, nodes []fwk.NodeInfo) {
 	begun.mu.Lock()
 	defer begun.mu.Unlock()
-	for place, spot := range begun.spots {
-		if spot < 0 || !begun.cut && !s.roster.ChangedSince(place, begun.updates) {
+	for place := range begun.entries {
+		if !begun.cut && !s.roster.ChangedSince(place, begun.updates) {
 			continue
 		}
-		begun.table[spot].see(nodes[place].(*framework.NodeInfo))
-		if known := begun.verdict(spot); known != nil && (begun.states[spot] != s.roster.At(place) || known.Cut) {
-			begun.put(spot, nil, nil)
+		if known, ok := nodes[place].(*framework.NodeInfo); ok {
+			begun.entries[place].see(known)
+		}
+		if known := begun.verdict(place); known != nil && (begun.states[place] != s.roster.At(place) || known.Cut) {
+			begun.put(place, nil, nil)
 		}
 	}
 	begun.cut = false
@@ -82,11 +84,11 @@ func (s *surveyor) resume(nodes []fwk.NodeInfo, last *survey) *survey {
 	begun := newSurvey(nodes)
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	for place, spot := range begun.spots {
-		before := last.find(nodes[place])
+	for place, nodeInfo := range nodes {
+		before := last.find(nodeInfo)
 		known := last.verdict(before)
-		if spot >= 0 && known != nil && !known.Cut && last.states[before] == s.roster.At(place) {
-			begun.put(spot, last.states[before], known)
+		if known != nil && !known.Cut && last.states[before] == s.roster.At(place) {
+			begun.put(place, last.states[before], known)
 		}
 	}
 	return begun

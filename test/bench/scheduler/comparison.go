@@ -28,10 +28,15 @@ func (c comparison) reported() report.Comparison {
 	return report.Comparison{Way: c.way.name, Yardstick: c.yardstick.name, Bound: c.bound}
 }
 
+// leastBatches is how many batches a round has at least. What else the machine does, or what goes on beside it on the same
+// hardware, changes from one second to the next: the shorter the batches, the more alike is what both sides meet.
+const leastBatches = 4
+
 // split returns how many batches make the wanted pods, or a few more, on so many free nodes, and how many pods are in each. They are
-// the same for both ways, so that both fill the cluster alike.
+// the same for both ways, so that both fill the cluster alike; and their number is even, so that in a round both begin equally often.
 func (c comparison) split(nodes, wanted int) (count, pods int) {
 	fits := min(c.way.podsOn(nodes, wanted), c.yardstick.podsOn(nodes, wanted))
-	count = (wanted + fits - 1) / fits
+	count = max(leastBatches, (wanted+fits-1)/fits)
+	count += count % 2
 	return count, (wanted + count - 1) / count
 }

@@ -70,10 +70,15 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 		}
 		measured.Points = after[i].points(before[i])
 	}
-	if d.way.usesDevices() && !d.yardstick.usesClaims() {
-		pair.OfWay.OwnMicroseconds = 1000 * after[0].own(before[0], pair.OfYardstick.Points)
+	if d.bench.profile == 0 {
+		return pair, nil
 	}
-	return pair, d.takeProfiles(ctx)
+	profiles, err := d.takeProfiles(ctx)
+	if err != nil {
+		return pair, err
+	}
+	pair.OfWay.OwnPart, err = ownPart(profiles[0])
+	return pair, err
 }
 
 // round returns what each side's batches of one round cost.
@@ -102,12 +107,11 @@ func (d *duel) turn(ctx context.Context) (costs [2]report.Sample, err error) {
 	return costs, nil
 }
 
-// read returns both schedulers' metrics, complete.
+// read returns both schedulers' metrics.
 func (d *duel) read(ctx context.Context) (read [2]readings, err error) {
 	if err := d.resume(); err != nil {
 		return read, err
 	}
-	time.Sleep(flushInterval)
 	for i, s := range d.sides {
 		if read[i], err = s.metrics(ctx); err != nil {
 			return read, err

@@ -15,10 +15,9 @@
 // have seen all that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made before
 // the pods, which spares it the controller that makes them of templates. With -full, part of the nodes are full of pods that stay.
 //
-// Batches of the two ways alternate, A B, B A, A B, and so are a few seconds apart: a machine whose speed drifts is as fast for one as
-// for the other. The first batch of each, which makes caches warm, is not counted. A round has as many batches as make the
-// pods that are wanted, where the cluster has no room for all at once. The schedulers' own metrics are read before the first round and
-// after the last.
+// Batches of the two ways alternate, A B, B A, A B, and so are about a second apart: a machine whose speed drifts is as fast for one as
+// for the other. The first batch of each, which makes caches warm, is not counted. A round has several batches, and each side is first in
+// half of its turns. The schedulers' own metrics are read before the first round and after the last; afterwards both go on for a CPU profile.
 //
 // This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that of the API server, which is most of
 // it, and every way starts an API server of its own, so that ways can't take turns.
@@ -65,7 +64,7 @@ func run(ctx context.Context, args []string) (err error) {
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
 	pods := flags.Int("pods", 440, "pods of each way in a round, in as many batches as the cluster has no room for them at once")
 	full := flags.Float64("full", 0, "part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, which would not know of them")
-	profile := flags.Duration("profile", 0, "after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into -out")
+	profile := flags.Duration("profile", 20*time.Second, "after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into -out: by that of ours the plugin's own time is known; 0 for none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"k8s.io/component-base/metrics/testutil"
-
-	"github.com/kubedevice/kubedevice/pkg/scheduler"
 )
 
 // The paths of a scheduler's server that anybody may read here.
@@ -22,9 +19,6 @@ const (
 	profilePath = "/debug/pprof/profile"
 	readyPath   = "/readyz"
 )
-
-// flushInterval is longer than the second after which a scheduler adds to its metrics what its plugins took.
-const flushInterval = 1200 * time.Millisecond
 
 // get reads from a scheduler's server.
 func (p *process) get(ctx context.Context, path string) (string, error) {
@@ -61,13 +55,11 @@ func (p *process) metrics(ctx context.Context) (readings, error) {
 	return readings(metrics), nil
 }
 
-// by returns the sum of a metric by a label's value, over the samples of our plugin alone if own.
-func (r readings) by(label testutil.LabelName, name string, own bool) map[string]float64 {
+// by returns the sum of a metric by a label's value.
+func (r readings) by(label testutil.LabelName, name string) map[string]float64 {
 	sums := map[string]float64{}
 	for _, sample := range r[name] {
-		if !own || sample.Metric["plugin"] == scheduler.Name {
-			sums[string(sample.Metric[label])] += float64(sample.Value)
-		}
+		sums[string(sample.Metric[label])] += float64(sample.Value)
 	}
 	return sums
 }
@@ -77,7 +69,7 @@ const point = "extension_point"
 // points returns how long extension points took per scheduled pod since before, in milliseconds.
 func (r readings) points(before readings) map[string]float64 {
 	const name = "scheduler_framework_extension_point_duration_seconds_sum"
-	spent, spentBefore := r.by(point, name, false), before.by(point, name, false)
+	spent, spentBefore := r.by(point, name), before.by(point, name)
 	pods := r.scheduled() - before.scheduled()
 	took := map[string]float64{}
 	for at := range spent {
@@ -88,10 +80,10 @@ func (r readings) points(before readings) map[string]float64 {
 
 // scheduled returns how many pods were scheduled: every one passes Reserve once.
 func (r readings) scheduled() float64 {
-	return r.by(point, "scheduler_framework_extension_point_duration_seconds_count", false)["Reserve"]
+	return r.by(point, "scheduler_framework_extension_point_duration_seconds_count")["Reserve"]
 }
 
 // calls returns how often a device scheduler was called.
 func (r readings) calls(plugin string) float64 {
-	return r.by("plugin", "kubedevice_scheduler_plugin_calls_total", false)[plugin]
+	return r.by("plugin", "kubedevice_scheduler_plugin_calls_total")[plugin]
 }

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// takeProfiles takes a CPU profile of each scheduler, if profiles are wanted, while they take turns as before. They are taken apart
+// takeProfiles takes a CPU profile of each scheduler while they take turns as before, and returns them by sides. They are taken apart
 // from the rounds, which they would make slower.
-func (d *duel) takeProfiles(ctx context.Context) error {
-	if d.bench.profile == 0 {
-		return nil
-	}
+func (d *duel) takeProfiles(ctx context.Context) (raw [2][]byte, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, s := range d.sides {
-		group.Go(func() error { return d.takeProfile(ctx, s) })
+	for i, s := range d.sides {
+		group.Go(func() (err error) {
+			raw[i], err = d.takeProfile(ctx, s)
+			return err
+		})
 	}
 	group.Go(func() error { return d.turnFor(ctx, d.bench.profile) })
-	return group.Wait()
+	return raw, group.Wait()
 }
 
 // turnFor lets the sides take turns for some time. The schedulers go on afterwards.
@@ -42,16 +42,18 @@ func (d *duel) turnFor(ctx context.Context, span time.Duration) error {
 	return d.resume()
 }
 
-// takeProfile takes a CPU profile of a side's scheduler. There is nothing in it of the time in which that is stopped.
-func (d *duel) takeProfile(ctx context.Context, s side) error {
-	profile, err := s.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, d.bench.profile.Seconds()))
+// takeProfile takes a CPU profile of a side's scheduler, and writes it to a file. There is nothing in it of the time in which that
+// is stopped.
+func (d *duel) takeProfile(ctx context.Context, s side) ([]byte, error) {
+	text, err := s.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, d.bench.profile.Seconds()))
 	if err != nil {
-		return fmt.Errorf("profile the scheduler of %s: %w", s.way.name, err)
+		return nil, fmt.Errorf("profile the scheduler of %s: %w", s.way.name, err)
 	}
 	other := d.way.name
 	if s.way.name == other {
 		other = d.yardstick.name
 	}
 	name := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.way.name + " beside " + other)
-	return os.WriteFile(filepath.Join(d.bench.out, fmt.Sprintf("%s-%d.pprof", name, d.nodes)), []byte(profile), 0o644)
+	raw := []byte(text)
+	return raw, os.WriteFile(filepath.Join(d.bench.out, fmt.Sprintf("%s-%d.pprof", name, d.nodes)), raw, 0o644)
 }

@@ -26,9 +26,9 @@ type Measured struct {
 	Samples []Sample `json:"samples"`
 	// Points has milliseconds per pod by extension point, over all samples, as the scheduler's own metrics have them.
 	Points map[string]float64 `json:"millisecondsPerPodByPoint"`
-	// OwnMicroseconds is the time per pod that was spent in the device plugin itself, over all nodes and samples, up to and
-	// including Reserve; 0 without it, and when it is not known: beside DRA, and after too few pods.
-	OwnMicroseconds float64 `json:"ownMicrosecondsPerPod,omitempty"`
+	// OwnPart is the part of the scheduler's CPU time that was spent in this project's functions, without the API call that binds; 0
+	// for upstream's scheduler, and without a profile.
+	OwnPart float64 `json:"ownPart,omitempty"`
 }
 
 // Size is what was measured with one number of nodes, of which some were full.

@@ -97,7 +97,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	first, second := rounds(1, 2), rounds(4, 5, 50)
 	first.Points, second.Points = map[string]float64{"Filter": 1}, map[string]float64{"Filter": 2, "Score": 7}
-	first.OwnMicroseconds, second.OwnMicroseconds = 10, 30
+	first.OwnPart, second.OwnPart = 0.002, 0.001
 	unknown := rounds(4, 4)
 	got := waysOf([]Pair{
 		{Comparison{"ours", "theirs", 1}, first, rounds(8)},
@@ -107,7 +107,7 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	})
 	none := map[string]float64{}
 	want := []WayResult{
-		{"ours", 25, 40, 20, map[string]float64{"Filter": 1.5, "Score": 7}},
+		{"ours", 25, 40, 40, map[string]float64{"Filter": 1.5, "Score": 7}},
 		{"theirs", 9.375, 120, 0, none},
 		{"other", 10, 100, 0, none},
 		{"third", 5, 200, 0, none},
@@ -131,21 +131,21 @@ func TestFewRoundsDecideNothing(t *testing.T) {
 }
 
 func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
-	own := func(nodes int, microseconds float64) Size {
+	own := func(nodes int, part float64) Size {
 		ours := rounds(1)
-		ours.OwnMicroseconds = microseconds
+		ours.OwnPart = part
 		return Size{Nodes: nodes, Pairs: []Pair{{Comparison{"ours", "theirs", 1}, ours, rounds(1)}}}
 	}
 	for name, test := range map[string]struct {
 		sizes []Size
 		want  []Growth
 	}{
-		"at the bound":                   {[]Size{own(500, 10), own(5000, 30)}, []Growth{{"ours", 3, 3, verdict(true)}}},
-		"above it":                       {[]Size{own(5000, 31), own(500, 10)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
-		"nothing to compare with":        {[]Size{own(100, 10), own(5000, 30)}, nil},
-		"the small clusters alone":       {[]Size{own(100, 10), own(500, 30)}, nil},
-		"a time that was never measured": {[]Size{own(500, 0), own(5000, 30)}, nil},
-		"one that was not, with many":    {[]Size{own(500, 10), own(5000, 0)}, nil},
+		"at the bound":                   {[]Size{own(500, 0.01), own(5000, 0.03)}, []Growth{{"ours", 3, 3, verdict(true)}}},
+		"above it":                       {[]Size{own(5000, 0.031), own(500, 0.01)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
+		"nothing to compare with":        {[]Size{own(100, 0.01), own(5000, 0.03)}, nil},
+		"the small clusters alone":       {[]Size{own(100, 0.01), own(500, 0.03)}, nil},
+		"a time that was never measured": {[]Size{own(500, 0), own(5000, 0.03)}, nil},
+		"one that was not, with many":    {[]Size{own(500, 0.01), own(5000, 0)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := New("", 1, test.sizes)

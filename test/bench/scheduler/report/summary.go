@@ -30,8 +30,8 @@ func summary(name string, measured []Measured) WayResult {
 	points := map[string][]float64{}
 	for _, m := range measured {
 		samples = append(samples, m.Samples...)
-		if m.OwnMicroseconds > 0 {
-			own = append(own, m.OwnMicroseconds)
+		if m.OwnPart > 0 {
+			own = append(own, 1000*m.OwnPart*medianOf(m.Samples, Sample.CPUPerPod))
 		}
 		for point, took := range m.Points {
 			points[point] = append(points[point], took)
