@@ -14,6 +14,7 @@ type cycle struct {
 	request *dispatch.Request
 	survey  *survey
 	tally   *tally
+	inGroup bool // the pod is one of a pod group
 	leftOut bool // nodes were, see leaveOut
 }
 
@@ -21,7 +22,16 @@ const cycleKey fwk.StateKey = Name
 
 // Clone returns a cycle for a simulation, whose answers do not count.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{request: c.request, survey: c.survey, tally: c.tally.simulation()}
+	return &cycle{request: c.request, survey: c.survey, tally: c.tally.simulation(), inGroup: c.inGroup}
+}
+
+// find returns the place of a node in the survey, negative for one that is not in the snapshot as it was when the cycle began. The
+// snapshot stays as it is, but for the preemption of a pod group, which changes it and asks on for the group's pods.
+func (c *cycle) find(nodeInfo fwk.NodeInfo) (place int) {
+	if c.inGroup {
+		return c.survey.findUnchanged(nodeInfo)
+	}
+	return c.survey.find(nodeInfo)
 }
 
 // latest is the cycle that was begun last, and the state that has it. Filter and Score are asked for one node after the

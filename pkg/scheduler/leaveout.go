@@ -20,16 +20,17 @@ import (
 // costs to ask one that does not fit.
 const leaveOutFrom = 10
 
-// leaveOut returns the nodes of the snapshot without those that are known not to fit, or nil for all of them.
+// leaveOut returns the nodes of the snapshot without those that are known not to fit, or nil for all of them. None is left out for the
+// pods of a group, for which upstream runs no PostFilter.
 func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	unfit := c.survey.countUnfit()
-	if unfit*leaveOutFrom < len(nodes) || unfit == len(nodes) || othersMayLeaveOut(pod) {
+	if unfit*leaveOutFrom < len(nodes) || unfit == len(nodes) || c.inGroup || othersMayLeaveOut(pod) {
 		return nil
 	}
 	c.leftOut = true
 	remaining := make(sets.Set[string], len(nodes)-unfit)
-	for _, node := range nodes {
-		if known := c.survey.verdict(c.survey.find(node)); known == nil || known.Fits {
+	for place, node := range nodes {
+		if known := c.survey.verdict(place); known == nil || known.Fits {
 			remaining.Insert(node.Node().Name)
 		}
 	}
@@ -37,11 +38,8 @@ func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult
 }
 
 // othersMayLeaveOut reports whether another plugin may leave out nodes for this pod: if none were left by both, upstream would not
-// say what each node lacks. It also reports true for the pods of a group, for which upstream runs no PostFilter.
+// say what each node lacks.
 func othersMayLeaveOut(pod *v1.Pod) bool {
-	if pod.Spec.SchedulingGroup != nil {
-		return true
-	}
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false

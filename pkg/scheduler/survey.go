@@ -52,6 +52,11 @@ type entry struct {
 	verdict    atomic.Pointer[dispatch.Verdict]
 }
 
+// unchanged reports whether the node is as it was.
+func (e *entry) unchanged() bool {
+	return e.generation == e.nodeInfo.Generation && e.pods == len(e.nodeInfo.Pods)
+}
+
 // see notes how the node is now.
 func (e *entry) see(nodeInfo *framework.NodeInfo) {
 	e.nodeInfo, e.generation, e.pods = nodeInfo, nodeInfo.Generation, len(nodeInfo.Pods)
@@ -90,8 +95,8 @@ func (s *survey) begin(nodeInfo *framework.NodeInfo) (at int, key uint32) {
 // next returns where in the table to look after that.
 func (s *survey) next(at int) int { return (at + 1) & (len(s.table) - 1) }
 
-// find returns the place of a node. It is negative for a NodeInfo that is not as the snapshot had it when the cycle began: a copy
-// that a simulation has changed, or, in the preemption of a pod group, the snapshot's own.
+// find returns the place of a node of the snapshot. It is negative for any other NodeInfo, as a copy that a simulation has changed.
+// It reads nothing of the NodeInfo, which would have to come from memory.
 func (s *survey) find(nodeInfo fwk.NodeInfo) (place int) {
 	known, ok := nodeInfo.(*framework.NodeInfo)
 	if !ok {
@@ -102,15 +107,18 @@ func (s *survey) find(nodeInfo fwk.NodeInfo) (place int) {
 		if there.place == 0 {
 			return -1
 		}
-		place = int(there.place) - 1
-		if there.key != key || s.entries[place].nodeInfo != known {
-			continue
+		if place = int(there.place) - 1; there.key == key && s.entries[place].nodeInfo == known {
+			return place
 		}
-		if e := &s.entries[place]; e.generation != known.Generation || e.pods != len(known.Pods) {
-			return -1
-		}
+	}
+}
+
+// findUnchanged is find for a node of the snapshot that may have changed since the cycle began. Then it is negative too.
+func (s *survey) findUnchanged(nodeInfo fwk.NodeInfo) (place int) {
+	if place = s.find(nodeInfo); place >= 0 && s.entries[place].unchanged() {
 		return place
 	}
+	return -1
 }
 
 // verdict returns the answer of the node at a place, or nil when it is not known.

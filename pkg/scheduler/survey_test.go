@@ -27,7 +27,7 @@ func (r *rig) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	known = map[string]bool{}
 	survey := r.plugin.cycleOf(state).survey
 	for _, nodeInfo := range nodes {
-		known[nodeInfo.Node().Name] = survey.verdict(survey.find(nodeInfo)) != nil
+		known[nodeInfo.Node().Name] = survey.verdict(survey.findUnchanged(nodeInfo)) != nil
 		r.framework.RunFilterPlugins(r.Context(), state, pod, nodeInfo)
 	}
 	return known
@@ -154,9 +154,10 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 }
 
 // The preemption of a pod group changes the snapshot itself, and asks on in the cycle that was begun before.
-func TestANodeThatHasChangedSinceTheCycleBeganIsAskedAnew(t *testing.T) {
+func TestANodeThatHasChangedSinceTheCycleBeganIsAskedAnewForAGroup(t *testing.T) {
 	r := newRig(t, []*v1.Node{newNode("n", "A")})
 	pod := newPod("p", 1)
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
 	state, status := r.fit(pod, "n")
 	if !status.IsSuccess() {
 		t.Fatal(status)

@@ -85,7 +85,7 @@ func (s *surveyor) resume(nodes []fwk.NodeInfo, last *survey) *survey {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	for place, nodeInfo := range nodes {
-		before := last.find(nodeInfo)
+		before := last.findUnchanged(nodeInfo)
 		known := last.verdict(before)
 		if known != nil && !known.Cut && last.states[before] == s.roster.At(place) {
 			begun.put(place, last.states[before], known)
