@@ -105,6 +105,7 @@ func TestWhatChangedWhileTheAPIServerWasAwayIsPublishedWhenItIsBack(t *testing.T
 	}
 	n, _ := publish(t, "node-1", client, newGPUs(1))
 	n.await("the first inventory")
+	n.awaitPatches(2) // their answers too, which must not be cut off
 	for i := range 3 {
 		wire.cut()
 		n.set(newGPUs(2 + i))
