@@ -9,11 +9,13 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
 
-// batchLimit is how long a scheduler may take to bind the pods of a batch.
+// batchLimit is how long a scheduler may take to bind the pods of a batch, and to say so.
 const batchLimit = 5 * time.Minute
 
 // batch returns what it costs a side to bind a batch of pods, and removes them. Both schedulers are stopped before and after it;
@@ -21,11 +23,11 @@ const batchLimit = 5 * time.Minute
 func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, batchLimit, fmt.Errorf("not all were in %v", batchLimit))
 	defer cancel()
-	bound, err := d.bench.watchBinds(limited)
+	outcome, err := d.bench.watchOutcome(limited)
 	if err != nil {
 		return cost, err
 	}
-	defer bound.close()
+	defer outcome.close()
 	if err := d.prepare(limited, s); err != nil {
 		return cost, err
 	}
@@ -34,19 +36,19 @@ func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error
 	if err := s.signal(syscall.SIGCONT); err != nil {
 		return cost, err
 	}
-	if err := bound.await(limited, d.pods, s.process); err != nil {
+	ended, err := outcome.await(limited, d.pods, s.process)
+	if err != nil {
 		return cost, err
 	}
 	spent := s.cpu() - cpu
 
-	pods := bound.all()
-	if err := check(s.way, pods); err != nil {
+	if err := check(s.way, outcome.bound()); err != nil {
 		return cost, err
 	}
 	if err := d.clear(limited); err != nil {
 		return cost, err
 	}
-	return report.Sample{Pods: d.pods, Seconds: pods[d.pods-1].at.Sub(began).Seconds(), CPUSeconds: spent.Seconds()}, nil
+	return report.Sample{Pods: d.pods, Seconds: ended.Sub(began).Seconds(), CPUSeconds: spent.Seconds()}, nil
 }
 
 // prepare makes the pods of a batch. Both schedulers get to know the pods' claims before: a scheduler that is stopped while so many are made
@@ -79,13 +81,13 @@ func (d *duel) clear(ctx context.Context) error {
 }
 
 // check makes sure that our scheduler has chosen devices for all pods that ask for them.
-func check(w way, pods []bind) error {
+func check(w way, bound []*corev1.Pod) error {
 	if !w.ours || !w.usesDevices() {
 		return nil
 	}
-	for _, bound := range pods {
-		if _, err := deviceinfo.PodAllocation(bound.pod); err != nil {
-			return fmt.Errorf("pod %s was bound without devices: %w", bound.pod.Name, err)
+	for _, pod := range bound {
+		if _, err := deviceinfo.PodAllocation(pod); err != nil {
+			return fmt.Errorf("pod %s was bound without devices: %w", pod.Name, err)
 		}
 	}
 	return nil

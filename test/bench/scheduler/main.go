@@ -11,7 +11,8 @@
 // simulated GPUs' plugin as a .so, are processes of their own, so CPU is the scheduler's alone. They live side by side for all rounds of
 // the comparison, see each other's pods, and bind those that have their name. What is measured is a batch of pods at a time: while they are
 // made, both schedulers are stopped (SIGSTOP), so that nothing but scheduling is done afterwards; it begins when one of them goes
-// on (SIGCONT), and ends when it has bound the last pod. Then the pods are removed, and both go on until they are idle: they
+// on (SIGCONT), and ends when the last pod is bound and the last event about that is written: schedulers write events beside their work and leave
+// some for later, not equally many, and the API server has as much work with one as with a binding. Then the pods are removed, and both go on until they are idle: they
 // have seen all that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made before
 // the pods, which spares it the controller that makes them of templates. With -full, part of the nodes are full of pods that stay.
 //
