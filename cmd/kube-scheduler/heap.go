@@ -9,9 +9,9 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// A scheduler keeps little and throws away much: on 100 nodes it has 20 MiB of live heap, and allocates 300 KiB for each pod that it
-// places. Go collects garbage when the heap has doubled, here after 70 pods, and tracing the heap that often is a sixth of all that a
-// scheduler computes. heapReserve is memory that counts as live and is never touched: so it takes address space alone, the heap
+// A scheduler keeps little and throws away much: on 100 nodes it allocates 400 KiB for each pod that it places. Go collects garbage when
+// the heap has doubled, there after two dozen pods, and tracing the heap that often is a sixth of all that a scheduler computes; with
+// the reserve it is after 250. heapReserve is memory that counts as live and is never touched: so it takes address space alone, the heap
 // grows by as much more before it is collected, and a large heap, which is collected seldom enough, by hardly more than it would.
 
 // heapReserve is kept for as long as the process runs.

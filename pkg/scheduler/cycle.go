@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -14,7 +15,6 @@ type cycle struct {
 	request *dispatch.Request
 	survey  *survey
 	tally   *tally
-	inGroup bool // the pod is one of a pod group
 	leftOut bool // nodes were, see leaveOut
 }
 
@@ -22,13 +22,16 @@ const cycleKey fwk.StateKey = Name
 
 // Clone returns a cycle for a simulation, whose answers do not count.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{request: c.request, survey: c.survey, tally: c.tally.simulation(), inGroup: c.inGroup}
+	return &cycle{request: c.request, survey: c.survey, tally: c.tally.simulation()}
 }
+
+// inGroup reports whether the pod is one of a pod group, which are scheduled together.
+func inGroup(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }
 
 // find returns the place of a node in the survey, negative for one that is not in the snapshot as it was when the cycle began. The
 // snapshot stays as it is, but for the preemption of a pod group, which changes it and asks on for the group's pods.
-func (c *cycle) find(nodeInfo fwk.NodeInfo) (place int) {
-	if c.inGroup {
+func (c *cycle) find(pod *v1.Pod, nodeInfo fwk.NodeInfo) (place int) {
+	if inGroup(pod) {
 		return c.survey.findUnchanged(nodeInfo)
 	}
 	return c.survey.find(nodeInfo)

@@ -38,7 +38,7 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
 func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
-	place := c.find(nodeInfo)
+	place := c.find(pod, nodeInfo)
 	if known := c.survey.verdict(place); known != nil {
 		return known, nil
 	}

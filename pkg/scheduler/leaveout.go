@@ -24,7 +24,7 @@ const leaveOutFrom = 10
 // pods of a group, for which upstream runs no PostFilter.
 func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	unfit := c.survey.countUnfit()
-	if unfit*leaveOutFrom < len(nodes) || unfit == len(nodes) || c.inGroup || othersMayLeaveOut(pod) {
+	if unfit*leaveOutFrom < len(nodes) || unfit == len(nodes) || inGroup(pod) || othersMayLeaveOut(pod) {
 		return nil
 	}
 	c.leftOut = true

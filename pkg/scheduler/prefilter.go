@@ -31,12 +31,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	c := &cycle{
-		request: request,
-		survey:  p.surveyor.begin(nodes, request),
-		tally:   newTally(p.schedulers.Words(), nil),
-		inGroup: pod.Spec.SchedulingGroup != nil,
-	}
+	c := &cycle{request: request, survey: p.surveyor.begin(nodes, request), tally: newTally(p.schedulers.Words(), nil)}
 	remaining := c.leaveOut(pod, nodes)
 	p.begin(state, c)
 	return remaining, nil

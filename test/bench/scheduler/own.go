@@ -11,11 +11,11 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// ours are the functions of this project, device schedulers included, and binding the call of the API that upstream's scheduler makes as
+// ownCode are the functions of this project, device schedulers included, and bindingCall the call of the API that upstream's scheduler makes as
 // well.
 var (
-	ours    = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/`)
-	binding = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/pkg/scheduler\.\(\*Plugin\)\.bind$`)
+	ownCode     = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/`)
+	bindingCall = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/pkg/scheduler\.\(\*Plugin\)\.bind$`)
 )
 
 // ownPart returns which part of the CPU time of a profile was spent in this project's functions and all that they call: at extension
@@ -29,7 +29,7 @@ func ownPart(raw []byte) (float64, error) {
 	if all == 0 {
 		return 0, errors.New("there is nothing in the CPU profile: give it more time, see -profile")
 	}
-	p.FilterSamplesByName(ours, binding, nil, nil)
+	p.FilterSamplesByName(ownCode, bindingCall, nil, nil)
 	return float64(cpuOf(p)) / float64(all), nil
 }
 
