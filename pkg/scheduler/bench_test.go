@@ -140,15 +140,17 @@ func BenchmarkGrowth(b *testing.B) {
 			r := newRigOf(b, fromSharedLibrary(b), nodes)
 			infos := r.nodes()
 			r.filter(newPod("first", 1), infos)
-			turn := 0
+			turn, scores := 0, make(fwk.NodeScoreList, len(infos))
 			b.ReportAllocs()
 			for b.Loop() {
 				turn++
 				pod, at := newPod(fmt.Sprint("p", turn), 1), infos[turn%len(infos)]
 				state := r.filter(pod, infos)
-				for _, node := range infos {
-					r.plugin.Score(b.Context(), state, pod, node)
+				r.plugin.PreScore(b.Context(), state, pod, infos)
+				for i, node := range infos {
+					scores[i].Score, _ = r.plugin.Score(b.Context(), state, pod, node)
 				}
+				r.plugin.NormalizeScore(b.Context(), state, pod, scores)
 				name := at.Node().Name
 				if status := r.plugin.Reserve(b.Context(), state, pod, name); !status.IsSuccess() {
 					b.Fatal(status)

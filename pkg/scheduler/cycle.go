@@ -6,6 +6,7 @@ package scheduler
 import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
@@ -15,7 +16,11 @@ type cycle struct {
 	request *dispatch.Request
 	survey  *survey
 	tally   *tally
-	leftOut bool // nodes were, see leaveOut
+	// doubtful are the nodes that are not known to fit, when they are few; nil when they are not, and in a simulation. The framework
+	// simulates with a clone of the state alone: with the state itself, it asks about nodes as they are in the snapshot.
+	doubtful map[*framework.NodeInfo]struct{}
+	leftOut  bool    // nodes were, see leaveOut
+	scores   []int64 // of the nodes that PreScore was given, in their order
 }
 
 const cycleKey fwk.StateKey = Name
@@ -28,13 +33,17 @@ func (c *cycle) Clone() fwk.StateData {
 // inGroup reports whether the pod is one of a pod group, which are scheduled together.
 func inGroup(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }
 
-// find returns the place of a node in the survey, negative for one that is not in the snapshot as it was when the cycle began. The
-// snapshot stays as it is, but for the preemption of a pod group, which changes it and asks on for the group's pods.
-func (c *cycle) find(pod *v1.Pod, nodeInfo fwk.NodeInfo) (place int) {
-	if inGroup(pod) {
-		return c.survey.findUnchanged(nodeInfo)
+// knownToFit reports whether a node is known to fit, as most are in most clusters, without looking it up in the survey.
+func (c *cycle) knownToFit(nodeInfo fwk.NodeInfo) bool {
+	if c.doubtful == nil {
+		return false
 	}
-	return c.survey.find(nodeInfo)
+	known, ok := nodeInfo.(*framework.NodeInfo)
+	if !ok {
+		return false
+	}
+	_, doubtful := c.doubtful[known]
+	return !doubtful
 }
 
 // latest is the cycle that was begun last, and the state that has it. Filter and Score are asked for one node after the

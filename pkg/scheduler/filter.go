@@ -16,7 +16,7 @@ import (
 // Filter reports whether the node has the devices that the pod asks for, given the pods that nodeInfo lists.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
 	c := p.cycleOf(state)
-	if c == nil {
+	if c == nil || c.knownToFit(nodeInfo) {
 		return nil
 	}
 	found, err := p.fit(ctx, c, pod, nodeInfo)
@@ -38,7 +38,15 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // fit returns the node's answer, which it finds in the survey or adds there. An error says that there is none.
 func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
-	place := c.find(pod, nodeInfo)
+	return p.fitAt(ctx, c, pod, nodeInfo, c.survey.find(nodeInfo))
+}
+
+// fitAt is fit for a node whose place in the survey is known; it is negative for one that is not of the snapshot. The snapshot stays as it is
+// during a cycle, but for the preemption of a pod group, which changes it and asks on for the group's pods.
+func (p *Plugin) fitAt(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo, place int) (*dispatch.Verdict, error) {
+	if inGroup(pod) {
+		place = c.survey.unlessChanged(place)
+	}
 	if known := c.survey.verdict(place); known != nil {
 		return known, nil
 	}

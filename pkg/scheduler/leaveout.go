@@ -16,15 +16,15 @@ import (
 // them out, so that nobody looks at them. PostFilter asks them after all when the pod fits nowhere else: then the event says
 // what they lack, and preemption may make room on them, just as if none had been left out.
 
-// leaveOutFrom says when that pays: when one node of so many is left out. To name a node that stays costs a fraction of what it
-// costs to ask one that does not fit.
-const leaveOutFrom = 10
+// few says what few nodes are: fewer than one of so many. It pays to leave out nodes that are not few: to name a node that stays costs a
+// fraction of what it costs to ask one that does not fit. Those that are few are told from all others, of which none has to be looked up.
+const few = 10
 
 // leaveOut returns the nodes of the snapshot without those that are known not to fit, or nil for all of them. None is left out for the
 // pods of a group, for which upstream runs no PostFilter.
 func (c *cycle) leaveOut(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	unfit := c.survey.countUnfit()
-	if unfit*leaveOutFrom < len(nodes) || unfit == len(nodes) || inGroup(pod) || othersMayLeaveOut(pod) {
+	if unfit*few < len(nodes) || unfit == len(nodes) || inGroup(pod) || othersMayLeaveOut(pod) {
 		return nil
 	}
 	c.leftOut = true

@@ -52,16 +52,8 @@ func TestAPodIsBoundWithItsAllocation(t *testing.T) {
 	r.add(pod)
 	state := r.reserve(pod, "n")
 
-	nodes := r.nodes()
-	if status := r.framework.RunPreScorePlugins(t.Context(), state, pod, nodes); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	scores, status := r.framework.RunScorePlugins(t.Context(), state, pod, nodes)
-	if !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if scores[0].TotalScore != 50 {
-		t.Errorf("score %d, want 50: half of the node is used then", scores[0].TotalScore)
+	if scores := r.scores(state, pod, r.nodes()...); scores[0] != 50 {
+		t.Errorf("score %d, want 50: half of the node is used then", scores[0])
 	}
 
 	if status := r.bind(state, pod, "n"); !status.IsSuccess() {

@@ -33,6 +33,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	c := &cycle{request: request, survey: p.surveyor.begin(nodes, request), tally: newTally(p.schedulers.Words(), nil)}
 	remaining := c.leaveOut(pod, nodes)
+	if !c.leftOut && !inGroup(pod) {
+		c.doubtful = c.survey.doubtful(len(nodes) / few)
+	}
 	p.begin(state, c)
 	return remaining, nil
 }

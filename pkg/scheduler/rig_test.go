@@ -226,6 +226,23 @@ func (r *rig) fit(pod *v1.Pod, nodeName string) (fwk.CycleState, *fwk.Status) {
 	return state, r.framework.RunFilterPluginsWithNominatedPods(r.Context(), state, pod, nodeInfo)
 }
 
+// scores runs a pod's cycle from PreScore to the final scores of nodes that fit, which it returns in their order.
+func (r *rig) scores(state fwk.CycleState, pod *v1.Pod, nodes ...fwk.NodeInfo) []int64 {
+	r.Helper()
+	if status := r.framework.RunPreScorePlugins(r.Context(), state, pod, nodes); !status.IsSuccess() {
+		r.Fatal(status)
+	}
+	given, status := r.framework.RunScorePlugins(r.Context(), state, pod, nodes)
+	if !status.IsSuccess() {
+		r.Fatal(status)
+	}
+	scores := make([]int64, len(given))
+	for i := range given {
+		scores[i] = given[i].TotalScore
+	}
+	return scores
+}
+
 // reserve runs a pod's cycle up to Reserve on a node, and fails the test when that does not work.
 func (r *rig) reserve(pod *v1.Pod, nodeName string) fwk.CycleState {
 	r.Helper()

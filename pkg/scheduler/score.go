@@ -5,32 +5,56 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreScore skips scoring for a pod that asks for no device.
-func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if p.cycleOf(state) == nil {
+// PreScore takes the scores that Filter found for all nodes. A pod that asks for no device is skipped.
+//
+// Nodes are scored here and not in Score, which is called for each by itself, while the other plugins' scoring drives what is known of the
+// next one out of the CPU's cache.
+func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	c := p.cycleOf(state)
+	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
+	}
+	c.scores = make([]int64, len(nodes))
+	places := finder{survey: c.survey}
+	for i, nodeInfo := range nodes {
+		found, err := p.fitAt(ctx, c, pod, nodeInfo, places.find(nodeInfo))
+		if err != nil {
+			return p.rejected(err)
+		}
+		c.scores[i] = int64(math.Round(found.Score * float64(fwk.MaxScore)))
 	}
 	return nil
 }
 
-// Score returns the score that Filter found for the node, from fwk.MinScore to fwk.MaxScore.
-func (p *Plugin) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
-	c := p.cycleOf(state)
-	if c == nil {
-		return 0, nil
-	}
-	found, err := p.fit(ctx, c, pod, nodeInfo)
-	if err != nil {
-		return 0, p.rejected(err)
-	}
-	return int64(math.Round(found.Score * float64(fwk.MaxScore))), nil
+// Score leaves it to NormalizeScore, which has all nodes at once.
+func (*Plugin) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return 0, nil
 }
 
-// ScoreExtensions returns nil: the scores are on the framework's scale already.
-func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+// ScoreExtensions returns the plugin itself.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore writes what PreScore took, from fwk.MinScore to fwk.MaxScore. The framework lists the nodes in the order in which
+// PreScore was given them.
+func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	c := p.cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	if len(c.scores) != len(scores) {
+		return fwk.AsStatus(fmt.Errorf("score nodes for pod %q: PreScore was given %d nodes, and %d are scored; a profile that enables %s for score must enable it for preScore too",
+			klog.KObj(pod), len(c.scores), len(scores), Name))
+	}
+	for i := range scores {
+		scores[i].Score = c.scores[i]
+	}
+	return nil
+}

@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"iter"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -29,8 +30,9 @@ type survey struct {
 	mu     sync.Mutex        // serialises writers, and guards what follows
 	states []*dispatch.Node  // in which nodes have answered, by their places
 	latest *dispatch.Verdict // that of the node which was asked last
-	unfit  int               // how many nodes are known not to fit
 	cut    bool              // some answer was cut short
+	// The places of the nodes that are not known to fit: no answer is known, or it says that they do not.
+	unknown, unfit places
 
 	// For the surveyor: the request that was asked about last, when it took answers away, and what the places were.
 	request              *dispatch.Request
@@ -70,8 +72,11 @@ func newSurvey(nodes []fwk.NodeInfo) *survey {
 		table:   make([]spot, 1<<width),
 		shift:   64 - width,
 		states:  make([]*dispatch.Node, len(nodes)),
+		unknown: newPlaces(len(nodes)),
+		unfit:   newPlaces(len(nodes)),
 	}
 	for place, nodeInfo := range nodes {
+		s.unknown.put(place, true)
 		if known, ok := nodeInfo.(*framework.NodeInfo); ok {
 			s.entries[place].see(known)
 			at, key := s.begin(known)
@@ -84,10 +89,12 @@ func newSurvey(nodes []fwk.NodeInfo) *survey {
 	return s
 }
 
+// spread multiplies addresses such that near ones come to lie far apart: it is 2^64 divided by the golden ratio.
+const spread = 0x9e3779b97f4a7c15
+
 // begin returns where in the table to begin to look for a node, and its key. They go by the NodeInfo's address. The collector moves
 // nothing; if it did, the node would be taken for a copy, which is slow and right.
 func (s *survey) begin(nodeInfo *framework.NodeInfo) (at int, key uint32) {
-	const spread = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: near addresses come to lie far apart
 	hash := uint64(uintptr(unsafe.Pointer(nodeInfo))) * spread
 	return int(hash >> s.shift), uint32(hash)
 }
@@ -113,12 +120,33 @@ func (s *survey) find(nodeInfo fwk.NodeInfo) (place int) {
 	}
 }
 
-// findUnchanged is find for a node of the snapshot that may have changed since the cycle began. Then it is negative too.
-func (s *survey) findUnchanged(nodeInfo fwk.NodeInfo) (place int) {
-	if place = s.find(nodeInfo); place >= 0 && s.entries[place].unchanged() {
-		return place
+// finder is find for one who asks about nodes in nearly the order of the list: what Filter lets pass is put together from several stretches
+// of it, one for each CPU. Most often it reads only what lies next to what it read last.
+type finder struct {
+	*survey
+	lasts [2]int // the places found last, in two stretches
+	older int    // the one of them that was not used last
+}
+
+func (f *finder) find(nodeInfo fwk.NodeInfo) (place int) {
+	for i, last := range f.lasts {
+		if next := last + 1; next < len(f.entries) && f.entries[next].nodeInfo == nodeInfo {
+			f.lasts[i], f.older = next, 1-i
+			return next
+		}
 	}
-	return -1
+	place = f.survey.find(nodeInfo)
+	f.lasts[f.older] = place
+	f.older = 1 - f.older
+	return place
+}
+
+// unlessChanged returns the place of a node, or a negative one if the node has changed since the cycle began.
+func (s *survey) unlessChanged(place int) int {
+	if place >= 0 && !s.entries[place].unchanged() {
+		return -1
+	}
+	return place
 }
 
 // verdict returns the answer of the node at a place, or nil when it is not known.
@@ -144,19 +172,67 @@ func (s *survey) note(place int, state *dispatch.Node, verdict *dispatch.Verdict
 
 // put replaces the answer of the node at a place; nil stands for none. The caller holds mu.
 func (s *survey) put(place int, state *dispatch.Node, verdict *dispatch.Verdict) {
-	before := s.entries[place].verdict.Swap(verdict)
+	s.entries[place].verdict.Store(verdict)
 	s.states[place] = state
-	if before != nil && !before.Fits {
-		s.unfit--
-	}
-	if verdict != nil && !verdict.Fits {
-		s.unfit++
-	}
+	s.unknown.put(place, verdict == nil)
+	s.unfit.put(place, verdict != nil && !verdict.Fits)
 }
 
 // countUnfit returns how many nodes are known not to fit.
 func (s *survey) countUnfit() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.unfit
+	return s.unfit.count()
+}
+
+// doubtful returns the nodes that are not known to fit, or nil when they are more than so many.
+func (s *survey) doubtful(most int) map[*framework.NodeInfo]struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := s.unknown.count() + s.unfit.count()
+	if count > most {
+		return nil
+	}
+	doubtful := make(map[*framework.NodeInfo]struct{}, count)
+	for _, set := range []places{s.unknown, s.unfit} {
+		for place := range set.all() {
+			doubtful[s.entries[place].nodeInfo] = struct{}{}
+		}
+	}
+	return doubtful
+}
+
+// places is a set of places in the list, by bits.
+type places []uint64
+
+func newPlaces(count int) places { return make(places, (count+63)/64) }
+
+// put makes a place part of the set, or not.
+func (p places) put(place int, in bool) {
+	bit := uint64(1) << (place % 64)
+	if in {
+		p[place/64] |= bit
+	} else {
+		p[place/64] &^= bit
+	}
+}
+
+func (p places) count() (count int) {
+	for _, word := range p {
+		count += bits.OnesCount64(word)
+	}
+	return count
+}
+
+// all returns the places in order.
+func (p places) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, word := range p {
+			for ; word != 0; word &= word - 1 {
+				if !yield(i*64 + bits.TrailingZeros64(word)) {
+					return
+				}
+			}
+		}
+	}
 }

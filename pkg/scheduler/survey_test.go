@@ -4,6 +4,11 @@
 package scheduler
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -27,7 +32,7 @@ func (r *rig) cycleOn(pod *v1.Pod) (known map[string]bool) {
 	known = map[string]bool{}
 	survey := r.plugin.cycleOf(state).survey
 	for _, nodeInfo := range nodes {
-		known[nodeInfo.Node().Name] = survey.verdict(survey.findUnchanged(nodeInfo)) != nil
+		known[nodeInfo.Node().Name] = survey.verdict(survey.unlessChanged(survey.find(nodeInfo))) != nil
 		r.framework.RunFilterPlugins(r.Context(), state, pod, nodeInfo)
 	}
 	return known
@@ -71,11 +76,7 @@ func TestARememberedAnswerSaysWhatTheFirstSaid(t *testing.T) {
 				if !status.IsSuccess() {
 					return 0
 				}
-				score, status := r.plugin.Score(t.Context(), state, pod, nodeInfo)
-				if !status.IsSuccess() {
-					t.Fatal(status)
-				}
-				return score
+				return r.scores(state, pod, nodeInfo)[0]
 			}
 			first, again := newPod("first", count), newPod("again", count)
 			state, want := r.fit(first, node)
@@ -150,6 +151,101 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	survey.note(0, survey.states[0], &cut)
 	if known := r.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
+	}
+}
+
+// manyNodes returns as many nodes of one GPU, called n0 and so on.
+func manyNodes(count int) (nodes []*v1.Node) {
+	for i := range count {
+		nodes = append(nodes, newNode(fmt.Sprint("n", i), fmt.Sprint("gpu-", i)))
+	}
+	return nodes
+}
+
+// Where nearly all nodes are known to fit, only the others are looked up, and those that a simulation has changed.
+func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.T) {
+	r := newRig(t, manyNodes(20))
+	r.cycleOn(newPod("p", 1))
+	r.reserve(newPod("taker", 1), "n3")
+	pod := newPod("q", 1)
+	state, status := r.fit(pod, "n3")
+	if doubtful := r.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
+		t.Fatalf("%d nodes are in doubt, want the one that has changed", len(doubtful))
+	}
+	if !status.IsSuccess() { // the snapshot does not list the pod
+		t.Error(status)
+	}
+	for _, nodeInfo := range r.nodes() {
+		if status := r.framework.RunFilterPlugins(t.Context(), state, pod, nodeInfo); !status.IsSuccess() {
+			t.Errorf("%s: %v", nodeInfo.Node().Name, status)
+		}
+		changed := nodeInfo.Snapshot()
+		name := nodeInfo.Node().Name
+		gpu := strings.Replace(name, "n", "gpu-", 1)
+		info, err := framework.NewPodInfo(annotated(assumed(newPod("nominated", 1), name), gave("nominated", name, gpu)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed.AddPodInfo(info)
+		if status := r.framework.RunFilterPlugins(t.Context(), state.Clone(), pod, changed); status.IsSuccess() {
+			t.Errorf("the pod fits %s, whose GPU another has in the simulation", name)
+		}
+	}
+}
+
+func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
+	held := annotated(assumed(newPod("held", 1), "n7"), gave("held", "n7", "gpu-7"))
+	r := newRig(t, manyNodes(20), held)
+	r.cycleOn(newPod("p", 1))
+	for _, nodeInfo := range r.nodes() {
+		name := nodeInfo.Node().Name
+		state, status := r.fit(newPod("q", 1), name)
+		if doubtful := r.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
+			t.Fatalf("%d nodes are in doubt, want the one that is full", len(doubtful))
+		}
+		if status.IsSuccess() == (name == "n7") {
+			t.Errorf("%s: %v", name, status)
+		}
+	}
+}
+
+// A finder finds what find finds, in whatever order it is asked.
+func TestAFinderFindsInAnyOrder(t *testing.T) {
+	r := newRig(t, manyNodes(70))
+	nodes := r.nodes()
+	survey := newSurvey(nodes)
+	var mixed []fwk.NodeInfo // from two stretches
+	for i := range 35 {
+		mixed = append(mixed, nodes[i], nodes[35+i])
+	}
+	shuffled := slices.Clone(nodes)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	backwards := slices.Clone(nodes)
+	slices.Reverse(backwards)
+	places := finder{survey: survey}
+	for _, list := range [][]fwk.NodeInfo{nodes, mixed, shuffled, backwards, {nodes[69].Snapshot(), nodes[0], nodes[0]}} {
+		for _, nodeInfo := range list {
+			if got, want := places.find(nodeInfo), survey.find(nodeInfo); got != want {
+				t.Errorf("found at %d, want %d", got, want)
+			}
+		}
+	}
+}
+
+func TestPlacesAreASet(t *testing.T) {
+	set, want := newPlaces(200), map[int]bool{}
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		place, in := random.IntN(200), random.IntN(3) > 0
+		set.put(place, in)
+		want[place] = in
+		maps.DeleteFunc(want, func(_ int, in bool) bool { return !in })
+		if got := set.count(); got != len(want) {
+			t.Fatalf("%d places, want %d", got, len(want))
+		}
+	}
+	if got := slices.Collect(set.all()); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("places are %v, want %v", got, want)
 	}
 }
 

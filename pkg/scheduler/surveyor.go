@@ -65,10 +65,11 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 func (s *surveyor) revise(begun *survey, nodes []fwk.NodeInfo) {
 	begun.mu.Lock()
 	defer begun.mu.Unlock()
-	for place := range begun.entries {
-		if !begun.cut && !s.roster.ChangedSince(place, begun.updates) {
-			continue
-		}
+	changed := s.roster.ChangedSince(begun.updates)
+	if begun.cut {
+		changed = s.roster.Places()
+	}
+	for place := range changed {
 		if known, ok := nodes[place].(*framework.NodeInfo); ok {
 			begun.entries[place].see(known)
 		}
@@ -85,7 +86,7 @@ func (s *surveyor) resume(nodes []fwk.NodeInfo, last *survey) *survey {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	for place, nodeInfo := range nodes {
-		before := last.findUnchanged(nodeInfo)
+		before := last.unlessChanged(last.find(nodeInfo))
 		known := last.verdict(before)
 		if known != nil && !known.Cut && last.states[before] == s.roster.At(place) {
 			begun.put(place, last.states[before], known)

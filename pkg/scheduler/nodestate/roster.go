@@ -4,7 +4,13 @@
 package nodestate
 
 import (
+	"cmp"
+	"iter"
+	"slices"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -18,12 +24,24 @@ type Roster struct {
 	cache   *Cache
 	seen    []sighting
 	placeOf map[*node]int
+	groups  bool // pods may be scheduled in groups
 
 	updates, layout uint64
+	// changes are the last looks, in their order: all since so many updates.
+	changes []change
+	since   uint64
+}
+
+// change says in which update a node was looked at anew.
+type change struct {
+	update uint64
+	place  int
 }
 
 // NewRoster returns an empty roster of the cache's nodes.
-func (c *Cache) NewRoster() *Roster { return &Roster{cache: c, placeOf: map[*node]int{}} }
+func (c *Cache) NewRoster() *Roster {
+	return &Roster{cache: c, placeOf: map[*node]int{}, groups: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)}
+}
 
 // Update takes over the list of the snapshot's nodes.
 func (r *Roster) Update(nodes []fwk.NodeInfo) {
@@ -37,18 +55,29 @@ func (r *Roster) Update(nodes []fwk.NodeInfo) {
 		known, _ := nodeInfo.(*framework.NodeInfo)
 		at := &r.seen[place]
 		moved = moved || at.nodeInfo != known
-		if known == nil || !at.stands(known) {
+		if known == nil || !at.stands(known, r.groups) {
 			r.look(place, nodeInfo, known)
 		}
 	}
 	if moved {
 		r.lay()
 	}
+	r.forget()
+}
+
+// forget drops the older half of the changes when they are more than the nodes.
+func (r *Roster) forget() {
+	if len(r.changes) > len(r.seen) {
+		half := len(r.changes) / 2
+		r.since = r.changes[half-1].update
+		r.changes = slices.Delete(r.changes, 0, half)
+	}
 }
 
 // lay notes where the nodes of a new list are.
 func (r *Roster) lay() {
 	r.layout++
+	r.changes, r.since = r.changes[:0], r.updates
 	clear(r.placeOf)
 	for place := range r.seen {
 		r.placeOf[r.seen[place].node] = place
@@ -67,11 +96,12 @@ func (r *Roster) heed() {
 // look looks at the node at a place.
 func (r *Roster) look(place int, nodeInfo fwk.NodeInfo, known *framework.NodeInfo) {
 	node, devices := r.cache.sight(nodeInfo)
-	now := sighting{nodeInfo: known, node: node, changed: r.updates}
+	now := sighting{nodeInfo: known, node: node}
 	if known != nil {
 		now.generation, now.pods, now.devices = known.Generation, len(known.Pods), devices
 	}
 	r.seen[place], r.placeOf[node] = now, place
+	r.changes = append(r.changes, change{r.updates, place})
 }
 
 // At returns the devices of the node at a place of the list, as Cache.Of would return them for a pod that holds nothing, or
@@ -85,8 +115,31 @@ func (r *Roster) Updates() uint64 { return r.updates }
 // are not upstream's own, are not told apart.
 func (r *Roster) Layout() uint64 { return r.layout }
 
-// ChangedSince reports whether the node at a place may have changed after so many updates.
-func (r *Roster) ChangedSince(place int, updates uint64) bool { return r.seen[place].changed > updates }
+// ChangedSince returns the places of the nodes that may have changed after so many updates, some perhaps more than once.
+func (r *Roster) ChangedSince(updates uint64) iter.Seq[int] {
+	if updates < r.since {
+		return r.Places()
+	}
+	first, _ := slices.BinarySearchFunc(r.changes, updates+1, func(c change, update uint64) int { return cmp.Compare(c.update, update) })
+	return func(yield func(int) bool) {
+		for _, c := range r.changes[first:] {
+			if !yield(c.place) {
+				return
+			}
+		}
+	}
+}
+
+// Places returns the places of all nodes.
+func (r *Roster) Places() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for place := range r.seen {
+			if !yield(place) {
+				return
+			}
+		}
+	}
+}
 
 // sighting is a node of the snapshot, and what tells that it is still as it was.
 type sighting struct {
@@ -95,12 +148,12 @@ type sighting struct {
 	pods       int
 	node       *node
 	devices    *dispatch.Node // nil for a sighting that is not to be relied on
-	changed    uint64         // the update in which it was looked at
 }
 
-// stands reports whether nothing has changed since in the snapshot. See memoKey for what the generation does not tell.
-func (s *sighting) stands(now *framework.NodeInfo) bool {
-	return s.devices != nil && s.nodeInfo == now && s.generation == now.Generation && s.pods == len(now.Pods)
+// stands reports whether nothing has changed since in the snapshot. See memoKey for what the generation does not tell where pods are
+// scheduled in groups; where they are not, it is all that has to be read of the NodeInfo.
+func (s *sighting) stands(now *framework.NodeInfo, groups bool) bool {
+	return s.devices != nil && s.nodeInfo == now && s.generation == now.Generation && (!groups || s.pods == len(now.Pods))
 }
 
 // sight looks up what was computed last for a node of the snapshot. devices are nil if that is not its state now, or not for

@@ -4,6 +4,7 @@
 package nodestate
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -12,8 +13,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -30,6 +34,7 @@ func (w *world) of(info fwk.NodeInfo) *dispatch.Node {
 }
 
 func TestARosterKnowsANodeUntilSomethingChanges(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
 	w := newWorld(t)
 	node := w.node("n", "n-1", "A", "B")
 	info := nodeInfo(node)
@@ -112,11 +117,44 @@ func TestARosterFollowsTheSnapshotsList(t *testing.T) {
 			}
 		}
 		roster.Update(list)
-		for place, info := range list {
-			if roster.ChangedSince(place, roster.Updates()-1) {
-				t.Errorf("%s has changed by nothing", info.Node().Name)
-			}
+		for place := range roster.ChangedSince(roster.Updates() - 1) {
+			t.Errorf("%s has changed by nothing", list[place].Node().Name)
 		}
+	}
+}
+
+// What has changed is told to those who asked a while ago too; to those who asked long ago, that all nodes may have.
+func TestARosterTellsWhatHasChangedSince(t *testing.T) {
+	w := newWorld(t)
+	list := []fwk.NodeInfo{nodeInfo(w.node("a", "a", "A")), nodeInfo(w.node("b", "b", "B")), nodeInfo(w.node("c", "c", "C"))}
+	roster := w.cache.NewRoster()
+	roster.Update(list)
+	for _, info := range list {
+		w.of(info)
+	}
+	roster.Update(list)
+	begun := roster.Updates()
+	since := func(updates uint64) (places []int) {
+		places = slices.Collect(roster.ChangedSince(updates))
+		slices.Sort(places)
+		return slices.Compact(places)
+	}
+	for turn, place := range []int{2, 0, 2, 2, 0, 2, 0, 0} {
+		info := list[place].(*framework.NodeInfo)
+		info.AddPod(w.bound(w.pod(fmt.Sprint("p", turn), 0), info.Node().Name, ""))
+		roster.Update(list)
+		w.of(info)
+		roster.Update(list)
+		if got, want := since(roster.Updates()-2), []int{place}; !slices.Equal(got, want) {
+			t.Errorf("turn %d: changed lately are %v, want %v", turn, got, want)
+		}
+		want := [][]int{{2}, {0, 2}}[min(turn, 1)]
+		if got := since(begun); !slices.Equal(got, want) && !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("turn %d: changed since the beginning are %v, want %v or all", turn, got, want)
+		}
+	}
+	if got := since(begun); len(got) != 3 {
+		t.Errorf("what has changed since the beginning is still known to be %v: the changes are not bounded by the nodes", got)
 	}
 }
 
@@ -155,7 +193,7 @@ func TestARosterSaysWhatOfSays(t *testing.T) {
 			said, updates := lastSaid(roster)
 			roster.Update([]fwk.NodeInfo{info})
 			before, want := roster.At(0), c.of(info)
-			if updates > 0 && !roster.ChangedSince(0, updates) && before != said {
+			if updates > 0 && len(slices.Collect(roster.ChangedSince(updates))) == 0 && before != said {
 				t.Fatalf("seed %d: after %v, it says something else of a node that has not changed", seed, history)
 			}
 			roster.Update([]fwk.NodeInfo{info})

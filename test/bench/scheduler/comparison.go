@@ -32,9 +32,16 @@ func (c comparison) reported() report.Comparison {
 // hardware, changes from one second to the next: the shorter the batches, the more alike is what both sides meet.
 const leastBatches = 4
 
+// fewerClaims is by how much fewer pods a comparison with ResourceClaims takes. They cost several times what others do, which is wanted to be
+// seen, and far more than rounds differ by.
+const fewerClaims = 4
+
 // split returns how many batches make the wanted pods, or a few more, on so many free nodes, and how many pods are in each. They are
 // the same for both ways, so that both fill the cluster alike; and their number is even, so that in a round both begin equally often.
 func (c comparison) split(nodes, wanted int) (count, pods int) {
+	if c.yardstick.usesClaims() {
+		wanted = (wanted + fewerClaims - 1) / fewerClaims
+	}
 	fits := min(c.way.podsOn(nodes, wanted), c.yardstick.podsOn(nodes, wanted))
 	count = max(leastBatches, (wanted+fits-1)/fits)
 	count += count % 2
