@@ -18,7 +18,7 @@ type cycle struct {
 	tally   *tally
 	// doubtful are the nodes that are not known to fit, when they are few; nil when they are not, and in a simulation. The framework
 	// simulates with a clone of the state alone: with the state itself, it asks about nodes as they are in the snapshot.
-	doubtful map[*framework.NodeInfo]struct{}
+	doubtful *fewNodes
 	leftOut  bool    // nodes were, see leaveOut
 	scores   []int64 // of the nodes that PreScore was given, in their order
 }
@@ -39,30 +39,30 @@ func (c *cycle) knownToFit(nodeInfo fwk.NodeInfo) bool {
 		return false
 	}
 	known, ok := nodeInfo.(*framework.NodeInfo)
-	if !ok {
-		return false
-	}
-	_, doubtful := c.doubtful[known]
-	return !doubtful
+	return ok && !c.doubtful.has(known)
 }
 
 // latest is the cycle that was begun last, and the state that has it. Filter and Score are asked for one node after the
 // other in the same cycle; reading it from the state each time would be most of what they do.
 type latest struct {
-	state fwk.CycleState
+	state *framework.CycleState
 	cycle *cycle
 }
 
 // begin makes c the cycle of this state.
 func (p *Plugin) begin(state fwk.CycleState, c *cycle) {
 	state.Write(cycleKey, c)
-	p.latest.Store(&latest{state, c})
+	if known, ok := state.(*framework.CycleState); ok {
+		p.latest.Store(&latest{known, c})
+	}
 }
 
 // cycleOf returns nil for a pod that asks for no device.
 func (p *Plugin) cycleOf(state fwk.CycleState) *cycle {
-	if last := p.latest.Load(); last != nil && last.state == state {
-		return last.cycle
+	if known, ok := state.(*framework.CycleState); ok {
+		if last := p.latest.Load(); last != nil && last.state == known {
+			return last.cycle
+		}
 	}
 	data, err := state.Read(cycleKey)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
 // PreScore takes the scores that Filter found for all nodes. A pod that asks for no device is skipped.
@@ -24,12 +26,17 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	c.scores = make([]int64, len(nodes))
 	places := finder{survey: c.survey}
+	var last *dispatch.Verdict // which most nodes share
+	var score int64
 	for i, nodeInfo := range nodes {
 		found, err := p.fitAt(ctx, c, pod, nodeInfo, places.find(nodeInfo))
 		if err != nil {
 			return p.rejected(err)
 		}
-		c.scores[i] = int64(math.Round(found.Score * float64(fwk.MaxScore)))
+		if found != last {
+			last, score = found, int64(math.Round(found.Score*float64(fwk.MaxScore)))
+		}
+		c.scores[i] = score
 	}
 	return nil
 }

@@ -89,14 +89,16 @@ func newSurvey(nodes []fwk.NodeInfo) *survey {
 	return s
 }
 
-// spread multiplies addresses such that near ones come to lie far apart: it is 2^64 divided by the golden ratio.
-const spread = 0x9e3779b97f4a7c15
+// hash goes by the NodeInfo's address, which stays: Go's collector moves nothing, and the snapshot lies on no stack.
+func hash(nodeInfo *framework.NodeInfo) uint64 {
+	const spread = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: near addresses come to lie far apart
+	return uint64(uintptr(unsafe.Pointer(nodeInfo))) * spread
+}
 
-// begin returns where in the table to begin to look for a node, and its key. They go by the NodeInfo's address. The collector moves
-// nothing; if it did, the node would be taken for a copy, which is slow and right.
+// begin returns where in the table to begin to look for a node, and its key.
 func (s *survey) begin(nodeInfo *framework.NodeInfo) (at int, key uint32) {
-	hash := uint64(uintptr(unsafe.Pointer(nodeInfo))) * spread
-	return int(hash >> s.shift), uint32(hash)
+	h := hash(nodeInfo)
+	return int(h >> s.shift), uint32(h)
 }
 
 // next returns where in the table to look after that.
@@ -186,21 +188,43 @@ func (s *survey) countUnfit() int {
 }
 
 // doubtful returns the nodes that are not known to fit, or nil when they are more than so many.
-func (s *survey) doubtful(most int) map[*framework.NodeInfo]struct{} {
+func (s *survey) doubtful(most int) *fewNodes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := s.unknown.count() + s.unfit.count()
 	if count > most {
 		return nil
 	}
-	doubtful := make(map[*framework.NodeInfo]struct{}, count)
+	doubtful := &fewNodes{nodes: make(map[*framework.NodeInfo]struct{}, count)}
 	for _, set := range []places{s.unknown, s.unfit} {
 		for place := range set.all() {
-			doubtful[s.entries[place].nodeInfo] = struct{}{}
+			doubtful.add(s.entries[place].nodeInfo)
 		}
 	}
 	return doubtful
 }
+
+// fewNodes is a set of nodes that tells quickly of most others that they are not in it.
+type fewNodes struct {
+	marks uint64 // a bit for each node, the same for some
+	nodes map[*framework.NodeInfo]struct{}
+}
+
+func (f *fewNodes) add(nodeInfo *framework.NodeInfo) {
+	f.marks |= mark(nodeInfo)
+	f.nodes[nodeInfo] = struct{}{}
+}
+
+func (f *fewNodes) has(nodeInfo *framework.NodeInfo) bool {
+	if f.marks&mark(nodeInfo) == 0 {
+		return false
+	}
+	_, has := f.nodes[nodeInfo]
+	return has
+}
+
+// mark returns a node's bit.
+func mark(nodeInfo *framework.NodeInfo) uint64 { return 1 << (hash(nodeInfo) >> 58) }
 
 // places is a set of places in the list, by bits.
 type places []uint64

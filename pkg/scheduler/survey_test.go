@@ -169,7 +169,7 @@ func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.
 	r.reserve(newPod("taker", 1), "n3")
 	pod := newPod("q", 1)
 	state, status := r.fit(pod, "n3")
-	if doubtful := r.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
+	if doubtful := r.plugin.cycleOf(state).doubtful.nodes; len(doubtful) != 1 {
 		t.Fatalf("%d nodes are in doubt, want the one that has changed", len(doubtful))
 	}
 	if !status.IsSuccess() { // the snapshot does not list the pod
@@ -200,7 +200,7 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 	for _, nodeInfo := range r.nodes() {
 		name := nodeInfo.Node().Name
 		state, status := r.fit(newPod("q", 1), name)
-		if doubtful := r.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
+		if doubtful := r.plugin.cycleOf(state).doubtful.nodes; len(doubtful) != 1 {
 			t.Fatalf("%d nodes are in doubt, want the one that is full", len(doubtful))
 		}
 		if status.IsSuccess() == (name == "n7") {

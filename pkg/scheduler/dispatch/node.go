@@ -13,22 +13,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Holder is a pod that holds devices of a node. It is immutable.
-type Holder struct {
-	// UID is the pod's UID.
-	UID string
-	// Pod is the pod's allocation.
-	Pod *types.PodInfo
-	// held are the group resources that the pod holds.
-	held types.ResourceList
-}
-
-// NewHolder returns the holder for an allocation, which is taken over. containers are the pod's, in the order of its
-// spec.
-func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Container) *Holder {
-	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}
-}
-
 // Node is a node's devices and what is used of them at one moment. It is immutable and safe for concurrent use.
 type Node struct {
 	inventory *Inventory
@@ -46,11 +30,11 @@ type Node struct {
 func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder) (*Node, error) {
 	info, missing := *inventory.info, inventory.gaps
 	for _, plugin := range s.plugins {
-		concerned := plugin.concerned(holders)
+		concerned := plugin.concerned(inventory, holders)
 		if len(concerned) == 0 {
 			continue
 		}
-		used, err := plugin.take(ctx, &info, concerned)
+		used, err := plugin.take(ctx, inventory, &info, concerned)
 		switch {
 		case err == nil:
 			info.Used = used
@@ -78,28 +62,15 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 }
 
 // concerned returns the holders that the plugin has to do with.
-func (c *contained) concerned(holders []*Holder) []*Holder {
+func (c *contained) concerned(inventory *Inventory, holders []*Holder) []*Holder {
 	switch {
 	case c.kinds == nil:
 		return holders
 	case c.chooser != nil: // the group scheduler accounts for all that it chose
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool { return !c.kinds.concern(holder.Pod) })
-}
-
-// take returns what is used after the plugin has taken the holders' resources.
-func (c *contained) take(ctx context.Context, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
-	given := info.Clone()
-	if given.Used == nil {
-		given.Used = types.ResourceList{}
-	}
-	return call(ctx, c, "TakePodResources", func() (types.ResourceList, error) {
-		for _, holder := range holders {
-			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
-				return nil, err
-			}
-		}
-		return maps.Clone(given.Used), nil
+	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool {
+		_, known := holder.takenFor(c, inventory)
+		return !known && !c.kinds.concern(holder.Pod)
 	})
 }

@@ -24,7 +24,8 @@ type Pure interface {
 // PodFitsDevice and PodAllocate depend on podInfo, except for the names in it; on the device resources of
 // nodeInfo.Allocatable, whatever their instances are called; and on the nodes that the plugin was told of by AddNode and
 // RemoveNode. What is used on the node does not matter to them: the answer for one node is then that for all nodes which
-// are built alike, and is remembered.
+// are built alike, and is remembered. What its TakePodResources adds for a pod depends on podInfo and on nodeInfo.Allocatable, not on
+// what is used either: it is asked once for each pod, with Used empty, and added up.
 type Translator interface {
 	// Revision grows whenever a node that came, changed or went has changed how the plugin translates. It is asked when
 	// the plugin is loaded and after each AddNode and RemoveNode; pods that wait are then tried again.

@@ -1,0 +1,126 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Holder is a pod that holds devices of a node. It is immutable.
+type Holder struct {
+	// UID is the pod's UID.
+	UID string
+	// Pod is the pod's allocation.
+	Pod *types.PodInfo
+	// held are the group resources that the pod holds.
+	held types.ResourceList
+	// takes is what plugins that translate say that the pod takes.
+	takes atomic.Pointer[taking]
+}
+
+// taking is what a pod takes of a node for one plugin, and what it takes for others.
+type taking struct {
+	plugin    *contained
+	inventory *Inventory
+	used      types.ResourceList
+	others    *taking
+}
+
+// takenFor returns what the pod takes for a plugin, if that is known.
+func (h *Holder) takenFor(plugin *contained, inventory *Inventory) (used types.ResourceList, known bool) {
+	for t := h.takes.Load(); t != nil; t = t.others {
+		if t.plugin == plugin && t.inventory == inventory {
+			return t.used, true
+		}
+	}
+	return nil, false
+}
+
+// remember keeps what the pod takes of an inventory, and forgets what it would take of others.
+func (h *Holder) remember(plugin *contained, inventory *Inventory, used types.ResourceList) {
+	others := h.takes.Load()
+	if others != nil && others.inventory != inventory {
+		others = nil
+	}
+	h.takes.Store(&taking{plugin, inventory, used, others}) // of two at once, one is forgotten
+}
+
+// NewHolder returns the holder for an allocation, which is taken over. containers are the pod's, in the order of its
+// spec.
+func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Container) *Holder {
+	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}
+}
+
+// take returns what is used after the plugin has taken the holders' resources.
+func (c *contained) take(ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
+	if c.translator == nil || c.shunned.Load() {
+		return c.takeAll(ctx, info, holders)
+	}
+	used := types.ResourceList{}
+	maps.Copy(used, info.Used)
+	var asked []*Holder
+	for _, holder := range holders {
+		if taken, known := holder.takenFor(c, inventory); known {
+			add(used, taken)
+		} else {
+			asked = append(asked, holder)
+		}
+	}
+	if len(asked) == 0 {
+		return used, nil
+	}
+	answers, err := c.takeEach(ctx, info, asked)
+	if err != nil {
+		return nil, err
+	}
+	for i, taken := range answers {
+		asked[i].remember(c, inventory, taken)
+		add(used, taken)
+	}
+	return used, nil
+}
+
+// add adds quantities to a list.
+func add(to, quantities types.ResourceList) {
+	for name, quantity := range quantities {
+		to[name] += quantity
+	}
+}
+
+// takeEach asks a plugin that translates what each holder takes by itself.
+func (c *contained) takeEach(ctx context.Context, info *types.NodeInfo, holders []*Holder) ([]types.ResourceList, error) {
+	given := info.Clone()
+	return call(ctx, c, "TakePodResources", func() ([]types.ResourceList, error) {
+		taken := make([]types.ResourceList, len(holders))
+		for i, holder := range holders {
+			given.Used = types.ResourceList{}
+			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
+				return nil, err
+			}
+			taken[i] = maps.Clone(given.Used)
+		}
+		return taken, nil
+	})
+}
+
+// takeAll has the plugin take the resources of all holders.
+func (c *contained) takeAll(ctx context.Context, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
+	given := info.Clone()
+	if given.Used == nil {
+		given.Used = types.ResourceList{}
+	}
+	return call(ctx, c, "TakePodResources", func() (types.ResourceList, error) {
+		for _, holder := range holders {
+			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
+				return nil, err
+			}
+		}
+		return maps.Clone(given.Used), nil
+	})
+}
