@@ -34,7 +34,7 @@ const leastBatches = 4
 
 // fewerClaims is by how much fewer pods a comparison with ResourceClaims takes. They cost several times what others do, which is wanted to be
 // seen, and far more than rounds differ by.
-const fewerClaims = 4
+const fewerClaims = 2
 
 // split returns how many batches make the wanted pods, or a few more, on so many free nodes, and how many pods are in each. They are
 // the same for both ways, so that both fill the cluster alike; and their number is even, so that in a round both begin equally often.

@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) (err error) {
 	only := flags.String("only", "", "make the comparisons whose text \"way / yardstick\" fits this regular expression alone")
 	rounds := flags.Int("rounds", 40, "how often both ways of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
-	pods := flags.Int("pods", 440, "pods of each way in a round, a quarter of that beside DRA, in as many batches as the cluster has no room for them at once")
+	pods := flags.Int("pods", 440, "pods of each way in a round, half of them beside DRA, in as many batches as the cluster has no room for them at once")
 	full := flags.Float64("full", 0, "part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, which would not know of them")
 	profile := flags.Duration("profile", 20*time.Second, "after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into -out: by that of ours the plugin's own time is known; 0 for none")
 	if err := flags.Parse(args); err != nil {
