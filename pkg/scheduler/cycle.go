@@ -42,8 +42,8 @@ func (c *cycle) knownToFit(nodeInfo fwk.NodeInfo) bool {
 	return ok && !c.doubtful.has(known)
 }
 
-// latest is the cycle that was begun last, and the state that has it. Filter and Score are asked for one node after the
-// other in the same cycle; reading it from the state each time would be most of what they do.
+// latest is the cycle that was begun last, and the state that has it. Filter is asked for one node after the other in the
+// same cycle; reading it from the state each time would be most of what it does.
 type latest struct {
 	state *framework.CycleState
 	cycle *cycle

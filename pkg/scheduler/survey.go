@@ -19,9 +19,9 @@ import (
 // survey is what the nodes of the snapshot answer to pods that ask for the same. PreFilter takes away what does not stand any
 // more, and Filter fills in what is not known. It is safe for concurrent use, and who reads it waits for nobody.
 //
-// Each pod makes the scheduler read and write more than a CPU's cache holds, and Filter and Score are asked about each node: what they
-// cost is how much they have to fetch from memory. They are asked in about the order of the snapshot's list, so what is known of nodes lies
-// in that order, all of one node together, and where a node is in it is looked up in a table that is small enough to stay.
+// Each pod makes the scheduler read and write more than a CPU's cache holds, so what looking at each node costs is what has to be fetched from
+// memory. Filter, which is called for each node by itself, looks up only those that are in doubt. Who goes through all of them finds
+// what is known in the order of the snapshot's list, all of one node together.
 type survey struct {
 	entries []entry // by the nodes' places in the snapshot's list
 	table   []spot  // open addressing; its length is a power of two

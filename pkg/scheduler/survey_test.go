@@ -209,6 +209,54 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 	}
 }
 
+// Upstream scores a node again that it has scored before, with a clone of the state and in another order of the nodes, when pods are batched.
+func TestScoresAreThoseOfTheNodesInWhateverOrder(t *testing.T) {
+	held := annotated(assumed(newPod("held", 1), "half"), gave("held", "half", "A"))
+	r := newRig(t, []*v1.Node{newNode("half", "A", "B"), newNode("whole", "A", "B"), newNode("large", "A", "B", "C", "D")}, held)
+	pod := newPod("p", 1)
+	state, _ := r.fit(pod, "half")
+	nodes := r.nodes()
+	want := map[string]int64{}
+	for i, score := range r.scores(state, pod, nodes...) {
+		want[nodes[i].Node().Name] = score
+	}
+	if want["half"] != 100 || want["whole"] != 50 || want["large"] != 25 {
+		t.Errorf("scores are %v, want the part of the GPUs that are used then", want)
+	}
+	for range nodes {
+		nodes = append(nodes[1:], nodes[0])
+		again := state.Clone()
+		if status := r.framework.RunPreScorePlugins(t.Context(), again, pod, nodes); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		scores := make([]fwk.NodePluginScores, len(nodes))
+		for i, nodeInfo := range nodes {
+			raw, status := r.framework.RunRawScorePlugins(t.Context(), again, pod, nodeInfo)
+			if !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			scores[i] = fwk.NodePluginScores{Name: nodeInfo.Node().Name, RawScores: raw}
+		}
+		if status := r.framework.NormalizeScores(t.Context(), again, pod, scores); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		for _, score := range scores {
+			if score.TotalScore != want[score.Name] {
+				t.Errorf("%s has %d, want %d", score.Name, score.TotalScore, want[score.Name])
+			}
+		}
+	}
+}
+
+func TestScoringWithoutPreScoreSaysWhatToEnable(t *testing.T) {
+	r := newRig(t, manyNodes(2))
+	pod := newPod("p", 1)
+	state, _ := r.fit(pod, "n0")
+	if _, status := r.framework.RunScorePlugins(t.Context(), state, pod, r.nodes()); !strings.Contains(status.Message(), "must enable it for preScore too") {
+		t.Errorf("RunScorePlugins says %v", status)
+	}
+}
+
 // A finder finds what find finds, in whatever order it is asked.
 func TestAFinderFindsInAnyOrder(t *testing.T) {
 	r := newRig(t, manyNodes(70))

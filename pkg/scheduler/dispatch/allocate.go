@@ -31,15 +31,16 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 	if err := node.gap(at.pod); err != nil {
 		return nil, err
 	}
-	if missing := request.unserved(at.pod); missing != "" {
-		return nil, errors.New(missing)
+	rest, err := s.rest(request, at)
+	if err != nil {
+		return nil, err
+	}
+	if rest.unserved != "" {
+		return nil, errors.New(rest.unserved)
 	}
 	allocated := at.pod.Clone()
-	if s.usesGroups(at.pod) {
-		placed, err := s.place(ctx, node, request, at.pod)
-		if err != nil {
-			return nil, err
-		}
+	if rest.translation != nil {
+		placed := s.place(ctx, node, rest.translation)
 		if !placed.Fits {
 			return nil, errors.New(placed.explain(node).Text(s.words))
 		}

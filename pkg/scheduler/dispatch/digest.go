@@ -26,6 +26,8 @@ type asked struct {
 	digest func() digest // computed when it is asked for
 	// renamed is the answer that was last made one for this pod: most nodes get the same.
 	renamed atomic.Pointer[renamed]
+	// rest is what is left to do after all plugins, for the request that it was last asked for.
+	rest atomic.Pointer[rest]
 }
 
 // renamed is a remembered answer with the names of a pod that it was not given for.

@@ -65,18 +65,18 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 			voters++
 		}
 	}
-	pod := at.pod
-	if err := node.gap(pod); err != nil {
+	if err := node.gap(at.pod); err != nil {
 		return Verdict{}, err
 	}
-	if missing := request.unserved(pod); missing != "" {
-		return Verdict{Reasons: []string{missing}, Never: true}, nil
+	rest, err := s.rest(request, at)
+	if err != nil {
+		return Verdict{}, err
 	}
-	if s.usesGroups(pod) {
-		placed, err := s.place(ctx, node, request, pod)
-		if err != nil {
-			return Verdict{}, err
-		}
+	if rest.unserved != "" {
+		return Verdict{Reasons: []string{rest.unserved}, Never: true}, nil
+	}
+	if rest.translation != nil {
+		placed := s.place(ctx, node, rest.translation)
 		if !placed.Fits {
 			reason := placed.explain(node)
 			return Verdict{Lack: reason, Never: never(reason), Cut: placed.LimitHit}, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Holder is a pod that holds devices of a node. It is immutable.
+// Holder is a pod that holds devices of a node. It is safe for concurrent use: nothing changes but what is remembered of it.
 type Holder struct {
 	// UID is the pod's UID.
 	UID string
@@ -57,7 +57,8 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}
 }
 
-// take returns what is used after the plugin has taken the holders' resources.
+// take returns what is used after the plugin has taken the holders' resources. One that translates is asked once about each holder; one that is
+// set aside is asked each time, which fails: it would not be asked about what is remembered.
 func (c *contained) take(ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
 	if c.translator == nil || c.shunned.Load() {
 		return c.takeAll(ctx, info, holders)

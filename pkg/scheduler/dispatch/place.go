@@ -7,29 +7,50 @@ import (
 	"context"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
+
+// rest is what is left to do when all plugins have been asked.
+type rest struct {
+	of *Request
+	// unserved says what no plugin has taken up, or "".
+	unserved string
+	// translation is what the group scheduler is to place, or nil when it has nothing to do with the pod.
+	translation *translation
+}
+
+// rest returns what is left of a request that plugins made this of. It is remembered: most nodes get the same.
+func (s *Set) rest(request *Request, at *asked) (*rest, error) {
+	if known := at.rest.Load(); known != nil && known.of == request {
+		return known, nil
+	}
+	left := &rest{of: request, unserved: request.unserved(at.pod)}
+	if left.unserved == "" && s.usesGroups(at.pod) {
+		compiled, err := request.compile(at.pod)
+		if err != nil {
+			return nil, err
+		}
+		left.translation = &compiled
+	}
+	at.rest.Store(left)
+	return left, nil
+}
 
 // placed is the group scheduler's answer.
 type placed struct {
 	*grouptree.Placement
-	translation
+	*translation
 }
 
-// place asks the group scheduler. pod is the request as the plugins translated it for the node.
-func (s *Set) place(ctx context.Context, node *Node, request *Request, pod *types.PodInfo) (placed, error) {
-	compiled, err := request.compile(pod)
-	if err != nil {
-		return placed{}, err
-	}
+// place asks the group scheduler.
+func (s *Set) place(ctx context.Context, node *Node, translated *translation) placed {
 	placer := s.placers.Get().(*grouptree.Placer)
 	defer s.placers.Put(placer)
-	placement := s.memo.Place(placer, node.inventory.groups, node.used, compiled.request)
+	placement := s.memo.Place(placer, node.inventory.groups, node.used, translated.request)
 	if placement.LimitHit {
 		s.recorder.StepLimitHit()
 		s.limits.tell(ctx, node, placement)
 	}
-	return placed{placement, compiled}, nil
+	return placed{placement, translated}
 }
 
 // explain says why the pod does not fit the node. Nodes that look the same share a placement, and so the reason: finding
