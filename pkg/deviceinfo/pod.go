@@ -73,14 +73,19 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 // EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod would refuse is an error
 // of type *Error.
 func EncodePod(pod *types.PodInfo) (string, error) {
-	value, err := encode(pod)
-	if err != nil {
+	if !sound(pod) {
+		value, err := encode(pod)
+		if err == nil {
+			_, err = DecodePod(value)
+		}
 		return "", err
 	}
-	if len(value) > MaxBytes || !sound(pod) {
-		if _, err := DecodePod(value); err != nil {
-			return "", err
-		}
+	written := make(text, 0, 1024)
+	written.pod(pod)
+	value := string(written)
+	if len(value) > MaxBytes {
+		_, err := DecodePod(value)
+		return "", err
 	}
 	return value, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Whether a pod is sound is what DecodePod says of the text that is written for it.
+// Whether a pod is sound is what DecodePod says of its JSON, which is what EncodePod writes.
 func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 	seen := map[bool]int{}
 	for seed := range uint64(20000) {
@@ -56,6 +56,10 @@ func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 			t.Fatalf("seed %d: sound is %t, but reading %s says: %v", seed, got, value, err)
 		}
 		seen[err == nil]++
+		written, err := EncodePod(pod)
+		if (err == nil) != sound(pod) || err == nil && written != value {
+			t.Fatalf("seed %d: written is %s (error %v), want %s", seed, written, err, value)
+		}
 	}
 	if seen[true] < 1000 || seen[false] < 1000 {
 		t.Errorf("%d sound pods and %d others: the test tries too few of one kind", seen[true], seen[false])

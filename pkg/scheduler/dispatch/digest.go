@@ -67,7 +67,7 @@ func (c *content) str(s string) {
 
 // podDigest leaves out the pod's name and the node's.
 func podDigest(pod *types.PodInfo, spec []grouptree.Container) digest {
-	var c content
+	c := make(content, 0, 512)
 	for _, at := range spec {
 		c.str(at.Name)
 		c.num(int64(at.Kind))
@@ -76,7 +76,7 @@ func podDigest(pod *types.PodInfo, spec []grouptree.Container) digest {
 	addQuantities(&c, pod.Requests)
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		c.num(int64(len(containers)))
-		for _, name := range slices.Sorted(maps.Keys(containers)) {
+		for _, name := range sortedNames(containers) {
 			info := containers[name]
 			c.str(name)
 			addQuantities(&c, info.KubeRequests)
@@ -84,7 +84,7 @@ func podDigest(pod *types.PodInfo, spec []grouptree.Container) digest {
 			addQuantities(&c, info.DevRequests)
 			addQuantities(&c, info.Scorer)
 			c.num(int64(len(info.AllocateFrom)))
-			for _, request := range slices.Sorted(maps.Keys(info.AllocateFrom)) {
+			for _, request := range sortedNames(info.AllocateFrom) {
 				c.str(string(request))
 				c.str(string(info.AllocateFrom[request]))
 			}
@@ -105,8 +105,18 @@ func nodeDigest(node *types.NodeInfo) digest {
 
 func addQuantities[L ~map[types.ResourceName]N, N int32 | int64](c *content, list L) {
 	c.num(int64(len(list)))
-	for _, name := range slices.Sorted(maps.Keys(list)) {
+	for _, name := range sortedNames(list) {
 		c.str(string(name))
 		c.num(int64(list[name]))
 	}
+}
+
+// sortedNames is slices.Sorted of the keys with room made for them at once.
+func sortedNames[M ~map[K]V, K ~string, V any](list M) []K {
+	if len(list) == 0 {
+		return nil
+	}
+	names := slices.AppendSeq(make([]K, 0, len(list)), maps.Keys(list))
+	slices.Sort(names)
+	return names
 }

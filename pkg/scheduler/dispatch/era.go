@@ -5,8 +5,6 @@ package dispatch
 
 import (
 	"crypto/sha256"
-	"maps"
-	"slices"
 )
 
 // Era tells whether verdicts may be remembered: of two that were given for requests of equal digest on one Node, in the
@@ -26,7 +24,7 @@ func (s *Set) Era() (era uint64, ok bool) {
 func (s *Set) Digest(request *Request) [sha256.Size]byte {
 	asked := request.asked().digest()
 	c := content(asked[:])
-	for _, name := range slices.Sorted(maps.Keys(request.Counted)) {
+	for _, name := range sortedNames(request.Counted) {
 		c.str(name)
 		for _, counted := range request.Counted[name] {
 			c.str(string(counted))

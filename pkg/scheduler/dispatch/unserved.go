@@ -83,17 +83,20 @@ func isDevicePath(name types.ResourceName) bool { return strings.Count(string(na
 
 // unplaced says which device request of pod was given no device, or "".
 func unplaced(pod *types.PodInfo) string {
+	var missing []string
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, name := range slices.Sorted(maps.Keys(containers)) {
-			info := containers[name]
-			for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
+		for name, info := range containers {
+			for request := range info.DevRequests {
 				if _, ok := info.AllocateFrom[request]; !ok && resource.IsGroupResourceName(request) {
-					return fmt.Sprintf("no device scheduler places %s of container %q", request, name)
+					missing = append(missing, fmt.Sprintf("no device scheduler places %s of container %q", request, name))
 				}
 			}
 		}
 	}
-	return ""
+	if len(missing) == 0 {
+		return ""
+	}
+	return slices.Min(missing)
 }
 
 func join(names []types.ResourceName) string {
