@@ -34,7 +34,8 @@ func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error
 		return cost, err
 	}
 
-	defer holdGarbage()()
+	release := holdGarbage()
+	defer release()
 	cpu, began := s.cpu(), time.Now()
 	if err := s.signal(syscall.SIGCONT); err != nil {
 		return cost, err

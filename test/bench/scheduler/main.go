@@ -16,6 +16,9 @@
 // have seen all that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made before
 // the pods, which spares it the controller that makes them of templates. With -full, part of the nodes are full of pods that stay.
 //
+// The API server lives in this process, and a collection of its garbage takes about as long as a batch: garbage is collected before each
+// batch, and held while it is measured.
+//
 // Batches of the two ways alternate, A B, B A, A B, and so are about a second apart: a machine whose speed drifts is as fast for one as
 // for the other. The first batch of each, which makes caches warm, is not counted. A round has several batches, and each side is first in
 // half of its turns. The schedulers' own metrics are read before the first round and after the last; afterwards both go on for a CPU profile.
@@ -61,7 +64,7 @@ func run(ctx context.Context, args []string) (err error) {
 	out := flags.String("out", "", "folder for the results (default: bench in -output)")
 	name := flags.String("name", "scheduler", "name of the results' files, without .txt and .json")
 	only := flags.String("only", "", "make the comparisons whose text \"way / yardstick\" fits this regular expression alone")
-	rounds := flags.Int("rounds", 40, "how often both ways of a comparison are measured")
+	rounds := flags.Int("rounds", 20, "how often both ways of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
 	pods := flags.Int("pods", 440, "pods of each way in a round, half of them beside DRA, in as many batches as the cluster has no room for them at once")
 	full := flags.Float64("full", 0, "part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, which would not know of them")
