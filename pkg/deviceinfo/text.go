@@ -47,9 +47,7 @@ func writeMap[M ~map[K]V, K ~string, V any](t *text, key string, values M, write
 	}
 	t.key(key)
 	t.open()
-	names := slices.AppendSeq(make([]K, 0, len(values)), maps.Keys(values))
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		t.key(string(name))
 		write(values[name])
 	}

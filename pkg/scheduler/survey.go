@@ -4,7 +4,6 @@
 package scheduler
 
 import (
-	"iter"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -202,61 +201,4 @@ func (s *survey) doubtful(most int) *fewNodes {
 		}
 	}
 	return doubtful
-}
-
-// fewNodes is a set of nodes that tells quickly of most others that they are not in it.
-type fewNodes struct {
-	marks uint64 // a bit for each node, the same for some
-	nodes map[*framework.NodeInfo]struct{}
-}
-
-func (f *fewNodes) add(nodeInfo *framework.NodeInfo) {
-	f.marks |= mark(nodeInfo)
-	f.nodes[nodeInfo] = struct{}{}
-}
-
-func (f *fewNodes) has(nodeInfo *framework.NodeInfo) bool {
-	if f.marks&mark(nodeInfo) == 0 {
-		return false
-	}
-	_, has := f.nodes[nodeInfo]
-	return has
-}
-
-// mark returns a node's bit.
-func mark(nodeInfo *framework.NodeInfo) uint64 { return 1 << (hash(nodeInfo) >> 58) }
-
-// places is a set of places in the list, by bits.
-type places []uint64
-
-func newPlaces(count int) places { return make(places, (count+63)/64) }
-
-// put makes a place part of the set, or not.
-func (p places) put(place int, in bool) {
-	bit := uint64(1) << (place % 64)
-	if in {
-		p[place/64] |= bit
-	} else {
-		p[place/64] &^= bit
-	}
-}
-
-func (p places) count() (count int) {
-	for _, word := range p {
-		count += bits.OnesCount64(word)
-	}
-	return count
-}
-
-// all returns the places in order.
-func (p places) all() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i, word := range p {
-			for ; word != 0; word &= word - 1 {
-				if !yield(i*64 + bits.TrailingZeros64(word)) {
-					return
-				}
-			}
-		}
-	}
 }
