@@ -62,7 +62,7 @@ type Host struct {
 	inventory *Inventory
 	changed   chan struct{} // closed and replaced when inventory is
 	loaded    chan struct{} // closed when plugins are loaded
-	settled   chan struct{} // closed when every plugin was asked
+	settled   chan struct{} // closed when inventory has what every plugin told
 }
 
 // New returns a host of the plugins that load will return; call Run to have them. Before that, and while loading, the node
@@ -120,7 +120,7 @@ func (h *Host) refresh(ctx context.Context) {
 	select {
 	case <-h.settled:
 	default:
-		if !slices.ContainsFunc(h.inventory.sources, func(s source) bool { _, asked, _ := s.state(); return !asked }) {
+		if h.inventory.asked {
 			close(h.settled)
 		}
 	}
@@ -133,7 +133,8 @@ func (h *Host) Inventory() (now *Inventory, changed <-chan struct{}) {
 	return h.inventory, h.changed
 }
 
-// Settled returns a channel that is closed when every plugin has told its devices, or failed to, for the first time.
+// Settled returns a channel that is closed when the inventory has what every plugin told first, except for those that failed
+// to tell.
 func (h *Host) Settled() <-chan struct{} { return h.settled }
 
 // Allocate asks the plugins that own the container's devices what the container needs, in the plugins' order.

@@ -176,6 +176,40 @@ func TestWhatAllPluginsTellAddsUp(t *testing.T) {
 	}
 }
 
+// answering is a source that answers for the first time just after it was looked at.
+type answering struct {
+	source
+	looks int
+}
+
+func (a *answering) label() string { return "answering" }
+
+func (a *answering) state() (info *types.NodeInfo, asked bool, err error) {
+	if a.looks++; a.looks == 1 {
+		return nil, false, errNotStarted
+	}
+	info = types.NewNodeInfoWithName("node-1")
+	return info, true, offers("", card0)(info)
+}
+
+func TestAHostIsNotSettledBeforeItsInventoryHasWhatAPluginToldMeanwhile(t *testing.T) {
+	h := New("node-1", nil, quick, nil)
+	h.sources = []source{&answering{}}
+	for _, told := range []bool{false, true} {
+		h.refresh(t.Context())
+		settled := false
+		select {
+		case <-h.Settled():
+			settled = true
+		default:
+		}
+		inventory, _ := h.Inventory()
+		if _, has := inventory.Allocatable(card0); has != told || settled != told {
+			t.Errorf("told: %v; the inventory has the device: %v, settled: %v", told, has, settled)
+		}
+	}
+}
+
 func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 	allocated := func(f *fake) *fake {
 		f.allocate = func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {

@@ -28,6 +28,7 @@ type Inventory struct {
 	Conflicts []string
 
 	hosts   bool // hosted plugins may come
+	asked   bool // every plugin had been asked
 	sources []source
 	owners  map[types.ResourceName]source
 }
@@ -79,11 +80,13 @@ func merge(nodeName string, sources []source, rejected bool) *Inventory {
 	sum := &Inventory{
 		Node:     types.NewNodeInfoWithName(nodeName),
 		Complete: !rejected,
+		asked:    true,
 		sources:  sources,
 		owners:   map[types.ResourceName]source{},
 	}
 	for _, s := range sources {
-		info, _, err := s.state()
+		info, asked, err := s.state()
+		sum.asked = sum.asked && asked
 		if info == nil || err != nil {
 			sum.Complete = false
 		}
