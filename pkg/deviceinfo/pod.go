@@ -73,18 +73,17 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 // EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod would refuse is an error
 // of type *Error.
 func EncodePod(pod *types.PodInfo) (string, error) {
-	if !sound(pod) {
-		value, err := encode(pod)
-		if err == nil {
-			_, err = DecodePod(value)
+	if sound(pod) {
+		written := make(text, 0, 1024)
+		if written.pod(pod); len(written) <= MaxBytes {
+			return string(written), nil
 		}
+	}
+	value, err := encode(pod)
+	if err != nil {
 		return "", err
 	}
-	written := make(text, 0, 1024)
-	written.pod(pod)
-	value := string(written)
-	if len(value) > MaxBytes {
-		_, err := DecodePod(value)
+	if _, err := DecodePod(value); err != nil {
 		return "", err
 	}
 	return value, nil

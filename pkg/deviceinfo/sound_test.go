@@ -17,7 +17,7 @@ func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		name := func() string {
 			if r.IntN(60) > 0 {
-				return []string{"a", "gpu/0/cards", "resource/group/gpu/GPU-1/memory", "x.y-z"}[r.IntN(4)]
+				return []string{"a", "gpu/0/cards", "resource/group/gpu/GPU-1/memory", "x.y-z", "<&>"}[r.IntN(5)]
 			}
 			return []string{"", "/a", "a/", "a//b", "a/../b", "a b", "ü", "\xff", "\"", "\\", string(make([]byte, 3)), string(make([]rune, MaxNameBytes+1))}[r.IntN(12)]
 		}

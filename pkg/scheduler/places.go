@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// places is a set of places in the list, by bits.
+// places is a set of places in the snapshot's list of nodes, by bits.
 type places []uint64
 
 func newPlaces(count int) places { return make(places, (count+63)/64) }
