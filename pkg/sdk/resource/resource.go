@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resource tells the kinds of resource names apart and lifts requests to the levels of topology that a node
+// Package resource parses the names of resources and lifts requests to the levels of topology that a node
 // has. All functions are pure and safe for concurrent use.
 package resource
 
