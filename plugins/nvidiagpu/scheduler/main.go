@@ -17,3 +17,6 @@ import (
 func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	return scheduler.New("nvidiagpu", gpu.Resource), nil
 }
+
+// main lets "go build ./..." link the package; a plugin is never run as a program.
+func main() {}

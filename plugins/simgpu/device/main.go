@@ -22,3 +22,6 @@ const configEnv = "KUBEDEVICE_SIMGPU_CONFIG"
 func CreateDevicePlugin() (device.Device, error) {
 	return sim.New(cmp.Or(os.Getenv(configEnv), sim.DefaultConfigFile)), nil
 }
+
+// main lets "go build ./..." link the package; a plugin is never run as a program.
+func main() {}

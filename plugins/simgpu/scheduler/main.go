@@ -27,3 +27,6 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	}
 	return scheduler.New("simgpu", resource), nil
 }
+
+// main lets "go build ./..." link the package; a plugin is never run as a program.
+func main() {}
