@@ -6,16 +6,12 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
@@ -52,7 +48,8 @@ func (s *shared) podsOn(nodeName string) ([]*v1.Pod, error) {
 // come from few templates.
 type forecast struct {
 	sight *nodestate.Sight
-	fits  sync.Map // of bool, by what pods ask for
+	era   uint64   // of the device schedulers
+	fits  sync.Map // of bool, by dispatch.RequestKey
 }
 
 // mayFit reports whether the pod may fit the node as it is now. It errs toward true: where plugins look at more than the
@@ -76,64 +73,29 @@ func (s *shared) mayFit(ctx context.Context, pod *v1.Pod, nodeName string) bool 
 	if err != nil {
 		return errors.Is(err, dispatch.ErrNoAnswer) // else nothing on it can be scheduled
 	}
-	f := s.forecast.Load()
-	if f == nil || f.sight != sight {
-		f = &forecast{sight: sight}
-		s.forecast.Store(f)
-	}
-	wish := wishOf(pod)
-	if fits, known := f.fits.Load(wish); known {
-		return fits.(bool)
-	}
-	fits, certain := s.fitsSight(ctx, pod, sight)
-	if certain {
-		f.fits.Store(wish, fits)
-	}
-	return fits
-}
-
-// fitsSight reports whether the pod fits, and whether that is sure to be so the next time.
-func (s *shared) fitsSight(ctx context.Context, pod *v1.Pod, sight *nodestate.Sight) (fits, certain bool) {
 	request, err := s.nodes.Request(pod)
 	switch {
 	case err != nil: // until the pod itself changes
-		return false, true
+		return false
 	case request == nil: // no device pod any more
-		return true, false
+		return true
+	}
+	era, certain := s.schedulers.Era()
+	if !certain {
+		return true
+	}
+	f := s.forecast.Load()
+	if f == nil || f.sight != sight || f.era != era {
+		f = &forecast{sight: sight, era: era}
+		s.forecast.Store(f)
+	}
+	if fits, known := f.fits.Load(request.Key()); known {
+		return fits.(bool)
 	}
 	verdict, err := s.schedulers.Fit(ctx, sight.Devices, request)
 	if err != nil {
-		return true, false
+		return true
 	}
-	return verdict.Fits, true
-}
-
-// wishOf identifies what a pod asks for.
-func wishOf(pod *v1.Pod) string {
-	var b strings.Builder
-	b.WriteString(pod.Annotations[deviceinfo.Annotation])
-	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		b.WriteByte('\n')
-		for i := range containers {
-			at := &containers[i]
-			b.WriteString(strconv.Quote(at.Name))
-			if at.RestartPolicy != nil {
-				b.WriteString(string(*at.RestartPolicy))
-			}
-			names := make([]string, 0, len(at.Resources.Requests))
-			for name := range at.Resources.Requests {
-				names = append(names, string(name))
-			}
-			slices.Sort(names)
-			for _, name := range names {
-				quantity := at.Resources.Requests[v1.ResourceName(name)]
-				b.WriteByte(' ')
-				b.WriteString(name)
-				b.WriteByte('=')
-				b.WriteString(strconv.FormatInt(quantity.Value(), 10))
-			}
-			b.WriteByte(';')
-		}
-	}
-	return b.String()
+	f.fits.Store(request.Key(), verdict.Fits)
+	return verdict.Fits
 }

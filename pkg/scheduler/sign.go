@@ -8,32 +8,18 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
-// signature is what the plugin's answers depend on beyond what upstream signs: upstream has the sum of the requests over
-// all containers, but which container gets which device, and when it runs, matters here.
-type signature struct {
-	Annotation string
-	Containers []grouptree.Container
-	Requests   []v1.ResourceList // of init containers, then of containers
-}
-
-// SignPod tells upstream which pods are alike for this plugin, so that it may reuse an answer. Pods that ask for no
-// device are all alike.
+// SignPod returns the key of the pod's request: pods of equal signature get the same answers, which upstream may reuse.
+// Upstream signs the sum of a pod's requests, but which container gets which device, and when it runs, matters here. All
+// pods that request no device have the same signature; one whose annotation cannot be read has none.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	annotation := pod.Annotations[deviceinfo.Annotation]
-	if annotation == "" && !nodestate.RequestsExtended(pod) {
+	request, err := p.nodes.Request(pod)
+	switch {
+	case err != nil:
+		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
+	case request == nil:
 		return nil, nil
 	}
-	signed := signature{Annotation: annotation, Containers: nodestate.Containers(pod)}
-	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			signed.Requests = append(signed.Requests, containers[i].Resources.Requests)
-		}
-	}
-	return []fwk.SignFragment{{Key: Name, Value: signed}}, nil
+	return []fwk.SignFragment{{Key: Name, Value: request.Key().String()}}, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPodsAreSignedAlikeWhenTheirDevicesAreChosenAlike(t *testing.T) {
-	r := newRig(t, nil)
+	r := newRig(t, []*v1.Node{newNode("n", "A")})
 	sign := func(pod *v1.Pod) string {
 		t.Helper()
 		fragments, status := r.plugin.SignPod(t.Context(), pod)
@@ -36,6 +36,9 @@ func TestPodsAreSignedAlikeWhenTheirDevicesAreChosenAlike(t *testing.T) {
 	initial.Spec.InitContainers = []v1.Container{{Name: "i", Resources: initial.Spec.Containers[0].Resources}}
 	sidecar.Spec.InitContainers = []v1.Container{{Name: "i", Resources: initial.Spec.Containers[0].Resources, RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
 
+	if _, status := r.plugin.SignPod(t.Context(), annotated(newPod("p", 1), "{")); status.IsSuccess() {
+		t.Error("a pod whose annotation cannot be read has a signature")
+	}
 	for name, test := range map[string]struct {
 		a, b  *v1.Pod
 		alike bool

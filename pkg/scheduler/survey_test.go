@@ -144,7 +144,7 @@ func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, _ := r.plugin.surveyor.kinds.Get(r.plugin.schedulers.Digest(request))
+	last, _ := r.plugin.surveyor.kinds.Get(request.Key())
 	survey := last.(*survey)
 	cut := *survey.verdict(0)
 	cut.Cut = true

@@ -24,7 +24,7 @@ type surveyor struct {
 
 	mu     sync.Mutex
 	roster *nodestate.Roster
-	kinds  *lru.Cache // of *survey, by the digest of the request
+	kinds  *lru.Cache // of *survey, by the key of the request
 }
 
 func newSurveyor(schedulers *dispatch.Set, nodes *nodestate.Cache) *surveyor {
@@ -41,8 +41,8 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 	if !ok {
 		return newSurvey(nodes)
 	}
-	digest := s.schedulers.Digest(request)
-	last, _ := s.kinds.Get(digest)
+	key := request.Key()
+	last, _ := s.kinds.Get(key)
 	begun, _ := last.(*survey)
 	switch {
 	case begun == nil || begun.era != era:
@@ -56,7 +56,7 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 	}
 	begun.request = request
 	begun.era, begun.updates, begun.layout = era, s.roster.Updates(), s.roster.Layout()
-	s.kinds.Add(digest, begun)
+	s.kinds.Add(key, begun)
 	return begun
 }
 

@@ -19,6 +19,8 @@ type Chooser interface {
 	devicescheduler.Specialist
 	// Serves reports whether it has to do with the plain resource, on any node. That changes as nodes come and go.
 	Serves(name types.ResourceName) bool
+	// Revision grows whenever Serves changes.
+	Revision() uint64
 	// Choose stands for PodFitsDevice and PodAllocate: it writes DevRequests and AllocateFrom. spec lists the pod's containers
 	// in the order of its spec. The score is from 0 to 1, and 0 when it has nothing to do with the pod on this node. The error
 	// is the reason why the pod does not fit, in a NeverError if it would not fit if the node were empty either.

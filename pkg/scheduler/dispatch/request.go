@@ -23,6 +23,7 @@ type Request struct {
 
 	translations atomic.Pointer[[]translation]
 	began        atomic.Pointer[asked]
+	key          atomic.Pointer[RequestKey]
 }
 
 // asked returns the request as the first plugin is asked for it.

@@ -14,9 +14,10 @@ import (
 // catalogue knows which resources are hosted on any node. The zero value is empty. It is safe for concurrent use; reading
 // takes no lock.
 type catalogue struct {
-	mu     sync.Mutex // serialises writers
-	byNode map[string]map[types.ResourceName]bool
-	hosted atomic.Pointer[map[types.ResourceName]bool]
+	mu       sync.Mutex // serialises writers
+	byNode   map[string]map[types.ResourceName]bool
+	hosted   atomic.Pointer[map[types.ResourceName]bool]
+	revision atomic.Uint64 // grows with each change of hosted
 }
 
 // has reports whether some node hosts the resource.
@@ -43,5 +44,7 @@ func (c *catalogue) set(node string, resources map[types.ResourceName]bool) {
 	for _, of := range c.byNode {
 		maps.Copy(hosted, of)
 	}
-	c.hosted.Store(&hosted)
+	if before := c.hosted.Swap(&hosted); before == nil || !maps.Equal(*before, hosted) {
+		c.revision.Add(1)
+	}
 }

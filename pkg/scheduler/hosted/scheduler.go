@@ -46,6 +46,9 @@ func (*Scheduler) Kinds() devicescheduler.Kinds {
 // Serves reports whether some node hosts the plain resource.
 func (s *Scheduler) Serves(name types.ResourceName) bool { return s.nodes.has(name) }
 
+// Revision grows whenever Serves changes.
+func (s *Scheduler) Revision() uint64 { return s.nodes.revision.Load() }
+
 // Words says NUMA node for one.
 func (*Scheduler) Words() devicescheduler.Words {
 	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{hosted.Level: {One: "NUMA node", Many: "NUMA nodes"}}}

@@ -1,0 +1,95 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// picky is a chooser of plain resources that come and go.
+type picky struct {
+	*fake
+	serves   map[types.ResourceName]bool
+	revision uint64
+}
+
+func (picky) Pure() bool                            { return true }
+func (picky) Kinds() devicescheduler.Kinds          { return devicescheduler.Kinds{Levels: []string{"numa"}} }
+func (p picky) Serves(name types.ResourceName) bool { return p.serves[name] }
+func (p picky) Revision() uint64                    { return p.revision }
+func (picky) Choose(*types.NodeInfo, *types.PodInfo, []grouptree.Container) (float64, error) {
+	return 0, nil
+}
+
+func TestEachPartOfWhatAPodRequestsChangesItsKey(t *testing.T) {
+	type change = func(*Request)
+	container := func(f func(*types.ContainerInfo)) change {
+		return func(r *Request) {
+			info := r.Pod.RunningContainers["main"]
+			f(&info)
+			r.Pod.RunningContainers["main"] = info
+		}
+	}
+	keys := map[RequestKey]string{asking(1).Key(): "one GPU"}
+	for name, change := range map[string]change{
+		"another count":          container(func(c *types.ContainerInfo) { c.KubeRequests["nvidia.com/gpu"] = 2 }),
+		"a count more":           container(func(c *types.ContainerInfo) { c.KubeRequests["cpu"] = 1 }),
+		"a request":              container(func(c *types.ContainerInfo) { c.Requests = types.ResourceList{"gpu/0/memory": 1} }),
+		"a scorer":               container(func(c *types.ContainerInfo) { c.Scorer = types.ResourceScorer{"gpu/0/memory": 1} }),
+		"a request of the pod":   func(r *Request) { r.Pod.Requests = types.ResourceList{"gpu/0/memory": 1} },
+		"a sidecar":              func(r *Request) { r.Containers[0].Kind = grouptree.Sidecar },
+		"a count nobody serves":  func(r *Request) { r.Counted = nil },
+		"another count is known": func(r *Request) { r.Counted["main"] = []types.ResourceName{"nvidia.com/gpu", "cpu"} },
+		"another container": func(r *Request) {
+			r.Containers = append(r.Containers, grouptree.Container{Name: "web"})
+			r.Pod.RunningContainers["web"] = types.ContainerInfo{}
+		},
+		"another order": func(r *Request) {
+			r.Containers = []grouptree.Container{{Name: "web"}, {Name: "main"}}
+			r.Pod.RunningContainers["web"] = types.ContainerInfo{}
+		},
+		"an init container": func(r *Request) {
+			r.Pod.InitContainers, r.Pod.RunningContainers = r.Pod.RunningContainers, nil
+		},
+	} {
+		request := asking(1)
+		change(request)
+		if other, known := keys[request.Key()]; known {
+			t.Errorf("%s: the key is that of %s", name, other)
+		}
+		keys[request.Key()] = name
+	}
+	again := asking(1)
+	again.Pod.Name = "another"
+	if again.Key() != asking(1).Key() {
+		t.Error("the name of a pod changes its key")
+	}
+}
+
+func TestANewEraBeginsWhenAPluginTranslatesOtherwise(t *testing.T) {
+	plugin := &translator{fake: gpus()}
+	s := set(t, clock.RealClock{}, plugin, pure{gpus()})
+	before, ok := s.Era()
+	if !ok {
+		t.Fatal("answers that may be remembered have no era")
+	}
+	plugin.revision.Add(1)
+	nodeLike(t, s, "n", 1, 0)
+	if after, ok := s.Era(); !ok || after == before {
+		t.Errorf("era %d, %t, as before", after, ok)
+	}
+	before, _ = set(t, clock.RealClock{}, picky{fake: gpus()}).Era()
+	if after, _ := set(t, clock.RealClock{}, picky{fake: gpus(), revision: 1}).Era(); after == before {
+		t.Error("the era stays although a count is served by somebody else")
+	}
+	if _, ok := set(t, clock.RealClock{}, plugin, gpus()).Era(); ok {
+		t.Error("answers that may not be remembered have an era")
+	}
+}
