@@ -7,27 +7,43 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
+// Observe is told of each call into a plugin when its caller has the outcome.
+type Observe func(plugin, call string, took time.Duration, err error)
+
 // adopt asks a loaded plugin, once, for its optional abilities.
-func adopt(ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, observe Observe) (*plugin, error) {
+func adopt(
+	ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, observe Observe,
+) (*plugin, error) {
+	policy := plugincall.Policy{
+		Kind: "device plugin", Clock: clock.RealClock{}, LimitsQueue: true, Observe: observe,
+	}
 	// Until it says that it is safe for concurrent use it is not.
-	asking := newLine(loaded.Name, false, observe)
+	asking := plugincall.New(policy, loaded.Name, false)
 	concurrent := false
 	if ability, ok := loaded.Plugin.(device.ConcurrentSafe); ok {
 		var err error
-		if concurrent, err = through(ctx, asking, "ConcurrentSafe", timing.Update, func() (bool, error) { return ability.ConcurrentSafe(), nil }); err != nil {
+		concurrent, err = plugincall.Do(ctx, asking, plugincall.Call{Method: "ConcurrentSafe", Limit: timing.Update},
+			func() (bool, error) { return ability.ConcurrentSafe(), nil })
+		if err != nil {
 			return nil, err
 		}
 	}
 	var deny map[string]string
 	if ability, ok := loaded.Plugin.(device.Isolator); ok {
 		var err error
-		if deny, err = through(ctx, asking, "DenyEnvs", timing.Update, func() (map[string]string, error) { return maps.Clone(ability.DenyEnvs()), nil }); err != nil {
+		deny, err = plugincall.Do(ctx, asking, plugincall.Call{Method: "DenyEnvs", Limit: timing.Update},
+			func() (map[string]string, error) { return maps.Clone(ability.DenyEnvs()), nil })
+		if err != nil {
 			return nil, err
 		}
 		for name, value := range deny {
@@ -36,5 +52,8 @@ func adopt(ctx context.Context, loaded pluginload.Loaded[device.Device], timing 
 			}
 		}
 	}
-	return &plugin{name: loaded.Name, device: loaded.Plugin, deny: deny, err: errNotStarted, line: newLine(loaded.Name, concurrent, observe)}, nil
+	return &plugin{
+		name: loaded.Name, device: loaded.Plugin, deny: deny, err: errNotStarted,
+		caller: plugincall.New(policy, loaded.Name, concurrent),
+	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -19,7 +20,7 @@ func (p *plugin) allocate(ctx context.Context, claim Claim, limit time.Duration)
 	// Deep copies: the plugin may change and keep what it is given.
 	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *claim.Container}}).Clone().RunningContainers[""]
 	pod := claim.Pod.Clone()
-	return through(ctx, p.line, "Allocate", limit, func() (inject.Addition, error) {
+	return plugincall.Do(ctx, p.caller, plugincall.Call{Method: "Allocate", Limit: limit}, func() (inject.Addition, error) {
 		allocation, err := allocateFrom(p.device, pod, types.FillContainerInfo(&own))
 		return inject.Addition{Plugin: p.name, Allocation: allocation}, err
 	})

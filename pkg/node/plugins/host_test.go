@@ -359,7 +359,7 @@ func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
 		t.Errorf("hanging: %v", err)
 	}
 	_, err = h.Allocate(context.Background(), claim(card0))
-	if err == nil || !strings.Contains(err.Error(), "still busy with Allocate") {
+	if err == nil || !strings.Contains(err.Error(), "an earlier call of Allocate has not returned") {
 		t.Errorf("still hanging: %v", err)
 	}
 	if additions, err := h.Allocate(context.Background(), claim(card1)); err != nil || len(additions) != 1 {

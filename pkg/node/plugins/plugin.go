@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -28,7 +29,7 @@ type plugin struct {
 	name   string
 	device device.Device
 	deny   map[string]string // see device.Isolator
-	line   *line
+	caller *plugincall.Caller
 
 	mu    sync.Mutex
 	asked bool            // Start or UpdateNodeInfo has had its first outcome
@@ -49,7 +50,8 @@ func (p *plugin) run(ctx context.Context, nodeName string, timing Timing, change
 	ctx = klog.NewContext(ctx, logger)
 	retry := startBackoff(timing.Interval)
 	for {
-		_, err := through(ctx, p.line, "Start", timing.Start, func() (struct{}, error) { return struct{}{}, p.device.Start() })
+		_, err := plugincall.Do(ctx, p.caller, plugincall.Call{Method: "Start", Limit: timing.Start},
+			func() (struct{}, error) { return struct{}{}, p.device.Start() })
 		if err == nil {
 			break
 		}
@@ -89,7 +91,7 @@ func startBackoff(first time.Duration) wait.Backoff {
 
 // ask returns what the plugin has now.
 func (p *plugin) ask(ctx context.Context, nodeName string, limit time.Duration) (*types.NodeInfo, error) {
-	info, err := through(ctx, p.line, "UpdateNodeInfo", limit, func() (*types.NodeInfo, error) {
+	info, err := plugincall.Do(ctx, p.caller, plugincall.Call{Method: "UpdateNodeInfo", Limit: limit}, func() (*types.NodeInfo, error) {
 		info := types.NewNodeInfoWithName(nodeName)
 		err := p.device.UpdateNodeInfo(info)
 		// The plugin may have kept info.

@@ -1,0 +1,230 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugincall contains one call into plugin code: it has a limit, a panic is an error, and calls into a plugin
+// that is not safe for concurrent use are made one at a time. Nothing can stop a call that does not return. Its caller
+// gives up on it; it is reported, and counted until it returns.
+//
+// What follows from a failure is not decided here: see pkg/scheduler/dispatch and pkg/node/plugins.
+package plugincall
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Policy says how one side calls its plugins.
+type Policy struct {
+	// Kind names the plugins in errors, such as "device plugin".
+	Kind string
+	// Clock measures limits.
+	Clock clock.WithTicker
+	// LimitsQueue says that the limit of a call bounds its time in the queue too, and that the end of the context ends
+	// both. Otherwise the limit counts from the moment that the plugin is entered: a call waits for as long as the calls
+	// before it keep their limits, and the end of the context means nothing.
+	LimitsQueue bool
+	// MaxOverdue is how many calls of a plugin that is safe for concurrent use may be past their limits before no other
+	// is made; 0 means any number.
+	MaxOverdue int
+	// Observe is told of each call, when its caller has the result; took is the time that the limit bounds. Errors match
+	// OutcomeOf. It must be safe for concurrent use and return at once.
+	Observe func(plugin, method string, took time.Duration, err error)
+}
+
+// Caller makes the calls into one plugin. It is safe for concurrent use.
+type Caller struct {
+	policy Policy
+	plugin string
+	queue  chan struct{} // holds one token while a call runs; nil for a plugin that is safe for concurrent use
+
+	mu      sync.Mutex
+	method  string // of the call that runs, where calls are made one at a time
+	since   time.Time
+	overdue int
+	stuck   chan struct{} // closed while the call that runs is overdue
+}
+
+// New returns the caller of a plugin. concurrent says that the plugin is safe for concurrent use.
+func New(policy Policy, plugin string, concurrent bool) *Caller {
+	c := &Caller{policy: policy, plugin: plugin, stuck: make(chan struct{})}
+	if !concurrent {
+		c.queue = make(chan struct{}, 1)
+	}
+	return c
+}
+
+// Overdue returns the number of calls that are past their limits and have not returned.
+func (c *Caller) Overdue() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.overdue
+}
+
+// Blocked returns why the plugin cannot be called now: an earlier call has not returned. It is nil otherwise.
+func (c *Caller) Blocked() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.queue != nil && c.overdue > 0:
+		return c.busy()
+	case c.queue == nil && c.policy.MaxOverdue > 0 && c.overdue >= c.policy.MaxOverdue:
+		return &Failure{NotReturned, fmt.Sprintf("%d earlier calls have not returned", c.overdue)}
+	}
+	return nil
+}
+
+// busy returns that a call still runs. The mutex is held.
+func (c *Caller) busy() error {
+	return &Failure{NotReturned, fmt.Sprintf("an earlier call of %s has not returned for %v",
+		c.method, c.policy.Clock.Since(c.since).Round(time.Millisecond))}
+}
+
+// Call describes one call.
+type Call struct {
+	// Method is the plugin's method, for errors, logs and metrics.
+	Method string
+	// Limit is how long the call may take.
+	Limit time.Duration
+	// Returned, if set, is called when a call that its caller gave up on returns after all, before a call that waits for
+	// it begins. took is the whole time that it ran.
+	Returned func(took time.Duration)
+}
+
+// Do makes a call by running fn, and returns what fn returns. A call that is not made, panics, ends its goroutine or
+// exceeds its limit is a *Failure. fn may go on after Do has returned, so it must own what it uses. ctx carries the
+// logger; see Policy.LimitsQueue for its end.
+func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) (result T, err error) {
+	policy := &c.policy
+	start := policy.Clock.Now()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s %q: %s: %w", policy.Kind, c.plugin, call.Method, err)
+		}
+		policy.Observe(c.plugin, call.Method, policy.Clock.Since(start), err)
+	}()
+	var ended <-chan struct{}
+	var limit clock.Timer
+	if policy.LimitsQueue {
+		ended, limit = ctx.Done(), policy.Clock.NewTimer(call.Limit)
+		err = c.enter(limit.C(), ended, call.Method)
+	} else {
+		err = c.enter(nil, nil, call.Method)
+		start = policy.Clock.Now()
+		limit = policy.Clock.NewTimer(call.Limit)
+	}
+	defer limit.Stop()
+	if err != nil {
+		return result, err
+	}
+	r := &run[T]{caller: c, call: call, began: policy.Clock.Now(), done: make(chan struct{})}
+	go r.run(ctx, fn)
+	select {
+	case <-r.done:
+		return r.result, r.err
+	case <-limit.C():
+		err = &Failure{TimedOut, fmt.Sprintf("no answer within %v", call.Limit)}
+	case <-ended:
+		err = &Failure{TimedOut, context.Cause(ctx).Error()}
+	}
+	if r.abandon() {
+		klog.FromContext(ctx).Error(err, "A plugin call has not returned in time", "plugin", c.plugin, "method", call.Method)
+		return result, err
+	}
+	<-r.done
+	return r.result, r.err
+}
+
+// enter waits in the queue.
+func (c *Caller) enter(limit <-chan time.Time, ended <-chan struct{}, method string) error {
+	if err := c.Blocked(); err != nil && !c.policy.LimitsQueue {
+		return err
+	}
+	if c.queue == nil {
+		return nil
+	}
+	var stuck chan struct{}
+	if !c.policy.LimitsQueue {
+		c.mu.Lock()
+		stuck = c.stuck
+		c.mu.Unlock()
+	}
+	select {
+	case c.queue <- struct{}{}:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.method, c.since = method, c.policy.Clock.Now()
+		return nil
+	case <-stuck:
+	case <-limit:
+	case <-ended:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.busy()
+}
+
+// run is one call that runs.
+type run[T any] struct {
+	caller *Caller
+	call   Call
+	began  time.Time
+	done   chan struct{} // closed when there is a result
+	result T
+	err    error
+
+	returned, abandoned bool // guarded by the caller's mutex
+}
+
+func (r *run[T]) run(ctx context.Context, fn func() (T, error)) {
+	r.err = &Failure{Panicked, "it ended the goroutine of the call"}
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.err = &Failure{Panicked, fmt.Sprintf("panic: %v", cause)}
+			klog.FromContext(ctx).Error(r.err, "A plugin panicked",
+				"plugin", r.caller.plugin, "method", r.call.Method, "stack", string(debug.Stack()))
+		}
+		r.leave()
+		close(r.done)
+	}()
+	r.result, r.err = fn()
+}
+
+// leave notes that the call has returned, and lets the next one begin.
+func (r *run[T]) leave() {
+	c := r.caller
+	c.mu.Lock()
+	r.returned = true
+	if r.abandoned {
+		if c.overdue--; c.overdue == 0 {
+			c.stuck = make(chan struct{})
+		}
+	}
+	c.mu.Unlock()
+	if r.abandoned && r.call.Returned != nil {
+		r.call.Returned(c.policy.Clock.Since(r.began))
+	}
+	if c.queue != nil {
+		<-c.queue
+	}
+}
+
+// abandon gives up on the call, unless it has returned.
+func (r *run[T]) abandon() bool {
+	c := r.caller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.returned {
+		return false
+	}
+	r.abandoned = true
+	if c.overdue++; c.overdue == 1 {
+		close(c.stuck)
+	}
+	return true
+}

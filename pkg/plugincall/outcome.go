@@ -1,0 +1,44 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugincall
+
+import "errors"
+
+// Outcome is how a call ended. Its text is the value of a metric's label: it never changes.
+type Outcome string
+
+const (
+	// Answered says that the plugin returned without an error.
+	Answered Outcome = "answered"
+	// Errored says that the plugin returned an error, which is an answer too.
+	Errored Outcome = "error"
+	// Panicked says that the plugin panicked, or ended the goroutine of the call.
+	Panicked Outcome = "panic"
+	// TimedOut says that the plugin did not return before the limit of the call.
+	TimedOut Outcome = "timeout"
+	// NotReturned says that the plugin was not called, because an earlier call has not returned.
+	NotReturned Outcome = "not_returned"
+)
+
+// Failure is why there is no answer.
+type Failure struct {
+	Outcome Outcome
+	Text    string
+}
+
+// Error returns the text.
+func (f *Failure) Error() string { return f.Text }
+
+// OutcomeOf returns the outcome of a call that ended with err.
+func OutcomeOf(err error) Outcome {
+	var failure *Failure
+	switch {
+	case err == nil:
+		return Answered
+	case errors.As(err, &failure):
+		return failure.Outcome
+	default:
+		return Errored
+	}
+}
