@@ -87,30 +87,30 @@ var placementBenchmarks = []struct {
 	{64, "8-in-two-sockets", [][]int{{2, 2}, {2, 2}}},
 }
 
-// BenchmarkPlacement places a pod on one node, inventory and request compiled before: when the node's state is seen for
+// BenchmarkPlacement places a pod on one node, tree and request compiled before: when the node's state is seen for
 // the first time, and when it was seen before. It reports how many times faster the second is.
 func BenchmarkPlacement(b *testing.B) {
 	for _, bench := range placementBenchmarks {
 		for _, state := range []string{"empty", "half-full", "fragmented"} {
 			node := busy(machine(bench.gpus), states(bench.gpus)[state]...)
-			inv := mustInventory(b, node)
+			tree := mustTree(b, node)
 			req := mustRequest(b, asking(bench.gpus, bench.sockets...), nil)
-			used := inv.Dense(node.Used)
+			used := tree.Dense(node.Used)
 			placer, memo := NewPlacer(0), NewMemo(64)
 			var first, again time.Duration
 			name := fmt.Sprintf("devices=%d/%s/pod=%s", bench.gpus, state, bench.name)
 			b.Run(name+"/first", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					placer.Place(inv, used, req)
+					placer.Place(tree, used, req)
 				}
 				first = b.Elapsed() / time.Duration(b.N)
 			})
 			b.Run(name+"/again", func(b *testing.B) {
-				memo.Place(placer, inv, used, req)
+				memo.Place(placer, tree, used, req)
 				b.ReportAllocs()
 				for b.Loop() {
-					memo.Place(placer, inv, used, req)
+					memo.Place(placer, tree, used, req)
 				}
 				again = b.Elapsed() / time.Duration(b.N)
 				if again > 0 {
@@ -125,10 +125,10 @@ func BenchmarkPlacement(b *testing.B) {
 func BenchmarkCompile(b *testing.B) {
 	for _, gpus := range []int{8, 64} {
 		node, pod := machine(gpus), asking(gpus, []int{2, 2})
-		b.Run(fmt.Sprintf("inventory/devices=%d", gpus), func(b *testing.B) {
+		b.Run(fmt.Sprintf("tree/devices=%d", gpus), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				mustInventory(b, node)
+				mustTree(b, node)
 			}
 		})
 		b.Run(fmt.Sprintf("request/devices=%d", gpus), func(b *testing.B) {
@@ -143,13 +143,13 @@ func BenchmarkCompile(b *testing.B) {
 // BenchmarkStepLimit searches in vain until the step limit: what a placement costs at most.
 func BenchmarkStepLimit(b *testing.B) {
 	node, pod := hopeless()
-	inv := mustInventory(b, node)
+	tree := mustTree(b, node)
 	req := mustRequest(b, pod, nil)
-	used := inv.Dense(node.Used)
+	used := tree.Dense(node.Used)
 	placer := NewPlacer(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := placer.Place(inv, used, req); !p.LimitHit {
+		if p := placer.Place(tree, used, req); !p.LimitHit {
 			b.Fatal("the search ended before the limit")
 		}
 	}

@@ -13,8 +13,8 @@
 //
 // # Use
 //
-// What changes seldom is compiled once: an [Inventory] from a node's allocatable devices, a [Request] from a pod. What
-// is used on a node is a dense vector, one number for each resource of the inventory. A [Placer] then answers with a
+// What changes seldom is compiled once: an [DeviceTree] from a node's allocatable devices, a [Request] from a pod. What
+// is used on a node is a dense vector, one number for each resource of the tree. A [Placer] then answers with a
 // [Placement]; a [Memo] remembers answers, so that a second node that looks the same costs a look-up. [Explain] says,
 // when asked, why a pod does not fit. [Holdings] computes from a bound pod what it holds.
 //

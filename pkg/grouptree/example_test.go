@@ -12,7 +12,7 @@ import (
 
 // A node has two pairs of GPUs, of which one GPU is taken. A pod asks for two GPUs of one pair, and then for four.
 func Example() {
-	inventory, err := grouptree.CompileInventory(types.ResourceList{
+	tree, err := grouptree.CompileDeviceTree(types.ResourceList{
 		"resource/group/gpugrp0/0/gpu/GPU-a/cards": 1,
 		"resource/group/gpugrp0/0/gpu/GPU-b/cards": 1,
 		"resource/group/gpugrp0/1/gpu/GPU-c/cards": 1,
@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	used := inventory.Dense(types.ResourceList{"resource/group/gpugrp0/1/gpu/GPU-d/cards": 1})
+	used := tree.Dense(types.ResourceList{"resource/group/gpugrp0/1/gpu/GPU-d/cards": 1})
 	placer, memo := grouptree.NewPlacer(0), grouptree.NewMemo(1024)
 	for _, pairs := range []int{1, 2} {
 		requests := types.ResourceList{}
@@ -37,12 +37,12 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		placement := memo.Place(placer, inventory, used, request)
+		placement := memo.Place(placer, tree, used, request)
 		if !placement.Fits {
-			fmt.Println("nodes", grouptree.Explain(inventory, used, request, placement))
+			fmt.Println("nodes", grouptree.Explain(tree, used, request, placement))
 			continue
 		}
-		request.Apply(inventory, placement, pod)
+		request.Apply(tree, placement, pod)
 		fmt.Println("GPU x is", pod.RunningContainers["main"].AllocateFrom["resource/group/gpugrp0/0/gpu/x/cards"])
 		fmt.Println("GPU y is", pod.RunningContainers["main"].AllocateFrom["resource/group/gpugrp0/0/gpu/y/cards"])
 	}

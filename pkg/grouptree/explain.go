@@ -10,13 +10,13 @@ import "strings"
 // and then what one group, has too little of, and how many groups there is room for. It returns nil when p fits.
 //
 // It is meant for the few nodes and pods that someone reads about: it costs far more than a placement.
-func Explain(inv *Inventory, used []int64, req *Request, p *Placement) *Reason {
+func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason {
 	if p.Fits {
 		return nil
 	}
-	e := explainer{inv: inv, used: used, req: req}
-	e.signatures = lookUp(nil, inv.signatures, req.signatures)
-	e.types = lookUp(nil, inv.types, req.types)
+	e := explainer{tree: tree, used: used, req: req}
+	e.signatures = lookUp(nil, tree.signatures, req.signatures)
+	e.types = lookUp(nil, tree.types, req.types)
 	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.rooms} {
 		if reason := check(); reason != nil {
 			return reason
@@ -25,12 +25,12 @@ func Explain(inv *Inventory, used []int64, req *Request, p *Placement) *Reason {
 	if p.LimitHit {
 		return &Reason{Cause: Unknown, Steps: p.Steps}
 	}
-	return e.torn()
+	return e.fragmented()
 }
 
 // explainer looks for a reason.
 type explainer struct {
-	inv               *Inventory
+	tree              *DeviceTree
 	used              []int64
 	req               *Request
 	signatures, types []int32
@@ -42,11 +42,11 @@ type stock struct{ free, of int64 }
 // stock returns what there is of a kind of resource below instance x. Masks have none.
 func (e *explainer) stock(typ, x int32) stock {
 	var s stock
-	in := &e.inv.instances[x]
+	in := &e.tree.instances[x]
 	for r := in.lo; r < in.hi; r++ {
-		if e.inv.typ[r] == e.types[typ] && e.inv.mode[r] != enum {
-			s.free = addCapped(s.free, max(0, e.inv.allocatable[r]-e.used[r]))
-			s.of = addCapped(s.of, e.inv.allocatable[r])
+		if e.tree.typ[r] == e.types[typ] && e.tree.mode[r] != enum {
+			s.free = addCapped(s.free, max(0, e.tree.allocatable[r]-e.used[r]))
+			s.of = addCapped(s.of, e.tree.allocatable[r])
 		}
 	}
 	return s
@@ -66,10 +66,10 @@ func (e *explainer) reason(cause Cause, i int32) *Reason {
 			r.Container = at.name
 		}
 	}
-	for k, typ := range e.inv.typ {
+	for k, typ := range e.tree.typ {
 		if typ == e.types[it.typ] {
-			r.Countable = r.Countable && e.inv.allocatable[k] <= 1 && e.inv.mode[k] != enum
-			r.Mask = r.Mask || e.inv.mode[k] == enum
+			r.Countable = r.Countable && e.tree.allocatable[k] <= 1 && e.tree.mode[k] != enum
+			r.Mask = r.Mask || e.tree.mode[k] == enum
 		}
 	}
 	if e.types[it.typ] >= 0 {
@@ -96,7 +96,7 @@ func (e *explainer) missing() *Reason {
 		r := e.reason(Missing, int32(i))
 		levels := strings.Split(e.req.types[it.typ], "/")
 		for depth := 1; depth < len(levels); depth++ {
-			if _, ok := e.inv.signatures[strings.Join(levels[:depth], "/")]; !ok {
+			if _, ok := e.tree.signatures[strings.Join(levels[:depth], "/")]; !ok {
 				r.Level = levels[depth-1]
 				if depth == 1 {
 					r.Level = r.Device
@@ -115,7 +115,7 @@ func (e *explainer) gone() *Reason {
 		if it.pin == "" {
 			continue
 		}
-		if r, ok := e.inv.index[it.pin]; !ok || e.inv.typ[r] != e.types[it.typ] {
+		if r, ok := e.tree.index[it.pin]; !ok || e.tree.typ[r] != e.types[it.typ] {
 			return e.reason(Gone, int32(i))
 		}
 	}
@@ -126,12 +126,12 @@ func (e *explainer) gone() *Reason {
 func (e *explainer) alone() *Reason {
 	for i, it := range e.req.items {
 		fits, best, largest := false, stock{free: -1}, int64(0)
-		for r, typ := range e.inv.typ {
+		for r, typ := range e.tree.typ {
 			if typ != e.types[it.typ] {
 				continue
 			}
-			allocatable := e.inv.allocatable[r]
-			if e.inv.mode[r] == enum {
+			allocatable := e.tree.allocatable[r]
+			if e.tree.mode[r] == enum {
 				fits = fits || it.quantity == 0 || allocatable&it.quantity != 0
 				continue
 			}
@@ -144,7 +144,7 @@ func (e *explainer) alone() *Reason {
 		if fits {
 			continue
 		}
-		reason := e.reason(Short, int32(i))
+		reason := e.reason(Insufficient, int32(i))
 		if reason.Countable && it.quantity <= 1 {
 			continue // together counts how many are needed
 		}
@@ -186,7 +186,7 @@ func (e *explainer) short(x, from, to int32) *Reason {
 		}
 		for i := from; i < to; i++ {
 			if e.req.items[i].typ == need.typ {
-				r := e.reason(Short, i)
+				r := e.reason(Insufficient, i)
 				r.Needed, r.Best, r.Of = need.total, s.free, s.of
 				return r
 			}
@@ -197,8 +197,8 @@ func (e *explainer) short(x, from, to int32) *Reason {
 
 // masked reports whether resources of a kind are masks on some instance: then sums say nothing.
 func (e *explainer) masked(typ int32) bool {
-	for r, t := range e.inv.typ {
-		if t == e.types[typ] && e.inv.mode[r] == enum {
+	for r, t := range e.tree.typ {
+		if t == e.types[typ] && e.tree.mode[r] == enum {
 			return true
 		}
 	}
@@ -214,8 +214,8 @@ func (e *explainer) perGroup() *Reason {
 		}
 		var best *Reason
 		served, several := false, false
-		for x := range e.inv.instances {
-			if e.inv.instances[x].signature != e.signatures[at.signature] {
+		for x := range e.tree.instances {
+			if e.tree.instances[x].signature != e.signatures[at.signature] {
 				continue
 			}
 			r := e.short(int32(x), at.itemLo, at.itemEnd)
@@ -232,7 +232,7 @@ func (e *explainer) perGroup() *Reason {
 			continue
 		}
 		if several { // one lacks this, the other that
-			best = e.reason(Torn, at.itemLo)
+			best = e.reason(Fragmented, at.itemLo)
 		}
 		best.Level = lastLevel(e.req.signatures[at.signature])
 		return best
@@ -240,10 +240,10 @@ func (e *explainer) perGroup() *Reason {
 	return nil
 }
 
-// torn is the reason that is left when each single condition is met.
-func (e *explainer) torn() *Reason {
+// fragmented is the reason that is left when each single condition is met.
+func (e *explainer) fragmented() *Reason {
 	if e.req.Empty() {
-		return &Reason{Cause: Torn}
+		return &Reason{Cause: Fragmented}
 	}
-	return e.reason(Torn, 0)
+	return e.reason(Fragmented, 0)
 }

@@ -36,7 +36,7 @@ func FuzzPlacement(f *testing.F) {
 		}
 		s.pod.RunningContainers = map[string]types.ContainerInfo{"main": info, "web": info}
 		s.pod.InitContainers = map[string]types.ContainerInfo{"first": info}
-		inv, err := CompileInventory(s.node.Allocatable, s.node.Scorer)
+		tree, err := CompileDeviceTree(s.node.Allocatable, s.node.Scorer)
 		if err != nil {
 			return
 		}
@@ -44,27 +44,27 @@ func FuzzPlacement(f *testing.F) {
 		if err != nil {
 			return
 		}
-		vector := inv.Dense(s.node.Used)
-		got := NewPlacer(200).Place(inv, vector, req)
+		vector := tree.Dense(s.node.Used)
+		got := NewPlacer(200).Place(tree, vector, req)
 		if !got.Fits {
-			if reason := Explain(inv, vector, req, got).String(); reason == "" {
+			if reason := Explain(tree, vector, req, got).String(); reason == "" {
 				t.Error("no reason")
 			}
 			return
 		}
 		for i, r := range got.Assigned {
-			if inv.mode[r] != enum && req.items[i].quantity > inv.Allocatable(int(r))-vector[r] {
-				t.Errorf("%s gives %d of %d, %d in use", inv.Name(int(r)), req.items[i].quantity, inv.Allocatable(int(r)), vector[r])
+			if tree.mode[r] != enum && req.items[i].quantity > tree.Allocatable(int(r))-vector[r] {
+				t.Errorf("%s gives %d of %d, %d in use", tree.Name(int(r)), req.items[i].quantity, tree.Allocatable(int(r)), vector[r])
 			}
 		}
 		pod := s.pod
-		req.Apply(inv, got, &pod)
+		req.Apply(tree, got, &pod)
 		held := Holdings(&pod, nil)
 		taken := append([]int64(nil), vector...)
-		inv.Take(taken, held)
+		tree.Take(taken, held)
 		for i := range taken {
-			if taken[i] != vector[i] && taken[i] > inv.Allocatable(i) {
-				t.Errorf("%s is over-committed: %d of %d", inv.Name(i), taken[i], inv.Allocatable(i))
+			if taken[i] != vector[i] && taken[i] > tree.Allocatable(i) {
+				t.Errorf("%s is over-committed: %d of %d", tree.Name(i), taken[i], tree.Allocatable(i))
 			}
 		}
 	})

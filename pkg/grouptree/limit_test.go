@@ -14,14 +14,14 @@ func TestWhateverTheLimitAnAnswerIsNeverWrong(t *testing.T) {
 	cut, fitting := 0, 0
 	for seed := range uint64(3000) {
 		s := randomScenario(rand.New(rand.NewPCG(2, seed)))
-		inv, req := mustInventory(t, &s.node), mustRequest(t, &s.pod, s.spec)
-		used := inv.Dense(s.node.Used)
-		truth := NewPlacer(0).Place(inv, used, req)
+		tree, req := mustTree(t, &s.node), mustRequest(t, &s.pod, s.spec)
+		used := tree.Dense(s.node.Used)
+		truth := NewPlacer(0).Place(tree, used, req)
 		for limit := 1; limit <= 8; limit++ {
 			placer := NewPlacer(limit)
-			got := placer.Place(inv, used, req)
+			got := placer.Place(tree, used, req)
 			if !got.Exact { // the walk needs no limit: ask the search itself
-				placer.reset(inv, used, req)
+				placer.reset(tree, used, req)
 				got = placer.searchAll()
 			}
 			if got.Steps > limit {
@@ -33,7 +33,7 @@ func TestWhateverTheLimitAnAnswerIsNeverWrong(t *testing.T) {
 			switch {
 			case got.Fits:
 				fitting++
-				checkValid(t, s, inv, req, got)
+				checkValid(t, s, tree, req, got)
 			case !got.LimitHit && truth.Fits:
 				t.Fatalf("limit %d: a request that fits is refused for sure\nnode: %v\npod: %v", limit, s.node, s.pod)
 			}

@@ -13,7 +13,7 @@ import (
 // memoWays is how many entries share one bucket of a memo.
 const memoWays = 4
 
-// Memo remembers placements by request, shape of the inventory and what is used. It is bounded and safe for concurrent
+// Memo remembers placements by request, shape of the tree and what is used. It is bounded and safe for concurrent
 // use; nobody waits for anybody. As a placement depends on nothing else, what is forgotten costs time only.
 type Memo struct {
 	slots   []atomic.Pointer[memory]
@@ -43,17 +43,17 @@ func NewMemo(entries int) *Memo {
 }
 
 // Place answers from the memo, or places the request and remembers the placement.
-func (m *Memo) Place(p *Placer, inv *Inventory, used []int64, req *Request) *Placement {
-	hash := memoHash(p.limit, inv, used, req)
-	if found := m.find(hash, p.limit, inv, used, req); found != nil {
+func (m *Memo) Place(p *Placer, tree *DeviceTree, used []int64, req *Request) *Placement {
+	hash := memoHash(p.limit, tree, used, req)
+	if found := m.find(hash, p.limit, tree, used, req); found != nil {
 		m.hits.Add(1)
 		return found
 	}
 	m.misses.Add(1)
-	placement := p.Place(inv, used, req)
+	placement := p.Place(tree, used, req)
 	if !req.pinned { // what a pin means depends on the names of this node's devices
 		m.remember(&memory{
-			hash: hash, request: req.digest, shape: inv.shape, limit: p.limit, used: slices.Clone(used), placement: placement,
+			hash: hash, request: req.digest, shape: tree.shape, limit: p.limit, used: slices.Clone(used), placement: placement,
 		})
 	}
 	return placement
@@ -69,14 +69,14 @@ func (m *Memo) bucket(hash uint64) []atomic.Pointer[memory] {
 }
 
 // find returns the remembered placement, or nil.
-func (m *Memo) find(hash uint64, limit int, inv *Inventory, used []int64, req *Request) *Placement {
+func (m *Memo) find(hash uint64, limit int, tree *DeviceTree, used []int64, req *Request) *Placement {
 	if req.pinned {
 		return nil
 	}
 	bucket := m.bucket(hash)
 	for i := range bucket {
 		e := bucket[i].Load()
-		if e != nil && e.hash == hash && e.limit == limit && e.request == req.digest && e.shape == inv.shape && slices.Equal(e.used, used) {
+		if e != nil && e.hash == hash && e.limit == limit && e.request == req.digest && e.shape == tree.shape && slices.Equal(e.used, used) {
 			return e.placement
 		}
 	}
@@ -96,10 +96,10 @@ func (m *Memo) remember(e *memory) {
 
 // memoHash mixes all that a placement depends on, in four lanes that the processor works on side by side. It need not
 // withstand an attacker: an entry is compared in full, and the digests in it are cryptographic.
-func memoHash(limit int, inv *Inventory, used []int64, req *Request) uint64 {
+func memoHash(limit int, tree *DeviceTree, used []int64, req *Request) uint64 {
 	var lanes [4]uint64
 	for i := range lanes {
-		lanes[i] = binary.LittleEndian.Uint64(inv.shape[i*8:]) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(req.digest[i*8:]), 32)
+		lanes[i] = binary.LittleEndian.Uint64(tree.shape[i*8:]) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(req.digest[i*8:]), 32)
 	}
 	for len(used) >= 4 {
 		lanes[0] = mix(lanes[0] ^ uint64(used[0]))

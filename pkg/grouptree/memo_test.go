@@ -32,7 +32,7 @@ func TestNodesThatLookAlikeShareTheirPlacements(t *testing.T) {
 	pod := asking(8, []int{2})
 	req := mustRequest(t, pod, nil)
 	placer, memo := NewPlacer(0), NewMemo(16)
-	invOne, invTwo := mustInventory(t, one), mustInventory(t, two)
+	invOne, invTwo := mustTree(t, one), mustTree(t, two)
 	if invOne.Shape() != invTwo.Shape() {
 		t.Fatal("the shapes differ")
 	}
@@ -50,17 +50,17 @@ func TestNodesThatLookAlikeShareTheirPlacements(t *testing.T) {
 
 func TestWhatMattersForAPlacementIsToldApart(t *testing.T) {
 	node, pod := machine(8), asking(8, []int{2})
-	inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
+	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
 	placer, memo := NewPlacer(0), NewMemo(16)
-	memo.Place(placer, inv, inv.Dense(nil), req)
-	change := func(f func(*types.NodeInfo)) *Inventory {
+	memo.Place(placer, tree, tree.Dense(nil), req)
+	change := func(f func(*types.NodeInfo)) *DeviceTree {
 		other := machine(8)
 		other.Scorer = types.ResourceScorer{}
 		f(other)
-		return mustInventory(t, other)
+		return mustTree(t, other)
 	}
 	first := gpuName(8, 0)
-	inventories := map[string]*Inventory{
+	trees := map[string]*DeviceTree{
 		"a device less":            change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/cards"); delete(n.Allocatable, first+"/memory") }),
 		"a resource less":          change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/memory") }),
 		"another quantity":         change(func(n *types.NodeInfo) { n.Allocatable[first+"/memory"]++ }),
@@ -68,8 +68,8 @@ func TestWhatMattersForAPlacementIsToldApart(t *testing.T) {
 		"another level":            change(func(n *types.NodeInfo) { n.Allocatable["resource/group/nic/a/ports"] = 1 }),
 		"a device in another pair": change(func(n *types.NodeInfo) { move(n, first, "resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-00") }),
 	}
-	for name, other := range inventories {
-		if other.Shape() == inv.Shape() {
+	for name, other := range trees {
+		if other.Shape() == tree.Shape() {
 			t.Errorf("%s: the shape is the same", name)
 		}
 	}
@@ -97,10 +97,10 @@ func TestWhatMattersForAPlacementIsToldApart(t *testing.T) {
 	if got := mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"other": pod.RunningContainers["main"]}}, nil); got.Digest() != req.Digest() {
 		t.Error("the name of the container changes the digest")
 	}
-	used := inv.Dense(nil)
+	used := tree.Dense(nil)
 	used[0] = 1
-	memo.Place(placer, inv, used, req)
-	memo.Place(NewPlacer(7), inv, inv.Dense(nil), req)
+	memo.Place(placer, tree, used, req)
+	memo.Place(NewPlacer(7), tree, tree.Dense(nil), req)
 	if hits, misses := memo.Stats(); hits != 0 || misses != 3 {
 		t.Errorf("%d hits and %d misses for three different questions", hits, misses)
 	}
@@ -128,7 +128,7 @@ func TestAllocationsThatWereFilledInAreNotRemembered(t *testing.T) {
 	pod.RunningContainers["main"] = info
 	req := mustRequest(t, pod, nil)
 	placer, memo := NewPlacer(0), NewMemo(16)
-	invOne, invTwo := mustInventory(t, one), mustInventory(t, two)
+	invOne, invTwo := mustTree(t, one), mustTree(t, two)
 	if !memo.Place(placer, invOne, invOne.Dense(nil), req).Fits {
 		t.Error("the node that has the device does not fit")
 	}
@@ -139,13 +139,13 @@ func TestAllocationsThatWereFilledInAreNotRemembered(t *testing.T) {
 
 func TestAMemoIsBoundedAndForgetsWithoutHarm(t *testing.T) {
 	node, pod := machine(8), asking(8, []int{1})
-	inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
+	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
 	placer, memo := NewPlacer(0), NewMemo(4)
 	fresh := NewPlacer(0)
 	for round := range 3 {
 		for state := range int64(50) {
-			used := inv.Dense(types.ResourceList{gpuName(8, 0) + "/memory": state})
-			if diff := cmp.Diff(fresh.Place(inv, used, req), memo.Place(placer, inv, used, req)); diff != "" {
+			used := tree.Dense(types.ResourceList{gpuName(8, 0) + "/memory": state})
+			if diff := cmp.Diff(fresh.Place(tree, used, req), memo.Place(placer, tree, used, req)); diff != "" {
 				t.Fatalf("round %d, state %d (-fresh +memo):\n%s", round, state, diff)
 			}
 		}
@@ -157,11 +157,11 @@ func TestAMemoIsBoundedAndForgetsWithoutHarm(t *testing.T) {
 
 func TestAMemoServesManyAtOnce(t *testing.T) {
 	node, pod := machine(8), asking(8, []int{2})
-	inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
+	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
 	memo := NewMemo(8)
 	want := map[int64]*Placement{}
 	for state := range int64(32) {
-		want[state] = NewPlacer(0).Place(inv, inv.Dense(types.ResourceList{gpuName(8, 7) + "/memory": state}), req)
+		want[state] = NewPlacer(0).Place(tree, tree.Dense(types.ResourceList{gpuName(8, 7) + "/memory": state}), req)
 	}
 	var group sync.WaitGroup
 	for range 4 {
@@ -169,8 +169,8 @@ func TestAMemoServesManyAtOnce(t *testing.T) {
 			placer := NewPlacer(0)
 			for k := range int64(2000) {
 				state := k * 7 % 32
-				used := inv.Dense(types.ResourceList{gpuName(8, 7) + "/memory": state})
-				if got := memo.Place(placer, inv, used, req); !cmp.Equal(got, want[state]) {
+				used := tree.Dense(types.ResourceList{gpuName(8, 7) + "/memory": state})
+				if got := memo.Place(placer, tree, used, req); !cmp.Equal(got, want[state]) {
 					t.Errorf("state %d: %+v, want %+v", state, got, want[state])
 					return
 				}
@@ -182,14 +182,14 @@ func TestAMemoServesManyAtOnce(t *testing.T) {
 
 func TestWhatIsRememberedCostsNoMemory(t *testing.T) {
 	node, pod := busy(machine(8), 2, 5), asking(8, []int{1}, []int{1}, []int{1}, []int{1})
-	inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
-	used := inv.Dense(node.Used)
+	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
+	used := tree.Dense(node.Used)
 	placer, memo := NewPlacer(0), NewMemo(8)
-	memo.Place(placer, inv, used, req)
-	if got := testing.AllocsPerRun(100, func() { memo.Place(placer, inv, used, req) }); got != 0 {
+	memo.Place(placer, tree, used, req)
+	if got := testing.AllocsPerRun(100, func() { memo.Place(placer, tree, used, req) }); got != 0 {
 		t.Errorf("%v allocations for a placement that is remembered, want 0", got)
 	}
-	if got := testing.AllocsPerRun(100, func() { placer.Place(inv, used, req) }); got > 2 {
+	if got := testing.AllocsPerRun(100, func() { placer.Place(tree, used, req) }); got > 2 {
 		t.Errorf("%v allocations for a new placement, want the placement's own 2", got)
 	}
 }

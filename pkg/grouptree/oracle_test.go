@@ -252,11 +252,11 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 			continue
 		}
 		checked++
-		inv := mustInventory(t, &s.node)
+		tree := mustTree(t, &s.node)
 		req := mustRequest(t, &s.pod, s.spec)
-		used := inv.Dense(s.node.Used)
+		used := tree.Dense(s.node.Used)
 		before := slices.Clone(used)
-		placer.reset(inv, used, req)
+		placer.reset(tree, used, req)
 		exact := placer.searchAll()
 		if exact.LimitHit {
 			t.Fatalf("step limit hit after %d steps\nnode: %v\npod: %v", exact.Steps, s.node, s.pod)
@@ -264,29 +264,29 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 		if exact.Fits != (where != nil) {
 			t.Fatalf("fits %v, the oracle says %v\nnode: %v\npod: %v\nspec: %v\noracle: %v", exact.Fits, where != nil, s.node, s.pod, s.spec, where)
 		}
-		got := placer.Place(inv, used, req)
+		got := placer.Place(tree, used, req)
 		if got.Fits != exact.Fits {
 			t.Fatalf("placed %v, the exact search says %v\nnode: %v\npod: %v", got.Fits, exact.Fits, s.node, s.pod)
 		}
 		if !slices.Equal(before, used) {
 			t.Fatal("placing changed the vector of used quantities")
 		}
-		if again := placer.Place(inv, used, req); !cmp.Equal(got, again) {
+		if again := placer.Place(tree, used, req); !cmp.Equal(got, again) {
 			t.Fatalf("the same input gave two placements: %v and %v", got, again)
 		}
 		if !exact.Fits {
-			if reason := Explain(inv, used, req, got); reason.String() == "" || reason.Cause == Unknown {
+			if reason := Explain(tree, used, req, got); reason.String() == "" || reason.Cause == Unknown {
 				t.Fatalf("no reason: %+v", reason)
 			}
 			continue
 		}
 		fitting++
-		checkValid(t, s, inv, req, exact)
-		checkValid(t, s, inv, req, got)
+		checkValid(t, s, tree, req, exact)
+		checkValid(t, s, tree, req, got)
 		if math.Abs(exact.Score-score) > 2e-9 {
 			t.Fatalf("score %v, the oracle found %v\nnode: %v\npod: %v", exact.Score, score, s.node, s.pod)
 		}
-		if diff := cmp.Diff(where, locations(s, inv, req, exact)); diff != "" && math.Abs(exact.Score-score) < 1e-12 {
+		if diff := cmp.Diff(where, locations(s, tree, req, exact)); diff != "" && math.Abs(exact.Score-score) < 1e-12 {
 			t.Fatalf("not the first by name (-oracle +search):\n%s\nnode: %v\npod: %v", diff, s.node, s.pod)
 		}
 		if !got.Exact {
@@ -294,11 +294,11 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 			if got.Score > exact.Score+2e-9 {
 				t.Fatalf("the walk scores %v, the exact search only %v", got.Score, exact.Score)
 			}
-			if want := s.score(locations(s, inv, req, got)); math.Abs(got.Score-want) > 1e-12 {
+			if want := s.score(locations(s, tree, req, got)); math.Abs(got.Score-want) > 1e-12 {
 				t.Fatalf("the walk's score is %v, want %v\nnode: %v\npod: %v", got.Score, want, s.node, s.pod)
 			}
 		}
-		checkAccounting(t, s, inv, req, got, used)
+		checkAccounting(t, s, tree, req, got, used)
 	}
 	t.Logf("%d cases checked, %d fit, %d of them by the walk; %d were too large for the oracle", checked, fitting, walked, unfinished)
 	if unfinished > checked || fitting < checked/10 || walked == fitting {
@@ -307,19 +307,19 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 }
 
 // checkAccounting takes what a placed pod holds and returns it.
-func checkAccounting(t *testing.T, s *scenario, inv *Inventory, req *Request, p *Placement, used []int64) {
+func checkAccounting(t *testing.T, s *scenario, tree *DeviceTree, req *Request, p *Placement, used []int64) {
 	t.Helper()
 	pod := s.pod
-	req.Apply(inv, p, &pod)
+	req.Apply(tree, p, &pod)
 	held := Holdings(&pod, s.spec)
 	vector := slices.Clone(used)
-	inv.Take(vector, held)
+	tree.Take(vector, held)
 	for i := range vector {
-		if vector[i] > used[i] && vector[i] > inv.Allocatable(i) {
-			t.Fatalf("%s is over-committed: %d of %d", inv.Name(i), vector[i], inv.Allocatable(i))
+		if vector[i] > used[i] && vector[i] > tree.Allocatable(i) {
+			t.Fatalf("%s is over-committed: %d of %d", tree.Name(i), vector[i], tree.Allocatable(i))
 		}
 	}
-	inv.Return(vector, held)
+	tree.Return(vector, held)
 	if !slices.Equal(vector, used) {
 		t.Fatalf("taken and returned: %v, want %v", vector, used)
 	}

@@ -128,18 +128,18 @@ func TestPlacementStories(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inv := mustInventory(t, &test.node)
+			tree := mustTree(t, &test.node)
 			req := mustRequest(t, &test.pod, test.spec)
 			before := maps.Clone(test.pod.RunningContainers)
-			got := NewPlacer(0).Place(inv, inv.Dense(test.node.Used), req)
+			got := NewPlacer(0).Place(tree, tree.Dense(test.node.Used), req)
 			if got.Fits != test.fits {
 				t.Fatalf("fits %v, want %v", got.Fits, test.fits)
 			}
 			if !got.Fits {
 				return
 			}
-			checkValid(t, &test.scenario, inv, req, got)
-			if diff := cmp.Diff(test.where, locations(&test.scenario, inv, req, got)); diff != "" && test.where != nil {
+			checkValid(t, &test.scenario, tree, req, got)
+			if diff := cmp.Diff(test.where, locations(&test.scenario, tree, req, got)); diff != "" && test.where != nil {
 				t.Errorf("placed (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, test.pod.RunningContainers); diff != "" {
@@ -151,19 +151,19 @@ func TestPlacementStories(t *testing.T) {
 
 func TestTheSearchStopsAtItsLimitAndSaysSo(t *testing.T) {
 	node, pod := hopeless()
-	inv := mustInventory(t, node)
+	tree := mustTree(t, node)
 	req := mustRequest(t, pod, nil)
 	for _, limit := range []int{1, 100, DefaultStepLimit} {
 		placer := NewPlacer(limit)
-		got := placer.Place(inv, inv.Dense(node.Used), req)
+		got := placer.Place(tree, tree.Dense(node.Used), req)
 		if got.Fits || !got.LimitHit || got.Steps != limit {
 			t.Errorf("limit %d: fits %v, limit hit %v after %d steps", limit, got.Fits, got.LimitHit, got.Steps)
 		}
-		if got := Explain(inv, inv.Dense(node.Used), req, got).String(); !strings.Contains(got, "a placement may exist") {
+		if got := Explain(tree, tree.Dense(node.Used), req, got).String(); !strings.Contains(got, "a placement may exist") {
 			t.Errorf("limit %d: reason %q", limit, got)
 		}
 		easy := mustRequest(t, asking(64, []int{4}), nil)
-		if !placer.Place(inv, inv.Dense(nil), easy).Fits {
+		if !placer.Place(tree, tree.Dense(nil), easy).Fits {
 			t.Errorf("limit %d: the placer is spoilt for the next request", limit)
 		}
 	}
@@ -177,21 +177,21 @@ func TestAPlacementThatTheLimitCutsShortIsValid(t *testing.T) {
 		requests[types.ResourceName("gpu/"+string(rune('a'+i))+"/memory")] = int64(60 + 9*((i*3)%5)/2)
 	}
 	s.pod.RunningContainers = map[string]types.ContainerInfo{"main": ask(requests)}
-	inv := mustInventory(t, &s.node)
+	tree := mustTree(t, &s.node)
 	req := mustRequest(t, &s.pod, nil)
 	placer := NewPlacer(0)
-	placer.reset(inv, inv.Dense(nil), req)
+	placer.reset(tree, tree.Dense(nil), req)
 	whole := placer.searchAll()
 	if !whole.Fits || whole.LimitHit {
 		t.Fatalf("fits %v, limit hit %v after %d steps", whole.Fits, whole.LimitHit, whole.Steps)
 	}
 	cut := NewPlacer(whole.Steps - 1)
-	cut.reset(inv, inv.Dense(nil), req)
+	cut.reset(tree, tree.Dense(nil), req)
 	got := cut.searchAll()
 	if !got.Fits || !got.LimitHit || got.Score > whole.Score {
 		t.Fatalf("fits %v, limit hit %v, score %v of %v", got.Fits, got.LimitHit, got.Score, whole.Score)
 	}
-	checkValid(t, &s, inv, req, got)
+	checkValid(t, &s, tree, req, got)
 }
 
 func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
@@ -212,9 +212,9 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 		"a scorer that wraps": {requests: list{"resource/group/gpu/a/cards": 1}, scorer: types.ResourceScorer{"resource/group/gpu/a/cards": 257}, want: "scorer 257 is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := CompileInventory(test.requests, test.scorer)
+			_, err := CompileDeviceTree(test.requests, test.scorer)
 			if err == nil || !strings.Contains(err.Error(), test.want) && !strings.Contains(test.want, "negative") {
-				t.Errorf("inventory: error %v, want one with %q", err, test.want)
+				t.Errorf("device tree: error %v, want one with %q", err, test.want)
 			}
 			pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {DevRequests: test.requests, Scorer: test.scorer}}}
 			if _, err := CompileRequest(pod, nil); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `container "main"`) {
@@ -259,14 +259,14 @@ func many(requests int) types.ContainerInfo {
 }
 
 func TestNamesOfOthersAreLeftAlone(t *testing.T) {
-	inv := mustInventory(t, &types.NodeInfo{Allocatable: types.ResourceList{"nvidia.com/gpu": 8, "gpu/x": -1}})
+	tree := mustTree(t, &types.NodeInfo{Allocatable: types.ResourceList{"nvidia.com/gpu": 8, "gpu/x": -1}})
 	req := mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
 		"main": {DevRequests: types.ResourceList{"nvidia.com/gpu": 2}, AllocateFrom: types.ResourceLocation{"fpga": "fpga/0"}},
 	}}, nil)
-	if inv.Len() != 0 || !req.Empty() {
-		t.Errorf("%d resources, empty request %v; want none of either", inv.Len(), req.Empty())
+	if tree.Len() != 0 || !req.Empty() {
+		t.Errorf("%d resources, empty request %v; want none of either", tree.Len(), req.Empty())
 	}
-	if got := NewPlacer(0).Place(inv, inv.Dense(nil), req); !got.Fits || got.Score != 0 {
+	if got := NewPlacer(0).Place(tree, tree.Dense(nil), req); !got.Fits || got.Score != 0 {
 		t.Errorf("placement %+v, want one that fits with score 0", got)
 	}
 }

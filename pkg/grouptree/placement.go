@@ -29,7 +29,7 @@ type Placement struct {
 
 // Apply writes a placement that fits into the AllocateFrom of the pod's containers. The pod is the one that the request
 // was compiled from, or a copy of it; its maps are replaced, not changed, as other copies may share them.
-func (r *Request) Apply(inv *Inventory, p *Placement, pod *types.PodInfo) {
+func (r *Request) Apply(tree *DeviceTree, p *Placement, pod *types.PodInfo) {
 	if !p.Fits {
 		return
 	}
@@ -46,7 +46,7 @@ func (r *Request) Apply(inv *Inventory, p *Placement, pod *types.PodInfo) {
 			location = make(types.ResourceLocation, at.itemHi-at.itemLo)
 		}
 		for i := at.itemLo; i < at.itemHi; i++ {
-			location[r.items[i].name] = inv.names[p.Assigned[i]]
+			location[r.items[i].name] = tree.names[p.Assigned[i]]
 		}
 		info.AllocateFrom = location
 		containers[at.name] = info

@@ -9,11 +9,11 @@ import "slices"
 type Placer struct {
 	limit int
 
-	inv     *Inventory
+	tree    *DeviceTree
 	req     *Request
 	running bool // the container that is being placed runs; otherwise it is an init container
 
-	signatures []int32 // by the request's number: the inventory's, or -1
+	signatures []int32 // by the request's number: the tree's, or -1
 	types      []int32
 
 	// The state of each resource.
@@ -49,9 +49,9 @@ func NewPlacer(stepLimit int) *Placer {
 	return &Placer{limit: stepLimit}
 }
 
-// Place places a request on a node of which used is in use: a vector of the inventory's length, which is only read.
-func (p *Placer) Place(inv *Inventory, used []int64, req *Request) *Placement {
-	p.reset(inv, used, req)
+// Place places a request on a node of which used is in use: a vector of the tree's length, which is only read.
+func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement {
+	p.reset(tree, used, req)
 	if score, ok := p.walk(); ok {
 		return &Placement{Fits: true, Score: score, Assigned: slices.Clone(p.assigned)}
 	}
@@ -60,21 +60,21 @@ func (p *Placer) Place(inv *Inventory, used []int64, req *Request) *Placement {
 }
 
 // reset makes the placer ready for a request on a node.
-func (p *Placer) reset(inv *Inventory, used []int64, req *Request) {
-	p.inv, p.req = inv, req
-	n := len(inv.names)
+func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
+	p.tree, p.req = tree, req
+	n := len(tree.names)
 	p.used = append(p.used[:0], used[:n]...)
 	p.pod, p.bits = zeroed(p.pod, n), zeroed(p.bits, n)
 	p.side, p.sum = zeroed(p.side, n), zeroed(p.sum, n)
 	p.score = slices.Grow(p.score[:0], n)[:n]
 	for r := range p.score {
-		p.score[r] = rate(inv.mode[r], inv.allocatable[r], used[r], 0)
+		p.score[r] = rate(tree.mode[r], tree.allocatable[r], used[r], 0)
 	}
-	p.touched = zeroed(p.touched, len(inv.instances))
+	p.touched = zeroed(p.touched, len(tree.instances))
 	p.assigned = zeroed(p.assigned, len(req.items))
 	p.trail = p.trail[:0]
-	p.signatures = lookUp(p.signatures[:0], inv.signatures, req.signatures)
-	p.types = lookUp(p.types[:0], inv.types, req.types)
+	p.signatures = lookUp(p.signatures[:0], tree.signatures, req.signatures)
+	p.types = lookUp(p.types[:0], tree.types, req.types)
 }
 
 // zeroed returns a slice of n zeros, in the memory of s when that is large enough.
@@ -99,8 +99,8 @@ func lookUp(to []int32, numbers map[string]int32, names []string) []int32 {
 // find returns the resource of instance x that serves request i, or -1 when x lacks it or it was decided otherwise.
 func (p *Placer) find(i, x int32) int32 {
 	it := &p.req.items[i]
-	r := p.inv.resource(x, p.types[it.typ])
-	if r >= 0 && it.pin != "" && p.inv.names[r] != it.pin {
+	r := p.tree.resource(x, p.types[it.typ])
+	if r >= 0 && it.pin != "" && p.tree.names[r] != it.pin {
 		return -1
 	}
 	return r
@@ -111,26 +111,26 @@ func (p *Placer) modeFor(i, r int32) mode {
 	if m := p.req.items[i].scorer; m != byDefault {
 		return m
 	}
-	return p.inv.mode[r]
+	return p.tree.mode[r]
 }
 
 // counts reports whether request i consumes resource r. A container's scorer may turn a mask into a quantity, but not
 // the other way round: a user could else ask for a device that is taken.
 func (p *Placer) counts(i, r int32) bool {
-	return p.inv.mode[r] != enum || p.req.items[i].scorer == leftOver
+	return p.tree.mode[r] != enum || p.req.items[i].scorer == leftOver
 }
 
 // land puts request i on resource r, if it fits there. whole is all that an init container puts on r, the request
 // included; it doesn't matter for a running container.
 func (p *Placer) land(i, r int32, whole int64) bool {
 	quantity := p.req.items[i].quantity
-	if p.modeFor(i, r) == enum && quantity != 0 && p.inv.allocatable[r]&quantity == 0 {
+	if p.modeFor(i, r) == enum && quantity != 0 && p.tree.allocatable[r]&quantity == 0 {
 		return false
 	}
 	more := int64(0)
 	if p.counts(i, r) {
 		more = p.growth(r, quantity, whole)
-		if more > p.inv.allocatable[r]-p.used[r] {
+		if more > p.tree.allocatable[r]-p.used[r] {
 			return false
 		}
 	}
@@ -153,7 +153,7 @@ func (p *Placer) set(i, r int32, more int64) {
 	p.used[r] += more
 	p.pod[r] += more
 	p.bits[r] |= p.req.items[i].quantity
-	p.score[r] = rate(p.modeFor(i, r), p.inv.allocatable[r], p.used[r], p.bits[r])
+	p.score[r] = rate(p.modeFor(i, r), p.tree.allocatable[r], p.used[r], p.bits[r])
 }
 
 // remember keeps the state of resource r for undo.
@@ -165,7 +165,7 @@ func (p *Placer) remember(r int32, touched bool) {
 func (p *Placer) touch(i, r int32) {
 	p.remember(r, true)
 	p.assigned[i] = r
-	for x := p.inv.owner[r]; x >= 0; x = p.inv.instances[x].parent {
+	for x := p.tree.owner[r]; x >= 0; x = p.tree.instances[x].parent {
 		p.touched[x]++
 	}
 }
@@ -176,7 +176,7 @@ func (p *Placer) undo(mark int) {
 		c := &p.trail[k]
 		p.used[c.resource], p.pod[c.resource], p.bits[c.resource], p.score[c.resource] = c.used, c.pod, c.bits, c.score
 		if c.touched {
-			for x := p.inv.owner[c.resource]; x >= 0; x = p.inv.instances[x].parent {
+			for x := p.tree.owner[c.resource]; x >= 0; x = p.tree.instances[x].parent {
 				p.touched[x]--
 			}
 		}
@@ -203,7 +203,7 @@ func (p *Placer) leave(at *container) {
 	for i := at.itemLo; i < at.itemHi; i++ {
 		if r := p.assigned[i]; p.req.items[i].scorer != byDefault {
 			p.remember(r, false)
-			p.score[r] = rate(p.inv.mode[r], p.inv.allocatable[r], p.used[r], p.bits[r])
+			p.score[r] = rate(p.tree.mode[r], p.tree.allocatable[r], p.used[r], p.bits[r])
 		}
 	}
 }

@@ -34,12 +34,12 @@ func (p *Placer) bound() {
 func (p *Placer) gain(i int32) float64 {
 	it := &p.req.items[i]
 	most := 0.0
-	for r, typ := range p.inv.typ {
-		allocatable := p.inv.allocatable[r]
+	for r, typ := range p.tree.typ {
+		allocatable := p.tree.allocatable[r]
 		if typ != p.types[it.typ] || allocatable == 0 {
 			continue
 		}
-		if p.inv.mode[r] == enum {
+		if p.tree.mode[r] == enum {
 			most = max(most, float64(bits.OnesCount64(uint64(allocatable&it.quantity)))/float64(bits.OnesCount64(uint64(allocatable))))
 		} else if it.quantity <= allocatable-p.used[r] {
 			most = max(most, float64(it.quantity)/float64(allocatable))
@@ -58,14 +58,14 @@ func (p *Placer) ceiling(g int32) float64 {
 
 // enough reports whether instance x has as much free, all in all, as a group needs.
 func (p *Placer) enough(at *group, x int32) bool {
-	in := &p.inv.instances[x]
+	in := &p.tree.instances[x]
 	for _, need := range at.needs {
 		missing := need.total
 		for r := in.lo; r < in.hi && missing > 0; r++ {
-			if p.inv.typ[r] != p.types[need.typ] {
+			if p.tree.typ[r] != p.types[need.typ] {
 				continue
 			}
-			if p.inv.mode[r] == enum {
+			if p.tree.mode[r] == enum {
 				missing = 0
 			} else {
 				missing -= min(missing, p.free(r))
@@ -80,7 +80,7 @@ func (p *Placer) enough(at *group, x int32) bool {
 
 // free returns how much of resource r the container that is being placed can still be given.
 func (p *Placer) free(r int32) int64 {
-	free := p.inv.allocatable[r] - p.used[r]
+	free := p.tree.allocatable[r] - p.used[r]
 	if !p.running {
 		free += p.pod[r] - p.side[r] - p.sum[r]
 	}
@@ -97,7 +97,7 @@ func (p *Placer) redundant(x int32, tried []int32) bool {
 
 // interchangeable reports whether two instances of one level are built alike and in the same state.
 func (p *Placer) interchangeable(x, y int32) bool {
-	a, b := &p.inv.instances[x], &p.inv.instances[y]
+	a, b := &p.tree.instances[x], &p.tree.instances[y]
 	if a.class != b.class {
 		return false
 	}

@@ -68,13 +68,13 @@ func TestPublishedPlacementsStay(t *testing.T) {
 	placer := NewPlacer(0)
 	fits, more := 0, 0
 	for _, c := range cases {
-		inv := mustInventory(t, &c.Node)
+		tree := mustTree(t, &c.Node)
 		req := mustRequest(t, &c.Pod, nil)
-		got := placer.Place(inv, inv.Dense(c.Node.Used), req)
+		got := placer.Place(tree, tree.Dense(c.Node.Used), req)
 		if !c.Published.Fits {
 			if got.Fits {
 				more++
-				checkValid(t, &scenario{node: c.Node, pod: c.Pod}, inv, req, got)
+				checkValid(t, &scenario{node: c.Node, pod: c.Pod}, tree, req, got)
 			}
 			continue
 		}
@@ -86,7 +86,7 @@ func TestPublishedPlacementsStay(t *testing.T) {
 			t.Errorf("case %d (%s): score %v, want %v", c.ID, c.Kind, got.Score, c.Published.Score)
 		}
 		placed := c.Pod
-		req.Apply(inv, got, &placed)
+		req.Apply(tree, got, &placed)
 		for name, want := range c.Published.Running {
 			if diff := cmp.Diff(want, placed.RunningContainers[name].AllocateFrom); diff != "" {
 				t.Errorf("case %d (%s), container %s (-published +ours):\n%s", c.ID, c.Kind, name, diff)
@@ -97,7 +97,7 @@ func TestPublishedPlacementsStay(t *testing.T) {
 				t.Errorf("case %d (%s), init container %s (-published +ours):\n%s", c.ID, c.Kind, name, diff)
 			}
 		}
-		checkValid(t, &scenario{node: c.Node, pod: c.Pod}, inv, req, got)
+		checkValid(t, &scenario{node: c.Node, pod: c.Pod}, tree, req, got)
 	}
 	if fits != 2095 {
 		t.Errorf("%d recorded placements fit, want 2095", fits)
@@ -105,13 +105,13 @@ func TestPublishedPlacementsStay(t *testing.T) {
 	t.Logf("%d placements equal, %d of %d that the published allocator missed", fits, more, len(cases)-fits)
 }
 
-func mustInventory(tb testing.TB, node *types.NodeInfo) *Inventory {
+func mustTree(tb testing.TB, node *types.NodeInfo) *DeviceTree {
 	tb.Helper()
-	inv, err := CompileInventory(node.Allocatable, node.Scorer)
+	tree, err := CompileDeviceTree(node.Allocatable, node.Scorer)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return inv
+	return tree
 }
 
 func mustRequest(tb testing.TB, pod *types.PodInfo, spec []Container) *Request {

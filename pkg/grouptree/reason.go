@@ -21,12 +21,12 @@ const (
 	Gone
 	// Small: no single device has as much as is needed, free or not.
 	Small
-	// Short: no single device, no single group, or the node as a whole has as much free as is needed.
-	Short
-	// Few: there are too few groups that have as much free as is needed.
-	Few
-	// Torn: there is enough free of everything, but not in one place.
-	Torn
+	// Insufficient: no single device, no single group, or the node as a whole has as much free as is needed.
+	Insufficient
+	// InsufficientGroups: there are too few groups that have as much free as is needed.
+	InsufficientGroups
+	// Fragmented: there is enough free of everything, but not in one place.
+	Fragmented
 	// Unknown: the exact search gave up at its step limit.
 	Unknown
 )
@@ -46,8 +46,8 @@ type Reason struct {
 	Countable bool
 	// Mask tells that Needed is a bit mask.
 	Mask bool
-	// Groups is how many groups of the level are needed, and Rooms for how many of them there is room, for Few.
-	Groups, Rooms int64
+	// Groups is how many groups of the level are needed, and Placeable for how many of them there is room, for InsufficientGroups.
+	Groups, Placeable int64
 	// Needed is what is needed, in one instance of the level.
 	Needed int64
 	// Best and Of are what is free and what there is in that instance of the level which has the most free. For Small, Of
@@ -73,8 +73,8 @@ func (r *Reason) GetInfo() (name types.ResourceName, requested, used, capacity i
 // text by no more than the numbers of what a node has.
 func (r *Reason) Kind() Reason {
 	kind := *r
-	kind.Request, kind.Rooms, kind.Best, kind.Of, kind.Free, kind.Capacity = "", 0, 0, 0, 0, 0
-	if kind.Cause != Torn {
+	kind.Request, kind.Placeable, kind.Best, kind.Of, kind.Free, kind.Capacity = "", 0, 0, 0, 0, 0
+	if kind.Cause != Fragmented {
 		kind.Container = ""
 	}
 	return kind
@@ -83,5 +83,5 @@ func (r *Reason) Kind() Reason {
 // Nearer reports whether the node of this reason is nearer to what is needed than that of another of the same kind. Of
 // reasons with different texts exactly one is nearer.
 func (r *Reason) Nearer(than *Reason) bool {
-	return cmp.Or(cmp.Compare(r.Rooms, than.Rooms), cmp.Compare(r.Best, than.Best), cmp.Compare(r.Of, than.Of)) > 0
+	return cmp.Or(cmp.Compare(r.Placeable, than.Placeable), cmp.Compare(r.Best, than.Best), cmp.Compare(r.Of, than.Of)) > 0
 }

@@ -113,10 +113,10 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inv, req := mustInventory(t, test.node), mustRequest(t, &test.pod, nil)
-			dense := inv.Dense(test.node.Used)
-			p := NewPlacer(0).Place(inv, dense, req)
-			reason := Explain(inv, dense, req, p)
+			tree, req := mustTree(t, test.node), mustRequest(t, &test.pod, nil)
+			dense := tree.Dense(test.node.Used)
+			p := NewPlacer(0).Place(tree, dense, req)
+			reason := Explain(tree, dense, req, p)
 			if p.Fits || reason == nil {
 				t.Fatalf("fits %v, reason %v", p.Fits, reason)
 			}
@@ -129,14 +129,14 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 
 func TestAReasonCarriesTheNumbers(t *testing.T) {
 	node, pod := busy(machine(8), 0, 2, 4, 6), asking(8, []int{2})
-	inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
-	dense := inv.Dense(node.Used)
-	p := NewPlacer(0).Place(inv, dense, req)
-	name, requested, inUse, capacity := Explain(inv, dense, req, p).GetInfo()
+	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
+	dense := tree.Dense(node.Used)
+	p := NewPlacer(0).Place(tree, dense, req)
+	name, requested, inUse, capacity := Explain(tree, dense, req, p).GetInfo()
 	if name != "resource/group/gpugrp1/0/gpugrp0/0/gpu/00/cards" || requested != 2 || inUse != 4 || capacity != 8 {
 		t.Errorf("%s: %d requested, %d used of %d; want 2 requested, 4 used of 8", name, requested, inUse, capacity)
 	}
-	if got := Explain(inv, inv.Dense(nil), req, NewPlacer(0).Place(inv, inv.Dense(nil), req)); got != nil {
+	if got := Explain(tree, tree.Dense(nil), req, NewPlacer(0).Place(tree, tree.Dense(nil), req)); got != nil {
 		t.Errorf("a pod that fits has the reason %v", got)
 	}
 }
@@ -164,8 +164,8 @@ func TestAReasonIsShortHoweverLongTheNamesAre(t *testing.T) {
 	for _, reason := range []Reason{
 		{Cause: Missing, Level: long},
 		{Cause: Small, Level: long, Device: long, Resource: long},
-		{Cause: Short, Level: long, Device: "gpu", Resource: long},
-		{Cause: Torn, Container: long},
+		{Cause: Insufficient, Level: long, Device: "gpu", Resource: long},
+		{Cause: Fragmented, Container: long},
 	} {
 		if got := reason.String(); len(got) > 256 {
 			t.Errorf("a reason of %d bytes: %.100s…", len(got), got)
@@ -178,9 +178,9 @@ func TestAReasonIsShortHoweverLongTheNamesAre(t *testing.T) {
 func TestReasonsOfOneKindDifferInNumbersOnly(t *testing.T) {
 	explain := func(busyGPUs ...int) *Reason {
 		node, pod := busy(machine(8), busyGPUs...), asking(8, []int{2})
-		inv, req := mustInventory(t, node), mustRequest(t, pod, nil)
-		dense := inv.Dense(node.Used)
-		return Explain(inv, dense, req, NewPlacer(0).Place(inv, dense, req))
+		tree, req := mustTree(t, node), mustRequest(t, pod, nil)
+		dense := tree.Dense(node.Used)
+		return Explain(tree, dense, req, NewPlacer(0).Place(tree, dense, req))
 	}
 	near, far, other := explain(0, 2, 4, 6), explain(0, 2, 4, 5, 6), explain(0, 1, 2, 3, 4, 5, 6)
 	if diff := cmp.Diff(near.Kind(), far.Kind()); diff != "" {

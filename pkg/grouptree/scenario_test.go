@@ -245,17 +245,17 @@ func canonical(requests types.ResourceList) []types.ResourceName {
 }
 
 // checkValid fails the test when a placement that fits is not a placement.
-func checkValid(tb testing.TB, s *scenario, inv *Inventory, req *Request, got *Placement) {
+func checkValid(tb testing.TB, s *scenario, tree *DeviceTree, req *Request, got *Placement) {
 	tb.Helper()
-	if problem := s.problem(locations(s, inv, req, got)); problem != "" {
+	if problem := s.problem(locations(s, tree, req, got)); problem != "" {
 		tb.Errorf("the placement is not valid: %s\nnode: %v\npod: %v", problem, s.node, s.pod)
 	}
 }
 
 // locations returns a placement by name.
-func locations(s *scenario, inv *Inventory, req *Request, p *Placement) location {
+func locations(s *scenario, tree *DeviceTree, req *Request, p *Placement) location {
 	pod := s.pod
-	req.Apply(inv, p, &pod)
+	req.Apply(tree, p, &pod)
 	where := location{}
 	for name, info := range pod.RunningContainers {
 		where[name] = info.AllocateFrom

@@ -100,7 +100,7 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 		return false
 	}
 	at := &p.req.groups[g]
-	first, last := p.inv.child(s.at[at.parent], p.signatures[at.signature])
+	first, last := p.tree.child(s.at[at.parent], p.signatures[at.signature])
 	if at.twin >= 0 {
 		last = s.at[at.twin] + 1
 	}

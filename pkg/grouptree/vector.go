@@ -9,39 +9,39 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Dense turns a list of used quantities into a vector for this inventory. Names that the inventory lacks, masks and
+// Dense turns a list of used quantities into a vector for this tree. Names that the tree lacks, masks and
 // negative quantities are left out.
-func (inv *Inventory) Dense(used types.ResourceList) []int64 {
-	vector := make([]int64, len(inv.names))
-	inv.Take(vector, used)
+func (tree *DeviceTree) Dense(used types.ResourceList) []int64 {
+	vector := make([]int64, len(tree.names))
+	tree.Take(vector, used)
 	return vector
 }
 
 // List turns a vector of used quantities into a list. What is not used is left out.
-func (inv *Inventory) List(used []int64) types.ResourceList {
+func (tree *DeviceTree) List(used []int64) types.ResourceList {
 	list := types.ResourceList{}
 	for i, quantity := range used {
 		if quantity != 0 {
-			list[inv.names[i]] = quantity
+			list[tree.names[i]] = quantity
 		}
 	}
 	return list
 }
 
-// Take adds what is held to a vector of used quantities. Names that the inventory lacks (a device that is gone), masks
+// Take adds what is held to a vector of used quantities. Names that the tree lacks (a device that is gone), masks
 // and negative quantities are skipped; a sum beyond int64 stays at the largest number, so that it can never look free.
-func (inv *Inventory) Take(used []int64, held types.ResourceList) {
+func (tree *DeviceTree) Take(used []int64, held types.ResourceList) {
 	for name, quantity := range held {
-		if i, ok := inv.index[name]; ok && inv.mode[i] != enum && quantity > 0 {
+		if i, ok := tree.index[name]; ok && tree.mode[i] != enum && quantity > 0 {
 			used[i] = addCapped(used[i], quantity)
 		}
 	}
 }
 
 // Return undoes Take, and never goes below 0.
-func (inv *Inventory) Return(used []int64, held types.ResourceList) {
+func (tree *DeviceTree) Return(used []int64, held types.ResourceList) {
 	for name, quantity := range held {
-		if i, ok := inv.index[name]; ok && inv.mode[i] != enum && quantity > 0 {
+		if i, ok := tree.index[name]; ok && tree.mode[i] != enum && quantity > 0 {
 			used[i] = max(0, used[i]-quantity)
 		}
 	}

@@ -47,7 +47,7 @@ func (p *Placer) fill(g, x int32, depth int) bool {
 // choose puts group g on the best instance of its level below x, if it fits one: of those that the pod uses already, or
 // else of the others.
 func (p *Placer) choose(g, x int32, depth int) bool {
-	first, last := p.inv.child(x, p.signatures[p.req.groups[g].signature])
+	first, last := p.tree.child(x, p.signatures[p.req.groups[g].signature])
 	return p.touched[x] > 0 && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
 }
 
@@ -71,7 +71,7 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 		}
 		tried = c
 		if p.fill(g, c, depth+1) {
-			in := &p.inv.instances[c]
+			in := &p.tree.instances[c]
 			if score := mean(p.score[in.lo:in.hi]); best < 0 || score >= bestScore {
 				best, bestScore, model = c, score, c
 				p.save(at, depth)
@@ -79,7 +79,7 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 		}
 		p.undo(mark)
 	}
-	return best >= 0 && p.restore(at, depth, p.inv.instances[best].lo-p.inv.instances[model].lo, mark)
+	return best >= 0 && p.restore(at, depth, p.tree.instances[best].lo-p.tree.instances[model].lo, mark)
 }
 
 // looksLike reports whether two instances of one level are built alike, have the same in use and are not used by this
@@ -88,7 +88,7 @@ func (p *Placer) looksLike(x, y int32) bool {
 	if y < 0 || p.req.pinned || p.touched[x] != 0 || p.touched[y] != 0 {
 		return false
 	}
-	a, b := &p.inv.instances[x], &p.inv.instances[y]
+	a, b := &p.tree.instances[x], &p.tree.instances[y]
 	return a.class == b.class && slices.Equal(p.used[a.lo:a.hi], p.used[b.lo:b.hi])
 }
 
@@ -134,7 +134,7 @@ func (p *Placer) settle(at *group, mark int) bool {
 		if p.counts(i, r) {
 			more = p.growth(r, 0, p.sum[r])
 			p.sum[r] = 0
-			fits = fits && more <= p.inv.allocatable[r]-p.used[r]
+			fits = fits && more <= p.tree.allocatable[r]-p.used[r]
 		}
 		p.remember(r, false)
 		if fits {

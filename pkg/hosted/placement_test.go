@@ -45,7 +45,7 @@ func request(t *testing.T, resource types.ResourceName, numa, device string) typ
 // place returns the devices that the requests of one container are given, by ID, or nil if they do not fit.
 func place(t *testing.T, node, used types.ResourceList, requests ...types.ResourceName) []string {
 	t.Helper()
-	inventory, err := grouptree.CompileInventory(node, nil)
+	inventory, err := grouptree.CompileDeviceTree(node, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

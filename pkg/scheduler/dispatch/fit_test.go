@@ -74,7 +74,7 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 		1: {Fits: true, Score: 0.5},
 		2: {Fits: true, Score: 1},
 		3: {Never: true, Lack: &grouptree.Reason{
-			Cause: grouptree.Short, Container: "main", Request: "resource/group/gpu/0/cards", Device: "gpu", Resource: "cards",
+			Cause: grouptree.Insufficient, Container: "main", Request: "resource/group/gpu/0/cards", Device: "gpu", Resource: "cards",
 			Countable: true, Needed: 3, Best: 2, Of: 2, Free: 2, Capacity: 2,
 		}},
 	} {

@@ -18,7 +18,7 @@ import (
 // Inventory is a node's devices as the plugins left them. It is immutable and safe for concurrent use.
 type Inventory struct {
 	info   *types.NodeInfo
-	groups *grouptree.Inventory
+	groups *grouptree.DeviceTree
 	gaps   gaps
 }
 
@@ -50,7 +50,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 			return nil, err
 		}
 	}
-	groups, err := grouptree.CompileInventory(info.Allocatable, info.Scorer)
+	groups, err := grouptree.CompileDeviceTree(info.Allocatable, info.Scorer)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func never(reason *grouptree.Reason) bool {
 	switch reason.Cause {
 	case grouptree.Missing, grouptree.Gone, grouptree.Small:
 		return true
-	case grouptree.Short:
+	case grouptree.Insufficient:
 		return reason.Level == "" && !reason.Mask && reason.Needed > reason.Capacity
 	default:
 		return false

@@ -26,7 +26,7 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 		}
 		used := deviceName(t, two[0])
 		node.Used[used] = 1
-		inventory, err := grouptree.CompileInventory(node.Allocatable, nil)
+		inventory, err := grouptree.CompileDeviceTree(node.Allocatable, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

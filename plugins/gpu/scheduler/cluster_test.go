@@ -65,7 +65,7 @@ func (c *cluster) place(node string, pod *types.PodInfo) (gpus, reason string) {
 	if !fits {
 		return "", reasons[0].GetReason()
 	}
-	inventory, err := grouptree.CompileInventory(state.Allocatable, state.Scorer)
+	inventory, err := grouptree.CompileDeviceTree(state.Allocatable, state.Scorer)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ func (e *explainer) rooms() *Reason {
 			continue
 		}
 		most := int64(0)
-		for x := range e.inv.instances {
-			if e.inv.instances[x].signature == e.signatures[e.req.groups[at.parent].signature] {
+		for x := range e.tree.instances {
+			if e.tree.instances[x].signature == e.signatures[e.req.groups[at.parent].signature] {
 				most = max(most, e.roomsBelow(int32(g), int32(x)))
 			}
 		}
 		if most < groups {
-			r := e.reason(Few, at.itemLo)
-			r.Level, r.Groups, r.Rooms, r.Needed = lastLevel(e.req.signatures[at.signature]), groups, most, at.needs[0].total
+			r := e.reason(InsufficientGroups, at.itemLo)
+			r.Level, r.Groups, r.Placeable, r.Needed = lastLevel(e.req.signatures[at.signature]), groups, most, at.needs[0].total
 			return r
 		}
 	}
@@ -39,7 +39,7 @@ func (e *explainer) twins(g int32) (groups int64, next int32) {
 func (e *explainer) roomsBelow(g, x int32) int64 {
 	at := &e.req.groups[g]
 	rooms := int64(0)
-	first, last := e.inv.child(x, e.signatures[at.signature])
+	first, last := e.tree.child(x, e.signatures[at.signature])
 	for c := first; c < last; c++ {
 		here := int64(len(e.req.groups))
 		for _, need := range at.needs {

@@ -91,22 +91,22 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 }
 
 func TestAccountingSurvivesAnInventoryThatChanged(t *testing.T) {
-	inv := mustInventory(t, &types.NodeInfo{Allocatable: types.ResourceList{
+	tree := mustTree(t, &types.NodeInfo{Allocatable: types.ResourceList{
 		"resource/group/gpu/a/memory": 10, "resource/group/gpu/b/memory": 10, "resource/group/gpu/b/enumType": 3, "nvidia.com/gpu": 2,
 	}})
-	used := inv.Dense(types.ResourceList{"resource/group/gpu/a/memory": 4, "resource/group/gpu/b/memory": -1})
+	used := tree.Dense(types.ResourceList{"resource/group/gpu/a/memory": 4, "resource/group/gpu/b/memory": -1})
 	held := types.ResourceList{"resource/group/gpu/a/memory": 20, "resource/group/gpu/b/enumType": 1, "resource/group/gpu/gone/memory": 5, "nvidia.com/gpu": 1}
-	inv.Take(used, held)
-	if diff := cmp.Diff(types.ResourceList{"resource/group/gpu/a/memory": 24}, inv.List(used)); diff != "" {
+	tree.Take(used, held)
+	if diff := cmp.Diff(types.ResourceList{"resource/group/gpu/a/memory": 24}, tree.List(used)); diff != "" {
 		t.Errorf("after taking (-want +got):\n%s", diff)
 	}
-	inv.Return(used, held)
-	inv.Return(used, types.ResourceList{"resource/group/gpu/b/memory": 1})
-	if diff := cmp.Diff(types.ResourceList{"resource/group/gpu/a/memory": 4}, inv.List(used)); diff != "" {
+	tree.Return(used, held)
+	tree.Return(used, types.ResourceList{"resource/group/gpu/b/memory": 1})
+	if diff := cmp.Diff(types.ResourceList{"resource/group/gpu/a/memory": 4}, tree.List(used)); diff != "" {
 		t.Errorf("after returning (-want +got):\n%s", diff)
 	}
-	inv.Take(used, types.ResourceList{"resource/group/gpu/a/memory": math.MaxInt64})
-	if i, _ := inv.Index("resource/group/gpu/a/memory"); used[i] != math.MaxInt64 {
+	tree.Take(used, types.ResourceList{"resource/group/gpu/a/memory": math.MaxInt64})
+	if i, _ := tree.Index("resource/group/gpu/a/memory"); used[i] != math.MaxInt64 {
 		t.Errorf("used %d, want the largest int64", used[i])
 	}
 }

@@ -31,11 +31,11 @@ func (r *Reason) Text(words devicescheduler.Words) string {
 		return fmt.Sprintf("have lost the %s that was allocated before", w.thing(1))
 	case Small:
 		return fmt.Sprintf("have no %s with %s (the largest has %s)", w.level(1), w.amount(), w.quantity(r.Of))
-	case Short:
+	case Insufficient:
 		return w.short()
-	case Few:
-		return fmt.Sprintf("have fewer than %d %s with %s each (best: %d)", r.Groups, w.level(r.Groups), w.freeAmount(), r.Rooms)
-	case Torn:
+	case InsufficientGroups:
+		return fmt.Sprintf("have fewer than %d %s with %s each (best: %d)", r.Groups, w.level(r.Groups), w.freeAmount(), r.Placeable)
+	case Fragmented:
 		if r.Level != "" {
 			return fmt.Sprintf("have no %s with everything free that is asked of one", w.level(1))
 		}
@@ -51,7 +51,7 @@ type wording struct {
 	words devicescheduler.Words
 }
 
-// short is the text for Short.
+// short is the text for Insufficient.
 func (w wording) short() string {
 	switch {
 	case w.Mask:

@@ -14,7 +14,7 @@ import (
 // Holdings returns what a pod that has an allocation holds on its node: for each device resource the most that is in use
 // at any time, by Kubernetes' own formula. Init containers run one after another, each along with the sidecars started
 // before it; then all sidecars and regular containers run together. Masks are not held: here a mask is a resource whose
-// last segment begins with "enum"; what only a node's scorer makes one is left out by [Inventory.Take].
+// last segment begins with "enum"; what only a node's scorer makes one is left out by [DeviceTree.Take].
 //
 // spec lists the pod's containers in the order of its spec, init containers first, as CompileRequest has it.
 //

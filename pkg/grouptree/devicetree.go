@@ -11,20 +11,20 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// MaxResources is the largest number of device resources that one inventory may have.
+// MaxResources is the largest number of device resources that one node may have.
 const MaxResources = 1 << 20
 
-// Inventory is the compiled tree of one node's allocatable devices. It is immutable and safe for concurrent use.
+// DeviceTree is the compiled tree of one node's allocatable devices. It is immutable and safe for concurrent use.
 //
 // The resources are numbered from 0 in the order of their names. Below one instance they are consecutive, because the
 // instance's path is a prefix of their names.
-type Inventory struct {
+type DeviceTree struct {
 	names []types.ResourceName
 	index map[types.ResourceName]int32
 	layout
 }
 
-// layout is the part of an inventory that placing works on: it knows the order of the instances but not their names,
+// layout is the part of a device tree that placement works on: it knows the order of the instances but not their names,
 // so nodes that differ only in the names of their devices have equal layouts.
 type layout struct {
 	allocatable []int64
@@ -56,23 +56,23 @@ type edge struct{ signature, first, last int32 }
 // ownResource is a resource that an instance has itself.
 type ownResource struct{ typ, resource int32 }
 
-// CompileInventory builds the inventory of a node from its allocatable resources and their scorers. Names outside
+// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers. Names outside
 // resource/group belong to others and are left out. It returns an error that names the resource when a name is not a
 // path of levels and instances, a quantity is negative, or a scorer number is unknown.
-func CompileInventory(allocatable types.ResourceList, scorer types.ResourceScorer) (*Inventory, error) {
-	inv := &Inventory{}
+func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScorer) (*DeviceTree, error) {
+	tree := &DeviceTree{}
 	for name := range allocatable {
 		if resource.IsGroupResourceName(name) {
-			inv.names = append(inv.names, name)
+			tree.names = append(tree.names, name)
 		}
 	}
-	if len(inv.names) > MaxResources {
-		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer", len(inv.names), MaxResources)
+	if len(tree.names) > MaxResources {
+		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer", len(tree.names), MaxResources)
 	}
-	slices.Sort(inv.names)
-	inv.index = make(map[types.ResourceName]int32, len(inv.names))
+	slices.Sort(tree.names)
+	tree.index = make(map[types.ResourceName]int32, len(tree.names))
 	b := newBuilder()
-	for i, name := range inv.names {
+	for i, name := range tree.names {
 		p, err := parsePath(name)
 		if err != nil {
 			return nil, fmt.Errorf("device resource %q: %w", name, err)
@@ -85,34 +85,34 @@ func CompileInventory(allocatable types.ResourceList, scorer types.ResourceScore
 		if err != nil {
 			return nil, fmt.Errorf("device resource %q: %w", name, err)
 		}
-		inv.index[name] = int32(i)
-		inv.allocatable = append(inv.allocatable, quantity)
-		inv.mode = append(inv.mode, m)
+		tree.index[name] = int32(i)
+		tree.allocatable = append(tree.allocatable, quantity)
+		tree.mode = append(tree.mode, m)
 		b.add(int32(i), p)
 	}
-	b.build(&inv.layout)
-	inv.shape = inv.classify()
-	return inv, nil
+	b.build(&tree.layout)
+	tree.shape = tree.classify()
+	return tree, nil
 }
 
 // Len returns the number of device resources: the length of a vector of used quantities.
-func (inv *Inventory) Len() int { return len(inv.names) }
+func (tree *DeviceTree) Len() int { return len(tree.names) }
 
 // Name returns the name of resource i.
-func (inv *Inventory) Name(i int) types.ResourceName { return inv.names[i] }
+func (tree *DeviceTree) Name(i int) types.ResourceName { return tree.names[i] }
 
-// Index returns the number of the resource of that name, and whether the inventory has it.
-func (inv *Inventory) Index(name types.ResourceName) (int, bool) {
-	i, ok := inv.index[name]
+// Index returns the number of the resource of that name, and whether the tree has it.
+func (tree *DeviceTree) Index(name types.ResourceName) (int, bool) {
+	i, ok := tree.index[name]
 	return int(i), ok
 }
 
 // Allocatable returns what is allocatable of resource i.
-func (inv *Inventory) Allocatable(i int) int64 { return inv.allocatable[i] }
+func (tree *DeviceTree) Allocatable(i int) int64 { return tree.allocatable[i] }
 
-// Shape identifies what the inventory looks like, names of instances aside: for inventories of equal shape the same
+// Shape identifies what the tree looks like, names of instances aside: for trees of equal shape the same
 // request and the same vector of used quantities give the same placement.
-func (inv *Inventory) Shape() Digest { return inv.shape }
+func (tree *DeviceTree) Shape() Digest { return tree.shape }
 
 // child returns the instances of a level below x, as a range. The range is empty when x has no such level.
 func (l *layout) child(x, signature int32) (first, last int32) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// builder collects the tree of an inventory while its instances still have names.
+// builder collects the tree of a node while its instances still have names.
 type builder struct {
 	root       *branch
 	signatures map[string]int32
