@@ -27,7 +27,7 @@ import "time"
 const (
 	FolderName   = "device-plugins"
 	RegistryName = "plugins_registry"
-	MemoryName   = "device-plugins.json"
+	MemoryName   = "devices"
 )
 
 // Keep is how long the devices of a plugin that is gone stay known, unallocatable: as long as with the kubelet.

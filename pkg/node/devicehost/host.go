@@ -18,6 +18,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -52,6 +53,7 @@ var errNotServing = errors.New("device plugins cannot register yet")
 // Host hosts device plugins. All methods are safe for concurrent use.
 type Host struct {
 	options Options
+	memory  *statefile.File
 
 	running sync.WaitGroup
 
@@ -75,7 +77,7 @@ func New(options Options) *Host {
 		options.Clock = clock.RealClock{}
 	}
 	return &Host{
-		options: options, serving: errNotServing,
+		options: options, memory: memoryFile(options.Memory), serving: errNotServing,
 		resources: map[types.ResourceName]*resource{}, changed: make(chan struct{}),
 	}
 }

@@ -4,41 +4,53 @@
 package devicehost
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// memory is the content of the file: the names of all devices that are known.
-type memory struct {
+// legacyName is the file in which releases before package statefile remembered the devices.
+const legacyName = "device-plugins.json"
+
+// knownDevices is the content of the file: the names of all devices that are known.
+type knownDevices struct {
 	Devices []types.ResourceName `json:"devices"`
 }
 
-// Load takes over what is in the memory file, as devices of plugins that are gone. It is called before Run. After an error
-// the host is as good as without the file: the plugins tell their devices again.
+func memoryFile(path string) *statefile.File {
+	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
+}
+
+// Load takes over what is in the memory file, as devices of plugins that are gone. It is called
+// before Run. After an error the host is as good as without the file: the plugins report their
+// devices again.
 func (h *Host) Load() error {
-	remembered, err := readMemory(h.options.Memory)
-	if err != nil {
+	var known map[types.ResourceName][]entry
+	err := h.memory.Load(func(body []byte) (err error) {
+		known, err = decodeMemory(body)
 		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remembered devices: %w", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name, devices := range remembered {
+	for name, devices := range known {
 		r := h.resource(name)
 		r.devices, r.listed = devices, true
-		h.lose(r, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; its devices are not allocatable until it does", name))
+		h.lose(r, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; "+
+			"its devices are not allocatable until it does", name))
 	}
 	h.options.Clock.AfterFunc(returnLimit, h.stopWaiting)
 	return nil
@@ -57,24 +69,9 @@ func (h *Host) stopWaiting() {
 	}
 }
 
-// readMemory returns the devices in the file, by resource.
-func readMemory(path string) (map[types.ResourceName][]entry, error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("remembered devices: %w", err)
-	}
-	devices, err := decodeMemory(raw)
-	if err != nil {
-		return nil, fmt.Errorf("remembered devices: %s: %w", path, err)
-	}
-	return devices, nil
-}
-
+// decodeMemory returns the devices in the file, by resource.
 func decodeMemory(raw []byte) (map[types.ResourceName][]entry, error) {
-	var content memory
+	var content knownDevices
 	if err := json.Unmarshal(raw, &content); err != nil {
 		return nil, err
 	}
@@ -96,17 +93,10 @@ func decodeMemory(raw []byte) (map[types.ResourceName][]entry, error) {
 
 // keepSaved writes the file whenever other devices are known, until ctx is done.
 func (h *Host) keepSaved(ctx context.Context) {
-	var saved []byte
 	for {
 		content, changed := h.content()
-		raw, err := json.Marshal(content)
-		if err == nil && !bytes.Equal(raw, saved) {
-			err = renameio.WriteFile(h.options.Memory, raw, 0o600)
-		}
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remember the devices of device plugins across a restart", "file", h.options.Memory)
-		} else {
-			saved = raw
+		if err := h.memory.Save(content); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remember the devices of device plugins across a restart", "file", h.memory.Path)
 		}
 		select {
 		case <-changed:
@@ -116,10 +106,10 @@ func (h *Host) keepSaved(ctx context.Context) {
 	}
 }
 
-func (h *Host) content() (memory, <-chan struct{}) {
+func (h *Host) content() (knownDevices, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	content := memory{Devices: []types.ResourceName{}}
+	content := knownDevices{Devices: []types.ResourceName{}}
 	for _, r := range h.resources {
 		for _, d := range r.devices {
 			content.Devices = append(content.Devices, d.name)

@@ -6,9 +6,11 @@ package devicehost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +132,28 @@ func TestARestartRemovesSocketsAndTakesPluginsBack(t *testing.T) {
 	p.serve(t)
 	mustRegister(t, again, p, qat)
 	again.has(t, qat, map[string]bool{"1/a": true})
+}
+
+func TestDevicesThatAnEarlierReleaseRememberedAreReadOnce(t *testing.T) {
+	folder := tempFolder(t)
+	legacy := filepath.Join(folder, legacyName)
+	written, err := os.ReadFile("testdata/device-plugins.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(legacy, written, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := startHost(t, folder)
+	h.has(t, qat, map[string]bool{"0/a": false, "1/b": false})
+	eventually(t, func() error {
+		if _, err := os.Stat(legacy); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is still there: %v", legacy, err)
+		}
+		return nil
+	})
+	h.stop()
+	startHost(t, folder).has(t, qat, map[string]bool{"0/a": false, "1/b": false})
 }
 
 func TestAPluginThatNeverComesBackIsForgotten(t *testing.T) {
