@@ -138,7 +138,7 @@ func (n *node) handler(servePath string) http.Handler {
 // The files in the state folder.
 const (
 	grantsFile = "grants"
-	podsFile   = "pods.json"
+	podsFile   = "pods"
 )
 
 func (o *Options) grantsPath() string { return filepath.Join(o.StateFolder, grantsFile) }

@@ -10,17 +10,17 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 )
 
-// settleTime is how long changes are collected before the file is written. What is lost in between costs a pod that was
-// created meanwhile a wait for the API server, nothing else.
-const settleTime = time.Second
+// saveDelay is how long changes are collected before the file is written. A change that is lost costs
+// a pod that was created meanwhile a wait for the API server, nothing else.
+const saveDelay = time.Second
 
 // remembered is the file's content.
 type remembered struct {
@@ -29,25 +29,24 @@ type remembered struct {
 	Pods      map[string]Pod `json:"pods"`
 }
 
-// Load fills the registry from the file that KeepSaved wrote. A file that does not exist is empty. A pod whose containers an
-// earlier release did not write down is left for the API server to tell.
+func fileAt(path string) *statefile.File {
+	return &statefile.File{Path: path, Kind: "pods", Legacy: path + ".json"}
+}
+
+// Load fills the registry from the file that KeepSaved wrote. A file that does not exist is empty.
 func (r *Registry) Load(path string) error {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remembered pods: %w", err)
-	}
-	if err := r.remember(raw); err != nil {
-		return fmt.Errorf("remembered pods: %s: %w; it is written anew when the API server has listed the pods", path, err)
+	err := fileAt(path).Load(r.remember)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remembered pods: %w; the API server lists them again", err)
 	}
 	return nil
 }
 
-func (r *Registry) remember(raw []byte) error {
+// remember takes over a file's content. A pod whose containers an earlier release did not write down
+// stays unknown until the API server lists it.
+func (r *Registry) remember(body []byte) error {
 	var content remembered
-	if err := json.Unmarshal(raw, &content); err != nil {
+	if err := json.Unmarshal(body, &content); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -67,34 +66,26 @@ func (r *Registry) remember(raw []byte) error {
 
 // KeepSaved writes the registry to the file, soon after each change, until ctx is done, and then once more.
 func (r *Registry) KeepSaved(ctx context.Context, path string) {
-	logger := klog.FromContext(ctx)
-	var saved []byte
-	save := func() <-chan struct{} {
+	file := fileAt(path)
+	save := func() (changed <-chan struct{}) {
 		content, changed := r.content()
-		raw, err := json.Marshal(content)
-		if err == nil && !slices.Equal(raw, saved) {
-			err = renameio.WriteFile(path, raw, 0o600)
-		}
-		if err != nil {
-			logger.Error(err, "Cannot remember the node's pods across a restart", "file", path)
-		} else {
-			saved = raw
+		if err := file.Save(content); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remember the node's pods across a restart", "file", path)
 		}
 		return changed
 	}
+	defer save()
 	for {
 		select {
 		case <-save():
 		case <-ctx.Done():
-			save() // a change may have come at the same moment
 			return
 		}
-		timer := time.NewTimer(settleTime)
+		timer := time.NewTimer(saveDelay)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			save()
 			return
 		}
 	}

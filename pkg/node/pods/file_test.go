@@ -4,12 +4,103 @@
 package pods
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 )
+
+func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	written, err := os.ReadFile("testdata/pods.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".json", written, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := remembered{
+		Resources: []string{"example.com/gpu", "example.com/nic"}, Told: true,
+		Pods: map[string]Pod{
+			"4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11": {
+				Namespace: "team-a", Name: "training-0",
+				Containers: []Container{{Name: "fetch", Init: true}, {Name: "log", Init: true, Always: true}, {Name: "main"}},
+				Asks:       map[string][]string{"main": {"example.com/gpu", "example.com/nic"}},
+			},
+			"9e1f6d0a-1c61-4b5f-9b5a-2f1f6f0f7c22": {
+				Namespace: "team-b", Name: "done", Containers: []Container{{Name: "main"}}, Over: true,
+			},
+		},
+	}
+	for _, file := range []string{"of the earlier release", "of this one"} {
+		r := NewRegistry(time.Second)
+		if err := r.Load(path); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := r.content()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("from the file %s (-want +got):\n%s", file, diff)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.KeepSaved(ctx, path)
+		if _, err := os.Stat(path + ".json"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the file of the earlier release: %v, want none", err)
+		}
+	}
+}
+
+func TestACorruptFileIsAnErrorAndThenNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRegistry(time.Second)
+	if err := r.Load(path); !errors.Is(err, statefile.ErrCorrupt) {
+		t.Errorf("loaded: %v, want ErrCorrupt", err)
+	}
+	if err := r.Load(path); err != nil {
+		t.Errorf("without the file: %v", err)
+	}
+}
+
+func TestAChangeThatComesWhileTheFileIsWrittenForTheLastTimeIsSaved(t *testing.T) {
+	for range 30 { // which of change and end is noticed first is left to chance
+		dir := t.TempDir()
+		path := filepath.Join(dir, "pods")
+		r := NewRegistry(time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		var saving sync.WaitGroup
+		saving.Go(func() { r.KeepSaved(ctx, path) })
+		for limit := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+			if entries, err := os.ReadDir(dir); err != nil || time.Now().After(limit) {
+				t.Fatalf("nothing is written: %v", err)
+			} else if len(entries) > 0 {
+				break // what is written was read before
+			}
+		}
+		r.set("u", Pod{Containers: []Container{{Name: "main"}}})
+		cancel()
+		saving.Wait()
+		again := NewRegistry(time.Second)
+		if err := again.Load(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, known := again.Get("u"); !known {
+			t.Fatal("a pod that came just before the end is forgotten")
+		}
+	}
+}
 
 func FuzzRemember(f *testing.F) {
 	f.Add([]byte(`{"resources":["example.com/gpu"],"told":true,"pods":{"u":{"namespace":"a","name":"b","containers":[{"name":"main","init":true}],"asks":{"main":["example.com/gpu"]},"over":true}}}`))

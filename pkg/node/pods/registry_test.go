@@ -6,7 +6,6 @@ package pods
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -242,7 +241,7 @@ func TestWhatTheNodeHasPublishedCountsWhileAPluginIsMissing(t *testing.T) {
 }
 
 func TestWhatIsKnownOutlivesARestart(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pods.json")
+	path := filepath.Join(t.TempDir(), "pods")
 	before := NewRegistry(0)
 	before.note(podOf("stays", asking("main", gpu, "1")))
 	before.note(podOf("goes", corev1.Container{Name: "main"}))
@@ -278,12 +277,8 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 }
 
 func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pods.json")
-	if err := os.WriteFile(path, []byte(`{"resources":["example.com/gpu"],"pods":{"u":{"namespace":"default","name":"p","asks":{"main":["example.com/gpu"]}}}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	r := NewRegistry(0)
-	if err := r.Load(path); err != nil {
+	if err := r.remember([]byte(`{"pods":{"u":{"namespace":"default","name":"p","asks":{"main":["example.com/gpu"]}}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if pod, known := r.Get("u"); known {
@@ -301,18 +296,5 @@ func TestAPodIsMadeUpAgainFromWhatIsKnown(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"side", "first"}, summarize(want).InitOrder()); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
-	}
-}
-
-func TestAFileThatCannotBeReadSaysSo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pods.json")
-	if err := NewRegistry(0).Load(path); err != nil {
-		t.Errorf("no file: %v", err)
-	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := NewRegistry(0).Load(path); err == nil {
-		t.Error("a damaged file is no error")
 	}
 }

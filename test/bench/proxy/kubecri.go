@@ -33,7 +33,7 @@ func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*proces
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
 	}
-	if err := rememberPods(ctx, filepath.Join(state, "pods.json")); err != nil {
+	if err := rememberPods(ctx, filepath.Join(state, "pods")); err != nil {
 		return nil, err
 	}
 	plugins := filepath.Join(dir, "plugins")
