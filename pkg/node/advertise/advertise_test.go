@@ -140,7 +140,7 @@ func newSource(info *types.NodeInfo) *source {
 	return s
 }
 
-func (s *source) Settled() <-chan struct{} { return s.settled }
+func (s *source) Synced() <-chan struct{} { return s.settled }
 
 func (s *source) Inventory() (*plugins.Inventory, <-chan struct{}) {
 	s.mu.Lock()

@@ -40,10 +40,10 @@ const jitter = 0.5
 // errNotYet is the state before the first comparison.
 var errNotYet = errors.New("the node's devices were not published yet")
 
-// Source tells what the node has. *plugins.Host is one.
+// Source tells what the node has. *plugins.Manager is one.
 type Source interface {
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
-	Settled() <-chan struct{}
+	Synced() <-chan struct{}
 }
 
 // Pods tells what the node's pods ask for. *pods.Registry is one.

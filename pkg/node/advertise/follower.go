@@ -35,7 +35,7 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 	var retry, second pause
 	defer retry.end()
 	defer second.end()
-	settled := f.source.Settled()
+	settled := f.source.Synced()
 	for {
 		inventory, changed := f.source.Inventory()
 		asked, known, askedChanged := f.asked()

@@ -34,14 +34,15 @@ func quietNode(t *testing.T) *node {
 	options.NodeName, options.StateFolder, options.Kubeconfig, options.loadPlugins = "node-1", dir, "kubelet.conf", loadOneGPU
 	ctx, cancel := context.WithCancel(context.Background())
 	n := newNode(ctx, options, "", upstream)
-	n.running.Go(func() { n.host.Run(ctx) })
+	n.running.Go(func() { n.files.Run(ctx) })
+	n.running.Go(func() { n.plugins.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		n.wait(ctx)
 		upstream.Close()
 	})
 	select {
-	case <-n.host.Settled():
+	case <-n.plugins.Synced():
 	case <-time.After(20 * time.Second):
 		t.Fatal("the plugin has not spoken after 20s")
 	}

@@ -41,8 +41,9 @@ type node struct {
 	measures   *measures
 	registry   *pods.Registry
 	record     *grants.Record
-	host       *plugins.Host
+	files      *plugins.Files
 	hosted     *devicehost.Host
+	plugins    *plugins.Manager
 	resources  *podresources.Server
 	cdi        *cdi.Support
 	advertiser *advertise.Advertiser
@@ -62,9 +63,9 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins
 	if load == nil {
-		load = plugins.FromFolder(options.PluginFolder)
+		load = plugins.FromDirectory(options.PluginFolder)
 	}
-	n.host = plugins.New(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
+	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
 	n.hosted = devicehost.New(devicehost.Options{
 		Folder: options.devicePluginsFolder(), Registry: options.registryFolder(), Memory: options.memoryPath(),
 		Served: devicehost.FromKubelet(options.kubeletPodResourcesPath(), devicehost.Checkpoint), Observe: n.measures.observePlugin,
@@ -72,14 +73,14 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	if err := n.hosted.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
 	}
-	n.host.Add(n.hosted, n.record)
+	n.plugins = plugins.New(options.NodeName, n.files, devicehost.NewTransport(n.hosted, n.record))
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
-		Settled: []<-chan struct{}{n.record.Opened(), n.host.Settled()},
+		Settled: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
 		Grants:  n.record.List, Pods: n.registry, Devices: n.devices,
 	})
-	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.host.Inventory(); return now.Node }))
-	n.advertiser = advertise.New(options.NodeName, n.host, advertise.Options{
+	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.plugins.Inventory(); return now.Node }))
+	n.advertiser = advertise.New(options.NodeName, n.plugins, advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry,
 	})
@@ -92,7 +93,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 // start sets all parts going until ctx is done.
 func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
-	n.running.Go(func() { n.host.Run(ctx) })
+	n.running.Go(func() { n.files.Run(ctx) })
+	n.running.Go(func() { n.plugins.Run(ctx) })
 	n.running.Go(func() { n.hosted.Run(ctx) })
 	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
@@ -131,15 +133,15 @@ func (n *node) followInventory(ctx context.Context) {
 	refused := ""
 	pods := &ailments{grants: n.record.List, tell: n.events.warnOfDevice}
 	for {
-		inventory, changed := n.host.Inventory()
+		inventory, changed := n.plugins.Inventory()
 		var names []string
 		for _, name := range inventory.ExtendedResources() {
 			names = append(names, string(name))
 		}
 		n.registry.SetDeviceResources(names, inventory.Complete)
-		pods.look(inventory.Ailing)
+		pods.look(inventory.Unhealthy)
 		// What one plugin tells may be too large already.
-		if err := n.host.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
+		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
 			refused = err.Error()
 			n.events.warnOfInventory(err)
 		}
@@ -156,7 +158,7 @@ func (n *node) proxy() *criproxy.Proxy {
 	g := &gate.Gate{
 		NodeName: n.options.NodeName,
 		Pods:     n.registry,
-		Devices:  n.host,
+		Devices:  n.plugins,
 		Grants:   n.record,
 		Host:     osHost{},
 		CDI:      n.cdi.Check,
@@ -181,7 +183,7 @@ func (n *node) alive(servePath string) []check {
 func (n *node) ready(servePath string) []check {
 	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
 		check{"grants", func(context.Context) error { return n.record.Check() }},
-		check{"plugins", func(context.Context) error { return n.host.Check() }},
+		check{"plugins", func(context.Context) error { return n.plugins.Check() }},
 		check{"device-plugins", func(context.Context) error { return n.hosted.Check() }},
 		check{"pod-resources", n.resources.Check},
 	)
@@ -196,7 +198,7 @@ func (n *node) ready(servePath string) []check {
 
 // devices are the node's devices for those who ask who holds what.
 func (n *node) devices() podresources.Devices {
-	now, _ := n.host.Inventory()
+	now, _ := n.plugins.Inventory()
 	return podresources.Devices{Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf}
 }
 

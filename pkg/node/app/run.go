@@ -116,7 +116,7 @@ func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, e
 		ready, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
 		select {
-		case <-n.host.Settled():
+		case <-n.plugins.Synced():
 		case <-ready.Done():
 		}
 	}

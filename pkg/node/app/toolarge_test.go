@@ -55,7 +55,8 @@ func TestAPluginThatTellsTooMuchIsToldOnTheNodeAndInHealth(t *testing.T) {
 		return true, event, nil
 	})
 	n.events.sendTo(client)
-	n.running.Go(func() { n.host.Run(ctx) })
+	n.running.Go(func() { n.files.Run(ctx) })
+	n.running.Go(func() { n.plugins.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	select {
 	case event := <-sent:
@@ -66,7 +67,7 @@ func TestAPluginThatTellsTooMuchIsToldOnTheNodeAndInHealth(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("nothing is told after 20s")
 	}
-	if err := n.host.Check(); err == nil || !strings.Contains(err.Error(), "talkative") {
+	if err := n.plugins.Check(); err == nil || !strings.Contains(err.Error(), "talkative") {
 		t.Errorf("health says %v", err)
 	}
 }

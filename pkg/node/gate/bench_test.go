@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -82,40 +84,39 @@ func benchWith(t *testing.T, loaded ...device.Device) *bench {
 		}
 		return all, nil
 	})
-	<-b.Devices.Settled()
+	<-b.Devices.Synced()
 	b.waitForDevices(t, len(loaded))
 	return b
 }
 
 // newBenchOf has what load loads, and the hosted plugins if there are any.
-func newBenchOf(t *testing.T, load plugins.Load, hosted ...plugins.Hosted) *bench {
+func newBenchOf(t *testing.T, load plugins.Load, served ...devicehost.Plugins) *bench {
 	t.Helper()
-	return newBenchAt(t, filepath.Join(t.TempDir(), "grants"), "", load, hosted...)
+	return newBenchAt(t, filepath.Join(t.TempDir(), "grants"), "", load, served...)
 }
 
 // newBenchAt is newBenchOf in a boot of the machine that may find a record.
-func newBenchAt(t *testing.T, path, boot string, load plugins.Load, hosted ...plugins.Hosted) *bench {
+func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...devicehost.Plugins) *bench {
 	t.Helper()
 	b := &bench{pods: knownPods{}, live: map[string]bool{}}
-	timing := plugins.DefaultTiming()
-	host := plugins.New("node-1", load, timing, func(string, string, time.Duration, error) {})
+	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	transports := []plugins.Transport{files}
 	record := grants.New(path, boot, runtimeOf{b}, func(uid string) bool { return b.live[uid] })
 	t.Cleanup(func() { record.Close() })
-	for _, h := range hosted {
-		host.Add(h, record)
+	for _, p := range served {
+		transports = append(transports, devicehost.NewTransport(p, record))
 	}
+	manager := plugins.New("node-1", transports...)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		host.Run(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { files.Run(ctx) })
+	running.Go(func() { manager.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		running.Wait()
 	})
 	b.Gate = &Gate{
-		NodeName: "node-1", Pods: b.pods, Devices: host, Grants: record, Host: devNodes{}, CDI: func() error { return nil },
+		NodeName: "node-1", Pods: b.pods, Devices: manager, Grants: record, Host: devNodes{}, CDI: func() error { return nil },
 		Tell:    func(_ *corev1.ObjectReference, message string) { b.told = append(b.told, message) },
 		Observe: func(outcome Outcome) { b.outcomes = append(b.outcomes, outcome) },
 	}

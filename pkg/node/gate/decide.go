@@ -141,7 +141,7 @@ func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Grant, 
 	}
 	inventory, _ := g.Devices.Inventory()
 	wanted := grants.Grant{PodUID: s.uid, Namespace: s.namespace, Name: s.name, InitOrder: pod.InitOrder(), Decision: allocation}
-	grant, err := g.Grants.Pin(ctx, wanted, inventory.Room)
+	grant, err := g.Grants.Pin(ctx, wanted, inventory.Grantable)
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):

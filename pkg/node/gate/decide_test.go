@@ -90,7 +90,7 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, !test.broken)
-			<-b.Devices.Settled()
+			<-b.Devices.Synced()
 			want := 2
 			if test.broken {
 				want = 0

@@ -47,10 +47,10 @@ type Pods interface {
 	DeviceResources() (names map[string]bool, told bool)
 }
 
-// Devices are the devices of this node. *plugins.Host is one.
+// Devices are the devices of this node. *plugins.Manager is one.
 type Devices interface {
-	// Settled returns a channel that is closed when every plugin has told its devices once, or failed to.
-	Settled() <-chan struct{}
+	// Synced returns a channel that is closed when every plugin has reported its devices once, or failed to.
+	Synced() <-chan struct{}
 	// Inventory returns what there is.
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
 	// Await waits, not for long, until those plugins of the devices are there that may come late.

@@ -89,7 +89,7 @@ func newVendorBench(t *testing.T, there bool) (*bench, *vendor) {
 func bootVendorBench(t *testing.T, path, boot string, v *vendor) *bench {
 	t.Helper()
 	b := newBenchAt(t, path, boot, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
-	<-b.Devices.Settled()
+	<-b.Devices.Synced()
 	b.pods["u"] = pods.Pod{
 		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}}, Asks: map[string][]string{"main": {string(hostedResource)}},
 	}

@@ -66,7 +66,7 @@ func (g *Gate) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	select {
-	case <-g.Devices.Settled():
+	case <-g.Devices.Synced():
 	case <-ctx.Done():
 	}
 }

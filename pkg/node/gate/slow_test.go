@@ -112,7 +112,7 @@ type waits struct {
 	waited bool
 }
 
-func (w *waits) Settled() <-chan struct{} {
+func (w *waits) Synced() <-chan struct{} {
 	w.waited = true
 	now := make(chan struct{})
 	close(now)

@@ -29,11 +29,11 @@ func (f richFake) AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*devi
 }
 
 func TestThePublishedAllocateIsTheShortFormOfAnAllocation(t *testing.T) {
-	h := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 		return []device.Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}}, []string{"/dev/x"}, map[string]string{"A": "1"}, nil
 	}})
-	until(t, h, "complete", complete)
-	got, err := h.Allocate(context.Background(), claim(card0))
+	until(t, m, "complete", complete)
+	got, err := m.Allocate(context.Background(), claim(card0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +66,9 @@ func TestAnAllocatorSaysItAll(t *testing.T) {
 		"an error":  {answer: func() (*device.Allocation, error) { return nil, errors.New("no driver") }, says: `device plugin "a": Allocate: no driver`},
 		"a panic":   {answer: func() (*device.Allocation, error) { panic("boom") }, says: `device plugin "a": Allocate: panic: boom`},
 	} {
-		h := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, test.answer})
-		until(t, h, "complete", complete)
-		got, err := h.Allocate(context.Background(), claim(card0))
+		m := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, test.answer})
+		until(t, m, "complete", complete)
+		got, err := m.Allocate(context.Background(), claim(card0))
 		if test.says != "" {
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s: got %v, want %q", name, err, test.says)
@@ -87,9 +87,9 @@ func TestAnAllocatorSaysItAll(t *testing.T) {
 
 func TestWhatAnAllocatorKeepsIsItsOwn(t *testing.T) {
 	kept := &device.Allocation{Devices: []device.HostDevice{{HostPath: "/dev/x"}}, Envs: map[string]string{"A": "1"}}
-	h := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, func() (*device.Allocation, error) { return kept, nil }})
-	until(t, h, "complete", complete)
-	got, err := h.Allocate(context.Background(), claim(card0))
+	m := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, func() (*device.Allocation, error) { return kept, nil }})
+	until(t, m, "complete", complete)
+	got, err := m.Allocate(context.Background(), claim(card0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// ExtendedOf returns the extended resource under which the plugin of a device resource publishes the device: the only one
-// that it has, or the one that is called like the device's lowest level, such as example.com/gpu for gpu. A device that is not
-// there now is taken for one of the plugin that has others of its level, if only one has. It is not known for devices of
-// plugins that publish none, or none of that name.
+// ExtendedOf returns the extended resource under which the source of a device resource publishes the device: the only one
+// that it has, or the one with the name of the device's lowest level, such as example.com/gpu for gpu. A device that the
+// node does not have now is attributed to the source that has others of its level, if there is only one. The resource is
+// not known for devices of sources that publish none, or none of that name.
 func (i *Inventory) ExtendedOf(device types.ResourceName) (extended types.ResourceName, known bool) {
 	owner, there := i.owners[device]
 	if !there {
@@ -35,9 +35,9 @@ func (i *Inventory) ExtendedOf(device types.ResourceName) (extended types.Resour
 	return all[0], true
 }
 
-// ownerOfLevel returns the source that alone has devices of the level, or nil.
-func (i *Inventory) ownerOfLevel(level string) source {
-	var owner source
+// ownerOfLevel returns the only member that has devices of the level, or nil.
+func (i *Inventory) ownerOfLevel(level string) *member {
+	var owner *member
 	for name, candidate := range i.owners {
 		if level == "" || levelOf(name) != level {
 			continue

@@ -44,9 +44,9 @@ func TestADeviceIsPublishedUnderTheExtendedResourceOfItsPlugin(t *testing.T) {
 		"a name that is no device's":                        {[]device.Device{one}, "example.com/accelerator/x", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := run(t, quick, nil, test.plugins...)
-			<-h.Settled()
-			inventory, _ := h.Inventory()
+			m := run(t, quick, nil, test.plugins...)
+			<-m.Synced()
+			inventory, _ := m.Inventory()
 			if got, known := inventory.ExtendedOf(test.device); got != test.want || known != (test.want != "") {
 				t.Errorf("got %q, %v; want %q", got, known, test.want)
 			}

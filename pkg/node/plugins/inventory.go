@@ -8,9 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -18,86 +15,56 @@ import (
 // enumScorer is the scorer that makes any resource a bit mask, whatever its name; see types.ResourceScorer.
 const enumScorer = 2
 
-// Inventory is what all plugins together told at one moment. It is never changed once it is made.
+// Inventory is what all sources together have at one moment. It is never changed once it is made.
 type Inventory struct {
-	// Node is the sum. Every extended resource, that is every name in KubeCap, stands in Capacity and Allocatable too.
+	// Node is the sum. Every extended resource, that is every name in KubeCap, is in Capacity and Allocatable too.
 	Node *types.NodeInfo
-	// Complete says that every plugin told what it has, and none was left out when plugins were loaded.
+	// Complete says that every source has reported its devices without an error.
 	Complete bool
-	// Conflicts are resources that more than one plugin claims, in words. The first plugin keeps them.
+	// Conflicts describe the resources that more than one source claims. The first source keeps them.
 	Conflicts []string
 
-	hosts   bool // hosted plugins may come
-	asked   bool // every plugin had been asked
-	sources []source
-	owners  map[types.ResourceName]source
+	loaded     bool // all transports have loaded their plugins
+	synced     bool // and every source has reported
+	transports []Transport
+	members    []*member
+	owners     map[types.ResourceName]*member
 }
 
-// ownersOf returns the plugins that the resources belong to, in the plugins' order.
-func (i *Inventory) ownersOf(from types.ResourceLocation) []source {
-	owning := map[source]bool{}
-	for _, name := range from {
-		owning[i.owners[name]] = true
+// member is a source as the inventory has it.
+type member struct {
+	transport Transport
+	source    Source
+	state     State
+}
+
+// merge adds up what the transports' sources have.
+func merge(nodeName string, transports []Transport) *Inventory {
+	i := &Inventory{
+		Node: types.NewNodeInfoWithName(nodeName), Complete: true, loaded: true, synced: true,
+		transports: transports, owners: map[types.ResourceName]*member{},
 	}
-	var owners []source
-	for _, s := range i.sources {
-		if owning[s] {
-			owners = append(owners, s)
+	for _, t := range transports {
+		sources, loaded, _ := t.Sources()
+		i.loaded = i.loaded && loaded
+		for _, s := range sources {
+			m := &member{transport: t, source: s, state: s.State()}
+			i.members = append(i.members, m)
+			i.synced = i.synced && m.state.Reported
+			i.Complete = i.Complete && m.state.Info != nil && m.state.Err == nil
+			if m.state.Info != nil {
+				i.add(m)
+			}
 		}
 	}
-	return owners
+	i.synced = i.synced && i.loaded
+	i.Complete = i.Complete && i.loaded
+	return i
 }
 
-// Allocatable returns how much of the resource pods may be given, and whether some plugin has it at all.
-func (i *Inventory) Allocatable(name types.ResourceName) (quantity int64, known bool) {
-	_, known = i.owners[name]
-	return i.Node.Allocatable[name], known
-}
-
-// Room returns how much of the resource all pods together may hold, and whether some plugin has it at all. A mask is held by
-// any number of pods.
-func (i *Inventory) Room(name types.ResourceName) (quantity int64, known bool) {
-	if i.Node.Scorer[name] == enumScorer {
-		_, known = i.owners[name]
-		return math.MaxInt64, known
-	}
-	return i.Allocatable(name)
-}
-
-// Serves reports whether one of the resources belongs to the plugin that publishes the extended resource.
-func (i *Inventory) Serves(extended types.ResourceName, from types.ResourceLocation) bool {
-	publisher, published := i.owners[extended]
-	return published && slices.Contains(i.ownersOf(from), publisher)
-}
-
-// ExtendedResources returns the names of the node's extended resources, sorted.
-func (i *Inventory) ExtendedResources() []types.ResourceName {
-	return slices.Sorted(maps.Keys(i.Node.KubeCap))
-}
-
-// merge adds up the plugins' devices in the plugins' order.
-func merge(nodeName string, sources []source, rejected bool) *Inventory {
-	sum := &Inventory{
-		Node:     types.NewNodeInfoWithName(nodeName),
-		Complete: !rejected,
-		asked:    true,
-		sources:  sources,
-		owners:   map[types.ResourceName]source{},
-	}
-	for _, s := range sources {
-		info, asked, err := s.state()
-		sum.asked = sum.asked && asked
-		if info == nil || err != nil {
-			sum.Complete = false
-		}
-		if info != nil {
-			sum.add(s, info)
-		}
-	}
-	return sum
-}
-
-func (i *Inventory) add(s source, info *types.NodeInfo) {
+// add adds the devices of m that no member before it has.
+func (i *Inventory) add(m *member) {
+	info := m.state.Info
 	names := map[types.ResourceName]bool{}
 	for _, list := range []types.ResourceList{info.Capacity, info.Allocatable, info.KubeCap, info.KubeAlloc} {
 		for name := range list {
@@ -106,25 +73,23 @@ func (i *Inventory) add(s source, info *types.NodeInfo) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if owner, taken := i.owners[name]; taken {
-			i.Conflicts = append(i.Conflicts, fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first", name, owner.label(), s.label()))
+			i.Conflicts = append(i.Conflicts, fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first",
+				name, owner.source.Label(), m.source.Label()))
 			continue
 		}
-		i.owners[name] = s
+		i.owners[name] = m
 		copyEntry(i.Node.Capacity, info.Capacity, name)
 		copyEntry(i.Node.Allocatable, info.Allocatable, name)
 		copyEntry(i.Node.Used, info.Used, name)
 		copyEntry(i.Node.Scorer, info.Scorer, name)
-		if _, extended := info.KubeCap[name]; !extended {
-			continue
+		if capacity, extended := info.KubeCap[name]; extended {
+			allocatable, reported := info.KubeAlloc[name]
+			if !reported {
+				allocatable = capacity
+			}
+			i.Node.KubeCap[name], i.Node.Capacity[name] = capacity, capacity
+			i.Node.KubeAlloc[name], i.Node.Allocatable[name] = allocatable, allocatable
 		}
-		copyEntry(i.Node.KubeCap, info.KubeCap, name)
-		copyEntry(i.Node.Capacity, info.KubeCap, name)
-		allocatable := info.KubeAlloc
-		if _, told := allocatable[name]; !told {
-			allocatable = info.KubeCap
-		}
-		copyEntry(i.Node.KubeAlloc, allocatable, name)
-		copyEntry(i.Node.Allocatable, allocatable, name)
 	}
 }
 
@@ -134,19 +99,88 @@ func copyEntry[V any, M ~map[types.ResourceName]V](to, from M, name types.Resour
 	}
 }
 
-// checkExtended checks that Kubernetes takes the plain counts as extended resources.
-func checkExtended(info *types.NodeInfo) error {
-	for _, list := range []types.ResourceList{info.KubeCap, info.KubeAlloc} {
-		for name, quantity := range list {
-			domain, _, qualified := strings.Cut(string(name), "/")
-			native := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasPrefix(domain, "requests.")
-			if !qualified || native || len(validation.IsQualifiedName("requests."+string(name))) > 0 {
-				return fmt.Errorf("resource %q is no name for an extended resource: it must be like vendor.com/device", name)
-			}
-			if quantity < 0 {
-				return fmt.Errorf("resource %q has the negative quantity %d", name, quantity)
-			}
+// membersOf returns the owners of the resources, in the order of the inventory.
+func (i *Inventory) membersOf(from types.ResourceLocation) []*member {
+	owning := map[*member]bool{}
+	for _, name := range from {
+		owning[i.owners[name]] = true
+	}
+	var owners []*member
+	for _, m := range i.members {
+		if owning[m] {
+			owners = append(owners, m)
 		}
 	}
+	return owners
+}
+
+// Allocatable returns how much of the resource pods may be given, and whether some source has it at all.
+func (i *Inventory) Allocatable(name types.ResourceName) (quantity int64, known bool) {
+	_, known = i.owners[name]
+	return i.Node.Allocatable[name], known
+}
+
+// Grantable returns how much of the resource all pods together may hold, and whether some source has it at all. Any
+// number of pods may hold a bit mask.
+func (i *Inventory) Grantable(name types.ResourceName) (quantity int64, known bool) {
+	quantity, known = i.Allocatable(name)
+	if i.Node.Scorer[name] == enumScorer {
+		quantity = math.MaxInt64
+	}
+	return quantity, known
+}
+
+// Serves reports whether one of the resources belongs to the source that publishes the extended resource.
+func (i *Inventory) Serves(extended types.ResourceName, from types.ResourceLocation) bool {
+	publisher, published := i.owners[extended]
+	return published && slices.Contains(i.membersOf(from), publisher)
+}
+
+// ExtendedResources returns the names of the node's extended resources, sorted.
+func (i *Inventory) ExtendedResources() []types.ResourceName {
+	return slices.Sorted(maps.Keys(i.Node.KubeCap))
+}
+
+// Missing returns why a device cannot be used now although it may be later, since its source may come late. It returns nil
+// for all other devices.
+func (i *Inventory) Missing(name types.ResourceName) error {
+	owner := i.owners[name]
+	for _, t := range i.transports {
+		label, late := t.Late(name)
+		if !late || owner != nil && owner.transport != t {
+			continue
+		}
+		for _, m := range i.members {
+			if m.transport != t || m.source.Label() != label {
+				continue
+			}
+			if m.state.Serving {
+				return nil
+			}
+			return m.state.Err
+		}
+		return fmt.Errorf("no device plugin of %s has registered with kubecri", label)
+	}
 	return nil
+}
+
+// isLate reports whether the device belongs to a source that may come late.
+func (i *Inventory) isLate(name types.ResourceName) bool {
+	return slices.ContainsFunc(i.transports, func(t Transport) bool { _, late := t.Late(name); return late })
+}
+
+// Unhealthy returns what is wrong with a device that a pod holds, or nothing if it is healthy. While its source is
+// missing nothing is known of the device, and nothing is wrong.
+func (i *Inventory) Unhealthy(name types.ResourceName) string {
+	quantity, known := i.Allocatable(name)
+	switch {
+	case known && quantity > 0 || i.Missing(name) != nil:
+		return ""
+	case known:
+		return "is unhealthy"
+	case i.Complete || i.isLate(name):
+		return "is gone"
+	default:
+		return ""
+	}
 }

@@ -5,80 +5,128 @@ package plugins
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// errNotStarted is the state of a plugin before its Start was tried.
-var errNotStarted = errors.New("not started yet")
-
-// plugin is the plugin of a file and what it last told.
+// plugin is the Source of a plugin file.
 type plugin struct {
 	name   string
 	device device.Device
 	deny   map[string]string // see device.Isolator
 	caller *plugincall.Caller
+	timing Timing
+
+	last   *types.NodeInfo // the last report, accepted or not; for the goroutine of run
+	lastOf error           // why it was not accepted
 
 	mu    sync.Mutex
-	asked bool            // Start or UpdateNodeInfo has had its first outcome
-	info  *types.NodeInfo // the last good UpdateNodeInfo; nil before. Never changed once set
-	err   error           // the last outcome of Start or UpdateNodeInfo
+	state State
 }
 
-var _ source = (*plugin)(nil)
+var _ Source = (*plugin)(nil)
 
-func (p *plugin) label() string { return p.name }
+// newPlugin detects the plugin's optional capabilities.
+func newPlugin(
+	ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, observe Observe,
+) (*plugin, error) {
+	policy := plugincall.Policy{Kind: "device plugin", Clock: clock.RealClock{}, LimitsQueue: true, Observe: observe}
+	// A plugin that has not declared yet that it is safe for concurrent use may not be.
+	p := &plugin{
+		name: loaded.Name, device: loaded.Plugin, timing: timing,
+		caller: plugincall.New(policy, loaded.Name, false),
+		state:  State{Err: fmt.Errorf("device plugin %q is not started yet", loaded.Name)},
+	}
+	if capability, ok := loaded.Plugin.(device.ConcurrentSafe); ok {
+		safe, err := call(ctx, p, "ConcurrentSafe", timing.Update, func() (bool, error) { return capability.ConcurrentSafe(), nil })
+		if err != nil {
+			return nil, err
+		}
+		p.caller = plugincall.New(policy, loaded.Name, safe)
+	}
+	if capability, ok := loaded.Plugin.(device.Isolator); ok {
+		var err error
+		p.deny, err = call(ctx, p, "DenyEnvs", timing.Update,
+			func() (map[string]string, error) { return maps.Clone(capability.DenyEnvs()), nil })
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range p.deny {
+			if err := inject.CheckEnv(name, value); err != nil {
+				return nil, fmt.Errorf("device plugin %q: DenyEnvs: %w", p.name, err)
+			}
+		}
+	}
+	return p, nil
+}
 
-func (p *plugin) denyEnvs() map[string]string { return p.deny }
+// call calls the plugin. do may outlive the call, so it must own what it uses.
+func call[T any](ctx context.Context, p *plugin, method string, limit time.Duration, do func() (T, error)) (T, error) {
+	return plugincall.Do(ctx, p.caller, plugincall.Call{Method: method, Limit: limit}, do)
+}
 
-// run starts the plugin, again and again if need be, and then asks it for its devices every interval until ctx is done.
-// It calls changed when the plugin's state is another than before.
-func (p *plugin) run(ctx context.Context, nodeName string, timing Timing, changed func()) {
+// Label implements Source.
+func (p *plugin) Label() string { return p.name }
+
+// DenyEnvs implements Source.
+func (p *plugin) DenyEnvs() map[string]string { return p.deny }
+
+// State implements Source.
+func (p *plugin) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// run starts the plugin, with retries, and then queries its devices every interval until ctx is done. It calls changed
+// when the plugin's state has changed.
+func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "plugin", p.name)
 	ctx = klog.NewContext(ctx, logger)
-	retry := startBackoff(timing.Interval)
+	retry := startBackoff(p.timing.Interval)
 	for {
-		_, err := plugincall.Do(ctx, p.caller, plugincall.Call{Method: "Start", Limit: timing.Start},
-			func() (struct{}, error) { return struct{}{}, p.device.Start() })
+		_, err := call(ctx, p, "Start", p.timing.Start, func() (struct{}, error) { return struct{}{}, p.device.Start() })
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if p.settle(nil, err) {
-			logger.Error(err, "A device plugin does not start; it offers no devices and is tried again")
+		if p.record(nil, err) {
+			logger.Error(err, "Device plugin does not start; it offers no devices and is tried again")
 			changed()
 		}
 		if !sleep(ctx, retry.Step()) {
 			return
 		}
 	}
-	logger.V(2).Info("Started a device plugin")
+	logger.V(2).Info("Started device plugin")
 	for {
-		info, err := p.ask(ctx, nodeName, timing.Update)
+		info, err := p.query(ctx, nodeName)
 		if ctx.Err() != nil {
 			return
 		}
-		if p.settle(info, err) {
+		if p.record(info, err) {
 			if err != nil {
-				logger.Error(err, "A device plugin does not tell its devices; those that it told before stay")
+				logger.Error(err, "Device plugin does not report its devices; its last report stays")
 			}
 			changed()
 		}
-		if !sleep(ctx, timing.Interval) {
+		if !sleep(ctx, p.timing.Interval) {
 			return
 		}
 	}
@@ -89,52 +137,90 @@ func startBackoff(first time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
 }
 
-// ask returns what the plugin has now.
-func (p *plugin) ask(ctx context.Context, nodeName string, limit time.Duration) (*types.NodeInfo, error) {
-	info, err := plugincall.Do(ctx, p.caller, plugincall.Call{Method: "UpdateNodeInfo", Limit: limit}, func() (*types.NodeInfo, error) {
-		info := types.NewNodeInfoWithName(nodeName)
-		err := p.device.UpdateNodeInfo(info)
+// query returns what the plugin reports now. A report that is the same as the last one has the same outcome, and is
+// neither copied nor checked again.
+func (p *plugin) query(ctx context.Context, nodeName string) (*types.NodeInfo, error) {
+	last := p.last
+	info, err := call(ctx, p, "UpdateNodeInfo", p.timing.Update, func() (*types.NodeInfo, error) {
+		info := newReport(nodeName, last)
+		if err := p.device.UpdateNodeInfo(info); err != nil {
+			return nil, err
+		}
+		if last != nil && equalInfo(last, info) {
+			return last, nil
+		}
 		// The plugin may have kept info.
-		return info.Clone(), err
+		return info.Clone(), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := deviceinfo.EncodeNode(info); err != nil {
-		return nil, fmt.Errorf("device plugin %q: what it tells of the node cannot be published: %w", p.name, err)
+	if info != last {
+		p.last, p.lastOf = info, checkReport(info)
+		if p.lastOf != nil {
+			p.lastOf = fmt.Errorf("device plugin %q: %w", p.name, p.lastOf)
+		}
 	}
-	if err := checkExtended(info); err != nil {
-		return nil, fmt.Errorf("device plugin %q: %w", p.name, err)
+	if p.lastOf != nil {
+		return nil, p.lastOf
 	}
 	return info, nil
 }
 
-// settle notes an outcome and reports whether it is another than the one before. info is nil when there is none.
-func (p *plugin) settle(info *types.NodeInfo, err error) (changed bool) {
+// record keeps an outcome and reports whether it changes the state. info is nil when there is none.
+func (p *plugin) record(info *types.NodeInfo, err error) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed = !p.asked || !sameText(p.err, err)
-	p.asked, p.err = true, err
-	if info != nil && (p.info == nil || !equalInfo(p.info, info)) {
-		p.info = info
+	changed = !p.state.Reported || !sameText(p.state.Err, err)
+	p.state.Reported, p.state.Serving, p.state.Err = true, err == nil, err
+	// A report that was not accepted may have been between two of the same.
+	if info != nil && info != p.state.Info && (p.state.Info == nil || !equalInfo(p.state.Info, info)) {
+		p.state.Info = info
 		changed = true
 	}
 	return changed
 }
 
-func (p *plugin) state() (info *types.NodeInfo, asked bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.info, p.asked, p.err
-}
-
-func equalInfo(a, b *types.NodeInfo) bool {
-	return maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) && maps.Equal(a.Used, b.Used) &&
-		maps.Equal(a.Scorer, b.Scorer) && maps.Equal(a.KubeCap, b.KubeCap) && maps.Equal(a.KubeAlloc, b.KubeAlloc)
-}
-
 func sameText(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+}
+
+// Allocate implements Source.
+func (p *plugin) Allocate(ctx context.Context, claim Claim) (inject.Addition, error) {
+	// Deep copies: the plugin may change and keep what it is given.
+	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *claim.Container}}).Clone().RunningContainers[""]
+	pod := claim.Pod.Clone()
+	return call(ctx, p, "Allocate", p.timing.Allocate, func() (inject.Addition, error) {
+		allocation, err := allocateFrom(p.device, pod, types.FillContainerInfo(&own))
+		return inject.Addition{Plugin: p.name, Allocation: allocation}, err
+	})
+}
+
+// allocateFrom returns the richest answer that the plugin can give. It shares nothing with the plugin.
+func allocateFrom(from device.Device, pod *types.PodInfo, container *types.ContainerInfo) (device.Allocation, error) {
+	if rich, ok := from.(device.Allocator); ok {
+		answer, err := rich.AllocateContainer(pod, container)
+		if err != nil || answer == nil {
+			return device.Allocation{}, err
+		}
+		allocation := *answer
+		allocation.Devices, allocation.Mounts = slices.Clone(answer.Devices), slices.Clone(answer.Mounts)
+		allocation.Envs, allocation.Annotations = maps.Clone(answer.Envs), maps.Clone(answer.Annotations)
+		allocation.CDIDevices, allocation.Links = slices.Clone(answer.CDIDevices), slices.Clone(answer.Links)
+		return allocation, nil
+	}
+	mounts, paths, envs, err := from.Allocate(pod, container)
+	if err != nil {
+		return device.Allocation{}, err
+	}
+	allocation := device.Allocation{Envs: maps.Clone(envs)}
+	for _, path := range paths {
+		allocation.Devices = append(allocation.Devices, device.HostDevice{HostPath: path})
+	}
+	for _, m := range mounts {
+		allocation.Mounts = append(allocation.Mounts, device.HostMount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: m.Readonly})
+	}
+	return allocation, nil
 }
 
 // sleep waits for d and returns false if ctx ends first.

@@ -5,31 +5,54 @@ package plugins
 
 import (
 	"context"
-	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Claim is a container and the devices that it was given.
-type Claim struct {
-	// PodUID and ContainerName say which container of which pod it is.
-	PodUID, ContainerName string
-	// Pod is the allocation of the whole pod, Container that of this container. Both are read only.
-	Pod       *types.PodInfo
-	Container *types.ContainerInfo
+// Transport is a way in which device plugins reach kubecri: plugin files are one, the kubelet's device-plugin API is
+// another. Its methods are safe for concurrent use and return at once.
+type Transport interface {
+	// Sources returns the transport's plugins in the order in which they claim resources. loaded is false while the
+	// transport still looks for its plugins after the start. changed is closed when any of this, or the state of a
+	// source, is no longer so.
+	Sources() (now []Source, loaded bool, changed <-chan struct{})
+	// Late returns the label of the source that a device belongs to by its name, if sources of this transport may come
+	// after the kubelet creates containers that need their devices, as after a reboot. Such a container waits.
+	Late(device types.ResourceName) (label string, late bool)
 }
 
-// source is where devices come from: the plugin of a file is one. Its methods are called from many goroutines.
-type source interface {
-	// label is its name, for errors, conflicts and logs.
-	label() string
-	// state returns what it last told, nil before it has told anything, which stays unchanged; whether it has been asked; and
-	// what is wrong with it.
-	state() (info *types.NodeInfo, asked bool, err error)
-	// denyEnvs returns the environment variables that keep a container which holds none of its devices from using them. The
-	// map stays unchanged.
-	denyEnvs() map[string]string
-	// allocate returns what the container needs for those of its devices that are the source's, within limit.
-	allocate(ctx context.Context, claim Claim, limit time.Duration) (inject.Addition, error)
+// Source is a device plugin. Its methods are safe for concurrent use.
+type Source interface {
+	// Label is its name in errors, conflicts and logs, unique within its transport.
+	Label() string
+	// State returns what it has.
+	State() State
+	// DenyEnvs returns the environment variables that keep a container which holds none of its devices from using them.
+	// The caller does not change the map.
+	DenyEnvs() map[string]string
+	// Allocate returns what the container needs for those of its devices that are the source's. It has a time limit of
+	// its own.
+	Allocate(ctx context.Context, claim Claim) (inject.Addition, error)
+}
+
+// State is what a source has at one moment.
+type State struct {
+	// Info is its last good report, nil before the first. It is never changed.
+	Info *types.NodeInfo
+	// Reported says that the source has reported since the start, or failed to.
+	Reported bool
+	// Serving says that the devices can be allocated. It matters for sources that come late.
+	Serving bool
+	// Err says what is wrong with the source, if anything. It names the source.
+	Err error
+}
+
+// Claim is a container and the devices that it is granted.
+type Claim struct {
+	// PodUID and ContainerName identify the container.
+	PodUID, ContainerName string
+	// Pod is the allocation of the pod, Container that of this container. Both are read only.
+	Pod       *types.PodInfo
+	Container *types.ContainerInfo
 }

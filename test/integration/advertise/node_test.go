@@ -97,15 +97,17 @@ func publish(t *testing.T, name string, client kubernetes.Interface, gpus []gpu.
 	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		return []pluginload.Loaded[device.Device]{{Name: "gpus", Plugin: n}}, nil
 	}
-	host := plugins.New(name, load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
-	advertiser := advertise.New(name, host, advertise.Options{Observe: func(err error) {
+	files := plugins.NewFiles(name, load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	manager := plugins.New(name, files)
+	advertiser := advertise.New(name, manager, advertise.Options{Observe: func(err error) {
 		if err == nil {
 			n.patches.Add(1)
 		}
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { host.Run(ctx) })
+	running.Go(func() { files.Run(ctx) })
+	running.Go(func() { manager.Run(ctx) })
 	running.Go(func() { advertiser.Run(ctx, client) })
 	stop = func() {
 		cancel()

@@ -30,13 +30,13 @@ func denies(name, value string) func() map[string]string {
 }
 
 func TestAContainerIsDeniedWhatItHoldsNothingOf(t *testing.T) {
-	h := run(t, quick, nil,
+	m := run(t, quick, nil,
 		denyingFake{&fake{name: "a", update: offers("", card0)}, denies("VISIBLE", "void")},
 		denyingFake{&fake{name: "b", update: offers("", card1)}, denies("VISIBLE", "none")},
 		denyingFake{&fake{name: "ill", start: func() error { return errors.New("no driver") }}, denies("OTHER", "")},
 		&fake{name: "indifferent", update: offers("", card2)},
 	)
-	until(t, h, "all devices are there", func(i *Inventory) bool { return len(i.Node.Capacity) == 3 })
+	until(t, m, "all devices are there", func(i *Inventory) bool { return len(i.Node.Capacity) == 3 })
 	for name, test := range map[string]struct {
 		holds types.ResourceLocation
 		want  map[string]string
@@ -47,7 +47,7 @@ func TestAContainerIsDeniedWhatItHoldsNothingOf(t *testing.T) {
 		"of both":                           {types.ResourceLocation{"x": card0, "y": card1}, map[string]string{"OTHER": ""}},
 		"of one that denies nothing":        {container(card2).AllocateFrom, map[string]string{"VISIBLE": "void", "OTHER": ""}},
 	} {
-		got, err := h.DenyEnvs(context.Background(), test.holds)
+		got, err := m.DenyEnvs(context.Background(), test.holds)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -72,12 +72,12 @@ func TestAPluginThatCannotSayWhatItIsAbleToIsLeftOutAndHarmsNoOther(t *testing.T
 		"a value that nobody could set": {denyingFake{&fake{name: "broken"}, denies("A", "\x00")}, `device plugin "broken": DenyEnvs: environment variable A`},
 		"a panic in ConcurrentSafe":     {boastful{&fake{name: "broken"}}, `device plugin "broken": ConcurrentSafe: panic: who knows`},
 	} {
-		h := run(t, quick, nil, test.broken, &fake{name: "well", update: offers("", card0)})
-		got := until(t, h, "the other's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+		m := run(t, quick, nil, test.broken, &fake{name: "well", update: offers("", card0)})
+		got := until(t, m, "the other's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
 		if got.Complete {
 			t.Errorf("%s: the inventory says that it is complete", name)
 		}
-		if err := h.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
+		if err := m.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: health: %v, want %q", name, err, test.says)
 		}
 	}

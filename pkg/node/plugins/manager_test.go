@@ -90,15 +90,13 @@ const (
 
 var quick = Timing{Start: time.Second, Update: time.Second, Allocate: time.Second, Interval: time.Millisecond}
 
-// run runs a host of the plugins until the test ends.
-func run(t *testing.T, timing Timing, rejected error, fakes ...device.Device) *Host {
+// run runs a manager of the plugins until the test ends.
+func run(t *testing.T, timing Timing, rejected error, fakes ...device.Device) *Manager {
 	t.Helper()
-	h := newHost(timing, rejected, fakes...)
-	start(t, h)
-	return h
+	return start(t, newFiles(timing, rejected, fakes...))
 }
 
-func newHost(timing Timing, rejected error, fakes ...device.Device) *Host {
+func newFiles(timing Timing, rejected error, fakes ...device.Device) *Files {
 	load := func(context.Context) (loaded []pluginload.Loaded[device.Device], errs []error) {
 		for _, f := range fakes {
 			loaded = append(loaded, pluginload.Loaded[device.Device]{Name: f.GetName(), Plugin: f})
@@ -108,30 +106,30 @@ func newHost(timing Timing, rejected error, fakes ...device.Device) *Host {
 		}
 		return loaded, errs
 	}
-	return New("node-1", load, timing, func(string, string, time.Duration, error) {})
+	return NewFiles("node-1", load, timing, func(string, string, time.Duration, error) {})
 }
 
-// start runs the host until the test ends.
-func start(t *testing.T, h *Host) {
+// start runs the files, and a manager of them and other transports, until the test ends.
+func start(t *testing.T, files *Files, others ...Transport) *Manager {
 	t.Helper()
+	m := New("node-1", append([]Transport{files}, others...)...)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		h.Run(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { files.Run(ctx) })
+	running.Go(func() { m.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		running.Wait()
 	})
+	return m
 }
 
 // until waits for an inventory that is as the test wants it.
-func until(t *testing.T, h *Host, what string, good func(*Inventory) bool) *Inventory {
+func until(t *testing.T, m *Manager, what string, good func(*Inventory) bool) *Inventory {
 	t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
-		inventory, changed := h.Inventory()
+		inventory, changed := m.Inventory()
 		if good(inventory) {
 			return inventory
 		}
@@ -146,7 +144,7 @@ func until(t *testing.T, h *Host, what string, good func(*Inventory) bool) *Inve
 func complete(i *Inventory) bool { return i.Complete }
 
 func TestWhatAllPluginsTellAddsUp(t *testing.T) {
-	h := run(t, quick, nil,
+	m := run(t, quick, nil,
 		&fake{name: "a", update: offers(count, card0)},
 		&fake{name: "b", update: func(info *types.NodeInfo) error {
 			info.Capacity[card1] = 1 // and not allocatable
@@ -155,7 +153,7 @@ func TestWhatAllPluginsTellAddsUp(t *testing.T) {
 			info.Used[card1] = 1
 			return nil
 		}})
-	got := until(t, h, "complete", complete)
+	got := until(t, m, "complete", complete)
 	want := &types.NodeInfo{
 		Name:        "node-1",
 		Capacity:    types.ResourceList{card0: 1, card1: 1, count: 1, "example.com/nic": 2},
@@ -176,36 +174,35 @@ func TestWhatAllPluginsTellAddsUp(t *testing.T) {
 	}
 }
 
-// answering is a source that answers for the first time just after it was looked at.
+// answering is a source that reports for the first time just after its state was read.
 type answering struct {
-	source
-	looks int
+	Source
+	reads int
 }
 
-func (a *answering) label() string { return "answering" }
+func (a *answering) Label() string { return "answering" }
 
-func (a *answering) state() (info *types.NodeInfo, asked bool, err error) {
-	if a.looks++; a.looks == 1 {
-		return nil, false, errNotStarted
+func (a *answering) State() State {
+	if a.reads++; a.reads == 1 {
+		return State{Err: errors.New("not started")}
 	}
-	info = types.NewNodeInfoWithName("node-1")
-	return info, true, offers("", card0)(info)
+	info := types.NewNodeInfoWithName("node-1")
+	return State{Info: info, Reported: true, Err: offers("", card0)(info)}
 }
 
-func TestAHostIsNotSettledBeforeItsInventoryHasWhatAPluginToldMeanwhile(t *testing.T) {
-	h := New("node-1", nil, quick, nil)
-	h.sources = []source{&answering{}}
-	for _, told := range []bool{false, true} {
-		h.refresh(t.Context())
-		settled := false
+func TestTheManagerIsNotSyncedBeforeItsInventoryHasWhatAPluginReportsMeanwhile(t *testing.T) {
+	m := New("node-1", &transport{sources: []Source{&answering{}}})
+	for _, reported := range []bool{false, true} {
+		m.refresh(t.Context())
+		synced := false
 		select {
-		case <-h.Settled():
-			settled = true
+		case <-m.Synced():
+			synced = true
 		default:
 		}
-		inventory, _ := h.Inventory()
-		if _, has := inventory.Allocatable(card0); has != told || settled != told {
-			t.Errorf("told: %v; the inventory has the device: %v, settled: %v", told, has, settled)
+		inventory, _ := m.Inventory()
+		if _, has := inventory.Allocatable(card0); has != reported || synced != reported {
+			t.Errorf("reported: %v; the inventory has the device: %v, synced: %v", reported, has, synced)
 		}
 	}
 }
@@ -217,13 +214,13 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 		}
 		return f
 	}
-	h := run(t, quick, nil, allocated(&fake{name: "a", update: offers("", card0)}), allocated(&fake{name: "b", update: offers("", card0, card1)}))
-	got := until(t, h, "complete", complete)
+	m := run(t, quick, nil, allocated(&fake{name: "a", update: offers("", card0)}), allocated(&fake{name: "b", update: offers("", card0, card1)}))
+	got := until(t, m, "complete", complete)
 	if len(got.Conflicts) != 1 || !strings.Contains(got.Conflicts[0], `"a" and "b"`) {
 		t.Errorf("conflicts %q", got.Conflicts)
 	}
 	for name, want := range map[types.ResourceName]string{card0: "a", card1: "b"} {
-		additions, err := h.Allocate(context.Background(), claim(name))
+		additions, err := m.Allocate(context.Background(), claim(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,12 +232,12 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 
 func TestDevicesComeAndGo(t *testing.T) {
 	f := &fake{name: "a", update: offers(count, card0)}
-	h := run(t, quick, nil, f)
-	until(t, h, "one device", func(i *Inventory) bool { return i.Node.KubeCap[count] == 1 })
+	m := run(t, quick, nil, f)
+	until(t, m, "one device", func(i *Inventory) bool { return i.Node.KubeCap[count] == 1 })
 	f.set(offers(count, card0, card1))
-	until(t, h, "two devices", func(i *Inventory) bool { return i.Node.KubeCap[count] == 2 })
+	until(t, m, "two devices", func(i *Inventory) bool { return i.Node.KubeCap[count] == 2 })
 	f.set(offers(count))
-	until(t, h, "no device", func(i *Inventory) bool { return len(i.Node.Allocatable) == 1 && i.Node.KubeCap[count] == 0 })
+	until(t, m, "no device", func(i *Inventory) bool { return len(i.Node.Allocatable) == 1 && i.Node.KubeCap[count] == 0 })
 }
 
 func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
@@ -261,15 +258,15 @@ func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
 			}
 		}
 	}}
-	h := run(t, quick, nil, broken, &fake{name: "well", update: offers("", card0)})
-	<-h.Settled()
-	until(t, h, "the other's device is there", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
-	if err := h.Check(); err == nil || !strings.Contains(err.Error(), `"broken": device plugin "broken": Start: `) || strings.Contains(err.Error(), "well") {
+	m := run(t, quick, nil, broken, &fake{name: "well", update: offers("", card0)})
+	<-m.Synced()
+	until(t, m, "the other's device is there", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), `device plugin "broken": Start: `) || strings.Contains(err.Error(), "well") {
 		t.Errorf("health while it does not start: %v", err)
 	}
 	close(release)
-	until(t, h, "both devices are there", func(i *Inventory) bool { return i.Complete && i.Node.Capacity[card1] == 1 })
-	if err := h.Check(); err != nil {
+	until(t, m, "both devices are there", func(i *Inventory) bool { return i.Complete && i.Node.Capacity[card1] == 1 })
+	if err := m.Check(); err != nil {
 		t.Errorf("health when it has started: %v", err)
 	}
 	if got := tries.Load(); got < 3 {
@@ -299,37 +296,37 @@ func TestWhatAPluginToldStaysWhenItFailsLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{name: "a", update: offers(count, card0)}
-			h := run(t, quick, nil, f)
-			until(t, h, "complete", complete)
+			m := run(t, quick, nil, f)
+			until(t, m, "complete", complete)
 			f.set(fail)
-			got := until(t, h, "incomplete", func(i *Inventory) bool { return !i.Complete })
+			got := until(t, m, "incomplete", func(i *Inventory) bool { return !i.Complete })
 			if diff := cmp.Diff(types.ResourceList{card0: 1, count: 1}, got.Node.Capacity); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if err := h.Check(); err == nil || !strings.Contains(err.Error(), `"a"`) {
+			if err := m.Check(); err == nil || !strings.Contains(err.Error(), `"a"`) {
 				t.Errorf("health does not name the plugin: %v", err)
 			}
 			f.set(offers(count, card0))
-			until(t, h, "complete again", complete)
+			until(t, m, "complete again", complete)
 		})
 	}
 }
 
 func TestAFileThatWasRejectedLeavesTheInventoryIncomplete(t *testing.T) {
-	h := run(t, quick, errors.New("plugin \"/x.so\": not an ELF file"), &fake{name: "a", update: offers("", card0)})
-	got := until(t, h, "the other plugin's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+	m := run(t, quick, errors.New("plugin \"/x.so\": not an ELF file"), &fake{name: "a", update: offers("", card0)})
+	got := until(t, m, "the other plugin's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
 	if got.Complete {
 		t.Error("the inventory says it is complete")
 	}
-	if err := h.Check(); err == nil || !strings.Contains(err.Error(), "/x.so") {
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), "/x.so") {
 		t.Errorf("health: %v", err)
 	}
 }
 
-func TestWithoutPluginsTheHostIsSettledAndComplete(t *testing.T) {
-	h := run(t, quick, nil)
-	<-h.Settled()
-	until(t, h, "complete", complete)
+func TestWithoutPluginsTheManagerIsSyncedAndTheInventoryComplete(t *testing.T) {
+	m := run(t, quick, nil)
+	<-m.Synced()
+	until(t, m, "complete", complete)
 }
 
 func container(name types.ResourceName) *types.ContainerInfo {
@@ -352,49 +349,49 @@ func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
 	}}
 	timing := quick
 	timing.Allocate = 50 * time.Millisecond
-	h := run(t, timing, nil, hanging, well)
-	until(t, h, "complete", complete)
-	_, err := h.Allocate(context.Background(), claim(card0))
+	m := run(t, timing, nil, hanging, well)
+	until(t, m, "complete", complete)
+	_, err := m.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
 		t.Errorf("hanging: %v", err)
 	}
-	_, err = h.Allocate(context.Background(), claim(card0))
+	_, err = m.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), "an earlier call of Allocate has not returned") {
 		t.Errorf("still hanging: %v", err)
 	}
-	if additions, err := h.Allocate(context.Background(), claim(card1)); err != nil || len(additions) != 1 {
+	if additions, err := m.Allocate(context.Background(), claim(card1)); err != nil || len(additions) != 1 {
 		t.Errorf("the other plugin: %v, %v", additions, err)
 	}
 	close(release)
 	for {
-		if _, err := h.Allocate(context.Background(), claim(card0)); err == nil {
+		if _, err := m.Allocate(context.Background(), claim(card0)); err == nil {
 			break
 		}
 	}
 }
 
 func TestAPanicInAllocateIsAnError(t *testing.T) {
-	h := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 		panic("index out of range")
 	}})
-	until(t, h, "complete", complete)
-	_, err := h.Allocate(context.Background(), claim(card0))
+	until(t, m, "complete", complete)
+	_, err := m.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), `device plugin "a": Allocate: panic: index out of range`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestAllocateGetsCopies(t *testing.T) {
-	h := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 		clear(pod.RunningContainers)
 		clear(c.AllocateFrom)
 		c.DevRequests["written"] = 1
 		return nil, nil, nil, nil
 	}})
-	until(t, h, "complete", complete)
+	until(t, m, "complete", complete)
 	pod, c := types.NewPodInfo(), container(card0)
 	pod.RunningContainers["main"] = *c
-	if _, err := h.Allocate(context.Background(), Claim{Pod: pod, Container: c}); err != nil {
+	if _, err := m.Allocate(context.Background(), Claim{Pod: pod, Container: c}); err != nil {
 		t.Fatal(err)
 	}
 	if len(pod.RunningContainers) != 1 || len(c.AllocateFrom) != 1 || len(c.DevRequests) != 0 {
@@ -425,12 +422,12 @@ func TestCallsAreOneAtATimeUnlessThePluginIsSafe(t *testing.T) {
 				<-all
 				return nil, nil, nil, nil
 			}
-			h := run(t, quick, nil, f)
-			until(t, h, "complete", complete)
+			m := run(t, quick, nil, f)
+			until(t, m, "complete", complete)
 			var calling sync.WaitGroup
 			for range callers {
 				calling.Go(func() {
-					if _, err := h.Allocate(context.Background(), claim(card0)); err != nil {
+					if _, err := m.Allocate(context.Background(), claim(card0)); err != nil {
 						t.Error(err)
 					}
 				})

@@ -1,0 +1,122 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Timing says how long plugins may take. All are upper limits except Interval.
+type Timing struct {
+	// Start limits one try of Start, Update one UpdateNodeInfo, Allocate one Allocate.
+	Start, Update, Allocate time.Duration
+	// Interval is the pause between two UpdateNodeInfo, and before the second try of Start; the pause doubles with each
+	// further try, up to a minute.
+	Interval time.Duration
+}
+
+// DefaultTiming notices a change within about a second, and gives up on a plugin well before the kubelet gives up on the
+// runtime, which is after two minutes.
+func DefaultTiming() Timing {
+	return Timing{Start: 30 * time.Second, Update: 10 * time.Second, Allocate: 20 * time.Second, Interval: time.Second}
+}
+
+// Observe is told of each call into a plugin when its caller has the outcome.
+type Observe func(plugin, call string, took time.Duration, err error)
+
+// Load returns the plugins that are loaded, and an error for each plugin file that could not be.
+type Load func(ctx context.Context) (loaded []pluginload.Loaded[device.Device], rejected []error)
+
+// FromDirectory loads the plugin files of a directory, which takes seconds.
+func FromDirectory(directory string) Load {
+	return func(ctx context.Context) ([]pluginload.Loaded[device.Device], []error) {
+		return pluginload.LoadDir(ctx, directory, pluginload.Devices())
+	}
+}
+
+// Files is the Transport of plugin files.
+type Files struct {
+	nodeName string
+	load     Load
+	timing   Timing
+	observe  Observe
+
+	mu      sync.Mutex
+	sources []Source
+	loaded  bool
+	changed chan struct{} // closed and replaced when any source changes
+}
+
+var _ Transport = (*Files)(nil)
+
+// NewFiles returns the transport of the plugins that load will return; call Run.
+func NewFiles(nodeName string, load Load, timing Timing, observe Observe) *Files {
+	return &Files{nodeName: nodeName, load: load, timing: timing, observe: observe, changed: make(chan struct{})}
+}
+
+// Run loads the plugins and runs them until ctx is done. It returns when no plugin is called, except for a call that
+// hangs.
+func (f *Files) Run(ctx context.Context) {
+	loaded, rejected := f.load(ctx)
+	var plugins []*plugin
+	var sources []Source
+	for _, l := range loaded {
+		p, err := newPlugin(ctx, l, f.timing, f.observe)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "A device plugin cannot be used", "file", l.File)
+			rejected = append(rejected, err)
+			continue
+		}
+		plugins, sources = append(plugins, p), append(sources, p)
+	}
+	for _, err := range rejected {
+		sources = append(sources, unusable{err})
+	}
+	f.mu.Lock()
+	f.sources, f.loaded = sources, true
+	f.mu.Unlock()
+	f.notify()
+	var running sync.WaitGroup
+	for _, p := range plugins {
+		running.Go(func() { p.run(ctx, f.nodeName, f.notify) })
+	}
+	running.Wait()
+}
+
+// notify wakes who waits for a change.
+func (f *Files) notify() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// Sources implements Transport.
+func (f *Files) Sources() (now []Source, loaded bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sources, f.loaded, f.changed
+}
+
+// Late implements Transport: plugin files are loaded at the start or not at all.
+func (f *Files) Late(types.ResourceName) (label string, late bool) { return "", false }
+
+// unusable stands for a plugin file that cannot be used. It has no devices.
+type unusable struct{ err error }
+
+func (u unusable) Label() string               { return "unusable plugin file" }
+func (u unusable) State() State                { return State{Reported: true, Err: u.err} }
+func (u unusable) DenyEnvs() map[string]string { return nil }
+func (u unusable) Allocate(context.Context, Claim) (inject.Addition, error) {
+	return inject.Addition{}, u.err
+}

@@ -1,0 +1,178 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugins manages the node's device plugins: it merges what they report into the node's inventory, and queries
+// them for what a container needs. A plugin that fails, hangs or panics affects only the pods that hold its devices.
+//
+// Plugins come by a [Transport]; [Files] is the one for plugin files.
+package plugins
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// awaitLimit is how long a container waits for late sources of its devices. With the time limits of the calls after that
+// it stays below the two minutes after which the kubelet gives up on the runtime.
+const awaitLimit = 50 * time.Second
+
+// Manager manages the sources of some transports. All methods are safe for concurrent use.
+type Manager struct {
+	nodeName   string
+	transports []Transport
+
+	mu        sync.Mutex
+	inventory *Inventory
+	changed   chan struct{} // closed and replaced when inventory is
+	loaded    chan struct{} // closed when all transports have loaded their plugins
+	synced    chan struct{} // closed when every source has reported
+}
+
+// New returns a manager of the transports' sources; a resource that several sources claim belongs to the first one. Before
+// Run the node has no devices and the inventory is not complete.
+func New(nodeName string, transports ...Transport) *Manager {
+	return &Manager{
+		nodeName: nodeName, transports: transports,
+		inventory: &Inventory{Node: types.NewNodeInfoWithName(nodeName), transports: transports},
+		changed:   make(chan struct{}), loaded: make(chan struct{}), synced: make(chan struct{}),
+	}
+}
+
+// Run follows the transports until ctx is done.
+func (m *Manager) Run(ctx context.Context) {
+	var following sync.WaitGroup
+	for _, t := range m.transports {
+		following.Go(func() {
+			for {
+				// Before the refresh, so that a change during it is not missed.
+				_, _, changed := t.Sources()
+				m.refresh(ctx)
+				select {
+				case <-changed:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	following.Wait()
+}
+
+// refresh makes the inventory anew.
+func (m *Manager) refresh(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.inventory
+	m.inventory = merge(m.nodeName, m.transports)
+	if !slices.Equal(before.Conflicts, m.inventory.Conflicts) {
+		klog.FromContext(ctx).Info("Device plugins claim the same resources", "conflicts", m.inventory.Conflicts)
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+	closeIf(m.loaded, m.inventory.loaded)
+	closeIf(m.synced, m.inventory.synced)
+}
+
+// closeIf closes the channel once the condition holds.
+func closeIf(channel chan struct{}, condition bool) {
+	select {
+	case <-channel:
+	default:
+		if condition {
+			close(channel)
+		}
+	}
+}
+
+// Inventory returns what the node has now, and a channel that is closed when that is no longer so.
+func (m *Manager) Inventory() (now *Inventory, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inventory, m.changed
+}
+
+// Synced returns a channel that is closed when the inventory has the first report of every source, except for those that
+// failed to report.
+func (m *Manager) Synced() <-chan struct{} { return m.synced }
+
+// Await waits until the late sources of the devices serve, for awaitLimit at most. The inventory shows the outcome.
+func (m *Manager) Await(ctx context.Context, from types.ResourceLocation) {
+	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	for {
+		inventory, changed := m.Inventory()
+		isMissing := func(name types.ResourceName) bool { return inventory.Missing(name) != nil }
+		if !slices.ContainsFunc(slices.Collect(maps.Values(from)), isMissing) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Allocate returns what the sources of the container's devices say that it needs, in the order of the sources.
+func (m *Manager) Allocate(ctx context.Context, claim Claim) ([]inject.Addition, error) {
+	inventory, _ := m.Inventory()
+	var additions []inject.Addition
+	for _, member := range inventory.membersOf(claim.Container.AllocateFrom) {
+		addition, err := member.source.Allocate(ctx, claim)
+		if err != nil {
+			return nil, err
+		}
+		additions = append(additions, addition)
+	}
+	return additions, nil
+}
+
+// DenyEnvs returns the environment variables that keep a container which holds the devices in from, or none, from using
+// those of sources of which it holds none. Of several values for a name the first source's counts. It waits until plugins
+// are loaded; they need not be healthy.
+func (m *Manager) DenyEnvs(ctx context.Context, from types.ResourceLocation) (map[string]string, error) {
+	select {
+	case <-m.loaded:
+	case <-ctx.Done():
+		return nil, errLoading
+	}
+	inventory, _ := m.Inventory()
+	held := inventory.membersOf(from)
+	envs := map[string]string{}
+	for _, member := range inventory.members {
+		if slices.Contains(held, member) {
+			continue
+		}
+		for name, value := range member.source.DenyEnvs() {
+			if _, taken := envs[name]; !taken {
+				envs[name] = value
+			}
+		}
+	}
+	return envs, nil
+}
+
+// errLoading is the state before plugins are loaded, which takes seconds.
+var errLoading = errors.New("device plugins are being loaded")
+
+// Check returns an error that names each source that is not healthy.
+func (m *Manager) Check() error {
+	inventory, _ := m.Inventory()
+	if !inventory.loaded {
+		return errLoading
+	}
+	var errs []error
+	for _, member := range inventory.members {
+		errs = append(errs, member.state.Err)
+	}
+	return errors.Join(errs...)
+}
