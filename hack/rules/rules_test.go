@@ -73,15 +73,17 @@ var mayImport = map[string][]string{
 	"cmd/kube-scheduler": {"pkg/scheduler", "pkg/pluginload"},
 	"cmd/kubecri":        {"pkg/node", "pkg/pluginload"},
 	"pkg/sdk":            {"pkg/sdk"},
+	"pkg/cache":          {},
 	"pkg/grouptree":      {"pkg/sdk"},
 	"pkg/deviceinfo":     {"pkg/sdk"},
 	"pkg/pluginload":     {"pkg/sdk"},
 	"pkg/plugincall":     {}, // it knows nothing of devices
 	"pkg/hosted":         {"pkg/sdk"},
 	"pkg/scheduler": {
-		"pkg/scheduler", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload",
+		"pkg/sdk",
 	},
-	"pkg/scheduler/dispatch": {"pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk"},
+	"pkg/scheduler/dispatch": {"pkg/cache", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk"},
 	"pkg/node": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
 	},
