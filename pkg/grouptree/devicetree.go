@@ -73,7 +73,7 @@ func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScor
 	tree.index = make(map[types.ResourceName]int32, len(tree.names))
 	b := newBuilder()
 	for i, name := range tree.names {
-		p, err := parsePath(name)
+		path, err := resource.ParsePath(name)
 		if err != nil {
 			return nil, fmt.Errorf("device resource %q: %w", name, err)
 		}
@@ -88,7 +88,7 @@ func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScor
 		tree.index[name] = int32(i)
 		tree.allocatable = append(tree.allocatable, quantity)
 		tree.mode = append(tree.mode, m)
-		b.add(int32(i), p)
+		b.add(int32(i), path)
 	}
 	b.build(&tree.layout)
 	tree.shape = tree.classify()

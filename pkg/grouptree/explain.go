@@ -55,12 +55,11 @@ func (e *explainer) stock(typ, x int32) stock {
 // reason begins a reason that concerns item i.
 func (e *explainer) reason(cause Cause, i int32) *Reason {
 	it := &e.req.items[i]
-	name := e.req.types[it.typ]
-	levels, resource := "", name
-	if cut := strings.LastIndexByte(name, '/'); cut >= 0 {
-		levels, resource = name[:cut], name[cut+1:]
+	path := it.path()
+	r := &Reason{
+		Cause: cause, Request: it.name, Needed: it.quantity,
+		Resource: path.Resource(), Device: path.DeviceLevel(), Countable: true,
 	}
-	r := &Reason{Cause: cause, Request: it.name, Needed: it.quantity, Resource: resource, Device: lastLevel(levels), Countable: true}
 	for _, at := range e.req.containers {
 		if i >= at.itemLo && i < at.itemHi {
 			r.Container = at.name
@@ -94,11 +93,13 @@ func (e *explainer) missing() *Reason {
 			continue
 		}
 		r := e.reason(Missing, int32(i))
-		levels := strings.Split(e.req.types[it.typ], "/")
-		for depth := 1; depth < len(levels); depth++ {
-			if _, ok := e.tree.signatures[strings.Join(levels[:depth], "/")]; !ok {
-				r.Level = levels[depth-1]
-				if depth == 1 {
+		signature := ""
+		for level := range it.path().Levels() {
+			outermost := signature == ""
+			signature = join(signature, level)
+			if _, ok := e.tree.signatures[signature]; !ok {
+				r.Level = level
+				if outermost {
 					r.Level = r.Device
 				}
 				break

@@ -83,14 +83,3 @@ func Take(used, held types.ResourceList) {
 		used[name] = addCapped(max(0, used[name]), max(0, quantity))
 	}
 }
-
-// Return undoes Take. What is no longer used is removed from the list: absent and 0 mean the same.
-func Return(used, held types.ResourceList) {
-	for name, quantity := range held {
-		if left := used[name] - max(0, quantity); left > 0 {
-			used[name] = left
-		} else {
-			delete(used, name)
-		}
-	}
-}

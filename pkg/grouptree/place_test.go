@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -206,7 +207,7 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 		"an empty segment":    {requests: list{"resource/group/gpu//cards": 1}, want: "empty segment"},
 		"nothing after it":    {requests: list{"resource/group/": 1}, want: "empty segment"},
 		"no resource":         {requests: list{"resource/group/gpu/a": 1}, want: "must alternate level and instance"},
-		"too many levels":     {requests: list{types.ResourceName("resource/group" + strings.Repeat("/l/i", MaxLevels+1) + "/r"): 1}, want: "17 levels"},
+		"too many levels":     {requests: list{types.ResourceName("resource/group" + strings.Repeat("/l/i", resource.MaxLevels+1) + "/r"): 1}, want: "17 levels"},
 		"a negative":          {requests: list{"resource/group/gpu/a/cards": -1}, want: "negative (-1)"},
 		"an unknown scorer":   {requests: list{"resource/group/gpu/a/cards": 1}, scorer: types.ResourceScorer{"resource/group/gpu/a/cards": 3}, want: "scorer 3 is unknown"},
 		"a scorer that wraps": {requests: list{"resource/group/gpu/a/cards": 1}, scorer: types.ResourceScorer{"resource/group/gpu/a/cards": 257}, want: "scorer 257 is unknown"},

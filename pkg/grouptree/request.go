@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -76,6 +77,12 @@ type item struct {
 	quantity int64
 	scorer   mode               // byDefault: the node's
 	pin      types.ResourceName // the resource that serves it, when that was decided before
+}
+
+// path returns the path of the request, which was parsed without an error when the request was compiled.
+func (i *item) path() resource.Path {
+	path, _ := resource.ParsePath(i.name)
+	return path
 }
 
 // CompileRequest builds the request of a pod from its containers' DevRequests, Scorer and AllocateFrom. Names outside

@@ -22,16 +22,16 @@ type compiler struct {
 	total      int64
 }
 
-// asked is a placeholder that is being collected.
-type asked struct {
+// placeholder is a group of requests that is being collected, or a container as a whole.
+type placeholder struct {
 	signature string
 	items     []item
-	levels    map[string]map[string]*asked
+	levels    map[string]map[string]*placeholder
 }
 
 // container adds one container.
 func (c *compiler) container(name string, kind Kind, turn int, info types.ContainerInfo) error {
-	root := &asked{}
+	root := &placeholder{}
 	for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
 		if !resource.IsGroupResourceName(request) {
 			continue
@@ -56,12 +56,12 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 }
 
 // request adds one requested resource to the tree of its container.
-func (c *compiler) request(root *asked, name types.ResourceName, info types.ContainerInfo) error {
-	p, err := parsePath(name)
+func (c *compiler) request(root *placeholder, name types.ResourceName, info types.ContainerInfo) error {
+	path, err := resource.ParsePath(name)
 	if err != nil {
 		return err
 	}
-	it := item{name: name, typ: intern(c.types, &c.req.types, p.resourceType()), quantity: info.DevRequests[name], pin: info.AllocateFrom[name]}
+	it := item{name: name, quantity: info.DevRequests[name], pin: info.AllocateFrom[name]}
 	if it.quantity < 0 {
 		return fmt.Errorf("the quantity is negative (%d)", it.quantity)
 	}
@@ -77,26 +77,27 @@ func (c *compiler) request(root *asked, name types.ResourceName, info types.Cont
 	}
 	c.req.pinned = c.req.pinned || it.pin != ""
 	at := root
-	for depth, level := range p.levels {
+	for level, instance := range path.Levels() {
 		if at.levels == nil {
-			at.levels = map[string]map[string]*asked{}
+			at.levels = map[string]map[string]*placeholder{}
 		}
 		if at.levels[level] == nil {
-			at.levels[level] = map[string]*asked{}
+			at.levels[level] = map[string]*placeholder{}
 		}
-		next := at.levels[level][p.instances[depth]]
+		next := at.levels[level][instance]
 		if next == nil {
-			next = &asked{signature: p.signature(depth + 1)}
-			at.levels[level][p.instances[depth]] = next
+			next = &placeholder{signature: join(at.signature, level)}
+			at.levels[level][instance] = next
 		}
 		at = next
 	}
+	it.typ = intern(c.types, &c.req.types, join(at.signature, path.Resource()))
 	at.items = append(at.items, it)
 	return nil
 }
 
 // flatten writes a placeholder and all below it, depth first.
-func (c *compiler) flatten(at *asked, parent int32) {
+func (c *compiler) flatten(at *placeholder, parent int32) {
 	r := c.req
 	self := int32(len(r.groups))
 	g := group{signature: intern(c.signatures, &r.signatures, at.signature), parent: parent, twin: -1, itemLo: int32(len(r.items))}
@@ -105,9 +106,9 @@ func (c *compiler) flatten(at *asked, parent int32) {
 	r.groups = append(r.groups, g)
 	for _, level := range slices.Sorted(maps.Keys(at.levels)) {
 		before := int32(-1)
-		for _, placeholder := range slices.Sorted(maps.Keys(at.levels[level])) {
+		for _, instance := range slices.Sorted(maps.Keys(at.levels[level])) {
 			next := int32(len(r.groups))
-			c.flatten(at.levels[level][placeholder], self)
+			c.flatten(at.levels[level][instance], self)
 			if before >= 0 && r.alike(before, next) {
 				r.groups[next].twin = before
 			}

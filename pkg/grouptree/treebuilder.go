@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 )
 
 // builder collects the tree of a node while its instances still have names.
@@ -33,32 +35,41 @@ func newBuilder() *builder {
 }
 
 // add puts a resource into the tree. Resources come in the order of their numbers.
-func (b *builder) add(resource int32, p path) {
+func (b *builder) add(number int32, path resource.Path) {
 	at := b.root
-	at.hi = resource + 1
-	for depth, level := range p.levels {
+	at.hi = number + 1
+	for level, name := range path.Levels() {
 		instances := at.levels[level]
 		if instances == nil {
 			instances = map[string]*branch{}
 			at.levels[level] = instances
 		}
-		next := instances[p.instances[depth]]
+		next := instances[name]
 		if next == nil {
-			signature := p.signature(depth + 1)
+			signature := join(at.signature, level)
 			b.signatures[signature] = 0
-			next = newBranch(signature, resource)
-			instances[p.instances[depth]] = next
+			next = newBranch(signature, number)
+			instances[name] = next
 		}
 		at = next
-		at.hi = resource + 1
+		at.hi = number + 1
 	}
-	typ := p.resourceType()
+	typ := join(at.signature, path.Resource())
 	b.types[typ] = 0
-	at.own[typ] = resource
+	at.own[typ] = number
 }
 
-// number gives the keys of m consecutive numbers in their order.
-func number(m map[string]int32) {
+// join adds a level to the signature of an instance, or a resource: a signature names the levels that lead to an
+// instance, whichever instances are on the way.
+func join(signature, segment string) string {
+	if signature == "" {
+		return segment
+	}
+	return signature + "/" + segment
+}
+
+// enumerate gives the keys of m consecutive numbers in their order.
+func enumerate(m map[string]int32) {
 	for i, key := range slices.Sorted(maps.Keys(m)) {
 		m[key] = int32(i)
 	}
@@ -66,8 +77,8 @@ func number(m map[string]int32) {
 
 // build writes the tree into l, breadth first, so that the children of one level are consecutive.
 func (b *builder) build(l *layout) {
-	number(b.signatures)
-	number(b.types)
+	enumerate(b.signatures)
+	enumerate(b.types)
 	l.signatures, l.types = b.signatures, b.types
 	l.typ = make([]int32, len(l.allocatable))
 	l.owner = make([]int32, len(l.allocatable))

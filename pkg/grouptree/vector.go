@@ -38,15 +38,6 @@ func (tree *DeviceTree) Take(used []int64, held types.ResourceList) {
 	}
 }
 
-// Return undoes Take, and never goes below 0.
-func (tree *DeviceTree) Return(used []int64, held types.ResourceList) {
-	for name, quantity := range held {
-		if i, ok := tree.index[name]; ok && tree.mode[i] != enum && quantity > 0 {
-			used[i] = max(0, used[i]-quantity)
-		}
-	}
-}
-
 // addCapped adds two quantities that are not negative, up to the largest int64.
 func addCapped(a, b int64) int64 {
 	if a > math.MaxInt64-b {
