@@ -1,7 +1,7 @@
-# KubeDevice. `make` alone lists the targets.
+# KubeDevice. `make` builds everything; `make help` lists the targets.
 
 SHELL := /bin/bash -euo pipefail
-.DEFAULT_GOAL := help
+.DEFAULT_GOAL := build
 
 # One recipe and one set of flags for hosts and plugins: a plugin loads only into a host that was built like it.
 export GOFLAGS := -trimpath -buildvcs=false
@@ -17,12 +17,12 @@ MODULES    := . pkg/sdk plugins/template test
 ##@ Build
 
 .PHONY: build
-build: binaries plugins ## Build both binaries and their plugins into _output/.
+build: binaries plugins ## Build both binaries and their plugins into _output/. The default.
 
 .PHONY: binaries
-binaries: ## Build kube-scheduler and kubecri into _output/bin/.
+binaries: ## Build _output/kube-scheduler and _output/kubecri.
 	@echo "Building kube-scheduler and kubecri (minutes the first time, seconds later)"
-	@go build -ldflags '$(LDFLAGS)' -o $(OUT)/bin/ ./cmd/kube-scheduler ./cmd/kubecri
+	@go build -ldflags '$(LDFLAGS)' -o $(OUT)/ ./cmd/kube-scheduler ./cmd/kubecri
 
 .PHONY: plugins
 plugins: ## Build simgpu and nvidiagpu into _output/plugins/scheduler/ and _output/plugins/device/.

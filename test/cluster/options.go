@@ -78,7 +78,7 @@ type Program struct {
 const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
 // Default returns the options of a cluster with this many nodes that runs KubeDevice as it was built in this checkout: scheduler and
-// CRI proxy from _output/bin, the plugins of _output/plugins, roles and policies of deploy, and 8 simulated GPUs on each
+// CRI proxy from _output, the plugins of _output/plugins, roles and policies of deploy, and 8 simulated GPUs on each
 // node, in pairs. Its folder is _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
@@ -90,7 +90,7 @@ func Default(nodes int) (Options, error) {
 		Dir:      filepath.Join(output, "cluster"),
 		Programs: filepath.Join(output, "cluster", "bin"),
 		Scheduler: Program{
-			Path: filepath.Join(output, "bin", "kube-scheduler"),
+			Path: filepath.Join(output, "kube-scheduler"),
 			Args: []string{"--devschedpath=" + filepath.Join(output, "plugins", "scheduler")},
 		},
 		Manifests: []string{filepath.Join(root, "deploy", "rbac"), filepath.Join(root, "deploy", "policies")},
@@ -99,7 +99,7 @@ func Default(nodes int) (Options, error) {
 	for range nodes {
 		options.Nodes = append(options.Nodes, NodeOptions{
 			Kubecri: &Program{
-				Path: filepath.Join(output, "bin", "kubecri"),
+				Path: filepath.Join(output, "kubecri"),
 				Args: []string{"--cridevices=" + filepath.Join(output, "plugins", "device")},
 			},
 			Inventory: filepath.Join(root, "test", "inventories", "pairs.yaml"),

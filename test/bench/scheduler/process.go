@@ -35,7 +35,7 @@ func findPrograms(output string) (programs, error) {
 	}
 	p := programs{
 		upstream: filepath.Join(output, "bench", "bin", "kube-scheduler"),
-		ours:     filepath.Join(output, "bin", "kube-scheduler"),
+		ours:     filepath.Join(output, "kube-scheduler"),
 		plugin:   filepath.Join(output, "plugins", "scheduler", pluginName+".so"),
 	}
 	for _, built := range []string{p.upstream, p.ours, p.plugin} {
