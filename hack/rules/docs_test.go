@@ -45,11 +45,11 @@ func documents(t *testing.T) map[string]string {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-func TestDocumentsLinkToWhatIsThere(t *testing.T) {
+func TestLinksInDocumentsHaveATarget(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(name), match[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", name, match[1])
+				t.Errorf("%s links to %s, which does not exist", name, match[1])
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func TestDocumentsNameTargetsThatExist(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, match := range makeCommand.FindAllStringSubmatch(text, -1) {
 			if !targets[match[1]] {
-				t.Errorf("%s says \"make %s\", which is no target", name, match[1])
+				t.Errorf("%s says \"make %s\", which is not a target of the Makefile", name, match[1])
 			}
 		}
 	}

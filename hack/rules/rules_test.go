@@ -24,8 +24,8 @@ type source struct {
 	file *ast.File
 }
 
-func (s source) folder() string { return path.Dir(s.path) }
-func (s source) test() bool     { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) directory() string { return path.Dir(s.path) }
+func (s source) test() bool        { return strings.HasSuffix(s.path, "_test.go") }
 
 func sources(t *testing.T) []source {
 	t.Helper()
@@ -67,8 +67,8 @@ func sources(t *testing.T) []source {
 	return found
 }
 
-// mayImport says, for a folder and what is below it, which other folders of the repository its code may import; the
-// longest match counts. Tests may import more.
+// mayImport says, for a folder and what is below it, which other folders of the repository its code
+// may import; the longest match counts. Tests may import more.
 var mayImport = map[string][]string{
 	"cmd/kube-scheduler": {"pkg/scheduler", "pkg/pluginload"},
 	"cmd/kubecri":        {"pkg/node", "pkg/pluginload"},
@@ -80,10 +80,13 @@ var mayImport = map[string][]string{
 	"pkg/plugincall":     {}, // it knows nothing of devices
 	"pkg/hosted":         {"pkg/sdk"},
 	"pkg/scheduler": {
-		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload",
+		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall",
+		"pkg/pluginload",
 		"pkg/sdk",
 	},
-	"pkg/scheduler/dispatch": {"pkg/cache", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk"},
+	"pkg/scheduler/dispatch": {
+		"pkg/cache", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+	},
 	"pkg/node": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
 	},
@@ -92,13 +95,14 @@ var mayImport = map[string][]string{
 	"test":    {"test", "pkg", "cmd", "plugins"},
 }
 
-func within(folder, room string) bool {
-	return folder == room || strings.HasPrefix(folder, room+"/")
+func within(path, directory string) bool {
+	return path == directory || strings.HasPrefix(path, directory+"/")
 }
 
-func room(folder string) (name string, allowed []string, ok bool) {
+// importRule returns the entry of mayImport for a directory.
+func importRule(directory string) (name string, allowed []string, ok bool) {
 	for candidate, list := range mayImport {
-		if within(folder, candidate) && len(candidate) >= len(name) {
+		if within(directory, candidate) && len(candidate) >= len(name) {
 			name, allowed, ok = candidate, list, true
 		}
 	}
@@ -110,9 +114,9 @@ func TestImportsPointOneWay(t *testing.T) {
 		if s.test() {
 			continue
 		}
-		name, allowed, ok := room(s.folder())
+		name, allowed, ok := importRule(s.directory())
 		if !ok {
-			t.Errorf("%s: its folder has no rule for its imports; add one to mayImport", s.path)
+			t.Errorf("%s: its directory has no rule for its imports; add one to mayImport", s.path)
 			continue
 		}
 	imports:
@@ -127,38 +131,38 @@ func TestImportsPointOneWay(t *testing.T) {
 					t.Errorf("%s imports %s: the SDK uses the standard library only", s.path, imported)
 				}
 				if name == "pkg/grouptree" && strings.Contains(imported, "k8s.io/") {
-					t.Errorf("%s imports %s: placement knows nothing of Kubernetes", s.path, imported)
+					t.Errorf("%s imports %s: placement must not know Kubernetes", s.path, imported)
 				}
 				continue
 			}
-			for _, folder := range allowed {
-				if within(target, folder) {
+			for _, directory := range allowed {
+				if within(target, directory) {
 					continue imports
 				}
 			}
-			if !within(target, s.folder()) {
+			if !within(target, s.directory()) {
 				t.Errorf("%s imports %s: code of %s may import only %v", s.path, target, name, allowed)
 			}
 		}
 	}
 }
 
-func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+func TestEveryPackageHasAComment(t *testing.T) {
 	documented := map[string]bool{}
 	for _, s := range sources(t) {
 		if s.test() {
 			continue
 		}
-		documented[s.folder()] = documented[s.folder()] || s.file.Doc != nil
+		documented[s.directory()] = documented[s.directory()] || s.file.Doc != nil
 	}
-	for folder, has := range documented {
+	for directory, has := range documented {
 		if !has {
-			t.Errorf("%s has no package comment", folder)
+			t.Errorf("%s has no package comment", directory)
 		}
 	}
 }
 
-func TestEveryFileCarriesItsLicence(t *testing.T) {
+func TestEveryFileHasTheLicenceHeader(t *testing.T) {
 	const header = "// Copyright The KubeDevice Authors.\n// SPDX-License-Identifier: Apache-2.0\n\n"
 	for _, s := range sources(t) {
 		content, err := os.ReadFile(filepath.Join("../..", s.path))

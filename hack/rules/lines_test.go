@@ -1,0 +1,72 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Lengths in columns. A tab in Go counts as four.
+const (
+	maxLine    = 120 // of Go and of Markdown
+	maxComment = 100 // of a line of Go that is a comment and nothing else
+)
+
+// notYet are the directories, with all below them, whose lines may still be too long.
+var notYet = []string{"cmd", "docs", "pkg", "plugins", "test"}
+
+func TestLinesAreNotTooLong(t *testing.T) {
+	var files []string
+	for _, s := range sources(t) {
+		files = append(files, s.path)
+	}
+	for name := range documents(t) {
+		relative, err := filepath.Rel(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, filepath.ToSlash(relative))
+	}
+	for _, file := range files {
+		if slices.ContainsFunc(notYet, func(directory string) bool { return within(file, directory) }) {
+			continue
+		}
+		for number, columns := range longLines(t, file) {
+			t.Errorf("%s:%d has %d columns: at most %d, and %d for a comment in Go",
+				file, number, columns, maxLine, maxComment)
+		}
+	}
+}
+
+// longLines returns the columns of the lines of a file that are too long, by their number.
+func longLines(t *testing.T, file string) map[int]int {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]int{}
+	lines := bufio.NewScanner(strings.NewReader(string(content)))
+	for number := 1; lines.Scan(); number++ {
+		text := strings.TrimSpace(lines.Text())
+		limit := maxLine
+		if comment, ok := strings.CutPrefix(text, "// "); ok && strings.HasSuffix(file, ".go") {
+			text, limit = comment, maxComment
+		}
+		columns := utf8.RuneCountInString(lines.Text()) + 3*strings.Count(lines.Text(), "\t")
+		if columns > limit && strings.Contains(text, " ") { // one word cannot be broken
+			found[number] = columns
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
