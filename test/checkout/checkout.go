@@ -14,8 +14,9 @@ import (
 // module is the first line of the root's go.mod.
 const module = "module github.com/kubedevice/kubedevice\n"
 
-// Root returns the absolute path of the source tree around the working folder: the nearest folder above it whose go.mod is
-// KubeDevice's own. Go runs each test in its package's folder, so it works from every test.
+// Root returns the absolute path of the source tree around the working folder: the nearest folder
+// above it whose go.mod is KubeDevice's own. Go runs each test in its package's folder, so it works
+// from every test.
 func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -27,7 +28,8 @@ func Root() (string, error) {
 			return folder, nil
 		}
 		if folder == filepath.Dir(folder) {
-			return "", fmt.Errorf("find the KubeDevice source tree: no folder above %s has its go.mod: run this inside a checkout", start)
+			return "", fmt.Errorf(
+				"find the KubeDevice source tree: no folder above %s has its go.mod: run this inside a checkout", start)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(stdout), nil
 }
 
-// KubectlCommand returns kubectl as Kubectl runs it, for a caller that feeds it or reads along. It is killed when ctx ends.
+// KubectlCommand returns kubectl as Kubectl runs it, for a caller that feeds it or reads along. It
+// is killed when ctx ends.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "kubectl"), args...)
 	command.Env = append(c.Environment(), "KUBECONFIG="+c.layout.kubeconfig(), "KUBECACHEDIR="+c.layout.kubectlCache())

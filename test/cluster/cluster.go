@@ -1,11 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster runs a real Kubernetes cluster on one machine: etcd, API server, controller manager, a scheduler, and nodes, each
-// with its own kubelet, containerd, runc and CRI proxy. It needs root and Linux, and leaves the machine as it was.
+// Package cluster runs a real Kubernetes cluster on one machine: etcd, API server, controller
+// manager, a scheduler, and nodes, each with its own kubelet, containerd, runc and CRI proxy. It
+// needs root and Linux, and leaves the machine as it was.
 //
-// The control plane and every node live in rooms of their own (package room). Addresses are the same in every cluster; the only
-// thing that a cluster takes from the machine is one free port of 127.0.0.1, in the kubeconfig file.
+// The control plane and every node live in rooms of their own (package room). Addresses are the
+// same in every cluster; the only thing that a cluster takes from the machine is one free port of
+// 127.0.0.1, in the kubeconfig file.
 package cluster
 
 import (
@@ -66,8 +68,9 @@ func describe(options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Start starts a cluster and returns when pods can be scheduled to every node. Whatever is left of an earlier cluster with the
-// same folder is taken down first. When it fails, what it has started is taken down; the logs stay.
+// Start starts a cluster and returns when pods can be scheduled to every node. Whatever is left of
+// an earlier cluster with the same folder is taken down first. When it fails, what it has started
+// is taken down; the logs stay.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c, err := describe(options)
 	if err != nil {
@@ -121,7 +124,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.save()
 }
 
-// openRooms opens the rooms of the control plane and of the nodes. listener is where the machine reaches the API server.
+// openRooms opens the rooms of the control plane and of the nodes. listener is where the machine
+// reaches the API server.
 func (c *Cluster) openRooms(ctx context.Context, listener *net.TCPListener) error {
 	config := c.roomConfig(controlPlaneRoom)
 	config.Listener, config.ForwardTo = listener, controlPlaneIP+":443"
@@ -147,8 +151,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := c.awaitAPIServer(ctx); err != nil {
 		return err
 	}
-	// Earlier they would only be refused, as the API server has no RBAC roles before it is ready, and then wait before they try
-	// again.
+	// Earlier they would only be refused, as the API server has no RBAC roles before it is ready,
+	// and then wait before they try again.
 	if err := start(c.ControllerManager, c.Scheduler); err != nil {
 		return err
 	}
@@ -216,7 +220,8 @@ func (c *Cluster) Room(name string) (*room.Room, error) {
 			return node.room, nil
 		}
 	}
-	return nil, fmt.Errorf("the cluster has no room %q: it has %s and %s to %s", name, controlPlaneRoom, nodeName(0), nodeName(len(c.Nodes)-1))
+	return nil, fmt.Errorf("the cluster has no room %q: it has %s and %s to %s", name, controlPlaneRoom, nodeName(0),
+		nodeName(len(c.Nodes)-1))
 }
 
 // Components returns the programs of the cluster, those added to nodes included.

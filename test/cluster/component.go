@@ -15,8 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/room"
 )
 
-// Component is one program of the cluster, which can be killed and started again with the same arguments. Its methods may be
-// called from several goroutines.
+// Component is one program of the cluster, which can be killed and started again with the same
+// arguments. Its methods may be called from several goroutines.
 type Component struct {
 	// Name is unique in the cluster: room/program, for example node-1/kubelet.
 	Name string
@@ -119,7 +119,8 @@ func (c *Component) running() bool {
 	}
 }
 
-// died returns an error, with the end of its log, when the program has ended and nobody asked for it.
+// died returns an error, with the end of its log, when the program has ended and nobody asked for
+// it.
 func (c *Component) died() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

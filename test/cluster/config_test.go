@@ -22,7 +22,8 @@ func TestTheKubeletsConfigurationIsValidAndTakesItsCgroupFromTheCluster(t *testi
 	if err := yaml.UnmarshalStrict(content, &config); err != nil {
 		t.Fatal(err)
 	}
-	if config.Kind != "KubeletConfiguration" || config.CgroupRoot != "/kubedevice-x/node-1" || config.Authentication.X509.ClientCAFile != "/pki/ca.crt" {
+	if config.Kind != "KubeletConfiguration" || config.CgroupRoot != "/kubedevice-x/node-1" ||
+		config.Authentication.X509.ClientCAFile != "/pki/ca.crt" {
 		t.Errorf("configuration:\n%s", content)
 	}
 }
@@ -52,7 +53,8 @@ func TestARegistryStandsInForAllOthersOnNodesThatHaveOne(t *testing.T) {
 					t.Errorf("containerd.toml:\n%s", config)
 				}
 				asked := strings.Contains(config, `config_path = "`+node.file("registries")+`"`)
-				if wanted := registry != ""; asked != wanted || (hosts != "") != wanted || !strings.Contains(hosts, registry) {
+				if wanted := registry != ""; asked != wanted || (hosts != "") != wanted ||
+					!strings.Contains(hosts, registry) {
 					t.Errorf("containerd.toml:\n%s\nhosts.toml:\n%s", config, hosts)
 				}
 			})
@@ -62,7 +64,8 @@ func TestARegistryStandsInForAllOthersOnNodesThatHaveOne(t *testing.T) {
 
 func TestANodeRunsTheProgramsOfItsRuntime(t *testing.T) {
 	c := &Cluster{layout: layout{"/cluster"}, options: Options{Programs: "/programs"}}
-	for runtime, want := range map[Runtime]string{"": "/programs", Containerd24: "/programs", Containerd17: "/programs/containerd-1.7"} {
+	for runtime, want := range map[Runtime]string{"": "/programs", Containerd24: "/programs",
+		Containerd17: "/programs/containerd-1.7"} {
 		program := c.newNode(0, NodeOptions{Runtime: runtime}).containerd()
 		if program.Path != want+"/containerd" || !strings.HasPrefix(program.Env[0], "PATH="+want+":") {
 			t.Errorf("runtime %q: %s with %s, want those in %s", runtime, program.Path, program.Env, want)

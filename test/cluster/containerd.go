@@ -9,7 +9,8 @@ import (
 	"text/template"
 )
 
-// containerd24Config is for containerd 2. Root may lack CAP_SYS_RESOURCE, hence restrict_oom_score_adj.
+// containerd24Config is for containerd 2. Root may lack CAP_SYS_RESOURCE, hence
+// restrict_oom_score_adj.
 var containerd24Config = template.Must(template.New("containerd.toml").Parse(`version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -76,7 +77,8 @@ state = "/run/containerd"
   path = "/var/lib/containerd/opt"
 `))
 
-// network is a node's CNI configuration: a bridge of its own for its pods, reached through the node.
+// network is a node's CNI configuration: a bridge of its own for its pods, reached through the
+// node.
 var network = template.Must(template.New("cni").Parse(`{
   "cniVersion": "1.0.0",
   "name": "pods",

@@ -14,8 +14,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/room"
 )
 
-// controllers are the controllers that devices, workloads and tests need. All of them together would take seconds more to make
-// the default service account.
+// controllers are the controllers that devices, workloads and tests need. All of them together
+// would take seconds more to make the default service account.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"daemonset-controller",
@@ -33,7 +33,8 @@ var controllers = []string{
 	"taint-eviction-controller",
 }
 
-// writeCredentials makes the cluster's certificates, keys and kubeconfigs. hostURL is where the machine reaches the API server.
+// writeCredentials makes the cluster's certificates, keys and kubeconfigs. hostURL is where the
+// machine reaches the API server.
 func (c *Cluster) writeCredentials(hostURL string) error {
 	authority, err := pki.NewAuthority("kubedevice-cluster")
 	if err != nil {
@@ -69,12 +70,16 @@ func (c *Cluster) writeCredentials(hostURL string) error {
 	}
 	identities := []identity{
 		{path: c.layout.kubeconfig(), server: hostURL, user: "admin", groups: []string{"system:masters"}},
-		{path: c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"), server: apiServerURL, user: "system:kube-controller-manager"},
+		{
+			path: c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"), server: apiServerURL,
+			user: "system:kube-controller-manager",
+		},
 		{path: c.SchedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
 	}
 	for _, node := range c.Nodes {
 		identities = append(identities, identity{
-			path: node.kubeconfig(), server: apiServerURL, user: "system:node:" + node.Name, groups: []string{"system:nodes"},
+			path: node.kubeconfig(), server: apiServerURL, user: "system:node:" + node.Name,
+			groups: []string{"system:nodes"},
 		})
 	}
 	for _, identity := range identities {
@@ -130,16 +135,19 @@ func (c *Cluster) newControllerManager() *Component {
 	})
 }
 
-// ControlPlane is the namespaces that the control plane lives in. Its programs serve on 127.0.0.1 there.
+// ControlPlane is the namespaces that the control plane lives in. Its programs serve on 127.0.0.1
+// there.
 func (c *Cluster) ControlPlane() *room.Room { return c.controlPlane }
 
-// SchedulerKubeconfig is the file with which schedulers reach the API server, for a configuration file of theirs.
+// SchedulerKubeconfig is the file with which schedulers reach the API server, for a configuration
+// file of theirs.
 func (c *Cluster) SchedulerKubeconfig() string {
 	return c.layout.config(controlPlaneRoom, "scheduler.kubeconfig")
 }
 
-// NewScheduler returns one more scheduler, which is not started yet and serves on a port of its own. The first scheduler has
-// schedulerPort. It gets the arguments that the first one gets, then the program's own.
+// NewScheduler returns one more scheduler, which is not started yet and serves on a port of its
+// own. The first scheduler has schedulerPort. It gets the arguments that the first one gets, then
+// the program's own.
 func (c *Cluster) NewScheduler(name string, port int, program Program) *Component {
 	path := program.Path
 	if path == "" {
@@ -164,8 +172,8 @@ func (c *Cluster) controlPlaneComponent(name, program string, env, args []string
 	})
 }
 
-// newComponent returns a component that has not been started. A program's path that is not absolute is one of the cluster's
-// programs.
+// newComponent returns a component that has not been started. A program's path that is not absolute
+// is one of the cluster's programs.
 func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, program Program) *Component {
 	if !filepath.IsAbs(program.Path) {
 		program.Path = filepath.Join(c.options.Programs, program.Path)
@@ -175,7 +183,8 @@ func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, prog
 		LogPath: c.layout.log(roomName, name),
 		room:    in,
 		command: room.Command{
-			Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...), Mounts: program.Mounts,
+			Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...),
+			Mounts: program.Mounts,
 		},
 	}
 	c.mu.Lock()
@@ -184,7 +193,8 @@ func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, prog
 	return component
 }
 
-// Environment is what every program of the cluster finds. Files that programs make for a moment go to the room's own /var/tmp.
+// Environment is what every program of the cluster finds. Files that programs make for a moment go
+// to the room's own /var/tmp.
 func (c *Cluster) Environment() []string {
 	return []string{
 		"PATH=" + c.path(),

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Down takes the cluster of a folder down, or whatever is left of it, however it ended. A folder without a cluster is no error. Of
-// the cluster's files, its logs stay.
+// Down takes the cluster of a folder down, or whatever is left of it, however it ended. A folder
+// without a cluster is no error. Of the cluster's files, its logs stay.
 func Down(ctx context.Context, dir string) error {
 	files := layout{dir}
 	unlock, err := files.lock(ctx)
@@ -28,7 +28,8 @@ func Down(ctx context.Context, dir string) error {
 	return nil
 }
 
-// remove kills the processes of the cluster, which takes mounts, links and device nodes along, then removes cgroups and files.
+// remove kills the processes of the cluster, which takes mounts, links and device nodes along, then
+// removes cgroups and files.
 func (l layout) remove(ctx context.Context) error {
 	cgroups, err := cgroup.Open(cgroup.DefaultMount, CgroupName(l.dir))
 	if err != nil {
@@ -45,8 +46,8 @@ func (l layout) remove(ctx context.Context) error {
 	return nil
 }
 
-// lock keeps other launchers away from the cluster's folder, which is made if need be, until unlock is called or the process ends. It
-// waits while another has it.
+// lock keeps other launchers away from the cluster's folder, which is made if need be, until unlock
+// is called or the process ends. It waits while another has it.
 func (l layout) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
@@ -65,7 +66,8 @@ func (l layout) lock(ctx context.Context) (unlock func(), err error) {
 		select {
 		case <-ctx.Done():
 			folder.Close() //nolint:errcheck // opened for reading
-			return nil, fmt.Errorf("another command is starting or stopping the cluster in %s: end it first: %w", l.dir, err)
+			return nil, fmt.Errorf("another command is starting or stopping the cluster in %s: end it first: %w",
+				l.dir, err)
 		case <-ticker.C:
 		}
 	}

@@ -30,8 +30,12 @@ func (i identity) writeKubeconfig(authority *pki.Authority) error {
 	}
 	const name = "kubedevice"
 	err = clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: i.server, CertificateAuthorityData: authority.Certificate}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{i.user: {ClientCertificateData: pair.Public, ClientKeyData: pair.Private}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			name: {Server: i.server, CertificateAuthorityData: authority.Certificate},
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			i.user: {ClientCertificateData: pair.Public, ClientKeyData: pair.Private},
+		},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: i.user}},
 		CurrentContext: name,
 	}, i.path)

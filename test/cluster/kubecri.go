@@ -14,8 +14,8 @@ import (
 // Endpoint is where the node's kubelet reaches kubecri, as a URL, inside the node.
 const Endpoint = "unix://" + kubecriSocket
 
-// KubecriPID returns the process id, as the machine numbers it, of the kubecri that takes the kubelet's new calls. It is an error
-// if there is none.
+// KubecriPID returns the process id, as the machine numbers it, of the kubecri that takes the
+// kubelet's new calls. It is an error if there is none.
 func (n *Node) KubecriPID(ctx context.Context) (int, error) {
 	conn, err := n.room.Dial(ctx, "unix", kubecriSocket)
 	if err != nil {
@@ -39,12 +39,14 @@ func (n *Node) KubecriPID(ctx context.Context) (int, error) {
 	return int(listener.Pid), nil
 }
 
-// RunKubecri runs one of kubecri's other commands on the node, such as grants, and returns what it prints.
+// RunKubecri runs one of kubecri's other commands on the node, such as grants, and returns what it
+// prints.
 func (n *Node) RunKubecri(ctx context.Context, args ...string) (string, error) {
 	return n.Run(ctx, n.options.Kubecri.Path, args...)
 }
 
-// NewKubecri returns a further kubecri with the arguments of the node's own, to be its successor in an upgrade.
+// NewKubecri returns a further kubecri with the arguments of the node's own, to be its successor in
+// an upgrade.
 func (n *Node) NewKubecri(name string) *Component {
 	successor := n.NewComponent(name, Program{})
 	successor.command = n.Kubecri.command

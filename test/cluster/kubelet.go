@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeletConfig returns the kubelet's configuration file. Most of it makes the kubelet at home on a machine that is not a node:
-// whose swap, disks, DNS and firewall are none of its business, and which may still have cgroups of version 1.
+// kubeletConfig returns the kubelet's configuration file. Most of it makes the kubelet at home on a
+// machine that is not a node: whose swap, disks, DNS and firewall are none of its business, and
+// which may still have cgroups of version 1.
 func kubeletConfig(clientCA, cgroupRoot string) ([]byte, error) {
 	content, err := yaml.Marshal(kubeletconfig.KubeletConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
@@ -36,7 +37,8 @@ func kubeletConfig(clientCA, cgroupRoot string) ([]byte, error) {
 
 		// The machine's disks may be as full as they like.
 		EvictionHard: map[string]string{
-			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
+			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%",
+			"imagefs.inodesFree": "0%",
 		},
 		ImageGCHighThresholdPercent: ptr.To[int32](100),
 		ImageGCLowThresholdPercent:  ptr.To[int32](99),

@@ -27,7 +27,8 @@ func (l layout) log(room, name string) string {
 	return filepath.Join(l.logs(), room, name+".log")
 }
 
-// perishable is what does not outlive the cluster: everything but its logs, and the programs that may lie beside them.
+// perishable is what does not outlive the cluster: everything but its logs, and the programs that
+// may lie beside them.
 func (l layout) perishable() []string {
 	return []string{
 		l.kubeconfig(), l.state(), l.kubectlCache(),
@@ -35,20 +36,23 @@ func (l layout) perishable() []string {
 	}
 }
 
-// CgroupName is the name of the cgroup, in every hierarchy, of the cluster in a folder. It follows from the folder alone, so that whatever
-// is left of a cluster can be found with nothing but the folder's name.
+// CgroupName is the name of the cgroup, in every hierarchy, of the cluster in a folder. It follows
+// from the folder alone, so that whatever is left of a cluster can be found with nothing but the
+// folder's name.
 func CgroupName(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return "kubedevice-" + hex.EncodeToString(sum[:6])
 }
 
-// The cluster's network. Each cluster has network namespaces of its own, so all clusters use the same addresses.
+// The cluster's network. Each cluster has network namespaces of its own, so all clusters use the
+// same addresses.
 const (
 	controlPlaneRoom = "control-plane"
 	controlPlaneIP   = "10.77.0.1"
 	apiServerURL     = "https://" + controlPlaneIP + ":443"
 	serviceRange     = "10.96.0.0/16"
-	// serviceIP is the address of the service "kubernetes". No kube-proxy is needed for it: the control plane has it.
+	// serviceIP is the address of the service "kubernetes". No kube-proxy is needed for it: the
+	// control plane has it.
 	serviceIP = "10.96.0.1"
 	// schedulerPort is where the scheduler serves, on 127.0.0.1 of the control plane.
 	schedulerPort = 10259

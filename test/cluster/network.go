@@ -17,7 +17,8 @@ import (
 // bridge joins the nodes, in the control plane's network.
 const bridge = "nodes"
 
-// plugControlPlane makes the network that the nodes are plugged into. The control plane is its router.
+// plugControlPlane makes the network that the nodes are plugged into. The control plane is its
+// router.
 func plugControlPlane(controlPlane *room.Room) error {
 	err := controlPlane.Do(func() error {
 		if err := loopbackAndRouting(); err != nil {

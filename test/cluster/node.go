@@ -52,22 +52,26 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 // Room is the namespaces that the node lives in.
 func (n *Node) Room() *room.Room { return n.room }
 
-// Var is the folder of the machine that is /var on the node. It outlives a reboot of the node, not the cluster.
+// Var is the folder of the machine that is /var on the node. It outlives a reboot of the node, not
+// the cluster.
 func (n *Node) Var() string { return n.room.Var() }
 
-// NewComponent returns a further program for the node, with a log file beside those of the others, to be started and killed as
-// the test likes. A path that is not absolute is one of the cluster's own programs.
+// NewComponent returns a further program for the node, with a log file beside those of the others,
+// to be started and killed as the test likes. A path that is not absolute is one of the cluster's
+// own programs.
 func (n *Node) NewComponent(name string, program Program) *Component {
 	return n.cluster.newComponent(n.Room, n.Name, name, program)
 }
 
-// Run runs a program on the node and returns what it prints. A path that is not absolute is one of the cluster's own programs.
+// Run runs a program on the node and returns what it prints. A path that is not absolute is one of
+// the cluster's own programs.
 func (n *Node) Run(ctx context.Context, path string, args ...string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(n.cluster.options.Programs, path)
 	}
 	var stdout, stderr bytes.Buffer
-	err := n.room.Run(ctx, room.Command{Path: path, Args: args, Env: n.cluster.Environment(), Stdout: &stdout, Stderr: &stderr})
+	err := n.room.Run(ctx, room.Command{Path: path, Args: args, Env: n.cluster.Environment(), Stdout: &stdout,
+		Stderr: &stderr})
 	if err != nil {
 		return stdout.String(), fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
@@ -78,8 +82,8 @@ func (n *Node) file(name string) string { return n.cluster.layout.config(n.Name,
 
 func (n *Node) kubeconfig() string { return n.file("kubelet.kubeconfig") }
 
-// Endpoint is the socket, inside the node, that the kubelet calls as its container runtime: kubecri's, or containerd's own on a node
-// without kubecri.
+// Endpoint is the socket, inside the node, that the kubelet calls as its container runtime:
+// kubecri's, or containerd's own on a node without kubecri.
 func (n *Node) Endpoint() string {
 	if n.options.Kubecri != nil {
 		return kubecriSocket
@@ -130,7 +134,8 @@ func (n *Node) open(ctx context.Context) error {
 	return plugNode(n.cluster.controlPlane, opened, n.IP, n.pods)
 }
 
-// start starts the node's programs, each when the one that it talks to can be reached, and gives the container runtime its images.
+// start starts the node's programs, each when the one that it talks to can be reached, and gives
+// the container runtime its images.
 func (n *Node) start(ctx context.Context) error {
 	if err := n.Containerd.Start(); err != nil {
 		return err
@@ -152,13 +157,16 @@ func (n *Node) start(ctx context.Context) error {
 	return n.LoadImages(ctx)
 }
 
-// LoadImages gives the container runtime the images that every node has. A kubelet that is short of disk may have removed them.
+// LoadImages gives the container runtime the images that every node has. A kubelet that is short of
+// disk may have removed them.
 func (n *Node) LoadImages(ctx context.Context) error {
-	_, err := n.Run(ctx, filepath.Join(n.programs(), "ctr"), "--namespace=k8s.io", "images", "import", "--local", filepath.Join(n.cluster.options.Programs, image.Archive))
+	_, err := n.Run(ctx, filepath.Join(n.programs(), "ctr"), "--namespace=k8s.io", "images", "import", "--local",
+		filepath.Join(n.cluster.options.Programs, image.Archive))
 	return err
 }
 
-// Reboot is a power cut: everything on the node is killed at once, and comes up again with the files it had.
+// Reboot is a power cut: everything on the node is killed at once, and comes up again with the
+// files it had.
 func (n *Node) Reboot(ctx context.Context) error {
 	if err := n.room.Close(ctx); err != nil {
 		return fmt.Errorf("reboot %s: %w", n.Name, err)

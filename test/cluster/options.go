@@ -18,39 +18,45 @@ import (
 
 // Options say what cluster to start. All paths are absolute.
 type Options struct {
-	// Dir is the cluster's folder: kubeconfig, logs, certificates, the nodes' files. It is the cluster's identity too:
-	// clusters with different folders don't meet.
+	// Dir is the cluster's folder: kubeconfig, logs, certificates, the nodes' files. It is the
+	// cluster's identity too: clusters with different folders don't meet.
 	Dir string
 	// Programs is the folder with what package binaries built.
 	Programs string
-	// Scheduler is the program that schedules. It gets what every kube-scheduler needs (kubeconfig and so on), then its own
-	// arguments. An empty path stands for Kubernetes' own scheduler.
+	// Scheduler is the program that schedules. It gets what every kube-scheduler needs (kubeconfig
+	// and so on), then its own arguments. An empty path stands for Kubernetes' own scheduler.
 	Scheduler Program
 	// Nodes are the nodes, which are named node-1, node-2 and so on.
 	Nodes []NodeOptions
-	// Manifests are files and folders that are applied, in this order, as soon as the API server answers.
+	// Manifests are files and folders that are applied, in this order, as soon as the API server
+	// answers.
 	Manifests []string
-	// Visible are further folders that the cluster's programs may write to, and see wherever they lie. Without that, the machine's
-	// folders can only be read, /tmp excepted, and those below /var, /run and /dev are hidden.
+	// Visible are further folders that the cluster's programs may write to, and see wherever they
+	// lie. Without that, the machine's folders can only be read, /tmp excepted, and those below
+	// /var, /run and /dev are hidden.
 	Visible []string
-	// ExtraArgs are more arguments for etcd, kube-apiserver or kube-controller-manager, by that name.
+	// ExtraArgs are more arguments for etcd, kube-apiserver or kube-controller-manager, by that
+	// name.
 	ExtraArgs map[string][]string
 }
 
 // NodeOptions say what one node runs.
 type NodeOptions struct {
-	// Kubecri is the CRI proxy between kubelet and container runtime. It gets the kubelet's arguments and --cri-upstream, then its
-	// own. Nil leaves the proxy out: the kubelet talks to the runtime itself.
+	// Kubecri is the CRI proxy between kubelet and container runtime. It gets the kubelet's
+	// arguments and --cri-upstream, then its own. Nil leaves the proxy out: the kubelet talks to
+	// the runtime itself.
 	Kubecri *Program
-	// Inventory is the file that describes the node's simulated GPUs to the device plugin, by way of kubecri's environment
-	// variable KUBEDEVICE_SIMGPU_CONFIG. Without it, the variable isn't set.
+	// Inventory is the file that describes the node's simulated GPUs to the device plugin, by way
+	// of kubecri's environment variable KUBEDEVICE_SIMGPU_CONFIG. Without it, the variable isn't
+	// set.
 	Inventory string
 	// KubeletArgs are more arguments for the kubelet, and so for kubecri.
 	KubeletArgs []string
 	// Runtime is the container runtime. Empty stands for Containerd24.
 	Runtime Runtime
-	// Registry is the URL of a registry, as the node reaches it, that the runtime asks in place of every other, whatever an image's name
-	// says. Empty leaves each registry its own; none can be reached.
+	// Registry is the URL of a registry, as the node reaches it, that the runtime asks in place of
+	// every other, whatever an image's name says. Empty leaves each registry its own; none can be
+	// reached.
 	Registry string
 }
 
@@ -65,8 +71,8 @@ func (o Options) Extras() []binaries.Extra {
 
 func (n NodeOptions) runtime() Runtime { return cmp.Or(n.Runtime, Containerd24) }
 
-// Program is an executable with what is its own: arguments, environment variables (NAME=value), and folders or files that it alone sees
-// at other paths, such as a made-up /sys.
+// Program is an executable with what is its own: arguments, environment variables (NAME=value), and
+// folders or files that it alone sees at other paths, such as a made-up /sys.
 type Program struct {
 	Path   string
 	Args   []string
@@ -77,9 +83,10 @@ type Program struct {
 // InventoryVariable tells the simulated GPUs' device plugin where a node's inventory file is.
 const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
-// Default returns the options of a cluster with this many nodes that runs KubeDevice as it was built in this checkout: scheduler and
-// CRI proxy from _output, the plugins of _output/plugins, roles and policies of deploy, and 8 simulated GPUs on each
-// node, in pairs. Its folder is _output/cluster.
+// Default returns the options of a cluster with this many nodes that runs KubeDevice as it was
+// built in this checkout: scheduler and CRI proxy from _output, the plugins of _output/plugins,
+// roles and policies of deploy, and 8 simulated GPUs on each node, in pairs. Its folder is
+// _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -124,9 +131,11 @@ func (o Options) check() error {
 	needed := map[string]string{"scheduler": o.Scheduler.Path}
 	for i, node := range o.Nodes {
 		if _, ok := runtimes[node.runtime()]; !ok {
-			return fmt.Errorf("%s: there is no runtime %q: they are %q", nodeName(i), node.Runtime, slices.Sorted(maps.Keys(runtimes)))
+			return fmt.Errorf("%s: there is no runtime %q: they are %q", nodeName(i), node.Runtime,
+				slices.Sorted(maps.Keys(runtimes)))
 		}
-		needed["container runtime of "+nodeName(i)] = filepath.Join(o.Programs, runtimes[node.runtime()].folder, "containerd")
+		needed["container runtime of "+nodeName(i)] = filepath.Join(o.Programs, runtimes[node.runtime()].folder,
+			"containerd")
 		needed["inventory of "+nodeName(i)] = node.Inventory
 		if node.Kubecri != nil {
 			needed["kubecri of "+nodeName(i)] = node.Kubecri.Path

@@ -21,7 +21,9 @@ func newOptions(t *testing.T) Options {
 	}
 	return Options{
 		Dir: dir, Programs: dir, Scheduler: Program{Path: filepath.Join(dir, "scheduler")},
-		Nodes: []NodeOptions{{Kubecri: &Program{Path: filepath.Join(dir, "kubecri")}, Inventory: filepath.Join(dir, "inventory.yaml")}},
+		Nodes: []NodeOptions{
+			{Kubecri: &Program{Path: filepath.Join(dir, "kubecri")}, Inventory: filepath.Join(dir, "inventory.yaml")},
+		},
 	}
 }
 
@@ -36,17 +38,26 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"programs that are not built":    {func(o *Options) { o.Programs = "/no/such" }, "not built"},
 		"a scheduler that is missing":    {func(o *Options) { o.Scheduler.Path = "/no/such" }, "scheduler: "},
 		"a scheduler that is not a path": {func(o *Options) { o.Scheduler.Path = "such" }, "scheduler: "},
-		"a kubecri that is missing":      {func(o *Options) { o.Nodes[0].Kubecri.Path = "/no/such" }, "kubecri of node-1: "},
-		"an inventory that is missing":   {func(o *Options) { o.Nodes[0].Inventory = "/no/such" }, "inventory of node-1: "},
-		"a runtime that is none":         {func(o *Options) { o.Nodes[0].Runtime = "cri-o" }, `node-1: there is no runtime "cri-o"`},
-		"a runtime that is not built":    {func(o *Options) { o.Nodes[0].Runtime = Containerd17 }, "container runtime of node-1: "},
-		"more nodes than addresses":      {func(o *Options) { o.Nodes = make([]NodeOptions, 201) }, "201 nodes"},
+		"a kubecri that is missing": {
+			func(o *Options) { o.Nodes[0].Kubecri.Path = "/no/such" }, "kubecri of node-1: ",
+		},
+		"an inventory that is missing": {
+			func(o *Options) { o.Nodes[0].Inventory = "/no/such" }, "inventory of node-1: ",
+		},
+		"a runtime that is none": {
+			func(o *Options) { o.Nodes[0].Runtime = "cri-o" }, `node-1: there is no runtime "cri-o"`,
+		},
+		"a runtime that is not built": {
+			func(o *Options) { o.Nodes[0].Runtime = Containerd17 }, "container runtime of node-1: ",
+		},
+		"more nodes than addresses": {func(o *Options) { o.Nodes = make([]NodeOptions, 201) }, "201 nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := newOptions(t)
 			test.change(&options)
 			err := options.check()
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})

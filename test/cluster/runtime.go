@@ -21,15 +21,17 @@ const (
 	Containerd17         = Runtime(binaries.Containerd17)
 )
 
-// runtimes say what is different between them: which part of the build makes them, the folder of their programs in that of the
-// cluster's, and their configuration.
+// runtimes say what is different between them: which part of the build makes them, the folder of
+// their programs in that of the cluster's, and their configuration.
 var runtimes = map[Runtime]struct {
 	extras []binaries.Extra
 	folder string
 	config *template.Template
 }{
 	Containerd24: {folder: ".", config: containerd24Config},
-	Containerd17: {extras: []binaries.Extra{binaries.Containerd17}, folder: string(Containerd17), config: containerd17Config},
+	Containerd17: {
+		extras: []binaries.Extra{binaries.Containerd17}, folder: string(Containerd17), config: containerd17Config,
+	},
 }
 
 // containerdSocket is containerd's address inside a node.
@@ -54,8 +56,10 @@ func (n *Node) containerdFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if n.options.Registry != "" {
 		registries = n.file("registries")
-		// As server, too: otherwise what it lacks would be looked for in the registry that the image's name says.
-		files["registries/_default/hosts.toml"] = fmt.Appendf(nil, "server = %[1]q\n\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n", n.options.Registry)
+		// As server, too: otherwise what it lacks would be looked for in the registry that the
+		// image's name says.
+		files["registries/_default/hosts.toml"] = fmt.Appendf(nil,
+			"server = %[1]q\n\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n", n.options.Registry)
 	}
 	config, err := render(runtimes[n.options.runtime()].config, map[string]string{
 		"Socket":     containerdSocket,

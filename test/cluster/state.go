@@ -24,7 +24,8 @@ type state struct {
 
 // save writes the state of the cluster, as it is now, for Attach.
 func (c *Cluster) save() error {
-	s := state{Options: c.options, Rooms: map[string]int{controlPlaneRoom: c.controlPlane.PID()}, Components: map[string]int{}}
+	s := state{Options: c.options, Rooms: map[string]int{controlPlaneRoom: c.controlPlane.PID()},
+		Components: map[string]int{}}
 	for _, node := range c.Nodes {
 		s.Rooms[node.Name] = node.room.PID()
 	}
@@ -81,7 +82,8 @@ func attach(files layout) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A process id in the file is good only if it is in the cluster's cgroup still: the machine may have given it to another.
+	// A process id in the file is good only if it is in the cluster's cgroup still: the machine may
+	// have given it to another.
 	c.controlPlane, err = c.attachRoom(controlPlaneRoom, s, alive)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// restartDelay is that of a service manager, which doesn't start a program that has just ended at once.
+// restartDelay is that of a service manager, which doesn't start a program that has just ended at
+// once.
 const restartDelay = 100 * time.Millisecond
 
 // Supervisor starts a program again whenever it ends, as a service manager does.
@@ -23,8 +24,8 @@ type Supervisor struct {
 	err       error // valid when ended is closed
 }
 
-// Supervise starts the program again whenever it ends, until Stop is called. Meanwhile nobody else may start it or wait for its
-// end; Signal is the way to kill it.
+// Supervise starts the program again whenever it ends, until Stop is called. Meanwhile nobody else
+// may start it or wait for its end; Signal is the way to kill it.
 func (c *Component) Supervise() *Supervisor {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Supervisor{component: c, stop: stop, ended: make(chan struct{})}

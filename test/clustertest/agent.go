@@ -21,11 +21,15 @@ const (
 	KubecriPodResources = "/var/lib/kubedevice/pod-resources/kubelet.sock"
 )
 
-// NewAgent returns a client of the PodResources API at a socket on the node, as exporters are, until the test ends.
+// NewAgent returns a client of the PodResources API at a socket on the node, as exporters are,
+// until the test ends.
 func NewAgent(t testing.TB, node *cluster.Node, socket string) podresourcesapi.PodResourcesListerClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return node.Room().Dial(ctx, "unix", socket) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return node.Room().Dial(ctx,
+				"unix", socket)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}

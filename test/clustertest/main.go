@@ -19,14 +19,16 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// Limits leave room for busy machines: a quiet one starts a cluster in five seconds and stops it in one.
+// Limits leave room for busy machines: a quiet one starts a cluster in five seconds and stops it in
+// one.
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = time.Minute
 )
 
-// Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the exit code for TestMain. options must
-// name a folder that no other package uses; its logs stay after a failure.
+// Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the
+// exit code for TestMain. options must name a folder that no other package uses; its logs stay
+// after a failure.
 //
 // Where Skipped says so, no test runs.
 func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int {
@@ -55,7 +57,8 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 	return code
 }
 
-// Options returns those of a cluster that runs KubeDevice, with a folder of its own, _output/<name>.
+// Options returns those of a cluster that runs KubeDevice, with a folder of its own,
+// _output/<name>.
 func Options(name string, nodes int) (cluster.Options, error) {
 	options, err := cluster.Default(nodes)
 	if err != nil {
@@ -65,8 +68,8 @@ func Options(name string, nodes int) (cluster.Options, error) {
 	return options, nil
 }
 
-// HostedOptions returns Options for nodes that have no plugins of KubeDevice's own, only those that register with kubecri. An empty
-// folder, which it makes in dir, stands for the plugins' folders.
+// HostedOptions returns Options for nodes that have no plugins of KubeDevice's own, only those that
+// register with kubecri. An empty folder, which it makes in dir, stands for the plugins' folders.
 func HostedOptions(name string, nodes int, dir string) (cluster.Options, error) {
 	options, err := Options(name, nodes)
 	if err != nil {
@@ -90,15 +93,16 @@ func Build(ctx context.Context, programs string, extras ...binaries.Extra) error
 	return binaries.Build(ctx, filepath.Join(root, "test"), programs, os.Stderr, extras...)
 }
 
-// Skipped says whether the tests of a package that needs root on Linux cannot run here; then it tells why, and returns the exit code: 0,
-// unless CI is true.
+// Skipped says whether the tests of a package that needs root on Linux cannot run here; then it
+// tells why, and returns the exit code: 0, unless CI is true.
 func Skipped() (code int, skipped bool) {
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
 		return 0, false
 	}
 	const reason = "they need root on Linux, for namespaces and device nodes"
 	if os.Getenv("CI") == "true" {
-		return fail(errors.New("the tests of this package cannot run: " + reason + "; with CI=true nothing may be skipped")), true
+		return fail(errors.New("the tests of this package cannot run: " + reason +
+			"; with CI=true nothing may be skipped")), true
 	}
 	fmt.Fprintln(os.Stderr, "SKIPPED: all tests of this package:", reason)
 	return 0, true

@@ -15,14 +15,16 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// Namespace makes a namespace for a test, with the default service account that pods need, and returns its name. After the test its
-// pods are deleted all at once, so that those that wait don't take the place of those that run, and when they are gone, and their devices
-// free again, the namespace.
+// Namespace makes a namespace for a test, with the default service account that pods need, and
+// returns its name. After the test its pods are deleted all at once, so that those that wait don't
+// take the place of those that run, and when they are gone, and their devices free again, the
+// namespace.
 func Namespace(t *testing.T, client *kube.Client) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stopLimit)
 	defer cancel()
-	namespace, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	namespace, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create a namespace: %v", err)
 	}

@@ -18,7 +18,8 @@ import (
 // Idle is the command of a container that waits, and ends at once when it is told to.
 var Idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
-// IdlePod returns a pod with one container, main, which is idle and asks for devices by nothing but its limits: so many of each resource.
+// IdlePod returns a pod with one container, main, which is idle and asks for devices by nothing but
+// its limits: so many of each resource.
 func IdlePod(namespace, name string, limits map[corev1.ResourceName]int64) *corev1.Pod {
 	pod := kube.NewPod(name, image.Busybox, Idle...)
 	pod.Namespace = namespace
@@ -64,8 +65,10 @@ func RunPod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.
 	return running
 }
 
-// AwaitPod waits until is holds for a pod, or ends the test. what completes the sentence "wait for the pod ...".
-func AwaitPod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) *corev1.Pod {
+// AwaitPod waits until is holds for a pod, or ends the test. what completes the sentence "wait for
+// the pod ...".
+func AwaitPod(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod, what string,
+	is func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	now, err := client.AwaitPod(ctx, pod, what, is)
 	if err != nil {
@@ -82,7 +85,8 @@ func DeletePod(ctx context.Context, t testing.TB, client *kube.Client, pod *core
 	}
 }
 
-// RestartContainer ends the process of a pod's only container, main, and waits until it runs again, or ends the test.
+// RestartContainer ends the process of a pod's only container, main, and waits until it runs again,
+// or ends the test.
 func RestartContainer(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	before := pod.Status.ContainerStatuses[0].ContainerID
@@ -93,8 +97,8 @@ func RestartContainer(ctx context.Context, t testing.TB, client *kube.Client, po
 	})
 }
 
-// Pause waits a moment before a condition is looked at again that nothing announces, and ends the test when ctx ends. what completes
-// the sentence "wait for ...".
+// Pause waits a moment before a condition is looked at again that nothing announces, and ends the
+// test when ctx ends. what completes the sentence "wait for ...".
 func Pause(ctx context.Context, t testing.TB, what string) {
 	t.Helper()
 	select {

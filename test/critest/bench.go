@@ -117,7 +117,8 @@ func (b *bench) close(ctx context.Context) error {
 	return errors.Join(append(errs, b.cluster.Stop(ctx))...)
 }
 
-// ginkgo runs critest on a node. It returns an error when a spec failed, too: the report in dir says more.
+// ginkgo runs critest on a node. It returns an error when a spec failed, too: the report in dir
+// says more.
 func (b *bench) ginkgo(ctx context.Context, node *cluster.Node, dir, focus string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -131,8 +132,9 @@ func (b *bench) ginkgo(ctx context.Context, node *cluster.Node, dir, focus strin
 		args = append(args, "--focus="+focus)
 	}
 	return node.Room().Run(ctx, room.Command{
-		Path:   filepath.Join(b.programs, "ginkgo"),
-		Args:   append(args, filepath.Join(b.programs, "critest.test"), "--", "-runtime-endpoint=unix://"+node.Endpoint()),
+		Path: filepath.Join(b.programs, "ginkgo"),
+		Args: append(args, filepath.Join(b.programs, "critest.test"), "--",
+			"-runtime-endpoint=unix://"+node.Endpoint()),
 		Env:    b.cluster.Environment(),
 		Stdout: out,
 		Stderr: out,

@@ -22,7 +22,8 @@ type Comparison struct {
 	Specs []*Spec `json:"specs"`
 }
 
-// Spec is one of critest's specs, and how it ended on the two sides: first in the run of all, then each time that it was run again.
+// Spec is one of critest's specs, and how it ended on the two sides: first in the run of all, then
+// each time that it was run again.
 type Spec struct {
 	Name    string   `json:"name"`
 	Verdict Verdict  `json:"verdict"`
@@ -41,7 +42,8 @@ const (
 	Failed Verdict = "failed"
 	// Skipped on both sides, for the same reason.
 	Skipped Verdict = "skipped"
-	// Unsteady is a spec whose sides differed once, and which passed on both each time that it was run again, alone.
+	// Unsteady is a spec whose sides differed once, and which passed on both each time that it was
+	// run again, alone.
 	Unsteady Verdict = "unsteady"
 	// Differs is every other spec whose sides differed.
 	Differs Verdict = "differs"

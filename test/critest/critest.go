@@ -1,13 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package critest runs the conformance tests of the CRI, critest, twice: against a container runtime, and against the same runtime
-// through kubecri; and compares the two, spec by spec. What the runtime does well or badly is not asked, only whether kubecri makes a
-// difference.
+// Package critest runs the conformance tests of the CRI, critest, twice: against a container
+// runtime, and against the same runtime through kubecri; and compares the two, spec by spec. What
+// the runtime does well or badly is not asked, only whether kubecri makes a difference.
 //
-// Both sides are nodes of one cluster, so kubecri is what it is on any node: it has device plugins, watches its pods, keeps its record.
-// Only the kubelets are stopped, which would remove the pods of others. A registry of our own has the images, as the tests' own cannot be
-// reached.
+// Both sides are nodes of one cluster, so kubecri is what it is on any node: it has device plugins,
+// watches its pods, keeps its record. Only the kubelets are stopped, which would remove the pods of
+// others. A registry of our own has the images, as the tests' own cannot be reached.
 package critest
 
 import (
@@ -29,7 +29,8 @@ import (
 type Options struct {
 	// Runtime is the container runtime on both sides.
 	Runtime cluster.Runtime
-	// Focus chooses specs by a regular expression that matches a part of their names. Empty stands for all.
+	// Focus chooses specs by a regular expression that matches a part of their names. Empty stands
+	// for all.
 	Focus string
 	// Dir takes reports and logs, in a folder of the runtime's name. It must lie in the checkout.
 	Dir string
@@ -43,8 +44,8 @@ const repeats = 4
 // seed of the specs' random order, which is the same on both sides.
 const seed = 1
 
-// Run starts a cluster, runs the tests, takes the cluster down, and returns what it found. It needs root, and the programs of
-// binaries.Critest. A difference is no error.
+// Run starts a cluster, runs the tests, takes the cluster down, and returns what it found. It needs
+// root, and the programs of binaries.Critest. A difference is no error.
 func Run(ctx context.Context, options Options) (found *Comparison, err error) {
 	b, err := openBench(ctx, options)
 	if err != nil {
@@ -76,7 +77,8 @@ func (b *bench) compare(ctx context.Context, options Options) (*Comparison, erro
 		if len(unclear) == 0 {
 			break
 		}
-		fmt.Fprintf(options.Progress, "%s: the sides differ in %d specs; running them again, %d of %d\n", options.Runtime, len(unclear), round+1, repeats)
+		fmt.Fprintf(options.Progress, "%s: the sides differ in %d specs; running them again, %d of %d\n",
+			options.Runtime, len(unclear), round+1, repeats)
 		direct, proxied, err := b.run(ctx, fmt.Sprintf("again-%d", round+1), focusOn(unclear))
 		if err != nil {
 			return nil, err
@@ -115,7 +117,8 @@ func (b *bench) runSide(ctx context.Context, node *cluster.Node, name, focus str
 	failed := b.ginkgo(ctx, node, dir, focus, log)
 	report, err := os.ReadFile(filepath.Join(dir, reportName))
 	if err != nil {
-		return nil, fmt.Errorf("critest on %s left no report, see %s: %w", node.Name, log.Name(), errors.Join(failed, err))
+		return nil, fmt.Errorf("critest on %s left no report, see %s: %w", node.Name, log.Name(),
+			errors.Join(failed, err))
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

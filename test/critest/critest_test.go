@@ -29,7 +29,8 @@ func ended(lines ...string) []Result {
 	return results
 }
 
-// compared returns the comparison of a run of all specs, and of further runs of those that were unclear.
+// compared returns the comparison of a run of all specs, and of further runs of those that were
+// unclear.
 func compared(t *testing.T, runs ...[2][]Result) *Comparison {
 	t.Helper()
 	c := &Comparison{Runtime: cluster.Containerd24}
@@ -50,18 +51,26 @@ func TestTheVerdictIsThatOfBothSidesAndOfTheRunsAlone(t *testing.T) {
 		runs [][2][]Result
 		want Verdict
 	}{
-		"both pass":                        {[][2][]Result{{side("a: passed"), side("a: passed")}}, Passed},
-		"both fail, each in its own words": {[][2][]Result{{side("a: failed at 10:00"), side("a: failed at 10:01")}}, Failed},
-		"both skip":                        {[][2][]Result{{side("a: skipped no AppArmor"), side("a: skipped no AppArmor")}}, Skipped},
-		"both skip, for different reasons": {[][2][]Result{{side("a: skipped no AppArmor"), side("a: skipped not supported")}}, Differs},
-		"one fails":                        {[][2][]Result{{side("a: passed"), side("a: failed")}}, Differs},
-		"one fails in another way":         {[][2][]Result{{side("a: failed"), side("a: timedout")}}, Differs},
-		"one has no result":                {[][2][]Result{{side("a: passed"), nil}}, Differs},
+		"both pass": {[][2][]Result{{side("a: passed"), side("a: passed")}}, Passed},
+		"both fail, each in its own words": {
+			[][2][]Result{{side("a: failed at 10:00"), side("a: failed at 10:01")}}, Failed,
+		},
+		"both skip": {
+			[][2][]Result{{side("a: skipped no AppArmor"), side("a: skipped no AppArmor")}}, Skipped,
+		},
+		"both skip, for different reasons": {
+			[][2][]Result{{side("a: skipped no AppArmor"), side("a: skipped not supported")}}, Differs,
+		},
+		"one fails":                {[][2][]Result{{side("a: passed"), side("a: failed")}}, Differs},
+		"one fails in another way": {[][2][]Result{{side("a: failed"), side("a: timedout")}}, Differs},
+		"one has no result":        {[][2][]Result{{side("a: passed"), nil}}, Differs},
 		"one fails, and then both pass": {[][2][]Result{
-			{side("a: passed"), side("a: failed")}, {side("a: passed"), side("a: passed")}, {side("a: passed"), side("a: passed")},
+			{side("a: passed"), side("a: failed")}, {side("a: passed"), side("a: passed")},
+			{side("a: passed"), side("a: passed")},
 		}, Unsteady},
 		"one fails again": {[][2][]Result{
-			{side("a: passed"), side("a: failed")}, {side("a: passed"), side("a: passed")}, {side("a: passed"), side("a: failed")},
+			{side("a: passed"), side("a: failed")}, {side("a: passed"), side("a: passed")},
+			{side("a: passed"), side("a: failed")},
 		}, Differs},
 		"one fails, then the other": {[][2][]Result{
 			{side("a: passed"), side("a: failed")}, {side("a: failed"), side("a: passed")},
@@ -87,15 +96,22 @@ func TestOnlyADifferenceOrNothingAtAllIsAnError(t *testing.T) {
 		direct, kubecri []Result
 		want            string
 	}{
-		"all the same":          {ended("a: passed", "b: failed", "c: skipped"), ended("a: passed", "b: failed", "c: skipped"), ""},
-		"a difference":          {ended("a: passed", "b: failed"), ended("a: passed", "b: passed"), "containerd-2.4: 1 specs differ"},
-		"nothing that passed":   {ended("a: failed"), ended("a: failed"), "no spec passed"},
-		"a spec on one side":    {ended("a: passed", "b: passed"), ended("a: passed"), "1 specs differ"},
-		"a spec left out twice": {ended("a: passed", "benchmark about a: skipped"), ended("a: passed", "benchmark about a: skipped"), ""},
+		"all the same": {
+			ended("a: passed", "b: failed", "c: skipped"), ended("a: passed", "b: failed", "c: skipped"), "",
+		},
+		"a difference": {
+			ended("a: passed", "b: failed"), ended("a: passed", "b: passed"), "containerd-2.4: 1 specs differ",
+		},
+		"nothing that passed": {ended("a: failed"), ended("a: failed"), "no spec passed"},
+		"a spec on one side":  {ended("a: passed", "b: passed"), ended("a: passed"), "1 specs differ"},
+		"a spec left out twice": {
+			ended("a: passed", "benchmark about a: skipped"), ended("a: passed", "benchmark about a: skipped"), "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := compared(t, [2][]Result{test.direct, test.kubecri}).Check()
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
@@ -103,7 +119,8 @@ func TestOnlyADifferenceOrNothingAtAllIsAnError(t *testing.T) {
 }
 
 func TestSpecsThatWereNotChosenAreNotCompared(t *testing.T) {
-	both := ended("image a: passed", "image benchmark about b: skipped", "pod c: skipped", "pod benchmark about d: skipped")
+	both := ended("image a: passed", "image benchmark about b: skipped", "pod c: skipped",
+		"pod benchmark about d: skipped")
 	c := &Comparison{}
 	c.add(regexp.MustCompile("^image"), both, both)
 	var names []string
@@ -119,8 +136,10 @@ func TestSpecsThatWereNotChosenAreNotCompared(t *testing.T) {
 func TestTheTableShowsBothSidesAndWhatWasSaid(t *testing.T) {
 	c := compared(t,
 		[2][]Result{
-			ended("exec: passed", "logs: failed no line\nin the log", "mask: skipped not here", "port: passed", "stat: passed"),
-			ended("exec: passed", "logs: failed no line", "mask: skipped not here", "port: failed reset", "stat: failed late"),
+			ended("exec: passed", "logs: failed no line\nin the log", "mask: skipped not here", "port: passed",
+				"stat: passed"),
+			ended("exec: passed", "logs: failed no line", "mask: skipped not here", "port: failed reset",
+				"stat: failed late"),
 		},
 		[2][]Result{ended("port: passed", "stat: passed"), ended("port: failed reset", "stat: passed")},
 	)
@@ -180,10 +199,12 @@ func TestTableAndJSONAreWrittenUnderTheRuntimesName(t *testing.T) {
 	if err := json.Unmarshal(content, &read); err != nil {
 		t.Fatal(err)
 	}
-	if read.Runtime != c.Runtime || len(read.Specs) != 1 || read.Specs[0].Verdict != Passed || read.Specs[0].Kubecri[0].State != "passed" {
+	if read.Runtime != c.Runtime || len(read.Specs) != 1 || read.Specs[0].Verdict != Passed ||
+		read.Specs[0].Kubecri[0].State != "passed" {
 		t.Errorf("JSON:\n%s", content)
 	}
-	if table, err := os.ReadFile(filepath.Join(dir, "containerd-2.4.txt")); err != nil || !bytes.Contains(table, []byte("1 specs passed")) {
+	if table, err := os.ReadFile(filepath.Join(dir, "containerd-2.4.txt")); err != nil ||
+		!bytes.Contains(table, []byte("1 specs passed")) {
 		t.Errorf("table, error %v:\n%s", err, table)
 	}
 }
@@ -204,8 +225,10 @@ func TestSpecsAreFoundAgainByTheirNames(t *testing.T) {
 // sample is a report as ginkgo writes it, as far as it is read.
 const sample = `[{"SpecReports": [
   {"LeafNodeType": "BeforeSuite", "State": "passed"},
-  {"ContainerHierarchyTexts": ["[k8s.io] Streaming", "exec"], "LeafNodeType": "It", "LeafNodeText": "works", "State": "passed", "RunTime": 1500000000},
-  {"ContainerHierarchyTexts": ["[k8s.io] AppArmor"], "LeafNodeType": "It", "LeafNodeText": "works", "State": "skipped", "Failure": {"Message": "not here"}}
+  {"ContainerHierarchyTexts": ["[k8s.io] Streaming", "exec"], "LeafNodeType": "It", "LeafNodeText": "works",
+   "State": "passed", "RunTime": 1500000000},
+  {"ContainerHierarchyTexts": ["[k8s.io] AppArmor"], "LeafNodeType": "It", "LeafNodeText": "works",
+   "State": "skipped", "Failure": {"Message": "not here"}}
 ]}]`
 
 func TestAReportIsReadInTheOrderOfNames(t *testing.T) {
@@ -227,7 +250,9 @@ func TestAReportThatShowsNothingIsAnError(t *testing.T) {
 		"no report": {"", "read critest's report"},
 		"no specs":  {"[]", "no specs"},
 		"a suite that failed": {
-			`[{"SpecReports": [{"LeafNodeType": "BeforeSuite", "State": "panicked", "Failure": {"Message": "no such file"}}]}]`, "BeforeSuite panicked: no such file",
+			`[{"SpecReports": [
+				{"LeafNodeType": "BeforeSuite", "State": "panicked", "Failure": {"Message": "no such file"}}]}]`,
+			"BeforeSuite panicked: no such file",
 		},
 		"another kind of JSON": {`{"a": 1}`, "read critest's report"},
 	} {

@@ -16,13 +16,15 @@ import (
 	"text/tabwriter"
 )
 
-// Check returns an error if a spec differs, or if none passed, in which case the comparison means nothing.
+// Check returns an error if a spec differs, or if none passed, in which case the comparison means
+// nothing.
 func (c *Comparison) Check() error {
 	if differ := len(c.With(Differs)); differ > 0 {
 		return fmt.Errorf("%s: %d specs differ between direct and through kubecri", c.Runtime, differ)
 	}
 	if len(c.With(Passed)) == 0 {
-		return fmt.Errorf("%s: no spec passed on both sides, so that nothing is shown: see the table for why", c.Runtime)
+		return fmt.Errorf("%s: no spec passed on both sides, so that nothing is shown: see the table for why",
+			c.Runtime)
 	}
 	return nil
 }
@@ -38,15 +40,18 @@ func (c *Comparison) Write(dir string) error {
 		return err
 	}
 	name := filepath.Join(dir, string(c.Runtime))
-	return errors.Join(os.WriteFile(name+".json", append(content, '\n'), 0o644), os.WriteFile(name+".txt", table.Bytes(), 0o644))
+	return errors.Join(os.WriteFile(name+".json", append(content, '\n'), 0o644),
+		os.WriteFile(name+".txt", table.Bytes(), 0o644))
 }
 
-// Print prints the two sides' results beside each other; why specs were skipped; what failed; and what differs.
+// Print prints the two sides' results beside each other; why specs were skipped; what failed; and
+// what differs.
 func (c *Comparison) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "DIRECT\tKUBECRI\tSPEC (%s)\n", c.Runtime) //nolint:errcheck // Flush returns it
 	for _, s := range c.Specs {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", states(s.Direct), states(s.Kubecri), s.Name) //nolint:errcheck // Flush returns it
+		//nolint:errcheck // Flush returns it
+		fmt.Fprintf(table, "%s\t%s\t%s\n", states(s.Direct), states(s.Kubecri), s.Name)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -54,10 +59,14 @@ func (c *Comparison) Print(out io.Writer) error {
 	var text strings.Builder
 	c.explain(&text, "Skipped on both sides", Skipped)
 	c.explain(&text, "Failed on both sides, which says nothing of kubecri", Failed)
-	c.explain(&text, fmt.Sprintf("Differed once, and passed on both sides in %d more runs by themselves", repeats), Unsteady)
+	c.explain(&text, fmt.Sprintf("Differed once, and passed on both sides in %d more runs by themselves", repeats),
+		Unsteady)
 	c.explain(&text, "DIFFERENT", Differs)
-	fmt.Fprintf(&text, "\n%s: %d specs passed on both sides, %d failed on both, %d were skipped, %d unsteady, %d differ; %.0f s\n", c.Runtime,
-		len(c.With(Passed)), len(c.With(Failed)), len(c.With(Skipped)), len(c.With(Unsteady)), len(c.With(Differs)), c.Seconds)
+	fmt.Fprintf(&text,
+		"\n%s: %d specs passed on both sides, %d failed on both, %d were skipped, %d unsteady, %d differ; %.0f s\n",
+		c.Runtime,
+		len(c.With(Passed)), len(c.With(Failed)), len(c.With(Skipped)), len(c.With(Unsteady)),
+		len(c.With(Differs)), c.Seconds)
 	_, err := io.WriteString(out, text.String())
 	return err
 }

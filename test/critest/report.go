@@ -23,7 +23,8 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// equal says whether two results are the same as far as results repeat: messages of failures have names and times in them.
+// equal says whether two results are the same as far as results repeat: messages of failures have
+// names and times in them.
 func (r Result) equal(other Result) bool {
 	return r.State == other.State && (r.State != stateSkipped || r.Message == other.Message)
 }
@@ -49,7 +50,8 @@ type ginkgoReport []struct {
 // allSpecs is what every spec's text begins with.
 const allSpecs = "[k8s.io] "
 
-// decode returns the results of a report, sorted by the specs' names. A suite that failed before its first spec is an error.
+// decode returns the results of a report, sorted by the specs' names. A suite that failed before
+// its first spec is an error.
 func decode(content []byte) ([]Result, error) {
 	var report ginkgoReport
 	if err := json.Unmarshal(content, &report); err != nil {
@@ -58,14 +60,16 @@ func decode(content []byte) ([]Result, error) {
 	var results []Result
 	for _, suite := range report {
 		for _, spec := range suite.SpecReports {
-			name := strings.TrimPrefix(strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " "), allSpecs)
+			name := strings.TrimPrefix(strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " "),
+				allSpecs)
 			if spec.LeafNodeType != "It" {
 				if spec.State != statePassed {
 					return nil, fmt.Errorf("critest: %s %s: %s", spec.LeafNodeType, spec.State, spec.Failure.Message)
 				}
 				continue
 			}
-			results = append(results, Result{Spec: name, State: spec.State, Message: spec.Failure.Message, Seconds: float64(spec.RunTime) / 1e9})
+			results = append(results, Result{Spec: name, State: spec.State, Message: spec.Failure.Message,
+				Seconds: float64(spec.RunTime) / 1e9})
 		}
 	}
 	if len(results) == 0 {

@@ -24,7 +24,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// Limits leave room for a busy machine: a quiet one starts in ten seconds, and no scene takes more than two.
+// Limits leave room for a busy machine: a quiet one starts in ten seconds, and no scene takes more
+// than two.
 const (
 	startLimit = 3 * time.Minute
 	sceneLimit = 2 * time.Minute
@@ -37,8 +38,8 @@ type demo struct {
 	observer *observe.Observer
 }
 
-// Run starts a cluster of two nodes, shows every scene on it, and takes it down. It returns nil only if all that it
-// claims was true. out gets what people read.
+// Run starts a cluster of two nodes, shows every scene on it, and takes it down. It returns nil
+// only if all that it claims was true. out gets what people read.
 func Run(ctx context.Context, out io.Writer) (err error) {
 	options, err := cluster.Default(2)
 	if err != nil {
@@ -54,7 +55,9 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	// Not the folder of "make cluster-up": the demo takes no other cluster down.
 	options.Dir = filepath.Join(filepath.Dir(options.Dir), "demo")
 
-	fmt.Fprintln(out, "Starting a cluster: etcd, kube-apiserver, our kube-scheduler, 2 nodes with kubelet, our kubecri, containerd and runc")
+	fmt.Fprintln(out,
+		"Starting a cluster: etcd, kube-apiserver, our kube-scheduler, 2 nodes with kubelet, our kubecri, containerd "+
+			"and runc")
 	began := time.Now()
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -89,7 +92,8 @@ func (d *demo) introduce(ctx context.Context, started *cluster.Cluster) (err err
 		return err
 	}
 	for _, node := range started.Nodes {
-		fmt.Fprintf(d.out, "%s: %d GPUs of 80 GiB, NVLink pairs, two pairs to a socket\n", node.Name, len(d.observer.Devices(node.Name)))
+		fmt.Fprintf(d.out, "%s: %d GPUs of 80 GiB, NVLink pairs, two pairs to a socket\n", node.Name,
+			len(d.observer.Devices(node.Name)))
 	}
 	return nil
 }
@@ -133,7 +137,8 @@ func (d *demo) play(ctx context.Context, s scene) error {
 	return s.check(seen)
 }
 
-// showPending waits for the event with the scheduler's word that the pod fits nowhere, and shows it.
+// showPending waits for the event with the scheduler's word that the pod fits nowhere, and shows
+// it.
 func (d *demo) showPending(ctx context.Context, pod *corev1.Pod) error {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		events, err := d.client.PodEvents(ctx, pod)

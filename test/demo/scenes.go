@@ -26,7 +26,8 @@ type scene struct {
 	check func(seen []*observe.Sight) error
 }
 
-// scenes are shown in this order on one cluster of two nodes with 8 GPUs each: two sockets with two NVLink pairs, 80 GiB a GPU.
+// scenes are shown in this order on one cluster of two nodes with 8 GPUs each: two sockets with two
+// NVLink pairs, 80 GiB a GPU.
 var scenes = []scene{
 	{
 		title: "2 GPUs, asked for by count alone: they come as an NVLink pair",

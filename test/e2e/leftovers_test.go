@@ -23,8 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// look returns what a cluster in the folder dir could leave behind on the machine: mounts, network links, cgroups, processes, files. Of what
-// changes without the cluster's doing, it shows nothing.
+// look returns what a cluster in the folder dir could leave behind on the machine: mounts, network
+// links, cgroups, processes, files. Of what changes without the cluster's doing, it shows nothing.
 func look(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
@@ -72,8 +72,8 @@ func look(t *testing.T, dir string) map[string]bool {
 	return seen
 }
 
-// expectNothingNew fails the test if there is anything on the machine that was not there before. The kernel may take a moment to bury the
-// dead.
+// expectNothingNew fails the test if there is anything on the machine that was not there before.
+// The kernel may take a moment to bury the dead.
 func expectNothingNew(ctx context.Context, t *testing.T, dir string, before map[string]bool) {
 	t.Helper()
 	for {
@@ -150,7 +150,8 @@ func TestAClusterBesideAnotherLeavesNothingBehind(t *testing.T) {
 	expectFilesGone(t, dir)
 }
 
-// launcherVariable makes this test's program start a cluster in the folder it names, and wait to be killed.
+// launcherVariable makes this test's program start a cluster in the folder it names, and wait to be
+// killed.
 const launcherVariable = "KUBEDEVICE_E2E_LAUNCH"
 
 func launch(dir string) {
@@ -168,7 +169,8 @@ func launch(dir string) {
 
 func TestALauncherKilledAtAnyPointLeavesNothingThatDownDoesNotRemove(t *testing.T) {
 	for _, point := range []string{
-		"pki/ca.crt", "rooms/control-plane/root", "logs/control-plane/room.log", "rooms/node-1/var", "logs/control-plane/etcd.log",
+		"pki/ca.crt", "rooms/control-plane/root", "logs/control-plane/room.log", "rooms/node-1/var",
+		"logs/control-plane/etcd.log",
 		"logs/node-1/containerd.log", "logs/node-1/kubelet.log", "logs/control-plane/kube-scheduler.log", "state.json",
 	} {
 		t.Run("when "+strings.ReplaceAll(point, "/", " ")+" exists", func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// shared is the cluster of all tests of this package. A test that breaks something mends it before it ends.
+// shared is the cluster of all tests of this package. A test that breaks something mends it before
+// it ends.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {

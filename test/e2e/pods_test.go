@@ -17,11 +17,14 @@ import (
 
 // webServer returns a pod that serves one page and stays on a node.
 func webServer(name, namespace, node string) *corev1.Pod {
-	pod := kube.NewPod(name, image.Busybox, "sh", "-c", "mkdir /www && hostname > /www/index.html && echo serving && exec httpd -f -p 8080 -h /www")
+	pod := kube.NewPod(name, image.Busybox, "sh", "-c",
+		"mkdir /www && hostname > /www/index.html && echo serving && exec httpd -f -p 8080 -h /www")
 	pod.Namespace = namespace
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
 		PeriodSeconds: 1,
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"wget", "-qO-", "http://127.0.0.1:8080"}}},
+		ProbeHandler: corev1.ProbeHandler{
+			Exec: &corev1.ExecAction{Command: []string{"wget", "-qO-", "http://127.0.0.1:8080"}},
+		},
 	}
 	return clustertest.On(node, pod)
 }
@@ -52,7 +55,8 @@ func TestPodsRunOnEveryNodeAndReachEachOther(t *testing.T) {
 
 func TestLogsExecAndPortForwardGoThroughTheNode(t *testing.T) {
 	ctx := testContext(t)
-	pod := clustertest.RunPod(ctx, t, shared.Client, webServer("web", clustertest.Namespace(t, shared.Client), shared.Nodes[0].Name))
+	pod := clustertest.RunPod(ctx, t, shared.Client, webServer("web", clustertest.Namespace(t, shared.Client),
+		shared.Nodes[0].Name))
 
 	logs, err := shared.Client.Logs(ctx, pod, "main")
 	if err != nil || logs != "serving\n" {
@@ -62,7 +66,8 @@ func TestLogsExecAndPortForwardGoThroughTheNode(t *testing.T) {
 	if err != nil || strings.TrimSpace(out) != pod.Name {
 		t.Errorf("exec: %q, %v", out, err)
 	}
-	if _, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "echo broken >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "broken") {
+	if _, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "echo broken >&2; exit 3"); err == nil ||
+		!strings.Contains(err.Error(), "broken") {
 		t.Errorf("exec of a command that fails: %v, want an error with what it said", err)
 	}
 	address, err := shared.Client.Forward(ctx, pod, 8080)
@@ -86,7 +91,8 @@ func TestAPodThatCannotStartIsReportedWithItsReason(t *testing.T) {
 	pod.Namespace = clustertest.Namespace(t, shared.Client)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
-	pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to fail", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+	pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to fail",
+		func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 	if description := shared.Client.Describe(ctx, pod); !strings.Contains(description, "/no/such/program") {
 		t.Errorf("the description doesn't name the program that is missing:\n%s", description)
 	}

@@ -51,14 +51,16 @@ func TestKilledProgramsComeBackAndContainersNeverNotice(t *testing.T) {
 func TestPodsComeBackAfterTheirNodeHadAPowerCut(t *testing.T) {
 	ctx := testContext(t)
 	node := shared.Nodes[len(shared.Nodes)-1]
-	before := clustertest.RunPod(ctx, t, shared.Client, webServer("web", clustertest.Namespace(t, shared.Client), node.Name))
+	before := clustertest.RunPod(ctx, t, shared.Client, webServer("web", clustertest.Namespace(t, shared.Client),
+		node.Name))
 
 	if err := node.Reboot(ctx); err != nil {
 		t.Fatal(err)
 	}
 
 	clustertest.AwaitPod(ctx, t, shared.Client, before, "to run in a new container", func(pod *corev1.Pod) bool {
-		return kube.Ready(pod) && pod.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
+		return kube.Ready(pod) &&
+			pod.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
 	})
 	if err := shared.AwaitReady(ctx); err != nil {
 		t.Fatal(err)

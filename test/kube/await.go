@@ -20,9 +20,11 @@ import (
 // errGone says that the pod which was waited for has been deleted.
 var errGone = errors.New("it has been deleted")
 
-// AwaitPod waits until is holds for a pod, and returns the pod as it is then. what completes the sentence "wait for the pod ...".
-// The error, when ctx ends first, describes the pod's state and its last events.
-func (c *Client) AwaitPod(ctx context.Context, pod *corev1.Pod, what string, is func(*corev1.Pod) bool) (*corev1.Pod, error) {
+// AwaitPod waits until is holds for a pod, and returns the pod as it is then. what completes the
+// sentence "wait for the pod ...". The error, when ctx ends first, describes the pod's state and
+// its last events.
+func (c *Client) AwaitPod(ctx context.Context, pod *corev1.Pod, what string,
+	is func(*corev1.Pod) bool) (*corev1.Pod, error) {
 	found, err := c.watchPod(ctx, pod, func(current *corev1.Pod) (bool, error) {
 		if current == nil {
 			return false, errGone
@@ -30,14 +32,17 @@ func (c *Client) AwaitPod(ctx context.Context, pod *corev1.Pod, what string, is 
 		return is(current), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for pod %s %s: %w\n%s", pod.Name, what, err, c.Describe(context.WithoutCancel(ctx), pod))
+		return nil, fmt.Errorf("wait for pod %s %s: %w\n%s", pod.Name, what, err,
+			c.Describe(context.WithoutCancel(ctx), pod))
 	}
 	return found, nil
 }
 
-// AwaitServiceAccount waits until a namespace has the default service account, without which no pod can be created in it.
+// AwaitServiceAccount waits until a namespace has the default service account, without which no pod
+// can be created in it.
 func (c *Client) AwaitServiceAccount(ctx context.Context, namespace string) error {
-	accounts := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "serviceaccounts", namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, "default"))
+	accounts := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "serviceaccounts", namespace,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, "default"))
 	_, err := watchtools.UntilWithSync(ctx, accounts, &corev1.ServiceAccount{}, nil,
 		func(event watch.Event) (bool, error) { return event.Type != watch.Deleted, nil },
 	)
@@ -50,14 +55,16 @@ func (c *Client) AwaitServiceAccount(ctx context.Context, namespace string) erro
 func (c *Client) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 	_, err := c.watchPod(ctx, pod, func(current *corev1.Pod) (bool, error) { return current == nil, nil })
 	if err != nil {
-		return fmt.Errorf("wait for pod %s to be gone: %w\n%s", pod.Name, err, c.Describe(context.WithoutCancel(ctx), pod))
+		return fmt.Errorf("wait for pod %s to be gone: %w\n%s", pod.Name, err,
+			c.Describe(context.WithoutCancel(ctx), pod))
 	}
 	return nil
 }
 
-// watchPod calls until with each state of a pod, nil when it doesn't exist or its name belongs to another pod by now, until it returns
-// true or an error. It returns the last state.
-func (c *Client) watchPod(ctx context.Context, pod *corev1.Pod, until func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
+// watchPod calls until with each state of a pod, nil when it doesn't exist or its name belongs to
+// another pod by now, until it returns true or an error. It returns the last state.
+func (c *Client) watchPod(ctx context.Context, pod *corev1.Pod,
+	until func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
 	see := func(object any, exists bool) (bool, error) {
 		last = nil
@@ -66,7 +73,8 @@ func (c *Client) watchPod(ctx context.Context, pod *corev1.Pod, until func(*core
 		}
 		return until(last)
 	}
-	pods := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", pod.Namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name))
+	pods := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", pod.Namespace,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name))
 	_, err := watchtools.UntilWithSync(ctx, pods, &corev1.Pod{},
 		func(store cache.Store) (bool, error) {
 			object, exists, err := store.GetByKey(pod.Namespace + "/" + pod.Name)

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube is what tests do with pods: create them, wait for what should become of them, look inside. It works with any API
-// server; what runs inside pods needs nodes, of course. Its errors tell what the pod was doing meanwhile.
+// Package kube is what tests do with pods: create them, wait for what should become of them, look
+// inside. It works with any API server; what runs inside pods needs nodes, of course. Its errors
+// tell what the pod was doing meanwhile.
 package kube
 
 import (
@@ -14,9 +15,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// Client is a client of an API server, with all the usual calls and those that tests need. It may be used from several goroutines.
+// Client is a client of an API server, with all the usual calls and those that tests need. It may
+// be used from several goroutines.
 type Client struct {
 	kubernetes.Interface
 	// Config is how the server is reached, and as whom.
@@ -41,8 +45,15 @@ func (c *Client) As(user string, groups ...string) (*Client, error) {
 	return NewClient(config)
 }
 
-// NewPod returns a pod in the default namespace with one container, named main, that runs a command. It ends at once when it is
-// deleted.
+// SetRequests makes the annotation of a pod request devices for its container main. requests are
+// the members of a JSON object, such as "gpu/a/cards":1.
+func SetRequests(pod *corev1.Pod, requests string) {
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, deviceinfo.Annotation,
+		`{"runningcontainer":{"main":{"requests":{`+requests+`}}}}`)
+}
+
+// NewPod returns a pod in the default namespace with one container, named main, that runs a
+// command. It ends at once when it is deleted.
 func NewPod(name, image string, command ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
@@ -81,7 +92,8 @@ func (c *Client) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 
 // Logs returns what a container has printed so far.
 func (c *Client) Logs(ctx context.Context, pod *corev1.Pod, container string) (string, error) {
-	content, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+	content, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).
+		DoRaw(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read the logs of container %s of pod %s: %w", container, pod.Name, err)
 	}

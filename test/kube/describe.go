@@ -17,8 +17,8 @@ import (
 // shownEvents is how many of a pod's events a description has.
 const shownEvents = 10
 
-// Describe tells in a few lines what a pod is doing: its phase, what holds its containers up, its last events. It is for error
-// messages, so it says what it cannot find out instead of failing.
+// Describe tells in a few lines what a pod is doing: its phase, what holds its containers up, its
+// last events. It is for error messages, so it says what it cannot find out instead of failing.
 func (c *Client) Describe(ctx context.Context, pod *corev1.Pod) string {
 	var out strings.Builder
 	current, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
@@ -38,7 +38,8 @@ func (c *Client) Describe(ctx context.Context, pod *corev1.Pod) string {
 }
 
 func describeStatus(out *strings.Builder, pod *corev1.Pod) {
-	fmt.Fprintf(out, "  pod %s: phase %s, node %q %s %s\n", pod.Name, pod.Status.Phase, pod.Spec.NodeName, pod.Status.Reason, pod.Status.Message)
+	fmt.Fprintf(out, "  pod %s: phase %s, node %q %s %s\n", pod.Name, pod.Status.Phase, pod.Spec.NodeName,
+		pod.Status.Reason, pod.Status.Message)
 	for _, condition := range pod.Status.Conditions {
 		if condition.Status != corev1.ConditionTrue {
 			fmt.Fprintf(out, "  not %s: %s %s\n", condition.Type, condition.Reason, condition.Message)
@@ -49,7 +50,8 @@ func describeStatus(out *strings.Builder, pod *corev1.Pod) {
 		case state.Waiting != nil:
 			fmt.Fprintf(out, "  container %s waits: %s %s\n", status.Name, state.Waiting.Reason, state.Waiting.Message)
 		case state.Terminated != nil:
-			fmt.Fprintf(out, "  container %s ended: exit code %d, %s %s\n", status.Name, state.Terminated.ExitCode, state.Terminated.Reason, state.Terminated.Message)
+			fmt.Fprintf(out, "  container %s ended: exit code %d, %s %s\n", status.Name, state.Terminated.ExitCode,
+				state.Terminated.Reason, state.Terminated.Message)
 		}
 	}
 }
@@ -65,7 +67,8 @@ func (c *Client) PodEvents(ctx context.Context, pod *corev1.Pod) ([]corev1.Event
 	events := slices.DeleteFunc(list.Items, func(event corev1.Event) bool {
 		return pod.UID != "" && event.InvolvedObject.UID != pod.UID
 	})
-	slices.SortStableFunc(events, func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(events,
+		func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return events, nil
 }
 

@@ -19,31 +19,39 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Exec runs a command in a container, as kubectl exec does, and returns what it prints. What it prints as errors is part of the error.
+// Exec runs a command in a container, as kubectl exec does, and returns what it prints. What it
+// prints as errors is part of the error.
 func (c *Client) Exec(ctx context.Context, pod *corev1.Pod, container string, command ...string) (string, error) {
-	request := c.CoreV1().RESTClient().Get().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	request := c.CoreV1().RESTClient().Get().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true},
+			scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(c.Config, http.MethodGet, request.URL().String())
 	if err != nil {
 		return "", fmt.Errorf("exec in pod %s: %w", pod.Name, err)
 	}
 	var stdout, stderr bytes.Buffer
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr}); err != nil {
-		return stdout.String(), fmt.Errorf("exec %s in pod %s: %w: %s", strings.Join(command, " "), pod.Name, err, bytes.TrimSpace(stderr.Bytes()))
+	if err := executor.StreamWithContext(ctx,
+		remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr}); err != nil {
+		return stdout.String(), fmt.Errorf("exec %s in pod %s: %w: %s", strings.Join(command, " "), pod.Name, err,
+			bytes.TrimSpace(stderr.Bytes()))
 	}
 	return stdout.String(), nil
 }
 
-// Forward makes a port of a pod reachable on this machine, as kubectl port-forward does, until ctx ends. It returns the address.
+// Forward makes a port of a pod reachable on this machine, as kubectl port-forward does, until ctx
+// ends. It returns the address.
 func (c *Client) Forward(ctx context.Context, pod *corev1.Pod, port int) (string, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
 		return "", fmt.Errorf("forward port %d of pod %s: %w", port, pod.Name, err)
 	}
-	url := c.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	url := c.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	ready := make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)},
+		ctx.Done(), ready, io.Discard, io.Discard)
 	if err != nil {
 		return "", fmt.Errorf("forward port %d of pod %s: %w", port, pod.Name, err)
 	}

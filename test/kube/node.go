@@ -15,9 +15,11 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// AwaitNode waits until is holds for a node, and returns the node as it is then. what completes the sentence "wait for node ...".
+// AwaitNode waits until is holds for a node, and returns the node as it is then. what completes the
+// sentence "wait for node ...".
 func (c *Client) AwaitNode(ctx context.Context, name, what string, is func(*corev1.Node) bool) (*corev1.Node, error) {
-	nodes := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	nodes := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 	event, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
 		node, ok := event.Object.(*corev1.Node)
 		return ok && event.Type != watch.Deleted && is(node), nil

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe finds out what became of a pod's devices on a cluster with simulated GPUs: what the scheduler chose, as the pod's
-// annotation says, and what each container finds and may open, asked from inside.
+// Package observe finds out what became of a pod's devices on a cluster with simulated GPUs: what
+// the scheduler chose, as the pod's annotation says, and what each container finds and may open,
+// asked from inside.
 package observe
 
 import (
@@ -19,7 +20,8 @@ import (
 const (
 	// Resource is the plain count of GPUs, on nodes and in pods.
 	Resource corev1.ResourceName = "nvidia.com/gpu"
-	// DeviceFolder is where the simulated GPUs' plugin keeps its device nodes, on the node and so in the containers.
+	// DeviceFolder is where the simulated GPUs' plugin keeps its device nodes, on the node and so
+	// in the containers.
 	DeviceFolder = "/var/lib/kubedevice/simgpu"
 )
 
@@ -60,7 +62,8 @@ func (o *Observer) Devices(node string) []Device { return o.devices[node] }
 
 // devicesOf reads the folder of device nodes.
 func devicesOf(ctx context.Context, node *cluster.Node) ([]Device, error) {
-	const list = "cd " + DeviceFolder + ` && for id in *; do echo $id $((0x$(stat -c %t $id))) $((0x$(stat -c %T $id))); done`
+	const list = "cd " + DeviceFolder +
+		` && for id in *; do echo $id $((0x$(stat -c %t $id))) $((0x$(stat -c %T $id))); done`
 	printed, err := node.Run(ctx, "/bin/sh", "-c", list)
 	if err != nil {
 		return nil, fmt.Errorf("list the device nodes of %s: %w", node.Name, err)

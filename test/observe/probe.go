@@ -8,11 +8,13 @@ import (
 	"strings"
 )
 
-// script runs in a container. Its arguments are ID, major and minor of each device of the node. A device that is there is opened;
-// for one that is not, the container makes a device node of its own and opens that.
+// script runs in a container. Its arguments are ID, major and minor of each device of the node. A
+// device that is there is opened; for one that is not, the container makes a device node of its own
+// and opens that.
 //
-// No driver is behind the simulated devices. So an open that is allowed fails in the driver's place, with ENXIO ("No such device or
-// address"), and one that is not fails before that, with EPERM ("Operation not permitted").
+// No driver is behind the simulated devices. So an open that is allowed fails in the driver's
+// place, with ENXIO ("No such device or address"), and one that is not fails before that, with
+// EPERM ("Operation not permitted").
 const script = `while [ $# -gt 0 ]; do
   kind=sees; path=` + DeviceFolder + `/$1
   [ -e $path ] || { kind=lacks; path=/tmp/$1; [ -e $path ] || mknod $path c $2 $3 || exit; }
@@ -20,8 +22,9 @@ const script = `while [ $# -gt 0 ]; do
   shift 3
 done`
 
-// Probe returns the command with which a container tries all these devices, those of its node. Look runs it; a container that ends
-// before one can look runs it itself, and what it printed is for Read.
+// Probe returns the command with which a container tries all these devices, those of its node. Look
+// runs it; a container that ends before one can look runs it itself, and what it printed is for
+// Read.
 func Probe(devices []Device) []string {
 	command := []string{"sh", "-c", script, "probe"}
 	for _, device := range devices {
@@ -30,8 +33,8 @@ func Probe(devices []Device) []string {
 	return command
 }
 
-// Read takes in what Probe's command printed. A device that is there and cannot be opened is an error, as is one that is not there and
-// can be.
+// Read takes in what Probe's command printed. A device that is there and cannot be opened is an
+// error, as is one that is not there and can be.
 func (s *Sight) Read(printed string) error {
 	for line := range strings.Lines(printed) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")

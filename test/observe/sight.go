@@ -22,15 +22,18 @@ type Sight struct {
 	Pod, Container, Node string
 	// Annotated says whether the pod carries the annotation KubeDevice/DeviceInfo.
 	Annotated bool
-	// Paths are the node's resources that the scheduler chose for the container, Chosen the devices that they belong to.
+	// Paths are the node's resources that the scheduler chose for the container, Chosen the devices
+	// that they belong to.
 	Paths, Chosen []string
-	// Sees are the devices that the container finds and can open, Refused those of the node's others that it can not.
+	// Sees are the devices that the container finds and can open, Refused those of the node's
+	// others that it can not.
 	Sees, Refused []string
 
 	onNode int
 }
 
-// Choice returns what the scheduler chose for a container of a bound pod. Sees and Refused are left empty.
+// Choice returns what the scheduler chose for a container of a bound pod. Sees and Refused are left
+// empty.
 func (o *Observer) Choice(pod *corev1.Pod, container string) (*Sight, error) {
 	s := &Sight{Pod: pod.Name, Container: container, Node: pod.Spec.NodeName, onNode: len(o.devices[pod.Spec.NodeName])}
 	if _, s.Annotated = pod.Annotations[deviceinfo.Annotation]; !s.Annotated {
@@ -40,7 +43,8 @@ func (o *Observer) Choice(pod *corev1.Pod, container string) (*Sight, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what %s was given: %w", s, err)
 	}
-	for _, containers := range []map[string]types.ContainerInfo{allocation.InitContainers, allocation.RunningContainers} {
+	for _, containers := range []map[string]types.ContainerInfo{allocation.InitContainers,
+		allocation.RunningContainers} {
 		for _, path := range containers[container].AllocateFrom {
 			s.Paths = append(s.Paths, string(path))
 		}
@@ -63,7 +67,8 @@ func (o *Observer) Look(ctx context.Context, pod *corev1.Pod, container string) 
 	return s, s.Read(printed)
 }
 
-// Agree returns an error unless the container has what the scheduler chose for it, and all else was refused.
+// Agree returns an error unless the container has what the scheduler chose for it, and all else was
+// refused.
 func (s *Sight) Agree() error {
 	var errs []error
 	if !slices.Equal(s.Chosen, s.Sees) {

@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the certificates of a test cluster: one authority, and server and client certificates from it.
+// Package pki makes the certificates of a test cluster: one authority, and server and client
+// certificates from it.
 package pki
 
 import (
@@ -18,13 +19,15 @@ import (
 	"time"
 )
 
-// validity is how long certificates are good for, before and after they are made: a cluster lives for minutes, clocks drift.
+// validity is how long certificates are good for, before and after they are made: a cluster lives
+// for minutes, clocks drift.
 const (
 	before = time.Hour
 	after  = 30 * 24 * time.Hour
 )
 
-// Pair is a private key with what goes with it, both PEM: for most a certificate, for a service-account key the public key.
+// Pair is a private key with what goes with it, both PEM: for most a certificate, for a
+// service-account key the public key.
 type Pair struct{ Public, Private []byte }
 
 // Authority signs certificates. It may be used from several goroutines.

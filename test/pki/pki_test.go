@@ -60,8 +60,10 @@ func TestClientsAndServersOfOneAuthorityTrustEachOther(t *testing.T) {
 	authority, pool := newAuthority(t)
 	stranger, _ := newAuthority(t)
 	server := &tls.Config{
-		Certificates: []tls.Certificate{keyPair(t)(authority.Server([]string{"server"}, []net.IP{net.IPv4(10, 0, 0, 1)}))},
-		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		Certificates: []tls.Certificate{
+			keyPair(t)(authority.Server([]string{"server"}, []net.IP{net.IPv4(10, 0, 0, 1)})),
+		},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		MaxVersion: tls.VersionTLS12, // where a refused client learns of it in the handshake
 	}
 	for name, test := range map[string]struct {
@@ -73,7 +75,9 @@ func TestClientsAndServersOfOneAuthorityTrustEachOther(t *testing.T) {
 		"a client of the authority, by address":   {keyPair(t)(authority.Client("user", "group")), "10.0.0.1", true},
 		"a server that has another name":          {keyPair(t)(authority.Client("user", "group")), "10.0.0.2", false},
 		"a client of another authority":           {keyPair(t)(stranger.Client("user", "group")), "server", false},
-		"a server as a client":                    {keyPair(t)(authority.Server([]string{"server"}, nil)), "server", false},
+		"a server as a client": {
+			keyPair(t)(authority.Server([]string{"server"}, nil)), "server", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := &tls.Config{Certificates: []tls.Certificate{test.client}, RootCAs: pool, ServerName: test.server}

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry serves the images of an archive that package image wrote as a container registry does, for nodes to pull from. It can
-// only be read, and knows as much of the OCI distribution specification as pulling needs.
+// Package registry serves the images of an archive that package image wrote as a container registry
+// does, for nodes to pull from. It can only be read, and knows as much of the OCI distribution
+// specification as pulling needs.
 package registry
 
 import (
@@ -23,12 +24,14 @@ import (
 
 // Registry is a handler of HTTP requests for images. It may be used from several goroutines.
 type Registry struct {
-	// blobs are the archive's blobs by their digest, layers and manifests alike, tags the manifests by repository:tag.
+	// blobs are the archive's blobs by their digest, layers and manifests alike, tags the manifests
+	// by repository:tag.
 	blobs map[string][]byte
 	tags  map[string]v1.Descriptor
 }
 
-// Read reads an archive. An image that is named localhost/folder/busybox:1 there is folder/busybox:1 in the registry.
+// Read reads an archive. An image that is named localhost/folder/busybox:1 there is
+// folder/busybox:1 in the registry.
 func Read(archive io.Reader) (*Registry, error) {
 	r := &Registry{blobs: map[string][]byte{}, tags: map[string]v1.Descriptor{}}
 	var index v1.Index
@@ -56,7 +59,8 @@ func Read(archive io.Reader) (*Registry, error) {
 	for _, manifest := range index.Manifests {
 		name := manifest.Annotations[image.NameAnnotation]
 		if _, ok := r.blobs[manifest.Digest.String()]; !ok || name == "" {
-			return nil, fmt.Errorf("read an image archive: image %q, manifest %s, lacks its name or its manifest", name, manifest.Digest)
+			return nil, fmt.Errorf("read an image archive: image %q, manifest %s, lacks its name or its manifest", name,
+				manifest.Digest)
 		}
 		_, tag, _ := strings.Cut(name, "/")
 		r.tags[tag] = manifest
@@ -67,7 +71,8 @@ func Read(archive io.Reader) (*Registry, error) {
 	return r, nil
 }
 
-// ServeHTTP answers as the OCI distribution specification says: manifests by tag or digest, blobs by digest.
+// ServeHTTP answers as the OCI distribution specification says: manifests by tag or digest, blobs
+// by digest.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if request.Method != http.MethodGet && request.Method != http.MethodHead {
 		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "this registry can only be read")

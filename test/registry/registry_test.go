@@ -52,7 +52,8 @@ func TestAnImageCanBePulledByItsTagWithEveryBlobThatItsManifestNames(t *testing.
 	if want := digest.FromBytes(tagged.Body.Bytes()).String(); said != want {
 		t.Errorf("the manifest's digest is %s, the header says %q", want, said)
 	}
-	if again := ask(r, http.MethodHead, "/v2/pause/manifests/"+said); again.Code != http.StatusOK || again.Body.Len() > 0 {
+	if again := ask(r, http.MethodHead, "/v2/pause/manifests/"+said); again.Code != http.StatusOK ||
+		again.Body.Len() > 0 {
 		t.Errorf("HEAD by digest: %d, %d bytes", again.Code, again.Body.Len())
 	}
 	for _, blob := range append(manifest.Layers, manifest.Config) {
@@ -83,7 +84,8 @@ func TestWhatARegistryDoesNotHaveIsNotFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer := ask(r, test.method, test.path)
 			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.code) {
-				t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, answer.Code, answer.Body, test.status, test.code)
+				t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, answer.Code, answer.Body,
+					test.status, test.code)
 			}
 		})
 	}

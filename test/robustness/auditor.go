@@ -15,13 +15,15 @@ import (
 const (
 	// auditInterval is how often the kernel is asked what runs.
 	auditInterval = 100 * time.Millisecond
-	// startTime is how long the start of a container may take from its first moment on. The runtime takes a container back whose start is
-	// cut off, as it is when kubecri is killed while it carries the call: nobody was told that it runs. That takes some tenths of a second.
+	// startTime is how long the start of a container may take from its first moment on. The runtime
+	// takes a container back whose start is cut off, as it is when kubecri is killed while it
+	// carries the call: nobody was told that it runs. That takes some tenths of a second.
 	startTime = 2 * time.Second
 )
 
-// auditor watches the containers of a cluster, without asking any program of it, and notes what must not be: a device that two of
-// them have, and one that ends or gets another first process before its pod is deleted. It may be used from several goroutines.
+// auditor watches the containers of a cluster, without asking any program of it, and notes what
+// must not be: a device that two of them have, and one that ends or gets another first process
+// before its pod is deleted. It may be used from several goroutines.
 type auditor struct {
 	// running asks the kernel what runs, by the container's id.
 	running func() (map[string]container, error)
@@ -41,7 +43,8 @@ type auditor struct {
 }
 
 func newAuditor(running func() (map[string]container, error)) *auditor {
-	return &auditor{running: running, seen: map[string]container{}, since: map[string]time.Time{}, now: time.Now, leaving: map[string]bool{}}
+	return &auditor{running: running, seen: map[string]container{}, since: map[string]time.Time{}, now: time.Now,
+		leaving: map[string]bool{}}
 }
 
 // watch looks until ctx is done.
@@ -80,7 +83,8 @@ func (a *auditor) look() error {
 		case !runs && lived < startTime:
 			a.cutOff++
 		default:
-			a.ended = append(a.ended, fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more", id, before.podUID, before.init.pid, lived))
+			a.ended = append(a.ended, fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more",
+				id, before.podUID, before.init.pid, lived))
 		}
 		if !runs {
 			delete(a.since, id)
@@ -97,7 +101,8 @@ func (a *auditor) look() error {
 			other, held := holders[device]
 			// The look takes some milliseconds: both must be there at its end.
 			if held && other.init.runs() && now[id].init.runs() {
-				a.shared = append(a.shared, fmt.Sprintf("device %s: containers %.12s and %.12s of pods %s and %s", device, other.id, id, other.podUID, now[id].podUID))
+				a.shared = append(a.shared, fmt.Sprintf("device %s: containers %.12s and %.12s of pods %s and %s",
+					device, other.id, id, other.podUID, now[id].podUID))
 			}
 			holders[device] = now[id]
 		}
@@ -115,7 +120,8 @@ func (a *auditor) mayEnd(podUIDs []string) {
 	}
 }
 
-// report adds to a result what was noted since the last call, and returns the containers that run, by id.
+// report adds to a result what was noted since the last call, and returns the containers that run,
+// by id.
 func (a *auditor) report(result *Result) (now map[string]container, err error) {
 	if err := a.look(); err != nil {
 		return nil, err

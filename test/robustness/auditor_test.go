@@ -42,15 +42,39 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 		cutOff        int
 		shared, ended string // what is said of them
 	}{
-		"all is well":                                 {looks: []map[string]container{running(a), running(a, container{id: "b", init: here, devices: []string{"gpu-2"}})}},
-		"two containers have a device":                {looks: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here, devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b"},
-		"the one had ended before the other had it":   {looks: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})}},
-		"a container ends":                            {looks: []map[string]container{running(a), running()}, ended: "container a of pod pod-a"},
-		"a container ends while it is started":        {looks: []map[string]container{running(a), running()}, quick: true, cutOff: 1},
-		"a container has another process at once":     {looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})}, quick: true, ended: "container a of pod pod-a"},
-		"a container ends whose pod is being deleted": {looks: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"}},
-		"a container has another process":             {looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})}, ended: "container a of pod pod-a"},
-		"a container ends and comes back as another":  {looks: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})}, ended: "container a of pod pod-a"},
+		"all is well": {
+			looks: []map[string]container{
+				running(a), running(a, container{id: "b", init: here, devices: []string{"gpu-2"}}),
+			},
+		},
+		"two containers have a device": {
+			looks: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here,
+				devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b",
+		},
+		"the one had ended before the other had it": {
+			looks: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})},
+		},
+		"a container ends": {
+			looks: []map[string]container{running(a), running()}, ended: "container a of pod pod-a",
+		},
+		"a container ends while it is started": {
+			looks: []map[string]container{running(a), running()}, quick: true, cutOff: 1,
+		},
+		"a container has another process at once": {
+			looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
+			quick: true, ended: "container a of pod pod-a",
+		},
+		"a container ends whose pod is being deleted": {
+			looks: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"},
+		},
+		"a container has another process": {
+			looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
+			ended: "container a of pod pod-a",
+		},
+		"a container ends and comes back as another": {
+			looks: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})},
+			ended: "container a of pod pod-a",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			look := 0
@@ -88,7 +112,8 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 	}
 }
 
-// expect fails the test unless nothing was found where nothing is said, and one thing that says it otherwise.
+// expect fails the test unless nothing was found where nothing is said, and one thing that says it
+// otherwise.
 func expect(t *testing.T, what string, found []string, says string) {
 	t.Helper()
 	if says == "" && len(found) > 0 || says != "" && (len(found) != 1 || !strings.Contains(found[0], says)) {
@@ -120,7 +145,8 @@ func TestAProcessIsNotMistakenForAnother(t *testing.T) {
 }
 
 func TestContainersAreFoundByTheirCgroups(t *testing.T) {
-	const uid, id = "4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	const uid, id = "4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, test := range map[string]struct {
 		lines string
 		found bool

@@ -17,11 +17,13 @@ import (
 )
 
 const (
-	// reachLimit is how long it may take until a point is reached. A kubelet waits up to 15 seconds until it tries again.
+	// reachLimit is how long it may take until a point is reached. A kubelet waits up to 15 seconds
+	// until it tries again.
 	reachLimit = time.Minute
 	// upgradePods is how many pods are created each second while kubecri is upgraded.
 	upgradePods = 20
-	// upgrades is how many there are, an even number, upgradePause apart; the runtime is killed runtimePause apart.
+	// upgrades is how many there are, an even number, upgradePause apart; the runtime is killed
+	// runtimePause apart.
 	upgrades                   = 20
 	upgradePause, runtimePause = time.Second, 3 * time.Second
 )
@@ -36,7 +38,8 @@ func (r *run) scenarios() []scenario {
 		})
 	}
 	if r.options.Upgrades {
-		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", pause: time.Second / upgradePods, disturb: r.upgrade})
+		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", pause: time.Second / upgradePods,
+			disturb: r.upgrade})
 	}
 	if r.options.Runtime {
 		all = append(all, scenario{name: "runtime", title: "containerd is killed", disturb: r.killRuntime})
@@ -68,11 +71,15 @@ func (r *run) killAt(ctx context.Context, point failpoint.Point) (kills int, err
 func (r *run) killOnce(ctx context.Context, point failpoint.Point, supervisor *cluster.Supervisor) error {
 	starts := supervisor.Restarts() + 1
 	if point == failpoint.Reconciling {
-		// What it does at its start, and then twice a minute. Nobody can reach the point by chance before it is armed.
+		// What it does at its start, and then twice a minute. Nobody can reach the point by chance
+		// before it is armed.
 		if err := r.node.Kubecri.Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
-		if err := r.await(ctx, "kubecri has ended", func() bool { return r.node.Kubecri.PID() == 0 || supervisor.Restarts() == starts }); err != nil {
+		if err := r.await(ctx, "kubecri has ended", func() bool {
+			return r.node.Kubecri.PID() == 0 ||
+				supervisor.Restarts() == starts
+		}); err != nil {
 			return err
 		}
 		starts++
@@ -87,7 +94,8 @@ func (r *run) killOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	if err := r.await(ctx, "kubecri has reached "+string(point), reached); err != nil {
 		return err
 	}
-	if err := r.await(ctx, "kubecri is started again", func() bool { return supervisor.Restarts() == starts }); err != nil {
+	if err := r.await(ctx, "kubecri is started again",
+		func() bool { return supervisor.Restarts() == starts }); err != nil {
 		return err
 	}
 	return r.awaitServing(ctx, r.node.Kubecri)
@@ -124,9 +132,11 @@ func (r *run) await(ctx context.Context, what string, is func() bool) error {
 	return nil
 }
 
-// stream keeps a stream of container events open, as a kubelet does that is told of them, until it is ended.
+// stream keeps a stream of container events open, as a kubelet does that is told of them, until it
+// is ended.
 func (r *run) stream() (end func(context.Context) error, err error) {
-	reader := r.node.NewComponent("events", cluster.Program{Path: "crictl", Args: []string{"--runtime-endpoint=" + cluster.Endpoint, "events"}})
+	reader := r.node.NewComponent("events",
+		cluster.Program{Path: "crictl", Args: []string{"--runtime-endpoint=" + cluster.Endpoint, "events"}})
 	if err := reader.Start(); err != nil {
 		return nil, err
 	}
@@ -136,7 +146,8 @@ func (r *run) stream() (end func(context.Context) error, err error) {
 	}, nil
 }
 
-// upgrade starts one kubecri after the other, each beside the one before, which then drains and ends by itself.
+// upgrade starts one kubecri after the other, each beside the one before, which then drains and
+// ends by itself.
 func (r *run) upgrade(ctx context.Context) (count int, err error) {
 	now, next := r.node.Kubecri, r.node.NewKubecri("kubecri-next")
 	// After an even number, the first one is back in its place.
@@ -152,7 +163,8 @@ func (r *run) upgrade(ctx context.Context) (count int, err error) {
 		if err := r.awaitServing(ctx, next); err != nil {
 			return count, err
 		}
-		if err := r.await(ctx, now.Name+", which has handed its socket over, has ended", func() bool { return now.PID() == 0 }); err != nil {
+		if err := r.await(ctx, now.Name+", which has handed its socket over, has ended",
+			func() bool { return now.PID() == 0 }); err != nil {
 			return count, err
 		}
 		now, next = next, now
@@ -173,7 +185,8 @@ func (r *run) killRuntime(ctx context.Context) (kills int, err error) {
 		if err := r.node.Containerd.Signal(syscall.SIGKILL); err != nil {
 			return kills, err
 		}
-		if err := r.await(ctx, "containerd is started again", func() bool { return supervisor.Restarts() > kills }); err != nil {
+		if err := r.await(ctx, "containerd is started again",
+			func() bool { return supervisor.Restarts() > kills }); err != nil {
 			return kills, err
 		}
 	}

@@ -19,13 +19,15 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// process is a process that nothing else is mistaken for: ids are used again, but not with the same start.
+// process is a process that nothing else is mistaken for: ids are used again, but not with the same
+// start.
 type process struct {
 	pid   int
 	start string // in clock ticks since the machine started
 }
 
-// container is a container that runs, as the kernel has it. No program that is being tested had a say in this.
+// container is a container that runs, as the kernel has it. No program that is being tested had a
+// say in this.
 type container struct {
 	id, podUID string
 	init       process // its first process
@@ -35,7 +37,8 @@ type container struct {
 // inCgroup finds the pod and the container in the lines of /proc/<pid>/cgroup.
 var inCgroup = regexp.MustCompile(`/pod([0-9a-f-]{36})/([0-9a-f]{64})\n`)
 
-// running returns the containers of a cluster, by its cgroup's name, that have begun to run their command.
+// running returns the containers of a cluster, by its cgroup's name, that have begun to run their
+// command.
 func running(cgroup string) (map[string]container, error) {
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -60,7 +63,8 @@ func running(cgroup string) (map[string]container, error) {
 // gone says that the process that was looked at ended meanwhile.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
-// firstProcess returns the container whose first process has the folder, or nil if it is no such process.
+// firstProcess returns the container whose first process has the folder, or nil if it is no such
+// process.
 func firstProcess(folder, cgroup string) (*container, error) {
 	lines, err := os.ReadFile(filepath.Join(folder, "cgroup"))
 	if err != nil {
@@ -81,7 +85,9 @@ func firstProcess(folder, cgroup string) (*container, error) {
 	case strings.HasPrefix(name, "runc"):
 		return nil, nil // sets the container up, and sees all of the node for a moment
 	case name == "pause":
-		return nil, nil // holds a pod's namespaces; one whose start was cut off is replaced before the pod has a container
+		// holds a pod's namespaces; one whose start was cut off is replaced before the pod has a
+		// container
+		return nil, nil
 	}
 	c := &container{podUID: string(match[1]), id: string(match[2])}
 	if c.init, err = processOf(folder); err != nil {

@@ -12,22 +12,25 @@ import (
 	"text/tabwriter"
 )
 
-// Result is what became of some containers during whose creation something was killed again and again. The lists must be empty.
+// Result is what became of some containers during whose creation something was killed again and
+// again. The lists must be empty.
 type Result struct {
 	// Scenario says what was killed and when.
 	Scenario string `json:"scenario"`
-	// Creations are the containers that ran in the end, Kills how often something was killed, or upgraded, before.
+	// Creations are the containers that ran in the end, Kills how often something was killed, or
+	// upgraded, before.
 	Creations int `json:"creations"`
 	Kills     int `json:"kills"`
-	// CutOffStarts are containers that the runtime took back within two seconds, because the call that started them was cut off; the
-	// kubelet then created others.
+	// CutOffStarts are containers that the runtime took back within two seconds, because the call
+	// that started them was cut off; the kubelet then created others.
 	CutOffStarts int     `json:"cutOffStarts"`
 	Seconds      float64 `json:"seconds"`
 	// LostPods were not ready in the end.
 	LostPods []string `json:"lostPods"`
 	// SharedDevices were in two containers that ran at the same time.
 	SharedDevices []string `json:"sharedDevices"`
-	// WrongDevices are containers that had other devices than the scheduler chose, and pods with another grant on record.
+	// WrongDevices are containers that had other devices than the scheduler chose, and pods with
+	// another grant on record.
 	WrongDevices []string `json:"wrongDevices"`
 	// EndedContainers had run, and ended or got another process, before their pods were deleted.
 	EndedContainers []string `json:"endedContainers"`
@@ -55,10 +58,16 @@ func (r *Result) OK() bool {
 // show writes the results as people read them: a table, and what went wrong in words.
 func show(out io.Writer, results []*Result) {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED CONTAINERS\tORPHANED GRANTS\tSECONDS") //nolint:errcheck // a screen
+	//nolint:errcheck // a screen
+	fmt.Fprintln(table,
+		"\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED "+
+			"CONTAINERS\tORPHANED GRANTS\tSECONDS")
 	for _, r := range results {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills, r.Creations, r.CutOffStarts, //nolint:errcheck // a screen
-			len(r.LostPods), len(r.SharedDevices), len(r.WrongDevices), len(r.EndedContainers), len(r.OrphanedGrants), r.Seconds)
+		//nolint:errcheck // a screen
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills, r.Creations,
+			r.CutOffStarts,
+			len(r.LostPods), len(r.SharedDevices), len(r.WrongDevices), len(r.EndedContainers),
+			len(r.OrphanedGrants), r.Seconds)
 	}
 	table.Flush() //nolint:errcheck // a screen
 	for _, r := range results {

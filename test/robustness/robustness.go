@@ -1,10 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package robustness kills kubecri at every moment of its work, upgrades it, and kills the container runtime, all while pods with
-// devices start on a real cluster; and shows what became of them. What counts is taken from the API server, from the kernel, and
-// from the record of grants: no pod is lost, no device is in two containers at the same time, no container that runs notices, and
-// nothing stays granted when its pod is gone.
+// Package robustness kills kubecri at every moment of its work, upgrades it, and kills the
+// container runtime, all while pods with devices start on a real cluster; and shows what became of
+// them. What counts is taken from the API server, from the kernel, and from the record of grants:
+// no pod is lost, no device is in two containers at the same time, no container that runs notices,
+// and nothing stays granted when its pod is gone.
 //
 // kubecri is built with failpoints for this; see package failpoint for the moments.
 package robustness
@@ -35,9 +36,11 @@ import (
 type Options struct {
 	// Points are the moments at which kubecri is killed, each in a scenario of its own.
 	Points []failpoint.Point
-	// Kills is how often that happens in each scenario, Creations how many containers are created at a time, over and over, until it has.
+	// Kills is how often that happens in each scenario, Creations how many containers are created
+	// at a time, over and over, until it has.
 	Kills, Creations int
-	// Upgrades says whether kubecri is upgraded while pods are created, Runtime whether the container runtime is killed.
+	// Upgrades says whether kubecri is upgraded while pods are created, Runtime whether the
+	// container runtime is killed.
 	Upgrades, Runtime bool
 	// Folder is the absolute path of where the cluster and its logs are, and the results, as JSON.
 	Folder string
@@ -58,8 +61,8 @@ func Full() (Options, error) {
 const (
 	// perPod is how many containers a pod has, with one device each.
 	perPod = 2
-	// startLimit and recoveryLimit leave room for a busy machine. After the last kill, a kubelet takes some ten seconds before it tries
-	// again what failed.
+	// startLimit and recoveryLimit leave room for a busy machine. After the last kill, a kubelet
+	// takes some ten seconds before it tries again what failed.
 	startLimit    = 3 * time.Minute
 	recoveryLimit = 3 * time.Minute
 	// orphanAge is how long after its pod a grant may be on record.
@@ -123,15 +126,16 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	return err
 }
 
-// describe builds a kubecri with failpoints and returns the options of a cluster with one node that runs it, and has a device for
-// each container of a scenario.
+// describe builds a kubecri with failpoints and returns the options of a cluster with one node that
+// runs it, and has a device for each container of a scenario.
 func (r *run) describe(ctx context.Context, root, folder string) (cluster.Options, error) {
 	described, err := cluster.Default(1)
 	if err != nil {
 		return described, err
 	}
 	kubecri := filepath.Join(folder, "kubecri")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "failpoint", "-o", kubecri, "./cmd/kubecri")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "failpoint", "-o",
+		kubecri, "./cmd/kubecri")
 	build.Dir = root
 	if said, err := build.CombinedOutput(); err != nil {
 		return described, fmt.Errorf("build kubecri with failpoints: %w\n%s", err, said)
@@ -143,10 +147,12 @@ func (r *run) describe(ctx context.Context, root, folder string) (cluster.Option
 	described.Nodes[0].Kubecri.Env = append(described.Nodes[0].Kubecri.Env, failpointVariable+"="+r.trigger)
 	described.Visible = append(described.Visible, folder)
 	described.Dir = filepath.Join(r.options.Folder, "cluster")
-	return described, errors.Join(os.Chmod(folder, 0o755), os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
+	return described, errors.Join(os.Chmod(folder, 0o755),
+		os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
 }
 
-// failpointVariable names the trigger to kubecri; package failpoint has the name only when it is built for it.
+// failpointVariable names the trigger to kubecri; package failpoint has the name only when it is
+// built for it.
 const failpointVariable = "KUBECRI_FAILPOINT"
 
 // prepare waits until the node has published its devices, and makes a namespace.
@@ -184,7 +190,8 @@ func (r *run) play(ctx context.Context) (results []*Result, err error) {
 	return results, r.finish(ctx, results)
 }
 
-// finish waits until nothing may be granted any more, and puts what came to light since the last scenario into its result.
+// finish waits until nothing may be granted any more, and puts what came to light since the last
+// scenario into its result.
 func (r *run) finish(ctx context.Context, results []*Result) error {
 	r.aging.Wait()
 	if len(results) == 0 {
@@ -199,7 +206,8 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 		return err
 	}
 	for _, grant := range recorded {
-		last.OrphanedGrants = append(last.OrphanedGrants, fmt.Sprintf("pod %s is on record, and all pods are gone", grant.Name))
+		last.OrphanedGrants = append(last.OrphanedGrants, fmt.Sprintf("pod %s is on record, and all pods are gone",
+			grant.Name))
 	}
 	return nil
 }

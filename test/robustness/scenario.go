@@ -23,7 +23,8 @@ type scenario struct {
 	name, title string
 	// pause is between the creations of two pods.
 	pause time.Duration
-	// disturb kills until it has done enough, however long that takes. It returns how often, and leaves everything running.
+	// disturb kills until it has done enough, however long that takes. It returns how often, and
+	// leaves everything running.
 	disturb func(ctx context.Context) (kills int, err error)
 }
 
@@ -45,7 +46,8 @@ func (r *run) scene(ctx context.Context, s scenario) (*Result, error) {
 		}
 	}()
 	for turn, calm := 0, false; !calm; turn++ {
-		w := &workload{client: r.cluster.Client, namespace: r.namespace, name: fmt.Sprintf("%s-%d", s.name, turn), containers: perPod}
+		w := &workload{client: r.cluster.Client, namespace: r.namespace, name: fmt.Sprintf("%s-%d", s.name, turn),
+			containers: perPod}
 		err := w.create(ctx, r.options.Creations/perPod, s.pause)
 		if err == nil {
 			calm, err = w.awaitReadyOr(ctx, disturbed)
@@ -118,18 +120,21 @@ func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) err
 				return err
 			}
 			if granted := grantedTo(recorded[string(pod.UID)], status.Name); !slices.Equal(granted, choice.Paths) {
-				result.WrongDevices = append(result.WrongDevices, fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
+				result.WrongDevices = append(result.WrongDevices,
+					fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
 			}
 			_, id, _ := strings.Cut(status.ContainerID, "://")
 			if has := now[id].devices; !slices.Equal(has, choice.Chosen) {
-				result.WrongDevices = append(result.WrongDevices, fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
+				result.WrongDevices = append(result.WrongDevices,
+					fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
 			}
 		}
 	}
 	return nil
 }
 
-// age waits until the workload's pods are gone, and returns which of them are on record a minute later.
+// age waits until the workload's pods are gone, and returns which of them are on record a minute
+// later.
 func (r *run) age(ctx context.Context, w *workload) ([]string, error) {
 	leaving, cancel := context.WithTimeout(ctx, recoveryLimit)
 	defer cancel()

@@ -27,7 +27,8 @@ const pollInterval = 100 * time.Millisecond
 // idle is the command of a container that waits and ends at once when it is told to.
 var idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
-// workload is some pods whose containers ask for a device each. It is created at once, and deleted at once.
+// workload is some pods whose containers ask for a device each. It is created at once, and deleted
+// at once.
 type workload struct {
 	client     *kube.Client
 	namespace  string
@@ -65,7 +66,9 @@ func (w *workload) pod(name string) *corev1.Pod {
 	for i := range w.containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
 			Name: fmt.Sprintf("c%d", i), Image: image.Busybox, Command: idle,
-			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{observe.Resource: *resource.NewQuantity(1, resource.DecimalSI)}},
+			Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{observe.Resource: *resource.NewQuantity(1, resource.DecimalSI)},
+			},
 		})
 	}
 	return pod
@@ -88,7 +91,8 @@ func (w *workload) state(ctx context.Context) (ready []corev1.Pod, others []*cor
 	return ready, others, nil
 }
 
-// awaitReady waits until all pods are ready, or limit is over. It returns those that are, and what the others do.
+// awaitReady waits until all pods are ready, or limit is over. It returns those that are, and what
+// the others do.
 func (w *workload) awaitReady(ctx context.Context, limit time.Duration) (ready []corev1.Pod, lost []string, err error) {
 	deadline := time.After(limit)
 	for {
@@ -109,7 +113,8 @@ func (w *workload) awaitReady(ctx context.Context, limit time.Duration) (ready [
 	}
 }
 
-// awaitReadyOr waits until all pods are ready, or something else ended; it tells which, and that one's error.
+// awaitReadyOr waits until all pods are ready, or something else ended; it tells which, and that
+// one's error.
 func (w *workload) awaitReadyOr(ctx context.Context, other <-chan error) (ended bool, err error) {
 	for {
 		_, others, err := w.state(ctx)
@@ -140,7 +145,8 @@ func (w *workload) remove(ctx context.Context) error {
 	var group errgroup.Group
 	for _, pod := range w.created {
 		group.Go(func() error {
-			err := w.client.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+			err := w.client.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name,
+				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -157,7 +163,8 @@ func (w *workload) gone(ctx context.Context) error {
 			return err
 		}
 		ours := w.uids()
-		if !slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool { return slices.Contains(ours, string(pod.UID)) }) {
+		if !slices.ContainsFunc(list.Items,
+			func(pod corev1.Pod) bool { return slices.Contains(ours, string(pod.UID)) }) {
 			return nil
 		}
 		select {

@@ -14,7 +14,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// What the machine has of Intel's is half on NUMA node 0 and half on node 1, but for the one DLB and the one FPGA.
+// What the machine has of Intel's is half on NUMA node 0 and half on node 1, but for the one DLB
+// and the one FPGA.
 
 func intelGPU(t tree) Plugin {
 	p := Plugin{Name: "gpu_plugin", Args: []string{"-v=4"}}
@@ -33,7 +34,8 @@ func intelGPU(t tree) Plugin {
 		t[byPath+"-render"] = entry{link: "../" + render}
 		p.Devices = append(p.Devices, Device{
 			Resource: "gpu.intel.com/i915", ID: card + "-0", NUMA: []int{i / 2},
-			Nodes: []string{"/dev/dri/" + card, "/dev/dri/" + render}, Mounts: []string{byPath + "-card", byPath + "-render"},
+			Nodes:  []string{"/dev/dri/" + card, "/dev/dri/" + render},
+			Mounts: []string{byPath + "-card", byPath + "-render"},
 		})
 	}
 	return p
@@ -48,12 +50,14 @@ func intelNPU(t tree) Plugin {
 		t[accel+"/device"] = entry{link: folder}
 		t["/sys/class/accel/"+name] = entry{link: accel}
 		t.node("/dev/accel/"+name, majorNPU, uint32(i), accel)
-		p.Devices = append(p.Devices, Device{Resource: "npu.intel.com/accel", ID: name + "-0", NUMA: []int{i}, Nodes: []string{"/dev/accel/" + name}})
+		p.Devices = append(p.Devices, Device{Resource: "npu.intel.com/accel", ID: name + "-0", NUMA: []int{i},
+			Nodes: []string{"/dev/accel/" + name}})
 	}
 	return p
 }
 
-// intelSGX has two device nodes for the whole machine, which any number of containers share: its devices are only a count.
+// intelSGX has two device nodes for the whole machine, which any number of containers share: its
+// devices are only a count.
 func intelSGX(t tree) Plugin {
 	p := Plugin{Name: "sgx_plugin", Args: []string{"-v=4", "-enclave-limit=3", "-provision-limit=2"}}
 	for minor, kind := range []string{"enclave", "provision"} {
@@ -61,7 +65,8 @@ func intelSGX(t tree) Plugin {
 		t.node(path, majorSGX, uint32(minor), "/sys/devices/virtual/misc/sgx_"+kind)
 		for i := range 3 - minor {
 			p.Devices = append(p.Devices, Device{
-				Resource: types.ResourceName("sgx.intel.com/" + kind), ID: fmt.Sprintf("sgx-%s-%d", kind, i), Nodes: []string{path},
+				Resource: types.ResourceName("sgx.intel.com/" + kind), ID: fmt.Sprintf("sgx-%s-%d", kind, i),
+				Nodes: []string{path},
 			})
 		}
 	}
@@ -102,7 +107,8 @@ func intelDLB(t tree) Plugin {
 	}}
 }
 
-// qatFunctions are the physical functions of QAT, one on each NUMA node. Each has two virtual ones, which are what containers get.
+// qatFunctions are the physical functions of QAT, one on each NUMA node. Each has two virtual ones,
+// which are what containers get.
 var qatFunctions = []string{"0000:6b:00.0", "0000:e8:00.0"}
 
 func intelQAT(t tree) Plugin {
@@ -112,7 +118,8 @@ func intelQAT(t tree) Plugin {
 	t["/sys/devices/virtual/misc/vfio"] = entry{folder: true}
 	for numa, address := range qatFunctions {
 		physical := t.pci(address, numa, map[string]string{
-			"vendor": "0x8086", "device": "0x4940", "qat/state": "up", "qat/cfg_services": "sym;asym", "qat/num_rps": "0",
+			"vendor": "0x8086", "device": "0x4940", "qat/state": "up", "qat/cfg_services": "sym;asym",
+			"qat/num_rps": "0",
 		})
 		t.driver(physical, "4xxx")
 		t[qatHeartbeat(address)] = entry{content: "0"}
@@ -141,7 +148,8 @@ func qatHeartbeat(address string) string {
 	return "/sys/kernel/debug/qat_4xxx_" + address + "/heartbeat/status"
 }
 
-// SetQATHealth makes the heart of the QAT function on a NUMA node beat, or stop. The plugin looks every five seconds.
+// SetQATHealth makes the heart of the QAT function on a NUMA node beat, or stop. The plugin looks
+// every five seconds.
 func (m *Machine) SetQATHealth(numa int, healthy bool) error {
 	status := "-1"
 	if healthy {
@@ -157,7 +165,8 @@ const (
 	fpgaFunction  = "d8424dc4a4a3c413f89e433683f9040b"
 )
 
-// intelFPGA serves, in its mode "af", what FPGAs are programmed with: interface and function are the resource's name.
+// intelFPGA serves, in its mode "af", what FPGAs are programmed with: interface and function are
+// the resource's name.
 func intelFPGA(t tree) Plugin {
 	folder := t.pci("0000:3b:00.0", 0, map[string]string{"class": "0x120000", "vendor": "0x8086", "device": "0x0b30"})
 	region := folder + "/fpga_region/region0"
@@ -170,7 +179,8 @@ func intelFPGA(t tree) Plugin {
 	if err != nil {
 		panic(err) // they are constants
 	}
-	resource := "fpga.intel.com/af-" + fpgaInterface[:3] + "." + fpgaFunction[:3] + "." + base64.RawURLEncoding.EncodeToString(ids)
+	resource := "fpga.intel.com/af-" + fpgaInterface[:3] + "." + fpgaFunction[:3] + "." +
+		base64.RawURLEncoding.EncodeToString(ids)
 	return Plugin{Name: "fpga_plugin", Args: []string{"-v=4", "-mode=af"}, Devices: []Device{
 		{Resource: types.ResourceName(resource), ID: "dfl-port.0", NUMA: []int{0}, Nodes: []string{"/dev/dfl-port.0"}},
 	}}

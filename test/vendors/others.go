@@ -9,12 +9,15 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
 )
 
-// GPUs are how many GPUs of NVIDIA's the machine has: the first half on NUMA node 0, the others on node 1.
+// GPUs are how many GPUs of NVIDIA's the machine has: the first half on NUMA node 0, the others on
+// node 1.
 const GPUs = 4
 
-// NVML describes the machine's GPUs to those who build the stand-in for NVIDIA's management library.
+// NVML describes the machine's GPUs to those who build the stand-in for NVIDIA's management
+// library.
 func NVML() nvmltest.Machine {
-	return nvmltest.Machine{Ancestor: nvmltest.Matrix(GPUs, func(i, j int) int { // as nvml.h has it: 40 is a NUMA node, 50 the machine
+	// as nvml.h has it: 40 is a NUMA node, 50 the machine
+	return nvmltest.Machine{Ancestor: nvmltest.Matrix(GPUs, func(i, j int) int {
 		if i/2 == j/2 {
 			return 40
 		}
@@ -22,11 +25,12 @@ func NVML() nvmltest.Machine {
 	})}
 }
 
-// nvidia gives containers device nodes by itself, as where NVIDIA's container runtime is not there to do it. driver is the folder with the
-// driver's libraries.
+// nvidia gives containers device nodes by itself, as where NVIDIA's container runtime is not there
+// to do it. driver is the folder with the driver's libraries.
 func nvidia(t tree, driver string) Plugin {
 	p := Plugin{Name: "nvidia-device-plugin", Args: []string{
-		"--pass-device-specs", "--driver-root-ctr-path=" + driver, "--gdrcopy-enabled=false", "--gds-enabled=false", "--mofed-enabled=false",
+		"--pass-device-specs", "--driver-root-ctr-path=" + driver, "--gdrcopy-enabled=false", "--gds-enabled=false",
+		"--mofed-enabled=false",
 	}}
 	const control = "/dev/nvidiactl"
 	t[control] = entry{major: majorNVIDIA, minor: 255}

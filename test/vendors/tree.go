@@ -17,7 +17,8 @@ import (
 // tree is what /sys and /dev have, by path.
 type tree map[string]entry
 
-// entry is one of: a file, a symbolic link, a character device, a folder that nothing else is known to be in.
+// entry is one of: a file, a symbolic link, a character device, a folder that nothing else is known
+// to be in.
 type entry struct {
 	content      string
 	link         string
@@ -25,7 +26,8 @@ type entry struct {
 	folder       bool
 }
 
-// Major numbers of the made-up devices: Linux leaves 120 to 127 to experiments, so no driver is behind them.
+// Major numbers of the made-up devices: Linux leaves 120 to 127 to experiments, so no driver is
+// behind them.
 const (
 	majorGPU uint32 = 120 + iota
 	majorNPU
@@ -37,7 +39,8 @@ const (
 	majorNVIDIA
 )
 
-// pci adds a PCI device on a NUMA node and returns its folder. files are what the folder has besides, by name.
+// pci adds a PCI device on a NUMA node and returns its folder. files are what the folder has
+// besides, by name.
 func (t tree) pci(address string, numa int, files map[string]string) string {
 	folder := "/sys/devices/pci" + address[:len("0000:00")] + "/" + address
 	for name, content := range files {
@@ -66,7 +69,8 @@ func (t tree) node(path string, major, minor uint32, folder string) {
 	t[folder+"/dev"] = entry{content: number}
 }
 
-// write makes what is below a folder of the tree in a folder of the machine. What is there already is replaced.
+// write makes what is below a folder of the tree in a folder of the machine. What is there already
+// is replaced.
 func (t tree) write(from, to string) error {
 	for path, e := range t {
 		name, ok := strings.CutPrefix(path, from+"/")

@@ -1,11 +1,12 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vendors has device plugins of hardware vendors, as their makers publish them, and the machine that they are shown: one with
-// two NUMA nodes and a few devices of each kind. What the machine has is made up; that a plugin takes it for real is what counts.
+// Package vendors has device plugins of hardware vendors, as their makers publish them, and the
+// machine that they are shown: one with two NUMA nodes and a few devices of each kind. What the
+// machine has is made up; that a plugin takes it for real is what counts.
 //
-// A plugin that is started sees the machine's /sys and /dev in place of the real ones, and kubecri's folder in place of the kubelet's, as
-// from a DaemonSet that mounts it.
+// A plugin that is started sees the machine's /sys and /dev in place of the real ones, and
+// kubecri's folder in place of the kubelet's, as from a DaemonSet that mounts it.
 package vendors
 
 import (
@@ -20,7 +21,8 @@ import (
 type Plugin struct {
 	// Name is the name of its program.
 	Name string
-	// Args and Env are the arguments and environment variables (NAME=value) that it is started with.
+	// Args and Env are the arguments and environment variables (NAME=value) that it is started
+	// with.
 	Args, Env []string
 	// Devices are what it finds on the machine.
 	Devices []Device
@@ -31,7 +33,8 @@ type Device struct {
 	Resource types.ResourceName
 	// ID is the plugin's name for it.
 	ID string
-	// NUMA are the NUMA nodes that the plugin tells, in ascending order; none if it tells no topology.
+	// NUMA are the NUMA nodes that the plugin tells, in ascending order; none if it tells no
+	// topology.
 	NUMA []int
 	// Nodes are the device nodes that a container gets, by their paths there, in any order.
 	Nodes []string
@@ -55,7 +58,8 @@ func (p Plugin) Resources() map[types.ResourceName][]Device {
 	return all
 }
 
-// KubeletFolder is the folder that all plugins take for the kubelet's, and SpecFolder is where some keep CDI files.
+// KubeletFolder is the folder that all plugins take for the kubelet's, and SpecFolder is where some
+// keep CDI files.
 const (
 	KubeletFolder = "/var/lib/kubelet/device-plugins"
 	SpecFolder    = "/var/run/cdi"
@@ -70,8 +74,9 @@ type Machine struct {
 	tree tree
 }
 
-// NewMachine makes a machine below a folder: what programs are to see as /sys is in its folder sys then. Its device nodes are not made
-// yet: see MakeNodes. library is the stand-in for NVIDIA's management library, with [GPUs] GPUs.
+// NewMachine makes a machine below a folder: what programs are to see as /sys is in its folder sys
+// then. Its device nodes are not made yet: see MakeNodes. library is the stand-in for NVIDIA's
+// management library, with [GPUs] GPUs.
 func NewMachine(dir, library string) (*Machine, error) {
 	m := &Machine{dir: dir, tree: tree{}}
 	for _, kind := range []func(tree) Plugin{intelGPU, intelNPU, intelSGX, intelDSA, intelDLB, intelQAT, intelFPGA} {
@@ -92,7 +97,8 @@ func NewMachine(dir, library string) (*Machine, error) {
 // Sys is the folder that programs are to see as /sys.
 func (m *Machine) Sys() string { return filepath.Join(m.dir, "sys") }
 
-// MakeNodes makes the machine's device nodes in a folder, which is to be /dev or to be seen as /dev. It needs root.
+// MakeNodes makes the machine's device nodes in a folder, which is to be /dev or to be seen as
+// /dev. It needs root.
 func (m *Machine) MakeNodes(dev string) error { return m.tree.write("/dev", dev) }
 
 // Nodes are the numbers of the device nodes, major and minor, by path.

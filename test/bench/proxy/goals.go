@@ -25,7 +25,8 @@ func goalsOf(r *result) []goal {
 		below(list1000+": CPU, of the splice's", list[kubecri].CPU, list[splice].CPU, 3),
 		below(list1000+": time added, of what re-encoding adds", list[kubecri].P50, list[reencode].P50, 1.0/6),
 		below(list1000+": CPU, of re-encoding's", list[kubecri].CPU, list[reencode].CPU, 1.0/6),
-		below(largestLists+": peak memory, of re-encoding's", float64(largest[kubecri].Peak), float64(largest[reencode].Peak), 1.0/4),
+		below(largestLists+": peak memory, of re-encoding's", float64(largest[kubecri].Peak),
+			float64(largest[reencode].Peak), 1.0/4),
 		below("CreateContainer: time added when injected, of when passed", injected.P50, passed.P50, 2),
 		below("Grant written, of write + fsync + rename", r.GrantWrite.Pin, r.GrantWrite.BareFile, 1.5),
 	}

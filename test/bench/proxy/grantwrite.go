@@ -17,8 +17,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// grantWrites is how long it took to grant a pod a device, and to replace a file of the same content as plainly as one can
-// so that it survives a power failure: write, fsync, rename, and fsync of the folder; and without the last. All sorted.
+// grantWrites is how long it took to grant a pod a device, and to replace a file of the same
+// content as plainly as one can so that it survives a power failure: write, fsync, rename, and
+// fsync of the folder; and without the last. All sorted.
 type grantWrites struct {
 	pin, bare, bareFile []time.Duration
 }
@@ -28,7 +29,8 @@ type emptyRuntime struct{}
 
 func (emptyRuntime) Pods(context.Context) (map[string]grants.Seen, error) { return nil, nil }
 
-// measureGrantWrites fills the record of a node of eight devices, again and again. The writes take turns.
+// measureGrantWrites fills the record of a node of eight devices, again and again. The writes take
+// turns.
 func measureGrantWrites(ctx context.Context, scratch string) (*grantWrites, error) {
 	ctx = klog.NewContext(ctx, klog.Background())
 	const records, devices = 40, 8

@@ -25,9 +25,9 @@ import (
 // gpuResource is how simulated GPUs are counted.
 const gpuResource = "nvidia.com/gpu"
 
-// startKubecri starts the real program with simulated GPUs, on a node that knows its pods from before, as after a restart
-// while the API server is away. It returns when a container of the device pod was given its device, and so the pod's grant
-// is written.
+// startKubecri starts the real program with simulated GPUs, on a node that knows its pods from
+// before, as after a restart while the API server is away. It returns when a container of the
+// device pod was given its device, and so the pod's grant is written.
 func (b *bench) startKubecri(ctx context.Context, dir, upstream string) (*process, error) {
 	state := filepath.Join(dir, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
@@ -80,7 +80,8 @@ func rememberPods(ctx context.Context, file string) error {
 			}}},
 		}
 	}
-	client := fake.NewClientset(pod(plainPod, nil), pod(devicePod, corev1.ResourceList{gpuResource: resource.MustParse("1")}))
+	client := fake.NewClientset(pod(plainPod, nil),
+		pod(devicePod, corev1.ResourceList{gpuResource: resource.MustParse("1")}))
 	registry := pods.NewRegistry(0)
 	registry.SetDeviceResources([]string{gpuResource}, true)
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))

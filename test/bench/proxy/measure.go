@@ -117,7 +117,8 @@ func (b *bench) round(ctx context.Context, round int, all []*workload, taken sam
 	return nil
 }
 
-// take makes the workload's calls over one connection, as the kubelet has one, after a few that do not count.
+// take makes the workload's calls over one connection, as the kubelet has one, after a few that do
+// not count.
 func take(ctx context.Context, w *workload, p *process) (*sample, error) {
 	conn, err := dial(p.socket)
 	if err != nil {

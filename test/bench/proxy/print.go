@@ -21,7 +21,8 @@ func (r *result) print(to io.Writer) error {
 			if way == direct {
 				format, cpu = "%.3f ms", "-"
 			}
-			fmt.Fprintf(table, "  %s\t"+format+"\t"+format+"\t%s\t%.0f MiB\n", way, c.P50/1000, c.P99/1000, cpu, float64(c.Peak)/(1<<20))
+			fmt.Fprintf(table, "  %s\t"+format+"\t"+format+"\t%s\t%.0f MiB\n", way, c.P50/1000, c.P99/1000, cpu,
+				float64(c.Peak)/(1<<20))
 		}
 	}
 	grant := func(name string, took float64) { fmt.Fprintf(table, "%s\t%.3f ms\t\t\t\n", name, took/1000) }

@@ -54,7 +54,8 @@ func start(ctx context.Context, socket string, command *exec.Cmd) (*process, err
 			return nil, fmt.Errorf("%s has ended: %s", filepath.Base(command.Path), p.said())
 		case <-ctx.Done():
 			p.stop()
-			return nil, fmt.Errorf("%s does not answer at %s: %w: %s", filepath.Base(command.Path), socket, err, p.said())
+			return nil, fmt.Errorf("%s does not answer at %s: %w: %s", filepath.Base(command.Path), socket,
+				err, p.said())
 		}
 	}
 }

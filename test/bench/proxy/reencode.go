@@ -38,24 +38,29 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-func (r *reencoder) Version(ctx context.Context, request *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+func (r *reencoder) Version(ctx context.Context,
+	request *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return r.runtime.Version(outgoing(ctx), request)
 }
 
-func (r *reencoder) ListContainers(ctx context.Context, request *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *reencoder) ListContainers(ctx context.Context,
+	request *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return r.runtime.ListContainers(outgoing(ctx), request)
 }
 
 // CreateContainer adds a device as if it had decided nothing.
-func (r *reencoder) CreateContainer(ctx context.Context, request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (r *reencoder) CreateContainer(ctx context.Context,
+	request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	if request.GetSandboxConfig().GetMetadata().GetUid() == devicePod {
 		config := request.GetConfig()
-		config.Devices = append(config.Devices, &runtimeapi.Device{HostPath: "/dev/gpu0", ContainerPath: "/dev/gpu0", Permissions: "rw"})
+		config.Devices = append(config.Devices, &runtimeapi.Device{HostPath: "/dev/gpu0", ContainerPath: "/dev/gpu0",
+			Permissions: "rw"})
 	}
 	return r.runtime.CreateContainer(outgoing(ctx), request)
 }
 
-func (r *reencoder) GetContainerEvents(request *runtimeapi.GetEventsRequest, down runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (r *reencoder) GetContainerEvents(request *runtimeapi.GetEventsRequest,
+	down runtimeapi.RuntimeService_GetContainerEventsServer) error {
 	up, err := r.runtime.GetContainerEvents(outgoing(down.Context()), request)
 	if err != nil {
 		return err

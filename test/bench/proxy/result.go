@@ -24,8 +24,9 @@ type workloadResult struct {
 	Ways    map[string]cost `json:"ways"`
 }
 
-// cost is that of one way. Of direct, times are those of a call; of the others, what they add to that. The CPU time is the
-// proxy's, per call; the memory is the proxy's at its peak, and of direct the runtime's.
+// cost is that of one way. Of direct, times are those of a call; of the others, what they add to
+// that. The CPU time is the proxy's, per call; the memory is the proxy's at its peak, and of direct
+// the runtime's.
 type cost struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
@@ -49,7 +50,8 @@ func (r *result) of(workload string) map[string]cost {
 	return nil
 }
 
-// summarize takes medians of the rounds, in which all ways were measured close to each other, and slow calls from all rounds.
+// summarize takes medians of the rounds, in which all ways were measured close to each other, and
+// slow calls from all rounds.
 func summarize(all []*workload, taken samples, written *grantWrites) *result {
 	r := &result{GrantWrite: grantResult{
 		Pin: microseconds(quantile(written.pin, 0.5)), Bare: microseconds(quantile(written.bare, 0.5)),

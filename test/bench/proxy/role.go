@@ -11,7 +11,8 @@ import (
 	"os/exec"
 )
 
-// roleCommand makes this program be one of the others: role, socket to serve, socket of the runtime.
+// roleCommand makes this program be one of the others: role, socket to serve, socket of the
+// runtime.
 const roleCommand = "role"
 
 // The roles that this program plays itself.

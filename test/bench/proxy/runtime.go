@@ -15,7 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// serveRuntime answers with messages that it has ready, so that nearly all of the time of a call is that of its way.
+// serveRuntime answers with messages that it has ready, so that nearly all of the time of a call is
+// that of its way.
 func serveRuntime(listener net.Listener) error {
 	r := runtime{lists: map[int][]byte{}}
 	var err error
@@ -35,7 +36,8 @@ func serveRuntime(listener net.Listener) error {
 	if r.event, err = proto.Marshal(containerEvent()); err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(maxMessage), grpc.UnknownServiceHandler(r.answer))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(maxMessage),
+		grpc.UnknownServiceHandler(r.answer))
 	return server.Serve(listener)
 }
 
@@ -75,7 +77,8 @@ func (r *runtime) answer(_ any, stream grpc.ServerStream) error {
 	return status.Error(codes.Unimplemented, method)
 }
 
-// list takes the number of containers from the filter. Without one there are none: that is kubecri asking for itself.
+// list takes the number of containers from the filter. Without one there are none: that is kubecri
+// asking for itself.
 func (r *runtime) list(raw []byte) ([]byte, error) {
 	var request runtimeapi.ListContainersRequest
 	if err := proto.Unmarshal(raw, &request); err != nil {
@@ -88,5 +91,6 @@ func (r *runtime) list(raw []byte) ([]byte, error) {
 	if list, ready := r.lists[count]; err == nil && ready {
 		return list, nil
 	}
-	return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("no list of %q containers", request.GetFilter().GetId()))
+	return nil, status.Error(codes.InvalidArgument,
+		fmt.Sprintf("no list of %q containers", request.GetFilter().GetId()))
 }

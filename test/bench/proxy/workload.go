@@ -50,9 +50,11 @@ func workloads() ([]*workload, error) {
 	add("Version", runtimeapi.RuntimeService_Version_FullMethodName, &runtimeapi.VersionRequest{}, 1, 1, 400)
 	add(passedCreate, runtimeapi.RuntimeService_CreateContainer_FullMethodName, createRequest(plainPod), 1, 1, 400)
 	add(injectedCreate, runtimeapi.RuntimeService_CreateContainer_FullMethodName, createRequest(devicePod), 1, 1, 400)
-	add("GetContainerEvents, 10000 of them", runtimeapi.RuntimeService_GetContainerEvents_FullMethodName, &runtimeapi.GetEventsRequest{}, streamedEvents, 1, 4)
+	add("GetContainerEvents, 10000 of them", runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
+		&runtimeapi.GetEventsRequest{}, streamedEvents, 1, 4)
 	for _, size := range []struct{ containers, calls, calls8 int }{{100, 200, 40}, {1000, 60, 10}, {16000, 5, 2}} {
-		request := &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: strconv.Itoa(size.containers)}}
+		request := &runtimeapi.ListContainersRequest{
+			Filter: &runtimeapi.ContainerFilter{Id: strconv.Itoa(size.containers)}}
 		name := fmt.Sprintf("ListContainers of %d", size.containers)
 		add(name, runtimeapi.RuntimeService_ListContainers_FullMethodName, request, 1, 1, size.calls)
 		add(name+", 8 callers", runtimeapi.RuntimeService_ListContainers_FullMethodName, request, 1, 8, size.calls8)
@@ -91,14 +93,17 @@ func createRequest(uid string) *runtimeapi.CreateContainerRequest {
 		Linux:    &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpuShares: 1024}},
 	}
 	for i := range 40 {
-		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: fmt.Sprintf("SERVICE_%d_HOST", i), Value: []byte("10.96.104.217, and a few bytes more of text")})
+		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: fmt.Sprintf("SERVICE_%d_HOST", i),
+			Value: []byte("10.96.104.217, and a few bytes more of text")})
 	}
 	for i := range 6 {
 		config.Mounts = append(config.Mounts, &runtimeapi.Mount{
-			ContainerPath: fmt.Sprintf("/etc/mounted/%d", i), HostPath: "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~configmap/config",
+			ContainerPath: fmt.Sprintf("/etc/mounted/%d", i), HostPath: "/var/lib/kubelet/pods/" + uid +
+				"/volumes/kubernetes.io~configmap/config",
 		})
 	}
-	annotations := map[string]string{"kubernetes.io/config.source": "api", "kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z"}
+	annotations := map[string]string{"kubernetes.io/config.source": "api",
+		"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z"}
 	if uid == devicePod {
 		// What is written here is never too large, and well-formed.
 		annotations[deviceinfo.Annotation], _ = deviceinfo.EncodePod(allocation(uid, 0))
@@ -117,7 +122,8 @@ func createRequest(uid string) *runtimeapi.CreateContainerRequest {
 
 func containerID(n int) string { return fmt.Sprintf("%064x", n+1<<40) }
 
-// containerList is a list of containers of about a kilobyte each, as the kubelet labels and annotates them.
+// containerList is a list of containers of about a kilobyte each, as the kubelet labels and
+// annotates them.
 func containerList(count int) *runtimeapi.ListContainersResponse {
 	list := &runtimeapi.ListContainersResponse{}
 	for i := range count {
@@ -132,13 +138,15 @@ func containerList(count int) *runtimeapi.ListContainersResponse {
 			CreatedAt:    1_760_000_000_000_000_000 + int64(i),
 			Labels: map[string]string{
 				"io.kubernetes.container.name": "main", "io.kubernetes.pod.name": name,
-				"io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": fmt.Sprintf("6f1c3a52-8f6e-4d0e-9c39-%012d", i),
+				"io.kubernetes.pod.namespace": "default",
+				"io.kubernetes.pod.uid":       fmt.Sprintf("6f1c3a52-8f6e-4d0e-9c39-%012d", i),
 			},
 			Annotations: map[string]string{
 				"io.kubernetes.container.hash": "5a1b2c3d", "io.kubernetes.container.restartCount": "0",
 				"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
-				"io.kubernetes.container.terminationMessagePolicy": "File", "io.kubernetes.pod.terminationGracePeriod": "30",
-				"io.kubernetes.container.ports": `[{"name":"http","containerPort":8080,"protocol":"TCP"}]`,
+				"io.kubernetes.container.terminationMessagePolicy": "File",
+				"io.kubernetes.pod.terminationGracePeriod":         "30",
+				"io.kubernetes.container.ports":                    `[{"containerPort":8080,"protocol":"TCP"}]`,
 			},
 		})
 	}
@@ -147,11 +155,18 @@ func containerList(count int) *runtimeapi.ListContainersResponse {
 
 func containerEvent() *runtimeapi.ContainerEventResponse {
 	return &runtimeapi.ContainerEventResponse{
-		ContainerId: containerID(1), ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, CreatedAt: 1_760_000_000_000_000_000,
+		ContainerId: containerID(1), ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+		CreatedAt: 1_760_000_000_000_000_000,
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
-			Id: containerID(2), Metadata: &runtimeapi.PodSandboxMetadata{Name: "web-0", Uid: plainPod, Namespace: "default"},
-			Labels: map[string]string{"io.kubernetes.pod.name": "web-0", "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": plainPod},
+			Id: containerID(2), Metadata: &runtimeapi.PodSandboxMetadata{Name: "web-0", Uid: plainPod,
+				Namespace: "default"},
+			Labels: map[string]string{
+				"io.kubernetes.pod.name": "web-0", "io.kubernetes.pod.namespace": "default",
+				"io.kubernetes.pod.uid": plainPod,
+			},
 		},
-		ContainersStatuses: []*runtimeapi.ContainerStatus{{Id: containerID(1), Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}},
+		ContainersStatuses: []*runtimeapi.ContainerStatus{
+			{Id: containerID(1), Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+		},
 	}
 }

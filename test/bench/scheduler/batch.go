@@ -20,8 +20,8 @@ import (
 // batchLimit is how long a scheduler may take to bind the pods of a batch, and to say so.
 const batchLimit = 5 * time.Minute
 
-// batch returns what it costs a side to bind a batch of pods, and removes them. Both schedulers are stopped before and after it;
-// while it is measured, the other one is.
+// batch returns what it costs a side to bind a batch of pods, and removes them. Both schedulers are
+// stopped before and after it; while it is measured, the other one is.
 func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, batchLimit, fmt.Errorf("not all were in %v", batchLimit))
 	defer cancel()
@@ -58,8 +58,9 @@ func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error
 // heldGarbage is how much may be held, in bytes, before it is collected nevertheless.
 const heldGarbage = 4 << 30
 
-// holdGarbage collects this process's garbage, nearly all of it the API server's, and has no more of it collected until the function that it
-// returns is called. A collection takes about as long as a batch: it would be in one of two batches that are compared.
+// holdGarbage collects this process's garbage, nearly all of it the API server's, and has no more
+// of it collected until the function that it returns is called. A collection takes about as long as
+// a batch: it would be in one of two batches that are compared.
 func holdGarbage() (release func()) {
 	runtime.GC() //revive:disable-line:call-to-gc
 	var now runtime.MemStats
@@ -71,8 +72,9 @@ func holdGarbage() (release func()) {
 	}
 }
 
-// prepare makes the pods of a batch. Both schedulers get to know the pods' claims before: a scheduler that is stopped while so many are made
-// leaves them unread, and the API server ends its watch.
+// prepare makes the pods of a batch. Both schedulers get to know the pods' claims before: a
+// scheduler that is stopped while so many are made leaves them unread, and the API server ends its
+// watch.
 func (d *duel) prepare(ctx context.Context, s side) error {
 	d.made++
 	if s.usesClaims() {

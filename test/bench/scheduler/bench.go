@@ -37,8 +37,10 @@ func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, e
 		return nil, err
 	}
 	defer os.RemoveAll(b.scratch)
-	// Nothing here makes service accounts or takes taints away; and a batch's pods should go quickly.
-	server, err := controlplane.Start(ctx, "--disable-admission-plugins=TaintNodesByCondition", "--delete-collection-workers=16")
+	// Nothing here makes service accounts or takes taints away; and a batch's pods should go
+	// quickly.
+	server, err := controlplane.Start(ctx, "--disable-admission-plugins=TaintNodesByCondition",
+		"--delete-collection-workers=16")
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,8 @@ package main
 
 import "github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 
-// comparison is a way, the yardstick that it is held against, and the least ratio that is wanted of them.
+// comparison is a way, the yardstick that it is held against, and the least ratio that is wanted of
+// them.
 type comparison struct {
 	way, yardstick way
 	bound          float64
@@ -28,16 +29,18 @@ func (c comparison) reported() report.Comparison {
 	return report.Comparison{Way: c.way.name, Yardstick: c.yardstick.name, Bound: c.bound}
 }
 
-// leastBatches is how many batches a round has at least. What else the machine does, or what goes on beside it on the same
-// hardware, changes from one second to the next: the shorter the batches, the more alike is what both sides meet.
+// leastBatches is how many batches a round has at least. What else the machine does, or what goes
+// on beside it on the same hardware, changes from one second to the next: the shorter the batches,
+// the more alike is what both sides meet.
 const leastBatches = 4
 
-// fewerClaims is by how much fewer pods a comparison with ResourceClaims takes. They cost several times what others do, which is wanted to be
-// seen, and far more than rounds differ by.
+// fewerClaims is by how much fewer pods a comparison with ResourceClaims takes. They cost several
+// times what others do, which is wanted to be seen, and far more than rounds differ by.
 const fewerClaims = 2
 
-// split returns how many batches make the wanted pods, or a few more, on so many free nodes, and how many pods are in each. They are
-// the same for both ways, so that both fill the cluster alike; and their number is even, so that in a round both begin equally often.
+// split returns how many batches make the wanted pods, or a few more, on so many free nodes, and
+// how many pods are in each. They are the same for both ways, so that both fill the cluster alike;
+// and their number is even, so that in a round both begin equally often.
 func (c comparison) split(nodes, wanted int) (count, pods int) {
 	if c.yardstick.usesClaims() {
 		wanted = (wanted + fewerClaims - 1) / fewerClaims

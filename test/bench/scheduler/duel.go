@@ -13,7 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
 
-// duel is a comparison that is being made: the schedulers of the way and of its yardstick, side by side.
+// duel is a comparison that is being made: the schedulers of the way and of its yardstick, side by
+// side.
 type duel struct {
 	bench *bench
 	comparison
@@ -55,8 +56,10 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 			return pair, fmt.Errorf("round %d: %w", round+1, err)
 		}
 		own, yardstick := samples[0], samples[1]
-		pair.OfWay.Samples, pair.OfYardstick.Samples = append(pair.OfWay.Samples, own), append(pair.OfYardstick.Samples, yardstick)
-		fmt.Fprintf(os.Stderr, "%d nodes, %v, round %d of %d in %.1f s: %.1f and %.1f pods/s, %.3f and %.3f ms CPU per pod\n",
+		pair.OfWay.Samples, pair.OfYardstick.Samples = append(pair.OfWay.Samples, own),
+			append(pair.OfYardstick.Samples, yardstick)
+		fmt.Fprintf(os.Stderr,
+			"%d nodes, %v, round %d of %d in %.1f s: %.1f and %.1f pods/s, %.3f and %.3f ms CPU per pod\n",
 			nodes, pair.Comparison, round+1, b.rounds, time.Since(began).Seconds(),
 			own.PodsPerSecond(), yardstick.PodsPerSecond(), own.CPUPerPod(), yardstick.CPUPerPod())
 	}
@@ -95,8 +98,8 @@ func (d *duel) round(ctx context.Context) (sums [2]report.Sample, err error) {
 	return sums, nil
 }
 
-// turn runs a batch of each side, the sides in the opposite order of the turn before. So what grows or fades in time does as much good
-// as harm.
+// turn runs a batch of each side, the sides in the opposite order of the turn before. So what grows
+// or fades in time does as much good as harm.
 func (d *duel) turn(ctx context.Context) (costs [2]report.Sample, err error) {
 	first := d.made / 2 % 2
 	for _, i := range []int{first, 1 - first} {

@@ -18,7 +18,8 @@ import (
 // holdersNamespace has the pods that run already, apart from those of batches. It is always there.
 const holdersNamespace = metav1.NamespaceSystem
 
-// makeHolder makes a pod that runs on a node already and has all of its GPUs, for those who count them and for ours.
+// makeHolder makes a pod that runs on a node already and has all of its GPUs, for those who count
+// them and for ours.
 func (b *bench) makeHolder(ctx context.Context, node *types.NodeInfo) error {
 	main := types.ContainerInfo{DevRequests: types.ResourceList{}, AllocateFrom: types.ResourceLocation{}}
 	for name, quantity := range node.Allocatable {
@@ -28,7 +29,8 @@ func (b *bench) makeHolder(ctx context.Context, node *types.NodeInfo) error {
 	}
 	holder := podOf(eight, "holder-"+node.Name, "nobody")
 	annotation, err := deviceinfo.EncodePod(&types.PodInfo{
-		Name: holder.Name, NodeName: node.Name, RunningContainers: map[string]types.ContainerInfo{holder.Spec.Containers[0].Name: main},
+		Name: holder.Name, NodeName: node.Name,
+		RunningContainers: map[string]types.ContainerInfo{holder.Spec.Containers[0].Name: main},
 	})
 	if err != nil {
 		return fmt.Errorf("write what pod %s holds: %w", holder.Name, err)

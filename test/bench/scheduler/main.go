@@ -1,33 +1,40 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scheduler measures what scheduling devices costs, beside upstream's scheduler that counts them and beside
-// dynamic resource allocation (DRA).
+// Command scheduler measures what scheduling devices costs, beside upstream's scheduler that counts
+// them and beside dynamic resource allocation (DRA).
 //
-// A real etcd and kube-apiserver run in this process. The nodes have 8 GPUs each: they carry an inventory for ours, a count for
-// both, and a ResourceSlice for DRA.
+// A real etcd and kube-apiserver run in this process. The nodes have 8 GPUs each: they carry an
+// inventory for ours, a count for both, and a ResourceSlice for DRA.
 //
-// A comparison holds a way of asking for devices against a yardstick. The schedulers of both, upstream's program or ours with the
-// simulated GPUs' plugin as a .so, are processes of their own, so CPU is the scheduler's alone. They live side by side for all rounds of
-// the comparison, see each other's pods, and bind those that have their name. What is measured is a batch of pods at a time: while they are
-// made, both schedulers are stopped (SIGSTOP), so that nothing but scheduling is done afterwards; it begins when one of them goes
-// on (SIGCONT), and ends when the last pod is bound and the last event about that is written: schedulers write events beside their work and leave
-// some for later, not equally many, and the API server has as much work with one as with a binding. Then the pods are removed, and both go on until they are idle: they
-// have seen all that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made before
-// the pods, which spares it the controller that makes them of templates. With -full, part of the nodes are full of pods that stay.
+// A comparison holds a way of asking for devices against a yardstick. The schedulers of both,
+// upstream's program or ours with the simulated GPUs' plugin as a .so, are processes of their own,
+// so CPU is the scheduler's alone. They live side by side for all rounds of the comparison, see
+// each other's pods, and bind those that have their name. What is measured is a batch of pods at a
+// time: while they are made, both schedulers are stopped (SIGSTOP), so that nothing but scheduling
+// is done afterwards; it begins when one of them goes on (SIGCONT), and ends when the last pod is
+// bound and the last event about that is written: schedulers write events beside their work and
+// leave some for later, not equally many, and the API server has as much work with one as with a
+// binding. Then the pods are removed, and both go on until they are idle: they have seen all that
+// they missed, and the next batch finds an empty cluster that both know. DRA's claims are made
+// before the pods, which spares it the controller that makes them of templates. With -full, part of
+// the nodes are full of pods that stay.
 //
-// The API server lives in this process, and a collection of its garbage takes about as long as a batch: garbage is collected before each
-// batch, and held while it is measured.
+// The API server lives in this process, and a collection of its garbage takes about as long as a
+// batch: garbage is collected before each batch, and held while it is measured.
 //
-// Batches of the two ways alternate, A B, B A, A B, and so are about a second apart: a machine whose speed drifts is as fast for one as
-// for the other. The first batch of each, which makes caches warm, is not counted. A round has several batches, and each side is first in
-// half of its turns. The schedulers' own metrics are read before the first round and after the last; afterwards both go on for a CPU profile.
+// Batches of the two ways alternate, A B, B A, A B, and so are about a second apart: a machine
+// whose speed drifts is as fast for one as for the other. The first batch of each, which makes
+// caches warm, is not counted. A round has several batches, and each side is first in half of its
+// turns. The schedulers' own metrics are read before the first round and after the last; afterwards
+// both go on for a CPU profile.
 //
-// This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that of the API server, which is most of
-// it, and every way starts an API server of its own, so that ways can't take turns.
+// This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that
+// of the API server, which is most of it, and every way starts an API server of its own, so that
+// ways can't take turns.
 //
-// It prints a table and writes it, with all numbers as JSON, to the folder -out. It judges nothing by its exit status: at the
-// end it says which of the project's goals hold on this machine.
+// It prints a table and writes it, with all numbers as JSON, to the folder -out. It judges nothing
+// by its exit status: at the end it says which of the project's goals hold on this machine.
 package main
 
 import (
@@ -63,12 +70,19 @@ func run(ctx context.Context, args []string) (err error) {
 	output := flags.String("output", "../_output", "folder of the project's build products")
 	out := flags.String("out", "", "folder for the results (default: bench in -output)")
 	name := flags.String("name", "scheduler", "name of the results' files, without .txt and .json")
-	only := flags.String("only", "", "make the comparisons whose text \"way / yardstick\" fits this regular expression alone")
+	only := flags.String("only", "",
+		"make the comparisons whose text \"way / yardstick\" fits this regular expression alone")
 	rounds := flags.Int("rounds", 20, "how often both ways of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
-	pods := flags.Int("pods", 440, "pods of each way in a round, half of them beside DRA, in as many batches as the cluster has no room for them at once")
-	full := flags.Float64("full", 0, "part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, which would not know of them")
-	profile := flags.Duration("profile", 20*time.Second, "after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into -out: by that of ours the plugin's own time is known; 0 for none")
+	pods := flags.Int("pods", 440,
+		"pods of each way in a round, half of them beside DRA, in as many batches as the cluster has no room for "+
+			"them at once")
+	full := flags.Float64("full", 0,
+		"part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, "+
+			"which would not know of them")
+	profile := flags.Duration("profile", 20*time.Second,
+		"after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into "+
+			"-out: by that of ours the plugin's own time is known; 0 for none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ const (
 	gpuMemory   = 80 << 30
 )
 
-// draDriver is the name of the DRA driver, and of its device class; pairAttribute that of the attribute that GPUs of one NVLink
-// pair have the same value of.
+// draDriver is the name of the DRA driver, and of its device class; pairAttribute that of the
+// attribute that GPUs of one NVLink pair have the same value of.
 const (
 	draDriver     = "gpu.bench.example"
 	pairAttribute = "nvlink"
@@ -47,13 +47,19 @@ func each(ctx context.Context, count int, do func(context.Context, int) error) e
 	return group.Wait()
 }
 
-// makeNodes makes nodes, the first of them full, and their ResourceSlices if any comparison needs them.
+// makeNodes makes nodes, the first of them full, and their ResourceSlices if any comparison needs
+// them.
 func (b *bench) makeNodes(ctx context.Context, count, full int) error {
-	claims := slices.ContainsFunc(b.comparisons, func(c comparison) bool { return c.way.usesClaims() || c.yardstick.usesClaims() })
+	claims := slices.ContainsFunc(b.comparisons, func(c comparison) bool {
+		return c.way.usesClaims() ||
+			c.yardstick.usesClaims()
+	})
 	if claims {
 		class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: draDriver}}
-		class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + draDriver + `"`}}}
-		if _, err := b.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		class.Spec.Selectors = []resourceapi.DeviceSelector{
+			{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + draDriver + `"`}}}
+		if _, err := b.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create the device class: %w", err)
 		}
 	}
@@ -74,7 +80,8 @@ func (b *bench) makeNodes(ctx context.Context, count, full int) error {
 		if !claims {
 			return nil
 		}
-		if _, err := b.client.ResourceV1().ResourceSlices().Create(ctx, sliceOf(node.Name), metav1.CreateOptions{}); err != nil {
+		if _, err := b.client.ResourceV1().ResourceSlices().Create(ctx, sliceOf(node.Name),
+			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create the ResourceSlice of node %s: %w", node.Name, err)
 		}
 		return nil
@@ -86,10 +93,12 @@ func (b *bench) removeNodes(ctx context.Context) error {
 	if err := b.removeHolders(ctx); err != nil {
 		return err
 	}
-	if err := b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete nodes: %w", err)
 	}
-	if err := b.client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete ResourceSlices: %w", err)
 	}
 	return nil
@@ -111,9 +120,11 @@ func nodeOf(info *types.NodeInfo) (*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: info.Name, Annotations: map[string]string{deviceinfo.Annotation: inventory}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: info.Name,
+		Annotations: map[string]string{deviceinfo.Annotation: inventory}}}
 	node.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods:               resource.MustParse("110"),
 		corev1.ResourceName(gpu.Resource): *resource.NewQuantity(gpusPerNode, resource.DecimalSI),
 	}
 	node.Status.Allocatable = node.Status.Capacity
@@ -128,7 +139,8 @@ func sliceOf(node string) *resourceapi.ResourceSlice {
 		devices[i].Attributes = map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
 			pairAttribute: {StringValue: ptr.To(fmt.Sprintf("%s-%d", node, i/2))},
 		}
-		devices[i].Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: *resource.NewQuantity(gpuMemory, resource.BinarySI)}}
+		devices[i].Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+			"memory": {Value: *resource.NewQuantity(gpuMemory, resource.BinarySI)}}
 	}
 	return &resourceapi.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: node},

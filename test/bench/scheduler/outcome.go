@@ -19,7 +19,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// outcome is what becomes of a batch: its pods are bound, and the scheduler says so in an event for each.
+// outcome is what becomes of a batch: its pods are bound, and the scheduler says so in an event for
+// each.
 type outcome struct {
 	pods, events *arrivals
 }
@@ -28,9 +29,10 @@ type outcome struct {
 func (b *bench) watchOutcome(ctx context.Context) (outcome, error) {
 	core := b.client.CoreV1().RESTClient()
 	selecting := func(resource string, selector fields.Selector) *cache.ListWatch {
-		return cache.NewFilteredListWatchFromClient(core, resource, metav1.NamespaceDefault, func(o *metav1.ListOptions) {
-			o.FieldSelector = selector.String()
-		})
+		return cache.NewFilteredListWatchFromClient(core, resource, metav1.NamespaceDefault,
+			func(o *metav1.ListOptions) {
+				o.FieldSelector = selector.String()
+			})
 	}
 	// A pod comes into sight when it is bound.
 	bound := selecting("pods", fields.OneTermNotEqualSelector("spec.nodeName", ""))

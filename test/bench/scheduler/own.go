@@ -11,15 +11,16 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// ownCode are the functions of this project, device schedulers included, and bindingCall the call of the API that upstream's scheduler makes as
-// well.
+// ownCode are the functions of this project, device schedulers included, and bindingCall the call
+// of the API that upstream's scheduler makes as well.
 var (
 	ownCode     = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/`)
 	bindingCall = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/pkg/scheduler\.\(\*Plugin\)\.bind$`)
 )
 
-// ownPart returns which part of the CPU time of a profile was spent in this project's functions and all that they call: at extension
-// points and for events, on all goroutines, but not in the API call that binds. The collector's work, which nobody calls, is nobody's.
+// ownPart returns which part of the CPU time of a profile was spent in this project's functions and
+// all that they call: at extension points and for events, on all goroutines, but not in the API
+// call that binds. The collector's work, which nobody calls, is nobody's.
 func ownPart(raw []byte) (float64, error) {
 	p, err := profile.ParseData(raw)
 	if err != nil {

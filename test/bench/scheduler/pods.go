@@ -17,7 +17,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// podName returns the name of the pod of that number in a batch, which its claim has too. No other batch has it.
+// podName returns the name of the pod of that number in a batch, which its claim has too. No other
+// batch has it.
 func podName(batch, number int) string { return fmt.Sprintf("pod-%05d-%05d", batch, number) }
 
 // podOf returns a pod, for the scheduler of that name.
@@ -51,11 +52,13 @@ func claimOf(name string, devices int) *resourceapi.ResourceClaim {
 	spec := resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{
 		Name: claimName,
 		Exactly: &resourceapi.ExactDeviceRequest{
-			DeviceClassName: draDriver, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: int64(devices),
+			DeviceClassName: draDriver, AllocationMode: resourceapi.DeviceAllocationModeExactCount,
+			Count: int64(devices),
 		},
 	}}}
 	if devices > 1 {
-		spec.Constraints = []resourceapi.DeviceConstraint{{MatchAttribute: ptr.To[resourceapi.FullyQualifiedName](draDriver + "/" + pairAttribute)}}
+		spec.Constraints = []resourceapi.DeviceConstraint{{MatchAttribute: ptr.To[resourceapi.FullyQualifiedName](
+			draDriver + "/" + pairAttribute)}}
 	}
 	return &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},

@@ -63,7 +63,8 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 	}
 	config := filepath.Join(dir, "config.yaml")
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
-		"leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 100\nprofiles: [{schedulerName: " + name + "}]\n" +
+		"leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 100\nprofiles: [{schedulerName: " +
+		name + "}]\n" +
 		"clientConnection: {kubeconfig: " + b.kubeconfig + ", qps: 5000, burst: 5000}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 		return nil, err
 	}
 	arguments := []string{"--config=" + config, "--bind-address=127.0.0.1", "--secure-port=" + port,
-		"--authentication-skip-lookup", "--authentication-kubeconfig=" + b.kubeconfig, "--authorization-kubeconfig=" + b.kubeconfig,
+		"--authentication-skip-lookup", "--authentication-kubeconfig=" + b.kubeconfig,
+		"--authorization-kubeconfig=" + b.kubeconfig,
 		"--authorization-always-allow-paths=" + metricsPath + "," + profilePath + "," + readyPath}
 	program := b.programs.upstream
 	if ours {
@@ -92,7 +94,8 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p := &process{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(), address: address}
+	p := &process{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(),
+		address: address}
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.command.Start(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// takeProfiles takes a CPU profile of each scheduler while they take turns as before, and returns them by sides. They are taken apart
-// from the rounds, which they would make slower.
+// takeProfiles takes a CPU profile of each scheduler while they take turns as before, and returns
+// them by sides. They are taken apart from the rounds, which they would make slower.
 func (d *duel) takeProfiles(ctx context.Context) (raw [2][]byte, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, s := range d.sides {
@@ -42,8 +42,8 @@ func (d *duel) turnFor(ctx context.Context, span time.Duration) error {
 	return d.resume()
 }
 
-// takeProfile takes a CPU profile of a side's scheduler, and writes it to a file. There is nothing in it of the time in which that
-// is stopped.
+// takeProfile takes a CPU profile of a side's scheduler, and writes it to a file. There is nothing
+// in it of the time in which that is stopped.
 func (d *duel) takeProfile(ctx context.Context, s side) ([]byte, error) {
 	text, err := s.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, d.bench.profile.Seconds()))
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A scheduler is idle that has had a CPU for less than idleCPU in idleWindow: it has nothing left to learn or to say.
+// A scheduler is idle that has had a CPU for less than idleCPU in idleWindow: it has nothing left
+// to learn or to say.
 const (
 	idleCPU    = 2 * time.Millisecond
 	idleWindow = 100 * time.Millisecond
@@ -73,7 +74,8 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 		select {
 		case <-window.C:
 		case <-limit:
-			return fmt.Errorf("the schedulers of %s and of %s have nothing to do and are not idle after %v", d.way.name, d.yardstick.name, settleLimit)
+			return fmt.Errorf("the schedulers of %s and of %s have nothing to do and are not idle after %v", d.way.name,
+				d.yardstick.name, settleLimit)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

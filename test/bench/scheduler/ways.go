@@ -72,8 +72,9 @@ func (w way) usesDevices() bool { return w.asks[0] != nothing }
 // usesClaims reports whether they do so by ResourceClaims.
 func (w way) usesClaims() bool { return w.asks[0].claimed > 0 }
 
-// fill is the part of the GPUs that pods may use when all ask for the same, and when they don't: then what is free at the end is in
-// pieces, and a pod for which there is no room would be waited for in vain.
+// fill is the part of the GPUs that pods may use when all ask for the same, and when they don't:
+// then what is free at the end is in pieces, and a pod for which there is no room would be waited
+// for in vain.
 const fill, fillMixed = 0.9, 0.4
 
 // podsOn returns how many of the wanted pods so many free nodes are given at a time.

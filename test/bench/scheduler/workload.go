@@ -17,7 +17,8 @@ import (
 func (b *bench) makeClaims(ctx context.Context, w way, batch, count int) error {
 	return each(ctx, count, func(ctx context.Context, i int) error {
 		claim := claimOf(podName(batch, i), w.ask(i).claimed)
-		if _, err := b.client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
+		if _, err := b.client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim,
+			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create claim %s: %w", claim.Name, err)
 		}
 		return nil
@@ -34,7 +35,8 @@ func (b *bench) makePods(ctx context.Context, w way, scheduler string, batch, co
 
 // removePods removes all pods and claims, and returns when they are gone.
 func (b *bench) removePods(ctx context.Context) error {
-	pods, claims := b.client.CoreV1().Pods(metav1.NamespaceDefault), b.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
+	pods, claims := b.client.CoreV1().Pods(metav1.NamespaceDefault),
+		b.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 	if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete pods: %w", err)
@@ -46,7 +48,8 @@ func (b *bench) removePods(ctx context.Context) error {
 	// The scheduler has put a finalizer on each, which the claims' controller would take away.
 	err = each(ctx, len(list.Items), func(ctx context.Context, i int) error {
 		name := list.Items[i].Name
-		if _, err := claims.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := claims.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+			metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("release claim %s: %w", name, err)
 		}
 		if err := claims.Delete(ctx, name, now); err != nil {

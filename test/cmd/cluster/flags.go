@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// pathValue is a flag with a file or folder, which it makes absolute; or with one of some words that stand for something else.
+// pathValue is a flag with a file or folder, which it makes absolute; or with one of some words
+// that stand for something else.
 type pathValue struct {
 	path  *string
 	words []string
@@ -65,7 +66,8 @@ func (v pathsValue) String() string {
 func (v pathsValue) Type() string { return "paths" }
 
 func addDir(f *pflag.FlagSet, dir *string) {
-	f.Var(pathValue{path: dir}, "dir", "the cluster's folder; clusters with different folders don't meet (default _output/cluster)")
+	f.Var(pathValue{path: dir}, "dir",
+		"the cluster's folder; clusters with different folders don't meet (default _output/cluster)")
 }
 
 // fromEnvironment sets each flag that the command line doesn't from its environment variable.

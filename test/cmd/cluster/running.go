@@ -49,7 +49,8 @@ func newDownCommand() *cobra.Command {
 }
 
 // newRunningCommand returns a command that works on a running cluster.
-func newRunningCommand(use, short string, args cobra.PositionalArgs, run func(context.Context, *cluster.Cluster, []string) error) *cobra.Command {
+func newRunningCommand(use, short string, args cobra.PositionalArgs,
+	run func(context.Context, *cluster.Cluster, []string) error) *cobra.Command {
 	var dir string
 	command := &cobra.Command{
 		Use:   use,
@@ -72,7 +73,8 @@ func newRunningCommand(use, short string, args cobra.PositionalArgs, run func(co
 }
 
 func newStatusCommand() *cobra.Command {
-	return newRunningCommand("status", "Show the programs of a running cluster, their process ids and their logs", cobra.NoArgs,
+	return newRunningCommand("status", "Show the programs of a running cluster, their process ids and their logs",
+		cobra.NoArgs,
 		func(_ context.Context, c *cluster.Cluster, _ []string) error {
 			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "PROGRAM\tPID\tLOG") //nolint:errcheck // Flush returns it
@@ -81,21 +83,24 @@ func newStatusCommand() *cobra.Command {
 				if id := component.PID(); id != 0 {
 					pid = fmt.Sprint(id)
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\n", component.Name, pid, component.LogPath) //nolint:errcheck // Flush returns it
+				//nolint:errcheck // Flush returns it
+				fmt.Fprintf(table, "%s\t%s\t%s\n", component.Name, pid, component.LogPath)
 			}
 			return table.Flush()
 		})
 }
 
 func newRestartCommand() *cobra.Command {
-	return newRunningCommand("restart PROGRAM", "Kill (-9) a program of a running cluster, such as node-1/kubecri, and start it again", cobra.ExactArgs(1),
+	return newRunningCommand("restart PROGRAM",
+		"Kill (-9) a program of a running cluster, such as node-1/kubecri, and start it again", cobra.ExactArgs(1),
 		func(ctx context.Context, c *cluster.Cluster, args []string) error {
 			return c.Restart(ctx, args[0])
 		})
 }
 
 func newExecCommand() *cobra.Command {
-	return newRunningCommand("exec ROOM -- COMMAND [ARG...]", "Run a command in the namespaces of a node, such as node-1, or of the control-plane", cobra.MinimumNArgs(2),
+	return newRunningCommand("exec ROOM -- COMMAND [ARG...]",
+		"Run a command in the namespaces of a node, such as node-1, or of the control-plane", cobra.MinimumNArgs(2),
 		func(ctx context.Context, c *cluster.Cluster, args []string) error {
 			in, err := c.Room(args[0])
 			if err != nil {

@@ -57,13 +57,21 @@ func (f *upFlags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	addDir(set, &f.dir)
 	set.IntVar(&f.nodes, "nodes", 2, "number of nodes")
-	set.Var(pathValue{&f.scheduler, []string{upstream}}, "scheduler", "scheduler program, or "+upstream+" for Kubernetes' own (default _output/kube-scheduler)")
-	set.Var(pathValue{path: &f.schedulerPlugins}, "scheduler-plugins", "folder of device scheduler plugins (default _output/plugins/scheduler)")
-	set.Var(pathValue{&f.kubecri, []string{none}}, "kubecri", "CRI proxy program, or "+none+" to do without (default _output/kubecri)")
-	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins", "folder of device plugins (default _output/plugins/device)")
-	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+" or "+string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
-	set.Var(pathsValue{&f.inventories}, "inventory", "file with the simulated GPUs of a node; of several, the first is for the first node and so on, the last for all further nodes")
-	set.Var(pathsValue{&f.manifests}, "manifests", "files or folders of manifests to apply at the start, besides roles and policies of deploy")
+	set.Var(pathValue{&f.scheduler, []string{upstream}}, "scheduler",
+		"scheduler program, or "+upstream+" for Kubernetes' own (default _output/kube-scheduler)")
+	set.Var(pathValue{path: &f.schedulerPlugins}, "scheduler-plugins",
+		"folder of device scheduler plugins (default _output/plugins/scheduler)")
+	set.Var(pathValue{&f.kubecri, []string{none}}, "kubecri",
+		"CRI proxy program, or "+none+" to do without (default _output/kubecri)")
+	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins",
+		"folder of device plugins (default _output/plugins/device)")
+	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+" or "+
+		string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
+	set.Var(pathsValue{&f.inventories}, "inventory",
+		"file with the simulated GPUs of a node; of several, the first is for the first node and so on, the last for "+
+			"all further nodes")
+	set.Var(pathsValue{&f.manifests}, "manifests",
+		"files or folders of manifests to apply at the start, besides roles and policies of deploy")
 	return set
 }
 
@@ -112,7 +120,9 @@ func up(ctx context.Context, flags upFlags) error {
 	if _, err := cluster.Start(ctx, options); err != nil {
 		return err
 	}
-	fmt.Printf("%d nodes are ready after %.1f s; the logs are in %s; to use the cluster:\n  export KUBECONFIG=%s\n  %s get nodes\n",
+	fmt.Printf(
+		"%d nodes are ready after %.1f s; the logs are in %s; to use the cluster:\n  export KUBECONFIG=%s\n  %s get "+
+			"nodes\n",
 		len(options.Nodes), time.Since(began).Seconds(), filepath.Join(options.Dir, "logs"),
 		filepath.Join(options.Dir, "kubeconfig"), filepath.Join(options.Programs, "kubectl"))
 	return nil

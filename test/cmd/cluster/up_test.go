@@ -48,7 +48,9 @@ func TestFlagsAndEnvironmentDescribeTheCluster(t *testing.T) {
 			},
 		},
 		"other programs and plugins": {
-			args: []string{"--scheduler=/s", "--scheduler-plugins=/sp", "--kubecri=/k", "--device-plugins=/dp", "--dir=/d"},
+			args: []string{
+				"--scheduler=/s", "--scheduler-plugins=/sp", "--kubecri=/k", "--device-plugins=/dp", "--dir=/d",
+			},
 			change: func(o *cluster.Options) {
 				o.Dir = "/d"
 				o.Scheduler = cluster.Program{Path: "/s", Args: []string{"--devschedpath=/sp"}}
@@ -66,7 +68,8 @@ func TestFlagsAndEnvironmentDescribeTheCluster(t *testing.T) {
 		"fewer inventories than nodes": {
 			args: []string{"--inventory=one.yaml"},
 			change: func(o *cluster.Options) {
-				o.Nodes[0].Inventory, o.Nodes[1].Inventory = filepath.Join(here, "one.yaml"), filepath.Join(here, "one.yaml")
+				o.Nodes[0].Inventory, o.Nodes[1].Inventory = filepath.Join(here, "one.yaml"),
+					filepath.Join(here, "one.yaml")
 			},
 		},
 		"an inventory for each node": {

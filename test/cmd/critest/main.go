@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command critest compares container runtimes with and without kubecri by the conformance tests of the CRI: see package critest.
+// Command critest compares container runtimes with and without kubecri by the conformance tests of
+// the CRI: see package critest.
 package main
 
 import (
@@ -35,8 +36,10 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("critest", pflag.ContinueOnError)
-	runtimes := flags.StringSlice("runtime", []string{string(cluster.Containerd24), string(cluster.Containerd17)}, "container runtimes")
-	focus := flags.String("focus", "", "regular expression that matches a part of the names of the specs to run (default all)")
+	runtimes := flags.StringSlice("runtime", []string{string(cluster.Containerd24), string(cluster.Containerd17)},
+		"container runtimes")
+	focus := flags.String("focus", "",
+		"regular expression that matches a part of the names of the specs to run (default all)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -55,7 +58,8 @@ func run(ctx context.Context, args []string) error {
 	dir := filepath.Join(root, "_output", "critest")
 	var errs []error
 	for _, runtime := range *runtimes {
-		found, err := critest.Run(ctx, critest.Options{Runtime: cluster.Runtime(runtime), Focus: *focus, Dir: dir, Progress: os.Stderr})
+		found, err := critest.Run(ctx, critest.Options{Runtime: cluster.Runtime(runtime), Focus: *focus, Dir: dir,
+			Progress: os.Stderr})
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows KubeDevice's main job on a real cluster, which it builds, starts and takes down.
+// Command demo shows KubeDevice's main job on a real cluster, which it builds, starts and takes
+// down.
 package main
 
 import (

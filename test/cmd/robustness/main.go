@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command robustness kills kubecri and the container runtime again and again while pods with devices start on a real cluster, which
-// it builds, starts and takes down, and tells what became of them. Its exit status is 1 unless all was well.
+// Command robustness kills kubecri and the container runtime again and again while pods with
+// devices start on a real cluster, which it builds, starts and takes down, and tells what became of
+// them. Its exit status is 1 unless all was well.
 package main
 
 import (
@@ -33,9 +34,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	points := flag.String("points", "", "only these moments at which kubecri is killed, separated by commas; none for all")
+	points := flag.String("points", "",
+		"only these moments at which kubecri is killed, separated by commas; none for all")
 	flag.IntVar(&options.Kills, "kills", options.Kills, "how often kubecri is killed at each of them")
-	flag.IntVar(&options.Creations, "creations", options.Creations, "how many containers are created meanwhile, an even number")
+	flag.IntVar(&options.Creations, "creations", options.Creations,
+		"how many containers are created meanwhile, an even number")
 	flag.BoolVar(&options.Upgrades, "upgrades", options.Upgrades, "whether kubecri is upgraded while pods are created")
 	flag.BoolVar(&options.Runtime, "runtime", options.Runtime, "whether the container runtime is killed")
 	flag.Parse()

@@ -25,8 +25,10 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// holders asks an agent who holds which GPUs: sorted IDs, by container and pod of the namespace, without those that hold none.
-func holders(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient, namespace string) map[string][]string {
+// holders asks an agent who holds which GPUs: sorted IDs, by container and pod of the namespace,
+// without those that hold none.
+func holders(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient,
+	namespace string) map[string][]string {
 	t.Helper()
 	answer, err := agent.List(ctx, &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
 	if err != nil {
@@ -64,16 +66,22 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 	two := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "two", 2)))
 	several := clustertest.On(node.Name, gpuPod(namespace, "several", 1))
 	several.Spec.InitContainers = []corev1.Container{
-		{Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(1)), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+		{
+			Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(1)),
+			RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		},
 		{Name: "init", Image: image.Busybox, Command: []string{"true"}, Resources: clustertest.Limits(gpus(2))},
 	}
-	several.Spec.Containers = append(several.Spec.Containers, corev1.Container{Name: "plain", Image: image.Busybox, Command: clustertest.Idle})
+	several.Spec.Containers = append(several.Spec.Containers, corev1.Container{Name: "plain", Image: image.Busybox,
+		Command: clustertest.Idle})
 	several = clustertest.RunPod(ctx, t, shared.Client, several)
 	clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "none", 0)))
 	over := clustertest.On(node.Name, gpuPod(namespace, "over", 1))
 	over.Spec.Containers[0].Command, over.Spec.RestartPolicy = []string{"true"}, corev1.RestartPolicyNever
-	clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, over), "to be over", kube.Succeeded)
-	elsewhere := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(shared.Nodes[1].Name, gpuPod(namespace, "elsewhere", 1)))
+	clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, over), "to be over",
+		kube.Succeeded)
+	elsewhere := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(shared.Nodes[1].Name, gpuPod(namespace, "elsewhere", 1)))
 
 	agent := clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	want := map[string][]string{
@@ -85,7 +93,8 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 		t.Errorf("who holds what (-seen in the containers +told):\n%s", diff)
 	}
 	there := map[string][]string{"elsewhere/main": look(ctx, t, elsewhere, "main").Sees}
-	if diff := cmp.Diff(there, holders(ctx, t, clustertest.NewAgent(t, shared.Nodes[1], clustertest.KubecriPodResources), namespace)); diff != "" {
+	if diff := cmp.Diff(there, holders(ctx, t,
+		clustertest.NewAgent(t, shared.Nodes[1], clustertest.KubecriPodResources), namespace)); diff != "" {
 		t.Errorf("on the other node (-seen in the containers +told):\n%s", diff)
 	}
 
@@ -116,14 +125,18 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 
 	exporter := clustertest.On(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))
 	exporter.Namespace, exporter.Spec.RestartPolicy = namespace, corev1.RestartPolicyNever
-	for at, folder := range map[string]string{"/exporter": program, filepath.Dir(clustertest.KubeletPodResources): filepath.Dir(clustertest.KubecriPodResources)} {
+	for at, folder := range map[string]string{"/exporter": program,
+		filepath.Dir(clustertest.KubeletPodResources): filepath.Dir(clustertest.KubecriPodResources)} {
 		name := filepath.Base(folder)
 		exporter.Spec.Volumes = append(exporter.Spec.Volumes, corev1.Volume{
-			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: ptr.To(corev1.HostPathDirectory)}},
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder,
+				Type: ptr.To(corev1.HostPathDirectory)}},
 		})
-		exporter.Spec.Containers[0].VolumeMounts = append(exporter.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
+		exporter.Spec.Containers[0].VolumeMounts = append(exporter.Spec.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
 	}
-	exporter = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, exporter), "to end well", kube.Succeeded)
+	exporter = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, exporter),
+		"to end well", kube.Succeeded)
 
 	printed, err := shared.Client.Logs(ctx, exporter, exporter.Spec.Containers[0].Name)
 	if err != nil {
@@ -131,7 +144,8 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 	}
 	var told []string
 	for line := range strings.Lines(printed) {
-		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == namespace && fields[3] == string(observe.Resource) {
+		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == namespace &&
+			fields[3] == string(observe.Resource) {
 			told = append(told, strings.Join([]string{fields[1], fields[2], fields[4]}, " "))
 		}
 	}
@@ -147,8 +161,10 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "two", 2)))
-	kubelet, kubecri := clustertest.NewAgent(t, node, clustertest.KubeletPodResources), clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
+	pod := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "two", 2)))
+	kubelet, kubecri := clustertest.NewAgent(t, node, clustertest.KubeletPodResources),
+		clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	request := &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name}
 
 	told, err := kubelet.Get(ctx, request)

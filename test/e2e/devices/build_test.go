@@ -21,13 +21,15 @@ const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 // sides are the two halves of a plugin, as folders of its sources.
 var sides = []string{"device", "scheduler"}
 
-// install puts the two halves of plugins into a node's folder and the scheduler's, by the names of their files, and restarts both
-// programs. When the test ends, it takes them out again.
-func install(ctx context.Context, t *testing.T, node *cluster.Node, plugins map[string]map[string][]byte) (logs map[string]journal) {
+// install puts the two halves of plugins into a node's folder and the scheduler's, by the names of
+// their files, and restarts both programs. When the test ends, it takes them out again.
+func install(ctx context.Context, t *testing.T, node *cluster.Node,
+	plugins map[string]map[string][]byte) (logs map[string]journal) {
 	t.Helper()
 	folders := map[string]string{"device": files.devicePlugins(node.Name), "scheduler": files.schedulerPlugins()}
 	restartBoth := func(ctx context.Context) map[string]journal {
-		return map[string]journal{"device": restart(ctx, t, node.Kubecri), "scheduler": restart(ctx, t, shared.Scheduler)}
+		return map[string]journal{"device": restart(ctx, t, node.Kubecri),
+			"scheduler": restart(ctx, t, shared.Scheduler)}
 	}
 	t.Cleanup(func() {
 		for name := range plugins {
@@ -55,8 +57,8 @@ func sdkVersion(ctx context.Context, t *testing.T) string {
 	return strings.TrimSpace(runGo(ctx, t, ".", "list", "-m", "-f", "{{.Version}}", sdkModule))
 }
 
-// buildPlugin builds both halves of a plugin as its vendor does: from a module of its own, in a folder outside the repository, with
-// nothing but the SDK in some version.
+// buildPlugin builds both halves of a plugin as its vendor does: from a module of its own, in a
+// folder outside the repository, with nothing but the SDK in some version.
 func buildPlugin(ctx context.Context, t *testing.T, source, module, version string) map[string][]byte {
 	t.Helper()
 	root, err := checkout.Root()
@@ -70,7 +72,8 @@ func buildPlugin(ctx context.Context, t *testing.T, source, module, version stri
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		runGo(ctx, t, dir, "mod", "init", module)
 	}
-	runGo(ctx, t, dir, "mod", "edit", "-require="+sdkModule+"@"+version, "-replace="+sdkModule+"="+filepath.Join(root, "pkg", "sdk"))
+	runGo(ctx, t, dir, "mod", "edit", "-require="+sdkModule+"@"+version, "-replace="+sdkModule+"="+filepath.Join(root,
+		"pkg", "sdk"))
 	built := map[string][]byte{}
 	for _, side := range sides {
 		file := filepath.Join(dir, side+".so")

@@ -31,7 +31,8 @@ func TestPodsWithoutDevicesRunAlsoWhenEveryPluginIsBroken(t *testing.T) {
 			prepare(ctx, t)
 
 			static := runStatic(ctx, t, node.Name)
-			plain := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "plain", 0)))
+			plain := clustertest.RunPod(ctx, t, shared.Client,
+				clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "plain", 0)))
 
 			for _, pod := range []*corev1.Pod{static, plain} {
 				expectDevices(ctx, t, pod, "main", 0)
@@ -70,7 +71,8 @@ func breakPlugins(ctx context.Context, t *testing.T, node *cluster.Node) {
 	awaitGPUs(ctx, t, node.Name, 0)
 }
 
-// runStatic makes the kubelet of a node run a pod from a file, until the test ends, and waits until it is ready.
+// runStatic makes the kubelet of a node run a pod from a file, until the test ends, and waits until
+// it is ready.
 func runStatic(ctx context.Context, t *testing.T, node string) *corev1.Pod {
 	t.Helper()
 	pod := kube.NewPod("static", image.Busybox, clustertest.Idle...)
@@ -91,7 +93,8 @@ func runStatic(ctx context.Context, t *testing.T, node string) *corev1.Pod {
 		if err := os.Remove(file); err != nil {
 			t.Error(err)
 		}
-		awaitCrowd(ctx, t, mirror.Namespace, "to lose the static pod", func(all crowd) bool { return all[mirror.Name] == nil })
+		awaitCrowd(ctx, t, mirror.Namespace, "to lose the static pod",
+			func(all crowd) bool { return all[mirror.Name] == nil })
 	})
 	awaitCrowd(ctx, t, mirror.Namespace, "to have the static pod ready", func(all crowd) bool {
 		now := all[mirror.Name]

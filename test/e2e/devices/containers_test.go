@@ -43,7 +43,9 @@ func TestEachContainerOfAPodHasDevicesOfItsOwn(t *testing.T) {
 	ctx := begin(t)
 	pod := gpuPod(clustertest.Namespace(t, shared.Client), "three-containers", 1)
 	pod.Spec.Containers = append(pod.Spec.Containers,
-		corev1.Container{Name: "second", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(2))},
+		corev1.Container{
+			Name: "second", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(2)),
+		},
 		corev1.Container{Name: "none", Image: image.Busybox, Command: clustertest.Idle},
 	)
 	pod = clustertest.RunPod(ctx, t, shared.Client, pod)
@@ -65,7 +67,8 @@ func TestAnInitContainerHasItsDevicesBeforeTheOthersHaveTheirs(t *testing.T) {
 	node := shared.Nodes[0].Name
 	pod := clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "with-init", 1))
 	pod.Spec.InitContainers = []corev1.Container{{
-		Name: "init", Image: image.Busybox, Command: observe.Probe(observer.Devices(node)), Resources: clustertest.Limits(gpus(2)),
+		Name: "init", Image: image.Busybox, Command: observe.Probe(observer.Devices(node)),
+		Resources: clustertest.Limits(gpus(2)),
 	}}
 	pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 
@@ -93,7 +96,8 @@ func TestASidecarAndItsPodHaveDifferentDevicesAtTheSameTime(t *testing.T) {
 	ctx := begin(t)
 	pod := gpuPod(clustertest.Namespace(t, shared.Client), "with-sidecar", 1)
 	pod.Spec.InitContainers = []corev1.Container{{
-		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(1)), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, Resources: clustertest.Limits(gpus(1)),
+		RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
 	}}
 	pod = clustertest.RunPod(ctx, t, shared.Client, pod)
 

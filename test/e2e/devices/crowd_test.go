@@ -20,8 +20,8 @@ import (
 // crowd is the pods of a namespace, by name.
 type crowd map[string]*corev1.Pod
 
-// awaitCrowd waits until is holds for the pods of a namespace, and returns them as they are then. what completes the sentence "wait for
-// the pods ...".
+// awaitCrowd waits until is holds for the pods of a namespace, and returns them as they are then.
+// what completes the sentence "wait for the pods ...".
 func awaitCrowd(ctx context.Context, t *testing.T, namespace, what string, is func(crowd) bool) crowd {
 	t.Helper()
 	seen := crowd{}
@@ -32,7 +32,8 @@ func awaitCrowd(ctx context.Context, t *testing.T, namespace, what string, is fu
 	return seen
 }
 
-// follow keeps seen up to date with the pods of a namespace, and calls until with each state, until it returns true or an error.
+// follow keeps seen up to date with the pods of a namespace, and calls until with each state, until
+// it returns true or an error.
 func follow(ctx context.Context, namespace string, seen crowd, until func() (bool, error)) error {
 	pods := shared.Client.CoreV1().Pods(namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})

@@ -44,8 +44,9 @@ func TestADeviceOfAPodDeletedByForceIsGivenOnWhenItsContainerHasEnded(t *testing
 	}
 }
 
-// holdUp keeps a container of the first node from ending, as one does that waits for a disk: the shim, its parent, which
-// would have to kill it, is stopped until letEnd, or until the test is over.
+// holdUp keeps a container of the first node from ending, as one does that waits for a disk: the
+// shim, its parent, which would have to kill it, is stopped until letEnd, or until the test is
+// over.
 func holdUp(ctx context.Context, t *testing.T, container string) (letEnd func()) {
 	t.Helper()
 	signal := func(ctx context.Context, name, process string) {
@@ -53,7 +54,8 @@ func holdUp(ctx context.Context, t *testing.T, container string) (letEnd func())
 			t.Fatal(err)
 		}
 	}
-	pid, err := shared.Nodes[0].Run(ctx, "crictl", "inspect", "--output=go-template", "--template={{.info.pid}}", container)
+	pid, err := shared.Nodes[0].Run(ctx, "crictl", "inspect", "--output=go-template",
+		"--template={{.info.pid}}", container)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,8 @@ func TestAfterAPowerCutPodsHaveTheSameDevicesAgain(t *testing.T) {
 	before := map[string]*corev1.Pod{}
 	devices := map[string][]string{}
 	for name, count := range map[string]int64{"one": 1, "two": 2, "four": 4} {
-		before[name] = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, name, count)))
+		before[name] = clustertest.RunPod(ctx, t, shared.Client,
+			clustertest.On(node.Name, gpuPod(namespace, name, count)))
 		devices[name] = expectDevices(ctx, t, before[name], "main", int(count))
 	}
 
@@ -95,9 +98,11 @@ func TestAfterAPowerCutPodsHaveTheSameDevicesAgain(t *testing.T) {
 	}
 
 	for name, pod := range before {
-		after := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run in a new container", func(now *corev1.Pod) bool {
-			return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
-		})
+		after := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run in a new container",
+			func(now *corev1.Pod) bool {
+				return kube.Ready(now) &&
+					now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
+			})
 		if diff := cmp.Diff(devices[name], look(ctx, t, after, "main").Sees); diff != "" {
 			t.Errorf("devices of pod %s (-before +after the power cut):\n%s", name, diff)
 		}

@@ -26,7 +26,8 @@ func newFolder() (folder, error) {
 		return "", err
 	}
 	f := folder(path)
-	return f, errors.Join(os.Chmod(path, 0o755), os.Mkdir(f.schedulerPlugins(), 0o755), f.addPlugin("scheduler", f.schedulerPlugins()))
+	return f, errors.Join(os.Chmod(path, 0o755), os.Mkdir(f.schedulerPlugins(), 0o755),
+		f.addPlugin("scheduler", f.schedulerPlugins()))
 }
 
 func (f folder) schedulerPlugins() string { return filepath.Join(string(f), "scheduler") }
@@ -63,8 +64,8 @@ func (f folder) addPlugin(side, to string) error {
 	return os.WriteFile(filepath.Join(to, simgpu), content, 0o644)
 }
 
-// setInventory gives a node 8 GPUs, NVLink pairs, two pairs to a socket, with some more lines of YAML. The file is replaced in one
-// step, as kubecri may read it at any time.
+// setInventory gives a node 8 GPUs, NVLink pairs, two pairs to a socket, with some more lines of
+// YAML. The file is replaced in one step, as kubecri may read it at any time.
 func (f folder) setInventory(node, more string) error {
 	content := "count: 8\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n" + more
 	next := f.inventory(node) + ".next"

@@ -127,7 +127,10 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 	ctx := begin(t)
 	h := newHeist(ctx, t)
 	for name, annotations := range map[string]map[string]string{
-		"wide letters in the words":           {deviceinfo.Annotation: strings.NewReplacer("devrequests", "ｄevrequests", "allocatefrom", "ａllocatefrom", "nodename", "ｎodename").Replace(h.loot(t, "let-through"))},
+		"wide letters in the words": {
+			deviceinfo.Annotation: strings.NewReplacer("devrequests", "ｄevrequests", "allocatefrom", "ａllocatefrom",
+				"nodename", "ｎodename").Replace(h.loot(t, "let-through")),
+		},
 		"the key in another case":             {strings.ToLower(deviceinfo.Annotation): h.loot(t, "let-through")},
 		"the key of the node's own record":    {"KubeDevice/Grant": h.loot(t, "let-through")},
 		"a pod that says it is a static one":  {"kubernetes.io/config.source": "file"},
@@ -159,7 +162,8 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod.Annotations[deviceinfo.Annotation] = h.loot(t, pod.Name)
-		pod, err = h.forger.CoreV1().Pods(h.namespace).UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{})
+		pod, err = h.forger.CoreV1().Pods(h.namespace).UpdateEphemeralContainers(ctx, pod.Name, pod,
+			metav1.UpdateOptions{})
 		if err == nil && pod.Annotations[deviceinfo.Annotation] != h.own.Annotations[deviceinfo.Annotation] {
 			t.Errorf("the annotation has become %s", pod.Annotations[deviceinfo.Annotation])
 		}
@@ -195,7 +199,8 @@ func withoutPolicies(ctx context.Context, t *testing.T, h *heist) {
 	}
 	awaitForgeries := func(ctx context.Context, refused bool) {
 		for {
-			_, err := shared.Client.CoreV1().Pods(h.namespace).Create(ctx, h.pod("probe", h.loot(t, "probe")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := shared.Client.CoreV1().Pods(h.namespace).Create(ctx, h.pod("probe", h.loot(t, "probe")),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && !apierrors.IsForbidden(err) {
 				t.Fatal(err)
 			}

@@ -15,11 +15,12 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// forger is a user who may edit what is in one namespace, and write pods' status, bindings and nodes besides. It is a group, too.
+// forger is a user who may edit what is in one namespace, and write pods' status, bindings and
+// nodes besides. It is a group, too.
 const forger = "mallory"
 
-// newForger lets forger do in the namespace what an editor may, and write pods' status and bindings there, and nodes everywhere, until the
-// test ends.
+// newForger lets forger do in the namespace what an editor may, and write pods' status and bindings
+// there, and nodes everywhere, until the test ends.
 func newForger(ctx context.Context, t *testing.T, namespace string) *kube.Client {
 	t.Helper()
 	rbac := shared.Client.RbacV1()
@@ -28,8 +29,14 @@ func newForger(ctx context.Context, t *testing.T, namespace string) *kube.Client
 		{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: forger},
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "forger-"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"get", "patch", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/status", "pods/ephemeralcontainers"}, Verbs: []string{"patch", "update"}},
+		{
+			APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"},
+			Verbs: []string{"get", "patch", "update"},
+		},
+		{
+			APIGroups: []string{""}, Resources: []string{"pods/status", "pods/ephemeralcontainers"},
+			Verbs: []string{"patch", "update"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"pods/binding", "bindings"}, Verbs: []string{"create"}},
 	}}
 	role, err := rbac.ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
@@ -63,15 +70,18 @@ func newForger(ctx context.Context, t *testing.T, namespace string) *kube.Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"})
-	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status"})
+	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create",
+		Resource: "pods"})
+	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes",
+		Subresource: "status"})
 	return client
 }
 
 // awaitRight waits until the API server has noticed that a user may do something.
 func awaitRight(ctx context.Context, t *testing.T, client *kube.Client, attributes authorizationv1.ResourceAttributes) {
 	t.Helper()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &attributes}}
 	for {
 		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {

@@ -31,11 +31,14 @@ const stateFolder = "/var/lib/kubedevice"
 
 func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T) {
 	node := shared.Nodes[0].Name
-	for name, late := range map[string]func(ctx context.Context, t *testing.T, namespace string, card types.ResourceName) *corev1.Pod{
-		"a second scheduler gave it away, too": func(ctx context.Context, t *testing.T, namespace string, card types.ResourceName) *corev1.Pod {
+	for name, late := range map[string]func(ctx context.Context, t *testing.T, namespace string,
+		card types.ResourceName) *corev1.Pod{
+		"a second scheduler gave it away, too": func(ctx context.Context, t *testing.T, namespace string,
+			card types.ResourceName) *corev1.Pod {
 			return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node, allocation(t, "late", node, card))
 		},
-		"it was forged where no policy forbids that": func(ctx context.Context, t *testing.T, namespace string, card types.ResourceName) *corev1.Pod {
+		"it was forged where no policy forbids that": func(ctx context.Context, t *testing.T, namespace string,
+			card types.ResourceName) *corev1.Pod {
 			withoutPolicies(ctx, t, &heist{forger: shared.Client, namespace: namespace, node: node, card: card})
 			pod := gpuPod(namespace, "late", 1)
 			pod.Spec.NodeName = node
@@ -54,7 +57,8 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 			if err := shared.Client.DeletePod(ctx, holder); err != nil {
 				t.Fatal(err)
 			}
-			second = clustertest.AwaitPod(ctx, t, shared.Client, second, "to be ready when the holder is gone", kube.Ready)
+			second = clustertest.AwaitPod(ctx, t, shared.Client, second, "to be ready when the holder is gone",
+				kube.Ready)
 			expectDevices(ctx, t, second, "main", 1)
 		})
 	}
@@ -66,14 +70,21 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 		harm func(file string) error
 		told bool
 	}{
-		"the file is lost":                    {harm: os.Remove},
-		"the file is cut off":                 {harm: func(file string) error { return os.Truncate(file, 200) }, told: true},
-		"the file is of a version to be made": {harm: func(file string) error { return os.WriteFile(file, []byte("kubedevice-grants v2 …\n"), 0o600) }, told: true},
+		"the file is lost": {harm: os.Remove},
+		"the file is cut off": {
+			harm: func(file string) error { return os.Truncate(file, 200) }, told: true,
+		},
+		"the file is of a version to be made": {
+			harm: func(file string) error {
+				return os.WriteFile(file, []byte("kubedevice-grants v2 …\n"), 0o600)
+			}, told: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := begin(t)
 			namespace := clustertest.Namespace(t, shared.Client)
-			holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
+			holder := clustertest.RunPod(ctx, t, shared.Client,
+				clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
 			sight := look(ctx, t, holder, "main")
 			card := types.ResourceName(sight.Paths[0])
 
@@ -84,7 +95,8 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 				t.Fatal(err)
 			}
 			// The kubelet waits for kubecri with this one, which is the first that it hears of.
-			late := bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node.Name, allocation(t, "late", node.Name, card))
+			late := bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node.Name,
+				allocation(t, "late", node.Name, card))
 			if err := node.Kubecri.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +107,8 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 				awaitNodeEvent(ctx, t, node.Name, "GrantsDamaged", stateFolder+"/grants")
 				awaitMetric(ctx, t, node, "kubecri_grants_damaged 1")
 			}
-			if diff := cmp.Diff(sight, look(ctx, t, holder, "main"), cmpopts.IgnoreUnexported(observe.Sight{})); diff != "" {
+			if diff := cmp.Diff(sight, look(ctx, t, holder, "main"),
+				cmpopts.IgnoreUnexported(observe.Sight{})); diff != "" {
 				t.Errorf("what the holder has (-before +after):\n%s", diff)
 			}
 		})
@@ -121,7 +134,8 @@ func awaitHolder(ctx context.Context, t *testing.T, node *cluster.Node, pod *cor
 func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string) {
 	t.Helper()
 	for {
-		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + node})
+		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + node})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +158,8 @@ func awaitMetric(ctx context.Context, t *testing.T, node *cluster.Node, line str
 		},
 	}}
 	for {
-		if answer, err := get(ctx, client, "http://127.0.0.1:10261/metrics"); err == nil && strings.Contains(answer, "\n"+line+"\n") {
+		if answer, err := get(ctx, client, "http://127.0.0.1:10261/metrics"); err == nil &&
+			strings.Contains(answer, "\n"+line+"\n") {
 			return
 		}
 		clustertest.Pause(ctx, t, "kubecri's metrics to say "+line)
@@ -179,7 +194,8 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	late := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "late", 1)))
 	expectRefused(ctx, t, late, []string{"write the record of grants", "no space left on device"})
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 1")
-	if again := expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main", 1); again[0] != has[0] {
+	if again := expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main",
+		1); again[0] != has[0] {
 		t.Errorf("a pod that has devices gets %q in its next container, it had %q", again, has)
 	}
 
@@ -189,9 +205,10 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
 }
 
-// onSmallDisk gives kubecri's state folder a small file system of its own, and kubecri a new life, until the test ends. fill fills it
-// up, what fill returns makes room.
-func onSmallDisk(ctx context.Context, t *testing.T, node *cluster.Node) (fill func(context.Context) (empty func(context.Context))) {
+// onSmallDisk gives kubecri's state folder a small file system of its own, and kubecri a new life,
+// until the test ends. fill fills it up, what fill returns makes room.
+func onSmallDisk(ctx context.Context, t *testing.T,
+	node *cluster.Node) (fill func(context.Context) (empty func(context.Context))) {
 	t.Helper()
 	const filler = stateFolder + "/filler"
 	sh := func(ctx context.Context, command string) {

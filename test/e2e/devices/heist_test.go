@@ -19,7 +19,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// heist is what a forger finds: a namespace to work in, and a pod with a device that the forger would like to have.
+// heist is what a forger finds: a namespace to work in, and a pod with a device that the forger
+// would like to have.
 type heist struct {
 	forger    *kube.Client
 	namespace string
@@ -36,7 +37,8 @@ func newHeist(ctx context.Context, t *testing.T) *heist {
 	t.Helper()
 	h := &heist{namespace: clustertest.Namespace(t, shared.Client), node: shared.Nodes[0].Name}
 	h.forger = newForger(ctx, t, h.namespace)
-	h.victim = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(h.node, gpuPod(clustertest.Namespace(t, shared.Client), "victim", 1)))
+	h.victim = clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(h.node, gpuPod(clustertest.Namespace(t, shared.Client), "victim", 1)))
 	h.card = sdk.ResourceName(look(ctx, t, h.victim, "main").Paths[0])
 	h.own = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(h.node, gpuPod(h.namespace, "own", 1)))
 	h.ownDevices = expectDevices(ctx, t, h.own, "main", 1)
@@ -59,7 +61,8 @@ func (h *heist) pod(name, annotation string) *corev1.Pod {
 // annotate returns a merge patch that sets the annotation, or removes it if value is nil.
 func annotate(t *testing.T, value any) []byte {
 	t.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: value}}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: value}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +71,8 @@ func annotate(t *testing.T, value any) []byte {
 
 // patchPod patches one of the forger's pods.
 func (h *heist) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte, subresources ...string) error {
-	_, err := h.forger.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+	_, err := h.forger.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, subresources...)
 	return err
 }
 
@@ -78,11 +82,13 @@ func (h *heist) createPod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func patchNode(ctx context.Context, client *kube.Client, node string, patch []byte, subresources ...string) error {
-	_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+	_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{},
+		subresources...)
 	return err
 }
 
-// expectNothingStolen fails the test unless all pods and the node are as they were, also in a new container of the forger's.
+// expectNothingStolen fails the test unless all pods and the node are as they were, also in a new
+// container of the forger's.
 func (h *heist) expectNothingStolen(ctx context.Context, t *testing.T) {
 	t.Helper()
 	sees := see(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, h.own), "main").Sees

@@ -58,7 +58,8 @@ func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
 func TestADeviceThatFallsIllStaysWithThePodThatHasIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "holder", 1)))
+	pod := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "holder", 1)))
 	before := look(ctx, t, pod, "main")
 	setInventory(t, node, "unhealthy: ["+before.Sees[0]+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
@@ -79,10 +80,16 @@ func TestWhatOthersChangeOfANodesDevicesIsPutBack(t *testing.T) {
 	count := map[corev1.ResourceName]any{observe.Resource: "0"}
 	none := map[corev1.ResourceName]any{observe.Resource: nil}
 	for name, change := range map[string]map[string]any{
-		"no GPUs, as the kubelet says when it registers": {"status": map[string]any{"capacity": count, "allocatable": count}},
-		"GPUs taken off the status":                      {"status": map[string]any{"capacity": none, "allocatable": none}},
-		"the annotation removed":                         {"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: nil}}},
-		"another inventory in the annotation":            {"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: "{}"}}},
+		"no GPUs, as the kubelet says when it registers": {
+			"status": map[string]any{"capacity": count, "allocatable": count},
+		},
+		"GPUs taken off the status": {"status": map[string]any{"capacity": none, "allocatable": none}},
+		"the annotation removed": {
+			"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: nil}},
+		},
+		"another inventory in the annotation": {
+			"metadata": map[string]any{"annotations": map[string]any{deviceinfo.Annotation: "{}"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := begin(t)
@@ -91,7 +98,8 @@ func TestWhatOthersChangeOfANodesDevicesIsPutBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed, err := shared.Client.CoreV1().Nodes().Patch(ctx, node, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			changed, err := shared.Client.CoreV1().Nodes().Patch(ctx, node, apitypes.MergePatchType, patch,
+				metav1.PatchOptions{}, "status")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +107,8 @@ func TestWhatOthersChangeOfANodesDevicesIsPutBack(t *testing.T) {
 				t.Fatal("the change had no effect")
 			}
 
-			if _, err := shared.Client.AwaitNode(ctx, node, "to be as it was", func(now *corev1.Node) bool { return same(before, now) }); err != nil {
+			if _, err := shared.Client.AwaitNode(ctx, node, "to be as it was",
+				func(now *corev1.Node) bool { return same(before, now) }); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -113,7 +122,8 @@ func same(a, b *corev1.Node) bool {
 		return fmt.Sprint(there, quantity.Value())
 	}
 	return a.Annotations[deviceinfo.Annotation] == b.Annotations[deviceinfo.Annotation] &&
-		count(a.Status.Capacity) == count(b.Status.Capacity) && count(a.Status.Allocatable) == count(b.Status.Allocatable)
+		count(a.Status.Capacity) == count(b.Status.Capacity) &&
+		count(a.Status.Allocatable) == count(b.Status.Allocatable)
 }
 
 func setInventory(t *testing.T, node, more string) {

@@ -38,18 +38,21 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 	var bystanders []*corev1.Pod
 	devices := map[string][]string{}
 	for _, node := range shared.Nodes {
-		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "bystander-on-"+node.Name, 1)))
+		pod := clustertest.RunPod(ctx, t, shared.Client,
+			clustertest.On(node.Name, gpuPod(namespace, "bystander-on-"+node.Name, 1)))
 		bystanders = append(bystanders, pod)
 		devices[pod.Name] = expectDevices(ctx, t, pod, "main", 1)
 	}
 	checked := watchForDoubles(ctx, namespace)
 	endChurn := churn(ctx, namespace)
 
-	for name, program := range map[string]*cluster.Component{"the scheduler is killed ": shared.Scheduler, "kubecri is killed ": node.Kubecri} {
+	for name, program := range map[string]*cluster.Component{"the scheduler is killed ": shared.Scheduler,
+		"kubecri is killed ": node.Kubecri} {
 		for _, moment := range moments {
 			t.Run(name+moment.when, func(t *testing.T) {
 				ctx := begin(t)
-				pod := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "witness", 2)))
+				pod := clustertest.CreatePod(ctx, t, shared.Client,
+					clustertest.On(node.Name, gpuPod(namespace, "witness", 2)))
 				pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to live", moment.is)
 				if moment.deleted {
 					deleteSoon(ctx, t, pod)
@@ -64,7 +67,8 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 					expectDevices(ctx, t, pod, "main", 2)
 					deleteSoon(ctx, t, pod)
 				}
-				awaitCrowd(ctx, t, namespace, "to lose the witness", func(all crowd) bool { return all["witness"] == nil })
+				awaitCrowd(ctx, t, namespace, "to lose the witness",
+					func(all crowd) bool { return all["witness"] == nil })
 			})
 		}
 	}
@@ -80,7 +84,8 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 		if diff := cmp.Diff(before.Status.ContainerStatuses, after.Status.ContainerStatuses); diff != "" {
 			t.Errorf("the container of pod %s noticed something (-before +after the kills):\n%s", after.Name, diff)
 		}
-		if diff := cmp.Diff(devices[after.Name], look(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, after), "main").Sees); diff != "" {
+		if diff := cmp.Diff(devices[after.Name],
+			look(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, after), "main").Sees); diff != "" {
 			t.Errorf("devices of pod %s (-before +in a new container after the kills):\n%s", after.Name, diff)
 		}
 	}
@@ -93,8 +98,8 @@ func deleteSoon(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// watchForDoubles looks at every state of a namespace's pods until it finds a device that two of them have, or end is called, which
-// returns what was found.
+// watchForDoubles looks at every state of a namespace's pods until it finds a device that two of
+// them have, or end is called, which returns what was found.
 func watchForDoubles(ctx context.Context, namespace string) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	found := make(chan error, 1)
@@ -112,8 +117,8 @@ func watchForDoubles(ctx context.Context, namespace string) (end func() error) {
 	}
 }
 
-// churn creates pods that ask for 1, 2 and 3 devices and deletes each as soon as it is ready, over and over, until end is called. It
-// returns an error if a pod did not become ready.
+// churn creates pods that ask for 1, 2 and 3 devices and deletes each as soon as it is ready, over
+// and over, until end is called. It returns an error if a pod did not become ready.
 func churn(ctx context.Context, namespace string) (end func() error) {
 	stop := make(chan struct{})
 	var lanes errgroup.Group
@@ -125,7 +130,8 @@ func churn(ctx context.Context, namespace string) (end func() error) {
 					return nil
 				default:
 				}
-				pod, err := shared.Client.RunPod(ctx, gpuPod(namespace, fmt.Sprintf("churn-%d-%d", count+1, turn), count+1))
+				pod, err := shared.Client.RunPod(ctx,
+					gpuPod(namespace, fmt.Sprintf("churn-%d-%d", count+1, turn), count+1))
 				if err != nil {
 					return err
 				}

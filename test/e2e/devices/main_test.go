@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package devices tests on a real cluster that containers get exactly the devices that the scheduler chose for them: in a crowd, across
-// crashes, against forgers, with broken plugins and with devices that fail.
+// Package devices tests on a real cluster that containers get exactly the devices that the
+// scheduler chose for them: in a crowd, across crashes, against forgers, with broken plugins and
+// with devices that fail.
 package devices
 
 import (
@@ -18,8 +19,8 @@ import (
 )
 
 var (
-	// shared is the cluster of all tests of this package, with two nodes of 8 simulated GPUs. A test that breaks something mends it
-	// before it ends.
+	// shared is the cluster of all tests of this package, with two nodes of 8 simulated GPUs. A
+	// test that breaks something mends it before it ends.
 	shared *cluster.Cluster
 	// files are what the cluster's programs read, for tests to change.
 	files folder
@@ -71,8 +72,8 @@ func prepare() (cluster.Options, error) {
 // patience is how long a test waits for something that should take seconds.
 const patience = 2 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does. It waits until the nodes have their devices
-// when the first test begins.
+// begin returns the context of a test, which ends with it or when the test's patience does. It
+// waits until the nodes have their devices when the first test begins.
 func begin(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

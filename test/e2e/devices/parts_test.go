@@ -10,14 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// A plugin gives its part by a link, under another path and for reading only; by a mount, an environment variable, an annotation and
-// CDI. The node isolates: who has no part is kept from it, whatever the pod says.
+// A plugin gives its part by a link, under another path and for reading only; by a mount, an
+// environment variable, an annotation and CDI. The node isolates: who has no part is kept from it,
+// whatever the pod says.
 func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[isolating]
@@ -27,7 +27,8 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	logs := install(ctx, t, node, map[string]map[string][]byte{"parts.so": buildPlugin(ctx, t, "testdata/parts", "example.com/parts", sdkVersion(ctx, t))})
+	logs := install(ctx, t, node, map[string]map[string][]byte{"parts.so": buildPlugin(ctx, t, "testdata/parts",
+		"example.com/parts", sdkVersion(ctx, t))})
 	for _, log := range logs {
 		log.await(ctx, t, "/parts.so")
 	}
@@ -36,7 +37,7 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 
 	pod := kube.NewPod("owner", image.Busybox, clustertest.Idle...)
 	pod.Namespace = namespace
-	pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"resource/group/part/a/pieces":1}}}}`}
+	kube.SetRequests(pod, `"resource/group/part/a/pieces":1`)
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{demanding}
 	beside := *pod.Spec.Containers[0].DeepCopy()
 	beside.Name = "beside"
@@ -54,8 +55,12 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 		command         string
 		want            string
 	}{
-		{owner, "main", "may read the device", "dd if=/dev/part count=1 2>&1 || true", "No such device or address"}, // there is no driver
-		{owner, "main", "must not write to it", "dd if=/dev/zero of=/dev/part count=1 2>&1 || true", "Operation not permitted"},
+		// there is no driver
+		{owner, "main", "may read the device", "dd if=/dev/part count=1 2>&1 || true", "No such device or address"},
+		{
+			owner, "main", "must not write to it", "dd if=/dev/zero of=/dev/part count=1 2>&1 || true",
+			"Operation not permitted",
+		},
 		{owner, "main", "sees it under no other name", "ls /dev/parts 2>&1 || true", "No such file or directory"},
 		{owner, "main", "has the mount", "cat /opt/parts/manual", "read me"},
 		{owner, "main", "must not write to it", "touch /opt/parts/x 2>&1 || true", "Read-only file system"},
@@ -67,7 +72,8 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 	} {
 		got, err := shared.Client.Exec(ctx, check.pod, check.container, "sh", "-c", check.command)
 		if err != nil || !strings.Contains(got, check.want) {
-			t.Errorf("container %s of pod %s %s: %s: got %q, %v; want %q", check.container, check.pod.Name, check.what, check.command, got, err, check.want)
+			t.Errorf("container %s of pod %s %s: %s: got %q, %v; want %q", check.container, check.pod.Name, check.what,
+				check.command, got, err, check.want)
 		}
 	}
 	annotations, err := node.Run(ctx, "crictl", "inspect", "--output=json", containerID(owner, "main"))

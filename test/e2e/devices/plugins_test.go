@@ -56,11 +56,13 @@ func TestFilesThatAreNoGoodPluginsAreNamedOnceAndLeftOut(t *testing.T) {
 		for file, cause := range why {
 			lines := log.lines(t, "/"+file)
 			if len(lines) != 1 || !strings.HasPrefix(lines[0], "E") || !strings.Contains(lines[0], cause) {
-				t.Errorf("%s says of %s, in %d lines, want one error with %q:\n%s", log.program.Name, file, len(lines), cause, strings.Join(lines, "\n"))
+				t.Errorf("%s says of %s, in %d lines, want one error with %q:\n%s", log.program.Name, file, len(lines),
+					cause, strings.Join(lines, "\n"))
 			}
 		}
 	}
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "served-by-the-good-one", 2)))
+	pod := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(node.Name, gpuPod(clustertest.Namespace(t, shared.Client), "served-by-the-good-one", 2)))
 	expectDevices(ctx, t, pod, "main", 2)
 }
 
@@ -82,7 +84,8 @@ func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	logs := install(ctx, t, node, map[string]map[string][]byte{"widget.so": buildPlugin(ctx, t, template, "example.com/widget", sdkVersion(ctx, t))})
+	logs := install(ctx, t, node, map[string]map[string][]byte{"widget.so": buildPlugin(ctx, t, template,
+		"example.com/widget", sdkVersion(ctx, t))})
 	for _, log := range logs {
 		log.await(ctx, t, "/widget.so")
 		if lines := log.lines(t, "/widget.so"); !strings.Contains(lines[0], "Loaded a plugin") {
@@ -92,7 +95,8 @@ func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
 
 	pod := templatePod(t, template)
 	pod.Namespace = clustertest.Namespace(t, shared.Client)
-	pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to end well", kube.Succeeded)
+	pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to end well",
+		kube.Succeeded)
 
 	printed, err := shared.Client.Logs(ctx, pod, pod.Spec.Containers[0].Name)
 	if err != nil {

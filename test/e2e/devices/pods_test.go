@@ -23,7 +23,8 @@ func gpus(count int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{observe.Resource: count}
 }
 
-// gpuPod returns a pod whose only container, main, asks for a number of GPUs by nothing but a limit.
+// gpuPod returns a pod whose only container, main, asks for a number of GPUs by nothing but a
+// limit.
 func gpuPod(namespace, name string, count int64) *corev1.Pod {
 	pod := clustertest.IdlePod(namespace, name, gpus(count))
 	// A pod without grace is gone from the API server before its container is.
@@ -31,7 +32,8 @@ func gpuPod(namespace, name string, count int64) *corev1.Pod {
 	return pod
 }
 
-// look looks at a running container and fails the test unless it has exactly the devices that the scheduler chose for it.
+// look looks at a running container and fails the test unless it has exactly the devices that the
+// scheduler chose for it.
 func look(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Sight {
 	t.Helper()
 	sight := see(ctx, t, pod, container)
@@ -57,7 +59,8 @@ func see(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *
 	}
 }
 
-// expectDevices looks at a running container and fails the test unless it has that many devices, which it returns.
+// expectDevices looks at a running container and fails the test unless it has that many devices,
+// which it returns.
 func expectDevices(ctx context.Context, t *testing.T, pod *corev1.Pod, container string, count int) []string {
 	t.Helper()
 	sight := look(ctx, t, pod, container)

@@ -55,7 +55,8 @@ func TestOfSixtyPodsAsManyRunAsThereAreDevicesAndEachThatGoesLetsTheNextIn(t *te
 	}
 }
 
-// expectDistinct fails the test unless each pod's container sees one device, which no other one sees.
+// expectDistinct fails the test unless each pod's container sees one device, which no other one
+// sees.
 func expectDistinct(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 	t.Helper()
 	var mu sync.Mutex
@@ -89,8 +90,8 @@ func expectDistinct(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 	}
 }
 
-// expectNextIn deletes a pod and fails the test unless one that waits gets its device soon after. It takes and returns the pods before
-// and after that.
+// expectNextIn deletes a pod and fails the test unless one that waits gets its device soon after.
+// It takes and returns the pods before and after that.
 func expectNextIn(ctx context.Context, t *testing.T, before crowd, gone *corev1.Pod) (after crowd) {
 	t.Helper()
 	had := map[string]bool{}
@@ -116,7 +117,8 @@ func expectNextIn(ctx context.Context, t *testing.T, before crowd, gone *corev1.
 		next = in[0]
 		return true
 	})
-	t.Logf("pod %s was scheduled %v after pod %s was gone", next.Name, time.Since(began).Round(time.Millisecond), gone.Name)
+	t.Logf("pod %s was scheduled %v after pod %s was gone", next.Name, time.Since(began).Round(time.Millisecond),
+		gone.Name)
 	if err := after.twice(); err != nil {
 		t.Error(err)
 	}
@@ -125,7 +127,8 @@ func expectNextIn(ctx context.Context, t *testing.T, before crowd, gone *corev1.
 		t.Fatal(err)
 	}
 	if given.Node != freed.Node || given.Chosen[0] != freed.Chosen[0] {
-		t.Errorf("pod %s was given %s %q, free was %s %q", next.Name, given.Node, given.Chosen, freed.Node, freed.Chosen)
+		t.Errorf("pod %s was given %s %q, free was %s %q", next.Name, given.Node, given.Chosen, freed.Node,
+			freed.Chosen)
 	}
 	return after
 }

@@ -21,12 +21,15 @@ import (
 // scheduler is the user that may write allocations.
 const scheduler = "system:kube-scheduler"
 
-// nobody is the name of a scheduler that doesn't run: pods that name it wait for whoever binds them.
+// nobody is the name of a scheduler that doesn't run: pods that name it wait for whoever binds
+// them.
 const nobody = "nobody"
 
-// cardOf returns the resource of the GPU with that number, as the inventory of this package's nodes has it.
+// cardOf returns the resource of the GPU with that number, as the inventory of this package's nodes
+// has it.
 func cardOf(number int) types.ResourceName {
-	return types.ResourceName(fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/gpu-%d/cards", number/4, number/2, number))
+	return types.ResourceName(fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/gpu-%d/cards", number/4,
+		number/2, number))
 }
 
 // allocation returns the annotation that gives the container main of a pod one GPU.
@@ -58,7 +61,8 @@ func bind(ctx context.Context, client *kube.Client, pod *corev1.Pod, node, annot
 	return client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
-// bindAsScheduler creates a pod that no scheduler sees, and binds it as ours would, if it went wrong.
+// bindAsScheduler creates a pod that no scheduler sees, and binds it as ours would, if it went
+// wrong.
 func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, annotation string) *corev1.Pod {
 	t.Helper()
 	client, err := shared.Client.As(scheduler)
@@ -95,7 +99,7 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
 				pod := gpuPod(namespace, "own-node-and-request", 0)
 				pod.Spec.NodeName = here
-				pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"resource/group/gpu/0/cards":1}}}}`}
+				kube.SetRequests(pod, `"resource/group/gpu/0/cards":1`)
 				return clustertest.CreatePod(ctx, t, shared.Client, pod)
 			},
 			want: []string{`pod "own-node-and-request"`, "names no node", notOurs},
@@ -110,25 +114,29 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 		},
 		"its allocation is for another node": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
-				return bindAsScheduler(ctx, t, gpuPod(namespace, "elsewhere", 1), here, allocation(t, "elsewhere", there, cardOf(0)))
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "elsewhere", 1), here,
+					allocation(t, "elsewhere", there, cardOf(0)))
 			},
 			want: []string{`pod "elsewhere"`, there, here, again},
 		},
 		"its allocation is another pod's": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
-				return bindAsScheduler(ctx, t, gpuPod(namespace, "copied", 1), here, allocation(t, "original", here, cardOf(0)))
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "copied", 1), here,
+					allocation(t, "original", here, cardOf(0)))
 			},
 			want: []string{`pod "copied"`, `"original"`, again},
 		},
 		"its device is not there": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
-				return bindAsScheduler(ctx, t, gpuPod(namespace, "gone", 1), here, allocation(t, "gone", here, cardOf(99)))
+				return bindAsScheduler(ctx, t, gpuPod(namespace, "gone", 1), here,
+					allocation(t, "gone", here, cardOf(99)))
 			},
 			want: []string{string(cardOf(99)), `node "` + here + `"`, again},
 		},
 		"its device is another pod's": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
-				holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(here, gpuPod(namespace, "holder", 1)))
+				holder := clustertest.RunPod(ctx, t, shared.Client,
+					clustertest.On(here, gpuPod(namespace, "holder", 1)))
 				sight := look(ctx, t, holder, "main")
 				card := types.ResourceName(sight.Paths[0])
 				return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), here, allocation(t, "late", here, card))
@@ -145,8 +153,8 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 	}
 }
 
-// expectRefused fails the test unless the pod's container is not created, and the pod's status and an event of kubecri both say all
-// of why.
+// expectRefused fails the test unless the pod's container is not created, and the pod's status and
+// an event of kubecri both say all of why.
 func expectRefused(ctx context.Context, t *testing.T, pod *corev1.Pod, why []string) {
 	t.Helper()
 	said := map[string]string{}
@@ -177,7 +185,8 @@ func awaitRefusalEvent(ctx context.Context, t *testing.T, pod *corev1.Pod) strin
 			t.Fatal(err)
 		}
 		for _, event := range events {
-			if event.Source.Component == "kubecri" && event.Type == corev1.EventTypeWarning && event.Reason == "DevicesRefused" {
+			if event.Source.Component == "kubecri" && event.Type == corev1.EventTypeWarning &&
+				event.Reason == "DevicesRefused" {
 				return event.Message
 			}
 		}

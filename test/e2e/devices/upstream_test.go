@@ -29,12 +29,13 @@ profiles:
 - schedulerName: %s
 `
 
-// startUpstreamScheduler starts Kubernetes' own scheduler, which knows devices only by their number, until the test ends. It returns the
-// name under which pods ask for it.
+// startUpstreamScheduler starts Kubernetes' own scheduler, which knows devices only by their
+// number, until the test ends. It returns the name under which pods ask for it.
 func startUpstreamScheduler(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, upstreamConfig, shared.SchedulerKubeconfig(), upstreamName), 0o644); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, upstreamConfig, shared.SchedulerKubeconfig(), upstreamName),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	program := shared.NewScheduler(upstreamName, upstreamPort, cluster.Program{Args: []string{"--config=" + config}})

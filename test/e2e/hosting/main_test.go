@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hosting tests that vendors' device plugins, as their makers publish them, take kubecri's host of device plugins for the kubelet.
-// There is no cluster: the host runs in the test's own process.
+// Package hosting tests that vendors' device plugins, as their makers publish them, take kubecri's
+// host of device plugins for the kubelet. There is no cluster: the host runs in the test's own
+// process.
 package hosting
 
 import (

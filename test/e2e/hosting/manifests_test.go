@@ -47,7 +47,8 @@ func TestTheManifestsDifferFromTheVendorsInTheMountedFolderAlone(t *testing.T) {
 			}
 			source := vendorsManifest(t, root, content)
 			write(t, theirs, "kustomization.yaml", "resources: ["+relative(t, theirs, source)+"]")
-			write(t, patched, "kustomization.yaml", remote.ReplaceAllString(string(content), "- "+relative(t, patched, source)))
+			write(t, patched, "kustomization.yaml",
+				remote.ReplaceAllString(string(content), "- "+relative(t, patched, source)))
 			patch, err := os.ReadFile(filepath.Join(filepath.Dir(path), "folder.yaml"))
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,8 @@ var remote = regexp.MustCompile(`(?m)^- https://.*$`)
 // versioned finds a vendor's version in an address: behind a repository, or as a reference.
 var versioned = regexp.MustCompile(`/(v[0-9.]+)(/|$)`)
 
-// vendorsManifest returns where the module that the plugin is built from has what the kustomization takes from the vendor's repository.
+// vendorsManifest returns where the module that the plugin is built from has what the kustomization
+// takes from the vendor's repository.
 func vendorsManifest(t *testing.T, root string, kustomization []byte) string {
 	t.Helper()
 	line := string(remote.Find(kustomization))
@@ -128,7 +130,8 @@ func relative(t *testing.T, from, to string) string {
 
 func kustomize(t *testing.T, dir string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(programs, "kubectl"), "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
+	command := exec.CommandContext(t.Context(), filepath.Join(programs, "kubectl"), "kustomize",
+		"--load-restrictor=LoadRestrictionsNone", dir)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()
@@ -165,7 +168,8 @@ func expectMounted(t *testing.T, objects []any) {
 		}
 		for _, volume := range set.Spec.Template.Spec.Volumes {
 			for _, mount := range set.Spec.Template.Spec.Containers[0].VolumeMounts {
-				if volume.HostPath != nil && volume.HostPath.Path == ours && mount.Name == volume.Name && mount.MountPath == kubelets {
+				if volume.HostPath != nil && volume.HostPath.Path == ours && mount.Name == volume.Name &&
+					mount.MountPath == kubelets {
 					return
 				}
 			}

@@ -35,7 +35,8 @@ func TestEveryPluginRegistersListsItsDevicesAndAllocatesExactlyThoseThatWereChos
 	}
 }
 
-// expectAllocation lets the plugin allocate a device, and compares its answer with what it should be.
+// expectAllocation lets the plugin allocate a device, and compares its answer with what it should
+// be.
 func (s *stage) expectAllocation(t *testing.T, device vendors.Device) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -61,7 +62,8 @@ func (s *stage) expectAllocation(t *testing.T, device vendors.Device) {
 	for _, mount := range allocation.Mounts {
 		got.Mounts = append(got.Mounts, mount.ContainerPath)
 	}
-	if diff := cmp.Diff(device, got, cmpopts.EquateEmpty(), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+	if diff := cmp.Diff(device, got, cmpopts.EquateEmpty(),
+		cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 		t.Errorf("what Allocate gives for %s of %s (-want +got):\n%s", device.ID, device.Resource, diff)
 	}
 }
@@ -93,7 +95,8 @@ func TestAnUnhealthyDeviceLeavesAloneAndComesBackWhenItIsHealthy(t *testing.T) {
 
 		s.nvml.Break(t, broken, 79)
 
-		s.awaitDevices(t, "nvidia.com/gpu", plugin.Devices, func(d vendors.Device) bool { return d.ID != plugin.Devices[broken].ID })
+		s.awaitDevices(t, "nvidia.com/gpu", plugin.Devices,
+			func(d vendors.Device) bool { return d.ID != plugin.Devices[broken].ID })
 		kill()
 		s.nvml.Repair(t)
 		s.start(t, plugin)
@@ -111,7 +114,8 @@ func TestAnUnhealthyDeviceLeavesAloneAndComesBackWhenItIsHealthy(t *testing.T) {
 			}
 		}
 		setHealth(false)
-		s.awaitDevices(t, "qat.intel.com/cy", plugin.Devices, func(d vendors.Device) bool { return !slices.Contains(d.NUMA, 0) })
+		s.awaitDevices(t, "qat.intel.com/cy", plugin.Devices,
+			func(d vendors.Device) bool { return !slices.Contains(d.NUMA, 0) })
 		setHealth(true)
 		s.awaitPlugin(t, plugin)
 	})

@@ -104,8 +104,8 @@ func (s *stage) serve(t *testing.T) {
 	})
 }
 
-// start starts a plugin, which sees the machine and takes the host's folder for the kubelet's, and returns how to kill it. It is killed
-// when the test ends. What it says is shown if the test fails.
+// start starts a plugin, which sees the machine and takes the host's folder for the kubelet's, and
+// returns how to kill it. It is killed when the test ends. What it says is shown if the test fails.
 func (s *stage) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 	t.Helper()
 	log, err := os.CreateTemp(s.dir, plugin.Name)
@@ -163,8 +163,10 @@ func (s *stage) await(t *testing.T, what string, problem func() string) {
 	}
 }
 
-// awaitDevices waits until the host offers the devices, which are all of one resource, and just those of them to be allocated that fit.
-func (s *stage) awaitDevices(t *testing.T, resource types.ResourceName, devices []vendors.Device, fit func(vendors.Device) bool) {
+// awaitDevices waits until the host offers the devices, which are all of one resource, and just
+// those of them to be allocated that fit.
+func (s *stage) awaitDevices(t *testing.T, resource types.ResourceName, devices []vendors.Device,
+	fit func(vendors.Device) bool) {
 	t.Helper()
 	want := types.NewNodeInfo()
 	want.KubeCap[resource], want.KubeAlloc[resource] = int64(len(devices)), 0

@@ -16,7 +16,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// shortOfDisk makes the kubelet find that its images' disk, however large and empty, has too little room left.
+// shortOfDisk makes the kubelet find that its images' disk, however large and empty, has too little
+// room left.
 const shortOfDisk = `
 evictionHard: {imagefs.available: 99.99%}
 imageMinimumGCAge: 1ms
@@ -43,7 +44,8 @@ func TestANodeShortOfDiskRemovesDeadContainersAndUnusedImagesAndEvictsPods(t *te
 		withSettings(ctx, t, node, shortOfDisk, func() {
 			clustertest.AwaitPod(ctx, t, shared.Client, victim, "to be evicted", evicted)
 			awaitDiskPressure(ctx, t, node, corev1.ConditionTrue)
-			awaitPrinted(ctx, t, node, "the dead container to be removed", empty, "crictl", "ps", "--all", "--quiet", "--label=io.kubernetes.pod.uid="+string(done.UID))
+			awaitPrinted(ctx, t, node, "the dead container to be removed", empty, "crictl", "ps", "--all", "--quiet",
+				"--label=io.kubernetes.pod.uid="+string(done.UID))
 			awaitPrinted(ctx, t, node, "the unused image to be removed", gone, "crictl", "images")
 		})
 
@@ -60,13 +62,14 @@ func evicted(pod *corev1.Pod) bool {
 
 func awaitDiskPressure(ctx context.Context, t *testing.T, node *cluster.Node, want corev1.ConditionStatus) {
 	t.Helper()
-	_, err := shared.Client.AwaitNode(ctx, node.Name, "to say of disk pressure: "+string(want), func(n *corev1.Node) bool {
-		tainted := false
-		for _, taint := range n.Spec.Taints {
-			tainted = tainted || taint.Key == corev1.TaintNodeDiskPressure
-		}
-		return statusOf(n, corev1.NodeDiskPressure) == want && tainted == (want == corev1.ConditionTrue)
-	})
+	_, err := shared.Client.AwaitNode(ctx, node.Name, "to say of disk pressure: "+string(want),
+		func(n *corev1.Node) bool {
+			tainted := false
+			for _, taint := range n.Spec.Taints {
+				tainted = tainted || taint.Key == corev1.TaintNodeDiskPressure
+			}
+			return statusOf(n, corev1.NodeDiskPressure) == want && tainted == (want == corev1.ConditionTrue)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +78,8 @@ func awaitDiskPressure(ctx context.Context, t *testing.T, node *cluster.Node, wa
 func TestOfAContainerThatEndsAgainAndAgainOneDeadOneIsKept(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.CreatePod(ctx, t, shared.Client, newPod(t, node, "false"))
-		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have ended four times", func(pod *corev1.Pod) bool { return container(pod).RestartCount >= 3 })
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have ended four times",
+			func(pod *corev1.Pod) bool { return container(pod).RestartCount >= 3 })
 
 		awaitPrinted(ctx, t, node, "one dead container, and at most one that just ended", func(ids string) bool {
 			lines := strings.Count(ids, "\n")
@@ -88,7 +92,8 @@ func TestAPodThatWritesMoreThanItsLimitIsEvicted(t *testing.T) {
 	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) string {
 		pod := newPod(t, node, "sh", "-c", "head -c 16777216 /dev/zero >/tmp/fill; exec sleep 86400")
 		pod.Spec.Containers[0].Resources = limits("ephemeral-storage=4Mi")
-		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to be evicted", evicted)
+		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod),
+			"to be evicted", evicted)
 		if !strings.Contains(pod.Status.Message, "4Mi") {
 			t.Errorf("the message does not name the limit: %s", pod.Status.Message)
 		}
@@ -98,8 +103,10 @@ func TestAPodThatWritesMoreThanItsLimitIsEvicted(t *testing.T) {
 
 func empty(text string) bool { return strings.TrimSpace(text) == "" }
 
-// awaitPrinted waits until what a program prints on a node is as it should be. what completes the sentence "wait for ...".
-func awaitPrinted(ctx context.Context, t *testing.T, node *cluster.Node, what string, is func(string) bool, program string, args ...string) {
+// awaitPrinted waits until what a program prints on a node is as it should be. what completes the
+// sentence "wait for ...".
+func awaitPrinted(ctx context.Context, t *testing.T, node *cluster.Node, what string, is func(string) bool,
+	program string, args ...string) {
 	t.Helper()
 	for {
 		printed, err := node.Run(ctx, program, args...)

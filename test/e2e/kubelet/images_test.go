@@ -38,8 +38,9 @@ type store struct {
 	asked atomic.Int64
 }
 
-// openStore opens a registry on an address of a node, for as long as the test runs. Its image differs from all others: what the kubelet
-// knows of one image, it holds for every name that the image has. A locked store wants user and password.
+// openStore opens a registry on an address of a node, for as long as the test runs. Its image
+// differs from all others: what the kubelet knows of one image, it holds for every name that the
+// image has. A locked store wants user and password.
 func openStore(t *testing.T, node *cluster.Node, address string, locked bool) *store {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(shared.Programs(), binaries.Busybox))
@@ -85,7 +86,8 @@ func TestImagesArePulledAsOftenAsThePolicySays(t *testing.T) {
 		images := openStore(t, node, "127.0.0.1:5001", false)
 		namespace := clustertest.Namespace(t, shared.Client)
 		var asks []bool
-		for _, policy := range []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever, corev1.PullAlways} {
+		for _, policy := range []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever,
+			corev1.PullAlways} {
 			pod := podIn(namespace, node, "web", clustertest.Idle...)
 			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = images.image, policy
 			before := images.asked.Load()
@@ -115,7 +117,8 @@ func TestAPullSecretOpensALockedRegistry(t *testing.T) {
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be kept out", pullFailed)
 
 		host, _, _ := strings.Cut(images.image, "/")
-		created := kubectl(ctx, t, pod, nil, "create", "secret", "docker-registry", "key", "--docker-server="+host, "--docker-username="+user, "--docker-password="+password)
+		created := kubectl(ctx, t, pod, nil, "create", "secret", "docker-registry", "key", "--docker-server="+host,
+			"--docker-username="+user, "--docker-password="+password)
 		if created.Code != 0 {
 			t.Fatal(created.Stderr)
 		}
@@ -158,8 +161,9 @@ func TestImagesThatCannotBePulledAreReportedInTheSameWords(t *testing.T) {
 	})
 }
 
-// awaitFailedEvent waits until the kubelet has told by an event that something failed for a pod, and returns the first it said, in general.
-// That a volume is not there yet passes by itself, on some runs and on either node.
+// awaitFailedEvent waits until the kubelet has told by an event that something failed for a pod,
+// and returns the first it said, in general. That a volume is not there yet passes by itself, on
+// some runs and on either node.
 func awaitFailedEvent(ctx context.Context, t *testing.T, namespace, pod string) string {
 	t.Helper()
 	watch, err := shared.Client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{

@@ -21,12 +21,15 @@ import (
 
 func TestLogsAreThoseOfThisLifeOrOfThePreviousOne(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := newPod(t, node, "sh", "-c", `if [ -e /state/second ]; then echo second life; echo still here; exec sleep 86400; fi
+		pod := newPod(t, node, "sh", "-c",
+			`if [ -e /state/second ]; then echo second life; echo still here; exec sleep 86400; fi
 			touch /state/second; echo first life >&2; exit 1`)
-		pod.Spec.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "state",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state"}}
 		pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
-		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run again", func(pod *corev1.Pod) bool { return container(pod).RestartCount == 1 && kube.Ready(pod) })
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run again",
+			func(pod *corev1.Pod) bool { return container(pod).RestartCount == 1 && kube.Ready(pod) })
 
 		for args, want := range map[string]string{
 			"logs web":                                   "second life\nstill here\n",
@@ -62,18 +65,21 @@ func TestLogsAreFollowedUntilTheContainerEnds(t *testing.T) {
 
 func TestLogsAreRotatedAndFollowedFromFileToFile(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
-		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "sh", "-c", "echo begin; until [ -e /tmp/stop ]; do seq 1000; sleep 0.2; done; echo the end; sleep 86400"))
+		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "sh", "-c",
+			"echo begin; until [ -e /tmp/stop ]; do seq 1000; sleep 0.2; done; echo the end; sleep 86400"))
 		logs := follow(ctx, t, pod, "logs", "--follow", pod.Name)
 		logs.awaitLine(t, "begin")
 
-		awaitRotated(ctx, t, filepath.Join(node.Var(), "log", "pods", pod.Namespace+"_"+pod.Name+"_"+string(pod.UID), "main"))
+		awaitRotated(ctx, t, filepath.Join(node.Var(), "log", "pods", pod.Namespace+"_"+pod.Name+"_"+string(pod.UID),
+			"main"))
 		inside(ctx, t, pod, "touch", "/tmp/stop")
 
 		logs.awaitLine(t, "the end")
 	})
 }
 
-// awaitRotated waits until the folder with a container's logs has more than the file that is being written.
+// awaitRotated waits until the folder with a container's logs has more than the file that is being
+// written.
 func awaitRotated(ctx context.Context, t *testing.T, folder string) {
 	t.Helper()
 	for {

@@ -1,9 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet tests on a real cluster that the kubelet, and whoever uses it, sees no difference between kubecri and the container runtime
-// itself. The cluster has one node of each kind; every story is told on both at the same time, and where the kubelet says something, it must
-// say the same.
+// Package kubelet tests on a real cluster that the kubelet, and whoever uses it, sees no difference
+// between kubecri and the container runtime itself. The cluster has one node of each kind; every
+// story is told on both at the same time, and where the kubelet says something, it must say the
+// same.
 package kubelet
 
 import (
@@ -21,7 +22,8 @@ import (
 )
 
 var (
-	// shared is the cluster of all tests of this package. A test that breaks something mends it before it ends.
+	// shared is the cluster of all tests of this package. A test that breaks something mends it
+	// before it ends.
 	shared *cluster.Cluster
 	// settings are the kubelets' configuration.
 	settings dropIns
@@ -63,7 +65,8 @@ func prepare() (cluster.Options, error) {
 // patience is how long a test waits for something that should take seconds.
 const patience = 2 * time.Minute
 
-// onBothNodes tells a story on both nodes at once. It gets a context that ends with it, or when patience does.
+// onBothNodes tells a story on both nodes at once. It gets a context that ends with it, or when
+// patience does.
 func onBothNodes(t *testing.T, story func(context.Context, *testing.T, *cluster.Node)) {
 	t.Helper()
 	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) struct{} {
@@ -97,8 +100,11 @@ func compare[T any](t *testing.T, story func(context.Context, *testing.T, *clust
 	}
 }
 
-// particulars are parts of messages that differ from node to node and from time to time: names, IDs, addresses, durations.
-var particulars = regexp.MustCompile(`node-\d|test-\w{5}|\b[0-9a-f]{64}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b10\.7[78]\.\d+\.\d+(:\d+)?|:\d{5}\b|\b\d+(\.\d+)?(ms|s)\b`)
+// particulars are parts of messages that differ from node to node and from time to time: names,
+// IDs, addresses, durations.
+var particulars = regexp.MustCompile(
+	`node-\d|test-\w{5}|\b[0-9a-f]{64}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|` +
+		`\b10\.7[78]\.\d+\.\d+(:\d+)?|:\d{5}\b|\b\d+(\.\d+)?(ms|s)\b`)
 
 // inGeneral returns a message without its particulars.
 func inGeneral(message string) string { return particulars.ReplaceAllString(message, "…") }

@@ -30,7 +30,8 @@ func statusOf(node *corev1.Node, kind corev1.NodeConditionType) corev1.Condition
 	return ""
 }
 
-// awaitSame waits until both nodes look the same, and what is seen is complete. Nodes report from time to time, and not both at once.
+// awaitSame waits until both nodes look the same, and what is seen is complete. Nodes report from
+// time to time, and not both at once.
 func awaitSame[T any](t *testing.T, look func(context.Context, *cluster.Node) (seen T, complete bool, err error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -74,7 +75,8 @@ func TestBothNodesReportTheSameOfThemselves(t *testing.T) {
 		seen := report{Info: status.NodeInfo, Handlers: status.RuntimeHandlers, Features: status.Features}
 		seen.Info.BootID, seen.Info.MachineID, seen.Info.SystemUUID = "", "", ""
 		for _, condition := range status.Conditions {
-			seen.Conditions = append(seen.Conditions, fmt.Sprintf("%s %s %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))
+			seen.Conditions = append(seen.Conditions, fmt.Sprintf("%s %s %s: %s", condition.Type, condition.Status,
+				condition.Reason, condition.Message))
 		}
 		for _, image := range status.Images {
 			seen.Images = append(seen.Images, image.Names...)
@@ -112,7 +114,8 @@ func TestBothNodesMeasureTheSameOfTheirPods(t *testing.T) {
 		}
 		complete := true
 		for _, wanted := range []string{
-			"node.runtime.imageFs.usedBytes", "pod.containers.cpu.usageNanoCores", "pod.containers.memory.workingSetBytes",
+			"node.runtime.imageFs.usedBytes", "pod.containers.cpu.usageNanoCores",
+			"pod.containers.memory.workingSetBytes",
 			"pod.containers.rootfs.usedBytes", "pod.containers.logs.usedBytes", "pod.ephemeral-storage.usedBytes",
 		} {
 			complete = complete && fields[wanted]

@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// newPod returns a pod for a node, in a namespace that the test takes along. Pods of the same name on both nodes read the same in messages.
+// newPod returns a pod for a node, in a namespace that the test takes along. Pods of the same name
+// on both nodes read the same in messages.
 func newPod(t *testing.T, node *cluster.Node, command ...string) *corev1.Pod {
 	t.Helper()
 	return podIn(clustertest.Namespace(t, shared.Client), node, "web", command...)
@@ -37,7 +38,8 @@ func inside(ctx context.Context, t *testing.T, pod *corev1.Pod, command ...strin
 	return printed
 }
 
-// container returns the status of a pod's container, which has none until the kubelet has seen the pod.
+// container returns the status of a pod's container, which has none until the kubelet has seen the
+// pod.
 func container(pod *corev1.Pod) corev1.ContainerStatus {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return corev1.ContainerStatus{}

@@ -29,13 +29,16 @@ func TestProbesAndHooksRunInsideTheContainer(t *testing.T) {
 			PostStart: &corev1.LifecycleHandler{Exec: runs("touch /tmp/started").Exec},
 			PreStop:   &corev1.LifecycleHandler{Exec: runs("echo farewell >/proc/1/fd/1").Exec},
 		}
-		main.StartupProbe = &corev1.Probe{ProbeHandler: runs("[ -e /tmp/started ]"), PeriodSeconds: 1, FailureThreshold: 100}
+		main.StartupProbe = &corev1.Probe{ProbeHandler: runs("[ -e /tmp/started ]"), PeriodSeconds: 1,
+			FailureThreshold: 100}
 		main.ReadinessProbe = &corev1.Probe{ProbeHandler: runs("[ -e /tmp/ready ]"), PeriodSeconds: 1}
-		main.LivenessProbe = &corev1.Probe{ProbeHandler: runs("[ ! -e /tmp/ill ]"), PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 30}
+		main.LivenessProbe = &corev1.Probe{ProbeHandler: runs("[ ! -e /tmp/ill ]"), PeriodSeconds: 1,
+			FailureThreshold: 1, TimeoutSeconds: 30}
 
-		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to be started, and not ready", func(pod *corev1.Pod) bool {
-			return ptr.Deref(container(pod).Started, false) && !container(pod).Ready
-		})
+		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod),
+			"to be started, and not ready", func(pod *corev1.Pod) bool {
+				return ptr.Deref(container(pod).Started, false) && !container(pod).Ready
+			})
 		inside(ctx, t, pod, "touch", "/tmp/ready")
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready", kube.Ready)
 		inside(ctx, t, pod, "touch", "/tmp/ill")

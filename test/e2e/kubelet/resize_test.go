@@ -33,25 +33,31 @@ func TestAPodIsResizedInPlace(t *testing.T) {
 		expectLimits(ctx, t, pod, "10000", "67108864")
 
 		patched := kubectl(ctx, t, pod, nil, "patch", "pod", pod.Name, "--subresource=resize", "--patch",
-			`{"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "200m", "memory": "96Mi"}, "limits": {"cpu": "200m", "memory": "96Mi"}}}]}}`)
+			`{"spec": {"containers": [{"name": "main", "resources": {`+
+				`"requests": {"cpu": "200m", "memory": "96Mi"}, "limits": {"cpu": "200m", "memory": "96Mi"}}}]}}`)
 		if patched.Code != 0 {
 			t.Fatal(patched.Stderr)
 		}
 
-		resized := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have its new limits", func(pod *corev1.Pod) bool {
-			actual := container(pod).Resources
-			return actual != nil && actual.Limits.Cpu().String() == "200m" && actual.Limits.Memory().String() == "96Mi"
-		})
+		resized := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have its new limits",
+			func(pod *corev1.Pod) bool {
+				actual := container(pod).Resources
+				return actual != nil && actual.Limits.Cpu().String() == "200m" &&
+					actual.Limits.Memory().String() == "96Mi"
+			})
 		expectLimits(ctx, t, resized, "20000", "100663296")
 		expectSameContainer(t, pod, resized)
 	})
 }
 
-// expectLimits reads a container's limits from inside, with cgroups of version 1 or 2: microseconds of CPU in 100,000, and bytes.
+// expectLimits reads a container's limits from inside, with cgroups of version 1 or 2: microseconds
+// of CPU in 100,000, and bytes.
 func expectLimits(ctx context.Context, t *testing.T, pod *corev1.Pod, cpu, memory string) {
 	t.Helper()
-	const read = `cd /sys/fs/cgroup; cat cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 cpu.max; cat memory/memory.limit_in_bytes 2>/dev/null || cat memory.max`
-	if got := strings.Fields(inside(ctx, t, pod, "sh", "-c", read)); len(got) != 2 || got[0] != cpu || got[1] != memory {
+	const read = `cd /sys/fs/cgroup; cat cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 cpu.max; ` +
+		`cat memory/memory.limit_in_bytes 2>/dev/null || cat memory.max`
+	if got := strings.Fields(inside(ctx, t, pod, "sh", "-c", read)); len(got) != 2 || got[0] != cpu ||
+		got[1] != memory {
 		t.Errorf("the container's limits are %q, want %s and %s", got, cpu, memory)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// A kubelet that is killed as it starts a container takes the start along, whatever runtime it calls: that container fails, the pod gets
-// another.
+// A kubelet that is killed as it starts a container takes the start along, whatever runtime it
+// calls: that container fails, the pod gets another.
 func TestAKubeletThatIsKilledUnderLoadLosesNoPod(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		namespace := clustertest.Namespace(t, shared.Client)
@@ -37,7 +37,8 @@ func TestAKubeletThatIsKilledUnderLoadLosesNoPod(t *testing.T) {
 			job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 			jobs = append(jobs, clustertest.CreatePod(ctx, t, shared.Client, job))
 			if i%4 == 3 {
-				clustertest.AwaitPod(ctx, t, shared.Client, jobs[i-2], "to be with the kubelet", func(pod *corev1.Pod) bool { return pod.Status.StartTime != nil })
+				clustertest.AwaitPod(ctx, t, shared.Client, jobs[i-2], "to be with the kubelet",
+					func(pod *corev1.Pod) bool { return pod.Status.StartTime != nil })
 				if err := node.Kubelet.Restart(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -49,7 +50,8 @@ func TestAKubeletThatIsKilledUnderLoadLosesNoPod(t *testing.T) {
 				t.Errorf("pod %s says %q", job.Name, logs.Stdout)
 			}
 		}
-		expectSameContainer(t, steady, clustertest.AwaitPod(ctx, t, shared.Client, steady, "to be ready still", kube.Ready))
+		expectSameContainer(t, steady, clustertest.AwaitPod(ctx, t, shared.Client, steady, "to be ready still",
+			kube.Ready))
 	})
 }
 
@@ -59,14 +61,16 @@ func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
 		Code   codes.Code
 	}) {
 		namespace := clustertest.Namespace(t, shared.Client)
-		steady := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "steady", "nc", "-ll", "-p", "7", "-e", "cat"))
+		steady := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "steady", "nc", "-ll", "-p", "7",
+			"-e", "cat"))
 
 		if err := node.Containerd.Kill9(ctx); err != nil {
 			t.Fatal(err)
 		}
 		_, err := shared.Client.AwaitNode(ctx, node.Name, "not to be ready", func(n *corev1.Node) bool {
 			for _, condition := range n.Status.Conditions {
-				if condition.Type == corev1.NodeReady && strings.Contains(condition.Message, "container runtime is down") {
+				if condition.Type == corev1.NodeReady &&
+					strings.Contains(condition.Message, "container runtime is down") {
 					seen.Reason = condition.Reason
 				}
 			}
@@ -91,16 +95,22 @@ func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
 		clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "next", clustertest.Idle...))
 		inside(ctx, t, steady, "true")
 		expectEcho(ctx, t, node, steady)
-		expectSameContainer(t, steady, clustertest.AwaitPod(ctx, t, shared.Client, steady, "to be ready still", kube.Ready))
+		expectSameContainer(t, steady, clustertest.AwaitPod(ctx, t, shared.Client, steady, "to be ready still",
+			kube.Ready))
 		return seen
 	})
 }
 
-// askRuntime asks for the container runtime's version, by the socket that the kubelet uses, and returns the status of the answer.
+// askRuntime asks for the container runtime's version, by the socket that the kubelet uses, and
+// returns the status of the answer.
 func askRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.Code {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+node.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return node.Room().Dial(ctx, "unix", path) }))
+	conn, err := grpc.NewClient("passthrough:///"+node.Endpoint(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			return node.Room().Dial(ctx,
+				"unix", path)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +141,8 @@ func TestAKubeletThatListensForContainerEventsHearsThem(t *testing.T) {
 		withSettings(ctx, t, node, "featureGates: {EventedPLEG: true}", func() {
 			pod := newPod(t, node, "true")
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-			clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to succeed", kube.Succeeded)
+			clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to succeed",
+				kube.Succeeded)
 			for {
 				metrics, err := shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node.Name+"/proxy/metrics")
 				if err == nil && eventMetric.MatchString(metrics) {

@@ -13,7 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// dropIns is a folder with one of configuration files for each kubelet, which override the cluster's own.
+// dropIns is a folder with one of configuration files for each kubelet, which override the
+// cluster's own.
 type dropIns string
 
 // quickly makes the kubelet do what takes minutes by default within seconds.
@@ -42,7 +43,8 @@ func (d dropIns) set(node, settings string) error {
 	)
 }
 
-// withSettings kills a node's kubelet, starts it with more settings, and calls then; afterwards, it does the same with the settings of before.
+// withSettings kills a node's kubelet, starts it with more settings, and calls then; afterwards, it
+// does the same with the settings of before.
 func withSettings(ctx context.Context, t *testing.T, node *cluster.Node, more string, then func()) {
 	t.Helper()
 	defer func() {

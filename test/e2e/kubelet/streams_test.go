@@ -39,10 +39,12 @@ func TestExecCarriesInputOutputErrorsAndExitCode(t *testing.T) {
 		sent := random(t, 4<<20)
 		echoed := kubectl(ctx, t, pod, bytes.NewReader(sent), "exec", "--stdin", pod.Name, "--", "cat")
 		if echoed.Stdout != string(sent) || echoed.Code != 0 {
-			t.Errorf("%d bytes of input came back as %d bytes, exit code %d: %s", len(sent), len(echoed.Stdout), echoed.Code, echoed.Stderr)
+			t.Errorf("%d bytes of input came back as %d bytes, exit code %d: %s", len(sent), len(echoed.Stdout),
+				echoed.Code, echoed.Stderr)
 		}
 		failed := kubectl(ctx, t, pod, nil, "exec", pod.Name, "--", "sh", "-c", "echo out; echo broken >&2; exit 42")
-		if diff := cmp.Diff(outcome{Stdout: "out\n", Stderr: "broken\ncommand terminated with exit code 42\n", Code: 42}, failed); diff != "" {
+		if diff := cmp.Diff(outcome{Stdout: "out\n", Stderr: "broken\ncommand terminated with exit code 42\n",
+			Code: 42}, failed); diff != "" {
 			t.Errorf("a command that fails (-want +got):\n%s", diff)
 		}
 		return []outcome{
@@ -56,10 +58,12 @@ func TestExecWithATerminalHasItsSizeAndItsKeys(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, clustertest.Idle...))
 		screen := openTerminal(t, 50, 132)
-		command := shared.KubectlCommand(ctx, "--namespace="+pod.Namespace, "exec", "--stdin", "--tty", pod.Name, "--", "sh")
+		command := shared.KubectlCommand(ctx, "--namespace="+pod.Namespace, "exec", "--stdin", "--tty", pod.Name,
+			"--", "sh")
 		screen.start(t, command)
 
-		screen.write(t, "until stty size | grep -x '50 132'; do sleep 0.1; done\n") // kubectl tells the size when the shell runs already
+		// kubectl tells the size when the shell runs already
+		screen.write(t, "until stty size | grep -x '50 132'; do sleep 0.1; done\n")
 		screen.awaitLine(t, "50 132")
 		screen.resize(t, 24, 80)
 		screen.write(t, "until stty size | grep -x '24 80'; do sleep 0.1; done\n")
@@ -99,7 +103,8 @@ var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+) -> 7`)
 func TestPortForwardCarriesMuchBothWaysAtOnce(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "nc", "-ll", "-p", "7", "-e", "cat"))
-		line := follow(ctx, t, pod, "port-forward", "--address=127.0.0.1", "pod/"+pod.Name, ":7").awaitLine(t, "Forwarding")
+		line := follow(ctx, t, pod, "port-forward", "--address=127.0.0.1", "pod/"+pod.Name, ":7").awaitLine(t,
+			"Forwarding")
 		found := forwarding.FindStringSubmatch(line)
 		if found == nil {
 			t.Fatalf("kubectl says %q, want where it forwards from", line)

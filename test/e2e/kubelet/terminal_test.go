@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal: what a person types and reads on one end, a program's input and output on the other.
+// terminal is a pseudo-terminal: what a person types and reads on one end, a program's input and
+// output on the other.
 type terminal struct {
 	person, user *os.File
 	lines        *bufio.Reader
@@ -44,7 +45,8 @@ func openTerminal(t *testing.T, rows, columns uint16) *terminal {
 	return screen
 }
 
-// start starts a program that has the terminal for its own, from which it learns its size. When the program ends, the terminal does.
+// start starts a program that has the terminal for its own, from which it learns its size. When the
+// program ends, the terminal does.
 func (s *terminal) start(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	command.Stdin, command.Stdout, command.Stderr = s.user, s.user, s.user
@@ -60,7 +62,8 @@ func (s *terminal) start(t *testing.T, command *exec.Cmd) {
 // resize changes the size, of which the program is told by a signal, as by any window.
 func (s *terminal) resize(t *testing.T, rows, columns uint16) {
 	t.Helper()
-	if err := unix.IoctlSetWinsize(int(s.person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(int(s.person.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: rows, Col: columns}); err != nil {
 		t.Fatalf("resize a terminal: %v", err)
 	}
 }

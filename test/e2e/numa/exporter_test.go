@@ -32,8 +32,9 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 	}
 	all := run("all", ask{gpu: 2, nic: 1, fpga: 1})
 	wide := run("wide", ask{nic: n.count(nic, (*device).well) - 2}, corev1.Container{
-		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
-		Resources: clustertest.Limits(ask{gpu: 1, nic: 1}),
+		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle,
+		RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Resources:     clustertest.Limits(ask{gpu: 1, nic: 1}),
 	})
 	run("none", nil)
 	agent := clustertest.NewAgent(t, n.Node, clustertest.KubecriPodResources)
@@ -86,8 +87,10 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 	}
 }
 
-// list asks an agent for the pods of a namespace, by name, and which devices their containers have, by pod/container.
-func list(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient, namespace string) (map[string]*podresourcesapi.PodResources, map[string][]string) {
+// list asks an agent for the pods of a namespace, by name, and which devices their containers have,
+// by pod/container.
+func list(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient,
+	namespace string) (map[string]*podresourcesapi.PodResources, map[string][]string) {
 	t.Helper()
 	answer, err := agent.List(ctx, &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
 	if err != nil {

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package numa tests on a real cluster that pods get devices of several device plugins on one NUMA node, or are told what is missing, in
-// whatever state the node is; and that exporters are told of all of them.
+// Package numa tests on a real cluster that pods get devices of several device plugins on one NUMA
+// node, or are told what is missing, in whatever state the node is; and that exporters are told of
+// all of them.
 package numa
 
 import (
@@ -68,8 +69,8 @@ func fail(err error) int {
 // patience is how long a test waits for something that should take seconds.
 const patience = 3 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does. It waits until all plugins are there that a
-// node has, with all devices healthy.
+// begin returns the context of a test, which ends with it or when the test's patience does. It
+// waits until all plugins are there that a node has, with all devices healthy.
 func begin(t *testing.T, n *node) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -25,7 +25,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/room"
 )
 
-// The resources of the nodes. GPUs and NICs are of plugins that register with kubecri, FPGAs of one that registers with the kubelet.
+// The resources of the nodes. GPUs and NICs are of plugins that register with kubecri, FPGAs of one
+// that registers with the kubelet.
 const (
 	gpu  corev1.ResourceName = "gpus.example/gpu"
 	nic  corev1.ResourceName = "nics.example/nic"
@@ -60,8 +61,8 @@ type plugin struct {
 	devices, journal string // its files
 }
 
-// node is a node of the cluster with two plugins that kubecri hosts, and one that the kubelet does. What it knows of devices and pods is what
-// tests have done.
+// node is a node of the cluster with two plugins that kubecri hosts, and one that the kubelet does.
+// What it knows of devices and pods is what tests have done.
 type node struct {
 	*cluster.Node
 	plugins map[corev1.ResourceName]*plugin
@@ -75,12 +76,14 @@ var hardware = []struct {
 	gpus, nics int
 }{{[]int{0}, 3, 2}, {[]int{1}, 2, 3}, {[]int{2}, 2, 0}, {[]int{3}, 0, 2}, {[]int{0, 1}, 1, 1}, {nil, 1, 1}}
 
-// newNode returns a node whose plugins have not been started. dir is a folder that all nodes can write to, with the plugins' program.
+// newNode returns a node whose plugins have not been started. dir is a folder that all nodes can
+// write to, with the plugins' program.
 func newNode(n *cluster.Node, dir string) *node {
 	made := &node{Node: n, plugins: map[corev1.ResourceName]*plugin{}}
 	add := func(resource corev1.ResourceName, numa []int, count int) {
 		for range count {
-			made.devices = append(made.devices, &device{resource, fmt.Sprintf("%s-%d", path.Base(string(resource)), len(made.devices)), numa, true})
+			made.devices = append(made.devices,
+				&device{resource, fmt.Sprintf("%s-%d", path.Base(string(resource)), len(made.devices)), numa, true})
 		}
 	}
 	for _, at := range hardware {
@@ -97,7 +100,8 @@ func newNode(n *cluster.Node, dir string) *node {
 			Args: []string{"--resource=" + string(resource), "--devices=" + p.devices, "--journal=" + p.journal},
 		}
 		if resource != fpga {
-			program.Mounts = []room.Mount{{Source: "/var/lib/kubedevice/device-plugins", Target: "/var/lib/kubelet/device-plugins"}}
+			program.Mounts = []room.Mount{{Source: "/var/lib/kubedevice/device-plugins",
+				Target: "/var/lib/kubelet/device-plugins"}}
 		}
 		p.Component = n.NewComponent(name, program)
 		made.plugins[resource] = p
@@ -105,7 +109,8 @@ func newNode(n *cluster.Node, dir string) *node {
 	return made
 }
 
-// startPlugins starts those that do not run, when there is who serves them, and waits until the node has their devices.
+// startPlugins starts those that do not run, when there is who serves them, and waits until the
+// node has their devices.
 func (n *node) startPlugins(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for resource, p := range n.plugins {
@@ -169,7 +174,8 @@ func (n *node) setHealth(t *testing.T, healthy func(*device) bool) {
 	}
 }
 
-// awaitDevices waits until the node tells of its devices as they are. Of those that are sick, it may count as many as pods hold.
+// awaitDevices waits until the node tells of its devices as they are. Of those that are sick, it
+// may count as many as pods hold.
 func (n *node) awaitDevices(ctx context.Context, t *testing.T) {
 	t.Helper()
 	_, err := shared.Client.AwaitNode(ctx, n.Name, "to tell of its devices as they are", func(node *corev1.Node) bool {
@@ -197,7 +203,8 @@ func (n *node) awaitDevices(ctx context.Context, t *testing.T) {
 	}
 }
 
-// allocated returns what the plugin was asked to allocate so far: for each container its IDs, with commas between them.
+// allocated returns what the plugin was asked to allocate so far: for each container its IDs, with
+// commas between them.
 func (p *plugin) allocated(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile(p.journal)

@@ -45,8 +45,9 @@ func (n *node) count(resource corev1.ResourceName, is func(*device) bool) int64 
 	return count
 }
 
-// missing returns all that is missing on the node for a pod, in the words of the schedulers, of which it must be told something; nothing if
-// the node can serve it. Kubernetes counts, too: to it, a pod whose device is sick holds one of those that are healthy.
+// missing returns all that is missing on the node for a pod, in the words of the schedulers, of
+// which it must be told something; nothing if the node can serve it. Kubernetes counts, too: to it,
+// a pod whose device is sick holds one of those that are healthy.
 func (n *node) missing(asked ask) []string {
 	var missing []string
 	free := func(d *device) bool { return d.healthy && !n.held(d) }
@@ -63,7 +64,10 @@ func (n *node) missing(asked ask) []string {
 	}
 	for _, d := range n.devices { // whose place will do
 		enough := func(resource corev1.ResourceName) bool {
-			return n.count(resource, func(other *device) bool { return free(other) && other.place() == d.place() }) >= asked[resource]
+			return n.count(resource, func(other *device) bool {
+				return free(other) &&
+					other.place() == d.place()
+			}) >= asked[resource]
 		}
 		if len(d.numa) > 0 && enough(gpu) && enough(nic) {
 			return missing
@@ -72,7 +76,8 @@ func (n *node) missing(asked ask) []string {
 	return append(missing, fmt.Sprintf("1 have no NUMA node with %s free", asked))
 }
 
-// check returns what is wrong with the devices that a pod was given, which it does not yet hold, or "".
+// check returns what is wrong with the devices that a pod was given, which it does not yet hold, or
+// "".
 func (n *node) check(asked ask, given []*device) string {
 	got := ask{}
 	for i, d := range given {
@@ -94,7 +99,8 @@ func (n *node) check(asked ask, given []*device) string {
 	return ""
 }
 
-// state shows the place and the ID of each device, with ! where it is sick and the pod that holds it.
+// state shows the place and the ID of each device, with ! where it is sick and the pod that holds
+// it.
 func (n *node) state() string {
 	var texts []string
 	for _, d := range n.devices {

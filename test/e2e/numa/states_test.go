@@ -61,7 +61,8 @@ type scene struct {
 	namespace string
 }
 
-// try brings the node into another state, lets a pod come that asks for GPUs and NICs on one NUMA node, and says what became of it.
+// try brings the node into another state, lets a pod come that asks for GPUs and NICs on one NUMA
+// node, and says what became of it.
 func (s *scene) try(ctx context.Context, t *testing.T, turn int) string {
 	t.Helper()
 	s.change(ctx, t)
@@ -92,7 +93,8 @@ func (s *scene) try(ctx context.Context, t *testing.T, turn int) string {
 func (s *scene) change(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var leave errgroup.Group
-	for _, pod := range slices.SortedFunc(maps.Keys(s.pods), func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, pod := range slices.SortedFunc(maps.Keys(s.pods),
+		func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }) {
 		if s.random.IntN(3) == 0 {
 			leave.Go(func() error { return shared.Client.DeletePod(ctx, pod) })
 			delete(s.pods, pod)
@@ -105,13 +107,15 @@ func (s *scene) change(ctx context.Context, t *testing.T) {
 	s.awaitDevices(ctx, t)
 }
 
-// marked is a label that says which state a node is in. A scheduler that places a pod which asks for it knows that state.
+// marked is a label that says which state a node is in. A scheduler that places a pod which asks
+// for it knows that state.
 const marked = "example.com/state"
 
 func (s *scene) mark(ctx context.Context, t *testing.T, turn int) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, marked, turn)
-	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, s.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -126,7 +130,7 @@ func (s *scene) pod(turn int, asked ask) *corev1.Pod {
 	for name, count := range asked {
 		requests = append(requests, fmt.Sprintf(`"numa/A/%s":%d`, strings.ReplaceAll(string(name), "/", ":"), count))
 	}
-	pod.Annotations = map[string]string{deviceinfo.Annotation: fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{%s}}}}`, strings.Join(requests, ","))}
+	kube.SetRequests(pod, strings.Join(requests, ","))
 	return pod
 }
 
@@ -139,12 +143,14 @@ func (s *scene) awaitRefusal(ctx context.Context, t *testing.T, pod *corev1.Pod,
 			return true
 		}
 		return kube.Unschedulable(pod) && slices.ContainsFunc(missing, func(text string) bool {
-			return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return strings.Contains(c.Message, text) })
+			return slices.ContainsFunc(pod.Status.Conditions,
+				func(c corev1.PodCondition) bool { return strings.Contains(c.Message, text) })
 		})
 	})
 }
 
-// given returns the devices that a pod's annotation says a container was given, in the order in which the node tells them.
+// given returns the devices that a pod's annotation says a container was given, in the order in
+// which the node tells them.
 func (n *node) given(t *testing.T, pod *corev1.Pod, container string) []*device {
 	t.Helper()
 	allocation, err := deviceinfo.PodAllocation(pod)
@@ -159,14 +165,16 @@ func (n *node) given(t *testing.T, pod *corev1.Pod, container string) []*device 
 		}
 	}
 	if len(given) != len(names) {
-		t.Fatalf("container %s of pod %s was given %s, and of these node %s has %v", container, pod.Name, names, n.Name, given)
+		t.Fatalf("container %s of pod %s was given %s, and of these node %s has %v", container, pod.Name, names,
+			n.Name, given)
 	}
 	return given
 }
 
-// expectAllocated makes sure that the plugins were asked once for the pod's devices and for nothing else, since they had been asked so
-// often, and that its container has them.
-func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Pod, given []*device, before map[corev1.ResourceName]int) {
+// expectAllocated makes sure that the plugins were asked once for the pod's devices and for nothing
+// else, since they had been asked so often, and that its container has them.
+func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Pod, given []*device,
+	before map[corev1.ResourceName]int) {
 	t.Helper()
 	ids := map[corev1.ResourceName][]string{}
 	for _, d := range given {
@@ -181,7 +189,8 @@ func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Po
 		}
 		slices.Sort(ids[resource])
 		if diff := cmp.Diff([][]string{ids[resource]}, calls); diff != "" {
-			t.Errorf("devices of %s for pod %s (-chosen +asked for in each call of Allocate):\n%s", resource, pod.Name, diff)
+			t.Errorf("devices of %s for pod %s (-chosen +asked for in each call of Allocate):\n%s", resource,
+				pod.Name, diff)
 		}
 	}
 	if diff := cmp.Diff(fields, strings.Fields(n.printed(ctx, t, pod))); diff != "" {

@@ -17,9 +17,11 @@ import (
 )
 
 // cdiFile describes the CDI device that the plugin of testdata/cdi names.
-const cdiFile = `{"cdiVersion": "0.5.0", "kind": "example.com/widget", "devices": [{"name": "w0", "containerEdits": {"env": ["FROM_CDI=yes"]}}]}`
+const cdiFile = `{"cdiVersion": "0.5.0", "kind": "example.com/widget",
+  "devices": [{"name": "w0", "containerEdits": {"env": ["FROM_CDI=yes"]}}]}`
 
-// wantsWidget is the annotation of a pod whose container main asks for more memory than any device but that plugin's has.
+// wantsWidget is the annotation of a pod whose container main asks for more memory than any device
+// but that plugin's has.
 const wantsWidget = `{"runningcontainer": {"main": {"requests": {"gpu/a/memory": 500000000000}}}}`
 
 func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
@@ -34,17 +36,19 @@ func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
 	t.Cleanup(func() { switchCDI(context.WithoutCancel(ctx), t, "true") })
 	switchCDI(ctx, t, "false")
 	refused := clustertest.CreatePod(ctx, t, shared.Client, widgetPod(namespace, "off"))
-	refused = clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be told what is wrong", func(pod *corev1.Pod) bool {
-		for _, status := range pod.Status.ContainerStatuses {
-			if waits := status.State.Waiting; waits != nil && strings.Contains(waits.Message, "enable_cdi = true") {
-				return true
+	refused = clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be told what is wrong",
+		func(pod *corev1.Pod) bool {
+			for _, status := range pod.Status.ContainerStatuses {
+				if waits := status.State.Waiting; waits != nil && strings.Contains(waits.Message, "enable_cdi = true") {
+					return true
+				}
 			}
-		}
-		return false
-	})
+			return false
+		})
 
 	switchCDI(ctx, t, "true")
-	hasIt(ctx, t, clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be ready now that the runtime has CDI", kube.Ready))
+	hasIt(ctx, t, clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be ready now that the runtime has CDI",
+		kube.Ready))
 }
 
 func widgetPod(namespace, name string) *corev1.Pod {

@@ -68,17 +68,19 @@ func twoGPUs(namespace, name string) *corev1.Pod {
 	return clustertest.IdlePod(namespace, name, map[corev1.ResourceName]int64{observe.Resource: 2})
 }
 
-// look returns the devices that a pod's container has, which must be the two that the scheduler chose for it and no others.
+// look returns the devices that a pod's container has, which must be the two that the scheduler
+// chose for it and no others.
 func look(ctx context.Context, t *testing.T, observer *observe.Observer, pod *corev1.Pod) []string {
 	t.Helper()
 	var sight *observe.Sight
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (done bool, err error) {
-		sight, err = observer.Look(ctx, pod, "main")
-		if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
-			return false, nil // the kubelet takes a moment to find its runtime again
-		}
-		return true, err
-	})
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true,
+		func(ctx context.Context) (done bool, err error) {
+			sight, err = observer.Look(ctx, pod, "main")
+			if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
+				return false, nil // the kubelet takes a moment to find its runtime again
+			}
+			return true, err
+		})
 	if err == nil {
 		err = sight.Agree()
 	}

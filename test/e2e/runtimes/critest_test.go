@@ -15,9 +15,11 @@ import (
 	"github.com/kubedevice/kubedevice/test/critest"
 )
 
-// someSpecs are specs of every kind of call: unary, streaming by URL, images; and what a proxy could spoil, such as deadlines and errors.
-const someSpecs = `Idempotence|Runtime info|runtime should support execSync|support exec with tty|support portforward \[` +
-	`|preserving|listing stats for containers filtered|seccomp default|Image Consistency|should timeout if requested`
+// someSpecs are specs of every kind of call: unary, streaming by URL, images; and what a proxy
+// could spoil, such as deadlines and errors.
+const someSpecs = `Idempotence|Runtime info|runtime should support execSync|support exec with tty|` +
+	`support portforward \[|preserving|listing stats for containers filtered|seccomp default|Image Consistency|` +
+	`should timeout if requested`
 
 func TestKubecriMakesNoDifferenceToAnyRuntime(t *testing.T) {
 	root, err := checkout.Root()
@@ -31,7 +33,8 @@ func TestKubecriMakesNoDifferenceToAnyRuntime(t *testing.T) {
 	for _, runtime := range []cluster.Runtime{cluster.Containerd24, cluster.Containerd17} {
 		t.Run(string(runtime), func(t *testing.T) {
 			found, err := critest.Run(t.Context(), critest.Options{
-				Runtime: runtime, Focus: someSpecs, Dir: filepath.Join(root, "_output", "e2e-critest"), Progress: t.Output(),
+				Runtime: runtime, Focus: someSpecs, Dir: filepath.Join(root, "_output", "e2e-critest"),
+				Progress: t.Output(),
 			})
 			if err != nil {
 				t.Fatal(err)

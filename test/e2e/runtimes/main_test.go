@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimes tests KubeDevice on container runtimes other than the one that all other tests run on, and that kubecri makes no
-// difference to a runtime, by some of the CRI's own conformance tests.
+// Package runtimes tests KubeDevice on container runtimes other than the one that all other tests
+// run on, and that kubecri makes no difference to a runtime, by some of the CRI's own conformance
+// tests.
 package runtimes
 
 import (

@@ -37,7 +37,8 @@ func newPlugins() (dir string, err error) {
 	)
 }
 
-// buildPlugin builds a device plugin as its vendor does: from a module of its own, in a folder outside the repository.
+// buildPlugin builds a device plugin as its vendor does: from a module of its own, in a folder
+// outside the repository.
 func buildPlugin(root, source, file string) error {
 	dir, err := os.MkdirTemp("", "kubedevice-e2e-plugin-")
 	if err != nil {
@@ -53,7 +54,10 @@ func buildPlugin(root, source, file string) error {
 	}
 	for _, args := range [][]string{
 		{"mod", "init", "example.com/plugin"},
-		{"mod", "edit", "-require=" + sdkModule + "@" + version, "-replace=" + sdkModule + "=" + filepath.Join(root, "pkg", "sdk")},
+		{
+			"mod", "edit", "-require=" + sdkModule + "@" + version, "-replace=" + sdkModule + "=" + filepath.Join(root,
+				"pkg", "sdk"),
+		},
 		{"build", "-buildmode=plugin", "-trimpath", "-o", file, "./device"},
 	} {
 		if _, err := runGo(dir, args...); err != nil {

@@ -15,18 +15,22 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// Four pods of two GPUs each belong together, while another pod has one of the eight GPUs: none of them runs, and what is free can be had
-// by others. When all is free, all four run, and no two see the same GPU.
+// Four pods of two GPUs each belong together, while another pod has one of the eight GPUs: none of
+// them runs, and what is free can be had by others. When all is free, all four run, and no two see
+// the same GPU.
 func TestAGroupOfDevicePodsRunsAllOrNothing(t *testing.T) {
 	s := begin(t)
 	small := s.run(s.pod("small", 1))
 	group := &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "gang"},
 		Spec: schedulingv1beta1.PodGroupSpec{
-			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 4}},
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 4},
+			},
 		},
 	}
-	if _, err := shared.Client.SchedulingV1beta1().PodGroups(s.namespace).Create(s.ctx, group, metav1.CreateOptions{}); err != nil {
+	if _, err := shared.Client.SchedulingV1beta1().PodGroups(s.namespace).Create(s.ctx, group,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	gang := make([]*corev1.Pod, 4)

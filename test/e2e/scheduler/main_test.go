@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler tells on a real cluster what the scheduler does for pods that cannot have devices at once: it evicts others for
-// them, it lets groups wait until there is room for all, and it picks up where it was killed.
+// Package scheduler tells on a real cluster what the scheduler does for pods that cannot have
+// devices at once: it evicts others for them, it lets groups wait until there is room for all, and
+// it picks up where it was killed.
 package scheduler
 
 import (
@@ -20,7 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// shared is the cluster of all tests of this package: one node with 8 simulated GPUs in pairs, and pod groups switched on.
+// shared is the cluster of all tests of this package: one node with 8 simulated GPUs in pairs, and
+// pod groups switched on.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -102,7 +104,8 @@ func (s *story) pods() map[string]bool {
 	return names
 }
 
-// devices returns the GPUs that a running pod sees, and fails the test unless those are what the scheduler chose for it.
+// devices returns the GPUs that a running pod sees, and fails the test unless those are what the
+// scheduler chose for it.
 func (s *story) devices(pod *corev1.Pod) *observe.Sight {
 	s.Helper()
 	sight, err := s.observer.Look(s.ctx, pod, "main")

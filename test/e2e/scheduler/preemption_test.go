@@ -21,12 +21,14 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// Each GPU is held by a pod of its own, and a disruption budget guards those pods, two that hold a pair excepted. A pod of higher priority
-// gets that pair when the two have ended, and nobody else is evicted.
+// Each GPU is held by a pod of its own, and a disruption budget guards those pods, two that hold a
+// pair excepted. A pod of higher priority gets that pair when the two have ended, and nobody else
+// is evicted.
 func TestAPodOfHighPriorityGetsTheDevicesOfThePairThatCostsLeast(t *testing.T) {
 	s := begin(t)
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}
-	if _, err := shared.Client.SchedulingV1().PriorityClasses().Create(s.ctx, class, metav1.CreateOptions{}); err != nil {
+	if _, err := shared.Client.SchedulingV1().PriorityClasses().Create(s.ctx, class,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.guard()
@@ -87,7 +89,8 @@ func (s *story) guard() {
 			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{guarded: ""}},
 		},
 	}
-	if _, err := shared.Client.PolicyV1().PodDisruptionBudgets(s.namespace).Create(s.ctx, budget, metav1.CreateOptions{}); err != nil {
+	if _, err := shared.Client.PolicyV1().PodDisruptionBudgets(s.namespace).Create(s.ctx, budget,
+		metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -96,7 +99,8 @@ func (s *story) guard() {
 func (s *story) label(pod *corev1.Pod) {
 	s.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, guarded)
-	if _, err := shared.Client.CoreV1().Pods(s.namespace).Patch(s.ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := shared.Client.CoreV1().Pods(s.namespace).Patch(s.ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// The scheduler is killed while pods are on their way, three times over. In the end each pod runs with a GPU of its own, and one more has to
-// wait.
+// The scheduler is killed while pods are on their way, three times over. In the end each pod runs
+// with a GPU of its own, and one more has to wait.
 func TestASchedulerThatIsKilledGivesNoDeviceTwiceAndLosesNone(t *testing.T) {
 	s := begin(t)
 	var pods []*corev1.Pod

@@ -18,7 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// crowd is how many pods take turns with the devices. asks are what they ask for, one after the other: ten fit at a time.
+// crowd is how many pods take turns with the devices. asks are what they ask for, one after the
+// other: ten fit at a time.
 const crowd = 100
 
 var asks = []limits{
@@ -37,7 +38,8 @@ func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOr
 	for i := range crowd {
 		pod := clustertest.IdlePod(namespace, fmt.Sprintf("pod-%02d", i), asks[i%len(asks)])
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // containerd may be killed while it starts a container
-		// What it prints goes to a file that the kubelet reads, as its log goes through containerd, which may be killed meanwhile.
+		// What it prints goes to a file that the kubelet reads, as its log goes through containerd,
+		// which may be killed meanwhile.
 		command := "exec >" + corev1.TerminationMessagePathDefault + "; " + script + "; sleep 1"
 		// All nodes have the same hardware.
 		pod.Spec.Containers[0].Command = append([]string{"sh", "-c", command}, nodes[0].probe()[3:]...)
@@ -87,7 +89,8 @@ func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOr
 func everyProgram() []*cluster.Component {
 	programs := []*cluster.Component{shared.Scheduler, shared.APIServer, shared.ControllerManager}
 	for _, n := range nodes {
-		programs = append(programs, n.plugins[nvidia], n.Kubecri, n.plugins[intelGPU], n.Kubelet, n.plugins[intelNPU], n.Containerd)
+		programs = append(programs, n.plugins[nvidia], n.Kubecri, n.plugins[intelGPU], n.Kubelet, n.plugins[intelNPU],
+			n.Containerd)
 	}
 	return programs
 }
@@ -112,8 +115,9 @@ func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) 
 	}
 }
 
-// overlap says whether two pods that have ended had their devices at the same time, as far as whole seconds tell: from when the
-// kubelet took the pod on. When its container started is not always known: containerd may be killed while it starts it.
+// overlap says whether two pods that have ended had their devices at the same time, as far as whole
+// seconds tell: from when the kubelet took the pod on. When its container started is not always
+// known: containerd may be killed while it starts it.
 func overlap(a, b *corev1.Pod) bool {
 	span := func(pod *corev1.Pod) (from, to time.Time) {
 		return pod.Status.StartTime.Time, pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time
@@ -135,7 +139,8 @@ func expectNoneLost(ctx context.Context, t *testing.T, namespace string) {
 			}
 		}
 		group.Go(func() error {
-			pod, err := shared.Client.CreatePod(ctx, clustertest.On(n.Name, clustertest.IdlePod(namespace, "all-of-"+n.Name, all)))
+			pod, err := shared.Client.CreatePod(ctx,
+				clustertest.On(n.Name, clustertest.IdlePod(namespace, "all-of-"+n.Name, all)))
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,8 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 	n := nodes[0]
 	const gpu = corev1.ResourceName("nvidia.com/gpu")
 	namespace := clustertest.Namespace(t, shared.Client)
-	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", limits{gpu: 1})))
+	holder := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", limits{gpu: 1})))
 	broken := expectDevices(ctx, t, holder)[gpu][0]
 	number := slices.IndexFunc(n.Plugin(nvidia).Devices, func(d vendors.Device) bool { return d.ID == broken })
 
@@ -40,13 +41,15 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 	clustertest.DeletePod(ctx, t, shared.Client, holder) // of itself, it would keep the device from others
 	var others []*corev1.Pod
 	for i := range 3 {
-		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), limits{gpu: 1})))
+		pod := clustertest.RunPod(ctx, t, shared.Client,
+			clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), limits{gpu: 1})))
 		if ids := expectDevices(ctx, t, pod); slices.Contains(ids[gpu], broken) {
 			t.Errorf("pod %s was given the broken %s", pod.Name, broken)
 		}
 		others = append(others, pod)
 	}
-	late := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpu: 1})))
+	late := clustertest.CreatePod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpu: 1})))
 	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node", kube.Unschedulable)
 
 	n.nvml.Repair(t)
@@ -65,7 +68,8 @@ func TestAPodIsToldThatItsDeviceIsUnhealthyAndThatAloneAndKeepsIt(t *testing.T) 
 	n := nodes[0]
 	const qat = corev1.ResourceName("qat.intel.com/cy")
 	namespace := clustertest.Namespace(t, shared.Client)
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", limits{qat: 1})))
+	pod := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", limits{qat: 1})))
 	held := expectDevices(ctx, t, pod)[qat][0]
 	index := slices.IndexFunc(n.Plugin("qat_plugin").Devices, func(d vendors.Device) bool { return d.ID == held })
 	numa := n.Plugin("qat_plugin").Devices[index].NUMA[0]
@@ -79,7 +83,8 @@ func TestAPodIsToldThatItsDeviceIsUnhealthyAndThatAloneAndKeepsIt(t *testing.T) 
 	setHealth(false)
 
 	n.awaitOffer(ctx, t, qat, 2)
-	if message := awaitEvent(ctx, t, pod, "DeviceAiling"); !strings.Contains(message, held) || !strings.Contains(message, "main") {
+	if message := awaitEvent(ctx, t, pod, "DeviceAiling"); !strings.Contains(message, held) ||
+		!strings.Contains(message, "main") {
 		t.Errorf("the pod's event says %q, and not that %s of container main is unhealthy", message, held)
 	}
 	now := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)
@@ -103,6 +108,7 @@ func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, reason strin
 				return event.Message
 			}
 		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason, shared.Client.Describe(ctx, pod)))
+		clustertest.Pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason,
+			shared.Client.Describe(ctx, pod)))
 	}
 }

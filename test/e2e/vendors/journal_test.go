@@ -22,13 +22,14 @@ func logged(t *testing.T, program *cluster.Component, text string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(strings.Split(string(content), "\n"), func(line string) bool { return !strings.Contains(line, text) })
+	return slices.DeleteFunc(strings.Split(string(content), "\n"),
+		func(line string) bool { return !strings.Contains(line, text) })
 }
 
 var deviceID = regexp.MustCompile(`devices_ids:\\"([^"\\]*)\\"`)
 
-// allocated returns the IDs of each call of Allocate that Kubernetes' example has logged. The vendors' plugins log none of it: what they
-// were asked for shows in their answers.
+// allocated returns the IDs of each call of Allocate that Kubernetes' example has logged. The
+// vendors' plugins log none of it: what they were asked for shows in their answers.
 func allocated(t *testing.T, example *cluster.Component) [][]string {
 	t.Helper()
 	var calls [][]string

@@ -23,7 +23,8 @@ func TestAPodThatAsksByLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin(t *te
 			for resource, devices := range plugin.Resources() {
 				asks[corev1.ResourceName(resource)] = min(2, int64(len(devices)))
 			}
-			pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, podName(plugin.Name), asks)))
+			pod := clustertest.RunPod(ctx, t, shared.Client,
+				clustertest.On(n.Name, clustertest.IdlePod(namespace, podName(plugin.Name), asks)))
 			expectDevices(ctx, t, pod)
 		})
 	}
@@ -33,7 +34,8 @@ func TestAllocateIsAskedForExactlyWhatTheSchedulerChoseAndOnceForEachContainer(t
 	ctx := begin(t)
 	n := nodes[0]
 	before := len(allocated(t, n.plugins[sample]))
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "one", limits{"example.com/resource": 1})))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name,
+		clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "one", limits{"example.com/resource": 1})))
 	ids, err := chosen(pod)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vendors tests on a real cluster that vendors' device plugins, as their makers publish them, serve pods through KubeDevice: with
-// the devices that the scheduler chose, through crashes, reboots and broken hardware.
+// Package vendors tests on a real cluster that vendors' device plugins, as their makers publish
+// them, serve pods through KubeDevice: with the devices that the scheduler chose, through crashes,
+// reboots and broken hardware.
 package vendors
 
 import (
@@ -20,8 +21,8 @@ import (
 )
 
 var (
-	// shared is the cluster of all tests of this package. It has no plugins of KubeDevice's own. A test that breaks something mends it
-	// before it ends.
+	// shared is the cluster of all tests of this package. It has no plugins of KubeDevice's own. A
+	// test that breaks something mends it before it ends.
 	shared *cluster.Cluster
 	// nodes are its nodes with their hardware and plugins.
 	nodes []*node
@@ -61,7 +62,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// furnishNodes furnishes the nodes for all plugins, but only the first for the example: its devices are files in /tmp, which nodes share.
+// furnishNodes furnishes the nodes for all plugins, but only the first for the example: its devices
+// are files in /tmp, which nodes share.
 func furnishNodes(dir string) error {
 	for i, n := range shared.Nodes {
 		furnished, err := furnish(n, filepath.Join(dir, n.Name))
@@ -84,8 +86,8 @@ func fail(err error) int {
 // patience is how long a test waits for something that should take seconds.
 const patience = 3 * time.Minute
 
-// begin returns the context of a test, which ends with it or when the test's patience does. It waits until the nodes offer all devices, and
-// keeps their plugins running as long as the test.
+// begin returns the context of a test, which ends with it or when the test's patience does. It
+// waits until the nodes offer all devices, and keeps their plugins running as long as the test.
 func begin(t *testing.T) context.Context {
 	t.Helper()
 	return beginWith(t, patience)

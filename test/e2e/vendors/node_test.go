@@ -35,8 +35,9 @@ type node struct {
 	*cluster.Node
 	*vendors.Machine
 	nvml nvmltest.Library
-	// plugins are the plugins that run on the node, by name. One that ends is started again, as the kubelet does it for a DaemonSet:
-	// Intel's end by a panic now and then when kubecri is another. Not so while they are late.
+	// plugins are the plugins that run on the node, by name. One that ends is started again, as the
+	// kubelet does it for a DaemonSet: Intel's end by a panic now and then when kubecri is another.
+	// Not so while they are late.
 	plugins map[string]*cluster.Component
 
 	mu   sync.Mutex // held while plugins are started
@@ -79,7 +80,8 @@ func (n *node) makeNodes() error {
 	return n.Room().Do(func() error { return n.MakeNodes("/dev") })
 }
 
-// keepPlugins starts plugins that do not run, until ctx ends. One is not started before the folders are there that it mounts.
+// keepPlugins starts plugins that do not run, until ctx ends. One is not started before the folders
+// are there that it mounts.
 func (n *node) keepPlugins(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.startPlugins()
@@ -129,10 +131,11 @@ func (n *node) awaitAll(ctx context.Context, t *testing.T) {
 // awaitOffer waits until so many devices of a resource are allocatable.
 func (n *node) awaitOffer(ctx context.Context, t *testing.T, resource corev1.ResourceName, count int64) {
 	t.Helper()
-	_, err := shared.Client.AwaitNode(ctx, n.Name, fmt.Sprintf("to offer %d %s", count, resource), func(node *corev1.Node) bool {
-		offered := node.Status.Allocatable[resource]
-		return offered.Value() == count
-	})
+	_, err := shared.Client.AwaitNode(ctx, n.Name, fmt.Sprintf("to offer %d %s", count, resource),
+		func(node *corev1.Node) bool {
+			offered := node.Status.Allocatable[resource]
+			return offered.Value() == count
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
@@ -28,10 +28,9 @@ func TestDevicesOfTwoVendorsAreOnOneNUMANodeIfAPodWantsThemSo(t *testing.T) {
 		}
 	}
 	for i := range 4 {
-		pod := clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i), limits{"nvidia.com/gpu": 1, "qat.intel.com/cy": 1}))
-		pod.Annotations = map[string]string{
-			deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"numa/A/nvidia.com:gpu":1,"numa/A/qat.intel.com:cy":1}}}}`,
-		}
+		pod := clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i),
+			limits{"nvidia.com/gpu": 1, "qat.intel.com/cy": 1}))
+		kube.SetRequests(pod, `"numa/A/nvidia.com:gpu":1,"numa/A/qat.intel.com:cy":1`)
 		var at [][]int
 		for resource, ids := range expectDevices(ctx, t, clustertest.RunPod(ctx, t, shared.Client, pod)) {
 			at = append(at, places[resource](ids[0]))

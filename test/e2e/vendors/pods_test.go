@@ -44,8 +44,9 @@ func chosen(pod *corev1.Pod) (choice, error) {
 	return ids, nil
 }
 
-// expectDevices returns what the scheduler chose for a running pod, which is as much as it asks for, and fails the test unless its container
-// has just that: it can open the devices' nodes, and no other device of the node, not even by a node that it makes itself.
+// expectDevices returns what the scheduler chose for a running pod, which is as much as it asks
+// for, and fails the test unless its container has just that: it can open the devices' nodes, and
+// no other device of the node, not even by a node that it makes itself.
 func expectDevices(ctx context.Context, t *testing.T, pod *corev1.Pod) choice {
 	t.Helper()
 	ids, err := chosen(pod)
@@ -77,8 +78,9 @@ func nodeOf(pod *corev1.Pod) *node {
 	return nodes[slices.IndexFunc(nodes, func(n *node) bool { return n.Name == pod.Spec.NodeName })]
 }
 
-// script tries device nodes: its arguments are path, major and minor of each. One that is not there the container makes itself. No driver
-// is behind them, so that opening one which is permitted fails with ENXIO, and one which is not with EPERM.
+// script tries device nodes: its arguments are path, major and minor of each. One that is not there
+// the container makes itself. No driver is behind them, so that opening one which is permitted
+// fails with ENXIO, and one which is not with EPERM.
 const script = `while [ $# -gt 0 ]; do
   kind=has; path=$1
   [ -e $path ] || { kind=lacks; path=/tmp/probe-$2-$3; [ -e $path ] || mknod $path c $2 $3 || exit; }

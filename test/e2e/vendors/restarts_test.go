@@ -24,7 +24,8 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 	ctx := begin(t)
 	n := nodes[0]
 	namespace := clustertest.Namespace(t, shared.Client)
-	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", mixed)))
+	holder := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, "holder", mixed)))
 	held := expectDevices(ctx, t, holder)
 	for i, killed := range []struct {
 		name     string
@@ -33,11 +34,15 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 		{"the plugins", []*cluster.Component{n.plugins[intelGPU], n.plugins[intelNPU], n.plugins[nvidia]}},
 		{"kubecri", []*cluster.Component{n.Kubecri}},
 		{"the kubelet", []*cluster.Component{n.Kubelet}},
-		{"all of them", []*cluster.Component{n.Kubelet, n.plugins[intelGPU], n.plugins[nvidia], n.Kubecri, n.plugins[intelNPU]}},
+		{
+			"all of them", []*cluster.Component{n.Kubelet, n.plugins[intelGPU], n.plugins[nvidia], n.Kubecri,
+				n.plugins[intelNPU]},
+		},
 	} {
 		t.Run(killed.name+" killed", func(t *testing.T) {
 			restart(ctx, t, killed.programs...)
-			other := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), mixed)))
+			other := clustertest.RunPod(ctx, t, shared.Client,
+				clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("other-%d", i), mixed)))
 			ids := expectDevices(ctx, t, other)
 			for resource, all := range ids {
 				for _, id := range all {
@@ -64,7 +69,8 @@ func TestContainersNeverNoticeThatProgramsAreKilledAndNoDeviceIsGivenTwice(t *te
 func TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "holder", mixed)))
+	pod := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "holder", mixed)))
 	expectDevices(ctx, t, pod)
 
 	n.setLate(true)
@@ -96,8 +102,10 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 	namespace := clustertest.Namespace(t, shared.Client)
 	var pods []*corev1.Pod
 	var held []choice
-	for i, asks := range []limits{mixed, {"gpu.intel.com/i915": 1, "qat.intel.com/cy": 2}, {"example.com/resource": 1}} {
-		pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i), asks)))
+	for i, asks := range []limits{mixed, {"gpu.intel.com/i915": 1, "qat.intel.com/cy": 2},
+		{"example.com/resource": 1}} {
+		pod := clustertest.RunPod(ctx, t, shared.Client,
+			clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i), asks)))
 		pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
 	}
 	before := len(allocated(t, n.plugins[sample]))
@@ -115,16 +123,20 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 	n.setLate(false)
 
 	for i, pod := range pods {
-		again := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run in a new container", func(now *corev1.Pod) bool {
-			return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
-		})
+		again := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to run in a new container",
+			func(now *corev1.Pod) bool {
+				return kube.Ready(now) &&
+					now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
+			})
 		if diff := cmp.Diff(held[i], expectDevices(ctx, t, again)); diff != "" {
 			t.Errorf("devices of pod %s (-before +after the reboot):\n%s", pod.Name, diff)
 		}
 	}
-	again := clustertest.RestartContainer(ctx, t, shared.Client, clustertest.AwaitPod(ctx, t, shared.Client, pods[2], "to be there", kube.Ready))
+	again := clustertest.RestartContainer(ctx, t, shared.Client, clustertest.AwaitPod(ctx, t, shared.Client, pods[2],
+		"to be there", kube.Ready))
 	expectDevices(ctx, t, again)
-	if diff := cmp.Diff([][]string{held[2]["example.com/resource"]}, allocated(t, n.plugins[sample])[before:]); diff != "" {
+	if diff := cmp.Diff([][]string{held[2]["example.com/resource"]},
+		allocated(t, n.plugins[sample])[before:]); diff != "" {
 		t.Errorf("calls of Allocate since the reboot, after which the container was made twice (-want +got):\n%s", diff)
 	}
 }
@@ -132,7 +144,8 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 func TestAContainerIsMadeAgainAlthoughTheFileIsGoneThatItsPluginMade(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
-	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name, clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "pod", limits{"gpu.intel.com/i915": 1})))
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(n.Name,
+		clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "pod", limits{"gpu.intel.com/i915": 1})))
 	held := expectDevices(ctx, t, pod)
 
 	files, err := n.Run(ctx, "/bin/ls", vendors.SpecFolder)

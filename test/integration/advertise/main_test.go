@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package advertise_test publishes devices on a real API server, with NodeRestriction and a kubelet's own credentials.
+// Package advertise_test publishes devices on a real API server, with NodeRestriction and a
+// kubelet's own credentials.
 package advertise_test
 
 import (

@@ -66,7 +66,8 @@ func (n *node) set(gpus []gpu.GPU) {
 func newGPUs(count int) []gpu.GPU {
 	gpus := make([]gpu.GPU, count)
 	for i := range gpus {
-		gpus[i] = gpu.GPU{ID: fmt.Sprintf("GPU-%08x-aaaa-bbbb-cccc-%012x", i*7919, i*104729), Memory: 80 << 30, Groups: []int{i / 2, i / 4}}
+		gpus[i] = gpu.GPU{ID: fmt.Sprintf("GPU-%08x-aaaa-bbbb-cccc-%012x", i*7919, i*104729), Memory: 80 << 30,
+			Groups: []int{i / 2, i / 4}}
 	}
 	return gpus
 }
@@ -78,7 +79,8 @@ func register(t *testing.T, name string) *kube.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -89,8 +91,9 @@ func register(t *testing.T, name string) *kube.Client {
 	return kubelet
 }
 
-// publish publishes the GPUs of a registered node until the test ends or stop is called: with plugins that are asked as often
-// as kubecri asks them, and with the client, which is the kubelet's.
+// publish publishes the GPUs of a registered node until the test ends or stop is called: with
+// plugins that are asked as often as kubecri asks them, and with the client, which is the
+// kubelet's.
 func publish(t *testing.T, name string, client kubernetes.Interface, gpus []gpu.GPU) (n *node, stop func()) {
 	t.Helper()
 	n = &node{T: t, name: name, gpus: gpus}
@@ -127,7 +130,8 @@ func (n *node) now() *corev1.Node {
 	return object
 }
 
-// shows reports whether the API server's node has the GPUs that the node has: one by one, and counted.
+// shows reports whether the API server's node has the GPUs that the node has: one by one, and
+// counted.
 func (n *node) shows() error {
 	object := n.now()
 	want := types.NewNodeInfoWithName(n.name)
@@ -149,8 +153,8 @@ func (n *node) shows() error {
 	return nil
 }
 
-// awaitPatches waits until the API server has taken that many patches in all, and no more. The last answer may come a moment
-// after the node has changed.
+// awaitPatches waits until the API server has taken that many patches in all, and no more. The last
+// answer may come a moment after the node has changed.
 func (n *node) awaitPatches(want int64) {
 	n.Helper()
 	ticker := time.NewTicker(time.Millisecond)

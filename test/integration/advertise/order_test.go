@@ -18,7 +18,8 @@ import (
 
 func TestNoWriteAnnouncesMoreGPUsThanWereCountedBeforeIt(t *testing.T) {
 	kubelet := register(t, "node-1")
-	writes, err := server.Admin.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=node-1"})
+	writes, err := server.Admin.CoreV1().Nodes().Watch(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name=node-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestNoWriteAnnouncesMoreGPUsThanWereCountedBeforeIt(t *testing.T) {
 		// The scheduler may have seen either, and the kubelet the other.
 		for _, pair := range [][2]*corev1.Node{{before, after}, {after, before}} {
 			if more, less := announced(t, pair[0]), counted(pair[1]); more > less {
-				t.Errorf("version %s announces %d GPUs and version %s counts %d", pair[0].ResourceVersion, more, pair[1].ResourceVersion, less)
+				t.Errorf("version %s announces %d GPUs and version %s counts %d", pair[0].ResourceVersion, more,
+					pair[1].ResourceVersion, less)
 			}
 		}
 		before = after

@@ -29,8 +29,10 @@ func TestDevicesThatComeGoSickenAndRecoverArePublishedWithinTwoSecondsInTwoPatch
 		what string
 		gpus []gpu.GPU
 	}{
-		{"a GPU appears", newGPUs(4)}, {"it turns sick", sick}, {"it recovers", newGPUs(4)}, {"one vanishes", newGPUs(3)},
-		{"two vanish", newGPUs(1)}, {"three appear", newGPUs(4)}, {"one turns sick again", sick}, {"it is well again", newGPUs(4)},
+		{"a GPU appears", newGPUs(4)}, {"it turns sick", sick}, {"it recovers", newGPUs(4)},
+		{"one vanishes", newGPUs(3)},
+		{"two vanish", newGPUs(1)}, {"three appear", newGPUs(4)}, {"one turns sick again", sick},
+		{"it is well again", newGPUs(4)},
 		{"all vanish", nil},
 	}
 	var took []time.Duration
@@ -55,7 +57,8 @@ func TestOnlyWhatIsOursChangesAndCleanupLeavesTheNodeAsItWas(t *testing.T) {
 		t.Errorf("publishing changed what is not ours (-before +after):\n%s", diff)
 	}
 
-	// What a kubelet does when it registers: extended resources that it does not know are set to zero.
+	// What a kubelet does when it registers: extended resources that it does not know are set to
+	// zero.
 	object := n.now()
 	object.Status.Capacity[corev1.ResourceName(gpu.Resource)] = resource.MustParse("0")
 	if _, err := server.Admin.CoreV1().Nodes().UpdateStatus(t.Context(), object, metav1.UpdateOptions{}); err != nil {
@@ -83,13 +86,16 @@ func furnish(t *testing.T, name string) *corev1.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object.Annotations, object.Labels = map[string]string{"example.com/note": "kept"}, map[string]string{"example.com/zone": "a"}
+	object.Annotations, object.Labels = map[string]string{"example.com/note": "kept"},
+		map[string]string{"example.com/zone": "a"}
 	if object, err = nodes.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	counts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), "example.com/nic": resource.MustParse("2")}
+	counts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
+		"example.com/nic": resource.MustParse("2")}
 	object.Status.Capacity, object.Status.Allocatable = counts, counts
-	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady"}}
 	if object, err = nodes.UpdateStatus(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +117,8 @@ func TestANodesCredentialsReachItsOwnNodeOnly(t *testing.T) {
 	n, _ := publish(t, "node-2", register(t, "node-2"), newGPUs(1))
 	n.await("the inventory")
 	body := []byte(`{"metadata":{"annotations":{"` + deviceinfo.Annotation + `":"{}"}}}`)
-	_, err := first.CoreV1().Nodes().Patch(t.Context(), "node-2", apitypes.MergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err := first.CoreV1().Nodes().Patch(t.Context(), "node-2", apitypes.MergePatchType, body,
+		metav1.PatchOptions{}, "status")
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("a node writes another's inventory: %v, want it forbidden", err)
 	}

@@ -16,9 +16,10 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// options returns the API server's options. They are put together as the command does it from its arguments, but not by the command,
-// which would also take the process's signals.
-func (c *ControlPlane) options(etcd string, listener net.Listener, arguments []string) (*options.ServerRunOptions, error) {
+// options returns the API server's options. They are put together as the command does it from its
+// arguments, but not by the command, which would also take the process's signals.
+func (c *ControlPlane) options(etcd string, listener net.Listener,
+	arguments []string) (*options.ServerRunOptions, error) {
 	if err := c.writeCredentials(); err != nil {
 		return nil, err
 	}
@@ -80,7 +81,8 @@ func (c *ControlPlane) writeCredentials() error {
 	return nil
 }
 
-// runAPIServer starts the API server, which runs until ctx ends, and then sends what its run returned.
+// runAPIServer starts the API server, which runs until ctx ends, and then sends what its run
+// returned.
 func runAPIServer(ctx context.Context, o *options.ServerRunOptions, ended chan<- error) error {
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("set the API server's feature gates: %w", err)

@@ -1,11 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane runs a real etcd and a real kube-apiserver inside the test's own process: no root, no programs to build, ready in
-// seconds. There are no nodes and no controllers; a test makes the Node objects it wants.
+// Package controlplane runs a real etcd and a real kube-apiserver inside the test's own process: no
+// root, no programs to build, ready in seconds. There are no nodes and no controllers; a test makes
+// the Node objects it wants.
 //
-// Authentication and authorization are those of a cluster: client certificates, Node and RBAC authorizers, NodeRestriction, admission
-// policies. Only service accounts are missing, as no controller makes them.
+// Authentication and authorization are those of a cluster: client certificates, Node and RBAC
+// authorizers, NodeRestriction, admission policies. Only service accounts are missing, as no
+// controller makes them.
 package controlplane
 
 import (
@@ -37,9 +39,9 @@ type ControlPlane struct {
 	stopEtcd  func()
 }
 
-// Start starts a control plane; arguments are more kube-apiserver flags. It returns when the server is ready for requests. The
-// feature gates of Kubernetes belong to the whole process, so there can be only one in it; and what the server logs through klog goes
-// to a file in a temporary folder.
+// Start starts a control plane; arguments are more kube-apiserver flags. It returns when the server
+// is ready for requests. The feature gates of Kubernetes belong to the whole process, so there can
+// be only one in it; and what the server logs through klog goes to a file in a temporary folder.
 func Start(ctx context.Context, arguments ...string) (*ControlPlane, error) {
 	dir, err := os.MkdirTemp("", "kubedevice-controlplane-")
 	if err != nil {
@@ -98,8 +100,10 @@ func (c *ControlPlane) Client(user string, groups ...string) (*kube.Client, erro
 		return nil, err
 	}
 	return kube.NewClient(&rest.Config{
-		Host:            "https://" + c.address,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.Certificate, CertData: pair.Public, KeyData: pair.Private},
+		Host: "https://" + c.address,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: c.authority.Certificate, CertData: pair.Public, KeyData: pair.Private,
+		},
 	})
 }
 

@@ -65,15 +65,18 @@ func TestABindingSetsNodeAndAnnotationInOneWriteAndOverwritesWhatTheUserWrote(t 
 	defer watch.Stop()
 
 	err = scheduler.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID, Annotations: map[string]string{annotation: "allocated"}},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node.Name},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, UID: pod.UID, Annotations: map[string]string{annotation: "allocated"},
+		},
+		Target: corev1.ObjectReference{Kind: "Node", Name: node.Name},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	first := (<-watch.ResultChan()).Object.(*corev1.Pod) // the very first change shows both
-	if first.Spec.NodeName != node.Name || first.Annotations[annotation] != "allocated" || first.Annotations["other"] != "kept" {
+	if first.Spec.NodeName != node.Name || first.Annotations[annotation] != "allocated" ||
+		first.Annotations["other"] != "kept" {
 		t.Errorf("first state after the binding: node %q, annotations %q", first.Spec.NodeName, first.Annotations)
 	}
 }

@@ -17,7 +17,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// auditor knows who holds what, from the API server alone: it sees each write of a pod, in the order of the writes.
+// auditor knows who holds what, from the API server alone: it sees each write of a pod, in the
+// order of the writes.
 type auditor struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*corev1.Pod // those that exist
@@ -34,7 +35,8 @@ func (c *cluster) audit() *auditor {
 	if err != nil {
 		c.Fatal(err)
 	}
-	// The server ends the watch of a reader that is slow for a moment: it is taken up where it ended.
+	// The server ends the watch of a reader that is slow for a moment: it is taken up where it
+	// ended.
 	pods := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", metav1.NamespaceDefault, fields.Everything())
 	writes, err := watchtools.NewRetryWatcherWithContext(c.Context(), now.ResourceVersion, pods)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	c.node("small", 2)
 	startScheduler(t)
 	wish := newPod("p", 0)
-	wish.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1}}}}`}
+	kube.SetRequests(wish, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
 	first := c.schedule(wish)
 	if got, want := devices(first), "small-gpu-0 small-gpu-1"; got != want {
 		t.Errorf("devices %q, want %q", got, want)
@@ -121,7 +121,7 @@ func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 	}
 	startScheduler(t)
 	wish := newPod("p", 0)
-	wish.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1}}}}`}
+	kube.SetRequests(wish, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
 	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
 	const want = "0/4 nodes are available: 2 have fewer than 2 free GPUs (best: 1 free of 4), " +
 		"2 have fewer than 2 free GPUs in one NVLink or PCIe group (best: 1 free of 2)."

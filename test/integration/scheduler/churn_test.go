@@ -18,9 +18,10 @@ import (
 // awaitBound waits until this many pods are bound.
 func (c *cluster) awaitBound(want int) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return c.check() == want, nil
-	})
+	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			return c.check() == want, nil
+		})
 	if err != nil {
 		c.Fatalf("%d pods are bound, want %d: %v", c.check(), want, err)
 	}

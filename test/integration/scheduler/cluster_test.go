@@ -43,7 +43,8 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) clear() {
 	ctx := context.Background() // the test's has ended
 	c.clearPods()
-	if err := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).DeleteCollection(ctx, atOnce, metav1.ListOptions{}); err != nil {
+	if err := c.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).DeleteCollection(ctx, atOnce,
+		metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
 	if err := c.CoreV1().Nodes().DeleteCollection(ctx, atOnce, metav1.ListOptions{}); err != nil {
@@ -56,7 +57,8 @@ var atOnce = metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 
 // clearPods deletes all pods.
 func (c *cluster) clearPods() {
-	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(context.Background(), atOnce, metav1.ListOptions{}); err != nil {
+	if err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(context.Background(), atOnce,
+		metav1.ListOptions{}); err != nil {
 		c.Error(err)
 	}
 }
@@ -84,7 +86,8 @@ func (c *cluster) nodeOf(name string, list ...gpu.GPU) {
 	c.publish(info)
 }
 
-// publish creates a node that has these devices, and as many of each plain resource as its capacity says.
+// publish creates a node that has these devices, and as many of each plain resource as its capacity
+// says.
 func (c *cluster) publish(info *types.NodeInfo) {
 	c.Helper()
 	name := info.Name
@@ -92,12 +95,14 @@ func (c *cluster) publish(info *types.NodeInfo) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{deviceinfo.Annotation: annotation}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Annotations: map[string]string{deviceinfo.Annotation: annotation}}}
 	if node, err = c.CoreV1().Nodes().Create(c.Context(), node, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	node.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	for plain, quantity := range info.Capacity {
 		if !sdkresource.IsGroupResourceName(plain) {
@@ -118,7 +123,8 @@ func (c *cluster) publish(info *types.NodeInfo) {
 func newPod(name string, gpus int64) *corev1.Pod {
 	pod := kube.NewPod(name, "busybox")
 	if gpus > 0 {
-		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(gpu.Resource): *resource.NewQuantity(gpus, resource.DecimalSI)}
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(
+			gpu.Resource): *resource.NewQuantity(gpus, resource.DecimalSI)}
 	}
 	return pod
 }
@@ -176,7 +182,8 @@ func (c *cluster) pods() []corev1.Pod {
 	return list.Items
 }
 
-// devices returns the GPUs that a bound pod was given, sorted, or what is wrong with its allocation.
+// devices returns the GPUs that a bound pod was given, sorted, or what is wrong with its
+// allocation.
 func devices(pod *corev1.Pod) string {
 	info, err := deviceinfo.PodAllocation(pod)
 	if err != nil {
@@ -192,8 +199,8 @@ func devices(pod *corev1.Pod) string {
 	return strings.Join(ids, " ")
 }
 
-// check makes sure that every bound pod that asks for GPUs has as many, and that no two pods have the same. It returns
-// the number of bound pods.
+// check makes sure that every bound pod that asks for GPUs has as many, and that no two pods have
+// the same. It returns the number of bound pods.
 func (c *cluster) check() int {
 	c.Helper()
 	holders := map[string]string{}

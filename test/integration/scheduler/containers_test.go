@@ -18,8 +18,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// newPodOf returns a pod whose containers ask for GPUs. A word is a container: its name, and as many stars as it wants GPUs.
-// Names that begin with init are of init containers, with side of sidecars.
+// newPodOf returns a pod whose containers ask for GPUs. A word is a container: its name, and as
+// many stars as it wants GPUs. Names that begin with init are of init containers, with side of
+// sidecars.
 func newPodOf(name, containers string) *corev1.Pod {
 	pod := newPod(name, 0)
 	pod.Spec.Containers = nil
@@ -58,8 +59,9 @@ func held(t *testing.T, pod *corev1.Pod, containers ...string) []string {
 	return ids
 }
 
-// A node has four GPUs, and a pod may have as many at a time as Kubernetes says for any resource: init containers run one
-// after another and before the others, sidecars along with all that come after them.
+// A node has four GPUs, and a pod may have as many at a time as Kubernetes says for any resource:
+// init containers run one after another and before the others, sidecars along with all that come
+// after them.
 func TestContainersShareWhatTheyDoNotNeedAtTheSameTime(t *testing.T) {
 	startScheduler(t)
 	for name, test := range map[string]struct {
@@ -97,13 +99,15 @@ func TestAPodWithRequestsOfItsOwnGetsTheDevicesOfItsContainers(t *testing.T) {
 	c.node("n1", 2)
 	startScheduler(t)
 	pod := newPodOf("whole", "a* b")
-	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	pod.Spec.Resources = &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	if got := held(t, c.schedule(pod), "a"); len(got) != 1 {
 		t.Errorf("container a has %s, want one GPU", got)
 	}
 
 	refused := newPodOf("refused", "a b")
-	refused.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(gpu.Resource): resource.MustParse("1")}}
+	refused.Spec.Resources = &corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{corev1.ResourceName(gpu.Resource): resource.MustParse("1")}}
 	if _, err := c.CreatePod(t.Context(), refused); err == nil {
 		t.Error("a pod may request devices as a whole: nobody chooses them")
 	}

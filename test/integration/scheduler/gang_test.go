@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// gangGate makes a scheduler place the pods of a pod group together. The API server has it on for all tests.
+// gangGate makes a scheduler place the pods of a pod group together. The API server has it on for
+// all tests.
 const gangGate = "--feature-gates=GenericWorkload=true"
 
 // podGroup creates a pod group whose pods run together or not at all. It goes with the test.
@@ -32,7 +33,9 @@ func (c *cluster) podGroupOf(name, class string, size int32) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: schedulingv1beta1.PodGroupSpec{
 			PriorityClassName: class,
-			SchedulingPolicy:  schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: size}},
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: size},
+			},
 		},
 	}
 	if _, err := groups.Create(c.Context(), group, metav1.CreateOptions{}); err != nil {
@@ -75,8 +78,9 @@ func TestThePodsOfAGroupThatShareANodeHaveDifferentDevices(t *testing.T) {
 	}
 }
 
-// Three pods of two GPUs each belong together, and there is room for two of them. Again and again that is found out by
-// placing them one after another, and none of it leaves a trace: a pod that wants all GPUs of the node has them.
+// Three pods of two GPUs each belong together, and there is room for two of them. Again and again
+// that is found out by placing them one after another, and none of it leaves a trace: a pod that
+// wants all GPUs of the node has them.
 func TestAGroupOfDevicePodsIsPlacedWhenThereIsRoomForAllOfIt(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)

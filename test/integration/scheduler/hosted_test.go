@@ -39,15 +39,17 @@ func (c *cluster) host(name string, gpus, nics []string) {
 	c.publish(info)
 }
 
-// hostedPod returns a pod that asks for so many GPUs and NICs by its limits, with these requests in its annotation.
+// hostedPod returns a pod that asks for so many GPUs and NICs by its limits, with these requests in
+// its annotation.
 func hostedPod(name string, gpus, nics int64, requests ...string) *corev1.Pod {
 	pod := newPod(name, 0)
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{}
 	for resourceName, count := range map[types.ResourceName]int64{gpu.Resource: gpus, nic: nics} {
-		pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(resourceName)] = *resource.NewQuantity(count, resource.DecimalSI)
+		pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(resourceName)] = *resource.NewQuantity(count,
+			resource.DecimalSI)
 	}
 	if len(requests) > 0 {
-		pod.Annotations = map[string]string{deviceinfo.Annotation: fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{%s}}}}`, strings.Join(requests, ","))}
+		kube.SetRequests(pod, strings.Join(requests, ","))
 	}
 	return pod
 }
@@ -85,14 +87,16 @@ func TestHostedDevicesOnOneNUMANodeOrAReason(t *testing.T) {
 	c := newCluster(t)
 	c.host("n1", []string{"g0", "g1"}, []string{"n0", "n1"})
 	startScheduler(t)
-	holder := c.schedule(hostedPod("holder", 1, 1, `"numa/A/nvidia.com:gpu/=g0/device":1`, `"numa/B/vendor.example:nic/=n1/device":1`))
+	holder := c.schedule(hostedPod("holder", 1, 1, `"numa/A/nvidia.com:gpu/=g0/device":1`,
+		`"numa/B/vendor.example:nic/=n1/device":1`))
 	if got, want := hostedDevices(t, holder), "g0 n1"; got != want {
 		t.Fatalf("devices %s, want %s", got, want)
 	}
 	together := []string{`"numa/A/nvidia.com:gpu":1`, `"numa/A/vendor.example:nic":1`}
 	pod := c.await(c.create(hostedPod("together", 1, 1, together...)), "to be found unschedulable", kube.Unschedulable)
 	message := whyUnscheduled(pod)
-	if want := "1 have no NUMA node with 1 nvidia.com/gpu and 1 vendor.example/nic free"; !strings.Contains(message, want) {
+	if want := "1 have no NUMA node with 1 nvidia.com/gpu and 1 vendor.example/nic free"; !strings.Contains(message,
+		want) {
 		t.Errorf("the pod is told %q, want: %s", message, want)
 	}
 	c.delete(holder)
@@ -131,10 +135,16 @@ func TestPreemptionFreesTheHostedDevicesThatAPodAsksFor(t *testing.T) {
 		"those that make a GPU and a NIC of one NUMA node": {
 			[]string{`"numa/A/nvidia.com:gpu":1`, `"numa/A/vendor.example:nic":1`}, "one", []string{"g0 n0", "g1 n1"},
 		},
-		"those of one NUMA node":              {[]string{`"numa/=1/nvidia.com:gpu":1`, `"numa/=1/vendor.example:nic":1`}, "nic", []string{"g1 n1"}},
-		"the device that is named":            {[]string{`"numa/A/nvidia.com:gpu/=g0/device":1`}, "gpu", []string{"g0 n0"}},
-		"nothing for one that is not there":   {[]string{`"numa/A/nvidia.com:gpu/=g7/device":1`}, "", nil},
-		"nothing for two that never were one": {[]string{`"numa/A/nvidia.com:gpu/=g0/device":1`, `"numa/A/vendor.example:nic/=n1/device":1`}, "", nil},
+		"those of one NUMA node": {
+			[]string{`"numa/=1/nvidia.com:gpu":1`, `"numa/=1/vendor.example:nic":1`}, "nic", []string{"g1 n1"},
+		},
+		"the device that is named": {
+			[]string{`"numa/A/nvidia.com:gpu/=g0/device":1`}, "gpu", []string{"g0 n0"},
+		},
+		"nothing for one that is not there": {[]string{`"numa/A/nvidia.com:gpu/=g7/device":1`}, "", nil},
+		"nothing for two that never were one": {
+			[]string{`"numa/A/nvidia.com:gpu/=g0/device":1`, `"numa/A/vendor.example:nic/=n1/device":1`}, "", nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -148,7 +158,8 @@ func TestPreemptionFreesTheHostedDevicesThatAPodAsksFor(t *testing.T) {
 			pod := c.create(wanted)
 			if test.given == nil {
 				c.await(pod, "to be found unschedulable", kube.Unschedulable)
-			} else if given := hostedDevices(t, c.await(pod, "to be bound", kube.Scheduled)); !slices.Contains(test.given, given) {
+			} else if given := hostedDevices(t,
+				c.await(pod, "to be bound", kube.Scheduled)); !slices.Contains(test.given, given) {
 				t.Errorf("given %s, want one of %q", given, test.given)
 			}
 			evicted := ""

@@ -21,17 +21,18 @@ import (
 // wish returns a pod that asks for one GPU in its annotation, so that nobody but us counts it.
 func wish(name string) *corev1.Pod {
 	pod := newPod(name, 0)
-	pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`}
+	kube.SetRequests(pod, `"gpu/a/cards":1`)
 	return pod
 }
 
-// republish replaces a node's inventory by one of these GPUs, or takes it away, with the count of GPUs, when there are none. It waits
-// until the scheduler has seen that.
+// republish replaces a node's inventory by one of these GPUs, or takes it away, with the count of
+// GPUs, when there are none. It waits until the scheduler has seen that.
 func (c *cluster) republish(node string, list ...gpu.GPU) {
 	c.Helper()
 	if len(list) == 0 {
 		status := []byte(`{"status":{"capacity":{"nvidia.com/gpu":null},"allocatable":{"nvidia.com/gpu":null}}}`)
-		if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, status,
+			metav1.PatchOptions{}, "status"); err != nil {
 			c.Fatal(err)
 		}
 		c.annotate(node, nil)
@@ -46,7 +47,8 @@ func (c *cluster) republish(node string, list ...gpu.GPU) {
 	c.annotate(node, annotation)
 }
 
-// annotate sets a node's annotation, or takes it away when it is nil, and waits until the scheduler has seen that.
+// annotate sets a node's annotation, or takes it away when it is nil, and waits until the scheduler
+// has seen that.
 func (c *cluster) annotate(node string, annotation any) {
 	c.Helper()
 	c.annotated++
@@ -57,7 +59,8 @@ func (c *cluster) annotate(node string, annotation any) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	witness := newPod("witness", 0)
@@ -65,8 +68,8 @@ func (c *cluster) annotate(node string, annotation any) {
 	c.delete(c.schedule(witness))
 }
 
-// Three of a node's four GPUs go while pods hold all of them. Who holds what is not forgotten: a GPU is given again when its holder is
-// gone and it is there, and not before.
+// Three of a node's four GPUs go while pods hold all of them. Who holds what is not forgotten: a
+// GPU is given again when its holder is gone and it is there, and not before.
 func TestAnInventoryMayShrinkBelowWhatIsUsedAndComeBack(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)
@@ -107,8 +110,8 @@ func TestAnInventoryThatIsDeletedAndBackStillHasItsHolders(t *testing.T) {
 	c.await(c.create(wish("third")), "to be found unschedulable", kube.Unschedulable)
 }
 
-// A node comes back under another name, with the same GPUs. Pods of the old name hold nothing of the new one, also when their
-// allocation is copied.
+// A node comes back under another name, with the same GPUs. Pods of the old name hold nothing of
+// the new one, also when their allocation is copied.
 func TestANodeThatIsRenamedIsAnotherNode(t *testing.T) {
 	c := newCluster(t)
 	gpus := listed("machine", 2)
@@ -130,7 +133,8 @@ func TestANodeThatIsRenamedIsAnotherNode(t *testing.T) {
 	c.await(c.create(wish("three")), "to be found unschedulable", kube.Unschedulable)
 }
 
-// During a rolling upgrade one node's plugin knows the topology, and the other's does not yet: it publishes bare GPUs.
+// During a rolling upgrade one node's plugin knows the topology, and the other's does not yet: it
+// publishes bare GPUs.
 func TestNodesOfTwoPluginVersionsAreUsedSideBySide(t *testing.T) {
 	c := newCluster(t)
 	bare := listed("bare", 2)

@@ -26,14 +26,16 @@ var (
 	churnKills = flag.Int("churn.kills", 1, "restarts of all schedulers, and as many changes of the leader")
 )
 
-// churnPatience leaves room for a busy machine: a quiet one needs half a minute for 200 pods and five minutes for 2,000.
+// churnPatience leaves room for a busy machine: a quiet one needs half a minute for 200 pods and
+// five minutes for 2,000.
 func churnPatience() time.Duration {
 	return 3*time.Minute + time.Duration(*churnPods)*400*time.Millisecond
 }
 
 // election has two schedulers elect a leader, soon after one is gone.
 var election = []string{
-	"--leader-elect=true", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms",
+	"--leader-elect=true", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s",
+	"--leader-elect-retry-period=500ms",
 }
 
 // pair is two schedulers, one of which leads.
@@ -42,8 +44,8 @@ type pair struct {
 	schedulers []*process
 }
 
-// ensure starts schedulers until there are two, and waits until one of them leads, which it returns. A leader that is too busy to
-// renew its lease ends itself.
+// ensure starts schedulers until there are two, and waits until one of them leads, which it
+// returns. A leader that is too busy to renew its lease ends itself.
 func (p *pair) ensure() *process {
 	p.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -89,8 +91,9 @@ var disturbances = []struct {
 	{"the leader is asked to end", func(p *pair) { p.ensure().terminate() }},
 }
 
-// Pods with one, two and four GPUs come and go, about as many as there is room for. Meanwhile schedulers are killed, and leaders
-// change. Each write of each pod is looked at; in the end every device is given once more.
+// Pods with one, two and four GPUs come and go, about as many as there is room for. Meanwhile
+// schedulers are killed, and leaders change. Each write of each pod is looked at; in the end every
+// device is given once more.
 func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *testing.T) {
 	c := newCluster(t)
 	for i := range *churnNodes {
@@ -106,7 +109,8 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	churning.Go(func() error { return c.churn(ctx, audit, *churnPods, 6**churnNodes) })
 	for i := 0; i < 2**churnKills && ctx.Err() == nil; i++ {
 		// A tenth of the pods may be gone before they are bound.
-		for due := *churnPods * 4 * (i + 1) / (10 * *churnKills); audit.everBound() < due && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		for due := *churnPods * 4 * (i + 1) / (10 * *churnKills); audit.everBound() < due &&
+			ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 			schedulers.ensure()
 		}
 		disturbance := disturbances[i%len(disturbances)]
@@ -130,8 +134,9 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	t.Logf("%d pods were bound to %d devices", audit.everBound(), 8**churnNodes)
 }
 
-// churn creates pods, and deletes pods to make room for them: bound ones and, now and then, one that may be about to be bound. No more
-// than alive exist at any time. It returns when all that are left are bound.
+// churn creates pods, and deletes pods to make room for them: bound ones and, now and then, one
+// that may be about to be bound. No more than alive exist at any time. It returns when all that are
+// left are bound.
 func (c *cluster) churn(ctx context.Context, audit *auditor, total, alive int) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	deleted := map[string]bool{}
@@ -165,5 +170,6 @@ func (c *cluster) churn(ctx context.Context, audit *auditor, total, alive int) e
 			return err
 		}
 	}
-	return fmt.Errorf("%d pods are deleted, %d are without a node: %w", len(deleted), len(audit.those(false)), ctx.Err())
+	return fmt.Errorf("%d pods are deleted, %d are without a node: %w", len(deleted),
+		len(audit.those(false)), ctx.Err())
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// line is what a scheduler reaches the API server through. It can do something to the next binding, once.
+// line is what a scheduler reaches the API server through. It can do something to the next binding,
+// once.
 type line struct {
 	next atomic.Pointer[func(http.ResponseWriter, func())]
 }
@@ -58,15 +59,17 @@ func newLine(t *testing.T) (*line, *rest.Config) {
 	return l, &rest.Config{Host: front.URL}
 }
 
-// onNextBinding says what happens to the next binding; pass sends it to the API server and drops the answer.
+// onNextBinding says what happens to the next binding; pass sends it to the API server and drops
+// the answer.
 func (l *line) onNextBinding(happens func(w http.ResponseWriter, pass func())) {
 	l.next.Store(&happens)
 }
 
-const timeout = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no answer in time","reason":"Timeout","code":504}`
+const timeout = `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+	`"message":"no answer in time","reason":"Timeout","code":504}`
 
-// The scheduler does not learn what became of a binding. Whatever it was, the pod ends with one device, no other pod has that
-// one, and when both pods are gone both devices are free.
+// The scheduler does not learn what became of a binding. Whatever it was, the pod ends with one
+// device, no other pod has that one, and when both pods are gone both devices are free.
 func TestABindingWithoutAnAnswerNeitherLosesADeviceNorGivesItTwice(t *testing.T) {
 	l, way := newLine(t)
 	scheduler := startSchedulerAt(t, way, nil)
@@ -96,7 +99,8 @@ func TestABindingWithoutAnAnswerNeitherLosesADeviceNorGivesItTwice(t *testing.T)
 				t.Error("no binding was lost")
 			}
 			for _, pod := range []string{unsure.Name, other.Name} {
-				if err := c.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), pod, metav1.DeleteOptions{}); err != nil {
+				if err := c.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), pod,
+					metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}

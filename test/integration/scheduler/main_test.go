@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler_test runs the kube-scheduler command, as a process that can be killed, against a real API server.
-// There are no kubelets: nodes are objects, and pods stay where they were bound.
+// Package scheduler_test runs the kube-scheduler command, as a process that can be killed, against
+// a real API server. There are no kubelets: nodes are objects, and pods stay where they were bound.
 package scheduler_test
 
 import (

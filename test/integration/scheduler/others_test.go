@@ -20,7 +20,8 @@ import (
 // bindBy binds a pod as another scheduler does.
 func (c *cluster) bindBy(pod *corev1.Pod, nodeName, annotation string) {
 	c.Helper()
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}}
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID},
+		Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}}
 	if annotation != "" {
 		binding.Annotations = map[string]string{deviceinfo.Annotation: annotation}
 	}
@@ -47,8 +48,9 @@ func TestPodsOfAnotherSchedulerHoldWhatTheirAllocationSays(t *testing.T) {
 	c.await(c.create(newPod("q", 1)), "to be found unschedulable", kube.Unschedulable)
 }
 
-// A node is deleted and made again while its pods live on, as when a kubelet registers anew. The second pod asks for a label
-// that only the new node has: so it is scheduled when the scheduler has seen the new one, and not a moment earlier.
+// A node is deleted and made again while its pods live on, as when a kubelet registers anew. The
+// second pod asks for a label that only the new node has: so it is scheduled when the scheduler has
+// seen the new one, and not a moment earlier.
 func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	c := newCluster(t)
 	c.node("cpu", 0)
@@ -63,7 +65,8 @@ func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	pending := c.await(c.create(pod), "to be found unschedulable", kube.Unschedulable)
 	c.node("n1", 2)
 	label := []byte(`{"metadata":{"labels":{"made":"again"}}}`)
-	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	second := c.await(pending, "to be bound", kube.Scheduled)
@@ -95,8 +98,8 @@ profiles:
 	}
 }
 
-// Allocations that are written on pods without the scheduler: on a pod that names its node itself, and copied from a pod that is
-// gone, with its name and all.
+// Allocations that are written on pods without the scheduler: on a pod that names its node itself,
+// and copied from a pod that is gone, with its name and all.
 func TestPodsThatCameWithoutASchedulerHoldWhatTheirAllocationSays(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)
@@ -135,8 +138,8 @@ func TestPodsThatCameWithoutASchedulerHoldWhatTheirAllocationSays(t *testing.T) 
 	}
 }
 
-// A pod that has ended holds nothing. One that is being deleted holds its devices until it is gone, also for a scheduler that starts
-// meanwhile.
+// A pod that has ended holds nothing. One that is being deleted holds its devices until it is gone,
+// also for a scheduler that starts meanwhile.
 func TestATerminatingPodHoldsItsDevicesAndOneThatHasEndedDoesNot(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 2)
@@ -145,7 +148,8 @@ func TestATerminatingPodHoldsItsDevicesAndOneThatHasEndedDoesNot(t *testing.T) {
 	terminating.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
 	terminating = c.schedule(terminating)
 	ended := c.schedule(newPod("ended", 1))
-	if err := c.CoreV1().Pods(terminating.Namespace).Delete(t.Context(), terminating.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.CoreV1().Pods(terminating.Namespace).Delete(t.Context(), terminating.Name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ended.Status.Phase = corev1.PodSucceeded

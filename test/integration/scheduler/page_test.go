@@ -94,7 +94,8 @@ func (r reader) get(page string) (int, string) {
 	}
 }
 
-// await reads a page until it is the one that is wanted: rights and nodes reach the scheduler in their own time.
+// await reads a page until it is the one that is wanted: rights and nodes reach the scheduler in
+// their own time.
 func (r reader) await(page, want string) {
 	r.Helper()
 	var status int
@@ -149,7 +150,8 @@ func TestThePageOfDevicesIsForThoseWhoMaySeeIt(t *testing.T) {
 	c.schedule(newPod("p", 1))
 
 	for user, want := range map[string]int{"": http.StatusForbidden, "somebody": http.StatusForbidden} {
-		if status, text := newReader(t, port, user).get("/debug/devices"); status != want || strings.Contains(text, "gpu") {
+		if status, text := newReader(t, port, user).get("/debug/devices"); status != want ||
+			strings.Contains(text, "gpu") {
 			t.Errorf("user %q: status %d, want %d: %s", user, status, want, text)
 		}
 	}
@@ -185,7 +187,8 @@ func TestThePageOfDevicesSaysWhereAPodFits(t *testing.T) {
 	viewer := newReader(t, port, "viewer")
 	viewer.await("/debug/devices?pod=default/b", ""+
 		"default/b: the devices of 1 of 3 nodes fit\n"+
-		"  cpu  does not fit  cannot serve container \"main\": too few GPUs for 2 of nvidia.com/gpu; evicting pods could help\n"+
+		"  cpu  does not fit  cannot serve container \"main\": too few GPUs for 2 of nvidia.com/gpu; evicting pods "+
+		"could help\n"+
 		"  n1   fits          score 0.50\n"+
 		"  n2   does not fit  fewer than 2 free GPUs (best: 0 free of 4); evicting pods could help\n")
 	viewer.await("/debug/devices?pod=default/a", "default/a is bound to node n2: see ?node=n2\n")
@@ -196,7 +199,8 @@ func TestThePageOfDevicesSaysWhereAPodFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, device := range page.Nodes[0].Devices {
-		if cards := device.Resources[0]; cards.Used != 1 || len(cards.Holders) != 1 || cards.Holders[0].Pod != "default/a" || cards.Holders[0].Reserved {
+		if cards := device.Resources[0]; cards.Used != 1 || len(cards.Holders) != 1 ||
+			cards.Holders[0].Pod != "default/a" || cards.Holders[0].Reserved {
 			t.Errorf("%s: %+v", device.Name, cards)
 		}
 	}

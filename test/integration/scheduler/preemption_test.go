@@ -22,28 +22,31 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// priorityClass creates a priority class, which outlives the test, and waits until the API server accepts it: admission has it from
-// an informer.
+// priorityClass creates a priority class, which outlives the test, and waits until the API server
+// accepts it: admission has it from an informer.
 func (c *cluster) priorityClass(name string, value int32) string {
 	c.Helper()
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
-	if _, err := c.SchedulingV1().PriorityClasses().Create(c.Context(), class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.SchedulingV1().PriorityClasses().Create(c.Context(), class, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		c.Fatal(err)
 	}
 	probe := newPod("probe", 0)
 	probe.Spec.PriorityClassName = name
-	err := wait.PollUntilContextTimeout(c.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := c.CoreV1().Pods(probe.Namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return !apierrors.IsForbidden(err), nil
-	})
+	err := wait.PollUntilContextTimeout(c.Context(), 10*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := c.CoreV1().Pods(probe.Namespace).Create(ctx, probe,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return !apierrors.IsForbidden(err), nil
+		})
 	if err != nil {
 		c.Fatalf("priority class %s: %v", name, err)
 	}
 	return name
 }
 
-// A pod of high priority needs two GPUs that are joined closely. All GPUs are held, each by a pod of its own, and two of
-// the three pairs by one that cannot be evicted.
+// A pod of high priority needs two GPUs that are joined closely. All GPUs are held, each by a pod
+// of its own, and two of the three pairs by one that cannot be evicted.
 func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 6)
@@ -71,8 +74,9 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	c.check()
 }
 
-// What the fullest nodes lack is known when the second of two pods comes that ask for the same, so that its cycle leaves them out. The
-// pod fits nowhere else: it is told the same as the first. For a third, of high priority, preemption makes room on one of them.
+// What the fullest nodes lack is known when the second of two pods comes that ask for the same, so
+// that its cycle leaves them out. The pod fits nowhere else: it is told the same as the first. For
+// a third, of high priority, preemption makes room on one of them.
 func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T) {
 	c := newCluster(t)
 	high := c.priorityClass("high", 1000)
@@ -90,7 +94,8 @@ func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T
 	for _, name := range []string{"first", "second"} {
 		wish.Name = name
 		pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
-		const want = "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 have no free GPU."
+		const want = "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 have " +
+			"no free GPU."
 		if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: message %q, want one that begins with %q", name, got, want)
 		}
@@ -112,7 +117,9 @@ func (c *cluster) guarded(label string) {
 	budgets := c.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: label},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: ""}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: ""}},
+		},
 	}
 	if _, err := budgets.Create(c.Context(), budget, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
@@ -124,8 +131,8 @@ func (c *cluster) guarded(label string) {
 	})
 }
 
-// hold creates nodes, n0 and so on, whose GPUs are held as the letters of the table below say. It returns the names of the
-// holders when the scheduler knows all that.
+// hold creates nodes, n0 and so on, whose GPUs are held as the letters of the table below say. It
+// returns the names of the holders when the scheduler knows all that.
 func (c *cluster) hold(nodes []string) []string {
 	c.Helper()
 	var names []string
@@ -160,15 +167,18 @@ func (c *cluster) awaitKnown(node string) {
 	c.Helper()
 	pod := newPod("plain-"+node, 0)
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+			}}},
+		},
 	}}
 	c.delete(c.schedule(pod))
 }
 
-// A pod of priority 1000 wants two GPUs of one pair. What each node's GPUs are held by is written one letter a GPU, two GPUs a pair:
-// l and m are pods of priority 0 and 100, g one of priority 0 that a budget guards, h one of priority 1000.
+// A pod of priority 1000 wants two GPUs of one pair. What each node's GPUs are held by is written
+// one letter a GPU, two GPUs a pair: l and m are pods of priority 0 and 100, g one of priority 0
+// that a budget guards, h one of priority 1000.
 func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 	startScheduler(t)
 	for name, test := range map[string]struct {
@@ -176,14 +186,30 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 		evicted []string
 		given   string // "" when the pod must wait
 	}{
-		"the pair whose holders matter least":             {[]string{"ml ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
-		"two of little priority before one of more":       {[]string{"m. ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
-		"the pair that no budget guards":                  {[]string{"gl ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
-		"more priority before a budget":                   {[]string{"gl mm"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3"},
-		"the node that no budget guards":                  {[]string{"gg gg", "mm hh"}, []string{"n1-0", "n1-1"}, "n1-gpu-0 n1-gpu-1"},
-		"a guarded pair when there is no other":           {[]string{"gg hh"}, []string{"n0-0", "n0-1"}, "n0-gpu-0 n0-gpu-1"},
-		"only what makes a pair, with what is free":       {[]string{"lh .l lh"}, []string{"n0-3"}, "n0-gpu-2 n0-gpu-3"},
-		"only on the node where it helps":                 {[]string{"lh lh", "hl ll"}, []string{"n1-2", "n1-3"}, "n1-gpu-2 n1-gpu-3"},
+		"the pair whose holders matter least": {
+			[]string{"ml ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3",
+		},
+		"two of little priority before one of more": {
+			[]string{"m. ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3",
+		},
+		"the pair that no budget guards": {
+			[]string{"gl ll"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3",
+		},
+		"more priority before a budget": {
+			[]string{"gl mm"}, []string{"n0-2", "n0-3"}, "n0-gpu-2 n0-gpu-3",
+		},
+		"the node that no budget guards": {
+			[]string{"gg gg", "mm hh"}, []string{"n1-0", "n1-1"}, "n1-gpu-0 n1-gpu-1",
+		},
+		"a guarded pair when there is no other": {
+			[]string{"gg hh"}, []string{"n0-0", "n0-1"}, "n0-gpu-0 n0-gpu-1",
+		},
+		"only what makes a pair, with what is free": {
+			[]string{"lh .l lh"}, []string{"n0-3"}, "n0-gpu-2 n0-gpu-3",
+		},
+		"only on the node where it helps": {
+			[]string{"lh lh", "hl ll"}, []string{"n1-2", "n1-3"}, "n1-gpu-2 n1-gpu-3",
+		},
 		"nobody, for no pair can be had":                  {[]string{"lh hl", "h. .h"}, nil, ""},
 		"nobody, for there is a pair that is free anyway": {[]string{"ll ll", "hh .."}, nil, "n1-gpu-2 n1-gpu-3"},
 	} {

@@ -25,7 +25,8 @@ type process struct {
 	elected bool          // it is known to have been, see leads
 }
 
-// startScheduler starts a scheduler as system:kube-scheduler, until the test ends. more is added to its configuration.
+// startScheduler starts a scheduler as system:kube-scheduler, until the test ends. more is added to
+// its configuration.
 func startScheduler(t *testing.T, more ...string) *process {
 	t.Helper()
 	return startSchedulerWith(t, nil, more...)
@@ -41,12 +42,14 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 	return startSchedulerAt(t, client.Config, arguments, more...)
 }
 
-// startSchedulerAt is startSchedulerWith for a scheduler that reaches the API server in another way.
+// startSchedulerAt is startSchedulerWith for a scheduler that reaches the API server in another
+// way.
 func startSchedulerAt(t *testing.T, server *rest.Config, arguments []string, more ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	config, kubeconfig := filepath.Join(dir, "config.yaml"), writeKubeconfig(t, server)
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" +
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: " +
+		"{leaderElect: false}\n" +
 		"clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n" + strings.Join(more, "")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -15,9 +15,10 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// testdata/releases has, one folder a release, the annotation of a node with four GPUs, and that of a pod which was given the first of them:
-// as the published KubeDevice wrote them, as v0.1.0 does, and as a next release may, with fields that nobody knows yet. A scheduler may
-// meet any of them during an upgrade. A release adds what it writes, and changes nothing.
+// testdata/releases has, one folder a release, the annotation of a node with four GPUs, and that of
+// a pod which was given the first of them: as the published KubeDevice wrote them, as v0.1.0 does,
+// and as a next release may, with fields that nobody knows yet. A scheduler may meet any of them
+// during an upgrade. A release adds what it writes, and changes nothing.
 func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 	startScheduler(t)
 	folders, err := filepath.Glob("testdata/releases/*")

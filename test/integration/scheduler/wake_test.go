@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -25,7 +24,8 @@ func (r reader) attempts() int {
 	_, text := r.get("/metrics")
 	total := 0
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "scheduler_schedule_attempts_total{") && strings.Contains(line, `result="unschedulable"`) {
+		if strings.HasPrefix(line, "scheduler_schedule_attempts_total{") &&
+			strings.Contains(line, `result="unschedulable"`) {
 			fields := strings.Fields(line)
 			n, err := strconv.Atoi(fields[len(fields)-1])
 			if err != nil {
@@ -37,8 +37,8 @@ func (r reader) attempts() int {
 	return total
 }
 
-// 100 pods wait for two GPUs of one group. Nodes change in ways that do not help them, and a pod with one GPU goes: nobody
-// is tried again. Then a pair comes free, and one of them has it at once.
+// 100 pods wait for two GPUs of one group. Nodes change in ways that do not help them, and a pod
+// with one GPU goes: nobody is tried again. Then a pair comes free, and one of them has it at once.
 func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)
@@ -56,7 +56,7 @@ func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 
 	pair := func(name string) *corev1.Pod {
 		pod := newPod(name, 0)
-		pod.Annotations = map[string]string{deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1}}}}`}
+		kube.SetRequests(pod, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
 		return c.create(pod)
 	}
 	var waiting []*corev1.Pod
@@ -70,7 +70,8 @@ func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 	before := metrics.attempts()
 	for i := range 10 {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"theirs":"%d"},"labels":{"theirs":"%d"}}}`, i, i)
-		if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package critools names what critest is made of, which is a test, so that the module has all that it is built from.
+// Package critools names what critest is made of, which is a test, so that the module has all that
+// it is built from.
 package critools
 
 import (

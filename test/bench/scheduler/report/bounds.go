@@ -18,9 +18,10 @@ func median(values []float64) float64 {
 // doubt is the chance that a bound is on the wrong side of what it bounds.
 const doubt = 0.05
 
-// bounds returns the values below and above which the median of what the values are drawn from does not lie, each with
-// 95 % confidence. They are two of the values, found by the sign test, which supposes nothing about how the values are
-// distributed. ok is false for fewer than five values, with which there are no such bounds.
+// bounds returns the values below and above which the median of what the values are drawn from does
+// not lie, each with 95 % confidence. They are two of the values, found by the sign test, which
+// supposes nothing about how the values are distributed. ok is false for fewer than five values,
+// with which there are no such bounds.
 func bounds(values []float64) (lower, upper float64, ok bool) {
 	n := len(values)
 	// The chance that exactly k of n draws are below the median is C(n,k) / 2^n.

@@ -77,7 +77,8 @@ func growthsOf(sizes []SizeResult) []Growth {
 			continue
 		}
 		factor := w.OwnMicroseconds / before.OwnMicroseconds
-		growths = append(growths, Growth{Way: w.Name, Factor: factor, Bound: growthBound, Verdict: verdict(factor <= growthBound)})
+		growths = append(growths, Growth{Way: w.Name, Factor: factor, Bound: growthBound,
+			Verdict: verdict(factor <= growthBound)})
 	}
 	return growths
 }
@@ -101,7 +102,8 @@ func (r Ratio) String() string {
 	if r.Verdict == open {
 		return fmt.Sprintf("%s, %s, of %s: at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Bound, r.Says)
 	}
-	return fmt.Sprintf("%s, %s, of %s: %.3f, at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Lower, r.Bound, r.Says)
+	return fmt.Sprintf("%s, %s, of %s: %.3f, at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Lower,
+		r.Bound, r.Says)
 }
 
 func (g Growth) String() string {

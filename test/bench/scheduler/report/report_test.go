@@ -53,7 +53,8 @@ func TestBoundsAreThoseOfTheSignTest(t *testing.T) {
 				t.Fatalf("bounds are there: %v", ok)
 			}
 			if ok && (lower != float64(test.left) || upper != float64(test.values+1-test.left)) {
-				t.Errorf("bounds of 1 to %d: %v and %v, want number %d from either end", test.values, lower, upper, test.left)
+				t.Errorf("bounds of 1 to %d: %v and %v, want number %d from either end", test.values, lower,
+					upper, test.left)
 			}
 		})
 	}
@@ -119,7 +120,8 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 }
 
 func TestFewRoundsDecideNothing(t *testing.T) {
-	r := New("", 4, []Size{{Pairs: []Pair{{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1), rounds(2, 2, 2, 2)}}}})
+	r := New("", 4, []Size{{Pairs: []Pair{{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1),
+		rounds(2, 2, 2, 2)}}}})
 	if len(r.Sizes[0].Ratios) != 2 {
 		t.Fatalf("ratios: %v, want one of throughput and one of CPU", r.Sizes[0].Ratios)
 	}
@@ -140,8 +142,12 @@ func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 		sizes []Size
 		want  []Growth
 	}{
-		"at the bound":                   {[]Size{own(500, 0.01), own(5000, 0.03)}, []Growth{{"ours", 3, 3, verdict(true)}}},
-		"above it":                       {[]Size{own(5000, 0.031), own(500, 0.01)}, []Growth{{"ours", 3.1, 3, verdict(false)}}},
+		"at the bound": {
+			[]Size{own(500, 0.01), own(5000, 0.03)}, []Growth{{"ours", 3, 3, verdict(true)}},
+		},
+		"above it": {
+			[]Size{own(5000, 0.031), own(500, 0.01)}, []Growth{{"ours", 3.1, 3, verdict(false)}},
+		},
 		"nothing to compare with":        {[]Size{own(100, 0.01), own(5000, 0.03)}, nil},
 		"the small clusters alone":       {[]Size{own(100, 0.01), own(500, 0.03)}, nil},
 		"a time that was never measured": {[]Size{own(500, 0), own(5000, 0.03)}, nil},
@@ -163,7 +169,8 @@ func TestTheTableSaysWhatHoldsAndTheJSONHasEverySample(t *testing.T) {
 	if err := r.Print(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 CPUs; medians of 5 rounds", "ours / theirs, pods/s", "500 nodes, paired", "100 nodes, 50 full: ours, CPU, of theirs: 0.900, at least 0.95 wanted: DOES NOT HOLD"} {
+	for _, want := range []string{"2 CPUs; medians of 5 rounds", "ours / theirs, pods/s", "500 nodes, paired",
+		"100 nodes, 50 full: ours, CPU, of theirs: 0.900, at least 0.95 wanted: DOES NOT HOLD"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &table)
 		}

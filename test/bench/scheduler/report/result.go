@@ -29,8 +29,8 @@ type SizeResult struct {
 	Pairs []Pair `json:"pairs"`
 }
 
-// WayResult sums up a way over all its comparisons: medians of the samples, and means of what is known of all rounds of a
-// comparison together.
+// WayResult sums up a way over all its comparisons: medians of the samples, and means of what is
+// known of all rounds of a comparison together.
 type WayResult struct {
 	Name            string             `json:"name"`
 	PodsPerSecond   float64            `json:"podsPerSecond"`

@@ -1,11 +1,12 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns what rounds of a benchmark measured into medians, ratios of paired rounds with their confidence
-// bounds, and verdicts, as a table and as JSON.
+// Package report turns what rounds of a benchmark measured into medians, ratios of paired rounds
+// with their confidence bounds, and verdicts, as a table and as JSON.
 //
-// A machine that does other things too is slow for whole rounds at a time. So ways are compared within each round, in
-// which they take turns, and only the ratios are put together over the rounds.
+// A machine that does other things too is slow for whole rounds at a time. So ways are compared
+// within each round, in which they take turns, and only the ratios are put together over the
+// rounds.
 package report
 
 // Sample is what one way cost in one round.

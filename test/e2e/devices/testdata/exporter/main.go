@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The exporter prints who holds which device of its node, as the exporters of vendors find it out: it asks the kubelet, as far as it knows.
+// The exporter prints who holds which device of its node, as the exporters of vendors find it out:
+// it asks the kubelet, as far as it knows.
 package main
 
 import (
@@ -33,7 +34,8 @@ func export(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	answer, err := podresourcesapi.NewPodResourcesListerClient(conn).List(ctx, &podresourcesapi.ListPodResourcesRequest{})
+	answer, err := podresourcesapi.NewPodResourcesListerClient(conn).List(ctx,
+		&podresourcesapi.ListPodResourcesRequest{})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin is a device plugin for the kubelet, or for who serves the kubelet's folder. Its devices are those of a file, which it reads
-// again when it is told to (SIGHUP). It keeps a journal of the devices that it was asked to allocate.
+// The plugin is a device plugin for the kubelet, or for who serves the kubelet's folder. Its
+// devices are those of a file, which it reads again when it is told to (SIGHUP). It keeps a journal
+// of the devices that it was asked to allocate.
 package main
 
 import (
@@ -27,7 +28,8 @@ func main() {
 	p := &plugin{changed: make(chan struct{})}
 	flag.StringVar(&p.resource, "resource", "", "the resource to register")
 	flag.StringVar(&p.devices, "devices", "", "the file with the devices, a list of the API's as JSON")
-	flag.StringVar(&p.journal, "journal", "", "the file that takes a line with the IDs for each container that is given devices")
+	flag.StringVar(&p.journal, "journal", "",
+		"the file that takes a line with the IDs for each container that is given devices")
 	flag.Parse()
 	if err := p.run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -62,12 +64,14 @@ func (p *plugin) run() error {
 	pluginapi.RegisterDevicePluginServer(server, p)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("unix://"+pluginapi.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+pluginapi.KubeletSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	request := &pluginapi.RegisterRequest{Version: pluginapi.Version, Endpoint: socket, ResourceName: p.resource}
-	if _, err := pluginapi.NewRegistrationClient(conn).Register(context.Background(), request, grpc.WaitForReady(true)); err != nil {
+	if _, err := pluginapi.NewRegistrationClient(conn).Register(context.Background(), request,
+		grpc.WaitForReady(true)); err != nil {
 		return err
 	}
 	for {
@@ -106,7 +110,8 @@ func (p *plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*plu
 	return &pluginapi.DevicePluginOptions{}, nil
 }
 
-func (p *plugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+func (p *plugin) ListAndWatch(_ *pluginapi.Empty,
+	stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	for {
 		p.mu.Lock()
 		list, changed := p.list, p.changed
@@ -122,7 +127,8 @@ func (p *plugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSer
 	}
 }
 
-// Allocate tells the container its devices in an environment variable that is called like them: GPU for vendor.example/gpu.
+// Allocate tells the container its devices in an environment variable that is called like them: GPU
+// for vendor.example/gpu.
 func (p *plugin) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	journal, err := os.OpenFile(p.journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

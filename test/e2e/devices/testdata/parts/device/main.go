@@ -19,10 +19,12 @@ import (
 const (
 	part types.ResourceName = "resource/group/part/first/pieces"
 
-	// number is that of a character device without a driver: opening it gives ENXIO where it is allowed, and EPERM where not.
+	// number is that of a character device without a driver: opening it gives ENXIO where it is
+	// allowed, and EPERM where not.
 	number = 60<<8 | 110
 
-	cdiFile = `{"cdiVersion": "0.5.0", "kind": "example.com/part", "devices": [{"name": "first", "containerEdits": {"env": ["FROM_CDI=yes"]}}]}`
+	cdiFile = `{"cdiVersion": "0.5.0", "kind": "example.com/part",
+  "devices": [{"name": "first", "containerEdits": {"env": ["FROM_CDI=yes"]}}]}`
 )
 
 type parts struct{}
@@ -70,8 +72,12 @@ func (parts) AllocateContainer(_ *types.PodInfo, container *types.ContainerInfo)
 		return nil, nil
 	}
 	return &device.Allocation{
-		Devices:     []device.HostDevice{{HostPath: "/dev/parts/by-name/first", ContainerPath: "/dev/part", Permissions: "r"}},
-		Mounts:      []device.HostMount{{HostPath: "/run/parts", ContainerPath: "/opt/parts", Readonly: true, Propagation: device.HostToContainer}},
+		Devices: []device.HostDevice{
+			{HostPath: "/dev/parts/by-name/first", ContainerPath: "/dev/part", Permissions: "r"},
+		},
+		Mounts: []device.HostMount{
+			{HostPath: "/run/parts", ContainerPath: "/opt/parts", Readonly: true, Propagation: device.HostToContainer},
+		},
 		Envs:        map[string]string{"VISIBLE_PARTS": "first"},
 		Annotations: map[string]string{"example.com/part": "first"},
 		CDIDevices:  []string{"example.com/part=first"},

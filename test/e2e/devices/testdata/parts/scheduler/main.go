@@ -25,7 +25,8 @@ func (parts) RemoveNode(string)                                        {}
 func (parts) TakePodResources(*types.NodeInfo, *types.PodInfo) error   { return nil }
 func (parts) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
 
-func (parts) PodFitsDevice(_ *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (parts) PodFitsDevice(_ *types.NodeInfo, pod *types.PodInfo,
+	_ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	request(pod)
 	return true, nil, 0
 }

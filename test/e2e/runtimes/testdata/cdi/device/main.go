@@ -9,7 +9,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// memory is what the device has: a tebibyte, more than any other. To the scheduler it is a GPU, so that one of its plugins serves it.
+// memory is what the device has: a tebibyte, more than any other. To the scheduler it is a GPU, so
+// that one of its plugins serves it.
 const memory types.ResourceName = "resource/group/gpugrp1/widgets/gpugrp0/widgets/gpu/w0/memory"
 
 type widget struct{}
