@@ -9,15 +9,18 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// A scheduler keeps little and throws away much: on 100 nodes it allocates 400 KiB for each pod that it places. Go collects garbage when
-// the heap has doubled, there after two dozen pods, and tracing the heap that often is a sixth of all that a scheduler computes; with
-// the reserve it is after 250. heapReserve is memory that counts as live and is never touched: so it takes address space alone, the heap
-// grows by as much more before it is collected, and a large heap, which is collected seldom enough, by hardly more than it would.
+// A scheduler keeps little and throws away much: on 100 nodes it allocates 400 KiB for each pod
+// that it places. Go collects garbage when the heap has doubled, there after two dozen pods, and
+// tracing the heap that often is a sixth of all that a scheduler computes; with the reserve it is
+// after 250. heapReserve is memory that counts as live and is never touched: so it takes address
+// space alone, the heap grows by as much more before it is collected, and a large heap, which is
+// collected seldom enough, by hardly more than it would.
 
 // heapReserve is kept for as long as the process runs.
 var heapReserve []byte
 
-// reserveLimit is the most that is reserved, in bytes, and reservePart the part of the memory that the process may use.
+// reserveLimit is the most that is reserved, in bytes, and reservePart the part of the memory that
+// the process may use.
 const (
 	reserveLimit = 96 << 20
 	reservePart  = 8
@@ -28,8 +31,8 @@ func reserveHeap() {
 	heapReserve = make([]byte, reserveSize(os.LookupEnv, memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 }
 
-// reserveSize returns how many bytes to reserve: none when the environment has a setting of the collector, which then is the user's,
-// or when it is not known how much memory there is.
+// reserveSize returns how many bytes to reserve: none when the environment has a setting of the
+// collector, which then is the user's, or when it is not known how much memory there is.
 func reserveSize(environment func(name string) (string, bool), memory memlimit.Provider) uint64 {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if _, set := environment(name); set {

@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube-scheduler is the Kubernetes scheduler that chooses a pod's node and its exact devices. It takes
-// upstream's arguments and --devschedpath, the folder of device scheduler plugins. The device scheduler for devices of the
-// kubelet's own device plugins is built in.
+// Command kube-scheduler is the Kubernetes scheduler that chooses a pod's node and its exact
+// devices. It takes upstream's arguments and --devschedpath, the folder of device scheduler
+// plugins. The device scheduler for devices of the kubelet's own device plugins is built in.
 package main
 
 import (

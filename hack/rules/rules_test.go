@@ -81,12 +81,21 @@ var mayImport = map[string][]string{
 	"pkg/hosted":         {"pkg/sdk"},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall",
-		"pkg/pluginload",
-		"pkg/sdk",
+		"pkg/pluginload", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
 		"pkg/cache", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
 	},
+	"pkg/scheduler/metrics": {"pkg/scheduler/dispatch"},
+	"pkg/scheduler/nodestate": {
+		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
+	},
+	"pkg/scheduler/frameworkplugin": {
+		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate",
+		"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
+	},
+	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},
+	"pkg/scheduler/policies":   {"pkg/scheduler/metrics"},
 	"pkg/node": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
 	},

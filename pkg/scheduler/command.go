@@ -1,46 +1,87 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package scheduler makes the Kubernetes scheduler choose exact devices. It is upstream's command
+// with one more framework plugin, which is in package frameworkplugin.
 package scheduler
 
 import (
 	"context"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
 )
 
 // DefaultPluginPath is where --devschedpath points when it is not given.
 const DefaultPluginPath = "/schedulerplugins"
 
-// NewCommand returns upstream's kube-scheduler command with two more flags, --devschedpath and --devices-secure-port, and one
-// more framework plugin, which is on in every profile. The device schedulers are those that are built in, in this order, and after them
-// those of the folder, which are loaded when the command runs, after flags and logging are set up. Call it once per
-// process: it changes the process-wide defaults of scheduler configurations.
+// NewCommand returns upstream's kube-scheduler command with more flags and one more framework
+// plugin, which is enabled in every profile. The device schedulers are those that are built in, in
+// this order, and after them those of the directory --devschedpath, which are loaded when the
+// command runs, after flags and logging are set up. Call it once per process: it changes the
+// process-wide defaults of scheduler configurations.
 func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
-	server := newPageServer()
+	page := devicepage.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
-		schedulers := dispatch.Load(context.Background(), newRecorder(), pluginPath, builtIn...)
-		return registry.Register(Name, newFactory(schedulers, server))
+		schedulers := dispatch.Load(context.Background(), metrics.NewRecorder(), pluginPath, builtIn...)
+		return registry.Register(frameworkplugin.Name, newFactory(schedulers, page))
 	})
-	server.follow(cmd.Flags())
+	page.Follow(cmd.Flags())
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)
-	flags.StringVar(&pluginPath, "devschedpath", DefaultPluginPath,
-		"Folder of device scheduler plugins (*.so), loaded in the order of their file names. A file that cannot be loaded is reported and left out.")
-	server.addFlags(flags)
+	flags.StringVar(&pluginPath, "devschedpath", DefaultPluginPath, "Directory of device scheduler plugins (*.so), "+
+		"loaded in the order of their file names. A file that cannot be loaded is reported and left out.")
+	page.AddFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)
 	return cmd
 }
 
-// appendHelp prints the section of our flags after upstream's usage and help, which list their own sections only.
+// newFactory returns the factory of the framework plugin. The framework calls it once per profile;
+// what the profiles share is made in the first call, and so are the page of devices and the check
+// of the admission policies.
+func newFactory(schedulers *dispatch.Set, page *devicepage.Server) frameworkruntime.PluginFactory {
+	var once sync.Once
+	var shared *frameworkplugin.Shared
+	var err error
+	start := func(ctx context.Context, handle fwk.Handle) {
+		if shared, err = frameworkplugin.NewShared(ctx, schedulers, handle); err != nil {
+			return
+		}
+		shared.Run(func(ctx context.Context) { policies.Watch(ctx, handle.ClientSet()) })
+		core := handle.SharedInformerFactory().Core().V1()
+		err = page.Start(shared.Run, devicepage.NewHandler(&devicepage.Cluster{
+			Schedulers: schedulers,
+			States:     shared.Nodes(),
+			NodeLister: core.Nodes().Lister(),
+			PodLister:  core.Pods().Lister(),
+			PodsOn:     shared.PodsOn,
+		}))
+	}
+	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		once.Do(func() { start(ctx, handle) })
+		if err != nil {
+			return nil, err
+		}
+		return frameworkplugin.New(handle, shared), nil
+	}
+}
+
+// appendHelp prints the section of our flags after upstream's usage and help, which list their own
+// sections only.
 func appendHelp(cmd *cobra.Command, flags *pflag.FlagSet) {
 	section := "\nDevices flags:\n\n" + flags.FlagUsages()
 	usage, help := cmd.UsageFunc(), cmd.HelpFunc()

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
 // asCommand makes this test binary run the command instead of the tests.
@@ -41,8 +42,8 @@ func command(t *testing.T, arguments ...string) (output string, err error) {
 	return string(text), err
 }
 
-// profiles returns what the command makes of a configuration: for each profile the plugins of the extension points at
-// which order matters, and whether ours is among them.
+// profiles returns what the command makes of a configuration: for each profile the plugins of the
+// extension points at which order matters, and whether ours is among them.
 func profiles(t *testing.T, config string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +84,7 @@ func summary(plugins *configv1.Plugins) string {
 		name string
 		configv1.PluginSet
 	}{{"multipoint", plugins.MultiPoint}, {"postfilter", plugins.PostFilter}, {"bind", plugins.Bind}} {
-		at := slices.IndexFunc(set.Enabled, func(p configv1.Plugin) bool { return p.Name == Name })
+		at := slices.IndexFunc(set.Enabled, func(p configv1.Plugin) bool { return p.Name == frameworkplugin.Name })
 		switch {
 		case at < 0:
 			words = append(words, "not in "+set.name)

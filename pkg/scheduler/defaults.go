@@ -10,14 +10,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	upstream "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
-// enableByDefault makes the plugin part of every profile of every scheduler configuration that this process reads, the
-// built-in one included, also where a profile disables all plugins with '*'. A profile that disables it by name keeps
-// it out.
+// enableByDefault enables the plugin in every profile of every scheduler configuration that this
+// process reads, the built-in one included, also where a profile disables all plugins with '*'. A
+// profile that disables it by name stays without it.
 //
-// It changes the process-wide scheme of scheduler configurations, as the only place through which a configuration
-// passes in all cases: no --config, --config, and --write-config-to.
+// It changes the process-wide scheme of scheduler configurations, the only place through which a
+// configuration passes in all cases: no --config, --config, and --write-config-to.
 func enableByDefault() {
 	scheme.Scheme.AddTypeDefaultingFunc(&configv1.KubeSchedulerConfiguration{}, func(obj any) {
 		config := obj.(*configv1.KubeSchedulerConfiguration)
@@ -28,35 +30,36 @@ func enableByDefault() {
 	})
 }
 
-// enableInProfile adds the plugin to a profile that upstream has defaulted already. It changes nothing the second time.
+// enableInProfile adds the plugin to a profile that upstream has defaulted already. It changes
+// nothing the second time.
 func enableInProfile(plugins *configv1.Plugins) {
 	enable(&plugins.MultiPoint, beforeResources(plugins.MultiPoint.Enabled))
 	if !disabledByName(plugins.MultiPoint) {
-		// First: bind plugins run in order until one binds, and DefaultBinder would do it without the allocation.
+		// First: bind plugins run in order until one binds, and DefaultBinder would do it without
+		// the allocation.
 		enable(&plugins.Bind, 0)
 		// First: preemption reads what PostFilter adds.
 		enable(&plugins.PostFilter, 0)
 	}
 }
 
-// beforeResources returns the place after the plugins that are cheap to ask and can tell that a node is none of the pod's
-// business, and before those that count: a node that has no devices left is known by a look, and needs no counting.
+// beforeResources returns the index after the plugins that cheaply reject a node for good, as
+// NodeAffinity does, and before those that add up requests: a node without a free device is known
+// from the verdict cache.
 func beforeResources(enabled []configv1.Plugin) int {
-	place := slices.IndexFunc(enabled, func(p configv1.Plugin) bool { return p.Name == names.NodeResourcesFit })
-	if place < 0 {
+	index := slices.IndexFunc(enabled, func(p configv1.Plugin) bool { return p.Name == names.NodeResourcesFit })
+	if index < 0 {
 		return len(enabled)
 	}
-	return place
+	return index
 }
 
 func enable(set *configv1.PluginSet, position int) {
-	isOurs := func(p configv1.Plugin) bool { return p.Name == Name }
-	if disabledByName(*set) || slices.ContainsFunc(set.Enabled, isOurs) {
-		return
+	if !disabledByName(*set) && !slices.ContainsFunc(set.Enabled, isOurs) {
+		set.Enabled = slices.Insert(set.Enabled, position, configv1.Plugin{Name: frameworkplugin.Name})
 	}
-	set.Enabled = slices.Insert(set.Enabled, position, configv1.Plugin{Name: Name})
 }
 
-func disabledByName(set configv1.PluginSet) bool {
-	return slices.ContainsFunc(set.Disabled, func(p configv1.Plugin) bool { return p.Name == Name })
-}
+func disabledByName(set configv1.PluginSet) bool { return slices.ContainsFunc(set.Disabled, isOurs) }
+
+func isOurs(p configv1.Plugin) bool { return p.Name == frameworkplugin.Name }

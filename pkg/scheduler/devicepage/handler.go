@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// New returns the page's handler, which answers to Path only. One page is put together at a time: it asks the plugins,
-// as scheduling does.
-func New(source Source) http.Handler {
+// NewHandler returns the page's handler, which answers to Path only. One page is put together at a
+// time: it asks the plugins, as scheduling does.
+func NewHandler(source Source) http.Handler {
 	p := &page{source: source, turn: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, p)
@@ -27,7 +27,8 @@ type page struct {
 	turn   chan struct{} // holds one token while a page is put together
 }
 
-// ServeHTTP answers with the page, 400 for a query that means nothing, 404 for a pod or a node that is not there.
+// ServeHTTP answers with the page, 400 for a query that means nothing, 404 for a pod or a node that
+// is not there.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case p.turn <- struct{}{}:

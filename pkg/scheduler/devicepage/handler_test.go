@@ -66,7 +66,7 @@ var cluster = fixed{
 func get(t *testing.T, source Source, method, target string) *httptest.ResponseRecorder {
 	t.Helper()
 	response := httptest.NewRecorder()
-	New(source).ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), method, target, nil))
+	NewHandler(source).ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), method, target, nil))
 	return response
 }
 

@@ -3,10 +3,11 @@
 
 // Package nodestate tells what devices a node has and which pods hold them.
 //
-// Both are derived from the NodeInfo that the scheduler framework hands to a call: the inventory from the Node's
-// annotation, the holders from the annotations of the pods that it lists. So restarts, leader changes, missed events,
-// preemption and nominated pods need no care of their own. What cannot be derived, the allocations that are reserved but
-// not yet seen on a bound pod, is kept here per node, by pod UID.
+// Both are derived from the NodeInfo that the scheduler framework hands to a call: the inventory
+// from the Node's annotation, the holders from the annotations of the pods that it lists. So
+// restarts, leader changes, missed events, preemption and nominated pods need no care of their own.
+// What cannot be derived, the allocations that are reserved but not yet seen on a bound pod, is
+// kept here per node, by pod UID.
 //
 // What was computed last for a node is remembered: see memoKey.
 package nodestate
@@ -23,8 +24,8 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Cache has the nodes of one cluster. It is safe for concurrent use, and reading waits for no writer, unless the reader
-// itself is the first to see a node's new inventory.
+// Cache has the nodes of one cluster. It is safe for concurrent use, and reading waits for no
+// writer, unless the reader itself is the first to see a node's new inventory.
 type Cache struct {
 	schedulers *dispatch.Set
 	lister     corelisters.NodeLister
@@ -38,8 +39,8 @@ type Cache struct {
 	written    *lru.Cache // of *sdk.PodInfo, by the annotation that says so
 }
 
-// New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what it has is never
-// older than what a snapshot has.
+// New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what
+// it has is never older than what a snapshot has.
 func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
 	return &Cache{schedulers: schedulers, lister: lister, clock: clk, written: lru.New(annotationsRead)}
 }
@@ -50,7 +51,7 @@ type node struct {
 	inventory atomic.Pointer[inventory]
 	reserved  atomic.Pointer[reservations]
 	last      atomic.Pointer[memo]
-	seen      atomic.Pointer[Sight]
+	seen      atomic.Pointer[View]
 
 	mu     sync.Mutex  // serialises writers
 	gone   bool        // it has left the cache
@@ -91,8 +92,8 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 	return true
 }
 
-// Serves reports whether some node's inventory lists the plain resource name, or a plugin claims it: a pod that requests
-// it is a device pod.
+// Serves reports whether some node's inventory lists the plain resource name, or a plugin claims
+// it: a pod that requests it is a device pod.
 func (c *Cache) Serves(name sdk.ResourceName) bool {
 	return c.plain.has(name) || c.schedulers.Claims(name)
 }

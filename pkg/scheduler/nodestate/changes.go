@@ -5,8 +5,8 @@ package nodestate
 
 import "sync"
 
-// changes lists the nodes whose inventory or reservations have changed since they were last taken, each once. The zero value
-// is empty. It is safe for concurrent use.
+// changes lists the nodes whose inventory or reservations have changed since they were last taken,
+// each once. The zero value is empty. It is safe for concurrent use.
 type changes struct {
 	mu    sync.Mutex
 	nodes []*node

@@ -14,8 +14,8 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Filters look at a node while bindings fail, events come in, and the node goes and comes back. In the end nothing is
-// left of it all.
+// Filters look at a node while bindings fail, events come in, and the node goes and comes back. In
+// the end nothing is left of it all.
 func TestEverythingMayHappenAtOnce(t *testing.T) {
 	w := newWorld(t)
 	var versions []*v1.Node

@@ -22,7 +22,8 @@ type specialist struct {
 
 func (s specialist) Kinds() devicescheduler.Kinds { return s.kinds }
 
-// One plugin of two cannot take a node: the devices of the other are scheduled, and the first is told again after a while.
+// One plugin of two cannot take a node: the devices of the other are scheduled, and the first is
+// told again after a while.
 func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 	w := newWorld(t)
 	other := &gpus{}

@@ -33,12 +33,13 @@ type census struct {
 	unlisted map[types.UID]holder
 }
 
-// count takes the census of a NodeInfo. last is an earlier census of the node, which saves decoding what is known; it may
-// be nil.
+// count takes the census of a NodeInfo. last is an earlier census of the node, which saves decoding
+// what is known; it may be nil.
 //
-// A pod that is assumed has a node's name but still the user's annotation, which may be forged: its reservation stands in
-// for it. It does so too for a pod that has no node's name yet: preemption for a pod group lists the group's own pods like
-// that. A bound pod without an allocation for this node holds nothing: kubecri refuses its containers.
+// A pod that is assumed has a node's name but still the user's annotation, which may be forged: its
+// reservation stands in for it. It does so too for a pod that has no node's name yet: preemption
+// for a pod group lists the group's own pods like that. A bound pod without an allocation for this
+// node holds nothing: kubecri refuses its containers.
 func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census {
 	now := &census{holders: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
 	for uid, r := range reserved.pods {

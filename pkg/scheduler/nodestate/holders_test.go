@@ -114,7 +114,8 @@ func TestNominatedPodsAreGivenDevicesInSimulation(t *testing.T) {
 	w.want("free beside a plain one", w.freeFor(nodeInfo(node, w.pod("plain", 0)), w.pod("q", 1), false), "A B C")
 }
 
-// Preemption for a pod group adds the group's pods to a node one by one as they are, and reserves devices for them.
+// Preemption for a pod group adds the group's pods to a node one by one as they are, and reserves
+// devices for them.
 func TestAReservationCountsForAPodThatIsListedWithoutANodesName(t *testing.T) {
 	w := newWorld(t)
 	node := w.node("n", "n-1", "A", "B", "C")

@@ -19,10 +19,12 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// addPause is how long a node whose inventory a plugin failed to take is left alone before the plugins are told again.
+// addPause is how long a node whose inventory a plugin failed to take is left alone before the
+// plugins are told again.
 const addPause = 5 * time.Second
 
-// inventory is what one version of a Node object says of the node's devices, compiled. It is immutable.
+// inventory is what one version of a Node object says of the node's devices, compiled. It is
+// immutable.
 type inventory struct {
 	source   *v1.Node
 	revision uint64 // grows with each compilation
@@ -35,14 +37,15 @@ type inventory struct {
 // gone stands for the inventory of a node that no longer exists.
 var gone = &inventory{err: errors.New("node is gone")}
 
-// Observe brings what is known of the node up to date. Calling it is never needed for correctness, since Of does the
-// same; it lets plugins that compare nodes know all of them before the first pod comes.
+// Observe brings what is known of the node up to date. Calling it is never needed for correctness,
+// since Of does the same; it lets plugins that compare nodes know all of them before the first pod
+// comes.
 func (c *Cache) Observe(ctx context.Context, source *v1.Node) {
 	c.sync(ctx, source)
 }
 
-// Forget drops the inventory of a node that is gone, unless a node of the same name has taken its place. Reservations
-// stay until their pods go: the node may come back.
+// Forget drops the inventory of a node that is gone, unless a node of the same name has taken its
+// place. Reservations stay until their pods go: the node may come back.
 func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 	c.write(source.Name, func(n *node) {
 		current := n.inventory.Load()
@@ -57,8 +60,9 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 	})
 }
 
-// sync returns the inventory of this version of the Node, or of a newer one. Inventories never go back: what is compiled
-// is the lister's version, and a node that the lister does not have is not brought back by a snapshot that still has it.
+// sync returns the inventory of this version of the Node, or of a newer one. Inventories never go
+// back: what is compiled is the lister's version, and a node that the lister does not have is not
+// brought back by a snapshot that still has it.
 func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
 	if _, current := c.covering(source); current != nil {
 		return current
@@ -79,7 +83,8 @@ func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
 	return answer
 }
 
-// covering returns what is known of the node when its inventory is up to date for this version of the Node, else nil.
+// covering returns what is known of the node when its inventory is up to date for this version of
+// the Node, else nil.
 func (c *Cache) covering(source *v1.Node) (*node, *inventory) {
 	n := c.find(source.Name)
 	if n == nil {
@@ -132,7 +137,8 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	return next
 }
 
-// sameDevices reports whether two versions of a Node differ in nothing that an inventory is made of.
+// sameDevices reports whether two versions of a Node differ in nothing that an inventory is made
+// of.
 func sameDevices(a, b *v1.Node) bool {
 	return a.UID == b.UID && a.Annotations[deviceinfo.Annotation] == b.Annotations[deviceinfo.Annotation] &&
 		apiequality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity) &&

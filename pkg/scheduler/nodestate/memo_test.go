@@ -90,7 +90,8 @@ func TestStatesOfOneGenerationAreToldApart(t *testing.T) {
 	}
 }
 
-// A pod is assumed, does not fit after all, and is forgotten; meanwhile its forged annotation was looked at.
+// A pod is assumed, does not fit after all, and is forgotten; meanwhile its forged annotation was
+// looked at.
 func TestAPodThatGotNoReservationLeavesNoTrace(t *testing.T) {
 	w := newWorld(t)
 	node := w.node("n", "n-1", "A", "B")
@@ -114,7 +115,8 @@ func TestAPodThatGotNoReservationLeavesNoTrace(t *testing.T) {
 	w.want("free", w.free(info), "A B")
 }
 
-// What a pod holds is the same before and after it is seen bound, and pods without devices hold nothing.
+// What a pod holds is the same before and after it is seen bound, and pods without devices hold
+// nothing.
 func TestPurePluginsAccountOnceForWhatIsHeld(t *testing.T) {
 	w := newWorldOf(t, &gpus{pure: true})
 	node := w.node("n", "n-1", "A", "B")

@@ -12,8 +12,8 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// names counts for each plain resource name the nodes whose inventory lists it. The zero value is empty. Reading takes
-// no lock.
+// names counts for each plain resource name the nodes whose inventory lists it. The zero value is
+// empty. Reading takes no lock.
 type names struct {
 	mu     sync.Mutex // serialises writers
 	counts atomic.Pointer[map[sdk.ResourceName]int]

@@ -16,8 +16,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// cluster is a simple model of a scheduler and an API server that share one node. Its pods are in one of the states that
-// the lists name; what it knows of devices it reads from the annotations of bound pods alone.
+// cluster is a simple model of a scheduler and an API server that share one node. Its pods are in
+// one of the states that the lists name; what it knows of devices it reads from the annotations of
+// bound pods alone.
 type cluster struct {
 	*world
 	rand *rand.Rand
@@ -162,7 +163,8 @@ var steps = map[string]func(*cluster){
 	},
 }
 
-// held returns who holds each GPU, for all that the API server and the reservations say, and fails when two do.
+// held returns who holds each GPU, for all that the API server and the reservations say, and fails
+// when two do.
 func (c *cluster) held() map[string]string {
 	held := map[string]string{}
 	hold := func(name, annotation string) {
@@ -188,7 +190,8 @@ func (c *cluster) held() map[string]string {
 	return held
 }
 
-// Whatever happens in whatever order, no GPU is given to two pods, and each that nobody holds can be had.
+// Whatever happens in whatever order, no GPU is given to two pods, and each that nobody holds can
+// be had.
 func TestNoDeviceIsGivenTwiceOrLost(t *testing.T) {
 	names := slices.Sorted(maps.Keys(steps))
 	for seed := range uint64(40) {

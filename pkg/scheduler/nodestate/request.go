@@ -16,10 +16,11 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Request returns what the pod asks for, or nil when it asks for no device. A device pod is one that has requests in its
-// annotation, or one that requests a resource name which some node's inventory lists or a plugin claims. A pod that comes
-// with an allocation and asks for nothing has an empty request: it is to be bound without that allocation. The error says
-// why the annotation cannot be read.
+// Request returns what the pod asks for, or nil when it asks for no device. A device pod is one
+// that has requests in its annotation, or one that requests a resource name which some node's
+// inventory lists or a plugin claims. A pod that comes with an allocation and asks for nothing has
+// an empty request: it is to be bound without that allocation. The error says why the annotation
+// cannot be read.
 func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
 	counted := c.counted(pod)
 	annotation := pod.Annotations[deviceinfo.Annotation]
@@ -71,8 +72,8 @@ func RequestsExtended(pod *v1.Pod) bool {
 	return found
 }
 
-// eachExtended calls f for each extended resource of which a container requests more than none. The API server sees to
-// it that requests and limits of such a resource are equal.
+// eachExtended calls f for each extended resource of which a container requests more than none. The
+// API server sees to it that requests and limits of such a resource are equal.
 func eachExtended(pod *v1.Pod, f func(container string, name v1.ResourceName)) {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -85,8 +86,8 @@ func eachExtended(pod *v1.Pod, f func(container string, name v1.ResourceName)) {
 	}
 }
 
-// extendedNames remembers which names are those of extended resources: there are few, they are asked for several times a pod, and upstream
-// matches regular expressions to find out.
+// extendedNames remembers which names are those of extended resources: there are few, they are
+// asked for several times a pod, and upstream matches regular expressions to find out.
 var extendedNames = lru.New(1024)
 
 // isExtended is upstream's IsExtendedResourceName.
@@ -102,7 +103,8 @@ func isExtended(name v1.ResourceName) bool {
 	return extended
 }
 
-// allocates reports whether the annotation of a pod that is not bound has what only the scheduler may write.
+// allocates reports whether the annotation of a pod that is not bound has what only the scheduler
+// may write.
 func allocates(written *sdk.PodInfo) bool {
 	for _, containers := range []map[string]sdk.ContainerInfo{written.RunningContainers, written.InitContainers} {
 		for _, container := range containers {
@@ -114,8 +116,8 @@ func allocates(written *sdk.PodInfo) bool {
 	return written.NodeName != ""
 }
 
-// The annotations that are remembered as they were read, and how long they may be: pods of one template have the same, and it is
-// short.
+// The annotations that are remembered as they were read, and how long they may be: pods of one
+// template have the same, and it is short.
 const (
 	annotationsRead   = 256
 	annotationsLength = 4096
@@ -136,7 +138,8 @@ func (c *Cache) read(annotation string) (*sdk.PodInfo, error) {
 	return info, err
 }
 
-// Containers returns the pod's containers, init containers first, with the kind that says when they run.
+// Containers returns the pod's containers, init containers first, with the kind that says when they
+// run.
 func Containers(pod *v1.Pod) []grouptree.Container {
 	list := make([]grouptree.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {

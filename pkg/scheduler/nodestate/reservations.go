@@ -24,19 +24,21 @@ type reservation struct {
 	holder *dispatch.Holder
 	// annotation is the value with which the pod is bound.
 	annotation string
-	// version is the pod's resourceVersion when it was reserved. The scheduler's cache lists that very object, with a
-	// node's name but the user's annotation, until the API server's shows up, which has another version.
+	// version is the pod's resourceVersion when it was reserved. The scheduler's cache lists that
+	// very object, with a node's name but the user's annotation, until the API server's shows up,
+	// which has another version.
 	version string
 	// reserved says that the pod is on its way to this node: between Reserve and Unreserve.
 	reserved bool
-	// unknown is the number of bindings that may have taken effect, for all that is known. While there are any, the
-	// allocation counts although no NodeInfo lists the pod.
+	// unknown is the number of bindings that may have taken effect, for all that is known. While
+	// there are any, the allocation counts although no NodeInfo lists the pod.
 	unknown int
 }
 
 func (r *reservations) empty() bool { return r == nil || len(r.pods) == 0 }
 
-// uncertain reports whether a pod that is not listed may hold devices: one that is scheduled again, which Of leaves out.
+// uncertain reports whether a pod that is not listed may hold devices: one that is scheduled again,
+// which Of leaves out.
 func (r *reservations) uncertain() bool {
 	if r != nil {
 		for _, of := range r.pods {
@@ -65,7 +67,8 @@ func (n *node) reservations() *reservations {
 	return &reservations{}
 }
 
-// Reserve keeps an allocation for a pod on a node. annotation is the value with which the pod will be bound.
+// Reserve keeps an allocation for a pod on a node. annotation is the value with which the pod will
+// be bound.
 func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *dispatch.Holder, annotation string) {
 	c.change(nodeName, pod.UID, func(reservation) reservation {
 		return reservation{holder: holder, annotation: annotation, version: pod.ResourceVersion, reserved: true}
@@ -73,8 +76,9 @@ func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *dispatch.Holder, a
 	c.reservedOn.Store(pod.UID, nodeName)
 }
 
-// Resume reserves again what the pod had on the node when it was to be bound there and nobody knows whether that took
-// effect. It reports whether there was such a binding: then the pod must be given no other devices there.
+// Resume reserves again what the pod had on the node when it was to be bound there and nobody knows
+// whether that took effect. It reports whether there was such a binding: then the pod must be given
+// no other devices there.
 func (c *Cache) Resume(nodeName string, pod *v1.Pod) bool {
 	resumed := false
 	c.change(nodeName, pod.UID, func(r reservation) reservation {
@@ -89,7 +93,8 @@ func (c *Cache) Resume(nodeName string, pod *v1.Pod) bool {
 	return resumed
 }
 
-// Reserved returns the annotation with which the pod is to be bound to the node, or "" when there is no reservation.
+// Reserved returns the annotation with which the pod is to be bound to the node, or "" when there
+// is no reservation.
 func (c *Cache) Reserved(nodeName string, uid types.UID) string {
 	n := c.find(nodeName)
 	if n == nil {
@@ -99,7 +104,8 @@ func (c *Cache) Reserved(nodeName string, uid types.UID) string {
 	return r.annotation
 }
 
-// Unreserve ends what Reserve began. It may be called any number of times. What is kept by Keep stays.
+// Unreserve ends what Reserve began. It may be called any number of times. What is kept by Keep
+// stays.
 func (c *Cache) Unreserve(nodeName string, uid types.UID) {
 	c.change(nodeName, uid, func(r reservation) reservation {
 		r.reserved = false
@@ -107,8 +113,8 @@ func (c *Cache) Unreserve(nodeName string, uid types.UID) {
 	})
 }
 
-// Keep makes the pod's allocation on the node count until Settle is called as often, or until the pod is gone or seen
-// bound: a binding may have taken effect.
+// Keep makes the pod's allocation on the node count until Settle is called as often, or until the
+// pod is gone or seen bound: a binding may have taken effect.
 func (c *Cache) Keep(nodeName string, uid types.UID) {
 	c.change(nodeName, uid, func(r reservation) reservation {
 		if r.holder != nil {
@@ -126,15 +132,16 @@ func (c *Cache) Settle(nodeName string, uid types.UID) {
 	})
 }
 
-// PodGone drops the latest reservation of a pod that no longer exists. What is kept on other nodes is settled in time.
+// PodGone drops the latest reservation of a pod that no longer exists. What is kept on other nodes
+// is settled in time.
 func (c *Cache) PodGone(uid types.UID) {
 	if nodeName, ok := c.reservedOn.Load(uid); ok {
 		c.change(nodeName.(string), uid, func(reservation) reservation { return reservation{} })
 	}
 }
 
-// change replaces a pod's reservation on a node, which may be the zero one, by what to returns for it, and drops it when
-// that stands for nothing.
+// change replaces a pod's reservation on a node, which may be the zero one, by what to returns for
+// it, and drops it when that stands for nothing.
 func (c *Cache) change(nodeName string, uid types.UID, to func(reservation) reservation) {
 	c.write(nodeName, func(n *node) {
 		current := n.reservations()
@@ -164,8 +171,8 @@ func (r *reservations) with(uid types.UID, next reservation) *reservations {
 	return &reservations{epoch: r.epoch, pods: pods}
 }
 
-// seenBound drops reservations that a NodeInfo shows on the bound pods. Nothing changes by it in who holds what: the
-// pods' own annotations stand for them from here on.
+// seenBound drops reservations that a NodeInfo shows on the bound pods. Nothing changes by it in
+// who holds what: the pods' own annotations stand for them from here on.
 func (c *Cache) seenBound(nodeName string, seen *reservations, uids []types.UID) {
 	c.write(nodeName, func(n *node) {
 		next := n.reservations()

@@ -16,10 +16,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
-// Roster tells which nodes of the scheduler's snapshot are as they were: what Cache.Of looks up by name for one node, it
-// compares by place in the snapshot's list. What has changed in the cache, the cache tells it; whether the snapshot's node has,
-// takes a look at the NodeInfo, and that is nearly all that is done for each. It computes nothing. The zero value is not
-// usable; it is not safe for concurrent use. A cache tells one roster.
+// Roster tells which nodes of the scheduler's snapshot are as they were: what Cache.Of looks up by
+// name for one node, it compares by place in the snapshot's list. What has changed in the cache,
+// the cache tells it; whether the snapshot's node has, takes a look at the NodeInfo, and that is
+// nearly all that is done for each. It computes nothing. The zero value is not usable; it is not
+// safe for concurrent use. A cache tells one roster.
 type Roster struct {
 	cache   *Cache
 	seen    []sighting
@@ -104,18 +105,19 @@ func (r *Roster) look(place int, nodeInfo fwk.NodeInfo, known *framework.NodeInf
 	r.changes = append(r.changes, change{r.updates, place})
 }
 
-// At returns the devices of the node at a place of the list, as Cache.Of would return them for a pod that holds nothing, or
-// nil where they would have to be computed or differ from pod to pod.
+// At returns the devices of the node at a place of the list, as Cache.Of would return them for a
+// pod that holds nothing, or nil where they would have to be computed or differ from pod to pod.
 func (r *Roster) At(place int) *dispatch.Node { return r.seen[place].devices }
 
 // Updates returns how often the roster was updated.
 func (r *Roster) Updates() uint64 { return r.updates }
 
-// Layout returns how often the list was another than before, and so identifies the places. Copies of NodeInfos, and those that
-// are not upstream's own, are not told apart.
+// Layout returns how often the list was another than before, and so identifies the places. Copies
+// of NodeInfos, and those that are not upstream's own, are not told apart.
 func (r *Roster) Layout() uint64 { return r.layout }
 
-// ChangedSince returns the places of the nodes that may have changed after so many updates, some perhaps more than once.
+// ChangedSince returns the places of the nodes that may have changed after so many updates, some
+// perhaps more than once.
 func (r *Roster) ChangedSince(updates uint64) iter.Seq[int] {
 	if updates < r.since {
 		return r.Places()
@@ -150,14 +152,15 @@ type sighting struct {
 	devices    *dispatch.Node // nil for a sighting that is not to be relied on
 }
 
-// stands reports whether nothing has changed since in the snapshot. See memoKey for what the generation does not tell where pods are
-// scheduled in groups; where they are not, it is all that has to be read of the NodeInfo.
+// stands reports whether nothing has changed since in the snapshot. See memoKey for what the
+// generation does not tell where pods are scheduled in groups; where they are not, it is all that
+// has to be read of the NodeInfo.
 func (s *sighting) stands(now *framework.NodeInfo, groups bool) bool {
 	return s.devices != nil && s.nodeInfo == now && s.generation == now.Generation && (!groups || s.pods == len(now.Pods))
 }
 
-// sight looks up what was computed last for a node of the snapshot. devices are nil if that is not its state now, or not for
-// every pod.
+// sight looks up what was computed last for a node of the snapshot. devices are nil if that is not
+// its state now, or not for every pod.
 func (c *Cache) sight(nodeInfo fwk.NodeInfo) (n *node, devices *dispatch.Node) {
 	n, inv := c.covering(nodeInfo.Node())
 	if n == nil || inv.err != nil || !inv.retryAt.IsZero() {

@@ -123,7 +123,8 @@ func TestARosterFollowsTheSnapshotsList(t *testing.T) {
 	}
 }
 
-// What has changed is told to those who asked a while ago too; to those who asked long ago, that all nodes may have.
+// What has changed is told to those who asked a while ago too; to those who asked long ago, that
+// all nodes may have.
 func TestARosterTellsWhatHasChangedSince(t *testing.T) {
 	w := newWorld(t)
 	list := []fwk.NodeInfo{nodeInfo(w.node("a", "a", "A")), nodeInfo(w.node("b", "b", "B")), nodeInfo(w.node("c", "c", "C"))}
@@ -166,7 +167,8 @@ func lastSaid(r *Roster) (*dispatch.Node, uint64) {
 	return r.At(0), r.Updates()
 }
 
-// Whatever happens in whatever order, a roster says the same as Of, or nothing, also for a snapshot that lags behind.
+// Whatever happens in whatever order, a roster says the same as Of, or nothing, also for a snapshot
+// that lags behind.
 func TestARosterSaysWhatOfSays(t *testing.T) {
 	names := slices.Sorted(maps.Keys(steps))
 	known := 0

@@ -23,9 +23,10 @@ type memo struct {
 
 // memoKey identifies a state of a node of the scheduler's snapshot.
 //
-// The NodeInfo's generation alone is no key: when a pod group is scheduled, the snapshot gets and loses assumed pods and
-// keeps its generation. Those that hold devices have a reservation, so the epoch tells such states apart; the number of
-// pods tells apart those between a pod's being assumed and its reservation.
+// The NodeInfo's generation alone is no key: when a pod group is scheduled, the snapshot gets and
+// loses assumed pods and keeps its generation. Those that hold devices have a reservation, so the
+// epoch tells such states apart; the number of pods tells apart those between a pod's being assumed
+// and its reservation.
 type memoKey struct {
 	node       types.UID
 	generation int64
@@ -38,9 +39,10 @@ func keyOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *inventory) memoKe
 	return memoKey{nodeInfo.Node().UID, nodeInfo.GetGeneration(), len(nodeInfo.GetPods()), reserved.epoch, inv.revision}
 }
 
-// Of returns the node's devices and what the pods of nodeInfo hold of them, the pod itself left out. unmodified says that
-// nodeInfo is of the scheduler's snapshot, and not a copy that a simulation has changed: only then is the answer
-// remembered. The error says why the node's devices cannot be scheduled, without the node's name.
+// Of returns the node's devices and what the pods of nodeInfo hold of them, the pod itself left
+// out. unmodified says that nodeInfo is of the scheduler's snapshot, and not a copy that a
+// simulation has changed: only then is the answer remembered. The error says why the node's devices
+// cannot be scheduled, without the node's name.
 func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmodified bool) (*dispatch.Node, error) {
 	inv, state, err := c.stateOf(ctx, nodeInfo, unmodified)
 	if err != nil {
@@ -49,9 +51,10 @@ func (c *Cache) Of(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmo
 	return c.seenBy(ctx, inv, state, nil, pod)
 }
 
-// Latest is Of for the choice of the pod's devices, on a node of the scheduler's snapshot: it counts the reservations of pods
-// that the snapshot does not list too, and says whether there are any. All pods of a pod group are assumed and reserved
-// in one cycle, whose snapshot shows none of them.
+// Latest is Of for the choice of the pod's devices, on a node of the scheduler's snapshot: it
+// counts the reservations of pods that the snapshot does not list too, and says whether there are
+// any. All pods of a pod group are assumed and reserved in one cycle, whose snapshot shows none of
+// them.
 func (c *Cache) Latest(ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod) (devices *dispatch.Node, unlisted bool, err error) {
 	inv, state, err := c.stateOf(ctx, nodeInfo, true)
 	if err != nil {
@@ -83,7 +86,8 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 	return inv, state, nil
 }
 
-// current returns what is known of the node, and its inventory as of this version of the Node or of a newer one.
+// current returns what is known of the node, and its inventory as of this version of the Node or of
+// a newer one.
 func (c *Cache) current(ctx context.Context, source *v1.Node) (*node, *inventory, error) {
 	n, inv := c.covering(source)
 	if n == nil {
@@ -116,8 +120,8 @@ func (c *Cache) compute(ctx context.Context, nodeInfo fwk.NodeInfo, inv *invento
 	return &memo{census: now, devices: devices}, nil
 }
 
-// devices accounts for a census. Most changes of a node are none of what is held there: a pod that was reserved is seen
-// bound, or one without devices comes.
+// devices accounts for a census. Most changes of a node are none of what is held there: a pod that
+// was reserved is seen bound, or one without devices comes.
 func (c *Cache) devices(ctx context.Context, inv *inventory, now *census, last *memo) (*dispatch.Node, error) {
 	if last != nil && last.key.revision == inv.revision && maps.Equal(last.holders, now.holders) && c.schedulers.Predictable() {
 		return last.devices, nil
@@ -125,7 +129,8 @@ func (c *Cache) devices(ctx context.Context, inv *inventory, now *census, last *
 	return c.schedulers.Node(ctx, inv.devices, inOrder(now.holders))
 }
 
-// seenBy returns the state without the pod itself, with more holders, and with the nominated pods placed on it.
+// seenBy returns the state without the pod itself, with more holders, and with the nominated pods
+// placed on it.
 func (c *Cache) seenBy(ctx context.Context, inv *inventory, state *memo, more map[types.UID]holder, pod *v1.Pod) (*dispatch.Node, error) {
 	if _, holds := state.holders[pod.UID]; !holds && len(more)+len(state.nominated) == 0 {
 		return state.devices, nil
@@ -149,8 +154,8 @@ func (c *Cache) seenBy(ctx context.Context, inv *inventory, state *memo, more ma
 	return devices, err
 }
 
-// simulate places a nominated pod. It returns nil when the pod asks for no device, or will not come because it does not
-// fit.
+// simulate places a nominated pod. It returns nil when the pod asks for no device, or will not come
+// because it does not fit.
 func (c *Cache) simulate(ctx context.Context, devices *dispatch.Node, nominated *v1.Pod) *dispatch.Holder {
 	request, err := c.Request(nominated)
 	if err != nil || request == nil {

@@ -33,7 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards.
+// gpus is a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container
+// becomes as many cards.
 type gpus struct {
 	added, removed, taken atomic.Int64
 	broken                atomic.Bool
@@ -98,7 +99,8 @@ func (w *world) nextVersion() string {
 	return fmt.Sprint(w.version)
 }
 
-// node puts a node with these GPUs into the informer, in place of the one before, and tells the cache of it.
+// node puts a node with these GPUs into the informer, in place of the one before, and tells the
+// cache of it.
 func (w *world) node(name, uid string, gpus ...string) *v1.Node {
 	w.Helper()
 	info := sdk.NewNodeInfoWithName(name)

@@ -15,7 +15,7 @@ import (
 // of the API that upstream's scheduler makes as well.
 var (
 	ownCode     = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/`)
-	bindingCall = regexp.MustCompile(`^github\.com/kubedevice/kubedevice/pkg/scheduler\.\(\*Plugin\)\.bind$`)
+	bindingCall = regexp.MustCompile(`/kubedevice/pkg/scheduler/frameworkplugin\.\(\*Plugin\)\.bind$`)
 )
 
 // ownPart returns which part of the CPU time of a profile was spent in this project's functions and

@@ -1,0 +1,79 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"cmp"
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// EventsToRegister lists the events that may make a pod schedulable that this plugin rejected: a
+// node with a new or changed inventory, a deleted pod with devices, and a change of the pod's own
+// annotation. When in doubt the pod is queued. The requeuer covers what no such event reports.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	event := func(resource fwk.EventResource, action fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
+		return fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint,
+		}
+	}
+	return []fwk.ClusterEventWithHint{
+		event(fwk.Node, fwk.Add|fwk.UpdateNodeAnnotation|fwk.UpdateNodeAllocatable, p.afterNodeChange),
+		event(fwk.AssignedPod, fwk.Delete, p.afterPodDeletion),
+		event(fwk.TargetPod, fwk.Update, p.afterOwnChange),
+	}, nil
+}
+
+func (p *Plugin) afterNodeChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, after, err := util.As[*v1.Node](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if before != nil && before.Annotations[deviceinfo.Annotation] == after.Annotations[deviceinfo.Annotation] &&
+		apiequality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
+		return fwk.QueueSkip, nil
+	}
+	return p.hint(logger, pod, after.Name), nil
+}
+
+func (p *Plugin) afterPodDeletion(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	deleted, _, err := util.As[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if !p.nodes.MayHold(deleted) {
+		return fwk.QueueSkip, nil
+	}
+	nodeName := cmp.Or(deleted.Spec.NodeName, deleted.Status.NominatedNodeName)
+	if nodeName == "" {
+		return fwk.Queue, nil
+	}
+	return p.hint(logger, pod, nodeName), nil
+}
+
+// hint returns whether to queue the pod after something has changed on the node.
+func (p *Plugin) hint(logger klog.Logger, pod *v1.Pod, nodeName string) fwk.QueueingHint {
+	if p.mayFit(klog.NewContext(p.ctx, logger), pod, nodeName) {
+		return fwk.Queue
+	}
+	return fwk.QueueSkip
+}
+
+func (p *Plugin) afterOwnChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, after, err := util.As[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if before.Annotations[deviceinfo.Annotation] == after.Annotations[deviceinfo.Annotation] {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}

@@ -1,0 +1,94 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+)
+
+// few defines what few nodes are: fewer than one in this many.
+const few = 10
+
+// PreFilter reads the pod's request, begins a cycle of the verdict cache, and leaves only the nodes
+// that may fit. A pod that requests no device is skipped. A pod whose annotation cannot be read is
+// rejected until it changes.
+func (p *Plugin) PreFilter(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	if pod.Annotations[deviceinfo.Annotation] == "" && !nodestate.RequestsExtended(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if !p.synced() {
+		for _, node := range nodes {
+			p.nodes.Observe(ctx, node.Node())
+		}
+	}
+	request, err := p.nodes.Request(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	if request == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	c := &cycle{
+		request: request,
+		survey:  p.surveyor.begin(nodes, request),
+		reasons: newReasonAggregator(p.schedulers.Words(), nil),
+	}
+	remaining := c.preFilter(pod, nodes)
+	if remaining == nil && !inGroup(pod) {
+		c.doubtful = c.survey.doubtful(len(nodes) / few)
+	}
+	p.begin(state, c)
+	return remaining, nil
+}
+
+// PreFilterExtensions returns nil: Filter computes from the NodeInfo that it is given, which
+// preemption has changed already.
+func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// preFilter returns the nodes that are not known to be infeasible, or nil for all nodes. A cluster
+// of devices is mostly full, and nodes without a free device are known when a cycle begins: nobody
+// needs to filter them. PostFilter does so when the pod fits nowhere else; then the event has their
+// reasons, and preemption can consider them.
+//
+// A few infeasible nodes are not worth it: naming the nodes that remain costs more than filtering
+// those. None is removed for the pods of a group, for which upstream runs no PostFilter.
+func (c *cycle) preFilter(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+	unfit := c.survey.countUnfit()
+	if unfit*few < len(nodes) || unfit == len(nodes) || inGroup(pod) || othersMayPreFilter(pod) {
+		return nil
+	}
+	c.preFiltered = true
+	remaining := make(sets.Set[string], len(nodes)-unfit)
+	for place, node := range nodes {
+		if known := c.survey.verdict(place); known == nil || known.Fits {
+			remaining.Insert(node.Node().Name)
+		}
+	}
+	return &fwk.PreFilterResult{NodeNames: remaining}
+}
+
+// othersMayPreFilter reports whether another plugin may remove nodes for this pod: if nothing
+// remained after both, upstream would report no reason for each node.
+func othersMayPreFilter(pod *v1.Pod) bool {
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(term.MatchFields) > 0 { // which name nodes
+			return true
+		}
+	}
+	return false
+}

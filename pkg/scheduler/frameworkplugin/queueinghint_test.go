@@ -1,0 +1,179 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// hints asks the plugin about an event for each of these pods that wait, as the scheduling queue
+// does, and returns how many of them wake.
+func (f *fixture) hints(resource fwk.EventResource, pending []*v1.Pod, from, to any) int {
+	f.Helper()
+	events, err := f.plugin.EventsToRegister(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	woken := 0
+	for _, event := range events {
+		if event.Event.Resource != resource {
+			continue
+		}
+		for _, pod := range pending {
+			hint, err := event.QueueingHintFn(klog.Background(), pod, from, to)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if hint == fwk.Queue {
+				woken++
+			}
+		}
+	}
+	return woken
+}
+
+// delete deletes a pod, and waits until the plugin could know.
+func (f *fixture) delete(pod *v1.Pod) {
+	f.Helper()
+	if err := f.client.CoreV1().Pods(pod.Namespace).Delete(f.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	await(f, "the informer has lost the pod", func() bool {
+		_, there, err := f.plugin.pods.GetByKey(pod.Namespace + "/" + pod.Name)
+		return err == nil && !there
+	})
+}
+
+// updateNode replaces a node, and waits until the plugin could know.
+func (f *fixture) updateNode(node *v1.Node) {
+	f.Helper()
+	if _, err := f.client.CoreV1().Nodes().Update(f.Context(), node, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	await(f, "the informer has the node", func() bool {
+		known, err := f.plugin.nodeLister.Get(node.Name)
+		return err == nil && known.ResourceVersion == node.ResourceVersion
+	})
+}
+
+// changed returns a node as it is after a change.
+func changed(node *v1.Node, change func(*v1.Node)) *v1.Node {
+	node = node.DeepCopy()
+	node.ResourceVersion += "0"
+	change(node)
+	return node
+}
+
+// 1,000 pods wait for a GPU, 500 of them for two, and nobody else wakes than those that an event
+// makes room for.
+func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
+	full, cpus := newNode("full", "A", "B", "C"), newNode("cpus")
+	var held []*v1.Pod
+	for _, gpu := range []string{"A", "B", "C"} {
+		held = append(held, annotated(assumed(newPod("has-"+gpu, 1), "full"), gave("has-"+gpu, "full", gpu)))
+	}
+	plain := assumed(newPod("plain", 0), "full")
+	f := newFixture(t, []*v1.Node{full, cpus}, append(held, plain)...)
+	var pending []*v1.Pod
+	for i := range 1000 {
+		pending = append(pending, newPod(fmt.Sprint("p", i), int64(1+i%2)))
+	}
+	wake := func(what string, want int, resource fwk.EventResource, from, to any) {
+		t.Helper()
+		if got := f.hints(resource, pending, from, to); got != want {
+			t.Errorf("%s: %d pods wake, want %d", what, got, want)
+		}
+	}
+	asked := f.schedulers.asked.Load()
+
+	wake("a node's heartbeat", 0, fwk.Node, cpus, changed(cpus, func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }))
+	wake("another annotation of the full node", 0, fwk.Node, full, changed(full, func(n *v1.Node) { n.Annotations["theirs"] = "x" }))
+	wake("a node without GPUs comes", 0, fwk.Node, nil, cpus)
+	wake("the full node comes", 0, fwk.Node, nil, full)
+	wake("a plain pod goes", 0, fwk.AssignedPod, plain, nil)
+	other := newNode("full", "A", "B", "X")
+	other = changed(full, func(n *v1.Node) { n.Annotations = other.Annotations })
+	f.updateNode(other)
+	wake("a free GPU takes the place of one that is held", 500, fwk.Node, full, other)
+	f.delete(held[0])
+	wake("a GPU comes free beside the one that is free", 1000, fwk.AssignedPod, held[0], nil)
+	wake("a pod goes from a node that is not there", 0, fwk.AssignedPod, annotated(assumed(newPod("x", 1), "gone"), gave("x", "gone", "A")), nil)
+	if calls := f.schedulers.asked.Load() - asked; calls > 10 {
+		t.Errorf("the device scheduler was asked %d times for two kinds of pods", calls)
+	}
+}
+
+// A pod that waits is woken where nobody can tell: the device scheduler looks at who knows what, or
+// gives no answer.
+func TestInDoubtPodsWake(t *testing.T) {
+	node := newNode("n", "A")
+	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))
+	for name, plugin := range map[string]*gpus{"whimsical": {whimsical: true}, "panicking": {panics: true}} {
+		f := newFixtureOf(t, plugin, []*v1.Node{node}, held)
+		if got := f.hints(fwk.AssignedPod, []*v1.Pod{newPod("p", 1)}, held, nil); got != 1 {
+			t.Errorf("a pod does not wake with a device scheduler that is %s", name)
+		}
+	}
+}
+
+// A pod whose annotation cannot be read waits until it is changed; a node whose inventory cannot be
+// read helps nobody.
+func TestWhatCannotBeReadWakesNobody(t *testing.T) {
+	node, broken := newNode("n", "A"), newNode("broken")
+	broken.Annotations[deviceinfo.Annotation] = "{"
+	f := newFixture(t, []*v1.Node{node, broken})
+	if got := f.hints(fwk.Node, []*v1.Pod{annotated(newPod("p", 1), "{")}, nil, node); got != 0 {
+		t.Error("a pod wakes whose annotation cannot be read")
+	}
+	if got := f.hints(fwk.Node, []*v1.Pod{newPod("p", 1)}, nil, broken); got != 0 {
+		t.Error("a pod wakes for a node whose inventory cannot be read")
+	}
+}
+
+// Somebody takes a bound pod's allocation away: no queueing hint tells of it.
+func TestPodsAreTriedAgainWhenAnAllocationIsTakenAway(t *testing.T) {
+	held := annotated(assumed(newPod("held", 1), "n"), gave("held", "n", "A"))
+	pending := newPod("pending", 1)
+	f := newFixture(t, []*v1.Node{newNode("n", "A")}, held, pending)
+	robbed := held.DeepCopy()
+	robbed.Annotations, robbed.ResourceVersion = nil, "8"
+	if _, err := f.client.CoreV1().Pods("default").Update(t.Context(), robbed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the requeuer waits", f.clock.HasWaiters)
+	f.clock.Step(0)
+	if got := <-f.activated; got["pending"] == nil {
+		t.Errorf("tried again were %v, want the one that is pending", got)
+	}
+}
+
+// translating is a device scheduler that translates otherwise since a node came.
+type translating struct {
+	*gpus
+	revision atomic.Uint64
+}
+
+func (t *translating) Revision() uint64 { return t.revision.Load() }
+
+func TestPodsAreTriedAgainWhenRequestsMeanSomethingElse(t *testing.T) {
+	plugin := &translating{gpus: &gpus{whimsical: true}}
+	node, pending := newNode("n", "A"), newPod("pending", 2)
+	f := newFixtureOf(t, plugin, []*v1.Node{node}, pending)
+	plugin.revision.Add(1)
+	f.updateNode(changed(node, func(n *v1.Node) { n.Annotations = newNode("n", "A", "B").Annotations }))
+	await(t, "the requeuer waits", f.clock.HasWaiters)
+	f.clock.Step(0)
+	if got := <-f.activated; got["pending"] == nil {
+		t.Errorf("tried again were %v, want the one that is pending", got)
+	}
+}

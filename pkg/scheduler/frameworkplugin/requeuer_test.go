@@ -1,0 +1,39 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestManyCallsShareTheEarliestActivation(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	var activated atomic.Int32
+	var running background
+	running.init(t.Context())
+	defer running.Close()
+	r := &requeuer{run: running.Run, clock: clock, activate: func(context.Context) { activated.Add(1) }}
+	step := func(what string, by time.Duration, waiters int, want int32) {
+		t.Helper()
+		await(t, what+": the requeuer waits", func() bool { return clock.Waiters() == waiters })
+		clock.Step(by)
+		await(t, what+": the requeuer activates", func() bool { return activated.Load() == want })
+	}
+	r.after(time.Minute)
+	r.after(time.Hour)
+	r.after(time.Second)
+	r.after(time.Second)
+	step("asked four times", time.Second, 2, 1)
+	r.after(2 * time.Hour)
+	step("the later one is not needed any more", 2*time.Hour, 2, 2)
+	running.Close()
+	if got := activated.Load(); got != 2 {
+		t.Errorf("activated %d times, want 2", got)
+	}
+}

@@ -1,0 +1,71 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+)
+
+// PreScore takes the scores of all nodes from their verdicts. A pod that requests no device is
+// skipped.
+//
+// Nodes are scored here and not in Score, which is called for one node at a time: in between, the
+// scoring of other plugins evicts the next verdict from the CPU's cache.
+func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	c := p.cycleOf(state)
+	if c == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	c.scores = make([]int64, len(nodes))
+	places := finder{survey: c.survey}
+	var last *dispatch.Verdict // which most nodes share
+	var score int64
+	for i, nodeInfo := range nodes {
+		found, err := p.fitAt(ctx, c, pod, nodeInfo, places.find(nodeInfo))
+		if err != nil {
+			return p.rejected(err)
+		}
+		if found != last {
+			last, score = found, int64(math.Round(found.Score*float64(fwk.MaxScore)))
+		}
+		c.scores[i] = score
+	}
+	return nil
+}
+
+// Score returns 0: NormalizeScore sets the scores of all nodes at once.
+func (*Plugin) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return 0, nil
+}
+
+// ScoreExtensions returns the plugin itself.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore sets the scores that PreScore took, from fwk.MinScore to fwk.MaxScore. The
+// framework lists the nodes in the order of PreScore.
+func (p *Plugin) NormalizeScore(
+	_ context.Context, state fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList,
+) *fwk.Status {
+	c := p.cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	if len(c.scores) != len(scores) {
+		return fwk.AsStatus(fmt.Errorf("score nodes for pod %q: PreScore had %d nodes, and %d are scored; "+
+			"a profile that enables %s for score must enable it for preScore too",
+			klog.KObj(pod), len(c.scores), len(scores), Name))
+	}
+	for i := range scores {
+		scores[i].Score = c.scores[i]
+	}
+	return nil
+}
