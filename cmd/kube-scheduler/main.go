@@ -17,11 +17,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/hosted"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 )
 
 func main() {
 	pluginload.MaybeChild()
 	reserveHeap()
-	os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: hosted.New()})))
+	os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})))
 }

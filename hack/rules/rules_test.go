@@ -78,13 +78,13 @@ var mayImport = map[string][]string{
 	"pkg/deviceinfo":     {"pkg/sdk"},
 	"pkg/pluginload":     {"pkg/sdk"},
 	"pkg/plugincall":     {}, // it knows nothing of devices
-	"pkg/hosted":         {"pkg/sdk"},
+	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/scheduler": {
-		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall",
+		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
 		"pkg/pluginload", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
-		"pkg/cache", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+		"pkg/cache", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
 	},
 	"pkg/scheduler/metrics": {"pkg/scheduler/dispatch"},
 	"pkg/scheduler/nodestate": {
@@ -97,7 +97,8 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},
 	"pkg/scheduler/policies":   {"pkg/scheduler/metrics"},
 	"pkg/node": {
-		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/hosted", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
+		"pkg/pluginload", "pkg/sdk",
 	},
 	"plugins": {"plugins", "pkg/sdk"},
 	"hack":    {},

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -59,7 +59,7 @@ func ailmentsOf(pod *types.PodInfo, ailing func(types.ResourceName) string) []st
 
 // deviceText names the device that a resource belongs to.
 func deviceText(name types.ResourceName) string {
-	if d, ok := hosted.Parse(name); ok {
+	if d, ok := kubeletdevice.Parse(name); ok {
 		return fmt.Sprintf("device %s of %s", d.ID, d.Resource)
 	}
 	return "device " + path.Dir(string(name))

@@ -7,20 +7,22 @@ import (
 	"cmp"
 	"path/filepath"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 )
 
 func (o *Options) devicePluginsFolder() string {
-	return cmp.Or(o.DevicePluginsFolder, filepath.Join(o.StateFolder, devicehost.FolderName))
+	return cmp.Or(o.DevicePluginsFolder, filepath.Join(o.StateFolder, devicemanager.DirName))
 }
 
 func (o *Options) registryFolder() string {
-	return cmp.Or(o.RegistryFolder, filepath.Join(o.StateFolder, devicehost.RegistryName))
+	return cmp.Or(o.RegistryFolder, filepath.Join(o.StateFolder, devicemanager.RegistryDirName))
 }
 
 // memoryPath is where hosted plugins' devices are remembered.
-func (o *Options) memoryPath() string { return filepath.Join(o.StateFolder, devicehost.MemoryName) }
+func (o *Options) memoryPath() string {
+	return filepath.Join(o.StateFolder, devicemanager.StateFileName)
+}
 
 // podResourcesPath is the socket at which agents ask who holds what.
 func (o *Options) podResourcesPath() string {

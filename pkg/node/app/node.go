@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
-	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -42,7 +42,7 @@ type node struct {
 	registry   *pods.Registry
 	record     *grants.Record
 	files      *plugins.Files
-	hosted     *devicehost.Host
+	hosted     *devicemanager.Manager
 	plugins    *plugins.Manager
 	resources  *podresources.Server
 	cdi        *cdi.Support
@@ -66,14 +66,15 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		load = plugins.FromDirectory(options.PluginFolder)
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
-	n.hosted = devicehost.New(devicehost.Options{
-		Folder: options.devicePluginsFolder(), Registry: options.registryFolder(), Memory: options.memoryPath(),
-		Served: devicehost.FromKubelet(options.kubeletPodResourcesPath(), devicehost.Checkpoint), Observe: n.measures.observePlugin,
+	n.hosted = devicemanager.New(devicemanager.Options{
+		Dir: options.devicePluginsFolder(), RegistryDir: options.registryFolder(), StateFile: options.memoryPath(),
+		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),
+		Observe:          n.measures.observePlugin,
 	})
 	if err := n.hosted.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
 	}
-	n.plugins = plugins.New(options.NodeName, n.files, devicehost.NewTransport(n.hosted, n.record))
+	n.plugins = plugins.New(options.NodeName, n.files, devicemanager.NewTransport(n.hosted, n.record))
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
 		Settled: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},

@@ -19,7 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -90,13 +90,13 @@ func benchWith(t *testing.T, loaded ...device.Device) *bench {
 }
 
 // newBenchOf has what load loads, and the hosted plugins if there are any.
-func newBenchOf(t *testing.T, load plugins.Load, served ...devicehost.Plugins) *bench {
+func newBenchOf(t *testing.T, load plugins.Load, served ...devicemanager.Plugins) *bench {
 	t.Helper()
 	return newBenchAt(t, filepath.Join(t.TempDir(), "grants"), "", load, served...)
 }
 
 // newBenchAt is newBenchOf in a boot of the machine that may find a record.
-func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...devicehost.Plugins) *bench {
+func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *bench {
 	t.Helper()
 	b := &bench{pods: knownPods{}, live: map[string]bool{}}
 	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
@@ -104,7 +104,7 @@ func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...de
 	record := grants.New(path, boot, runtimeOf{b}, func(uid string) bool { return b.live[uid] })
 	t.Cleanup(func() { record.Close() })
 	for _, p := range served {
-		transports = append(transports, devicehost.NewTransport(p, record))
+		transports = append(transports, devicemanager.NewTransport(p, record))
 	}
 	manager := plugins.New("node-1", transports...)
 	ctx, cancel := context.WithCancel(context.Background())

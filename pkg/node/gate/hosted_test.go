@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
@@ -49,19 +49,19 @@ func (v *vendor) set(there bool, broken error) {
 	v.changed = make(chan struct{})
 }
 
-func (v *vendor) States() ([]devicehost.State, <-chan struct{}) {
+func (v *vendor) States() ([]devicemanager.State, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	info := types.NewNodeInfo()
 	info.Capacity[hostedCard], info.Allocatable[hostedCard] = 1, 0
 	info.KubeCap[hostedResource], info.KubeAlloc[hostedResource] = 1, 0
-	s := devicehost.State{Resource: hostedResource, Info: info, Told: true, Serving: v.there}
+	s := devicemanager.State{Resource: hostedResource, Info: info, Reported: true, Serving: v.there}
 	if v.there {
 		info.Allocatable[hostedCard], info.KubeAlloc[hostedResource] = 1, 1
 	} else {
 		s.Err = errors.New("the device plugin of vendor.example/card is gone")
 	}
-	return []devicehost.State{s}, v.changed
+	return []devicemanager.State{s}, v.changed
 }
 
 func (v *vendor) Allocate(_ context.Context, resource types.ResourceName, ids []string) ([]byte, error) {

@@ -13,7 +13,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	alphaapi "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -67,7 +67,7 @@ func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
 
 // name returns the device that a resource belongs to.
 func (d Devices) name(name types.ResourceName) (named device, ok bool) {
-	if h, ok := hosted.Parse(name); ok {
+	if h, ok := kubeletdevice.Parse(name); ok {
 		return device{resource: text(string(h.Resource)), id: text(h.ID), numa: h.NUMA}, true
 	}
 	// The prefix of two segments, levels with their instances, and the resource.
@@ -81,7 +81,7 @@ func (d Devices) name(name types.ResourceName) (named device, ok bool) {
 	}
 	named = device{resource: text(string(extended)), id: text(segments[len(segments)-2])}
 	for i := 2; i < len(segments)-1; i += 2 {
-		if segments[i] == hosted.Level {
+		if segments[i] == kubeletdevice.Level {
 			named.numa = numaOf(segments[i+1])
 		}
 	}

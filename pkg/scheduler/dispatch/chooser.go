@@ -7,7 +7,7 @@ import (
 	"maps"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -53,7 +53,7 @@ func hasHosted(lists ...map[string]types.ContainerInfo) bool {
 	for _, containers := range lists {
 		for _, info := range containers {
 			for name := range info.DevRequests {
-				if _, _, _, ok := hosted.ParseRequest(name); ok {
+				if _, _, _, ok := kubeletdevice.ParseRequest(name); ok {
 					return true
 				}
 			}
@@ -80,7 +80,7 @@ func (s *Set) accounted(held types.ResourceList) types.ResourceList {
 func unhosted(info types.ContainerInfo) types.ResourceList {
 	var rest types.ResourceList
 	for name := range info.DevRequests {
-		resource, _, _, ok := hosted.ParseRequest(name)
+		resource, _, _, ok := kubeletdevice.ParseRequest(name)
 		if !ok || info.KubeRequests[resource] == 0 {
 			continue
 		}

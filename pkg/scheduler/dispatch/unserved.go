@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -69,7 +69,7 @@ func forNothing(requests types.ResourceList) []types.ResourceName {
 func (r *Request) unhosted(name string, info types.ContainerInfo) []types.ResourceName {
 	for _, made := range []iter.Seq[types.ResourceName]{maps.Keys(info.DevRequests), maps.Keys(info.AllocateFrom)} {
 		for request := range made {
-			if _, _, _, ok := hosted.ParseRequest(request); !ok {
+			if _, _, _, ok := kubeletdevice.ParseRequest(request); !ok {
 				return nil
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
@@ -48,7 +48,7 @@ func (s *stage) expectAllocation(t *testing.T, device vendors.Device) {
 	if err := s.host.PreStart(ctx, device.Resource, []string{device.ID}); err != nil {
 		t.Error(err)
 	}
-	allocation, err := devicehost.Decode(answer)
+	allocation, err := devicemanager.Decode(answer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubedevice/kubedevice/pkg/hosted"
-	"github.com/kubedevice/kubedevice/pkg/node/devicehost"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
 	"github.com/kubedevice/kubedevice/test/room"
@@ -29,7 +29,7 @@ const patience = 2 * time.Minute
 type stage struct {
 	*vendors.Machine
 	nvml nvmltest.Library
-	host *devicehost.Host
+	host *devicemanager.Manager
 
 	dir, folder string
 	stop        func() // the host
@@ -81,7 +81,7 @@ func (s *stage) serve(t *testing.T) {
 	if s.stop != nil {
 		s.stop()
 	}
-	s.host = devicehost.New(devicehost.Options{Folder: s.folder, Memory: s.path(devicehost.MemoryName)})
+	s.host = devicemanager.New(devicemanager.Options{Dir: s.folder, StateFile: s.path(devicemanager.StateFileName)})
 	if err := s.host.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func (s *stage) awaitDevices(t *testing.T, resource types.ResourceName, devices 
 	want := types.NewNodeInfo()
 	want.KubeCap[resource], want.KubeAlloc[resource] = int64(len(devices)), 0
 	for _, device := range devices {
-		name, err := hosted.Name(hosted.Device{Resource: resource, ID: device.ID, NUMA: device.NUMA})
+		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: resource, ID: device.ID, NUMA: device.NUMA})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -48,7 +48,8 @@ func (d *device) place() string { return fmt.Sprint(d.numa) }
 
 // name is the device's in the node's annotation.
 func (d *device) name() types.ResourceName {
-	name, err := hosted.Name(hosted.Device{Resource: types.ResourceName(d.resource), ID: d.id, NUMA: d.numa})
+	resource := types.ResourceName(d.resource)
+	name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: resource, ID: d.id, NUMA: d.numa})
 	if err != nil {
 		panic(err) // all names are of this file
 	}

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 )
 
 // limits are how many devices a pod asks for.
@@ -32,7 +32,7 @@ func chosen(pod *corev1.Pod) (choice, error) {
 	}
 	ids := choice{}
 	for _, name := range allocation.RunningContainers["main"].AllocateFrom {
-		device, ok := hosted.Parse(name)
+		device, ok := kubeletdevice.Parse(name)
 		if !ok {
 			return nil, fmt.Errorf("pod %s was given %s, which is no hosted device", pod.Name, name)
 		}

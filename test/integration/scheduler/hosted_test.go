@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/hosted"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -28,7 +28,7 @@ func (c *cluster) host(name string, gpus, nics []string) {
 	info := types.NewNodeInfoWithName(name)
 	for plain, ids := range map[types.ResourceName][]string{gpu.Resource: gpus, nic: nics} {
 		for numa, id := range ids {
-			device, err := hosted.Name(hosted.Device{Resource: plain, ID: id, NUMA: []int{numa}})
+			device, err := kubeletdevice.Name(kubeletdevice.Device{Resource: plain, ID: id, NUMA: []int{numa}})
 			if err != nil {
 				c.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func hostedDevices(t *testing.T, pod *corev1.Pod) string {
 	}
 	var ids []string
 	for from := range maps.Values(info.RunningContainers["main"].AllocateFrom) {
-		if device, ok := hosted.Parse(from); ok {
+		if device, ok := kubeletdevice.Parse(from); ok {
 			ids = append(ids, device.ID)
 		}
 	}

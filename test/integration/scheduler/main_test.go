@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/hosted"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
 	"github.com/kubedevice/kubedevice/test/integration/controlplane"
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asScheduler) != "" {
 		gpus := gpuscheduler.New("gpus", gpu.Resource)
 		os.Exit(cli.Run(scheduler.NewCommand(
-			dispatch.Named{File: "built in", Plugin: hosted.New()},
+			dispatch.Named{File: "built in", Plugin: kubeletplugin.New()},
 			dispatch.Named{File: "gpus.so", Plugin: gpus},
 		)))
 	}

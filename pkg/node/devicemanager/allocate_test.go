@@ -1,0 +1,200 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+)
+
+func TestThePluginIsAskedForExactlyTheGivenDevices(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"), dev("b"), dev("c"))
+	mustRegister(t, h, p, qat)
+
+	answer, err := h.Allocate(t.Context(), qat, []string{"c", "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocation, err := Decode(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(device.Allocation{Envs: map[string]string{"DEVICES": "a,c"}}, allocation); diff != "" {
+		t.Errorf("the container gets (-want +got):\n%s", diff)
+	}
+	if err := h.PreStart(t.Context(), qat, []string{"c", "a"}); err != nil {
+		t.Fatal(err)
+	}
+	allocated, prepared := p.calls()
+	if diff := cmp.Diff([][]string{{"a", "c"}}, allocated); diff != "" || len(prepared) > 0 {
+		t.Errorf("allocated (-want +got):\n%s\nprepared %v", diff, prepared)
+	}
+}
+
+func TestAPluginThatWantsToPrepareDevicesIsTold(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	p.preStart = true
+	mustRegister(t, h, p, qat)
+
+	if err := h.PreStart(t.Context(), qat, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, prepared := p.calls(); !cmp.Equal(prepared, [][]string{{"a"}}) {
+		t.Errorf("prepared %v", prepared)
+	}
+	p.fail(errors.New("reset is stuck"))
+	if err := h.PreStart(t.Context(), qat, []string{"a"}); err == nil || err.Error() != "the device plugin of intel.com/qat does not prepare a: reset is stuck" {
+		t.Errorf("a failure is told as %v", err)
+	}
+}
+
+func TestAPluginThatFailsToAllocateIsQuoted(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, qat)
+	p.fail(errors.New("no firmware"))
+	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err == nil || err.Error() != "the device plugin of intel.com/qat does not allocate a: no firmware" {
+		t.Errorf("a failure is told as %v", err)
+	}
+	p.fail(nil)
+	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+func TestAContainerWaitsForAPluginThatComesLate(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	type outcome struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		answer, err := h.Allocate(t.Context(), qat, []string{"late"})
+		done <- outcome{answer, err}
+	}()
+	p := startPlugin(t, h.socket("p.sock"), dev("early"))
+	mustRegister(t, h, p, qat)
+	p.say(dev("early"), sick("late"))
+	h.has(t, qat, map[string]bool{"none/early": true, "none/late": false})
+	select {
+	case o := <-done:
+		t.Fatalf("before the device was there: %v", o.err)
+	default:
+	}
+	p.say(dev("early"), dev("late"))
+	if o := <-done; o.err != nil {
+		t.Error(o.err)
+	}
+}
+
+func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"), sick("b"))
+	mustRegister(t, h, p, qat)
+	h.has(t, qat, map[string]bool{"none/a": true, "none/b": false})
+	for want, ask := range map[string]func(context.Context) error{
+		"no device plugin of nvidia.com/gpu has registered": func(ctx context.Context) error { _, err := h.Allocate(ctx, gpu, []string{"a"}); return err },
+		"device b of intel.com/qat is unhealthy":            func(ctx context.Context) error { return h.PreStart(ctx, qat, []string{"b"}) },
+		"device c of intel.com/qat is not among those":      func(ctx context.Context) error { _, err := h.Allocate(ctx, qat, []string{"a", "c"}); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := ask(ctx); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+		cancel()
+	}
+	p.kill()
+	h.has(t, qat, map[string]bool{"none/a": false, "none/b": false})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := h.Allocate(ctx, qat, []string{"a"}); err == nil || !strings.Contains(err.Error(), "the device plugin of intel.com/qat is gone since") {
+		t.Errorf("without the plugin: %v", err)
+	}
+}
+
+func TestAllOfAnAnswerReachesTheContainerAndOfTwoTheFirst(t *testing.T) {
+	answer, err := proto.Marshal(&pluginapi.ContainerAllocateResponse{
+		Envs:        map[string]string{"A": "1"},
+		Annotations: map[string]string{"a.b/c": "d"},
+		Devices: []*pluginapi.DeviceSpec{
+			{ContainerPath: "/dev/x", HostPath: "/dev/x0", Permissions: "rw"}, {ContainerPath: "/dev/x", HostPath: "/dev/x1"}, {ContainerPath: "/dev/y", HostPath: "/dev/x0"},
+		},
+		Mounts: []*pluginapi.Mount{
+			{ContainerPath: "/lib", HostPath: "/opt/lib", ReadOnly: true}, {ContainerPath: "/lib", HostPath: "/opt/lib64"},
+		},
+		CdiDevices: []*pluginapi.CDIDevice{{Name: "a.b/c=0"}, {Name: "a.b/c=1"}, {Name: "a.b/c=0"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(answer)
+	want := device.Allocation{
+		Envs: map[string]string{"A": "1"}, Annotations: map[string]string{"a.b/c": "d"},
+		Devices:    []device.HostDevice{{HostPath: "/dev/x0", ContainerPath: "/dev/x", Permissions: "rw"}, {HostPath: "/dev/x0", ContainerPath: "/dev/y"}},
+		Mounts:     []device.HostMount{{HostPath: "/opt/lib", ContainerPath: "/lib", Readonly: true}},
+		CDIDevices: []string{"a.b/c=0", "a.b/c=1"},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
+	if _, err := Decode([]byte("garbage")); !errors.Is(err, errAnswer) {
+		t.Errorf("garbage was read: %v", err)
+	}
+}
+
+func FuzzDecodeNeverNamesAContainerPathTwice(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x1a\x08\x0a\x02/x\x12\x02/y\x1a\x08\x0a\x02/x\x12\x02/z"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		allocation, err := Decode(answer)
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, d := range allocation.Devices {
+			if !first(seen, d.ContainerPath) {
+				t.Errorf("%q stands twice", d.ContainerPath)
+			}
+		}
+	})
+}
+
+func FuzzWhatIsRememberedIsReadBack(f *testing.F) {
+	f.Add([]byte(`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/none/nvidia.com:gpu/b/device"]}`))
+	f.Add([]byte(`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/1/intel.com:qat/a/device"]}`))
+	f.Add([]byte(`{"devices":[null]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		devices, err := decodeState(raw)
+		if err != nil {
+			return
+		}
+		h := New(Options{})
+		for name, list := range devices {
+			r := h.resource(name)
+			r.devices, r.listed = list, true
+		}
+		content, _ := h.content()
+		var text []string
+		for _, name := range content.Devices {
+			text = append(text, fmt.Sprintf("%q", name))
+		}
+		again, err := decodeState([]byte(`{"devices":[` + strings.Join(text, ",") + `]}`))
+		if diff := cmp.Diff(devices, again, cmp.AllowUnexported(entry{})); err != nil || diff != "" {
+			t.Errorf("%v, read back (-first +second):\n%s", err, diff)
+		}
+	})
+}

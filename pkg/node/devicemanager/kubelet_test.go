@@ -1,0 +1,158 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// fakeKubelet answers for the kubelet's PodResources API.
+type fakeKubelet struct {
+	podresourcesapi.UnimplementedPodResourcesListerServer
+
+	mu      sync.Mutex
+	devices []*podresourcesapi.ContainerDevices
+}
+
+func startKubelet(t *testing.T, socket string) *fakeKubelet {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &fakeKubelet{}
+	server := grpc.NewServer()
+	podresourcesapi.RegisterPodResourcesListerServer(server, k)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	return k
+}
+
+func (k *fakeKubelet) serve(resource types.ResourceName, ids ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.devices = []*podresourcesapi.ContainerDevices{{ResourceName: string(resource), DeviceIds: ids}}
+}
+
+func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return &podresourcesapi.AllocatableResourcesResponse{Devices: k.devices}, nil
+}
+
+func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
+	folder := tempFolder(t)
+	socket := filepath.Join(folder, "kubelet.sock")
+	h := startManager(t, folder, func(o *Options) { o.KubeletResources = FromKubelet(socket, filepath.Join(folder, "no-checkpoint")) })
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, gpu) // there is no kubelet yet
+	h.has(t, gpu, map[string]bool{"none/a": true})
+
+	kubelet := startKubelet(t, socket)
+	kubelet.serve(qat, "b")
+	err := p.register(t, h.Manager, qat)
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "resource intel.com/qat is registered with the kubelet, too, which has its device b") {
+		t.Errorf("the plugin was told %v", err)
+	}
+	kubelet.serve(qat) // its plugin has left: the kubelet has the resource without a device
+	mustRegister(t, h, p, qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+}
+
+func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	mustRegister(t, h, startPlugin(t, h.socket("q.sock"), dev("a")), gpu)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	h.has(t, gpu, map[string]bool{"none/a": true})
+
+	h.noteServed(t.Context(), map[types.ResourceName]string{qat: "b"})
+	h.has(t, qat, nil)
+	h.has(t, gpu, map[string]bool{"none/a": true})
+	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "registered with the kubelet, too") {
+		t.Errorf("the state says %v", err)
+	}
+	h.noteServed(t.Context(), nil)
+	h.has(t, qat, map[string]bool{"none/a": true})
+}
+
+func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
+	h := startManager(t, tempFolder(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	p.kill()
+	h.has(t, qat, map[string]bool{"none/a": false})
+
+	h.noteServed(t.Context(), map[types.ResourceName]string{qat: "a"})
+	h.has(t, qat, nil)
+	if err := h.state(qat).Err; err != nil {
+		t.Errorf("the state says %v", err)
+	}
+}
+
+func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *testing.T) {
+	folder := tempFolder(t)
+	checkpoint := filepath.Join(folder, "checkpoint")
+	if err := os.WriteFile(checkpoint, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"intel.com/qat":[],"a.b/c":["x"]}},"Checksum":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	served := FromKubelet(filepath.Join(folder, "no-socket"), checkpoint)
+	h := startManager(t, folder, func(o *Options) { o.KubeletResources = served })
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	eventually(t, func() error {
+		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "the kubelet still remembers a device plugin of intel.com/qat") {
+			return fmt.Errorf("the state says %v", err)
+		}
+		return nil
+	})
+	h.has(t, qat, nil)
+
+	if err := os.WriteFile(checkpoint, []byte(`{"Data":{"RegisteredDevices":{"a.b/c":["x"]}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now, err := served(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.noteServed(t.Context(), now)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	if err := h.state(qat).Err; err != nil {
+		t.Errorf("after that the state says %v", err)
+	}
+}
+
+func FuzzTheKubeletsCheckpointIsReadOrRefused(f *testing.F) {
+	f.Add([]byte(`{"Data":{"RegisteredDevices":{"intel.com/qat":["a","b"]}}}`))
+	f.Add([]byte(`{"Data":{"RegisteredDevices":[]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "checkpoint")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		known, err := remembered(path)
+		if (known == nil) == (err == nil) {
+			t.Errorf("%q was read as %v, %v", raw, known, err)
+		}
+		for resource, id := range known {
+			if id != "" {
+				t.Errorf("%s is said to have the device %s", resource, id)
+			}
+		}
+	})
+}

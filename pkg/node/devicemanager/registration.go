@@ -1,0 +1,96 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// socketName is the socket that plugins register with.
+const socketName = "kubelet.sock"
+
+// registrar serves Register. Sessions that it begins last until ctx is done.
+type registrar struct {
+	pluginapi.UnimplementedRegistrationServer
+	manager *Manager
+	ctx     context.Context
+}
+
+// Register is what a plugin calls. It returns when the plugin was called back.
+func (g *registrar) Register(ctx context.Context, request *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+	if err := g.register(ctx, request); err != nil {
+		klog.FromContext(g.ctx).Error(err, "A device plugin is not registered", "resource", request.GetResourceName(), "endpoint", request.GetEndpoint())
+		return nil, err
+	}
+	return &pluginapi.Empty{}, nil
+}
+
+func (g *registrar) register(ctx context.Context, request *pluginapi.RegisterRequest) error {
+	if err := checkVersions(request.GetVersion()); err != nil {
+		return err
+	}
+	endpoint := request.GetEndpoint()
+	if endpoint == "" || endpoint != filepath.Base(endpoint) || endpoint == "." || endpoint == ".." || endpoint == socketName {
+		return status.Errorf(codes.InvalidArgument, "endpoint %q is not the name of a plugin's socket in the folder of %s: register with the base name alone",
+			endpoint, socketName)
+	}
+	_, err := g.manager.admit(ctx, g.ctx, types.ResourceName(request.GetResourceName()), filepath.Join(g.manager.options.Dir, endpoint))
+	return err
+}
+
+// admit makes the plugin at the socket the one that serves the resource, or says why not. The plugin must answer before ctx
+// is done; what begins then lasts until life is done.
+func (m *Manager) admit(ctx, life context.Context, name types.ResourceName, socket string) (*session, error) {
+	if !isExtended(name) {
+		return nil, status.Errorf(codes.InvalidArgument, "the resource name %q is invalid: it must be that of an extended resource, like vendor.example/device", name)
+	}
+	rival := m.lookForRival(ctx, name)
+	if rival != nil && rival.id != "" {
+		return nil, status.Error(codes.AlreadyExists, rival.Error())
+	}
+	m.mu.Lock()
+	r := m.resource(name)
+	m.mu.Unlock()
+	r.registering.Lock()
+	defer r.registering.Unlock()
+	m.mu.Lock()
+	before := r.session
+	m.mu.Unlock()
+	if before != nil && before.socket != socket && before.alive(ctx) {
+		return nil, status.Errorf(codes.AlreadyExists, "resource %s is already registered by a living plugin, at %s: stop that one first", name, before.socket)
+	}
+	s, err := connect(ctx, name, socket)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	klog.FromContext(life).Info("A device plugin has registered", "resource", name, "socket", socket)
+	m.begin(life, s, rival)
+	return s, nil
+}
+
+// checkVersions demands that the plugin speaks the one version of the API that there is.
+func checkVersions(versions ...string) error {
+	if slices.Contains(versions, pluginapi.Version) {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "API version %q is not supported by kubecri: it speaks %s", strings.Join(versions, ", "), pluginapi.Version)
+}
+
+// isExtended reports whether Kubernetes takes the name for an extended resource: the kubelet's own rule.
+func isExtended(name types.ResourceName) bool {
+	_, _, qualified := strings.Cut(string(name), "/")
+	return qualified && !strings.Contains(string(name), "kubernetes.io/") && !strings.HasPrefix(string(name), "requests.") &&
+		len(validation.IsQualifiedName("requests."+string(name))) == 0
+}

@@ -1,0 +1,120 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// legacyName is the file in which releases before package statefile remembered the devices.
+const legacyName = "device-plugins.json"
+
+// knownDevices is the content of the file: the names of all devices that are known.
+type knownDevices struct {
+	Devices []types.ResourceName `json:"devices"`
+}
+
+func stateFile(path string) *statefile.File {
+	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
+}
+
+// Load takes over what is in the memory file, as devices of plugins that are gone. It is called
+// before Run. After an error the host is as good as without the file: the plugins report their
+// devices again.
+func (m *Manager) Load() error {
+	var known map[types.ResourceName][]entry
+	err := m.state.Load(func(body []byte) (err error) {
+		known, err = decodeState(body)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remembered devices: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, devices := range known {
+		r := m.resource(name)
+		r.devices, r.listed = devices, true
+		m.lose(r, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; "+
+			"its devices are not allocatable until it does", name))
+	}
+	m.options.Clock.AfterFunc(returnLimit, m.stopWaiting)
+	return nil
+}
+
+// stopWaiting notes that plugins that have not come back had time enough.
+func (m *Manager) stopWaiting() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waited = true
+	for _, r := range m.resources {
+		if !r.told {
+			r.told = true
+			m.touch(r)
+		}
+	}
+}
+
+// decodeState returns the devices in the file, by resource.
+func decodeState(raw []byte) (map[types.ResourceName][]entry, error) {
+	var content knownDevices
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return nil, err
+	}
+	devices := map[types.ResourceName][]entry{}
+	seen := map[[2]string]bool{}
+	for _, name := range content.Devices {
+		d, ok := kubeletdevice.Parse(name)
+		if !ok || seen[[2]string{string(d.Resource), d.ID}] {
+			return nil, fmt.Errorf("%.80q is no device's name, or stands in it twice", name)
+		}
+		seen[[2]string{string(d.Resource), d.ID}] = true
+		devices[d.Resource] = append(devices[d.Resource], entry{Device: d, name: name})
+	}
+	for _, list := range devices {
+		slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return devices, nil
+}
+
+// keepSaved writes the file whenever other devices are known, until ctx is done.
+func (m *Manager) keepSaved(ctx context.Context) {
+	for {
+		content, changed := m.content()
+		if err := m.state.Save(content); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remember the devices of device plugins across a restart", "file", m.state.Path)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *Manager) content() (knownDevices, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	content := knownDevices{Devices: []types.ResourceName{}}
+	for _, r := range m.resources {
+		for _, d := range r.devices {
+			content.Devices = append(content.Devices, d.name)
+		}
+	}
+	slices.Sort(content.Devices)
+	return content, m.changed
+}

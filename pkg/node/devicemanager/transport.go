@@ -1,0 +1,115 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Plugins are device plugins of the kubelet's API by resource. *Manager is one.
+type Plugins interface {
+	// States returns what is known of each resource, by name, and a channel that is closed when that is no longer so.
+	States() (now []State, changed <-chan struct{})
+	// Allocate returns what the resource's plugin says that a container needs for the devices with those IDs; see Decode.
+	Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error)
+	// PreStart notifies the resource's plugin that a container with those devices is about to start.
+	PreStart(ctx context.Context, resource types.ResourceName, ids []string) error
+}
+
+// Answers caches what plugins answered for a container. *grants.Record does.
+type Answers interface {
+	// Kept returns the answer that was kept under the key, if there is one that can still be used.
+	Kept(podUID, container, key string) (answer []byte, kept bool)
+	// Keep keeps the answer, unless there is such a one, and returns the one that is kept.
+	Keep(ctx context.Context, podUID, container, key string, answer []byte) (kept []byte, err error)
+}
+
+// transport makes each resource a source of its own, so that a container that requests two resources needs a device of
+// each.
+type transport struct {
+	plugins Plugins
+	answers Answers
+}
+
+// NewTransport returns the transport of the plugins that are served.
+func NewTransport(served Plugins, answers Answers) plugins.Transport {
+	return transport{served, answers}
+}
+
+// Sources implements plugins.Transport.
+func (t transport) Sources() (now []plugins.Source, loaded bool, changed <-chan struct{}) {
+	states, changed := t.plugins.States()
+	for _, state := range states {
+		now = append(now, source{transport: t, state: state})
+	}
+	return now, true, changed
+}
+
+// Late implements plugins.Transport: a device's name tells its resource, and plugins register when they are ready.
+func (t transport) Late(device types.ResourceName) (label string, late bool) {
+	d, late := kubeletdevice.Parse(device)
+	return string(d.Resource), late
+}
+
+// source is a resource at one moment.
+type source struct {
+	transport
+	state State
+}
+
+// Label implements plugins.Source.
+func (s source) Label() string { return string(s.state.Resource) }
+
+// State implements plugins.Source.
+func (s source) State() plugins.State {
+	return plugins.State{Info: s.state.Info, Reported: s.state.Reported, Serving: s.state.Serving, Err: s.state.Err}
+}
+
+// DenyEnvs implements plugins.Source: the API has none.
+func (s source) DenyEnvs() map[string]string { return nil }
+
+// Allocate implements plugins.Source. The plugin allocates once for each container; when the container is created again,
+// its cached answer is used for as long as it is valid.
+func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addition, error) {
+	resource := s.state.Resource
+	ids := idsOf(resource, claim.Container.AllocateFrom)
+	answer, kept := s.answers.Kept(claim.PodUID, claim.ContainerName, string(resource))
+	if !kept {
+		fresh, err := s.plugins.Allocate(ctx, resource, ids)
+		if err != nil {
+			return inject.Addition{}, err
+		}
+		if answer, err = s.answers.Keep(ctx, claim.PodUID, claim.ContainerName, string(resource), fresh); err != nil {
+			return inject.Addition{}, err
+		}
+	}
+	if err := s.plugins.PreStart(ctx, resource, ids); err != nil {
+		return inject.Addition{}, err
+	}
+	allocation, err := Decode(answer)
+	if err != nil {
+		return inject.Addition{}, fmt.Errorf("the device plugin of %s: %w", resource, err)
+	}
+	// The API cannot declare links, and plugins name some, such as those below /dev/dri/by-path; or directories.
+	return inject.Addition{Plugin: s.Label(), Allocation: allocation, KubeletPaths: true}, nil
+}
+
+// idsOf returns the IDs of the resource's devices among those in from, sorted.
+func idsOf(extended types.ResourceName, from types.ResourceLocation) []string {
+	ids := map[string]bool{}
+	for _, name := range from {
+		if d, ok := kubeletdevice.Parse(name); ok && d.Resource == extended {
+			ids[d.ID] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}

@@ -1,0 +1,198 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// deviceplugins stands for the plugins that are hosted, and for the record of their answers.
+type deviceplugins struct {
+	mu      sync.Mutex
+	states  []State
+	changed chan struct{}
+	asked   []string
+	failure error
+	kept    map[string][]byte
+}
+
+func newDeviceplugins(states ...State) *deviceplugins {
+	return &deviceplugins{states: states, changed: make(chan struct{}), kept: map[string][]byte{}}
+}
+
+func (d *deviceplugins) say(states ...State) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.states = states
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+func (d *deviceplugins) States() ([]State, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.states, d.changed
+}
+
+func (d *deviceplugins) note(call string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, call)
+	return d.failure
+}
+
+func (d *deviceplugins) Allocate(_ context.Context, resource types.ResourceName, ids []string) ([]byte, error) {
+	if err := d.note("allocate " + string(resource) + " " + strings.Join(ids, ",")); err != nil {
+		return nil, err
+	}
+	return proto.Marshal(&pluginapi.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, ",")}})
+}
+
+func (d *deviceplugins) PreStart(_ context.Context, resource types.ResourceName, ids []string) error {
+	return d.note("prestart " + string(resource) + " " + strings.Join(ids, ","))
+}
+
+func (d *deviceplugins) Kept(podUID, container, key string) ([]byte, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	answer, kept := d.kept[podUID+container+key]
+	return answer, kept
+}
+
+func (d *deviceplugins) Keep(_ context.Context, podUID, container, key string, answer []byte) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if before, kept := d.kept[podUID+container+key]; kept {
+		return before, nil
+	}
+	d.kept[podUID+container+key] = answer
+	return answer, nil
+}
+
+// serving is the state of a resource with healthy devices of those IDs.
+func serving(t *testing.T, resource types.ResourceName, ids ...string) State {
+	t.Helper()
+	var devices []entry
+	for _, id := range ids {
+		d, err := newEntry(kubeletdevice.Device{Resource: resource, ID: id, NUMA: []int{0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.healthy = true
+		devices = append(devices, d)
+	}
+	return State{Resource: resource, Info: infoOf(resource, devices, true), Serving: true, Reported: true}
+}
+
+func hostedName(t *testing.T, resource types.ResourceName, id string) types.ResourceName {
+	t.Helper()
+	name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: resource, ID: id, NUMA: []int{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// manage runs a manager of the plugins until the test ends.
+func manage(t *testing.T, d *deviceplugins) *plugins.Manager {
+	t.Helper()
+	m := plugins.New("node-1", NewTransport(d, d))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	<-m.Synced()
+	return m
+}
+
+func claimOf(pod string, names ...types.ResourceName) plugins.Claim {
+	container := &types.ContainerInfo{AllocateFrom: types.ResourceLocation{}}
+	for _, name := range names {
+		container.AllocateFrom["request of "+name] = name
+	}
+	return plugins.Claim{PodUID: pod, ContainerName: "main", Pod: types.NewPodInfo(), Container: container}
+}
+
+func TestADeviceOfAPluginIsLateByItsName(t *testing.T) {
+	transport := NewTransport(newDeviceplugins(), nil)
+	for name, want := range map[types.ResourceName]string{
+		hostedName(t, qat, "x"): "intel.com/qat", "intel.com/qat": "", "resource/group/gpu/0/cards": "",
+	} {
+		if label, late := transport.Late(name); label != want || late != (want != "") {
+			t.Errorf("%s is of %q, %v; want %q", name, label, late, want)
+		}
+	}
+}
+
+func TestTheManagerHasWhatAPluginLists(t *testing.T) {
+	lost := serving(t, "a.b/c", "z")
+	lost.Serving, lost.Err = false, errors.New("the device plugin of a.b/c is gone")
+	m := manage(t, newDeviceplugins(serving(t, qat, "x"), lost))
+	inventory, _ := m.Inventory()
+	if got, known := inventory.Allocatable(hostedName(t, qat, "x")); got != 1 || !known {
+		t.Errorf("a device that is listed: %d allocatable, known %v", got, known)
+	}
+	if err := inventory.Missing(hostedName(t, qat, "x")); err != nil {
+		t.Errorf("a device whose plugin serves: %v", err)
+	}
+	if err := inventory.Missing(hostedName(t, "a.b/c", "z")); !errors.Is(err, lost.Err) {
+		t.Errorf("a device whose plugin is gone: %v", err)
+	}
+	if err := m.Check(); !errors.Is(err, lost.Err) {
+		t.Errorf("health says %v", err)
+	}
+}
+
+func TestAHostedPluginIsAskedOnceForEachContainer(t *testing.T) {
+	d := newDeviceplugins(serving(t, qat, "x", "y", "z"))
+	m := manage(t, d)
+	for range 2 {
+		got, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "z"), hostedName(t, qat, "x"), "resource/group/gpu/0/cards"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := inject.Addition{Plugin: "intel.com/qat", Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, KubeletPaths: true}
+		if diff := cmp.Diff(want, got[0]); diff != "" {
+			t.Errorf("the container gets (-want +got):\n%s", diff)
+		}
+	}
+	want := []string{"allocate intel.com/qat x,z", "prestart intel.com/qat x,z", "prestart intel.com/qat x,z"}
+	if diff := cmp.Diff(want, d.asked); diff != "" {
+		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestAHostedPluginThatFailsIsAskedAgain(t *testing.T) {
+	d := newDeviceplugins(serving(t, qat, "x"))
+	m := manage(t, d)
+	d.failure = errors.New("no firmware")
+	for range 2 {
+		if _, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "x"))); err == nil || !strings.Contains(err.Error(), "no firmware") {
+			t.Errorf("a failure is told as %v", err)
+		}
+	}
+	if diff := cmp.Diff([]string{"allocate intel.com/qat x", "allocate intel.com/qat x"}, d.asked); diff != "" {
+		t.Errorf("the plugin was asked (-want +got):\n%s", diff)
+	}
+}

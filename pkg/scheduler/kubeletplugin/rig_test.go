@@ -1,0 +1,193 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletplugin_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	names "github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+const (
+	gpu types.ResourceName = "nvidia.com/gpu"
+	nic types.ResourceName = "vendor.example/nic"
+	qat types.ResourceName = "intel.com/qat"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is the device schedulers with one node.
+type rig struct {
+	*testing.T
+	set       *dispatch.Set
+	inventory *dispatch.Inventory
+	node      *types.NodeInfo
+	holders   []*dispatch.Holder
+}
+
+// newRig returns a rig whose node has these devices, each written as resource, NUMA nodes and ID: "qat 0 a", "nic 0-1 b",
+// "gpu none c". One that ends in a "!" is unhealthy.
+func newRig(t *testing.T, devices ...string) *rig {
+	t.Helper()
+	return newRigWith(t, nil, devices...)
+}
+
+// newRigWith returns a rig with plugins beside the scheduler for hosted devices.
+func newRigWith(t *testing.T, plugins []dispatch.Named, devices ...string) *rig {
+	t.Helper()
+	builtIn := dispatch.Named{File: "built in", Plugin: kubeletplugin.New()}
+	r := &rig{T: t, set: dispatch.New(klog.Logger{}, nil, append([]dispatch.Named{builtIn}, plugins...)...)}
+	r.node = types.NewNodeInfoWithName("n1")
+	for _, text := range devices {
+		healthy := strings.TrimSuffix(text, "!")
+		name := deviceName(t, healthy)
+		resource, _, _, _ := names.ParseRequest(name)
+		r.node.Capacity[name], r.node.Allocatable[name] = 1, 0
+		r.node.Capacity[resource]++
+		if healthy == text {
+			r.node.Allocatable[name] = 1
+		}
+	}
+	return r.publish()
+}
+
+// publish tells the schedulers of the node as it is now.
+func (r *rig) publish() *rig {
+	r.Helper()
+	var err error
+	if r.inventory, err = r.set.AddNode(r.Context(), r.node.Clone()); err != nil {
+		r.Fatal(err)
+	}
+	return r
+}
+
+// deviceName returns the name of a device that is written as resource, NUMA nodes and ID.
+func deviceName(t *testing.T, text string) types.ResourceName {
+	t.Helper()
+	words := strings.Fields(text)
+	resource := map[string]types.ResourceName{"gpu": gpu, "nic": nic, "qat": qat}[words[0]]
+	name, err := names.Request(resource, words[1], words[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// ask is a container's counts, and the requests of its annotation.
+type ask struct {
+	name     string // main when it is empty
+	kind     grouptree.Kind
+	limits   types.ResourceList
+	requests types.ResourceList
+	ofPod    types.ResourceList // the requests of the pod
+}
+
+// request returns the request of a pod with these containers, in this order.
+func request(name string, asks ...ask) *dispatch.Request {
+	pod := types.NewPodInfo()
+	pod.Name = name
+	made := &dispatch.Request{Pod: pod, Counted: map[string][]types.ResourceName{}}
+	for _, a := range asks {
+		if a.name == "" {
+			a.name = "main"
+		}
+		made.Containers = append(made.Containers, grouptree.Container{Name: a.name, Kind: a.kind})
+		if len(a.limits) > 0 {
+			made.Counted[a.name] = slices.Sorted(maps.Keys(a.limits))
+		}
+		maps.Copy(pod.Requests, a.ofPod)
+		info := types.ContainerInfo{KubeRequests: a.limits, Requests: a.requests}
+		if a.kind == grouptree.Init {
+			pod.InitContainers[a.name] = info
+		} else {
+			pod.RunningContainers[a.name] = info
+		}
+	}
+	return made
+}
+
+// state returns the node with what its pods hold.
+func (r *rig) state() *dispatch.Node {
+	r.Helper()
+	node, err := r.set.Node(r.Context(), r.inventory, r.holders)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return node
+}
+
+// fit returns the verdict for a pod.
+func (r *rig) fit(request *dispatch.Request) dispatch.Verdict {
+	r.Helper()
+	verdict, err := r.set.Fit(r.Context(), r.state(), request)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return verdict
+}
+
+// refusal returns why a pod does not fit, or "" when it does.
+func (r *rig) refusal(request *dispatch.Request) string {
+	r.Helper()
+	verdict := r.fit(request)
+	_, err := r.set.Allocate(r.Context(), r.state(), request)
+	switch {
+	case verdict.Fits && err == nil:
+		return ""
+	case verdict.Fits || err == nil:
+		r.Fatalf("the pod fits: %v; and its allocation says: %v", verdict.Fits, err)
+	case verdict.Lack != nil:
+		return verdict.Lack.String()
+	}
+	return strings.Join(verdict.Reasons, ", ")
+}
+
+// run gives a pod its devices, which it holds from then on, and returns them by container.
+func (r *rig) run(request *dispatch.Request) map[string]string {
+	r.Helper()
+	if refusal := r.refusal(request); refusal != "" {
+		r.Fatalf("pod %s does not fit: nodes %s", request.Pod.Name, refusal)
+	}
+	pod, err := r.set.Allocate(r.Context(), r.state(), request)
+	if err != nil {
+		r.Fatal(err)
+	}
+	uid := fmt.Sprintf("%05d", len(r.holders))
+	r.holders = append(r.holders, dispatch.NewHolder(uid, pod, request.Containers))
+	return given(pod)
+}
+
+// given returns the devices of each container as newRig has them, sorted and with commas between them.
+func given(pod *types.PodInfo) map[string]string {
+	devices := map[string]string{}
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for name, info := range containers {
+			var texts []string
+			for _, from := range info.AllocateFrom {
+				resource, numa, id, ok := names.ParseRequest(from)
+				if !ok {
+					continue
+				}
+				_, short, _ := strings.Cut(string(resource), "/")
+				texts = append(texts, short+" "+numa+" "+id)
+			}
+			slices.Sort(texts)
+			if len(texts) > 0 {
+				devices[name] = strings.Join(texts, ", ")
+			}
+		}
+	}
+	return devices
+}

@@ -1,0 +1,156 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletplugin_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	names "github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// wish is one GPU that a container of a pod asks for.
+type wish struct {
+	container int
+	together  bool   // with the others of the container for which it is true
+	place, id string // if it must be this one
+}
+
+// puzzle is a pod and the GPUs of a node, for a search that tries everything.
+type puzzle struct {
+	kinds   []grouptree.Kind // of the containers, in the order of the pod's spec
+	wishes  []wish
+	devices []string    // as newRig has them
+	given   []int       // for each wish that is met, the number of its device
+	places  map[int]int // for each container with wishes that are met together, the number of a device of their place
+}
+
+// overlap reports whether two containers hold their devices at the same time.
+func (p *puzzle) overlap(a, b int) bool {
+	a, b = min(a, b), max(a, b)
+	if p.kinds[b] == grouptree.Init {
+		return a == b || p.kinds[a] == grouptree.Sidecar
+	}
+	return p.kinds[a] != grouptree.Init
+}
+
+// fits reports whether a device meets the next wish, and whether it is the first of the wishes that are met together.
+func (p *puzzle) fits(device int) (fits, first bool) {
+	w := p.wishes[len(p.given)]
+	for i, given := range p.given {
+		if given == device && p.overlap(p.wishes[i].container, w.container) {
+			return false, false
+		}
+	}
+	words := strings.Fields(p.devices[device])
+	if w.id != "" && w.id != words[2] || w.place != "" && w.place != words[1] {
+		return false, false
+	}
+	if !w.together {
+		return true, false
+	}
+	others := 0
+	for _, other := range p.wishes {
+		if other.together && other.container == w.container {
+			others++
+		}
+	}
+	if others > 1 && w.place == "" && words[1] == names.Unknown {
+		return false, false
+	}
+	at, placed := p.places[w.container]
+	return !placed || strings.Fields(p.devices[at])[1] == words[1], !placed
+}
+
+// solvable reports whether the wishes can be met that have not been.
+func (p *puzzle) solvable() bool {
+	if len(p.given) == len(p.wishes) {
+		return true
+	}
+	for device := range p.devices {
+		fits, first := p.fits(device)
+		if !fits {
+			continue
+		}
+		w := p.wishes[len(p.given)]
+		if first {
+			p.places[w.container] = device
+		}
+		p.given = append(p.given, device)
+		solvable := p.solvable()
+		p.given = p.given[:len(p.given)-1]
+		if first {
+			delete(p.places, w.container)
+		}
+		if solvable {
+			return true
+		}
+	}
+	return false
+}
+
+// newPuzzle returns a random puzzle, and the pod that it is about. There are just enough devices, or one or two more.
+func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
+	p := &puzzle{places: map[int]int{}}
+	var asks []ask
+	for i := range 3 + random.IntN(4) {
+		kind := []grouptree.Kind{grouptree.Init, grouptree.Sidecar}[random.IntN(2)]
+		if i > 1 && random.IntN(3) == 0 || len(p.kinds) > 0 && p.kinds[i-1] == grouptree.Regular {
+			kind = grouptree.Regular
+		}
+		p.kinds = append(p.kinds, kind)
+		asks = append(asks, ask{name: fmt.Sprint("c", random.IntN(100), "-", i), kind: kind, limits: list{gpu: 1 + random.Int64N(7)/6}, requests: list{}})
+	}
+	for i := range counted(asks)[gpu] + random.Int64N(3) {
+		p.devices = append(p.devices, fmt.Sprintf("gpu %s g%d", []string{"0", "0", "1", "1", names.Unknown}[random.IntN(5)], i))
+	}
+	for i, a := range asks {
+		count := a.limits[gpu]
+		w := wish{container: i, together: random.IntN(4) == 0 || a.kind == grouptree.Init}
+		at, device := types.ResourceName("numa/A/nvidia.com:gpu"), p.devices[random.IntN(len(p.devices))]
+		switch {
+		case !w.together:
+		case random.IntN(8) == 0:
+			w.place = strings.Fields(device)[1]
+			at = types.ResourceName("numa/=" + w.place + "/nvidia.com:gpu")
+			fallthrough
+		case count > 1 || random.IntN(8) == 0:
+			a.requests[at] = count
+		default:
+			w.id = strings.Fields(device)[2]
+			a.requests[at+types.ResourceName("/="+w.id+"/device")] = 1
+		}
+		for range count {
+			p.wishes = append(p.wishes, w)
+		}
+	}
+	slices.SortStableFunc(p.wishes, func(a, b wish) int { return strings.Compare(b.id, a.id) }) // those with the fewest ways first
+	return p, asks
+}
+
+func TestNoWayToServeContainersThatRunAtDifferentTimesIsOverlooked(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	fitted, refused := 0, 0
+	for range 1000 {
+		p, asks := newPuzzle(random)
+		r := newRig(t, p.devices...)
+		refusal := r.refusal(request("p", asks...))
+		if solvable := p.solvable(); solvable != (refusal == "") {
+			t.Fatalf("%+v on %q: possible: %v; nodes %s", asks, p.devices, solvable, refusal)
+		}
+		if refusal == "" {
+			fitted++
+		} else {
+			refused++
+		}
+	}
+	if fitted < 500 || refused < 50 {
+		t.Errorf("%d pods fitted and %d did not: too few kinds of pods were tried", fitted, refused)
+	}
+}
