@@ -108,6 +108,10 @@ robustness: build ## Kill and upgrade kubecri, and kill the runtime, while conta
 bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes, and a re-encoding proxy; results in _output/bench/ (root, Linux).
 	cd test && go run ./bench/proxy
 
+.PHONY: bench-node
+bench-node: build ## Measure kubecri on a quiet node with 30 and with 110 pods; results in _output/bench/ (root, Linux).
+	cd test && go run ./bench/node $${BENCH:-}
+
 ##@ Verify
 
 .PHONY: verify
