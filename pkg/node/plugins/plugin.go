@@ -188,10 +188,9 @@ func sameText(a, b error) bool {
 // Allocate implements Source.
 func (p *plugin) Allocate(ctx context.Context, claim Claim) (inject.Addition, error) {
 	// Deep copies: the plugin may change and keep what it is given.
-	own := (&types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"": *claim.Container}}).Clone().RunningContainers[""]
-	pod := claim.Pod.Clone()
+	pod, container := claim.Pod.Clone(), claim.Container.Clone()
 	return call(ctx, p, "Allocate", p.timing.Allocate, func() (inject.Addition, error) {
-		allocation, err := allocateFrom(p.device, pod, types.FillContainerInfo(&own))
+		allocation, err := allocateFrom(p.device, pod, container)
 		return inject.Addition{Plugin: p.name, Allocation: allocation}, err
 	})
 }

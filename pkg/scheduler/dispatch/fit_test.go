@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -54,7 +55,7 @@ func TestPluginsAreAskedInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
 		KubeRequests: types.ResourceList{"nvidia.com/gpu": 1},
 		DevRequests:  types.ResourceList{"by-a": 1}, Scorer: types.ResourceScorer{"by-a": 1},
 	}
-	if diff := cmp.Diff(wrote, got.RunningContainers["main"]); diff != "" {
+	if diff := cmp.Diff(wrote, got.RunningContainers["main"], cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("allocation (-want +got):\n%s", diff)
 	}
 }
@@ -98,7 +99,7 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 			"resource/group/gpu/1/cards": "resource/group/gpu/GPU-0/cards",
 		},
 	}}}
-	if diff := cmp.Diff(want, allocation); diff != "" {
+	if diff := cmp.Diff(want, allocation, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("allocation (-want +got):\n%s", diff)
 	}
 }
@@ -274,7 +275,7 @@ func TestAPodThatAsksForNothingFitsAndHoldsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&types.PodInfo{Name: "p", NodeName: "n"}, allocation); diff != "" {
+	if diff := cmp.Diff(&types.PodInfo{Name: "p", NodeName: "n"}, allocation, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("allocation (-want +got):\n%s", diff)
 	}
 }

@@ -1,11 +1,15 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package types holds the data that the host and its plugins exchange: what a node has, what a pod asks for, and which
-// of the node's devices a container gets.
+// Package types holds the data that the host and its plugins exchange: what a node has, what a pod requests, and which
+// of the node's devices a container is allocated.
 //
-// All types are plain data without locks. The host hands each call its own copy and takes back only what the call's
-// documentation names, so a plugin may keep nothing of an argument after it returns.
+// All types are plain data without locks. The host makes a copy for each call of a plugin and takes back only what the
+// documentation of the call names; a plugin keeps no argument after it returns.
+//
+// No map of an argument is nil: not in a NodeInfo, not in a PodInfo, not in any ContainerInfo. A plugin may write into
+// each of them. A PodInfo has an entry for every container of the pod's spec, also when the pod has no annotation or one
+// that names no container. An empty map and a nil one are the same content everywhere.
 //
 // The JSON form of NodeInfo and PodInfo is the value of the annotation KubeDevice/DeviceInfo on nodes and pods.
 package types
@@ -35,26 +39,27 @@ type ResourceLocation map[ResourceName]ResourceName
 // 0 default (enum left-over for enum resources, left-over for all others), 1 left-over, which packs, 2 enum left-over.
 type ResourceScorer map[ResourceName]int32
 
-// ContainerInfo is what one container asks for and what it was given. Users write Requests and Scorer; DevRequests and
+// ContainerInfo is what one container requests and what it is allocated. Users write Requests and Scorer; DevRequests and
 // AllocateFrom belong to the scheduler, which overwrites whatever a user wrote there.
 type ContainerInfo struct {
-	// KubeRequests are the container's requests in the pod spec, by resource name, in base units.
+	// KubeRequests are the container's requests in the pod spec, by resource name, in base units. They are empty on the
+	// node, where only the allocation counts.
 	KubeRequests ResourceList `json:"-"`
 	// Requests are the device requests as the user wrote them.
 	Requests ResourceList `json:"requests,omitempty"`
 	// DevRequests are the requests as a device scheduler translated them for one node: what is searched for.
 	DevRequests ResourceList `json:"devrequests,omitempty"`
-	// AllocateFrom says, for each of DevRequests, which resource of the node serves it.
+	// AllocateFrom names, for each of DevRequests, the resource of the node that serves it.
 	AllocateFrom ResourceLocation `json:"allocatefrom,omitempty"`
 	// Scorer overrides the node's scorer for a resource that this container requests.
 	Scorer ResourceScorer `json:"scorer,omitempty"`
 }
 
-// PodInfo is what one pod asks for and what it was given.
+// PodInfo is what one pod requests and what it is allocated.
 type PodInfo struct {
 	// Name is the pod's name, without its namespace.
 	Name string `json:"podname,omitempty"`
-	// NodeName is the node that the allocation was made for. The scheduler writes it.
+	// NodeName is the node that the allocation is for. The scheduler writes it.
 	NodeName string `json:"nodename,omitempty"`
 	// Requests are device requests of the pod as a whole, such as gpu/gpu-generate-topology.
 	Requests ResourceList `json:"requests,omitempty"`
@@ -69,14 +74,14 @@ type PodInfo struct {
 type NodeInfo struct {
 	// Name is the node's name.
 	Name string `json:"name,omitempty"`
-	// Capacity is all that the node has, sick devices included.
+	// Capacity is all that the node has, unhealthy devices included.
 	Capacity ResourceList `json:"capacity,omitempty"`
 	// Allocatable is what pods may be given.
 	Allocatable ResourceList `json:"allocatable,omitempty"`
 	// Used is what is in use. In a node's annotation it is use from outside Kubernetes; in the scheduler the holdings
 	// of the node's pods are added to it.
 	Used ResourceList `json:"used,omitempty"`
-	// Scorer says how each resource is fitted and scored.
+	// Scorer is the scorer of each resource; see ResourceScorer.
 	Scorer ResourceScorer `json:"scorer,omitempty"`
 	// KubeCap carries the node's status.capacity, in base units. A device plugin that sets a name here has the host
 	// publish it as an extended resource.
@@ -85,12 +90,12 @@ type NodeInfo struct {
 	KubeAlloc ResourceList `json:"-"`
 }
 
-// NewContainerInfo returns a ContainerInfo whose maps are made.
+// NewContainerInfo returns a ContainerInfo without entries. No map of it is nil.
 func NewContainerInfo() *ContainerInfo {
 	return FillContainerInfo(&ContainerInfo{})
 }
 
-// FillContainerInfo makes those maps of fill that are nil and returns fill.
+// FillContainerInfo replaces each nil map of fill by an empty one and returns fill.
 func FillContainerInfo(fill *ContainerInfo) *ContainerInfo {
 	for _, list := range []*ResourceList{&fill.KubeRequests, &fill.Requests, &fill.DevRequests} {
 		if *list == nil {
@@ -106,7 +111,18 @@ func FillContainerInfo(fill *ContainerInfo) *ContainerInfo {
 	return fill
 }
 
-// NewPodInfo returns a PodInfo whose maps are made.
+// Clone returns a deep copy. No map of the copy is nil: where c has none, the copy has an empty one.
+func (c *ContainerInfo) Clone() *ContainerInfo {
+	return &ContainerInfo{
+		KubeRequests: clone(c.KubeRequests),
+		Requests:     clone(c.Requests),
+		DevRequests:  clone(c.DevRequests),
+		AllocateFrom: clone(c.AllocateFrom),
+		Scorer:       clone(c.Scorer),
+	}
+}
+
+// NewPodInfo returns a PodInfo without entries. No map of it is nil.
 func NewPodInfo() *PodInfo {
 	return &PodInfo{
 		Requests:          ResourceList{},
@@ -115,8 +131,8 @@ func NewPodInfo() *PodInfo {
 	}
 }
 
-// GetContainerInPod returns a copy of the container of that name, running containers first, with its maps made. The
-// maps that were there before are shared with p. It returns nil when p has no such container.
+// GetContainerInPod returns a copy of the container of that name, running containers first. No map of the copy is nil;
+// those that p has are shared with p. It returns nil when p has no such container.
 func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
 	for _, containers := range []map[string]ContainerInfo{p.RunningContainers, p.InitContainers} {
 		if container, ok := containers[name]; ok {
@@ -126,30 +142,27 @@ func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
 	return nil
 }
 
-// Clone returns a deep copy. Maps that are nil stay nil.
+// Clone returns a deep copy. No map of the copy is nil, in its containers neither: where p has none, the copy has an
+// empty one.
 func (p *PodInfo) Clone() *PodInfo {
-	clone := *p
-	clone.Requests = maps.Clone(p.Requests)
-	clone.InitContainers = cloneContainers(p.InitContainers)
-	clone.RunningContainers = cloneContainers(p.RunningContainers)
-	return &clone
+	return &PodInfo{
+		Name:              p.Name,
+		NodeName:          p.NodeName,
+		Requests:          clone(p.Requests),
+		InitContainers:    cloneContainers(p.InitContainers),
+		RunningContainers: cloneContainers(p.RunningContainers),
+	}
 }
 
 func cloneContainers(containers map[string]ContainerInfo) map[string]ContainerInfo {
-	clone := maps.Clone(containers)
-	for name, c := range clone {
-		clone[name] = ContainerInfo{
-			KubeRequests: maps.Clone(c.KubeRequests),
-			Requests:     maps.Clone(c.Requests),
-			DevRequests:  maps.Clone(c.DevRequests),
-			AllocateFrom: maps.Clone(c.AllocateFrom),
-			Scorer:       maps.Clone(c.Scorer),
-		}
+	copied := make(map[string]ContainerInfo, len(containers))
+	for name, container := range containers {
+		copied[name] = *container.Clone()
 	}
-	return clone
+	return copied
 }
 
-// NewNodeInfo returns a NodeInfo whose maps are made.
+// NewNodeInfo returns a NodeInfo without entries. No map of it is nil.
 func NewNodeInfo() *NodeInfo {
 	return &NodeInfo{
 		Capacity:    ResourceList{},
@@ -161,23 +174,32 @@ func NewNodeInfo() *NodeInfo {
 	}
 }
 
-// NewNodeInfoWithName returns a NodeInfo of that name whose maps are made.
+// NewNodeInfoWithName returns a NodeInfo of that name without entries. No map of it is nil.
 func NewNodeInfoWithName(name string) *NodeInfo {
 	ni := NewNodeInfo()
 	ni.Name = name
 	return ni
 }
 
-// Clone returns a deep copy. Maps that are nil stay nil.
+// Clone returns a deep copy. No map of the copy is nil: where ni has none, the copy has an empty one.
 func (ni *NodeInfo) Clone() *NodeInfo {
-	clone := *ni
-	clone.Capacity = maps.Clone(ni.Capacity)
-	clone.Allocatable = maps.Clone(ni.Allocatable)
-	clone.Used = maps.Clone(ni.Used)
-	clone.Scorer = maps.Clone(ni.Scorer)
-	clone.KubeCap = maps.Clone(ni.KubeCap)
-	clone.KubeAlloc = maps.Clone(ni.KubeAlloc)
-	return &clone
+	return &NodeInfo{
+		Name:        ni.Name,
+		Capacity:    clone(ni.Capacity),
+		Allocatable: clone(ni.Allocatable),
+		Used:        clone(ni.Used),
+		Scorer:      clone(ni.Scorer),
+		KubeCap:     clone(ni.KubeCap),
+		KubeAlloc:   clone(ni.KubeAlloc),
+	}
+}
+
+// clone returns a copy of m that is not nil.
+func clone[M ~map[K]V, K comparable, V any](m M) M {
+	if m == nil {
+		return M{}
+	}
+	return maps.Clone(m)
 }
 
 // AddGroupResource sets list["resource/group/"+key] to val. list must not be nil.

@@ -6,26 +6,52 @@ package types_test
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestNewValuesHaveAllMapsMade(t *testing.T) {
+func TestNoMapOfANewValueOrACloneIsNil(t *testing.T) {
+	container := map[string]types.ContainerInfo{"c": {Requests: types.ResourceList{"a": 1}}, "d": {}}
 	for name, value := range map[string]any{
-		"NewContainerInfo":    types.NewContainerInfo(),
-		"FillContainerInfo":   types.FillContainerInfo(&types.ContainerInfo{Requests: types.ResourceList{"a": 1}}),
-		"NewPodInfo":          types.NewPodInfo(),
-		"NewNodeInfo":         types.NewNodeInfo(),
-		"NewNodeInfoWithName": types.NewNodeInfoWithName("n1"),
+		"NewContainerInfo":      types.NewContainerInfo(),
+		"FillContainerInfo":     types.FillContainerInfo(&types.ContainerInfo{Requests: types.ResourceList{"a": 1}}),
+		"NewPodInfo":            types.NewPodInfo(),
+		"GetContainerInPod":     (&types.PodInfo{RunningContainers: container}).GetContainerInPod("d"),
+		"NewNodeInfo":           types.NewNodeInfo(),
+		"NewNodeInfoWithName":   types.NewNodeInfoWithName("n1"),
+		"ContainerInfo.Clone":   (&types.ContainerInfo{}).Clone(),
+		"PodInfo.Clone, empty":  (&types.PodInfo{}).Clone(),
+		"PodInfo.Clone":         (&types.PodInfo{InitContainers: container, RunningContainers: container}).Clone(),
+		"NodeInfo.Clone, empty": (&types.NodeInfo{}).Clone(),
+		"NodeInfo.Clone":        (&types.NodeInfo{Used: types.ResourceList{"a": 1}}).Clone(),
 	} {
-		fields := reflect.ValueOf(value).Elem()
-		for i := range fields.NumField() {
-			if field := fields.Field(i); field.Kind() == reflect.Map && field.IsNil() {
-				t.Errorf("%s: %s is nil", name, fields.Type().Field(i).Name)
+		for _, path := range nilMaps(reflect.ValueOf(value).Elem()) {
+			t.Errorf("%s: %s is nil", name, path)
+		}
+	}
+}
+
+// nilMaps returns the paths of all nil maps in a struct, in the structs that its maps hold too.
+func nilMaps(value reflect.Value) (paths []string) {
+	for i := range value.NumField() {
+		field, name := value.Field(i), value.Type().Field(i).Name
+		if field.Kind() != reflect.Map {
+			continue
+		}
+		if field.IsNil() {
+			paths = append(paths, name)
+		}
+		for entry := field.MapRange(); entry.Next(); {
+			if entry.Value().Kind() == reflect.Struct {
+				for _, inner := range nilMaps(entry.Value()) {
+					paths = append(paths, name+"["+entry.Key().String()+"]."+inner)
+				}
 			}
 		}
 	}
+	return paths
 }
 
 func TestACloneSharesNoMap(t *testing.T) {
@@ -41,15 +67,51 @@ func TestACloneSharesNoMap(t *testing.T) {
 	if !reflect.DeepEqual(clone, original) {
 		t.Errorf("the clone changed with the node: %+v", clone)
 	}
+
+	pod := func(value int64) *types.PodInfo {
+		return &types.PodInfo{
+			Name: "p", NodeName: "n", Requests: types.ResourceList{"a": value},
+			InitContainers:    map[string]types.ContainerInfo{"i": *container(value)},
+			RunningContainers: map[string]types.ContainerInfo{"r": *container(value)},
+		}
+	}
+	first := pod(1)
+	podClone := first.Clone()
+	if !reflect.DeepEqual(podClone, first) {
+		t.Fatalf("clone = %+v, want %+v", podClone, first)
+	}
+	first.Requests["a"] = 2
+	for _, containers := range []map[string]types.ContainerInfo{first.InitContainers, first.RunningContainers} {
+		for name, info := range containers {
+			fill(&info, 2)
+			containers[name+"2"] = info
+		}
+	}
+	if !reflect.DeepEqual(podClone, pod(1)) {
+		t.Errorf("the clone changed with the pod: %+v", podClone)
+	}
 }
 
-// fill sets an entry of each map of node.
-func fill(node *types.NodeInfo, value int64) {
-	fields := reflect.ValueOf(node).Elem()
+// container returns a container with an entry in each map.
+func container(value int64) *types.ContainerInfo {
+	info := types.NewContainerInfo()
+	fill(info, value)
+	return info
+}
+
+// fill sets an entry of each map of quantities, scorers or locations.
+func fill(info any, value int64) {
+	fields := reflect.ValueOf(info).Elem()
 	for i := range fields.NumField() {
-		if field := fields.Field(i); field.Kind() == reflect.Map {
-			field.SetMapIndex(reflect.ValueOf(types.ResourceName("a")), reflect.ValueOf(value).Convert(field.Type().Elem()))
+		field := fields.Field(i)
+		if field.Kind() != reflect.Map {
+			continue
 		}
+		entry := reflect.ValueOf(value)
+		if field.Type().Elem().Kind() == reflect.String {
+			entry = reflect.ValueOf(strconv.FormatInt(value, 10))
+		}
+		field.SetMapIndex(reflect.ValueOf(types.ResourceName("a")), entry.Convert(field.Type().Elem()))
 	}
 }
 
