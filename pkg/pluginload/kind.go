@@ -23,6 +23,15 @@ type Kind[T named] struct {
 	belongs  string        // where files of this kind are loaded from
 	prepare  func(T) error // what is called once after creation
 	patience time.Duration // how long all of it may take
+
+	allowWritable bool
+}
+
+// AllowWritable returns the kind such that files are loaded also when users other than root may
+// change them, if allow says so. See AllowWritableFlag.
+func (k Kind[T]) AllowWritable(allow bool) Kind[T] {
+	k.allowWritable = allow
+	return k
 }
 
 // Schedulers is the kind that kube-scheduler loads from --devschedpath.

@@ -29,6 +29,9 @@ type Loaded[T named] struct {
 // goes to ctx's logger from then on. Each outcome is logged, in one line; rejected has the errors of the files that were left out, for counting: they are logged already. A folder that
 // does not exist is empty.
 //
+// A file that users other than root and the process's own may change is left out, unless the kind says
+// AllowWritable.
+//
 // It returns early with what it has when ctx ends. Call it once per kind and process: a file that was opened stays open.
 func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []Loaded[T], rejected []error) {
 	logger := klog.FromContext(ctx)
@@ -83,6 +86,11 @@ func pluginFiles(dir string) ([]string, error) {
 
 // load takes one file through the three stages. It adds the file to open as soon as the runtime has it.
 func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*candidate) (Loaded[T], error) {
+	if !kind.allowWritable {
+		if err := requireTrusted(file, trustedOwner); err != nil {
+			return Loaded[T]{}, err
+		}
+	}
 	c, err := inspect(file)
 	if err != nil {
 		return Loaded[T]{}, err
