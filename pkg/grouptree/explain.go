@@ -3,20 +3,30 @@
 
 package grouptree
 
-import "strings"
+import (
+	"math"
+	"slices"
+	"strings"
+)
 
 // Explain says why a request did not fit a node, in the most telling way that it finds. It looks at necessary
 // conditions, from the plainest to the most specific: what the node lacks, what no device has enough of, what the node,
 // and then what one group, has too little of, and how many groups there is room for. It returns nil when p fits.
 //
-// It is meant for the few nodes and pods that someone reads about: it costs far more than a placement.
+// It is meant for the few nodes and pods that someone reads about: it costs more than most placements,
+// and no more than a search up to DefaultStepLimit. A reason that would take longer to find is
+// Fragmented, which is always true when the node as a whole has enough.
 func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason {
 	if p.Fits {
 		return nil
 	}
-	e := explainer{tree: tree, used: used, req: req}
-	e.signatures = lookUp(nil, tree.signatures, req.signatures)
-	e.types = lookUp(nil, tree.types, req.types)
+	e := explainer{
+		tree: tree, used: used, req: req,
+		signatures: lookUp(nil, tree.signatures, req.signatures),
+		types:      lookUp(nil, tree.types, req.types),
+		below:      make([][]stock, len(req.types)),
+	}
+	e.sumSupplies()
 	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.rooms} {
 		if reason := check(); reason != nil {
 			return reason
@@ -34,48 +44,93 @@ type explainer struct {
 	used              []int64
 	req               *Request
 	signatures, types []int32
+
+	supplies []supply  // by type of the tree
+	below    [][]stock // by type of the request, then by instance; nil for a type not looked at yet
+	steps    int       // looks at an instance or a group, as of a search
 }
 
-// stock is how much of one kind of resource is free, and how much there is.
+// exhausted reports whether no more work may be spent on the reason.
+func (e *explainer) exhausted() bool { return e.steps >= DefaultStepLimit }
+
+// stock is how much of one kind of resource is free, and how much there is. Masks have none.
 type stock struct{ free, of int64 }
 
-// stock returns what there is of a kind of resource below instance x. Masks have none.
-func (e *explainer) stock(typ, x int32) stock {
-	var s stock
-	in := &e.tree.instances[x]
-	for r := in.lo; r < in.hi; r++ {
-		if e.tree.typ[r] == e.types[typ] && e.tree.mode[r] != enum {
-			s.free = addCapped(s.free, max(0, e.tree.allocatable[r]-e.used[r]))
-			s.of = addCapped(s.of, e.tree.allocatable[r])
+// supply is what the node has of one kind of resource.
+type supply struct {
+	total    stock
+	best     stock // of the single resource with the most free
+	largest  int64 // the most that a single one has, free or not
+	bits     int64 // of all masks together
+	masked   bool  // some are masks: then sums say nothing
+	multiple bool  // some have more than one, or are masks
+}
+
+// sumSupplies finds what the node has of each kind.
+func (e *explainer) sumSupplies() {
+	e.supplies = make([]supply, len(e.tree.types))
+	for k := range e.supplies {
+		e.supplies[k].best.free = math.MinInt64
+	}
+	for r, typ := range e.tree.typ {
+		s, allocatable := &e.supplies[typ], e.tree.allocatable[r]
+		if e.tree.mode[r] == enum {
+			s.masked, s.multiple, s.bits = true, true, s.bits|allocatable
+			continue
+		}
+		s.multiple = s.multiple || allocatable > 1
+		s.largest = max(s.largest, allocatable)
+		s.total.add(allocatable, e.used[r])
+		if free := allocatable - e.used[r]; free > s.best.free {
+			s.best = stock{free: free, of: allocatable}
 		}
 	}
-	return s
+}
+
+func (s *stock) add(allocatable, used int64) {
+	s.free = addCapped(s.free, max(0, allocatable-used))
+	s.of = addCapped(s.of, allocatable)
+}
+
+// supply returns what the node has of a type of the request, which the node has.
+func (e *explainer) supply(typ int32) *supply { return &e.supplies[e.types[typ]] }
+
+// stock returns what there is of a type of the request below instance x.
+func (e *explainer) stock(typ, x int32) stock {
+	if e.below[typ] == nil {
+		e.below[typ] = make([]stock, len(e.tree.instances))
+		e.steps += len(e.tree.typ)
+		for r, of := range e.tree.typ {
+			if of != e.types[typ] || e.tree.mode[r] == enum {
+				continue
+			}
+			for x := e.tree.owner[r]; x >= 0; x = e.tree.instances[x].parent {
+				e.below[typ][x].add(e.tree.allocatable[r], e.used[r])
+			}
+		}
+	}
+	e.steps++
+	return e.below[typ][x]
 }
 
 // reason begins a reason that concerns item i.
 func (e *explainer) reason(cause Cause, i int32) *Reason {
 	it := &e.req.items[i]
-	path := it.path()
-	r := &Reason{
-		Cause: cause, Request: it.name, Needed: it.quantity,
-		Resource: path.Resource(), Device: path.DeviceLevel(), Countable: true,
+	name := e.req.types[it.typ]
+	levels, resource := "", name
+	if cut := strings.LastIndexByte(name, '/'); cut >= 0 {
+		levels, resource = name[:cut], name[cut+1:]
 	}
+	r := &Reason{Cause: cause, Request: it.name, Needed: it.quantity, Resource: resource, Device: lastLevel(levels)}
 	for _, at := range e.req.containers {
 		if i >= at.itemLo && i < at.itemHi {
 			r.Container = at.name
 		}
 	}
-	for k, typ := range e.tree.typ {
-		if typ == e.types[it.typ] {
-			r.Countable = r.Countable && e.tree.allocatable[k] <= 1 && e.tree.mode[k] != enum
-			r.Mask = r.Mask || e.tree.mode[k] == enum
-		}
-	}
 	if e.types[it.typ] >= 0 {
-		s := e.stock(it.typ, 0)
-		r.Free, r.Capacity = s.free, s.of
-	} else {
-		r.Countable = false
+		s := e.supply(it.typ)
+		r.Countable, r.Mask = !s.multiple, s.masked
+		r.Free, r.Capacity = s.total.free, s.total.of
 	}
 	return r
 }
@@ -126,23 +181,8 @@ func (e *explainer) gone() *Reason {
 // alone finds a request that no single resource of the node can serve.
 func (e *explainer) alone() *Reason {
 	for i, it := range e.req.items {
-		fits, best, largest := false, stock{free: -1}, int64(0)
-		for r, typ := range e.tree.typ {
-			if typ != e.types[it.typ] {
-				continue
-			}
-			allocatable := e.tree.allocatable[r]
-			if e.tree.mode[r] == enum {
-				fits = fits || it.quantity == 0 || allocatable&it.quantity != 0
-				continue
-			}
-			largest = max(largest, allocatable)
-			if free := max(0, allocatable-e.used[r]); free > best.free {
-				best = stock{free: free, of: allocatable}
-			}
-			fits = fits || it.quantity <= allocatable-e.used[r]
-		}
-		if fits {
+		s := e.supply(it.typ)
+		if it.quantity <= s.best.free || s.masked && (it.quantity == 0 || s.bits&it.quantity != 0) {
 			continue
 		}
 		reason := e.reason(Insufficient, int32(i))
@@ -150,9 +190,9 @@ func (e *explainer) alone() *Reason {
 			continue // together counts how many are needed
 		}
 		reason.Countable = false
-		reason.Level, reason.Best, reason.Of = reason.Device, max(0, best.free), best.of
-		if it.quantity > largest && !reason.Mask {
-			reason.Cause, reason.Best, reason.Of = Small, 0, largest
+		reason.Level, reason.Best, reason.Of = reason.Device, max(0, s.best.free), s.best.of
+		if it.quantity > s.largest && !reason.Mask {
+			reason.Cause, reason.Best, reason.Of = Small, 0, s.largest
 		}
 		return reason
 	}
@@ -170,40 +210,36 @@ func (e *explainer) together() *Reason {
 		ends = append(ends, at.itemHi)
 	}
 	for _, to := range ends {
-		if r := e.short(0, from, to); r != nil {
-			return r
+		if short := e.short(0, e.req.sum(e.req.items[from:to])); short != nil {
+			return e.shortage(short, from, to)
 		}
 		from = to
 	}
 	return nil
 }
 
-// short finds what instance x has too little of for the requests from one to another.
-func (e *explainer) short(x, from, to int32) *Reason {
-	for _, need := range e.req.sum(e.req.items[from:to]) {
-		s := e.stock(need.typ, x)
-		if need.total <= s.free || e.masked(need.typ) {
-			continue
-		}
-		for i := from; i < to; i++ {
-			if e.req.items[i].typ == need.typ {
-				r := e.reason(Insufficient, i)
-				r.Needed, r.Best, r.Of = need.total, s.free, s.of
-				return r
-			}
+// shortage is what an instance has too little of.
+type shortage struct {
+	need need
+	has  stock
+}
+
+// short finds what instance x has too little of for these needs. A kind of which some are masks is never short.
+func (e *explainer) short(x int32, needs []need) *shortage {
+	for _, need := range needs {
+		if s := e.stock(need.typ, x); need.total > s.free && !e.supply(need.typ).masked {
+			return &shortage{need, s}
 		}
 	}
 	return nil
 }
 
-// masked reports whether resources of a kind are masks on some instance: then sums say nothing.
-func (e *explainer) masked(typ int32) bool {
-	for r, t := range e.tree.typ {
-		if t == e.types[typ] && e.tree.mode[r] == enum {
-			return true
-		}
-	}
-	return false
+// shortage puts a shortage for the requests from one to another into words.
+func (e *explainer) shortage(short *shortage, from, to int32) *Reason {
+	i := from + int32(slices.IndexFunc(e.req.items[from:to], func(it item) bool { return it.typ == short.need.typ }))
+	r := e.reason(Insufficient, i)
+	r.Needed, r.Best, r.Of = short.need.total, short.has.free, short.has.of
+	return r
 }
 
 // perGroup finds a group that needs more of something than any instance of its level has.
@@ -213,33 +249,38 @@ func (e *explainer) perGroup() *Reason {
 		if at.parent < 0 || at.itemEnd == at.itemLo {
 			continue
 		}
-		var best *Reason
+		var best *shortage
 		served, several := false, false
 		for x := range e.tree.instances {
+			e.steps++
 			if e.tree.instances[x].signature != e.signatures[at.signature] {
 				continue
 			}
-			r := e.short(int32(x), at.itemLo, at.itemEnd)
-			if r == nil {
+			short := e.short(int32(x), at.needs)
+			if short == nil || e.exhausted() {
 				served = true
 				break
 			}
-			several = several || best != nil && r.Resource != best.Resource
-			if best == nil || r.Best > best.Best {
-				best = r
+			several = several || best != nil && e.resource(short) != e.resource(best)
+			if best == nil || short.has.free > best.has.free {
+				best = short
 			}
 		}
 		if served || best == nil {
 			continue
 		}
+		r := e.shortage(best, at.itemLo, at.itemEnd)
 		if several { // one lacks this, the other that
-			best = e.reason(Fragmented, at.itemLo)
+			r = e.reason(Fragmented, at.itemLo)
 		}
-		best.Level = lastLevel(e.req.signatures[at.signature])
-		return best
+		r.Level = lastLevel(e.req.signatures[at.signature])
+		return r
 	}
 	return nil
 }
+
+// resource returns the last segment of what is short.
+func (e *explainer) resource(short *shortage) string { return lastLevel(e.req.types[short.need.typ]) }
 
 // fragmented is the reason that is left when each single condition is met.
 func (e *explainer) fragmented() *Reason {

@@ -13,9 +13,13 @@ func (e *explainer) rooms() *Reason {
 		}
 		most := int64(0)
 		for x := range e.tree.instances {
+			e.steps++
 			if e.tree.instances[x].signature == e.signatures[e.req.groups[at.parent].signature] {
 				most = max(most, e.roomsBelow(int32(g), int32(x)))
 			}
+		}
+		if e.exhausted() {
+			return nil
 		}
 		if most < groups {
 			r := e.reason(InsufficientGroups, at.itemLo)
@@ -40,10 +44,11 @@ func (e *explainer) roomsBelow(g, x int32) int64 {
 	at := &e.req.groups[g]
 	rooms := int64(0)
 	first, last := e.tree.child(x, e.signatures[at.signature])
-	for c := first; c < last; c++ {
+	for c := first; c < last && !e.exhausted(); c++ {
+		e.steps++
 		here := int64(len(e.req.groups))
 		for _, need := range at.needs {
-			if need.total > 0 && !e.masked(need.typ) {
+			if need.total > 0 && !e.supply(need.typ).masked {
 				here = min(here, e.stock(need.typ, c).free/need.total)
 			}
 		}

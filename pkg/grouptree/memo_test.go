@@ -80,14 +80,13 @@ func TestWhatMattersForAPlacementIsToldApart(t *testing.T) {
 	}
 	const card = "resource/group/gpugrp1/0/gpugrp0/0/gpu/00/cards"
 	requests := map[string]*Request{
-		"another quantity":   request(func(i *types.ContainerInfo) { i.DevRequests[card] = 0 }),
-		"a request more":     request(func(i *types.ContainerInfo) { i.DevRequests["resource/group/gpugrp1/0/gpugrp0/0/gpu/00/memory"] = 1 }),
-		"a scorer":           request(func(i *types.ContainerInfo) { i.Scorer = types.ResourceScorer{card: 2} }),
-		"an allocation":      request(func(i *types.ContainerInfo) { i.AllocateFrom = types.ResourceLocation{card: first + "/cards"} }),
-		"a sidecar":          request(func(*types.ContainerInfo) {}, Container{"main", Sidecar}),
-		"an init container":  mustRequest(t, &types.PodInfo{InitContainers: pod.RunningContainers}, nil),
-		"two pairs":          mustRequest(t, asking(8, []int{1, 1}), nil),
-		"an empty container": mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": pod.RunningContainers["main"], "web": {}}}, nil),
+		"another quantity":  request(func(i *types.ContainerInfo) { i.DevRequests[card] = 0 }),
+		"a request more":    request(func(i *types.ContainerInfo) { i.DevRequests["resource/group/gpugrp1/0/gpugrp0/0/gpu/00/memory"] = 1 }),
+		"a scorer":          request(func(i *types.ContainerInfo) { i.Scorer = types.ResourceScorer{card: 2} }),
+		"an allocation":     request(func(i *types.ContainerInfo) { i.AllocateFrom = types.ResourceLocation{card: first + "/cards"} }),
+		"a sidecar":         request(func(*types.ContainerInfo) {}, Container{"main", Sidecar}),
+		"an init container": mustRequest(t, &types.PodInfo{InitContainers: pod.RunningContainers}, nil),
+		"two pairs":         mustRequest(t, asking(8, []int{1, 1}), nil),
 	}
 	for name, other := range requests {
 		if other.Digest() == req.Digest() {

@@ -154,10 +154,10 @@ func TestTheSearchStopsAtItsLimitAndSaysSo(t *testing.T) {
 	node, pod := hopeless()
 	tree := mustTree(t, node)
 	req := mustRequest(t, pod, nil)
-	for _, limit := range []int{1, 100, DefaultStepLimit} {
+	for _, limit := range []int{1, 1000, DefaultStepLimit} {
 		placer := NewPlacer(limit)
 		got := placer.Place(tree, tree.Dense(node.Used), req)
-		if got.Fits || !got.LimitHit || got.Steps != limit {
+		if got.Fits || !got.LimitHit || got.Steps < limit || got.Steps > limit+overshoot(tree, req) {
 			t.Errorf("limit %d: fits %v, limit hit %v after %d steps", limit, got.Fits, got.LimitHit, got.Steps)
 		}
 		if got := Explain(tree, tree.Dense(node.Used), req, got).String(); !strings.Contains(got, "a placement may exist") {
@@ -186,7 +186,7 @@ func TestAPlacementThatTheLimitCutsShortIsValid(t *testing.T) {
 	if !whole.Fits || whole.LimitHit {
 		t.Fatalf("fits %v, limit hit %v after %d steps", whole.Fits, whole.LimitHit, whole.Steps)
 	}
-	cut := NewPlacer(whole.Steps - 1)
+	cut := NewPlacer(whole.Steps / 2)
 	cut.reset(tree, tree.Dense(nil), req)
 	got := cut.searchAll()
 	if !got.Fits || !got.LimitHit || got.Score > whole.Score {

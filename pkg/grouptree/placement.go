@@ -23,7 +23,7 @@ type Placement struct {
 	// LimitHit reports that the exact search stopped at the step limit: when the pod fits, there may be a better
 	// placement; when it does not, there may be one.
 	LimitHit bool
-	// Steps is the number of instances that the exact search tried.
+	// Steps is the work of the exact search: how often it looked at an instance, a resource or a request.
 	Steps int
 }
 
@@ -33,8 +33,8 @@ func (r *Request) Apply(tree *DeviceTree, p *Placement, pod *types.PodInfo) {
 	if !p.Fits {
 		return
 	}
-	pod.RunningContainers = maps.Clone(pod.RunningContainers)
-	pod.InitContainers = maps.Clone(pod.InitContainers)
+	pod.RunningContainers = withLocations(pod.RunningContainers)
+	pod.InitContainers = withLocations(pod.InitContainers)
 	for _, at := range r.containers {
 		containers := pod.RunningContainers
 		if at.kind == Init {
@@ -42,13 +42,22 @@ func (r *Request) Apply(tree *DeviceTree, p *Placement, pod *types.PodInfo) {
 		}
 		info := containers[at.name]
 		location := maps.Clone(info.AllocateFrom)
-		if location == nil {
-			location = make(types.ResourceLocation, at.itemHi-at.itemLo)
-		}
 		for i := at.itemLo; i < at.itemHi; i++ {
 			location[r.items[i].name] = tree.names[p.Assigned[i]]
 		}
 		info.AllocateFrom = location
 		containers[at.name] = info
 	}
+}
+
+// withLocations returns a copy in which no container's AllocateFrom is nil.
+func withLocations(containers map[string]types.ContainerInfo) map[string]types.ContainerInfo {
+	copied := maps.Clone(containers)
+	for name, info := range copied {
+		if info.AllocateFrom == nil {
+			info.AllocateFrom = types.ResourceLocation{}
+			copied[name] = info
+		}
+	}
+	return copied
 }

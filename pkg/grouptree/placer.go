@@ -210,11 +210,13 @@ func (p *Placer) leave(at *container) {
 
 // sidecars adds to side (or takes away, with -1) what those sidecars hold that run while init container at does.
 func (p *Placer) sidecars(at *container, sign int64) {
+	p.exact.steps += p.req.running
 	for k := range p.req.running {
 		sidecar := &p.req.containers[k]
 		if sidecar.kind != Sidecar || sidecar.turn > at.turn {
 			continue
 		}
+		p.exact.steps += int(sidecar.itemHi - sidecar.itemLo)
 		for i := sidecar.itemLo; i < sidecar.itemHi; i++ {
 			if r := p.assigned[i]; p.counts(i, r) {
 				p.side[r] += sign * p.req.items[i].quantity

@@ -19,7 +19,7 @@ func (p *Placer) bound() {
 	for k := range p.req.running {
 		at := &p.req.containers[k]
 		for g := at.groupLo; g < at.groupHi; g++ {
-			for i := p.req.groups[g].itemLo; i < p.req.groups[g].itemHi; i++ {
+			for i := p.req.groups[g].itemLo; i < p.req.groups[g].itemHi && !p.exhausted(); i++ {
 				s.remaining[g] += p.gain(i)
 			}
 		}
@@ -34,6 +34,7 @@ func (p *Placer) bound() {
 func (p *Placer) gain(i int32) float64 {
 	it := &p.req.items[i]
 	most := 0.0
+	p.exact.steps += len(p.tree.typ)
 	for r, typ := range p.tree.typ {
 		allocatable := p.tree.allocatable[r]
 		if typ != p.types[it.typ] || allocatable == 0 {
@@ -60,8 +61,11 @@ func (p *Placer) ceiling(g int32) float64 {
 func (p *Placer) enough(at *group, x int32) bool {
 	in := &p.tree.instances[x]
 	for _, need := range at.needs {
-		missing := need.total
-		for r := in.lo; r < in.hi && missing > 0; r++ {
+		if p.exhausted() {
+			return false
+		}
+		missing, r := need.total, in.lo
+		for ; r < in.hi && missing > 0; r++ {
 			if p.tree.typ[r] != p.types[need.typ] {
 				continue
 			}
@@ -71,6 +75,7 @@ func (p *Placer) enough(at *group, x int32) bool {
 				missing -= min(missing, p.free(r))
 			}
 		}
+		p.exact.steps += int(r - in.lo)
 		if missing > 0 {
 			return false
 		}
@@ -92,6 +97,7 @@ func (p *Placer) redundant(x int32, tried []int32) bool {
 	if p.req.pinned { // a request that is still to come may be bound to one of them
 		return false
 	}
+	p.exact.steps += len(tried)
 	return slices.ContainsFunc(tried, func(y int32) bool { return p.interchangeable(x, y) })
 }
 
@@ -101,6 +107,7 @@ func (p *Placer) interchangeable(x, y int32) bool {
 	if a.class != b.class {
 		return false
 	}
+	p.exact.steps += int(a.hi - a.lo)
 	for k := range a.hi - a.lo {
 		r, q := a.lo+k, b.lo+k
 		if p.used[r] != p.used[q] || p.pod[r] != p.pod[q] || p.bits[r] != p.bits[q] ||

@@ -11,8 +11,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// MaxRequests is the largest number of device requests that one pod may make: it bounds what placing costs.
-const MaxRequests = 4096
+// MaxRequests and MaxContainers bound what placing one pod costs: the number of its device requests,
+// and the number of its containers that make some.
+const (
+	MaxRequests   = 4096
+	MaxContainers = 128
+)
 
 // Kind says when a container of a pod runs.
 type Kind int8
@@ -33,14 +37,15 @@ type Container struct {
 
 // Request is the compiled device requests of one pod. It is immutable and safe for concurrent use.
 type Request struct {
-	containers []container // running ones by name, then init containers by name
-	running    int         // how many of them run
-	groups     []group     // of one container after another, depth first; each container's own group first
-	items      []item      // of one group after another, in the same order
-	signatures []string    // kinds of instances that the groups ask for
-	types      []string    // kinds of resources that the items ask for
-	pinned     bool        // an allocation was filled in before: some items have only one place to go
-	rescored   bool        // some container brings scorers of its own
+	// containers are those that request something: running ones by name, then init containers by name.
+	containers []container
+	running    int      // how many of them run
+	groups     []group  // of one container after another, depth first; each container's own group first
+	items      []item   // of one group after another, in the same order
+	signatures []string // kinds of instances that the groups ask for
+	types      []string // kinds of resources that the items ask for
+	pinned     bool     // an allocation was filled in before: some items have only one place to go
+	rescored   bool     // some container brings scorers of its own
 	digest     Digest
 }
 
@@ -48,7 +53,7 @@ type Request struct {
 type container struct {
 	name             string
 	kind             Kind
-	turn             int // its place in the pod's spec
+	turn             int // its place in the order of the spec, among those that request something
 	groupLo, groupHi int32
 	itemLo, itemHi   int32
 }
@@ -96,7 +101,7 @@ func (i *item) path() resource.Path {
 //
 // It returns an error that names container and request when a name is not a path of levels and placeholders, a quantity
 // is negative, the quantities of the pod add up to more than an int64, a scorer number is unknown, AllocateFrom serves
-// something that is not requested, or there are more than MaxRequests.
+// something that is not requested, or there are more than MaxRequests or MaxContainers.
 func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
 	c := compiler{req: &Request{}, signatures: map[string]int32{}, types: map[string]int32{}}
 	turns := make(map[string]int, len(spec))

@@ -48,6 +48,13 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 	if most := MaxRequests - len(c.req.items); len(info.DevRequests) > most {
 		return fmt.Errorf("container %q: the pod makes more than %d device requests: ask for fewer", name, MaxRequests)
 	}
+	if root.items == nil && root.levels == nil {
+		return nil // a container that requests nothing takes no part in placement
+	}
+	if len(c.req.containers) == MaxContainers {
+		return fmt.Errorf("container %q: more than %d containers of the pod request devices: "+
+			"request them in fewer containers", name, MaxContainers)
+	}
 	at := container{name: name, kind: kind, turn: turn, groupLo: int32(len(c.req.groups)), itemLo: int32(len(c.req.items))}
 	c.flatten(root, -1)
 	at.groupHi, at.itemHi = int32(len(c.req.groups)), int32(len(c.req.items))
@@ -155,9 +162,19 @@ func (r *Request) sum(items []item) []need {
 	return needs
 }
 
-// finish computes the digest.
+// finish numbers the turns of the containers that are left, so that the others leave no trace, and
+// computes the digest.
 func (c *compiler) finish() {
 	r := c.req
+	var turns []int
+	for _, at := range r.containers {
+		turns = append(turns, at.turn)
+	}
+	slices.Sort(turns)
+	turns = slices.Compact(turns)
+	for k := range r.containers {
+		r.containers[k].turn, _ = slices.BinarySearch(turns, r.containers[k].turn)
+	}
 	var content encoder
 	for _, names := range [][]string{r.signatures, r.types} {
 		content.num(int64(len(names)))

@@ -8,9 +8,14 @@ import (
 	"slices"
 )
 
-// DefaultStepLimit is how many instances the exact search tries for one request on one node before it gives up. On a
-// node with 64 devices in three levels, all in different states, that took 2 ms (BenchmarkStepLimit).
-const DefaultStepLimit = 20_000
+// DefaultStepLimit is how many steps the exact search takes for one request on one node before it gives
+// up. A step is one look at an instance, a resource or a request, so that the limit bounds the work,
+// whatever the request looks like: 2.4 ms on one core
+// (BenchmarkStepLimit); BenchmarkHostileRequests looks for requests that take longer.
+const DefaultStepLimit = 400_000
+
+// stepsPerRequest is what putting a request on a resource and taking it away again costs.
+const stepsPerRequest = 4
 
 // search is the state of the exact search: a depth-first search over the groups of the request in canonical order, each
 // trying the instances of its level from the last name to the first. It leaves out what cannot matter:
@@ -22,7 +27,7 @@ const DefaultStepLimit = 20_000
 //
 // Init containers have no part in the score: for them the first placement found is as good as any.
 type search struct {
-	steps    int
+	steps    int // looks at instances, resources and requests
 	limitHit bool
 
 	at        []int32   // by group: the instance that it was put on
@@ -64,6 +69,9 @@ func (p *Placer) searchAll() *Placement {
 // once a placement is found, a running one's when no better placement can be found.
 func (p *Placer) nextContainer(k int) bool {
 	s := &p.exact
+	if p.exhausted() {
+		return true
+	}
 	if k == p.req.running {
 		if k == 0 {
 			s.now = mean(p.score)
@@ -74,6 +82,7 @@ func (p *Placer) nextContainer(k int) bool {
 	}
 	stop := true
 	if k == len(p.req.containers) {
+		s.steps += len(p.assigned)
 		s.found, s.best = true, s.now
 		s.assigned = append(s.assigned[:0], p.assigned...)
 	} else {
@@ -88,6 +97,14 @@ func (p *Placer) nextContainer(k int) bool {
 		return s.limitHit || s.found && rank(s.best) >= s.ceiling
 	}
 	return stop
+}
+
+// exhausted reports whether the search has reached its step limit, and notes it.
+func (p *Placer) exhausted() bool {
+	if p.exact.steps >= p.limit {
+		p.exact.limitHit = true
+	}
+	return p.exact.limitHit
 }
 
 // nextGroup places group g of container k and all after it.
@@ -107,8 +124,8 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 	tried := len(s.tried)
 	stop := false
 	for x := last - 1; x >= first && !stop; x-- {
-		if s.steps == p.limit {
-			s.limitHit, stop = true, true
+		if p.exhausted() {
+			stop = true
 			break
 		}
 		s.steps++
@@ -136,6 +153,7 @@ func (p *Placer) try(k int, g, x int32) bool {
 			break
 		}
 	}
+	s.steps += stepsPerRequest * int(i-at.itemLo)
 	stop := false
 	if i == at.itemHi {
 		s.at[g] = x
@@ -176,8 +194,10 @@ func (p *Placer) endContainer(k int) bool {
 	at := &p.req.containers[k]
 	mark := len(p.trail)
 	if k == p.req.running-1 {
+		p.exact.steps += len(p.score)
 		p.exact.now = mean(p.score)
 	}
+	p.exact.steps += int(at.itemHi - at.itemLo)
 	p.sums(at.itemLo, at.itemHi, -1)
 	p.leave(at)
 	stop := p.nextContainer(k + 1)
