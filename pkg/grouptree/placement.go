@@ -23,7 +23,7 @@ type Placement struct {
 	// LimitHit reports that the exact search stopped at the step limit: when the pod fits, there may be a better
 	// placement; when it does not, there may be one.
 	LimitHit bool
-	// Steps is the work of the exact search: how often it looked at an instance, a resource or a request.
+	// Steps is the work of the exact search, at most the step limit.
 	Steps int
 }
 

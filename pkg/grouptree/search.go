@@ -10,8 +10,7 @@ import (
 
 // DefaultStepLimit is how many steps the exact search takes for one request on one node before it gives
 // up. A step is one look at an instance, a resource or a request, so that the limit bounds the work,
-// whatever the request looks like: 2.4 ms on one core
-// (BenchmarkStepLimit); BenchmarkHostileRequests looks for requests that take longer.
+// whatever the request looks like: 2 to 3 ms on one core (BenchmarkStepLimit, BenchmarkHostileRequests).
 const DefaultStepLimit = 400_000
 
 // stepsPerRequest is what putting a request on a resource and taking it away again costs.
@@ -58,7 +57,7 @@ func (p *Placer) searchAll() *Placement {
 	}
 	p.bound()
 	p.nextContainer(0)
-	placement := &Placement{Fits: s.found, Exact: true, LimitHit: s.limitHit, Steps: s.steps}
+	placement := &Placement{Fits: s.found, Exact: true, LimitHit: s.limitHit, Steps: min(s.steps, p.limit)}
 	if s.found {
 		placement.Score, placement.Assigned = s.best, slices.Clone(s.assigned)
 	}
