@@ -72,12 +72,12 @@ func (r *run) scene(ctx context.Context, s scenario) (*Result, error) {
 }
 
 // grantedTo returns the node's resources that a container of a grant's pod holds, sorted.
-func grantedTo(grant grants.Grant, container string) []string {
-	if grant.Decision == nil {
+func grantedTo(grant grants.Allocation, container string) []string {
+	if grant.PodInfo == nil {
 		return nil
 	}
 	var paths []string
-	for _, path := range grant.Decision.RunningContainers[container].AllocateFrom {
+	for _, path := range grant.PodInfo.RunningContainers[container].AllocateFrom {
 		paths = append(paths, string(path))
 	}
 	slices.Sort(paths)
@@ -172,16 +172,16 @@ func (r *run) orphans(ctx context.Context, w *workload) (orphans []string, err e
 }
 
 // recorded returns the node's record of grants by the UIDs of pods.
-func (r *run) recorded(ctx context.Context) (map[string]grants.Grant, error) {
+func (r *run) recorded(ctx context.Context) (map[string]grants.Allocation, error) {
 	printed, err := r.node.RunKubecri(ctx, "grants", "--output=json")
 	if err != nil {
 		return nil, err
 	}
-	var list []grants.Grant
+	var list []grants.Allocation
 	if err := json.Unmarshal([]byte(printed), &list); err != nil {
 		return nil, errors.Join(errors.New("read what kubecri grants prints"), err)
 	}
-	byUID := map[string]grants.Grant{}
+	byUID := map[string]grants.Allocation{}
 	for _, grant := range list {
 		byUID[grant.PodUID] = grant
 	}

@@ -20,7 +20,7 @@ import (
 // ailments tells pods of devices that turn bad in their hands. The containers are left alone: whether they can go on is for
 // the pod's owner to say. It belongs to one goroutine.
 type ailments struct {
-	grants func() []grants.Grant
+	grants func() []grants.Allocation
 	tell   func(pod *corev1.ObjectReference, message string)
 
 	told map[string]bool // messages about what was bad at the last look, by pod
@@ -31,7 +31,7 @@ func (a *ailments) look(ailing func(types.ResourceName) string) {
 	told := map[string]bool{}
 	for _, grant := range a.grants() {
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: grant.Namespace, Name: grant.Name, UID: apitypes.UID(grant.PodUID)}
-		for _, message := range ailmentsOf(grant.Decision, ailing) {
+		for _, message := range ailmentsOf(grant.PodInfo, ailing) {
 			key := grant.PodUID + "/" + message
 			if !told[key] && !a.told[key] {
 				a.tell(pod, message)

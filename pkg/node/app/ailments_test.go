@@ -19,13 +19,13 @@ func TestAPodIsToldOnceOfADeviceThatTurnsBad(t *testing.T) {
 		cards = "resource/group/gpu/GPU-1/cards"
 		bytes = "resource/group/gpu/GPU-1/memory"
 	)
-	held := []grants.Grant{{PodUID: "u", Namespace: "ns", Name: "p", Decision: &types.PodInfo{
+	held := []grants.Allocation{{PodUID: "u", Namespace: "ns", Name: "p", PodInfo: &types.PodInfo{
 		InitContainers:    map[string]types.ContainerInfo{"setup": {AllocateFrom: types.ResourceLocation{"a": qat}}},
 		RunningContainers: map[string]types.ContainerInfo{"main": {AllocateFrom: types.ResourceLocation{"a": qat, "b": cards, "c": bytes}}},
 	}}}
 	var told []string
 	a := &ailments{
-		grants: func() []grants.Grant { return held },
+		grants: func() []grants.Allocation { return held },
 		tell: func(pod *corev1.ObjectReference, message string) {
 			told = append(told, pod.Namespace+"/"+pod.Name+": "+message)
 		},

@@ -96,13 +96,13 @@ func (a *announcer) warnOfDevice(pod *corev1.ObjectReference, message string) {
 }
 
 // warnOfDamage puts a warning on the node if its record of grants was damaged, when that is known.
-func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Record, path string) {
+func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint, path string) {
 	select {
 	case <-record.Opened():
 	case <-ctx.Done():
 		return
 	}
-	if !record.WasDamaged() {
+	if !record.WasCorrupt() {
 		return
 	}
 	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonDamaged, "kubecri's record of which pod holds which device was damaged; "+

@@ -29,7 +29,7 @@ func execute(args ...string) (string, error) {
 // noPods is a runtime without pods.
 type noPods struct{}
 
-func (noPods) Pods(context.Context) (map[string]grants.Seen, error) { return nil, nil }
+func (noPods) Pods(context.Context) (map[string]grants.RuntimeState, error) { return nil, nil }
 
 func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	}
 	record := grants.New(filepath.Join(dir, grantsFile), "", noPods{}, func(string) bool { return true })
 	defer record.Close()
-	_, err := record.Pin(context.Background(), grants.Grant{PodUID: "u", Namespace: "default", Name: "train", Decision: &types.PodInfo{
+	_, err := record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train", PodInfo: &types.PodInfo{
 		RunningContainers: map[string]types.ContainerInfo{"main": {
 			DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
 			AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/GPU-7/cards"},

@@ -15,15 +15,15 @@ func TestFoldersAreInTheStateFolderUnlessFlagsSayOtherwise(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ args, want []string }{
 		"nothing said": {nil, []string{
-			"/var/lib/kubedevice/device-plugins", "/var/lib/kubedevice/plugins_registry", "/var/lib/kubedevice/device-plugins.json", "/var/lib/kubelet/pod-resources/kubelet.sock",
+			"/var/lib/kubedevice/device-plugins", "/var/lib/kubedevice/plugins_registry", "/var/lib/kubedevice/devices", "/var/lib/kubelet/pod-resources/kubelet.sock",
 			"/var/lib/kubedevice/pod-resources/kubelet.sock",
 		}},
 		"another state folder": {[]string{"--state-dir=/s"}, []string{
-			"/s/device-plugins", "/s/plugins_registry", "/s/device-plugins.json", "/var/lib/kubelet/pod-resources/kubelet.sock",
+			"/s/device-plugins", "/s/plugins_registry", "/s/devices", "/var/lib/kubelet/pod-resources/kubelet.sock",
 			"/s/pod-resources/kubelet.sock",
 		}},
 		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r", "--pod-resources-dir=/p", "--root-dir=/k"}, []string{
-			"/d", "/r", "/s/device-plugins.json", "/k/pod-resources/kubelet.sock",
+			"/d", "/r", "/s/devices", "/k/pod-resources/kubelet.sock",
 			"/p/kubelet.sock",
 		}},
 	} {

@@ -52,21 +52,21 @@ func grantsCommand() *cobra.Command {
 	return command
 }
 
-func printJSON(out io.Writer, list []grants.Grant) error {
+func printJSON(out io.Writer, list []grants.Allocation) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	if list == nil {
-		list = []grants.Grant{} // an empty list, not null
+		list = []grants.Allocation{} // an empty list, not null
 	}
 	return encoder.Encode(list)
 }
 
-func printTable(out io.Writer, list []grants.Grant) error {
+func printTable(out io.Writer, list []grants.Allocation) error {
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tRESOURCE\tQUANTITY\tSINCE")
 	for _, g := range list {
-		for _, containers := range []map[string]types.ContainerInfo{g.Decision.InitContainers, g.Decision.RunningContainers} {
+		for _, containers := range []map[string]types.ContainerInfo{g.PodInfo.InitContainers, g.PodInfo.RunningContainers} {
 			for _, name := range slices.Sorted(maps.Keys(containers)) {
 				container := containers[name]
 				quantities := types.ResourceList{}

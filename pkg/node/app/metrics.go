@@ -67,11 +67,11 @@ func (m *measures) gauge(name, help string, value func() float64) {
 }
 
 // showGrants registers what there is to say of the record.
-func (m *measures) showGrants(record *grants.Record) {
+func (m *measures) showGrants(record *grants.Checkpoint) {
 	m.gauge("grants", "Pods that hold devices of this node.", func() float64 { return float64(len(record.List())) })
-	m.gauge("grants_damaged", "1 if the record of grants was damaged when kubecri started, and was made anew from the runtime.",
-		func() float64 { return oneIf(record.WasDamaged()) })
-	m.gauge("grants_unsaved", "1 while the record of grants cannot be written, as when the disk is full: no pod is given a device then.",
+	m.gauge("grants_damaged", "1 if the checkpoint of granted devices was corrupt when kubecri started, and was made again from the runtime.",
+		func() float64 { return oneIf(record.WasCorrupt()) })
+	m.gauge("grants_unsaved", "1 while the checkpoint of granted devices cannot be written, as when the disk is full: no pod is granted a device then.",
 		func() float64 { return oneIf(record.IsUnsaved()) })
 }
 

@@ -40,7 +40,7 @@ type node struct {
 	upstream   *grpc.ClientConn
 	measures   *measures
 	registry   *pods.Registry
-	record     *grants.Record
+	record     *grants.Checkpoint
 	files      *plugins.Files
 	hosted     *devicemanager.Manager
 	plugins    *plugins.Manager
@@ -74,7 +74,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	if err := n.hosted.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
 	}
-	n.plugins = plugins.New(options.NodeName, n.files, devicemanager.NewTransport(n.hosted, n.record))
+	n.plugins = plugins.New(options.NodeName, n.files, devicemanager.NewTransport(n.hosted, n.record.Responses()))
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
 		Settled: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
@@ -157,15 +157,16 @@ func (n *node) followInventory(ctx context.Context) {
 // proxy passes the kubelet's calls on to the runtime, save containers, which the gate changes or refuses.
 func (n *node) proxy() *criproxy.Proxy {
 	g := &gate.Gate{
-		NodeName: n.options.NodeName,
-		Pods:     n.registry,
-		Devices:  n.plugins,
-		Grants:   n.record,
-		Host:     osHost{},
-		CDI:      n.cdi.Check,
-		Isolate:  n.options.Isolate,
-		Tell:     n.events.warn,
-		Observe:  n.measures.observeContainer,
+		NodeName:  n.options.NodeName,
+		Pods:      n.registry,
+		Devices:   n.plugins,
+		Grants:    n.record,
+		Responses: n.record.Responses(),
+		Host:      osHost{},
+		CDI:       n.cdi.Check,
+		Isolate:   n.options.Isolate,
+		Tell:      n.events.warn,
+		Observe:   n.measures.observeContainer,
 	}
 	return criproxy.New(n.upstream, criproxy.Options{
 		Edits:   map[string]criproxy.Edit{gate.CreateContainerMethod: g.CreateContainer, gate.RestorePodMethod: g.RestorePod},

@@ -25,24 +25,24 @@ type Plugins interface {
 	PreStart(ctx context.Context, resource types.ResourceName, ids []string) error
 }
 
-// Answers caches what plugins answered for a container. *grants.Record does.
-type Answers interface {
-	// Kept returns the answer that was kept under the key, if there is one that can still be used.
-	Kept(podUID, container, key string) (answer []byte, kept bool)
-	// Keep keeps the answer, unless there is such a one, and returns the one that is kept.
-	Keep(ctx context.Context, podUID, container, key string, answer []byte) (kept []byte, err error)
+// Responses caches what plugins answered to Allocate. *grants.ResponseCache does.
+type Responses interface {
+	// Get returns the response that is cached for the container under the key, if it is still valid.
+	Get(podUID, container, key string) (response []byte, cached bool)
+	// Put caches the response, unless there is a valid one, and returns the cached one.
+	Put(podUID, container, key string, response []byte) (cached []byte, err error)
 }
 
 // transport makes each resource a source of its own, so that a container that requests two resources needs a device of
 // each.
 type transport struct {
-	plugins Plugins
-	answers Answers
+	plugins   Plugins
+	responses Responses
 }
 
 // NewTransport returns the transport of the plugins that are served.
-func NewTransport(served Plugins, answers Answers) plugins.Transport {
-	return transport{served, answers}
+func NewTransport(served Plugins, responses Responses) plugins.Transport {
+	return transport{served, responses}
 }
 
 // Sources implements plugins.Transport.
@@ -78,24 +78,24 @@ func (s source) State() plugins.State {
 func (s source) DenyEnvs() map[string]string { return nil }
 
 // Allocate implements plugins.Source. The plugin allocates once for each container; when the container is created again,
-// its cached answer is used for as long as it is valid.
+// its cached response is used for as long as it is valid.
 func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addition, error) {
 	resource := s.state.Resource
 	ids := idsOf(resource, claim.Container.AllocateFrom)
-	answer, kept := s.answers.Kept(claim.PodUID, claim.ContainerName, string(resource))
-	if !kept {
+	response, cached := s.responses.Get(claim.PodUID, claim.ContainerName, string(resource))
+	if !cached {
 		fresh, err := s.plugins.Allocate(ctx, resource, ids)
 		if err != nil {
 			return inject.Addition{}, err
 		}
-		if answer, err = s.answers.Keep(ctx, claim.PodUID, claim.ContainerName, string(resource), fresh); err != nil {
+		if response, err = s.responses.Put(claim.PodUID, claim.ContainerName, string(resource), fresh); err != nil {
 			return inject.Addition{}, err
 		}
 	}
 	if err := s.plugins.PreStart(ctx, resource, ids); err != nil {
 		return inject.Addition{}, err
 	}
-	allocation, err := Decode(answer)
+	allocation, err := Decode(response)
 	if err != nil {
 		return inject.Addition{}, fmt.Errorf("the device plugin of %s: %w", resource, err)
 	}

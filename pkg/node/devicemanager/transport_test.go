@@ -21,18 +21,18 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// deviceplugins stands for the plugins that are hosted, and for the record of their answers.
+// deviceplugins stands for the plugins that are hosted, and for the cache of their responses.
 type deviceplugins struct {
 	mu      sync.Mutex
 	states  []State
 	changed chan struct{}
 	asked   []string
 	failure error
-	kept    map[string][]byte
+	cached  map[string][]byte
 }
 
 func newDeviceplugins(states ...State) *deviceplugins {
-	return &deviceplugins{states: states, changed: make(chan struct{}), kept: map[string][]byte{}}
+	return &deviceplugins{states: states, changed: make(chan struct{}), cached: map[string][]byte{}}
 }
 
 func (d *deviceplugins) say(states ...State) {
@@ -67,21 +67,21 @@ func (d *deviceplugins) PreStart(_ context.Context, resource types.ResourceName,
 	return d.note("prestart " + string(resource) + " " + strings.Join(ids, ","))
 }
 
-func (d *deviceplugins) Kept(podUID, container, key string) ([]byte, bool) {
+func (d *deviceplugins) Get(podUID, container, key string) ([]byte, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	answer, kept := d.kept[podUID+container+key]
-	return answer, kept
+	response, cached := d.cached[podUID+container+key]
+	return response, cached
 }
 
-func (d *deviceplugins) Keep(_ context.Context, podUID, container, key string, answer []byte) ([]byte, error) {
+func (d *deviceplugins) Put(podUID, container, key string, response []byte) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if before, kept := d.kept[podUID+container+key]; kept {
+	if before, cached := d.cached[podUID+container+key]; cached {
 		return before, nil
 	}
-	d.kept[podUID+container+key] = answer
-	return answer, nil
+	d.cached[podUID+container+key] = response
+	return response, nil
 }
 
 // serving is the state of a resource with healthy devices of those IDs.

@@ -53,10 +53,10 @@ type bench struct {
 }
 
 // Pods is the runtime as the grants see it.
-func (b *bench) Pods(context.Context) (map[string]grants.Seen, error) {
-	seen := map[string]grants.Seen{}
+func (b *bench) Pods(context.Context) (map[string]grants.RuntimeState, error) {
+	seen := map[string]grants.RuntimeState{}
 	for uid := range b.live {
-		seen[uid] = grants.Seen{Live: true}
+		seen[uid] = grants.RuntimeState{Live: true}
 	}
 	return seen, nil
 }
@@ -104,7 +104,7 @@ func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...de
 	record := grants.New(path, boot, runtimeOf{b}, func(uid string) bool { return b.live[uid] })
 	t.Cleanup(func() { record.Close() })
 	for _, p := range served {
-		transports = append(transports, devicemanager.NewTransport(p, record))
+		transports = append(transports, devicemanager.NewTransport(p, record.Responses()))
 	}
 	manager := plugins.New("node-1", transports...)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -116,7 +116,7 @@ func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...de
 		running.Wait()
 	})
 	b.Gate = &Gate{
-		NodeName: "node-1", Pods: b.pods, Devices: manager, Grants: record, Host: devNodes{}, CDI: func() error { return nil },
+		NodeName: "node-1", Pods: b.pods, Devices: manager, Grants: record, Responses: record.Responses(), Host: devNodes{}, CDI: func() error { return nil },
 		Tell:    func(_ *corev1.ObjectReference, message string) { b.told = append(b.told, message) },
 		Observe: func(outcome Outcome) { b.outcomes = append(b.outcomes, outcome) },
 	}
@@ -125,7 +125,9 @@ func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...de
 
 type runtimeOf struct{ b *bench }
 
-func (r runtimeOf) Pods(ctx context.Context) (map[string]grants.Seen, error) { return r.b.Pods(ctx) }
+func (r runtimeOf) Pods(ctx context.Context) (map[string]grants.RuntimeState, error) {
+	return r.b.Pods(ctx)
+}
 
 // allocation is an annotation that gives containers devices, each for one request.
 func allocation(t *testing.T, pod, node string, containers map[string][]types.ResourceName) map[string]string {

@@ -47,7 +47,7 @@ func (g *Gate) change(ctx context.Context, s subject, d *decision, config *runti
 // devicesFor returns what to add to a container of a device pod and the devices that it holds, or nothing if it has none.
 func (g *Gate) devicesFor(ctx context.Context, s subject, d *decision, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, types.ResourceLocation, error) {
 	name := config.GetMetadata().GetName()
-	allocated := d.grant.Decision.Clone()
+	allocated := d.grant.PodInfo.Clone()
 	container := allocated.GetContainerInPod(name)
 	if container == nil {
 		// Debug containers, for one, are in no allocation.
@@ -76,7 +76,7 @@ func (g *Gate) devicesFor(ctx context.Context, s subject, d *decision, config *r
 	if err := g.honoured(delta); err != nil {
 		return nil, nil, err
 	}
-	carried, err := deviceinfo.EncodePod(d.grant.Decision)
+	carried, err := deviceinfo.EncodePod(d.grant.PodInfo)
 	if err != nil {
 		return nil, nil, never(err)
 	}

@@ -24,7 +24,7 @@ const scheduleAgain = "delete the pod to have it scheduled again"
 
 // decision is what a device pod was given, for good.
 type decision struct {
-	grant grants.Grant
+	grant grants.Allocation
 	// pod is what is known of the pod's spec; it may be empty for a pod that was given devices before a restart.
 	pod pods.Pod
 }
@@ -36,7 +36,7 @@ func (g *Gate) decide(ctx context.Context, s subject) (*decision, error) {
 	if err != nil || !asks {
 		return nil, err
 	}
-	grant, pinned, err := g.Grants.Pinned(ctx, s.uid)
+	grant, pinned, err := g.Grants.Granted(ctx, s.uid)
 	if err != nil {
 		return nil, later(err)
 	}
@@ -121,33 +121,33 @@ func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
 }
 
 // pin checks what the annotation says was allocated to the pod, and grants it.
-func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Grant, error) {
+func (g *Gate) pin(ctx context.Context, s subject, pod pods.Pod) (grants.Allocation, error) {
 	allocation, err := deviceinfo.PodAllocation(pod.On(g.NodeName, s.annotations))
 	if err != nil {
-		return grants.Grant{}, never(err)
+		return grants.Allocation{}, never(err)
 	}
 	containers := containersOf(allocation)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		if err := wellFormed(name, containers[name]); err != nil {
-			return grants.Grant{}, err
+			return grants.Allocation{}, err
 		}
 		if err := g.present(ctx, containers[name].AllocateFrom); err != nil {
-			return grants.Grant{}, err
+			return grants.Allocation{}, err
 		}
 		// Here too, for the whole pod: when a container is created again, the pod's spec may not be known.
 		if err := g.served(pod, name, containers[name].AllocateFrom); err != nil {
-			return grants.Grant{}, err
+			return grants.Allocation{}, err
 		}
 	}
 	inventory, _ := g.Devices.Inventory()
-	wanted := grants.Grant{PodUID: s.uid, Namespace: s.namespace, Name: s.name, InitOrder: pod.InitOrder(), Decision: allocation}
-	grant, err := g.Grants.Pin(ctx, wanted, inventory.Grantable)
+	wanted := grants.Allocation{PodUID: s.uid, Namespace: s.namespace, Name: s.name, InitOrder: pod.InitOrder(), PodInfo: allocation}
+	grant, err := g.Grants.Grant(ctx, wanted, inventory.Grantable)
 	var conflict *grants.Conflict
 	switch {
 	case errors.As(err, &conflict):
-		return grants.Grant{}, never(err)
+		return grants.Allocation{}, never(err)
 	case err != nil:
-		return grants.Grant{}, later(err)
+		return grants.Allocation{}, later(err)
 	}
 	klog.FromContext(ctx).V(2).Info("A pod is granted devices", "pod", klog.KRef(s.namespace, s.name), "podUID", s.uid)
 	return grant, nil

@@ -61,13 +61,17 @@ type Devices interface {
 	DenyEnvs(ctx context.Context, holds types.ResourceLocation) (map[string]string, error)
 }
 
-// Grants is the record of who holds what. *grants.Record is one.
+// Grants is the record of who holds what. *grants.Checkpoint is one.
 type Grants interface {
 	Has(podUID string) bool
-	Pinned(ctx context.Context, podUID string) (grant grants.Grant, pinned bool, err error)
-	Pin(ctx context.Context, wanted grants.Grant, has grants.Has) (grants.Grant, error)
-	// Forget drops what device plugins answered for the container, and reports whether there was anything.
-	Forget(podUID, container string) (forgot bool, err error)
+	Granted(ctx context.Context, podUID string) (allocation grants.Allocation, granted bool, err error)
+	Grant(ctx context.Context, wanted grants.Allocation, capacity grants.Capacity) (grants.Allocation, error)
+}
+
+// Responses caches what device plugins answered to Allocate. *grants.ResponseCache does.
+type Responses interface {
+	// Drop drops the responses for the container, and reports whether there were any.
+	Drop(podUID, container string) (dropped bool, err error)
 }
 
 // Outcome is how a container's creation ended here.
@@ -83,11 +87,12 @@ const (
 
 // Gate is set up once and then used from many goroutines.
 type Gate struct {
-	NodeName string
-	Pods     Pods
-	Devices  Devices
-	Grants   Grants
-	Host     inject.Host
+	NodeName  string
+	Pods      Pods
+	Devices   Devices
+	Grants    Grants
+	Responses Responses
+	Host      inject.Host
 	// CDI returns nil if the runtime honours CDI devices, and otherwise why not; see package cdi.
 	CDI func() error
 	// Isolate says to keep containers from devices that they do not hold.

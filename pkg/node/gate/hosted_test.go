@@ -129,7 +129,7 @@ func TestAHostedPluginIsAskedAgainOnceAfterABootForTheSameDevice(t *testing.T) {
 				}
 			}
 			annotations = nil // as somebody may have changed it
-			if err := b.Grants.(*grants.Record).Close(); err != nil {
+			if err := b.Grants.(*grants.Checkpoint).Close(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -51,7 +51,7 @@ func (g *Gate) present(ctx context.Context, from types.ResourceLocation) error {
 func named(names iter.Seq[types.ResourceName], name types.ResourceName) types.ResourceName {
 	var found []types.ResourceName
 	for candidate := range names {
-		if grants.SameDevice(candidate, name) {
+		if grants.SameResource(candidate, name) {
 			found = append(found, candidate)
 		}
 	}

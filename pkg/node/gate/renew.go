@@ -40,7 +40,7 @@ func (g *Gate) renewIfGone(ctx context.Context, s subject, container string, err
 // something that is not there: it would never do.
 func (g *Gate) renew(ctx context.Context, s subject, container string, reason error) {
 	logger := klog.FromContext(ctx)
-	forgot, err := g.Grants.Forget(s.uid, container)
+	forgot, err := g.Responses.Drop(s.uid, container)
 	switch {
 	case err != nil:
 		logger.Error(err, "What device plugins answered for a container is still used, although it is of no use", "pod", klog.KRef(s.namespace, s.name), "container", container)

@@ -14,51 +14,52 @@ import (
 )
 
 const (
-	// bootMark is the name of the file that lives as long as the folder that it is in, which is in memory.
+	// bootMark is the name of a file that lives as long as its directory, which is in memory.
 	bootMark = "boot"
-	// kernelBoot is where Linux tells which boot this is.
+	// kernelBoot has the kernel's name for this boot.
 	kernelBoot = "/proc/sys/kernel/random/boot_id"
 )
 
-// Boot returns a name for the present boot of the machine, which no other boot has. It is made of the kernel's own and of a
-// mark, a file in the folder, which is made if it is not there: where the folder is in memory, as those below /run are, the
-// mark goes when everything else goes that plugins left there. It is all that tells the boots of a machine without a kernel of
-// its own, such as a container; the kernel's name tells them where the folder is on a disk. All processes that use the folder
-// are told the same.
+// Boot returns a name for this boot of the machine, which no other boot has, and which all processes
+// get that use the directory. It is made of the kernel's name and of a mark, a file in the directory.
+// The directory, the file, or both are made if they do not exist.
 //
-// A mark that somebody removes makes this a new boot, as far as anybody can see.
-func Boot(folder string) (string, error) {
+// Where the directory is in memory, as those below /run are, the mark goes with all else that plugins
+// left there. That alone separates the boots of a machine without a kernel of its own, such as a
+// container; where the directory is on a disk, the kernel's name does. Without the mark, it looks like
+// a new boot.
+func Boot(directory string) (string, error) {
 	kernel, err := os.ReadFile(kernelBoot)
 	if err != nil {
-		return "", fmt.Errorf("tell this boot of the machine from others: %w", err)
+		return "", fmt.Errorf("identify this boot of the machine: %w", err)
 	}
-	mark, err := readMark(folder)
+	mark, err := readMark(directory)
 	if err != nil {
-		return "", fmt.Errorf("tell this boot of the machine from others by a file in %s: %w", folder, err)
+		return "", fmt.Errorf("identify this boot of the machine by a file in %s: %w", directory, err)
 	}
 	sum := sha256.Sum256(append(kernel, mark...))
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// readMark returns what the mark in the folder says, and makes folder and mark before if they are not there.
-func readMark(folder string) ([]byte, error) {
-	path := filepath.Join(folder, bootMark)
+// readMark returns the content of the mark in the directory, and makes it if it does not exist.
+func readMark(directory string) ([]byte, error) {
+	path := filepath.Join(directory, bootMark)
 	mark, err := os.ReadFile(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return mark, err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
 	}
-	if err := makeMark(folder, path); err != nil {
+	if err := makeMark(directory, path); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(path)
 }
 
 // makeMark puts a mark at path, complete from its first moment, unless another process was faster.
-func makeMark(folder, path string) (err error) {
-	file, err := os.CreateTemp(folder, bootMark+".*")
+func makeMark(directory, path string) (err error) {
+	file, err := os.CreateTemp(directory, bootMark+".*")
 	if err != nil {
 		return err
 	}

@@ -13,44 +13,44 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// mustBoot returns the boot as a process is told it that uses the folder.
-func mustBoot(t *testing.T, folder string) string {
+// mustBoot returns the boot as a process that uses the directory sees it.
+func mustBoot(t *testing.T, directory string) string {
 	t.Helper()
-	boot, err := Boot(folder)
+	boot, err := Boot(directory)
 	if err != nil || boot == "" {
 		t.Fatalf("boot %q, %v", boot, err)
 	}
 	return boot
 }
 
-func TestAllProcessesOfABootAreToldTheSame(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "run", "kubedevice") // not there yet
+func TestAllProcessesOfABootHaveTheSameName(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "run", "kubedevice") // not there yet
 	boots := make([]string, 8)
 	var group sync.WaitGroup
 	for i := range boots {
-		group.Go(func() { boots[i] = mustBoot(t, folder) })
+		group.Go(func() { boots[i] = mustBoot(t, directory) })
 	}
 	group.Wait()
 	for _, boot := range boots {
 		if boot != boots[0] {
-			t.Errorf("processes that start at once are told %q", boots)
+			t.Errorf("processes that start at once see %q", boots)
 		}
 	}
-	if later := mustBoot(t, folder); later != boots[0] {
-		t.Errorf("told %q, and %q later", boots[0], later)
+	if later := mustBoot(t, directory); later != boots[0] {
+		t.Errorf("first %q, later %q", boots[0], later)
 	}
-	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || !cmp.Equal(left, []string{filepath.Join(folder, "boot")}) {
-		t.Errorf("in the folder: %v, %v", left, err)
+	if left, err := filepath.Glob(filepath.Join(directory, "*")); err != nil || !cmp.Equal(left, []string{filepath.Join(directory, "boot")}) {
+		t.Errorf("in the directory: %v, %v", left, err)
 	}
 }
 
 func TestABootIsAnotherWhenWhatWasInMemoryIsGone(t *testing.T) {
-	folder := t.TempDir()
-	before := mustBoot(t, folder)
-	if err := os.Remove(filepath.Join(folder, "boot")); err != nil {
+	directory := t.TempDir()
+	before := mustBoot(t, directory)
+	if err := os.Remove(filepath.Join(directory, "boot")); err != nil {
 		t.Fatal(err)
 	}
-	if after := mustBoot(t, folder); after == before {
+	if after := mustBoot(t, directory); after == before {
 		t.Errorf("still %q", after)
 	}
 }
@@ -61,7 +61,7 @@ func TestMachinesAreNotInTheSameBoot(t *testing.T) {
 	}
 }
 
-func TestABootThatCannotBeToldSaysWhichFolderFails(t *testing.T) {
+func TestABootThatCannotBeIdentifiedSaysWhichDirectoryFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -71,69 +71,41 @@ func TestABootThatCannotBeToldSaysWhichFolderFails(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsGivenAnewAfterABootAndThenKept(t *testing.T) {
-	w, r := granted(t)
-	other := func(r *Record) (string, bool) {
-		answer, kept := r.Kept("a", "side", nic)
-		return string(answer), kept
+func TestAResponseIsRequestedAgainAfterABootAndThenCached(t *testing.T) {
+	f, c := withPodA(t)
+	other := func(c *Checkpoint) (string, bool) {
+		response, cached := c.Responses().Get("a", "side", nic)
+		return string(response), cached
 	}
-	if _, err := r.Keep(t.Context(), "a", "side", nic, []byte("other")); err != nil {
+	if _, err := c.Responses().Put("a", "side", nic, []byte("other")); err != nil {
 		t.Fatal(err)
 	}
 	for _, boot := range []string{"first boot", "second boot", "third boot"} {
-		w.boot = boot
+		f.boot = boot
 		for _, process := range []string{"one", "two"} {
-			r = restart(t, w, r)
-			if err := r.Reconcile(t.Context()); err != nil {
-				t.Fatal(err)
+			c = reopen(t, f, c)
+			if response, cached := c.Responses().Get("a", "main", nic); cached != (process == "two") {
+				t.Errorf("%s, process %s: cached %q, %v", boot, process, response, cached)
 			}
-			if answer, kept := r.Kept("a", "main", nic); kept != (process == "two") {
-				t.Errorf("%s, process %s: kept %q, %v", boot, process, answer, kept)
+			if cached, err := put(c, boot+", "+process); cached != boot+", one" || err != nil {
+				t.Errorf("%s, process %s: cached %q, %v; want the first response of the boot", boot, process, cached, err)
 			}
-			if kept, err := keep(r, boot+", "+process); kept != boot+", one" || err != nil {
-				t.Errorf("%s, process %s: kept %q, %v; want the first answer of the boot", boot, process, kept, err)
-			}
-			if answer, kept := other(r); kept != (boot == "first boot") {
-				t.Errorf("%s, process %s: another container's answer of the first boot: %q, %v", boot, process, answer, kept)
+			if response, cached := other(c); cached != (boot == "first boot") {
+				t.Errorf("%s, process %s: another container's response of the first boot: %q, %v", boot, process, response, cached)
 			}
 		}
 	}
 }
 
-func TestNoAnswerOfAnotherProcessCountsWhereTheBootIsNotKnown(t *testing.T) {
-	w, r := granted(t)
-	w.boot = ""
+func TestNoResponseOfAnotherProcessCountsWhereTheBootIsNotKnown(t *testing.T) {
+	f, c := withPodA(t)
+	f.boot = ""
 	for _, process := range []string{"one", "two"} {
-		r = restart(t, w, r)
+		c = reopen(t, f, c)
 		for range 2 {
-			if kept, err := keep(r, process); kept != process || err != nil {
-				t.Errorf("process %s: kept %q, %v", process, kept, err)
+			if cached, err := put(c, process); cached != process || err != nil {
+				t.Errorf("process %s: cached %q, %v", process, cached, err)
 			}
 		}
-	}
-}
-
-func TestAnswersOfAReleaseThatKnewNoBootsDoNotCount(t *testing.T) {
-	w, r := granted(t)
-	if _, err := keep(r, "answer"); err != nil {
-		t.Fatal(err)
-	}
-	list, err := Read(r.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list[0].Boot = "" // as that release writes it
-	if err := write(r.path, list); err != nil {
-		t.Fatal(err)
-	}
-	r = restart(t, w, r)
-	if err := r.Reconcile(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if answer, kept := r.Kept("a", "main", nic); kept {
-		t.Errorf("kept %q", answer)
-	}
-	if kept, err := keep(r, "new"); kept != "new" || err != nil {
-		t.Errorf("kept %q, %v", kept, err)
 	}
 }

@@ -7,21 +7,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Has says how much of a resource the node has to give, and whether the node has it at all.
-type Has func(types.ResourceName) (quantity int64, known bool)
+// Capacity returns how much of a resource all pods of the node together may hold, and whether the node
+// has it at all.
+type Capacity func(types.ResourceName) (quantity int64, known bool)
 
-// Conflict is the error of a grant that would give a device beyond what it has. It names the holders.
+// Conflict is the error of a grant of more than a device has. It names the holders.
 type Conflict struct {
-	// Resource is the node's resource that is short, with how much the pod wants and how much there is.
-	Resource    types.ResourceName
-	Wanted, Has int64
-	// Held is how much others hold, and Holders are those, sorted.
+	// Resource is the node's resource that is short: the pod requests Requested of Capacity.
+	Resource            types.ResourceName
+	Requested, Capacity int64
+	// Held is how much the Holders, which are sorted, hold together.
 	Held    int64
 	Holders []string
 
@@ -31,26 +32,27 @@ type Conflict struct {
 // Error names resource, quantities, holders and the next step.
 func (c *Conflict) Error() string {
 	if len(c.Holders) == 0 {
-		return fmt.Sprintf("%s: the pod was given %d, the node has %d; delete the pod to have it scheduled again", c.Resource, c.Wanted, c.Has)
+		return fmt.Sprintf("%s: the pod was allocated %d, the node has %d; delete the pod to have it scheduled again",
+			c.Resource, c.Requested, c.Capacity)
 	}
-	return fmt.Sprintf("%s: the pod was given %d, but of %d that the node has %d are held by %v; it is tried again, and works when they are gone",
-		c.Resource, c.Wanted, c.Has, c.Held, c.Holders)
+	return fmt.Sprintf("%s: the pod was allocated %d, but of %d that the node has %d are held by %v; "+
+		"it is tried again, and works when they are gone", c.Resource, c.Requested, c.Capacity, c.Held, c.Holders)
 }
 
-// conflict returns the first resource, by name, that g cannot have beside the others, which are other pods', or nil.
-func conflict(g *Grant, others map[string]*Grant, has Has) *Conflict {
-	wanted := g.Holds()
-	held := make(map[*Grant]types.ResourceList, len(others))
+// findConflict returns the first resource, by name, that the pod cannot have beside the others, or nil.
+func findConflict(wanted *Allocation, others map[string]*Allocation, capacity Capacity) *Conflict {
+	requested := wanted.Holds()
+	held := make(map[*Allocation]types.ResourceList, len(others))
 	inUse := types.ResourceList{}
 	for _, other := range others {
-		held[other] = follow(other.Holds(), wanted, has)
+		held[other] = underCurrentNames(other.Holds(), requested, capacity)
 		grouptree.Take(inUse, held[other])
 	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		quantity, _ := has(name)
-		c := &Conflict{Resource: name, Wanted: wanted[name], Has: quantity, Held: inUse[name]}
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		quantity, _ := capacity(name)
+		c := &Conflict{Resource: name, Requested: requested[name], Capacity: quantity, Held: inUse[name]}
 		// Written so that no sum can overflow.
-		if c.Wanted <= c.Has && c.Held <= c.Has-c.Wanted {
+		if c.Requested <= c.Capacity && c.Held <= c.Capacity-c.Requested {
 			continue
 		}
 		for other, holds := range held {
@@ -65,17 +67,18 @@ func conflict(g *Grant, others map[string]*Grant, has Has) *Conflict {
 	return nil
 }
 
-// follow returns what is held under the names that it has now. A device keeps its ID, but the groups above it are numbered
-// anew when the node finds its devices anew: a name that the node has no more is taken for each wanted one of the same device.
-func follow(held, wanted types.ResourceList, has Has) types.ResourceList {
+// underCurrentNames returns what is held under the names that the node has now. A device keeps its ID,
+// but the groups above it are numbered again when the node discovers its devices again: a name that
+// the node has no more counts for each requested one of the same device.
+func underCurrentNames(held, requested types.ResourceList, capacity Capacity) types.ResourceList {
 	now := types.ResourceList{}
 	for name, quantity := range held {
-		if _, known := has(name); known {
+		if _, known := capacity(name); known {
 			grouptree.Take(now, types.ResourceList{name: quantity})
 			continue
 		}
-		for other := range wanted {
-			if SameDevice(other, name) {
+		for other := range requested {
+			if SameResource(other, name) {
 				grouptree.Take(now, types.ResourceList{other: quantity})
 			}
 		}
@@ -83,11 +86,12 @@ func follow(held, wanted types.ResourceList, has Has) types.ResourceList {
 	return now
 }
 
-// SameDevice reports whether both are names of one resource of one device, wherever it is.
-func SameDevice(a, b types.ResourceName) bool { return ofDevice(a) == ofDevice(b) }
-
-// ofDevice returns what stays of a device resource's name wherever the device is: its lowest level, its ID, and the resource.
-func ofDevice(name types.ResourceName) string {
-	segments := strings.Split(string(name), "/")
-	return strings.Join(segments[max(0, len(segments)-3):], "/")
+// SameResource reports whether both are names of one resource of one device, whichever groups it is in.
+func SameResource(a, b types.ResourceName) bool {
+	pathA, errA := resource.ParsePath(a)
+	pathB, errB := resource.ParsePath(b)
+	if errA != nil || errB != nil {
+		return a == b
+	}
+	return pathA.SameDevice(pathB) && pathA.Resource() == pathB.Resource()
 }

@@ -20,14 +20,14 @@ import (
 func TestADeviceHasOneLiveHolder(t *testing.T) { synctest.Test(t, oneLiveHolder) }
 
 func oneLiveHolder(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	r, _ := open(t, w)
 	a, b := wants("a", map[types.ResourceName]int64{cards0: 1}), wants("b", map[types.ResourceName]int64{cards0: 1})
-	pin(t, r, a)
+	grant(t, r, a)
 	w.run(a)
 	refused := func(when string) {
 		t.Helper()
-		_, err := r.Pin(context.Background(), b, has)
+		_, err := r.Grant(context.Background(), b, capacity)
 		var conflict *Conflict
 		if !errors.As(err, &conflict) {
 			t.Fatalf("%s: got %v, want a Conflict", when, err)
@@ -44,24 +44,24 @@ func oneLiveHolder(t *testing.T) {
 	w.stop("a", true)
 	refused("when the first pod's containers stopped and the API server still has it")
 	w.stop("a", false)
-	pin(t, r, b)
+	grant(t, r, b)
 	if got := r.List(); len(got) != 1 || got[0].PodUID != "b" {
-		t.Errorf("on record: %v, want b alone", got)
+		t.Errorf("checkpoint: %v, want b alone", got)
 	}
 }
 
-// ending is a world whose pods end after it was asked some times.
+// ending is a fixture whose pods end after it was asked some times.
 type ending struct {
-	*world
+	*fixture
 	uid   string
 	after int
 }
 
-func (e *ending) Pods(ctx context.Context) (map[string]Seen, error) {
+func (e *ending) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 	if e.after--; e.after == 0 {
 		e.stop(e.uid, false)
 	}
-	return e.world.Pods(ctx)
+	return e.fixture.Pods(ctx)
 }
 
 func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
@@ -77,7 +77,7 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+				w := newFixture()
 				r := New(filepath.Join(t.TempDir(), "grants"), w.boot, &ending{w, "old", test.after}, w.isActive)
 				defer r.Close()
 				held := wants("old", map[types.ResourceName]int64{cards0: 1})
@@ -87,7 +87,7 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 					w.active["old"] = false
 					w.mu.Unlock()
 				}
-				_, err := r.Pin(t.Context(), wants("new", map[types.ResourceName]int64{cards0: 1}), has)
+				_, err := r.Grant(t.Context(), wants("new", map[types.ResourceName]int64{cards0: 1}), capacity)
 				if granted := err == nil; granted != test.granted {
 					t.Errorf("error %v, granted should be %v", err, test.granted)
 				}
@@ -104,26 +104,26 @@ func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
 		before, after types.ResourceName = "resource/group/numa/0/gpu/GPU-7/memory", "resource/group/numa/1/gpu/GPU-7/memory"
 		another       types.ResourceName = "resource/group/numa/0/gpu/GPU-8/memory"
 	)
-	on := func(names ...types.ResourceName) Has {
+	on := func(names ...types.ResourceName) Capacity {
 		return func(name types.ResourceName) (int64, bool) { return 100, slices.Contains(names, name) }
 	}
 	for name, test := range map[string]struct {
 		wanted  types.ResourceName
-		has     Has
+		has     Capacity
 		refused bool
 	}{
 		"the device under its new path":                      {after, on(after, another), true},
 		"another device under the path's old groups":         {another, on(after, another), false},
 		"a device of the same ID in another group beside it": {after, on(before, after), false},
 	} {
-		w := newWorld()
+		w := newFixture()
 		r, _ := open(t, w)
 		first := wants("a", map[types.ResourceName]int64{before: 60})
-		if _, err := r.Pin(context.Background(), first, on(before)); err != nil {
+		if _, err := r.Grant(context.Background(), first, on(before)); err != nil {
 			t.Fatal(err)
 		}
 		w.run(first)
-		_, err := r.Pin(context.Background(), wants("b", map[types.ResourceName]int64{test.wanted: 60}), test.has)
+		_, err := r.Grant(context.Background(), wants("b", map[types.ResourceName]int64{test.wanted: 60}), test.has)
 		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "default/pod-a") {
 			t.Errorf("%s: %v, want refused=%v", name, err, test.refused)
 		}
@@ -131,14 +131,14 @@ func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
 }
 
 func TestSharedQuantitiesAddUpToWhatThereIs(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	r, _ := open(t, w)
 	for i, test := range []struct {
 		quantity int64
 		fits     bool
 	}{{50, true}, {51, false}, {30, true}, {20, true}, {1, false}, {math.MaxInt64, false}} {
 		g := wants(fmt.Sprint(i), map[types.ResourceName]int64{memory0: test.quantity})
-		_, err := r.Pin(context.Background(), g, has)
+		_, err := r.Grant(context.Background(), g, capacity)
 		if (err == nil) != test.fits {
 			t.Errorf("%d more: %v, want fits=%v", test.quantity, err, test.fits)
 		}

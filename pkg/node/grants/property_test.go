@@ -15,15 +15,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Pods come and go at random, kubecri restarts, the file is lost or damaged: at no time do the pods that live hold more
+// Pods come and go at random, kubecri restarts, the file is lost or corrupt: at no time do the pods that live hold more
 // than there is, and who is granted something once keeps it.
 func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	names := []types.ResourceName{cards0, cards1, memory0}
 	for range 20 {
-		w := newWorld()
+		w := newFixture()
 		r, path := open(t, w)
-		living := map[string]Grant{}
+		living := map[string]Allocation{}
 		granted, refused := 0, 0
 		for step := range 60 {
 			switch random.IntN(6) {
@@ -37,7 +37,7 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				if len(quantities) == 0 {
 					continue
 				}
-				g, err := r.Pin(context.Background(), wants(fmt.Sprint(step), quantities), has)
+				g, err := r.Grant(context.Background(), wants(fmt.Sprint(step), quantities), capacity)
 				if err != nil {
 					refused++
 					continue
@@ -53,16 +53,16 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				}
 			case 4:
 				if random.IntN(2) == 0 {
-					os.WriteFile(path, []byte("damaged"), 0o600)
+					os.WriteFile(path, []byte("corrupt"), 0o600)
 				}
 				r = restart(t, w, r)
 			case 5:
 				for uid, g := range living {
-					again, err := r.Pin(context.Background(), wants(uid, map[types.ResourceName]int64{cards0: 1}), has)
+					again, err := r.Grant(context.Background(), wants(uid, map[types.ResourceName]int64{cards0: 1}), capacity)
 					if err != nil {
 						t.Fatalf("pod %s does not get its devices again: %v", uid, err)
 					}
-					if diff := cmp.Diff(g.Decision, again.Decision); diff != "" {
+					if diff := cmp.Diff(g.PodInfo, again.PodInfo); diff != "" {
 						t.Fatalf("pod %s gets other devices (-before +now):\n%s", uid, diff)
 					}
 				}

@@ -17,8 +17,9 @@ import (
 // reconcileLimit is how long the runtime may take to list what it has.
 const reconcileLimit = 30 * time.Second
 
-// KeepReconciled compares the record with the runtime now, until that works, and then every interval until ctx is done.
-func (r *Record) KeepReconciled(ctx context.Context, retry, interval time.Duration) {
+// KeepReconciled compares the checkpoint with the runtime now, every retry until that works, and then
+// every interval until ctx is done.
+func (c *Checkpoint) KeepReconciled(ctx context.Context, retry, interval time.Duration) {
 	for pause := time.Duration(0); ; {
 		timer := time.NewTimer(pause)
 		select {
@@ -28,76 +29,76 @@ func (r *Record) KeepReconciled(ctx context.Context, retry, interval time.Durati
 			return
 		}
 		pause = interval
-		if err := r.Reconcile(ctx); err != nil {
-			klog.FromContext(ctx).V(2).Info("The record of grants was not compared with the runtime", "reason", err.Error())
+		if err := c.Reconcile(ctx); err != nil {
+			klog.FromContext(ctx).V(2).Info("The checkpoint of granted devices was not compared with the runtime", "reason", err.Error())
 			pause = retry
 		}
 	}
 }
 
-// ensureComplete asks the runtime once after a start.
-func (r *Record) ensureComplete(ctx context.Context) error {
-	if r.isComplete() {
+// ensureComplete compares the checkpoint with the runtime once after a start.
+func (c *Checkpoint) ensureComplete(ctx context.Context) error {
+	if c.isComplete() {
 		return nil
 	}
-	err := r.Reconcile(ctx)
-	if r.isComplete() {
+	err := c.Reconcile(ctx)
+	if c.isComplete() {
 		return nil // what could not be written is known all the same
 	}
 	return err
 }
 
-func (r *Record) isComplete() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.complete
+func (c *Checkpoint) isComplete() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.complete
 }
 
-// Reconcile compares the record with the runtime: it adds what the containers of pods that live were given, and removes what
-// pods hold that are gone. Its error may be that this cannot be written; it counts nevertheless.
-func (r *Record) Reconcile(ctx context.Context) error {
+// Reconcile compares the checkpoint with the runtime: it adds what live pods were granted, and removes
+// the allocations of pods that are gone. An error may be that of the write; the result counts then too.
+func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
 	select {
-	case r.reconciling <- struct{}{}:
-		defer func() { <-r.reconciling }()
+	case c.reconciling <- struct{}{}:
+		defer func() { <-c.reconciling }()
 	case <-ctx.Done():
-		return fmt.Errorf("compare the record of grants with the runtime: %w", context.Cause(ctx))
+		return fmt.Errorf("compare the checkpoint of granted devices with the runtime: %w", context.Cause(ctx))
 	}
-	if err := r.open(ctx); err != nil {
+	if err := c.open(ctx); err != nil {
 		return err
 	}
 	// A pod that is granted something while the runtime lists may be missing in the list.
-	before := r.current()
-	seen, err := r.runtime.Pods(ctx)
+	before := c.current()
+	states, err := c.runtime.Pods(ctx)
 	if err != nil {
 		return err
 	}
 	failpoint.Reach(failpoint.Reconciling)
 
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	now := r.current()
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	now := c.current()
 	next := maps.Clone(now)
 	logger := klog.FromContext(ctx)
-	for uid, pod := range seen {
-		if _, known := next[uid]; !known && pod.Grant != nil && (pod.Live || r.active(uid)) {
-			next[uid] = pod.Grant
-			logger.Info("A pod holds devices that were not on record", "pod", pod.Grant.Pod(), "podUID", uid)
+	for uid, pod := range states {
+		if _, known := next[uid]; !known && pod.Allocation != nil && (pod.Live || c.active(uid)) {
+			next[uid] = pod.Allocation
+			logger.Info("A pod holds devices that were not in the checkpoint", "pod", pod.Allocation.Pod(), "podUID", uid)
 		}
 	}
-	for uid, grant := range before {
-		if !seen[uid].Live && !r.active(uid) {
+	for uid, allocation := range before {
+		if !states[uid].Live && !c.active(uid) {
 			delete(next, uid)
-			logger.V(2).Info("A pod that held devices is gone", "pod", grant.Pod(), "podUID", uid)
+			logger.V(2).Info("A pod that held devices is gone", "pod", allocation.Pod(), "podUID", uid)
 		}
 	}
-	if !maps.Equal(next, now) || r.IsUnsaved() {
-		err = r.replace(next)
+	if !maps.Equal(next, now) || c.IsUnsaved() {
+		err = c.replace(next)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	// Also if it could not be written: the next process hears it from the runtime, as this one did.
-	r.grants, r.complete = next, true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Also if the write failed: the next process learns it from the runtime, as this one did.
+	c.allocations, c.complete = next, true
 	return err
 }

@@ -14,29 +14,29 @@ import (
 )
 
 func TestNothingIsGrantedBeforeTheRuntimeWasAsked(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.err = errors.New("runtime away")
 	r, _ := open(t, w)
 	g := wants("a", map[types.ResourceName]int64{cards0: 1})
-	if _, err := r.Pin(context.Background(), g, has); !errors.Is(err, w.err) {
+	if _, err := r.Grant(context.Background(), g, capacity); !errors.Is(err, w.err) {
 		t.Fatalf("got %v, want %v", err, w.err)
 	}
 	if err := r.Check(); err == nil {
-		t.Error("the record says it is complete")
+		t.Error("the checkpoint says it is complete")
 	}
 	w.err = nil
-	pin(t, r, g)
+	grant(t, r, g)
 	if err := r.Check(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestALostRecordComesBackFromTheContainers(t *testing.T) {
-	w := newWorld()
+func TestALostCheckpointComesBackFromTheContainers(t *testing.T) {
+	w := newFixture()
 	r, path := open(t, w)
 	running, over := wants("a", map[types.ResourceName]int64{cards0: 1}), wants("b", map[types.ResourceName]int64{cards1: 1})
-	pin(t, r, running)
-	pin(t, r, over)
+	grant(t, r, running)
+	grant(t, r, over)
 	w.run(running)
 	w.run(over)
 	w.stop("b", false)
@@ -44,17 +44,17 @@ func TestALostRecordComesBackFromTheContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = restart(t, w, r)
-	if _, err := r.Pin(context.Background(), wants("c", map[types.ResourceName]int64{cards0: 1}), has); err == nil {
+	if _, err := r.Grant(context.Background(), wants("c", map[types.ResourceName]int64{cards0: 1}), capacity); err == nil {
 		t.Error("the device of a pod that runs was granted again")
 	}
-	pin(t, r, wants("d", map[types.ResourceName]int64{cards1: 1}))
+	grant(t, r, wants("d", map[types.ResourceName]int64{cards1: 1}))
 }
 
-func TestADamagedRecordIsSetAsideAndMadeAnew(t *testing.T) {
-	w := newWorld()
+func TestACorruptCheckpointIsKeptAsideAndMadeAgain(t *testing.T) {
+	w := newFixture()
 	r, path := open(t, w)
 	g := wants("a", map[types.ResourceName]int64{cards0: 1})
-	pin(t, r, g)
+	grant(t, r, g)
 	w.run(g)
 	if err := os.WriteFile(path, []byte("kubedevice-grants v1 sha256:00\n{}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -63,11 +63,11 @@ func TestADamagedRecordIsSetAsideAndMadeAnew(t *testing.T) {
 	if err := r.Reconcile(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if !r.WasDamaged() {
-		t.Error("the damage went unnoticed")
+	if !r.WasCorrupt() {
+		t.Error("the corruption went unnoticed")
 	}
-	if aside, err := filepath.Glob(path + ".damaged-*"); err != nil || len(aside) != 1 {
-		t.Errorf("set aside: %v, %v", aside, err)
+	if aside, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(aside) != 1 {
+		t.Errorf("kept aside: %v, %v", aside, err)
 	}
 	onDisk, err := Read(path)
 	if err != nil || len(onDisk) != 1 || onDisk[0].PodUID != "a" {
@@ -76,13 +76,13 @@ func TestADamagedRecordIsSetAsideAndMadeAnew(t *testing.T) {
 }
 
 func TestAGrantMadeWhileTheRuntimeListsIsKept(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	r, _ := open(t, w)
 	if err := r.Reconcile(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	r.runtime = listing(func() (map[string]Seen, error) {
-		pin(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	r.runtime = listing(func() (map[string]RuntimeState, error) {
+		grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
 		return nil, nil
 	})
 	if err := r.Reconcile(context.Background()); err != nil {

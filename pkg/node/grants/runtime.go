@@ -22,21 +22,21 @@ const (
 	labelPodNamespace = "io.kubernetes.pod.namespace"
 )
 
-// Seen is what the runtime has of one pod.
-type Seen struct {
-	// Live says that the pod has a ready sandbox or a running container. A container that is created but not started cannot
-	// be started without a ready sandbox.
+// RuntimeState is what the runtime has of one pod.
+type RuntimeState struct {
+	// Live says that the pod has a ready sandbox or a running container. A container that is created
+	// but not started cannot be started without a ready sandbox.
 	Live bool
-	// Grant is what the pod's containers were given, or nil if none was given any.
-	Grant *Grant
+	// Allocation is what the pod was granted, or nil if none of its containers carries that.
+	Allocation *Allocation
 }
 
-// Runtime tells what pods there are by UID, dead ones included.
+// Runtime lists the pods of the container runtime by UID, dead ones included.
 type Runtime interface {
-	Pods(ctx context.Context) (map[string]Seen, error)
+	Pods(ctx context.Context) (map[string]RuntimeState, error)
 }
 
-// CRI asks the container runtime behind a connection.
+// CRI is the container runtime behind a connection.
 func CRI(conn grpc.ClientConnInterface) Runtime {
 	return cri{runtimeapi.NewRuntimeServiceClient(conn)}
 }
@@ -45,9 +45,9 @@ type cri struct {
 	client runtimeapi.RuntimeServiceClient
 }
 
-// Pods implements Runtime. Sandboxes are listed last: a pod has its sandbox before its first container, and keeps it until
-// after the last one.
-func (c cri) Pods(ctx context.Context) (map[string]Seen, error) {
+// Pods implements Runtime. Sandboxes are listed last: a pod has its sandbox before its first
+// container, and keeps it until after the last one.
+func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 	containers, err := c.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list the runtime's containers: %w", err)
@@ -56,7 +56,7 @@ func (c cri) Pods(ctx context.Context) (map[string]Seen, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the runtime's sandboxes: %w", err)
 	}
-	pods := map[string]Seen{}
+	pods := map[string]RuntimeState{}
 	for _, container := range containers.GetContainers() {
 		uid := container.GetLabels()[labelPodUID]
 		pod := pods[uid]
@@ -65,8 +65,8 @@ func (c cri) Pods(ctx context.Context) (map[string]Seen, error) {
 		default:
 			pod.Live = true
 		}
-		if pod.Grant == nil {
-			pod.Grant = grantOf(ctx, container)
+		if pod.Allocation == nil {
+			pod.Allocation = allocationOf(ctx, container)
 		}
 		pods[uid] = pod
 	}
@@ -76,28 +76,28 @@ func (c cri) Pods(ctx context.Context) (map[string]Seen, error) {
 		pod.Live = pod.Live || sandbox.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 		pods[uid] = pod
 	}
-	// What is nobody's is no pod's.
-	delete(pods, "")
+	delete(pods, "") // of containers that belong to no pod
 	return pods, nil
 }
 
-// grantOf reads what the container's pod was given off the container.
-func grantOf(ctx context.Context, container *runtimeapi.Container) *Grant {
+// allocationOf returns the allocation that a container carries, or nil.
+func allocationOf(ctx context.Context, container *runtimeapi.Container) *Allocation {
 	value, ok := container.GetAnnotations()[Annotation]
 	if !ok {
 		return nil
 	}
 	labels := container.GetLabels()
-	grant := &Grant{
+	allocation := &Allocation{
 		PodUID:    labels[labelPodUID],
 		Namespace: labels[labelPodNamespace],
 		Name:      labels[labelPodName],
 		Since:     time.Unix(0, container.GetCreatedAt()).UTC(),
 	}
 	var err error
-	if grant.Decision, err = deviceinfo.DecodePod(value); err != nil {
-		klog.FromContext(ctx).Error(err, "A container carries a grant that cannot be read; its devices are not counted", "container", container.GetId(), "pod", grant.Pod())
+	if allocation.PodInfo, err = deviceinfo.DecodePod(value); err != nil {
+		klog.FromContext(ctx).Error(err, "A container carries an allocation that cannot be read; its devices are not counted",
+			"container", container.GetId(), "pod", allocation.Pod())
 		return nil
 	}
-	return grant
+	return allocation
 }

@@ -33,7 +33,7 @@ func (l lister) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxReques
 }
 
 func TestWhoLivesInTheRuntime(t *testing.T) {
-	decision := wants("u", map[types.ResourceName]int64{cards0: 1}).Decision
+	decision := wants("u", map[types.ResourceName]int64{cards0: 1}).PodInfo
 	carried, err := deviceinfo.EncodePod(decision)
 	if err != nil {
 		t.Fatal(err)
@@ -71,11 +71,11 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 			continue
 		}
 		got := pods["u"]
-		if got.Live != test.live || (got.Grant != nil) != test.grant {
-			t.Errorf("%s: live %v, grant %v; want %v, %v", name, got.Live, got.Grant, test.live, test.grant)
+		if got.Live != test.live || (got.Allocation != nil) != test.grant {
+			t.Errorf("%s: live %v, grant %v; want %v, %v", name, got.Live, got.Allocation, test.live, test.grant)
 		}
-		if test.grant && (got.Grant.Pod() != "default/pod-u" || !cmp.Equal(got.Grant.Holds(), (&Grant{Decision: decision}).Holds())) {
-			t.Errorf("%s: grant %v", name, got.Grant)
+		if test.grant && (got.Allocation.Pod() != "default/pod-u" || !cmp.Equal(got.Allocation.Holds(), (&Allocation{PodInfo: decision}).Holds())) {
+			t.Errorf("%s: grant %v", name, got.Allocation)
 		}
 	}
 }

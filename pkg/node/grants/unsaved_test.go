@@ -15,120 +15,96 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// unplugged is a folder that is not where it belongs, so that nothing can be written there.
-type unplugged struct{ folder, away string }
+// away is a directory that is not in its place, so that nothing can be written there.
+type away struct{ place, now string }
 
-// unplug takes the folder of a record's file away.
-func unplug(t *testing.T, r *Record) unplugged {
+// takeAway takes the directory of a checkpoint away.
+func takeAway(t *testing.T, c *Checkpoint) away {
 	t.Helper()
-	u := unplugged{filepath.Dir(r.path), filepath.Join(t.TempDir(), "away")}
-	if err := os.Rename(u.folder, u.away); err != nil {
+	a := away{filepath.Dir(c.file.Path), filepath.Join(t.TempDir(), "away")}
+	if err := os.Rename(a.place, a.now); err != nil {
 		t.Fatal(err)
 	}
-	return u
+	return a
 }
 
-func (u unplugged) plugIn(t *testing.T) {
+func (a away) bringBack(t *testing.T) {
 	t.Helper()
-	if err := os.Rename(u.away, u.folder); err != nil {
+	if err := os.Rename(a.now, a.place); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestNothingIsGrantedWhileTheRecordCannotBeWrittenAndThatHeals(t *testing.T) {
-	w, r := granted(t)
+func TestNothingIsGrantedWhileTheCheckpointCannotBeWrittenAndThatHeals(t *testing.T) {
+	w, r := withPodA(t)
 	b := wants("b", map[types.ResourceName]int64{cards1: 1})
-	disk := unplug(t, r)
-	_, err := r.Pin(t.Context(), b, has)
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "no device is given out") {
-		t.Errorf("pin: %v, want the cause and what follows", err)
+	disk := takeAway(t, r)
+	_, err := r.Grant(t.Context(), b, capacity)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "no device is granted") {
+		t.Errorf("grant: %v, want the cause and what follows", err)
 	}
 	if r.Has("b") || !r.IsUnsaved() || r.Check() == nil {
-		t.Errorf("on record: %v, unsaved: %v, check: %v", r.List(), r.IsUnsaved(), r.Check())
+		t.Errorf("checkpoint: %v, unsaved: %v, check: %v", r.List(), r.IsUnsaved(), r.Check())
 	}
-	if grant, err := r.Pin(t.Context(), wants("a", nil), has); err != nil || grant.Name != "pod-a" {
+	if grant, err := r.Grant(t.Context(), wants("a", nil), capacity); err != nil || grant.Name != "pod-a" {
 		t.Errorf("a pod that was granted something before does not get it again: %v, %v", grant, err)
 	}
 
-	disk.plugIn(t)
+	disk.bringBack(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if r.IsUnsaved() || r.Check() != nil {
 		t.Errorf("the disk is back, unsaved: %v, check: %v", r.IsUnsaved(), r.Check())
 	}
-	w.run(pin(t, r, b))
-	if onDisk, err := Read(r.path); err != nil || len(onDisk) != 2 {
+	w.run(grant(t, r, b))
+	if onDisk, err := Read(r.file.Path); err != nil || len(onDisk) != 2 {
 		t.Errorf("on disk: %v, %v", onDisk, err)
 	}
 }
 
 func TestWhatTheRuntimeSaysCountsWhenItCannotBeWritten(t *testing.T) {
-	w, r := granted(t)
+	w, r := withPodA(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	lost := wants("lost", map[types.ResourceName]int64{cards1: 1})
 	w.run(lost)
 	w.stop("a", false)
-	disk := unplug(t, r)
+	disk := takeAway(t, r)
 	if err := r.Reconcile(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]Grant{lost}, r.List()); diff != "" {
-		t.Errorf("on record (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]Allocation{lost}, r.List()); diff != "" {
+		t.Errorf("checkpoint (-want +got):\n%s", diff)
 	}
-	disk.plugIn(t)
+	disk.bringBack(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	onDisk, err := Read(r.path)
-	if diff := cmp.Diff([]Grant{lost}, onDisk); diff != "" || err != nil {
+	onDisk, err := Read(r.file.Path)
+	if diff := cmp.Diff([]Allocation{lost}, onDisk); diff != "" || err != nil {
 		t.Errorf("on disk when it can be written again (-want +got), %v:\n%s", err, diff)
 	}
 }
 
-func TestContainersOfPodsOnRecordStartThoughNothingCanBeWrittenSinceTheStart(t *testing.T) {
-	w, r := granted(t)
+func TestContainersOfPodsInTheCheckpointStartThoughNothingCanBeWrittenSinceTheStart(t *testing.T) {
+	w, r := withPodA(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.run(wants("b", map[types.ResourceName]int64{cards1: 1})) // which is not on disk
 	r = restart(t, w, r)
-	r.runtime = listing(func() (map[string]Seen, error) {
-		unplug(t, r)
+	r.runtime = listing(func() (map[string]RuntimeState, error) {
+		takeAway(t, r)
 		return w.Pods(t.Context())
 	})
 	for _, uid := range []string{"a", "b"} {
-		if _, pinned, err := r.Pinned(t.Context(), uid); !pinned || err != nil {
-			t.Errorf("pod %s: pinned %v, %v", uid, pinned, err)
+		if _, granted, err := r.Granted(t.Context(), uid); !granted || err != nil {
+			t.Errorf("pod %s: granted %v, %v", uid, granted, err)
 		}
 	}
 	if !r.IsUnsaved() {
 		t.Error("it could be written; this shows nothing")
-	}
-}
-
-func TestWhatAKilledWriterLeftDoesNoHarm(t *testing.T) {
-	for name, left := range map[string]string{"nothing yet": "", "a part": magic, "more than is needed": strings.Repeat("x", 3*block)} {
-		t.Run(name, func(t *testing.T) {
-			w, r := granted(t)
-			if err := os.WriteFile(spare(r.path), []byte(left), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			r = restart(t, w, r)
-			w.run(wants("b", map[types.ResourceName]int64{cards1: 1}))
-			for range 2 { // both of the two files
-				if err := r.Reconcile(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if onDisk, err := Read(r.path); err != nil || len(onDisk) != 2 {
-					t.Errorf("the record: %v, %v", onDisk, err)
-				}
-				if err := write(r.path, r.List()); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// recorded is a file that kubecri v0.1.0 wrote.
+// recorded is the checkpoint that kubecri v0.1.0 wrote.
 const recorded = "testdata/v0.1.0.grants"
 
-func TestTheRecordOfTheFirstReleaseIsRead(t *testing.T) {
+func TestTheCheckpointOfTheFirstReleaseIsRead(t *testing.T) {
 	const pair = "resource/group/gpugrp1/0/gpugrp0/0/gpu/"
-	want := []Grant{{
+	want := []Allocation{{
 		PodUID: "4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11", Namespace: "team-a", Name: "training-0",
 		Since: time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC), InitOrder: []string{"fetch", "log"},
-		Decision: &types.PodInfo{
+		PodInfo: &types.PodInfo{
 			Name: "training-0", NodeName: "node-1",
 			InitContainers:    map[string]types.ContainerInfo{"fetch": container(map[types.ResourceName]int64{pair + "gpu-0/memory": 1 << 30})},
 			RunningContainers: map[string]types.ContainerInfo{"main": container(map[types.ResourceName]int64{pair + "gpu-0/cards": 1, pair + "gpu-1/cards": 1})},
@@ -34,7 +34,7 @@ func TestTheRecordOfTheFirstReleaseIsRead(t *testing.T) {
 	}, {
 		PodUID: "9e1f6d0a-1c61-4b5f-9b5a-2f1f6f0f7c22", Namespace: "team-b", Name: "inference",
 		Since: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC),
-		Decision: &types.PodInfo{
+		PodInfo: &types.PodInfo{
 			Name: "inference", NodeName: "node-1",
 			RunningContainers: map[string]types.ContainerInfo{"server": container(map[types.ResourceName]int64{"resource/group/gpugrp1/1/gpugrp0/2/gpu/gpu-4/memory": 20 << 30})},
 		},
@@ -53,14 +53,11 @@ func TestWhatHasNothingNewIsWrittenAsTheFirstReleaseDid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grants, err := decode(want)
+	list, err := Read(recorded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := encode(grants)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := written(t, list)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -72,10 +69,9 @@ func withHeader(version, body string) []byte {
 }
 
 func TestFieldsThatALaterReleaseAddedAreIgnored(t *testing.T) {
-	want, raw := sample(t)
-	_, body, _ := bytes.Cut(raw, []byte("\n"))
-	later := strings.Replace(string(body), `"podUID"`, `"seal": {"by": "tomorrow"}, "podUID"`, 1)
-	got, err := decode(withHeader("v1", later))
+	want := sample()
+	_, body, _ := bytes.Cut(written(t, want), []byte("\n"))
+	got, err := decode(bytes.Replace(body, []byte(`"podUID"`), []byte(`"seal": {"by": "tomorrow"}, "podUID"`), 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +80,8 @@ func TestFieldsThatALaterReleaseAddedAreIgnored(t *testing.T) {
 	}
 }
 
-func TestARecordOfAVersionThatIsNotKnownIsSetAsideAndMadeAnew(t *testing.T) {
-	w := newWorld()
+func TestACheckpointOfAnUnknownVersionIsKeptAsideAndMadeAgain(t *testing.T) {
+	w := newFixture()
 	running := wants("a", map[types.ResourceName]int64{cards0: 1})
 	w.run(running)
 	path := filepath.Join(t.TempDir(), "grants")
@@ -94,18 +90,18 @@ func TestARecordOfAVersionThatIsNotKnownIsSetAsideAndMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), `version "v2"`) {
-		t.Errorf("the error does not tell the version: %v", err)
+		t.Errorf("the error does not name the version: %v", err)
 	}
 	r := openAt(t, w, path)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.List(); len(got) != 1 || got[0].PodUID != "a" || !r.WasDamaged() {
-		t.Errorf("on record: %v, damaged: %v; want pod a from the runtime", got, r.WasDamaged())
+	if got := r.List(); len(got) != 1 || got[0].PodUID != "a" || !r.WasCorrupt() {
+		t.Errorf("checkpoint: %v, corrupt: %v; want pod a from the runtime", got, r.WasCorrupt())
 	}
-	aside, err := filepath.Glob(path + ".damaged-*")
+	aside, err := filepath.Glob(path + ".corrupt-*")
 	if err != nil || len(aside) != 1 {
-		t.Fatalf("set aside: %v, %v", aside, err)
+		t.Fatalf("kept aside: %v, %v", aside, err)
 	}
 	if kept, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(kept, later) {
 		t.Errorf("the later release does not find its file as it was: %q, %v", kept, err)

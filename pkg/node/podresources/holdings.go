@@ -23,14 +23,14 @@ type podName struct{ namespace, name string }
 
 // holdings is who holds what at one moment.
 type holdings struct {
-	grants  map[podName]grants.Grant
+	grants  map[podName]grants.Allocation
 	devices Devices
 }
 
 // newHoldings picks for each name the grant of the pod that has the name now: one that the API server has, or else one that
 // nobody knows anything about, as after a start while the API server is away.
-func newHoldings(all []grants.Grant, known Pods, devices Devices) holdings {
-	h := holdings{grants: map[podName]grants.Grant{}, devices: devices}
+func newHoldings(all []grants.Allocation, known Pods, devices Devices) holdings {
+	h := holdings{grants: map[podName]grants.Allocation{}, devices: devices}
 	for _, grant := range all {
 		name := podName{grant.Namespace, grant.Name}
 		_, taken := h.grants[name]
@@ -49,5 +49,5 @@ func (h holdings) of(pod podName, container string) []device {
 	if !ok {
 		return nil
 	}
-	return h.devices.of(maps.Values(grant.Decision.RunningContainers[container].AllocateFrom))
+	return h.devices.of(maps.Values(grant.PodInfo.RunningContainers[container].AllocateFrom))
 }

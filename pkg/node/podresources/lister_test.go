@@ -74,7 +74,7 @@ func TestAnInitContainerThatEndsIsNotListedAndCostsNobodyAnything(t *testing.T) 
 	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
 	init := types.NewContainerInfo()
 	init.AllocateFrom["r"] = gpu1
-	n.grants[0].Decision.InitContainers["init"] = *init
+	n.grants[0].PodInfo.InitContainers["init"] = *init
 	n.kubelet.lists(pod("p", "main"))
 	n.serve()
 	want := []*podresourcesapi.PodResources{holding(pod("p", "main"), dev("nvidia.com/gpu", "GPU-0", 0))}

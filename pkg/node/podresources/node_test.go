@@ -38,7 +38,7 @@ type node struct {
 	conn    *grpc.ClientConn
 	client  podresourcesapi.PodResourcesListerClient
 
-	grants  []grants.Grant
+	grants  []grants.Allocation
 	pods    fakePods
 	devices Devices
 }
@@ -54,7 +54,7 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, pods: fakePods{}, devices: Devices{Extended: func(types.ResourceName) (types.ResourceName, bool) { return "", false }}}
 	n.options = Options{
 		Socket: filepath.Join(dir, FolderName, SocketName), Kubelet: filepath.Join(dir, "kubelet.sock"),
-		Grants: func() []grants.Grant { return n.grants }, Pods: n.pods, Devices: func() Devices { return n.devices },
+		Grants: func() []grants.Allocation { return n.grants }, Pods: n.pods, Devices: func() Devices { return n.devices },
 	}
 	n.kubelet = &fakeKubelet{t: t, socket: n.options.Kubelet}
 	n.kubelet.start()
@@ -119,7 +119,7 @@ func (n *node) holds(uid, name string, containers map[string][]string) {
 }
 
 // grantOf returns what a pod of the namespace default was given.
-func grantOf(uid, name string, containers map[string][]string) grants.Grant {
+func grantOf(uid, name string, containers map[string][]string) grants.Allocation {
 	decision := types.NewPodInfo()
 	for container, devices := range containers {
 		info := types.NewContainerInfo()
@@ -128,7 +128,7 @@ func grantOf(uid, name string, containers map[string][]string) grants.Grant {
 		}
 		decision.RunningContainers[container] = *info
 	}
-	return grants.Grant{PodUID: uid, Namespace: "default", Name: name, Decision: decision}
+	return grants.Allocation{PodUID: uid, Namespace: "default", Name: name, PodInfo: decision}
 }
 
 func (n *node) list() []*podresourcesapi.PodResources {

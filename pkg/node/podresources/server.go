@@ -45,7 +45,7 @@ type Options struct {
 	// Settled are closed when the functions below tell all that there is; nothing is served before.
 	Settled []<-chan struct{}
 	// Grants returns what pods were granted on this node.
-	Grants func() []grants.Grant
+	Grants func() []grants.Allocation
 	// Pods knows the pods of this node.
 	Pods Pods
 	// Devices returns the node's devices as they are now.

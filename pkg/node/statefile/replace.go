@@ -38,7 +38,9 @@ func (f *File) replace(raw []byte) (err error) {
 	if err := overwrite(f.spare(), raw); err != nil {
 		return err
 	}
-	f.reach(failpoint.Writing)
+	if f.Failpoints {
+		failpoint.Reach(failpoint.Writing)
+	}
 	// The first time there is nothing to exchange, and some file systems cannot: then the spare is moved.
 	if unix.Renameat2(unix.AT_FDCWD, f.spare(), unix.AT_FDCWD, f.Path, unix.RENAME_EXCHANGE) != nil {
 		if err := os.Rename(f.spare(), f.Path); err != nil {
@@ -53,7 +55,9 @@ func (f *File) replace(raw []byte) (err error) {
 	if err := directory.Sync(); err != nil {
 		return err
 	}
-	f.reach(failpoint.Written)
+	if f.Failpoints {
+		failpoint.Reach(failpoint.Written)
+	}
 	return nil
 }
 

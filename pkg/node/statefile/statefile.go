@@ -20,8 +20,6 @@ import (
 	"io/fs"
 	"os"
 	"time"
-
-	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
 // ErrCorrupt is wrapped by the error of a file that exists and cannot be used.
@@ -113,10 +111,4 @@ func (f *File) Save(content any) error {
 	}
 	f.saved = header
 	return nil
-}
-
-func (f *File) reach(point failpoint.Point) {
-	if f.Failpoints {
-		failpoint.Reach(point)
-	}
 }

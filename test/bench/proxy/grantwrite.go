@@ -27,7 +27,7 @@ type grantWrites struct {
 // emptyRuntime is one on which nothing runs.
 type emptyRuntime struct{}
 
-func (emptyRuntime) Pods(context.Context) (map[string]grants.Seen, error) { return nil, nil }
+func (emptyRuntime) Pods(context.Context) (map[string]grants.RuntimeState, error) { return nil, nil }
 
 // measureGrantWrites fills the record of a node of eight devices, again and again. The writes take
 // turns.
@@ -48,9 +48,9 @@ func measureGrantWrites(ctx context.Context, scratch string) (*grantWrites, erro
 		}
 		for device := range devices {
 			uid := fmt.Sprintf("%s-%d", devicePod, device)
-			wanted := grants.Grant{PodUID: uid, Namespace: "default", Name: uid, Decision: allocation(uid, device)}
+			wanted := grants.Allocation{PodUID: uid, Namespace: "default", Name: uid, PodInfo: allocation(uid, device)}
 			began := time.Now()
-			if _, err := record.Pin(ctx, wanted, has); err != nil {
+			if _, err := record.Grant(ctx, wanted, has); err != nil {
 				return nil, err
 			}
 			w.pin = append(w.pin, time.Since(began))

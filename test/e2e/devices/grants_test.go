@@ -192,7 +192,7 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 
 	empty := fill(ctx)
 	late := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "late", 1)))
-	expectRefused(ctx, t, late, []string{"write the record of grants", "no space left on device"})
+	expectRefused(ctx, t, late, []string{"write the checkpoint of granted devices", "no space left on device"})
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 1")
 	if again := expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main",
 		1); again[0] != has[0] {

@@ -15,14 +15,14 @@ import (
 )
 
 func TestTheFirstDecisionStaysWhateverComesLater(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	r, _ := open(t, w)
 	first := wants("a", map[types.ResourceName]int64{cards0: 1})
-	pin(t, r, first)
+	grant(t, r, first)
 	w.run(first)
 	for range 2 {
-		got := pin(t, r, wants("a", map[types.ResourceName]int64{cards1: 1}))
-		if diff := cmp.Diff(first.Decision, got.Decision); diff != "" {
+		got := grant(t, r, wants("a", map[types.ResourceName]int64{cards1: 1}))
+		if diff := cmp.Diff(first.PodInfo, got.PodInfo); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		// And after a restart.
@@ -31,11 +31,11 @@ func TestTheFirstDecisionStaysWhateverComesLater(t *testing.T) {
 }
 
 func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	path := filepath.Join(t.TempDir(), "missing", "grants")
 	r := openAt(t, w, path)
-	if _, err := r.Pin(context.Background(), wants("a", map[types.ResourceName]int64{cards0: 1}), has); err == nil {
-		t.Fatal("granted without a record")
+	if _, err := r.Grant(context.Background(), wants("a", map[types.ResourceName]int64{cards0: 1}), capacity); err == nil {
+		t.Fatal("granted without a file")
 	}
 	if r.Has("a") || len(r.List()) != 0 {
 		t.Error("the grant that failed is on record")
@@ -43,18 +43,18 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	pin(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
+	grant(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
 }
 
 func TestPodsWithoutDevicesDoNotWaitForTheDisk(t *testing.T) {
-	r, _ := open(t, newWorld())
-	pin(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	r, _ := open(t, newFixture())
+	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
 	r.changing.Lock() // as while the file is written
 	defer r.changing.Unlock()
 	if !r.Has("a") || len(r.List()) != 1 || r.Check() != nil {
-		t.Errorf("on record: %v, %v", r.List(), r.Check())
+		t.Errorf("checkpoint: %v, %v", r.List(), r.Check())
 	}
-	if _, pinned, err := r.Pinned(context.Background(), "a"); !pinned || err != nil {
-		t.Errorf("pinned: %v, %v", pinned, err)
+	if _, granted, err := r.Granted(context.Background(), "a"); !granted || err != nil {
+		t.Errorf("granted: %v, %v", granted, err)
 	}
 }

@@ -32,7 +32,7 @@ func TestWhatAPodHolds(t *testing.T) {
 		for i, quantities := range test.init {
 			decision.InitContainers[fmt.Sprint("i", i)] = container(quantities)
 		}
-		if diff := cmp.Diff(test.want, (&Grant{InitOrder: []string{"i0", "i1"}, Decision: decision}).Holds()); diff != "" {
+		if diff := cmp.Diff(test.want, (&Allocation{InitOrder: []string{"i0", "i1"}, PodInfo: decision}).Holds()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -54,22 +54,22 @@ func TestAnInitContainerRunsAlongWithTheSidecarsBeforeIt(t *testing.T) {
 		"containers without devices do not matter to it": {[]string{"a", "side", "b", "init", "c"}, 50},
 	} {
 		want := types.ResourceList{memory0: test.want}
-		if diff := cmp.Diff(want, (&Grant{InitOrder: test.order, Decision: decision}).Holds()); diff != "" {
+		if diff := cmp.Diff(want, (&Allocation{InitOrder: test.order, PodInfo: decision}).Holds()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
 func TestTwoRequestsThatOverflowTogetherAreNotSmall(t *testing.T) {
-	r, _ := open(t, newWorld())
+	r, _ := open(t, newFixture())
 	g := wants("a", nil)
 	info := types.NewContainerInfo()
 	for i := range 4 {
 		request := types.ResourceName(fmt.Sprint("ask", i))
 		info.DevRequests[request], info.AllocateFrom[request] = math.MaxInt64/2+1, memory0
 	}
-	g.Decision.RunningContainers["main"] = *info
-	if _, err := r.Pin(context.Background(), g, has); err == nil {
+	g.PodInfo.RunningContainers["main"] = *info
+	if _, err := r.Grant(context.Background(), g, capacity); err == nil {
 		t.Error("granted 2^64 of 100")
 	}
 }

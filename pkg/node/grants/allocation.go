@@ -1,0 +1,95 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package grants keeps the node's checkpoint of which pod holds which device.
+//
+// The first allocation that the node grants to a pod is final: whatever the pod's annotation says
+// later, the pod's containers get the same devices again. An allocation counts until the pod is really
+// gone: the runtime has no ready sandbox and no running container of it, and the API server does not
+// have it either, or has it as succeeded or failed. So a device that one pod uses up is never granted
+// to a second live pod, whatever schedulers and annotations say. A device whose groups have changed is
+// found by its lowest level, its ID and the resource.
+//
+// The checkpoint is a file, see package statefile. It is not the only copy: every container with
+// devices carries its pod's allocation as an annotation in the runtime, where no user can write, and
+// the checkpoint is completed from there before the first grant after a start. So a lost or corrupt
+// file costs only the order of init containers: a pod is then taken to hold the most that it might.
+//
+// What kubelet device plugins answered to Allocate is in a second file.
+package grants
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Annotation is the key under which a container in the runtime carries its pod's allocation, as
+// package deviceinfo writes it.
+const Annotation = "KubeDevice/Grant"
+
+// Allocation is what was granted to one pod on this node.
+type Allocation struct {
+	// PodUID identifies the pod; namespace and name are for people.
+	PodUID    string `json:"podUID"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Since is when it was granted.
+	Since time.Time `json:"since"`
+	// InitOrder are the pod's init containers, sidecars included, in the order in which they start. It
+	// is empty in an allocation that v0.1.0 wrote, and in one that came back from the runtime.
+	InitOrder []string `json:"initOrder,omitempty"`
+	// PodInfo is the allocation as the scheduler made it. It must not be changed.
+	PodInfo *types.PodInfo `json:"decision"`
+}
+
+// Pod returns the pod's name for people.
+func (a *Allocation) Pod() string { return a.Namespace + "/" + a.Name }
+
+// Holds returns the most that the pod holds of each of the node's resources while it runs, by the
+// scheduler's formula. Masks of enum resources are not quantities and are left out.
+func (a *Allocation) Holds() types.ResourceList {
+	return grouptree.Holdings(a.PodInfo, a.startOrder())
+}
+
+// startOrder returns the pod's containers in the order in which they start, as far as that matters to
+// what it holds. Where the order is not known, all containers that run along with others come first:
+// that is never too little.
+func (a *Allocation) startOrder() []grouptree.Container {
+	for name := range a.PodInfo.InitContainers {
+		if !slices.Contains(a.InitOrder, name) {
+			return sidecars(slices.Sorted(maps.Keys(a.PodInfo.RunningContainers)))
+		}
+	}
+	order := sidecars(a.InitOrder)
+	for i := range order {
+		if _, runsAlone := a.PodInfo.InitContainers[order[i].Name]; runsAlone {
+			order[i].Kind = grouptree.Init
+		}
+	}
+	return order
+}
+
+func sidecars(names []string) []grouptree.Container {
+	containers := make([]grouptree.Container, 0, len(names))
+	for _, name := range names {
+		containers = append(containers, grouptree.Container{Name: name, Kind: grouptree.Sidecar})
+	}
+	return containers
+}
+
+// sorted returns the allocations in the order in which people read them.
+func sorted(allocations map[string]*Allocation) []Allocation {
+	list := make([]Allocation, 0, len(allocations))
+	for _, a := range allocations {
+		list = append(list, *a)
+	}
+	slices.SortFunc(list, func(a, b Allocation) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.PodUID, b.PodUID))
+	})
+	return list
+}

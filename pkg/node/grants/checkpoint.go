@@ -1,0 +1,252 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grants
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
+)
+
+// Checkpoint has the node's granted allocations. All methods are safe for concurrent use.
+type Checkpoint struct {
+	file      *statefile.File
+	runtime   Runtime
+	active    func(podUID string) bool
+	responses *ResponseCache
+
+	// reconciling holds one token, taken by whoever compares the checkpoint with the runtime.
+	reconciling chan struct{}
+	// opened is closed when the file was read.
+	opened chan struct{}
+	// changing is held by whoever replaces allocations, while the file is written.
+	changing sync.Mutex
+
+	// mu is held for moments only. Who has changing may take it, not the other way round.
+	mu          sync.Mutex
+	locked      *os.File               // holds the lock on the file; nil before the file was read
+	allocations map[string]*Allocation // by pod UID; neither the map nor what it points at is ever changed
+	complete    bool                   // it was compared with the runtime since the start
+	corrupt     bool                   // the file could not be used
+	unsaved     error                  // why the last write of the file failed, or nil
+}
+
+// New returns the checkpoint in the file at path, whose directory must exist. The file is locked and
+// read when the checkpoint is first compared with the runtime; see Close. boot identifies this boot of
+// the machine, see Boot; if it is empty, no response counts that another process cached. active reports
+// whether the API server has the pod and it has not ended, as far as this node knows.
+func New(path, boot string, runtime Runtime, active func(podUID string) bool) *Checkpoint {
+	if boot == "" {
+		boot = rand.Text()
+	}
+	c := &Checkpoint{
+		file: fileAt(path), runtime: runtime, active: active,
+		reconciling: make(chan struct{}, 1), opened: make(chan struct{}), allocations: map[string]*Allocation{},
+	}
+	c.responses = newResponseCache(filepath.Dir(path), boot, c.Has)
+	return c
+}
+
+// Close lets another process have the file. The checkpoint must not be used any more.
+func (c *Checkpoint) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.locked == nil {
+		return nil
+	}
+	return c.locked.Close()
+}
+
+// open locks and reads the files, once. The caller holds the token of reconciling.
+func (c *Checkpoint) open(ctx context.Context) error {
+	c.mu.Lock()
+	opened := c.locked != nil
+	c.mu.Unlock()
+	if opened {
+		return nil
+	}
+	locked, err := lock(ctx, c.file.Path)
+	if err != nil {
+		return err
+	}
+	var list []Allocation
+	var legacy map[string]responses
+	err = c.file.Load(func(body []byte) (err error) {
+		if list, err = decode(body); err == nil {
+			legacy, err = decodeLegacyResponses(body, c.responses.boot)
+		}
+		return err
+	})
+	corrupt := err != nil && !errors.Is(err, fs.ErrNotExist)
+	if corrupt {
+		list, legacy = nil, nil
+		klog.FromContext(ctx).Error(err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers")
+	}
+	err = c.responses.load(ctx, legacy)
+	if err == nil && len(legacy) > 0 {
+		err = c.file.Save(content{list}) // without the responses, which would count as the newer ones again
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The cached responses of device plugins cannot be moved to a file of their own")
+	}
+	read := make(map[string]*Allocation, len(list))
+	for _, a := range list {
+		read[a.PodUID] = &a
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.locked, c.corrupt, c.allocations = locked, corrupt, read
+	close(c.opened)
+	return nil
+}
+
+// Opened returns a channel that is closed when the file was read, or found to be corrupt or missing.
+func (c *Checkpoint) Opened() <-chan struct{} { return c.opened }
+
+// Responses returns the cached responses of device plugins to the pods in the checkpoint.
+func (c *Checkpoint) Responses() *ResponseCache { return c.responses }
+
+// WasCorrupt reports whether there was a file that could not be used, as far as it was opened.
+func (c *Checkpoint) WasCorrupt() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.corrupt
+}
+
+// Has reports whether the checkpoint has the pod, complete or not.
+func (c *Checkpoint) Has(podUID string) bool {
+	_, ok := c.current()[podUID]
+	return ok
+}
+
+// Granted returns what was granted to the pod before, if anything.
+func (c *Checkpoint) Granted(ctx context.Context, podUID string) (granted Allocation, ok bool, err error) {
+	if err := c.ensureComplete(ctx); err != nil {
+		return Allocation{}, false, err
+	}
+	if a, ok := c.current()[podUID]; ok {
+		return *a, true, nil
+	}
+	return Allocation{}, false, nil
+}
+
+// A pod that was deleted without grace is gone from the API server a moment before its container has
+// ended. The next pod with its device waits that moment here: the kubelet would try again only ten
+// seconds after a refusal.
+const (
+	leavingLimit    = 5 * time.Second
+	leavingInterval = 100 * time.Millisecond
+)
+
+// Grant grants the pod the wanted allocation, unless the pod was granted one before: then it returns
+// that one. Nothing is granted before it is on disk. An error that is a *Conflict says that other pods
+// hold it; holders whose pods have left the API server are waited for, up to leavingLimit.
+func (c *Checkpoint) Grant(ctx context.Context, wanted Allocation, capacity Capacity) (Allocation, error) {
+	if err := c.ensureComplete(ctx); err != nil {
+		return Allocation{}, err
+	}
+	wanted.Since = time.Now().UTC()
+	granted, err := c.grant(&wanted, capacity)
+	limit := time.NewTimer(leavingLimit)
+	defer limit.Stop()
+	for again := time.Duration(0); ; again = leavingInterval {
+		var conflict *Conflict
+		if !errors.As(err, &conflict) || again > 0 && !c.leaving(conflict) {
+			return granted, err
+		}
+		select {
+		case <-time.After(again):
+		case <-limit.C:
+			return granted, err
+		case <-ctx.Done():
+			return granted, err
+		}
+		if err := c.Reconcile(ctx); err != nil {
+			return Allocation{}, err
+		}
+		granted, err = c.grant(&wanted, capacity)
+	}
+}
+
+// leaving reports whether all holders are pods that the API server has no more.
+func (c *Checkpoint) leaving(conflict *Conflict) bool {
+	return len(conflict.uids) > 0 && !slices.ContainsFunc(conflict.uids, c.active)
+}
+
+func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	now := c.current()
+	if a, ok := now[wanted.PodUID]; ok {
+		return *a, nil
+	}
+	if conflict := findConflict(wanted, now, capacity); conflict != nil {
+		return Allocation{}, conflict
+	}
+	next := maps.Clone(now)
+	next[wanted.PodUID] = wanted
+	failpoint.Reach(failpoint.Granting)
+	if err := c.replace(next); err != nil {
+		return Allocation{}, err
+	}
+	failpoint.Reach(failpoint.Granted)
+	return *wanted, nil
+}
+
+// List returns all allocations, sorted by pod.
+func (c *Checkpoint) List() []Allocation { return sorted(c.current()) }
+
+// Check returns an error while the checkpoint is not known to be complete, and while it cannot be written.
+func (c *Checkpoint) Check() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.complete {
+		return errors.New("the checkpoint of granted devices was not compared with the runtime yet")
+	}
+	return c.unsaved
+}
+
+// IsUnsaved reports whether the last write of the file failed. Then nothing is missing in it that was
+// granted, and nothing is granted until it can be written, which every grant and every comparison with
+// the runtime tries.
+func (c *Checkpoint) IsUnsaved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsaved != nil
+}
+
+// current returns the allocations by pod UID, which must not be changed.
+func (c *Checkpoint) current() map[string]*Allocation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.allocations
+}
+
+// replace puts next on disk and then in place. The caller holds changing.
+func (c *Checkpoint) replace(next map[string]*Allocation) error {
+	err := c.file.Save(content{sorted(next)})
+	if err != nil {
+		err = fmt.Errorf("write the checkpoint of granted devices, without which no device is granted: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unsaved = err
+	if err == nil {
+		c.allocations = next
+	}
+	return err
+}
