@@ -16,7 +16,8 @@ func BenchmarkChoose(b *testing.B) {
 	node := types.NewNodeInfo()
 	for i := range 8 {
 		for resource, id := range map[string]string{"nvidia.com:gpu": "GPU-7f3a", "vendor.example:nic": "0000:3d:01"} {
-			node.Allocatable[types.ResourceName(fmt.Sprintf("resource/group/numa/%d/%s/%s.%d/device", i/4, resource, id, i))] = 1
+			node.Allocatable[types.ResourceName(fmt.Sprintf("resource/group/numa/%d/%s/%s.%d/device", i/4, resource,
+				id, i))] = 1
 		}
 	}
 	for name, of := range map[string]ask{

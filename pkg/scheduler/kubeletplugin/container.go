@@ -12,119 +12,126 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// container is one container of a pod, with the hosted devices that it asks for.
+// container is one container of a pod: what it requests and what is assigned to it.
 type container struct {
-	name   string
-	kind   grouptree.Kind
-	turn   int // its place in the pod's spec
-	groups []*group
-	counts map[types.ResourceName]int // what is asked for beyond the groups
-	picks  []pick
-	used   map[string]bool // placeholders that fresh has returned
+	name     string
+	kind     grouptree.Kind
+	position int // in the pod's spec
+	groups   []*group
+	counts   map[types.ResourceName]int // devices that are requested beyond the groups
+	total    map[types.ResourceName]int // all devices that are requested
+
+	assigned     []assignment
+	pinned       int             // how many of them, the first ones, were requested by ID
+	placeholders map[string]bool // that newPlaceholder returned
 }
 
-// pick is a device that a container has been given.
-type pick struct {
+// assignment is a device that serves a request of a container.
+type assignment struct {
 	request types.ResourceName
-	place   *place
+	set     *numaSet
 	device  *device
 }
 
-// overlaps reports whether the two hold what they hold at the same time. Init containers run one after another, along with
-// the sidecars that were started before them.
+// newContainer returns a container that requests nothing. unlisted is its kind if spec does not
+// list it.
+func newContainer(name string, unlisted grouptree.Kind, spec []grouptree.Container) *container {
+	c := &container{
+		name: name, kind: unlisted, position: len(spec), placeholders: map[string]bool{},
+		counts: map[types.ResourceName]int{}, total: map[types.ResourceName]int{},
+	}
+	if i := slices.IndexFunc(spec, func(of grouptree.Container) bool { return of.Name == name }); i >= 0 {
+		c.kind, c.position = spec[i].Kind, i
+	}
+	return c
+}
+
+// count adds up what the container requests: what its groups do, and what it counts beyond them of
+// resources that the node publishes.
+func (c *container) count(counts types.ResourceList, published map[types.ResourceName]bool) {
+	for _, g := range c.groups {
+		for _, it := range g.items {
+			c.total[it.resource]++
+		}
+	}
+	for resource, quantity := range counts {
+		if more := int(min(quantity, 1<<40)) - c.total[resource]; published[resource] && more > 0 {
+			c.counts[resource] = more
+			c.total[resource] += more
+		}
+	}
+}
+
+// overlaps reports whether two containers hold devices at the same time. An init container runs
+// with the sidecars that were started before it; all others run with all sidecars and regular
+// containers.
 func (c *container) overlaps(with *container) bool {
 	if c.kind == grouptree.Init {
 		c, with = with, c
 	}
-	switch {
-	case c == with:
-		return true
-	case with.kind != grouptree.Init:
-		return true
-	case c.kind == grouptree.Init:
-		return false
-	default:
-		return c.kind == grouptree.Sidecar && c.turn < with.turn
-	}
+	return c == with || with.kind != grouptree.Init || c.kind == grouptree.Sidecar && c.position < with.position
 }
 
-// asks returns how many devices of each resource the container asks for.
-func (c *container) asks() map[types.ResourceName]int {
-	asked := maps.Clone(c.counts)
-	if asked == nil {
-		asked = map[types.ResourceName]int{}
-	}
-	for _, g := range c.groups {
-		for _, it := range g.items {
-			asked[it.resource]++
-		}
-	}
-	return asked
-}
-
-// give gives the container a device for a request.
-func (c *container) give(request types.ResourceName, p *place, d *device) {
+// assign assigns a device to the container.
+func (c *container) assign(request types.ResourceName, set *numaSet, d *device) {
 	d.holders = append(d.holders, c)
-	c.picks = append(c.picks, pick{request, p, d})
+	c.assigned = append(c.assigned, assignment{request, set, d})
 }
 
-// takeBack undoes give for all but the first n devices.
-func (c *container) takeBack(n int) {
-	for _, of := range c.picks[n:] {
-		of.device.holders = slices.DeleteFunc(of.device.holders, func(holder *container) bool { return holder == c })
+// release reverts all assignments but the first n.
+func (c *container) release(n int) {
+	for _, a := range c.assigned[n:] {
+		a.device.holders = slices.DeleteFunc(a.device.holders, func(holder *container) bool { return holder == c })
 	}
-	c.picks = c.picks[:n]
+	c.assigned = c.assigned[:n]
 }
 
-// places returns the places of the devices that the container has been given.
-func (c *container) places() []*place {
-	var places []*place
-	for _, of := range c.picks {
-		if !slices.Contains(places, of.place) {
-			places = append(places, of.place)
+// sets returns the NUMA sets of the devices that are assigned to the container.
+func (c *container) sets() []*numaSet {
+	var sets []*numaSet
+	for _, a := range c.assigned {
+		if !slices.Contains(sets, a.set) {
+			sets = append(sets, a.set)
 		}
 	}
-	return places
+	return sets
 }
 
-// fresh returns a placeholder for the NUMA nodes of a place: another one each time, which no group of the container has. For
-// those who read the annotation it begins with their name.
-func (c *container) fresh(p *place) string {
-	placeholder := p.name
-	for c.used[placeholder] || slices.ContainsFunc(c.groups, func(g *group) bool { return g.placeholder == placeholder }) {
+// newPlaceholder returns a placeholder that the container does not use yet. For those who read the
+// annotation it begins with the name of the NUMA set.
+func (c *container) newPlaceholder(set *numaSet) string {
+	placeholder := set.name
+	inUse := func(g *group) bool { return g.placeholder == placeholder }
+	for c.placeholders[placeholder] || slices.ContainsFunc(c.groups, inUse) {
 		placeholder += "+"
 	}
-	if c.used == nil {
-		c.used = map[string]bool{}
-	}
-	c.used[placeholder] = true
+	c.placeholders[placeholder] = true
 	return placeholder
 }
 
-// group is what a container asks for by one placeholder for NUMA nodes.
+// group is the requests of a container that have one placeholder for the NUMA nodes.
 type group struct {
 	owner       *container
 	placeholder string
 	items       []item
-	open        map[types.ResourceName]int // how many devices of each resource it asks for without naming them
-	anchor      *place                     // of the devices that it names; nil while there are none
+	open        map[types.ResourceName]int // how many devices it requests without an ID, by resource
+	set         *numaSet                   // of the devices assigned so far; nil while there are none
 }
 
-// item is one device that is asked for in a group.
+// item is a request for one device.
 type item struct {
-	request  types.ResourceName
-	resource types.ResourceName
-	id       string // as it stands in the device's name; empty for any device
+	request types.ResourceName
+	deviceID
 }
 
-// alike reports whether two groups ask for the same number of devices, and may have them in the same places.
-func (g *group) alike(with *group) bool {
-	return g.owner == with.owner && g.anchor == nil && with.anchor == nil && len(g.items) == len(with.items) &&
-		g.home() == with.home() && maps.Equal(g.open, with.open)
+// isAlike reports whether two groups request the same and can be served by the same NUMA sets.
+func (g *group) isAlike(other *group) bool {
+	return g.owner == other.owner && g.set == nil && other.set == nil && len(g.items) == len(other.items) &&
+		g.numa() == other.numa() && maps.Equal(g.open, other.open)
 }
 
-// home returns the name of the NUMA nodes that the placeholder stands for by name, or "".
-func (g *group) home() string {
+// numa returns the NUMA nodes that the placeholder stands for by name, or "".
+func (g *group) numa() string {
 	if name, ok := strings.CutPrefix(g.placeholder, byName); ok {
 		return name
 	}

@@ -1,42 +1,47 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletplugin is the device scheduler for the devices of the kubelet's own device plugins, which nodes host: see the
-// package of the same name that has the names of these devices. It is built in.
+// Package kubeletplugin is the built-in device scheduler for the devices of kubelet device plugins.
+// Package kubeletdevice defines their names.
 //
-// # What pods ask for
+// # Requests
 //
-// A container that has a hosted resource in its limits, such as intel.com/qat: 2, gets so many devices. They come from as
-// few NUMA nodes as can be, together with those of the container's other hosted resources.
+// A container with such a resource in its limits, for example intel.com/qat: 2, is allocated that
+// many devices. They come from as few NUMA nodes as possible, together with the devices of the
+// container's other resources of this kind.
 //
-// The requests of its annotation say more, each for one or some of the devices that the limits count:
+// The requests in the annotation are more specific. Each is for one or more of the devices that the
+// limits count:
 //
-//	numa/A/nvidia.com:gpu: 2                           two GPUs on one NUMA node, which is called A here
-//	numa/A/vendor.example:nic: 1                       a NIC on the same one
-//	numa/A/vendor.example:nic/0/device: 1              the same, as a name of one device
+//	numa/A/nvidia.com:gpu: 2                           two GPUs on one NUMA node, called A here
+//	numa/A/vendor.example:nic: 1                       a NIC on the same NUMA node
+//	numa/A/vendor.example:nic/0/device: 1              the same, in the form of a device's name
 //	numa/B/intel.com:qat/=0000:3d:01.0/device: 1       this device
 //	numa/B/intel.com:qat/=0000:3d:02.0/device: 0       not this device
 //	numa/=1/intel.com:qat: 1                           a device of NUMA node 1
 //
-// Each may have resource/group in front. A and B are placeholders: within one container, what has the same placeholder comes
-// from the same NUMA node. Requests must be met: a pod waits until they can be. A device of several NUMA nodes is on one
-// with devices of just the same nodes. Of a device whose plugin tells no NUMA node nobody knows what it is together with:
-// it serves counts, and placeholders that one device alone has. What a pod or any of its containers wants not to have, none
-// of its containers gets.
+// Each may begin with resource/group. A and B are placeholders: within one container, requests with
+// one placeholder are a group and are served from one NUMA node. The requests are mandatory: a pod
+// waits until they can be served.
 //
-// # Who serves what
+//   - A device that belongs to several NUMA nodes is grouped with devices of exactly these nodes.
+//   - A device whose plugin reports no NUMA node serves counts, and groups of a single device.
+//   - A device that the pod or one of its containers excludes is not allocated to the pod.
 //
-// A resource is hosted on the nodes that have devices of it by the names of hosted devices. Elsewhere it is some plugin's
-// business. A count that is served here is seen by no plugin that comes later: so nvidia.com/gpu may be hosted on one node and
-// a plugin's on another.
+// # Who serves a resource
 //
-// # How devices are chosen
+// The devices that a node publishes decide: a resource is served here on nodes that publish devices
+// of it by the names of package kubeletdevice, and by other plugins elsewhere. A count that is
+// served here is hidden from the plugins that come later.
 //
-// The devices are chosen here, from what is free, and pinned: the group scheduler checks the choice and accounts for it, for
-// init containers and sidecars as for all devices. Devices by ID come first, then placeholders, then counts. Placeholders are
-// met in a search through all ways to meet them. Where sidecars are left without a device then, because others have what they
-// could have, it is a search through all ways for both. A search says so when it gives up.
+// # Allocation
 //
-// Of the NUMA nodes that will do, that is taken which has the fewest devices left over, so that large free groups stay whole;
-// nodes are scored by the same measure.
+// The scheduler chooses among the node's free devices and pins its choice, so that the group
+// scheduler only checks and accounts for it. It allocates in three stages: devices by ID, groups,
+// counts. The groups are placed by a search with backtracking. Where sidecars are involved, a
+// choice that is good for one container may leave none for another: if the stages fail then, a
+// second search tries all combinations. A search that reaches its step limit reports so.
+//
+// Of the NUMA nodes that can serve a request, the one with the fewest devices left over is used, so
+// that large free groups remain. The score of a node follows the same measure.
 package kubeletplugin

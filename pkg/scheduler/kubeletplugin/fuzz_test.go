@@ -13,7 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Whatever a pod asks for, it is given free devices, none of them twice, which the group scheduler takes; or it is refused.
+// Whatever a pod asks for, it is given free devices, none of them twice, which the group scheduler
+// takes; or it is refused.
 func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 	f.Add("numa/A/nvidia.com:gpu", int64(2), "numa/A/vendor.example:nic/=n0/device", int64(1), int64(3))
 	f.Add("numa/=1/nvidia.com:gpu/=g3/device", int64(1), "resource/group/numa/=1/nvidia.com:gpu", int64(1), int64(0))
@@ -37,7 +38,8 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 
 		score, err := kubeletplugin.New().Choose(node, pod, nil)
 		if err != nil {
-			if text := err.Error(); !strings.HasPrefix(text, "have ") && !strings.HasPrefix(text, "do not have ") && !strings.HasPrefix(text, "cannot serve ") {
+			if text := err.Error(); !strings.HasPrefix(text, "have ") && !strings.HasPrefix(text, "do not have ") &&
+				!strings.HasPrefix(text, "cannot serve ") {
 				t.Errorf("the reason does not follow on a number of nodes: %s", text)
 			}
 			return

@@ -19,7 +19,8 @@ import (
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
 )
 
-// gpuPlugin is the scheduler plugin for GPUs, which serves the same resource as the hosted GPUs of these tests.
+// gpuPlugin is the scheduler plugin for GPUs, which serves the same resource as the hosted GPUs of
+// these tests.
 func gpuPlugin() []dispatch.Named {
 	return []dispatch.Named{{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu)}}
 }
@@ -40,7 +41,8 @@ func served(t *testing.T, r *rig, request *dispatch.Request) []types.ResourceNam
 func TestTheNodesInventorySaysWhoServesAResource(t *testing.T) {
 	r := newRigWith(t, gpuPlugin(), "gpu 0 g0", "nic 0 n0")
 	hostedHere := served(t, r, request("p", ask{limits: list{gpu: 1, nic: 1}}))
-	if diff := cmp.Diff([]types.ResourceName{deviceName(t, "gpu 0 g0"), deviceName(t, "nic 0 n0")}, hostedHere); diff != "" {
+	if diff := cmp.Diff([]types.ResourceName{deviceName(t, "gpu 0 g0"), deviceName(t, "nic 0 n0")},
+		hostedHere); diff != "" {
 		t.Errorf("where it is hosted (-want +got):\n%s", diff)
 	}
 
@@ -57,7 +59,8 @@ func TestAPluginsDevicesAndHostedOnesGoToOneContainer(t *testing.T) {
 	r := newRigWith(t, gpuPlugin(), "nic 0 n0", "nic 1 n1")
 	plugin.Publish(r.node, gpu, []plugin.GPU{{ID: "GPU-1", Memory: 1 << 30, Groups: []int{0, 0}}})
 	r.publish()
-	got := served(t, r, request("p", ask{limits: list{gpu: 1}, requests: list{"numa/A/vendor.example:nic/=n1/device": 1}}))
+	got := served(t, r, request("p", ask{limits: list{gpu: 1},
+		requests: list{"numa/A/vendor.example:nic/=n1/device": 1}}))
 	if len(got) != 2 || got[1] != deviceName(t, "nic 1 n1") {
 		t.Errorf("the pod got %v", got)
 	}
@@ -77,7 +80,8 @@ func (loner) AddNode(string, *types.NodeInfo) {}
 func (loner) GetName() string                 { return "loner" }
 func (loner) UsingGroupScheduler() bool       { return false }
 
-func (loner) PodFitsDevice(_ *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (loner) PodFitsDevice(_ *types.NodeInfo, pod *types.PodInfo, _ bool) (bool,
+	[]devicescheduler.PredicateFailureReason, float64) {
 	for name, info := range pod.RunningContainers {
 		if info.KubeRequests[lonely] > 0 {
 			types.FillContainerInfo(&info)
@@ -118,7 +122,8 @@ func TestHostedDevicesAreAccountedForBesideAPluginThatPlacesByItself(t *testing.
 			t.Errorf("pod %d got %q, want %q", i, got["main"], want)
 		}
 	}
-	if got, want := r.refusal(request("late", ask{limits: list{lonely: 1, qat: 1}})), "have no free intel.com/qat"; got != want {
+	if got, want := r.refusal(request("late", ask{limits: list{lonely: 1, qat: 1}})),
+		"have no free intel.com/qat"; got != want {
 		t.Errorf("nodes %s, want: %s", got, want)
 	}
 }

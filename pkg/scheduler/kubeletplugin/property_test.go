@@ -22,7 +22,8 @@ type world struct {
 	healthy map[string]map[types.ResourceName]int // all healthy devices
 }
 
-// newWorld returns a node with up to most devices of a GPU and NIC in each place, of which some are taken and some unhealthy.
+// newWorld returns a node with up to most devices of a GPU and NIC in each place, of which some are
+// taken and some unhealthy.
 func newWorld(t *testing.T, random *rand.Rand, most int, places ...string) *world {
 	t.Helper()
 	var devices, taken []string
@@ -102,7 +103,8 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 			g := group{1 + random.IntN(2), random.IntN(3)}
 			groups[i] = g
 			placeholder := string(rune('A' + i))
-			for resource, n := range map[types.ResourceName]int{"nvidia.com:gpu": g.gpus, "vendor.example:nic": g.nics} {
+			for resource, n := range map[types.ResourceName]int{"nvidia.com:gpu": g.gpus,
+				"vendor.example:nic": g.nics} {
 				if n > 0 {
 					requests["numa/"+types.ResourceName(placeholder)+"/"+resource] = int64(n)
 				}
@@ -125,7 +127,8 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 			refused[refusal]++
 			empty := &world{free: w.healthy}
 			if never := w.fit(made).Never; never == empty.possible(groups) {
-				t.Errorf("%v in %v, and %v if nobody held anything: evictions help: %v", groups, w.free, w.healthy, !never)
+				t.Errorf("%v in %v, and %v if nobody held anything: evictions help: %v", groups, w.free, w.healthy,
+					!never)
 			}
 			continue
 		}
@@ -133,12 +136,13 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 		w.checkTogether(made.Pod.Name, w.run(made)["main"], groups)
 	}
 	if fitted < 60 || len(refused) < 10 {
-		t.Errorf("%d pods fitted, and the others were refused for %v: too few kinds of states were tried", fitted, refused)
+		t.Errorf("%d pods fitted, and the others were refused for %v: too few kinds of states were tried", fitted,
+			refused)
 	}
 }
 
-// checkTogether makes sure that the devices that a pod was given are as many as groups ask for, all of which are free, and
-// that there is a way to see them as groups in one place each.
+// checkTogether makes sure that the devices that a pod was given are as many as groups ask for, all
+// of which are free, and that there is a way to see them as groups in one place each.
 func (w *world) checkTogether(name, devices string, groups []group) {
 	w.Helper()
 	got := &world{free: map[string]map[types.ResourceName]int{}}
@@ -195,13 +199,15 @@ func TestCountsComeFromTheFewestNUMANodesWithTheFewestLeftOver(t *testing.T) {
 		for set := range 1 << len(places) {
 			n, l := bits.OnesCount(uint(set)), w.leftOver(places, set, count)
 			if l >= 0 && (n < numbers || n == numbers && l < left) {
-				t.Fatalf("%v in %v came from %v with %d left over; %06b of %v has %d left over", count, w.free, of, left, set, places, l)
+				t.Fatalf("%v in %v came from %v with %d left over; %06b of %v has %d left over", count, w.free, of,
+					left, set, places, l)
 			}
 		}
 	}
 }
 
-// leftOver returns how many devices are left over in a set of places of what is counted, or -1 when they have too few.
+// leftOver returns how many devices are left over in a set of places of what is counted, or -1 when
+// they have too few.
 func (w *world) leftOver(places []string, set int, count group) int {
 	gpus, nics := -count.gpus, -count.nics
 	for i, place := range places {

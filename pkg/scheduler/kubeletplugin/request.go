@@ -13,122 +13,108 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // byName begins a placeholder that stands for the one instance whose name follows.
 const byName = "="
 
-// deviceID names a device within its node. The ID is as it stands in the device's name.
-type deviceID struct {
-	resource types.ResourceName
-	id       string
-}
-
-// wanted is what a pod asks of one node's hosted devices.
-type wanted struct {
+// podRequest is what a pod requests of a node's devices.
+type podRequest struct {
 	containers []*container // running ones by name, then init containers by name
-	unwanted   map[deviceID]bool
-	named      int64 // devices that are asked for by placeholders
+	excluded   map[deviceID]bool
+	inGroups   int64 // devices that groups request
 }
 
-// nothing reports whether the pod asks for no hosted device.
-func (w *wanted) nothing() bool {
-	return !slices.ContainsFunc(w.containers, func(c *container) bool { return len(c.groups)+len(c.counts) > 0 })
+// empty reports whether the pod requests no device.
+func (r *podRequest) empty() bool {
+	return !slices.ContainsFunc(r.containers, func(c *container) bool { return len(c.total) > 0 })
 }
 
-// read returns what the pod asks of a node that hosts these resources.
-func read(here map[types.ResourceName]bool, pod *types.PodInfo, spec []grouptree.Container) (*wanted, error) {
-	w := &wanted{unwanted: map[deviceID]bool{}}
-	rest, err := w.groups(nil, pod.Requests)
+// parseRequest returns what the pod requests of a node that publishes devices of these resources.
+// spec lists the containers in the order of the pod's spec. The error says why no node can serve
+// the pod.
+func parseRequest(published map[types.ResourceName]bool, pod *types.PodInfo, spec []grouptree.Container) (
+	*podRequest, error,
+) {
+	r := &podRequest{excluded: map[deviceID]bool{}}
+	ofPod, err := r.parseGroups(nil, pod.Requests)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve the pod: %w", err)
 	}
-	if len(rest) > 0 {
-		return nil, fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers", rest[0].items[0].request)
+	if len(ofPod) > 0 {
+		return nil, fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers",
+			ofPod[0].items[0].request)
 	}
 	for i, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		unlisted := []grouptree.Kind{grouptree.Regular, grouptree.Init}[i]
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			c := &container{name: name, turn: len(spec)}
-			if i == 1 {
-				c.kind = grouptree.Init
-			}
-			if turn := slices.IndexFunc(spec, func(of grouptree.Container) bool { return of.Name == name }); turn >= 0 {
-				c.kind, c.turn = spec[turn].Kind, turn
-			}
-			if c.groups, err = w.groups(c, list[name].Requests); err != nil {
+			c := newContainer(name, unlisted, spec)
+			if c.groups, err = r.parseGroups(c, list[name].Requests); err != nil {
 				return nil, fmt.Errorf("cannot serve container %q: %w", name, err)
 			}
-			c.counts = counts(here, list[name].KubeRequests, c.asks())
-			w.containers = append(w.containers, c)
+			c.count(list[name].KubeRequests, published)
+			r.containers = append(r.containers, c)
 		}
 	}
-	return w, nil
+	return r, nil
 }
 
-// counts returns how many devices of each resource are counted beyond those that are asked for by placeholders.
-func counts(here map[types.ResourceName]bool, counted types.ResourceList, asked map[types.ResourceName]int) map[types.ResourceName]int {
-	more := map[types.ResourceName]int{}
-	for name, quantity := range counted {
-		if missing := int(min(quantity, 1<<40)) - asked[name]; here[name] && missing > 0 {
-			more[name] = missing
-		}
-	}
-	return more
-}
-
-// groups returns the groups that requests ask for, in the order of their placeholders, and notes what is not wanted.
-func (w *wanted) groups(owner *container, requests types.ResourceList) ([]*group, error) {
-	byPlaceholder := map[string]*group{}
-	taken := map[types.ResourceName]bool{}
-	several := map[types.ResourceName]int64{} // by the name without device
+// parseGroups returns the groups that requests form, in the order of their placeholders, and
+// records the devices that are excluded.
+func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) ([]*group, error) {
+	groups := map[string]*group{}
+	single := map[types.ResourceName]bool{}   // requests for one device, without a second spelling of the same
+	several := map[types.ResourceName]int64{} // requests for several, by name
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		full := fullName(name)
-		quantity := requests[name]
-		if resource, numa, id, ok := kubeletdevice.ParseRequest(full); ok {
-			id, named := strings.CutPrefix(id, byName)
+		full, quantity := resource.WithPrefix(name), requests[name]
+		if of, numa, id, ok := kubeletdevice.ParseRequest(full); ok {
+			id, hasID := strings.CutPrefix(id, byName)
 			switch {
-			case named && id == "" || numa == byName:
-				return nil, unnamed(name)
-			case named && quantity == 0:
-				w.unwanted[deviceID{resource, id}] = true
+			case hasID && id == "" || numa == byName:
+				return nil, errNoName(name)
+			case hasID && quantity == 0:
+				r.excluded[deviceID{of, id}] = true
 				continue
 			case quantity != 1:
 				return nil, fmt.Errorf("%s is %d: ask for 1 of it, or for several without naming each", name, quantity)
-			case taken[full]:
-				continue // the other spelling of the same
-			case !named:
+			case single[full]:
+				continue
+			case !hasID:
 				id = ""
 			}
-			taken[full] = true
-			w.named++
-			add(byPlaceholder, owner, numa, item{full, resource, id})
+			single[full] = true
+			r.inGroups++
+			add(groups, owner, numa, item{full, deviceID{of, id}})
 		} else if _, numa, _, ok := kubeletdevice.ParseRequest(full + "/0/" + kubeletdevice.Quantity); ok {
 			if numa == byName {
-				return nil, unnamed(name)
+				return nil, errNoName(name)
 			}
 			if quantity < 1 || quantity > grouptree.MaxRequests {
 				return nil, fmt.Errorf("%s is %d: ask for 1 to %d", name, quantity, grouptree.MaxRequests)
 			}
 			several[full] = quantity
-			w.named += quantity
+			r.inGroups += quantity
 		}
-		if w.named > grouptree.MaxRequests { // so that nobody can ask for more than there is memory for
-			return nil, fmt.Errorf("the pod asks for more than %d devices by placeholders: ask for fewer", grouptree.MaxRequests)
+		if r.inGroups > grouptree.MaxRequests { // it bounds the memory that a pod can take
+			return nil, fmt.Errorf("the pod asks for more than %d devices by placeholders: ask for fewer",
+				grouptree.MaxRequests)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(several)) {
 		for i, missing := 0, several[name]; missing > 0; i++ {
 			full := name + "/" + types.ResourceName(strconv.Itoa(i)) + "/" + kubeletdevice.Quantity
-			if taken[full] {
+			if single[full] {
 				continue
 			}
-			resource, numa, _, _ := kubeletdevice.ParseRequest(full)
-			add(byPlaceholder, owner, numa, item{full, resource, ""})
+			of, numa, _, _ := kubeletdevice.ParseRequest(full)
+			add(groups, owner, numa, item{full, deviceID{of, ""}})
 			missing--
 		}
 	}
-	return slices.SortedFunc(maps.Values(byPlaceholder), func(a, b *group) int { return cmp.Compare(a.placeholder, b.placeholder) }), nil
+	byPlaceholder := func(a, b *group) int { return cmp.Compare(a.placeholder, b.placeholder) }
+	return slices.SortedFunc(maps.Values(groups), byPlaceholder), nil
 }
 
 // add adds an item to the group of a placeholder.
@@ -142,12 +128,4 @@ func add(groups map[string]*group, owner *container, placeholder string, it item
 	if it.id == "" {
 		g.open[it.resource]++
 	}
-}
-
-// fullName returns a request with resource/group in front.
-func fullName(name types.ResourceName) types.ResourceName {
-	if strings.HasPrefix(string(name), types.DeviceGroupPrefix+"/") {
-		return name
-	}
-	return types.DeviceGroupPrefix + "/" + name
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Scheduler is the device scheduler for hosted devices. It is safe for concurrent use.
-type Scheduler struct{ nodes catalogue }
+// Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
+// concurrent use.
+type Scheduler struct{ published resources }
 
 var (
 	_ dispatch.Chooser               = (*Scheduler)(nil)
@@ -23,47 +24,50 @@ var (
 	_ devicescheduler.ConcurrentSafe = (*Scheduler)(nil)
 )
 
-// New returns a scheduler that knows of no node.
+// New returns a scheduler that knows no node.
 func New() *Scheduler { return &Scheduler{} }
 
 // GetName returns "hosted".
 func (*Scheduler) GetName() string { return "hosted" }
 
-// UsingGroupScheduler is true: it accounts for the devices.
+// UsingGroupScheduler is true: the group scheduler accounts for the devices.
 func (*Scheduler) UsingGroupScheduler() bool { return true }
 
-// ConcurrentSafe is true: what the methods share is guarded.
+// ConcurrentSafe is true.
 func (*Scheduler) ConcurrentSafe() bool { return true }
 
-// Pure is true: devices are chosen by the node's state and by the request alone.
+// Pure is true: an allocation depends on the node's state and the request alone.
 func (*Scheduler) Pure() bool { return true }
 
-// Kinds are the devices of the level that hosted devices stand below. Serves has the plain names.
+// Kinds returns the level of the devices. Serves knows the plain names.
 func (*Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}}
 }
 
-// Serves reports whether some node hosts the plain resource.
-func (s *Scheduler) Serves(name types.ResourceName) bool { return s.nodes.has(name) }
+// Serves reports whether some node publishes devices of a plain resource.
+func (s *Scheduler) Serves(name types.ResourceName) bool { return s.published.has(name) }
 
 // Revision grows whenever Serves changes.
-func (s *Scheduler) Revision() uint64 { return s.nodes.revision.Load() }
+func (s *Scheduler) Revision() uint64 { return s.published.revision.Load() }
 
-// Words says NUMA node for one.
+// Words returns the word for an instance of the level.
 func (*Scheduler) Words() devicescheduler.Words {
-	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{kubeletdevice.Level: {One: "NUMA node", Many: "NUMA nodes"}}}
+	noun := devicescheduler.Noun{One: "NUMA node", Many: "NUMA nodes"}
+	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{kubeletdevice.Level: noun}}
 }
 
-// AddNode learns which resources the node hosts. It changes nothing of it.
+// AddNode records which resources the node publishes devices of. It does not change nodeInfo.
 func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
-	s.nodes.set(nodeName, takeStock(nodeInfo).resources())
+	s.published.set(nodeName, newPool(nodeInfo).resources())
 }
 
 // RemoveNode forgets the node.
-func (s *Scheduler) RemoveNode(nodeName string) { s.nodes.set(nodeName, nil) }
+func (s *Scheduler) RemoveNode(nodeName string) { s.published.set(nodeName, nil) }
 
-// PodFitsDevice is Choose for a pod that has no sidecars.
-func (s *Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+// PodFitsDevice is Choose for a pod without sidecars.
+func (s *Scheduler) PodFitsDevice(
+	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	score, err := s.Choose(nodeInfo, podInfo, nil)
 	if err != nil {
 		return false, []devicescheduler.PredicateFailureReason{reason{err}}, 0
@@ -71,47 +75,59 @@ func (s *Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodIn
 	return true, nil, score
 }
 
-// PodAllocate is Choose for a pod that has no sidecars.
+// PodAllocate is Choose for a pod without sidecars.
 func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
 	_, err := s.Choose(nodeInfo, podInfo, nil)
 	return err
 }
 
-// TakePodResources leaves the accounting to the group scheduler.
+// TakePodResources does nothing: the group scheduler accounts for the devices.
 func (*Scheduler) TakePodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
 
-// ReturnPodResources leaves the accounting to the group scheduler.
+// ReturnPodResources does nothing: the group scheduler accounts for the devices.
 func (*Scheduler) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
 
-// Choose chooses the hosted devices of a pod on a node, and writes them into DevRequests and AllocateFrom of its containers.
-// The score is from 0 to 1, and 0 for a pod that asks this node for no hosted device. spec lists the pod's containers in the
-// order of its spec; one that it does not name is a regular one, or a last init container. The error says why the pod does
-// not fit, as a text that follows on a number of nodes; it is a [dispatch.NeverError] if evicting pods would not help.
+// Choose allocates devices of a node to a pod, and writes them into DevRequests and AllocateFrom of
+// its containers. The score is from 0 to 1, and 0 for a pod that requests no device of this node's.
+// spec lists the pod's containers in the order of its spec; one that it does not list is a regular
+// one, or a last init container. The error says why the pod does not fit, as a text that follows on
+// a number of nodes; it is a [dispatch.NeverError] if evicting pods would not help.
 func (*Scheduler) Choose(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (float64, error) {
-	c, err := newChooser(node, pod, spec)
+	a, err := newAllocation(node, pod, spec)
 	if err != nil {
 		return 0, dispatch.NeverError{Reason: err}
 	}
-	if c.nothing() {
+	if a.empty() {
 		return 0, nil
 	}
-	if err := c.choose(); err != nil {
-		if fitsNever(node, pod, spec) {
+	if err := a.run(); err != nil {
+		if !fitsUnused(node, pod, spec) {
 			err = dispatch.NeverError{Reason: err}
 		}
 		return 0, err
 	}
-	c.write(pod)
-	return c.score(), nil
+	a.write(pod)
+	return a.score(), nil
 }
 
-// fitsNever reports whether the pod would not fit the node if no other pod held anything of it.
-func fitsNever(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) bool {
-	empty := *node
-	empty.Used = nil
-	c, err := newChooser(&empty, pod, spec)
+// fitsUnused reports whether the pod might fit the node if no other pod held anything of it.
+func fitsUnused(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) bool {
+	unused := *node
+	unused.Used = nil
+	a, err := newAllocation(&unused, pod, spec)
 	if err == nil {
-		err = c.choose()
+		err = a.run()
 	}
-	return err != nil && !errors.Is(err, errGivenUp)
+	return err == nil || errors.Is(err, errGivenUp)
+}
+
+// reason is an error as the reason why a pod does not fit.
+type reason struct{ error }
+
+// GetReason returns the error's text.
+func (r reason) GetReason() string { return r.Error() }
+
+// GetInfo returns nothing: the text has resources and quantities.
+func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
+	return "", 0, 0, 0
 }

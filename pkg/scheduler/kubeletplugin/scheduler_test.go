@@ -34,7 +34,8 @@ func TestAResourceIsServedAsLongAsANodeHostsIt(t *testing.T) {
 	} {
 		step.do()
 		if s.Serves(gpu) != step.gpu || s.Serves(qat) != step.qat {
-			t.Errorf("%s: GPUs are served: %v, QAT is: %v; want %v, %v", step.what, s.Serves(gpu), s.Serves(qat), step.gpu, step.qat)
+			t.Errorf("%s: GPUs are served: %v, QAT is: %v; want %v, %v", step.what, s.Serves(gpu), s.Serves(qat),
+				step.gpu, step.qat)
 		}
 	}
 }

@@ -8,146 +8,255 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// stepLimit is how many places, or devices, are tried for one pod before a search gives up.
+// stepLimit is how many NUMA sets or devices a search tries for one pod on one node.
 const stepLimit = 1000
 
-// checkOpen returns an error if there is a group whose open devices cannot be given, whatever the others get.
-func (c *chooser) checkOpen(open []*group) error {
+// checkGroups returns an error if one group, or those that are alike, cannot be served even if the
+// others request nothing.
+func (a *allocation) checkGroups(open []*group) error {
 	for _, g := range open {
-		if len(c.candidates(g)) == 0 {
-			return c.lacking(g)
+		if len(a.candidates(g)) == 0 {
+			return errNoSet(g)
 		}
 	}
 	for _, g := range open {
-		if c.rooms(g) < countAlike(open, g) {
-			return lackingTogether(open)
+		alike := 0
+		for _, other := range open {
+			if other == g || other.isAlike(g) {
+				alike++
+			}
+		}
+		if a.capacity(g) < alike {
+			return errNotTogether(open)
 		}
 	}
 	return nil
 }
 
-// giveOpen gives the devices that groups leave open, each group's in one place.
-func (c *chooser) giveOpen(open []*group) error {
-	// The groups that are hardest to place come first.
-	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
-	switch {
-	case c.search(open, 0, make([]int, len(open))):
-		return nil
-	case c.steps == stepLimit:
-		return errGivenUp
-	default:
-		return lackingTogether(open)
-	}
-}
-
-// countAlike returns how many groups are like one of them, that one included.
-func countAlike(groups []*group, as *group) int {
-	n := 0
-	for _, g := range groups {
-		if g == as || g.alike(as) {
-			n++
-		}
-	}
-	return n
-}
-
-// rooms returns for how many groups that are like this one there is room, if there were no others.
-func (c *chooser) rooms(g *group) int {
-	rooms := 0
-	for _, p := range c.stock {
-		if !c.mayBe(g, p) {
+// capacity returns how many groups like this one fit if there are no others.
+func (a *allocation) capacity(g *group) int {
+	groups := 0
+	for _, set := range a.pool {
+		if !g.canUse(set) {
 			continue
 		}
 		here := math.MaxInt
 		for resource, n := range g.open {
-			here = min(here, len(p.available(resource, g.owner))/n)
+			available, _ := set.available(resource, g.owner)
+			here = min(here, len(available)/n)
 		}
-		rooms += here
+		groups += here
 	}
-	return rooms
+	return groups
 }
 
-// mayBe reports whether a group may be met at a place: whether that is what its placeholder and the devices that it names
-// say, and the place is known when there is more than one device to be together.
-func (c *chooser) mayBe(g *group, p *place) bool {
-	home := g.home()
-	unsure := home == "" && len(g.items) > 1 && p.name == kubeletdevice.Unknown
-	return !unsure && (home == "" || home == p.name) && (g.anchor == nil || g.anchor == p)
+// canUse reports whether a NUMA set is one that the group names, and that of its devices so far.
+// What the plugins do not report NUMA nodes of, nobody knows to be together.
+func (g *group) canUse(set *numaSet) bool {
+	if g.numa() == "" && len(g.items) > 1 && set.name == kubeletdevice.Unknown {
+		return false
+	}
+	return (g.numa() == "" || g.numa() == set.name) && (g.set == nil || g.set == set)
 }
 
-// candidates returns the places where a group can be met as things stand, the best first: where the pod needs the fewest
-// further devices, and of these where the fewest are left over.
-func (c *chooser) candidates(g *group) []*place {
-	open := g.open
+// candidates returns the NUMA sets that can serve a group now, the best first: where the pod needs
+// the fewest devices that it does not hold already, and of these the ones with the fewest left
+// over.
+func (a *allocation) candidates(g *group) []*numaSet {
 	type candidate struct {
-		*place
-		further, left int
+		*numaSet
+		added, left int
 	}
 	var found []candidate
-	for _, p := range c.stock {
-		if !c.mayBe(g, p) {
+	for _, set := range a.pool {
+		if !g.canUse(set) {
 			continue
 		}
-		at, enough := candidate{place: p}, true
-		for resource, n := range open {
-			available := p.available(resource, g.owner)
-			if enough = len(available) >= n; !enough {
-				break
-			}
+		at, enough := candidate{numaSet: set}, true
+		for resource, n := range g.open {
+			available, shared := set.available(resource, g.owner)
+			enough = enough && len(available) >= n
 			at.left += len(available) - n
-			for _, d := range available[:n] {
-				if len(d.holders) == 0 {
-					at.further++
-				}
-			}
+			at.added += max(0, n-shared)
 		}
 		if enough {
 			found = append(found, at)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.further, b.further), cmp.Compare(a.left, b.left))
+		return cmp.Or(cmp.Compare(a.added, b.added), cmp.Compare(a.left, b.left))
 	})
-	places := make([]*place, len(found))
+	sets := make([]*numaSet, len(found))
 	for i, at := range found {
-		places[i] = at.place
+		sets[i] = at.numaSet
 	}
-	return places
+	return sets
 }
 
-// search places the groups from number n on. at has, for those before, the number of the place in the stock. It returns
-// false, and gives no device, when there is no way to meet them all, or when it finds none within its steps.
-func (c *chooser) search(groups []*group, n int, at []int) bool {
-	if n == len(groups) {
+// assignGroups assigns the devices that groups request without an ID.
+func (a *allocation) assignGroups(open []*group) error {
+	// The largest groups have the fewest alternatives.
+	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
+	if !a.searchGroups(open, make([]int, 0, len(open))) {
+		return a.unlessGivenUp(errNotTogether(open))
+	}
+	return nil
+}
+
+// unlessGivenUp returns why, or the error of a search that has reached its limit.
+func (a *allocation) unlessGivenUp(why error) error {
+	if a.steps == stepLimit {
+		return errGivenUp
+	}
+	return why
+}
+
+// searchGroups assigns the devices of all groups but the first, which are placed in the sets with
+// these indices. It returns false, and assigns nothing, if it finds no way within its steps.
+func (a *allocation) searchGroups(groups []*group, placed []int) bool {
+	if len(placed) == len(groups) {
 		return true
 	}
-	g, first := groups[n], 0
-	for i, before := range groups[:n] { // of groups that are alike, the later one goes no further to the front
-		if before.alike(g) {
-			first = at[i]
+	g, first := groups[len(placed)], 0
+	for i, index := range placed {
+		if groups[i].isAlike(g) { // exchanging the two changes nothing, so the later one goes no further to the front
+			first = index
 		}
 	}
-	for _, p := range c.candidates(g) {
-		if at[n] = slices.Index(c.stock, p); at[n] < first {
+	for _, set := range a.candidates(g) {
+		index := slices.Index(a.pool, set)
+		if index < first {
 			continue
 		}
-		if c.steps == stepLimit {
+		if a.steps == stepLimit {
 			return false
 		}
-		c.steps++
-		given := len(g.owner.picks)
+		a.steps++
+		before := len(g.owner.assigned)
 		for _, it := range g.items {
 			if it.id == "" {
-				g.owner.give(it.request, p, p.available(it.resource, g.owner)[0])
+				available, _ := set.available(it.resource, g.owner)
+				g.owner.assign(it.request, set, available[0])
 			}
 		}
-		if c.search(groups, n+1, at) {
+		if a.searchGroups(groups, append(placed, index)) {
 			return true
 		}
-		g.owner.takeBack(given)
+		g.owner.release(before)
 	}
 	return false
+}
+
+// need is one device that a container requests without an ID.
+type need struct {
+	owner    *container
+	resource types.ResourceName
+	request  types.ResourceName // empty for a device that is only counted
+	group    *group             // nil for a device that is only counted
+}
+
+// assignBySearch tries all ways to serve the groups and the counts of sidecars. The counts of the
+// other containers can be served after that in any case, since checkTotals has found enough
+// devices. why is the error if there is no way.
+func (a *allocation) assignBySearch(open []*group, why error) error {
+	var needs []need
+	for _, g := range open {
+		for _, it := range g.items {
+			if it.id == "" {
+				needs = append(needs, need{g.owner, it.resource, it.request, g})
+			}
+		}
+	}
+	for _, c := range a.containers {
+		if c.kind != grouptree.Sidecar {
+			continue
+		}
+		for _, resource := range sortedKeys(c.counts) {
+			needs = append(needs, slices.Repeat([]need{{owner: c, resource: resource}}, c.counts[resource])...)
+		}
+	}
+	a.steps = 0
+	if !a.searchDevices(needs, 0) {
+		return a.unlessGivenUp(why)
+	}
+	for _, c := range a.containers {
+		if c.kind != grouptree.Sidecar {
+			if err := a.assignCounts(c); err != nil {
+				return err
+			}
+			continue
+		}
+		for i, counted := range c.assigned {
+			if counted.request == "" {
+				c.assigned[i].request = counted.device.request(c.newPlaceholder(counted.set), 0)
+			}
+		}
+	}
+	return nil
+}
+
+// searchDevices assigns a device to each need, to the first one a device of the sets from an index
+// on. It returns false, and assigns nothing, if it finds no way within its steps.
+func (a *allocation) searchDevices(needs []need, from int) bool {
+	if len(needs) == 0 {
+		return true
+	}
+	n, rest := needs[0], needs[1:]
+	for index, set := range a.pool {
+		if index < from || n.group != nil && !n.group.canUse(set) {
+			continue
+		}
+		next := 0
+		if n.group == nil && len(rest) > 0 && rest[0] == n {
+			next = index // the order of devices that are counted together does not matter
+		}
+		available, _ := set.available(n.resource, n.owner)
+		for _, d := range distinct(available) {
+			if a.steps == stepLimit {
+				return false
+			}
+			a.steps++
+			if a.searchWith(n, set, d, rest, next) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// searchWith is searchDevices for the rest of the needs once the first one is assigned a device.
+func (a *allocation) searchWith(n need, set *numaSet, d *device, rest []need, from int) bool {
+	before := len(n.owner.assigned)
+	n.owner.assign(n.request, set, d)
+	if n.group != nil {
+		of := n.group.set
+		n.group.set = set
+		defer func() { n.group.set = of }()
+	}
+	if a.searchDevices(rest, from) {
+		return true
+	}
+	n.owner.release(before)
+	return false
+}
+
+// distinct returns one of all devices with the same holders: which one is assigned makes no
+// difference.
+func distinct(devices []*device) []*device {
+	var found []*device
+	for _, d := range devices {
+		same := func(other *device) bool {
+			return len(d.holders) == len(other.holders) &&
+				!slices.ContainsFunc(d.holders, func(c *container) bool { return !slices.Contains(other.holders, c) })
+		}
+		if !slices.ContainsFunc(found, same) {
+			found = append(found, d)
+		}
+	}
+	return found
 }

@@ -40,7 +40,8 @@ func (p *puzzle) overlap(a, b int) bool {
 	return p.kinds[a] != grouptree.Init
 }
 
-// fits reports whether a device meets the next wish, and whether it is the first of the wishes that are met together.
+// fits reports whether a device meets the next wish, and whether it is the first of the wishes that
+// are met together.
 func (p *puzzle) fits(device int) (fits, first bool) {
 	w := p.wishes[len(p.given)]
 	for i, given := range p.given {
@@ -95,7 +96,8 @@ func (p *puzzle) solvable() bool {
 	return false
 }
 
-// newPuzzle returns a random puzzle, and the pod that it is about. There are just enough devices, or one or two more.
+// newPuzzle returns a random puzzle, and the pod that it is about. There are just enough devices,
+// or one or two more.
 func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
 	p := &puzzle{places: map[int]int{}}
 	var asks []ask
@@ -105,10 +107,12 @@ func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
 			kind = grouptree.Regular
 		}
 		p.kinds = append(p.kinds, kind)
-		asks = append(asks, ask{name: fmt.Sprint("c", random.IntN(100), "-", i), kind: kind, limits: list{gpu: 1 + random.Int64N(7)/6}, requests: list{}})
+		asks = append(asks, ask{name: fmt.Sprint("c", random.IntN(100), "-", i), kind: kind,
+			limits: list{gpu: 1 + random.Int64N(7)/6}, requests: list{}})
 	}
 	for i := range counted(asks)[gpu] + random.Int64N(3) {
-		p.devices = append(p.devices, fmt.Sprintf("gpu %s g%d", []string{"0", "0", "1", "1", names.Unknown}[random.IntN(5)], i))
+		p.devices = append(p.devices, fmt.Sprintf("gpu %s g%d", []string{"0", "0", "1", "1",
+			names.Unknown}[random.IntN(5)], i))
 	}
 	for i, a := range asks {
 		count := a.limits[gpu]
@@ -130,7 +134,10 @@ func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
 			p.wishes = append(p.wishes, w)
 		}
 	}
-	slices.SortStableFunc(p.wishes, func(a, b wish) int { return strings.Compare(b.id, a.id) }) // those with the fewest ways first
+	slices.SortStableFunc(p.wishes, func(a, b wish) int {
+		return strings.Compare(b.id,
+			a.id)
+	}) // those with the fewest ways first
 	return p, asks
 }
 

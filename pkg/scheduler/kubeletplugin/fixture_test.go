@@ -37,8 +37,8 @@ type rig struct {
 	holders   []*dispatch.Holder
 }
 
-// newRig returns a rig whose node has these devices, each written as resource, NUMA nodes and ID: "qat 0 a", "nic 0-1 b",
-// "gpu none c". One that ends in a "!" is unhealthy.
+// newRig returns a rig whose node has these devices, each written as resource, NUMA nodes and ID:
+// "qat 0 a", "nic 0-1 b", "gpu none c". One that ends in a "!" is unhealthy.
 func newRig(t *testing.T, devices ...string) *rig {
 	t.Helper()
 	return newRigWith(t, nil, devices...)
@@ -169,7 +169,8 @@ func (r *rig) run(request *dispatch.Request) map[string]string {
 	return given(pod)
 }
 
-// given returns the devices of each container as newRig has them, sorted and with commas between them.
+// given returns the devices of each container as newRig has them, sorted and with commas between
+// them.
 func given(pod *types.PodInfo) map[string]string {
 	devices := map[string]string{}
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {

@@ -1,0 +1,169 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletplugin
+
+import (
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// allocation is the allocation of a node's devices to one pod.
+type allocation struct {
+	*podRequest
+	pool  pool
+	steps int // of the search that is under way
+}
+
+// newAllocation returns one in which nothing is assigned. The error says why no node can serve the
+// pod.
+func newAllocation(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (*allocation, error) {
+	pool := newPool(node)
+	request, err := parseRequest(pool.resources(), pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	pool.exclude(request.excluded)
+	return &allocation{podRequest: request, pool: pool}, nil
+}
+
+// run assigns all devices that the containers request. The error says what the node lacks.
+func (a *allocation) run() error {
+	if err := a.checkTotals(); err != nil {
+		return err
+	}
+	var open []*group
+	for _, c := range a.containers {
+		for _, g := range c.groups {
+			if err := a.assignPinned(g); err != nil {
+				return err
+			}
+			if len(g.open) > 0 {
+				open = append(open, g)
+			}
+		}
+		c.pinned = len(c.assigned)
+	}
+	if err := a.checkGroups(open); err != nil {
+		return err
+	}
+	err := a.assignStaged(open)
+	if err == nil || !a.hasSidecars() {
+		return err
+	}
+	for _, c := range a.containers {
+		c.release(c.pinned)
+		clear(c.placeholders)
+	}
+	return a.assignBySearch(open, err)
+}
+
+// checkTotals checks for each time in the pod's life that as many devices are free as the
+// containers request that run then.
+func (a *allocation) checkTotals() error {
+	phases := []*container{nil} // the init container that runs; nil after all of them
+	for _, c := range a.containers {
+		if c.kind == grouptree.Init {
+			phases = append(phases, c)
+		}
+	}
+	for _, init := range phases {
+		needed := map[types.ResourceName]int{}
+		for _, c := range a.containers {
+			if init == nil && c.kind != grouptree.Init || init != nil && c.overlaps(init) {
+				for resource, n := range c.total {
+					needed[resource] += n
+				}
+			}
+		}
+		for _, resource := range sortedKeys(needed) {
+			if a.pool.free(resource) < needed[resource] {
+				return a.errInsufficient(resource, needed[resource])
+			}
+		}
+	}
+	return nil
+}
+
+// assignPinned assigns the devices that a group requests by ID.
+func (a *allocation) assignPinned(g *group) error {
+	for _, it := range g.items {
+		if it.id == "" {
+			continue
+		}
+		set, d := a.pool.find(it.deviceID)
+		switch {
+		case d == nil && a.excluded[it.deviceID]:
+			return errExcluded(it.deviceID)
+		case d == nil || !g.canUse(set):
+			return errAbsent(it.deviceID, g)
+		case !d.availableTo(g.owner):
+			return errNotFree(it.deviceID)
+		}
+		g.owner.assign(it.request, set, d)
+		g.set = set
+	}
+	return nil
+}
+
+// assignStaged assigns devices to the groups, and then to the counts of each container in turn.
+// Only where there are sidecars can what it assigns to one container leave too few for another.
+func (a *allocation) assignStaged(open []*group) error {
+	if err := a.assignGroups(open); err != nil {
+		return err
+	}
+	for _, c := range a.containers {
+		if err := a.assignCounts(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the assignments into the pod.
+func (a *allocation) write(pod *types.PodInfo) {
+	for _, c := range a.containers {
+		list := pod.RunningContainers
+		if c.kind == grouptree.Init {
+			list = pod.InitContainers
+		}
+		info := list[c.name]
+		types.FillContainerInfo(&info)
+		for _, assigned := range c.assigned {
+			info.DevRequests[assigned.request] = 1
+			info.AllocateFrom[assigned.request] = assigned.device.name
+			// A scorer of the pod's could turn the device into a mask, which nobody holds.
+			delete(info.Scorer, assigned.request)
+		}
+		list[c.name] = info
+	}
+}
+
+// score returns how well the devices are packed, from 0 to 1: for each container its part of what
+// it could have been assigned in its NUMA sets, divided by the number of these sets; and of this
+// the mean.
+func (a *allocation) score() float64 {
+	total, served := 0.0, 0
+	for _, c := range a.containers {
+		if len(c.assigned) == 0 {
+			continue
+		}
+		left, sets := 0, c.sets()
+		for _, set := range sets {
+			for resource := range c.total {
+				available, _ := set.available(resource, c)
+				left += len(available)
+			}
+		}
+		total += float64(len(c.assigned)) / float64(len(c.assigned)+left) / float64(len(sets))
+		served++
+	}
+	return total / float64(served)
+}
+
+// hasSidecars reports whether the pod has any.
+func (a *allocation) hasSidecars() bool {
+	return slices.ContainsFunc(a.containers, func(c *container) bool { return c.kind == grouptree.Sidecar })
+}

@@ -1,0 +1,309 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletplugin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+var (
+	rewrite = flag.Bool("rewrite", false, "record the allocations anew")
+	dump    = flag.String("dump", "", "write every random case and its allocation to this file")
+)
+
+const (
+	recorded = "testdata/allocations.txt"
+	// Of blocks of cases a digest is recorded, and of the first block's first cases everything.
+	blocks, casesPerBlock, casesInFull = 60, 1000, 12
+)
+
+// A change of the allocator's code that is not meant to change what pods are given keeps each of
+// these allocations: the devices, the names of the requests, the scores and the words of the
+// refusals.
+func TestAllocationsAreAsRecorded(t *testing.T) {
+	var got, all bytes.Buffer
+	fits, refusals := 0, map[string]bool{}
+	for block := range blocks {
+		random := rand.New(rand.NewPCG(12, uint64(block)))
+		digest := sha256.New()
+		for i := range casesPerBlock {
+			text, fitted, refusal := randomCase(random)
+			digest.Write([]byte(text))
+			if block == 0 && i < casesInFull {
+				got.WriteString(text)
+			}
+			if *dump != "" {
+				fmt.Fprintf(&all, "case %d/%d\n%s", block, i, text)
+			}
+			if fitted {
+				fits++
+			} else {
+				refusals[refusal] = true
+			}
+		}
+		fmt.Fprintf(&got, "block %d: %x\n", block, digest.Sum(nil)[:8])
+	}
+	t.Logf("%d of %d pods fit; the others have %d different reasons", fits, blocks*casesPerBlock, len(refusals))
+	if *dump != "" {
+		if err := os.WriteFile(*dump, all.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(recorded, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, wantLines := bytes.Split(got.Bytes(), []byte("\n")), bytes.Split(want, []byte("\n"))
+	for i := range min(len(gotLines), len(wantLines)) {
+		if !bytes.Equal(gotLines[i], wantLines[i]) {
+			t.Fatalf("line %d of %s: recorded:\n%s\nnow:\n%s\n-dump writes every case, for a comparison with the "+
+				"commit before; -rewrite records an intended change", i+1, recorded, wantLines[i], gotLines[i])
+		}
+	}
+	if len(gotLines) != len(wantLines) {
+		t.Fatalf("%d lines, recorded are %d", len(gotLines), len(wantLines))
+	}
+}
+
+var randomResources = []types.ResourceName{"intel.com:qat", "nvidia.com:gpu", "vendor.example:nic"}
+
+// randomCase allocates devices of a random node to a random pod, and returns both with the outcome.
+func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
+	var node *types.NodeInfo
+	var pod *types.PodInfo
+	var spec []grouptree.Container
+	switch random.IntN(50) {
+	case 0:
+		node, pod, spec = manyPlaceholders(random)
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9:
+		node, pod, spec = scarceDevices(random)
+	default:
+		var ids []string
+		node, ids = randomNode(random)
+		pod, spec = randomPod(random, ids)
+	}
+	asked := pod.Clone()
+	score, err := New().Choose(node, pod, spec)
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encode := func(title string, v any) {
+		out.WriteString(title + " ")
+		if err := encoder.Encode(v); err != nil {
+			panic(err)
+		}
+	}
+	encode("node", node.Allocatable)
+	encode("used", node.Used)
+	for _, at := range spec {
+		info, listed := asked.RunningContainers[at.Name], "running"
+		if _, init := asked.InitContainers[at.Name]; init {
+			info, listed = asked.InitContainers[at.Name], "init"
+		}
+		encode(fmt.Sprintf("container %s kind %d %s", at.Name, at.Kind, listed), []any{info.KubeRequests,
+			info.Requests})
+	}
+	if len(asked.Requests) > 0 {
+		encode("pod", asked.Requests)
+	}
+	if err != nil {
+		fmt.Fprintf(&out, "refused, never %v: %s\n", errors.As(err, new(dispatch.NeverError)), err)
+		return out.String(), false, err.Error()
+	}
+	fmt.Fprintf(&out, "score %.9f\n", score)
+	for _, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if len(list[name].DevRequests) > 0 {
+				encode("given to "+name, []any{list[name].DevRequests, list[name].AllocateFrom})
+			}
+		}
+	}
+	return out.String(), true, ""
+}
+
+// randomNode returns a node and the IDs of its devices.
+func randomNode(random *rand.Rand) (*types.NodeInfo, []string) {
+	node := types.NewNodeInfoWithName("n1")
+	var ids []string
+	places := []string{"0", "1", "2", "3", "0-1", "none"}
+	random.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
+	most := 1 + random.IntN(6)
+	for _, place := range places[:1+random.IntN(len(places))] {
+		for _, resource := range randomResources {
+			for i := range random.IntN(most + 1) {
+				id := fmt.Sprint(resource[:1], place, "-", i)
+				ids = append(ids, id)
+				name := types.ResourceName(fmt.Sprintf("resource/group/numa/%s/%s/%s/device", place, resource, id))
+				node.Allocatable[name] = 1
+				switch random.IntN(8) {
+				case 0:
+					node.Allocatable[name] = 0
+				case 1, 2:
+					node.Used[name] = 1
+				}
+			}
+		}
+	}
+	node.Allocatable["resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards"] = 1
+	return node, append(ids, "absent")
+}
+
+// randomPod returns a pod of up to four containers.
+func randomPod(random *rand.Rand, ids []string) (*types.PodInfo, []grouptree.Container) {
+	pod := types.NewPodInfo()
+	pod.Name = "p"
+	var spec []grouptree.Container
+	containers, mostly := 1, random.IntN(3) // mostly regular, mixed
+	if random.IntN(2) == 0 {
+		containers += random.IntN(4)
+	}
+	for i := range containers {
+		at := grouptree.Container{Name: fmt.Sprint("c", (i*7+3)%5)}
+		if mostly > 0 {
+			at.Kind = []grouptree.Kind{grouptree.Regular, grouptree.Init, grouptree.Sidecar}[random.IntN(3)]
+		}
+		info := types.ContainerInfo{KubeRequests: types.ResourceList{}, Requests: types.ResourceList{}}
+		for _, resource := range []types.ResourceName{"intel.com/qat", "nvidia.com/gpu", "vendor.example/nic", "cpu"} {
+			if random.IntN(2) == 0 {
+				info.KubeRequests[resource] = random.Int64N(3)
+			}
+			if random.IntN(40) == 0 {
+				info.KubeRequests[resource] = random.Int64N(12)
+			}
+		}
+		if random.IntN(2) == 0 {
+			for range 1 + random.IntN(4) {
+				name, quantity := randomRequest(random, ids)
+				info.Requests[name] = quantity
+			}
+		}
+		if at.Kind == grouptree.Init {
+			pod.InitContainers[at.Name] = info
+		} else {
+			pod.RunningContainers[at.Name] = info
+		}
+		if random.IntN(30) > 0 { // else the spec does not know it
+			spec = append(spec, at)
+		}
+	}
+	if random.IntN(20) == 0 {
+		resource := randomResources[random.IntN(len(randomResources))]
+		pod.Requests[types.ResourceName(fmt.Sprintf("numa/A/%s/=%s/device", resource, ids[random.IntN(len(ids))]))] = 0
+	}
+	if random.IntN(100) == 0 {
+		pod.Requests["numa/A/nvidia.com:gpu"] = 1
+	}
+	return pod, spec
+}
+
+// scarceDevices returns a node with hardly as many GPUs as a pod with sidecars and init containers
+// needs.
+func scarceDevices(random *rand.Rand) (*types.NodeInfo, *types.PodInfo, []grouptree.Container) {
+	node, pod := types.NewNodeInfoWithName("n1"), types.NewPodInfo()
+	var spec []grouptree.Container
+	var ids []string
+	for i := range 2 + random.IntN(4) {
+		numa := []string{"0", "0", "1", "1", "none"}[random.IntN(5)]
+		ids = append(ids, fmt.Sprint("g", i))
+		node.Allocatable[types.ResourceName(fmt.Sprintf("resource/group/numa/%s/nvidia.com:gpu/g%d/device", numa,
+			i))] = 1
+	}
+	for i := range 3 + random.IntN(3) {
+		at := grouptree.Container{Name: fmt.Sprint("c", (i*7+3)%8), Kind: []grouptree.Kind{grouptree.Init,
+			grouptree.Sidecar}[random.IntN(2)]}
+		if i > 1 && random.IntN(3) == 0 {
+			at.Kind = grouptree.Regular
+		}
+		spec = append(spec, at)
+		count := 1 + random.Int64N(7)/6
+		info := types.ContainerInfo{KubeRequests: types.ResourceList{"nvidia.com/gpu": count},
+			Requests: types.ResourceList{}}
+		switch random.IntN(6) {
+		case 0, 1:
+			id := ids[random.IntN(len(ids))]
+			info.Requests[types.ResourceName("numa/A/nvidia.com:gpu/="+id+"/device")] = 1
+		case 2:
+			info.Requests[[]types.ResourceName{"numa/A/nvidia.com:gpu",
+				"numa/=1/nvidia.com:gpu"}[random.IntN(2)]] = count
+		}
+		if at.Kind == grouptree.Init {
+			pod.InitContainers[at.Name] = info
+		} else {
+			pod.RunningContainers[at.Name] = info
+		}
+	}
+	return node, pod, spec
+}
+
+// manyPlaceholders returns a node that has GPUs enough, but hardly where the many placeholders of a
+// pod can have them.
+func manyPlaceholders(random *rand.Rand) (*types.NodeInfo, *types.PodInfo, []grouptree.Container) {
+	node, pod := types.NewNodeInfoWithName("n1"), types.NewPodInfo()
+	for numa := range 7 {
+		for _, resource := range randomResources[1:] {
+			for i := range 3 + random.IntN(5) {
+				node.Allocatable[types.ResourceName(fmt.Sprintf("resource/group/numa/%d/%s/%d-%d/device", numa,
+					resource, numa, i))] = 1
+			}
+		}
+	}
+	requests := types.ResourceList{}
+	for i := range 9 + random.IntN(4) {
+		requests[types.ResourceName(fmt.Sprintf("numa/p%d/nvidia.com:gpu", i))] = 2 + random.Int64N(2)
+		if random.IntN(2) == 0 {
+			requests[types.ResourceName(fmt.Sprintf("numa/p%d/vendor.example:nic", i))] = 1 + random.Int64N(3)
+		}
+	}
+	pod.RunningContainers["main"] = types.ContainerInfo{Requests: requests}
+	return node, pod, []grouptree.Container{{Name: "main"}}
+}
+
+// randomRequest returns one request of an annotation.
+func randomRequest(random *rand.Rand, ids []string) (types.ResourceName, int64) {
+	resource := randomResources[random.IntN(len(randomResources))]
+	numa := []string{"A", "A", "A", "A", "B", "B", "B", "C", "C", "=0", "=0-1", "=none"}[random.IntN(12)]
+	if random.IntN(200) == 0 {
+		numa = "="
+	}
+	prefix := ""
+	if random.IntN(8) == 0 {
+		prefix = "resource/group/"
+	}
+	name, quantity := fmt.Sprintf("%snuma/%s/%s", prefix, numa, resource), 1+random.Int64N(2)
+	switch random.IntN(8) {
+	case 0, 1:
+		name, quantity = fmt.Sprint(name, "/", random.IntN(3), "/device"), 1
+	case 2:
+		name, quantity = fmt.Sprint(name, "/=", ids[random.IntN(len(ids))], "/device"), 1
+	case 3:
+		name, quantity = fmt.Sprint(name, "/=", ids[random.IntN(len(ids))], "/device"), 0
+	case 4:
+		if random.IntN(20) == 0 {
+			name, quantity = []string{name, name + "/x/device", name + "/=/device"}[random.IntN(3)], random.Int64N(3)-1
+		}
+	case 5:
+		if random.IntN(40) == 0 {
+			quantity = grouptree.MaxRequests
+		}
+	}
+	return types.ResourceName(name), quantity
+}
