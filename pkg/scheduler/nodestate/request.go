@@ -7,12 +7,11 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
-	"k8s.io/utils/lru"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -78,29 +77,12 @@ func eachExtended(pod *v1.Pod, f func(container string, name v1.ResourceName)) {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, quantity := range containers[i].Resources.Requests {
-				if isExtended(name) && !quantity.IsZero() {
+				if resource.IsExtendedResource(sdk.ResourceName(name)) && !quantity.IsZero() {
 					f(containers[i].Name, name)
 				}
 			}
 		}
 	}
-}
-
-// extendedNames remembers which names are those of extended resources: there are few, they are
-// asked for several times a pod, and upstream matches regular expressions to find out.
-var extendedNames = lru.New(1024)
-
-// isExtended is upstream's IsExtendedResourceName.
-func isExtended(name v1.ResourceName) bool {
-	if v1helper.IsNativeResource(name) {
-		return false
-	}
-	if known, ok := extendedNames.Get(name); ok {
-		return known.(bool)
-	}
-	extended := v1helper.IsExtendedResourceName(name)
-	extendedNames.Add(name, extended)
-	return extended
 }
 
 // allocates reports whether the annotation of a pod that is not bound has what only the scheduler
