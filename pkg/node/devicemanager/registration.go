@@ -11,10 +11,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	sdkresource "github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -53,7 +53,7 @@ func (g *registrar) register(ctx context.Context, request *pluginapi.RegisterReq
 // admit makes the plugin at the socket the one that serves the resource, or says why not. The plugin must answer before ctx
 // is done; what begins then lasts until life is done.
 func (m *Manager) admit(ctx, life context.Context, name types.ResourceName, socket string) (*session, error) {
-	if !isExtended(name) {
+	if !sdkresource.IsExtendedResource(name) {
 		return nil, status.Errorf(codes.InvalidArgument, "the resource name %q is invalid: it must be that of an extended resource, like vendor.example/device", name)
 	}
 	rival := m.lookForRival(ctx, name)
@@ -86,11 +86,4 @@ func checkVersions(versions ...string) error {
 		return nil
 	}
 	return status.Errorf(codes.InvalidArgument, "API version %q is not supported by kubecri: it speaks %s", strings.Join(versions, ", "), pluginapi.Version)
-}
-
-// isExtended reports whether Kubernetes takes the name for an extended resource: the kubelet's own rule.
-func isExtended(name types.ResourceName) bool {
-	_, _, qualified := strings.Cut(string(name), "/")
-	return qualified && !strings.Contains(string(name), "kubernetes.io/") && !strings.HasPrefix(string(name), "requests.") &&
-		len(validation.IsQualifiedName("requests."+string(name))) == 0
 }

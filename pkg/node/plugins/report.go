@@ -6,11 +6,9 @@ package plugins
 import (
 	"fmt"
 	"maps"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -43,9 +41,7 @@ func checkReport(info *types.NodeInfo) error {
 	}
 	for _, list := range []types.ResourceList{info.KubeCap, info.KubeAlloc} {
 		for name, quantity := range list {
-			domain, _, qualified := strings.Cut(string(name), "/")
-			native := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasPrefix(domain, "requests.")
-			if !qualified || native || len(validation.IsQualifiedName("requests."+string(name))) > 0 {
+			if !resource.IsExtendedResource(name) {
 				return fmt.Errorf("resource %q is no name for an extended resource: it must be like vendor.com/device", name)
 			}
 			if quantity < 0 {

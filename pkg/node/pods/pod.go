@@ -6,11 +6,12 @@ package pods
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Pod is what is remembered of one of the node's pods.
@@ -146,5 +147,6 @@ func extendedResources(requirements corev1.ResourceRequirements) []string {
 	return slices.Compact(names)
 }
 
-// isExtended reports whether the name has a domain. Kubernetes' own resources have names without one.
-func isExtended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
+func isExtended(name corev1.ResourceName) bool {
+	return resource.IsExtendedResource(types.ResourceName(name))
+}
