@@ -5,8 +5,8 @@ package plugins
 
 import (
 	"path"
-	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -52,10 +52,9 @@ func (i *Inventory) ownerOfLevel(level string) *member {
 
 // levelOf returns the lowest level of a device resource, or nothing for other names.
 func levelOf(device types.ResourceName) string {
-	rest, is := strings.CutPrefix(string(device), types.DeviceGroupPrefix+"/")
-	segments := strings.Split(rest, "/")
-	if !is || len(segments) < 3 {
+	path, err := resource.ParsePath(device)
+	if err != nil {
 		return ""
 	}
-	return segments[len(segments)-3]
+	return path.DeviceLevel()
 }

@@ -49,13 +49,12 @@ func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
 	var devices []device
 	seen := map[string]bool{}
 	for name := range names {
-		// Without the last segment, which is one of the device's resources.
-		place := string(name[:strings.LastIndexByte(string(name), '/')+1])
-		if !resource.IsGroupResourceName(name) || seen[place] {
+		path, err := resource.ParsePath(name)
+		if err != nil || path.Depth() == 0 || seen[path.Device()] {
 			continue
 		}
-		seen[place] = true
-		if named, ok := d.name(name); ok {
+		seen[path.Device()] = true
+		if named, ok := d.name(path); ok {
 			devices = append(devices, named)
 		}
 	}
@@ -66,23 +65,19 @@ func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
 }
 
 // name returns the device that a resource belongs to.
-func (d Devices) name(name types.ResourceName) (named device, ok bool) {
+func (d Devices) name(path resource.Path) (named device, ok bool) {
+	name := path.Name()
 	if h, ok := kubeletdevice.Parse(name); ok {
 		return device{resource: text(string(h.Resource)), id: text(h.ID), numa: h.NUMA}, true
-	}
-	// The prefix of two segments, levels with their instances, and the resource.
-	segments := strings.Split(string(name), "/")
-	if len(segments) < 5 || len(segments)%2 == 0 || segments[len(segments)-2] == "" {
-		return device{}, false
 	}
 	extended, ok := d.Extended(name)
 	if !ok {
 		return device{}, false
 	}
-	named = device{resource: text(string(extended)), id: text(segments[len(segments)-2])}
-	for i := 2; i < len(segments)-1; i += 2 {
-		if segments[i] == kubeletdevice.Level {
-			named.numa = numaOf(segments[i+1])
+	named = device{resource: text(string(extended)), id: text(path.DeviceID())}
+	for level, instance := range path.Levels() {
+		if level == kubeletdevice.Level {
+			named.numa = numaOf(instance)
 		}
 	}
 	return named, true

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 )
 
 // Cluster is the source that shows the nodes and pods of the informers, which leader and standbys
@@ -135,32 +135,24 @@ func devices(view *nodestate.View, names map[types.UID]string) []Device {
 	var shown []Device
 	index := map[string]int{} // of devices: resources of a group and of what is inside it are not in one stretch
 	for _, at := range view.Devices.Resources() {
-		device, name := split(at.Name)
+		path, _ := resource.ParsePath(at.Name) // of a device tree, so it is one
+		device := path.Device()
 		i, ok := index[device]
 		if !ok {
 			i = len(shown)
 			index[device] = i
 			shown = append(shown, Device{Name: device})
 		}
-		resource := Resource{Name: name, Allocatable: at.Allocatable, Used: at.Used}
+		shownResource := Resource{Name: path.Resource(), Allocatable: at.Allocatable, Used: at.Used}
 		for _, holder := range view.Holders {
 			if quantity := holder.Holds(at.Name); quantity > 0 {
 				uid := types.UID(holder.UID)
-				resource.Holders = append(resource.Holders, Holder{
+				shownResource.Holders = append(shownResource.Holders, Holder{
 					Pod: cmp.Or(names[uid], holder.Pod.Name), UID: holder.UID, Quantity: quantity, Reserved: !view.Bound[uid],
 				})
 			}
 		}
-		shown[i].Resources = append(shown[i].Resources, resource)
+		shown[i].Resources = append(shown[i].Resources, shownResource)
 	}
 	return shown
-}
-
-// split splits the name of a device resource into the path of the device and its resource.
-func split(name sdk.ResourceName) (device, resource string) {
-	path := strings.TrimPrefix(string(name), sdk.DeviceGroupPrefix+"/")
-	if cut := strings.LastIndexByte(path, '/'); cut >= 0 {
-		return path[:cut], path[cut+1:]
-	}
-	return "", path
 }
