@@ -1,11 +1,13 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package binaries builds the programs of a test cluster from their Go modules: Kubernetes and etcd, containerd, runc, crictl; and what
-// goes with them: CNI plugins and container images. It needs Go, a C compiler, and Debian's apt and dpkg, which only download and
-// unpack: nothing is installed.
+// Package binaries builds the programs of a test cluster from their Go modules: Kubernetes and
+// etcd, containerd, runc, crictl; and what goes with them: CNI plugins and container images. It
+// needs Go, a C compiler, and Debian's apt and dpkg, which only download and unpack: nothing is
+// installed.
 //
-// A cold build takes minutes. What was built stays as long as its inputs are the same: sources, versions, recipes, Go's version.
+// A cold build takes minutes. What was built stays as long as its inputs are the same: sources,
+// versions, recipes, Go's version.
 package binaries
 
 import (
@@ -19,19 +21,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is one part of the build. Its outputs stand in the folder of the programs.
+// step is one part of the build. Its outputs stand in the directory of the programs.
 type step struct {
 	// name is what the screen shows, and the name of the step's stamp.
 	name string
 	// outputs are the files that the step makes. The step runs again when one is missing.
 	outputs []string
-	// inputs are the files and folders, in the test module, whose content decides whether the step runs again.
+	// inputs are the files and directories, in the test module, whose content decides whether the
+	// step runs again.
 	inputs []string
 	run    func(ctx context.Context, b *builder) error
 }
 
-// Build brings the programs in dir, and the extras that are asked for, up to date, and tells on progress what it does and how far it is.
-// source is the folder of the test module. Several builds of one folder wait for each other.
+// Build brings the programs in dir, and the extras that are requested, up to date, and reports its
+// progress. source is the directory of the test module. Several builds of one directory wait for
+// each other.
 func Build(ctx context.Context, source, dir string, progress io.Writer, extras ...Extra) error {
 	planned, err := plan(extras)
 	if err != nil {
@@ -46,7 +50,8 @@ func Build(ctx context.Context, source, dir string, progress io.Writer, extras .
 	}
 	defer unlock()
 	for i, step := range planned {
-		b := &builder{source: source, dir: dir, recipes: recipes, report: newReport(progress, fmt.Sprintf("[%d/%d] %s", i+1, len(planned), step.name))}
+		b := &builder{source: source, dir: dir, recipes: recipes,
+			report: newReport(progress, fmt.Sprintf("[%d/%d] %s", i+1, len(planned), step.name))}
 		if err := b.bring(ctx, step); err != nil {
 			return fmt.Errorf("build %s: %w", step.name, err)
 		}
@@ -64,7 +69,7 @@ type builder struct {
 	report      *report
 }
 
-// output is the path of a file in the folder of the programs.
+// output is the path of a file in the directory of the programs.
 func (b *builder) output(name string) string { return filepath.Join(b.dir, name) }
 
 // bring runs a step unless its outputs are up to date.
@@ -104,15 +109,15 @@ func (b *builder) exist(outputs []string) bool {
 }
 
 func lock(dir string) (unlock func(), err error) {
-	folder, err := os.Open(dir)
+	directory, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX); err != nil {
-		folder.Close() //nolint:errcheck // opened for reading
+	if err := unix.Flock(int(directory.Fd()), unix.LOCK_EX); err != nil {
+		directory.Close() //nolint:errcheck // opened for reading
 		return nil, err
 	}
-	return func() { folder.Close() }, nil //nolint:errcheck // opened for reading
+	return func() { directory.Close() }, nil //nolint:errcheck // opened for reading
 }
 
 // reportInterval is how often a long step says that it is still at work.

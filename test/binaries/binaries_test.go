@@ -19,16 +19,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// workshop is a builder with folders of its own and a step that counts how often it runs.
-type workshop struct {
+// fixture is a builder with directories of its own and a step that counts how often it runs.
+type fixture struct {
 	builder
 	step step
 	runs int
 	said bytes.Buffer
 }
 
-func newWorkshop(t *testing.T) *workshop {
-	w := &workshop{builder: builder{source: t.TempDir(), dir: t.TempDir(), recipes: []string{"recipe"}}}
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{builder: builder{source: t.TempDir(), dir: t.TempDir(), recipes: []string{"recipe"}}}
 	w.write(t, filepath.Join(w.source, "recipe"), "-O2")
 	w.write(t, filepath.Join(w.source, "src", "main.go"), "package main")
 	w.step = step{
@@ -41,7 +41,7 @@ func newWorkshop(t *testing.T) *workshop {
 	return w
 }
 
-func (w *workshop) write(t *testing.T, path, content string) {
+func (w *fixture) write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -51,37 +51,37 @@ func (w *workshop) write(t *testing.T, path, content string) {
 	}
 }
 
-func (w *workshop) bring(t *testing.T) error {
+func (w *fixture) bring(t *testing.T) error {
 	w.builder.report = newReport(&w.said, w.step.name)
 	return w.builder.bring(t.Context(), w.step)
 }
 
 func TestAStepRunsAgainOnlyWhenSomethingItDependsOnHasChanged(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(t *testing.T, w *workshop)
+		change func(t *testing.T, w *fixture)
 		again  bool
 	}{
-		"nothing has changed": {change: func(*testing.T, *workshop) {}},
-		"a source has changed": {again: true, change: func(t *testing.T, w *workshop) {
+		"nothing has changed": {change: func(*testing.T, *fixture) {}},
+		"a source has changed": {again: true, change: func(t *testing.T, w *fixture) {
 			w.write(t, filepath.Join(w.source, "src", "main.go"), "package main // changed")
 		}},
-		"a source has been added": {again: true, change: func(t *testing.T, w *workshop) {
+		"a source has been added": {again: true, change: func(t *testing.T, w *fixture) {
 			w.write(t, filepath.Join(w.source, "src", "more", "more.go"), "package more")
 		}},
-		"a recipe has changed": {again: true, change: func(t *testing.T, w *workshop) {
+		"a recipe has changed": {again: true, change: func(t *testing.T, w *fixture) {
 			w.write(t, filepath.Join(w.source, "recipe"), "-O0")
 		}},
-		"an output is missing": {again: true, change: func(t *testing.T, w *workshop) {
+		"an output is missing": {again: true, change: func(t *testing.T, w *fixture) {
 			if err := os.Remove(w.output("tool")); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"a file that is no input has changed": {change: func(t *testing.T, w *workshop) {
+		"a file that is no input has changed": {change: func(t *testing.T, w *fixture) {
 			w.write(t, filepath.Join(w.source, "README"), "changed")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newFixture(t)
 			if err := w.bring(t); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestAStepRunsAgainOnlyWhenSomethingItDependsOnHasChanged(t *testing.T) {
 }
 
 func TestAStepThatFailedRunsAgainEvenIfItsOutputIsThere(t *testing.T) {
-	w := newWorkshop(t)
+	w := newFixture(t)
 	run := w.step.run
 	w.step.run = func(ctx context.Context, b *builder) error { return errors.Join(run(ctx, b), errors.New("broken")) }
 	if err := w.bring(t); err == nil {
@@ -113,14 +113,14 @@ func TestAStepThatFailedRunsAgainEvenIfItsOutputIsThere(t *testing.T) {
 }
 
 func TestAFailingProgramIsReportedWithWhatItSaid(t *testing.T) {
-	w := newWorkshop(t)
+	w := newFixture(t)
 	w.step.run = func(ctx context.Context, b *builder) error {
 		return b.command(ctx, "sh", "-c", "echo first >&2; printf 'and last' >&2; exit 7")
 	}
 	err := w.bring(t)
 	for _, want := range []string{"sh -c", "exit status 7", "first\nand last"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want it to tell %q", err, want)
+			t.Errorf("error %v, want it to contain %q", err, want)
 		}
 	}
 	if said := w.said.String(); !strings.Contains(said, "tool: failed") {

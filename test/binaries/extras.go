@@ -17,13 +17,14 @@ import (
 type Extra string
 
 const (
-	// Containerd17 is containerd of the 1.7 series, in a folder of this name.
+	// Containerd17 is containerd of the 1.7 series, in a directory of this name.
 	Containerd17 Extra = "containerd-1.7"
-	// Critest is the conformance tests of the CRI, critest.test, what runs them, ginkgo, and the images that they pull,
-	// image.ConformanceArchive.
+	// Critest is the conformance tests of the CRI, critest.test, what runs them, ginkgo, and the
+	// images that they pull, image.ConformanceArchive.
 	Critest Extra = "critest"
-	// DevicePlugins are vendors' device plugins for the kubelet, from their own sources, in a folder of this name. Kubernetes' libraries
-	// in them are of the version that the cluster runs, so that they are compiled once.
+	// DevicePlugins are vendors' device plugins for the kubelet, from their own sources, in a
+	// directory of this name. Kubernetes' libraries in them are of the version that the cluster
+	// runs, so that they are compiled once.
 	DevicePlugins Extra = "device-plugins"
 )
 
@@ -32,10 +33,11 @@ var intel = []string{"dlb_plugin", "dsa_plugin", "fpga_plugin", "gpu_plugin", "n
 
 var extras = map[Extra]step{
 	Containerd17: {
-		outputs: inFolder(string(Containerd17), containerd),
+		outputs: inDirectory(string(Containerd17), containerd),
 		inputs:  []string{"binaries/extras.go", "third_party/containerd-1.7"},
 		run: func(ctx context.Context, b *builder) error {
-			return b.buildContainerd(ctx, "third_party/containerd-1.7", "github.com/containerd/containerd", string(Containerd17))
+			return b.buildContainerd(ctx, "third_party/containerd-1.7", "github.com/containerd/containerd",
+				string(Containerd17))
 		},
 	},
 	Critest: {
@@ -43,25 +45,30 @@ var extras = map[Extra]step{
 		inputs:  []string{"binaries/extras.go", "third_party/cri-tools", "image"},
 		run: func(ctx context.Context, b *builder) error {
 			// ginkgo runs the tests, several at a time.
-			if err := b.goBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "github.com/onsi/ginkgo/v2/ginkgo", output: "ginkgo"}); err != nil {
+			if err := b.goBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "github.com/onsi/ginkgo/v2/ginkgo",
+				output: "ginkgo"}); err != nil {
 				return err
 			}
-			if err := b.goTestBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "sigs.k8s.io/cri-tools/cmd/critest", output: "critest.test"}); err != nil {
+			if err := b.goTestBuild(ctx, goBuild{module: "third_party/cri-tools",
+				pkg: "sigs.k8s.io/cri-tools/cmd/critest", output: "critest.test"}); err != nil {
 				return err
 			}
 			return writeConformanceImages(ctx, b)
 		},
 	},
 	DevicePlugins: {
-		outputs: inFolder(string(DevicePlugins), slices.Concat(intel, []string{"nvidia-device-plugin", "sample-device-plugin"})),
-		inputs:  []string{"binaries/extras.go", "third_party/device-plugins"},
+		outputs: inDirectory(string(DevicePlugins),
+			slices.Concat(intel, []string{"nvidia-device-plugin", "sample-device-plugin"})),
+		inputs: []string{"binaries/extras.go", "third_party/device-plugins"},
 		run: func(ctx context.Context, b *builder) error {
-			packages := []string{"github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin", "k8s.io/kubernetes/test/images/sample-device-plugin"}
+			packages := []string{"github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
+				"k8s.io/kubernetes/test/images/sample-device-plugin"}
 			for _, program := range intel {
 				packages = append(packages, "github.com/intel/intel-device-plugins-for-kubernetes/cmd/"+program)
 			}
 			for _, pkg := range packages {
-				build := goBuild{module: "third_party/device-plugins", pkg: pkg, output: filepath.Join(string(DevicePlugins), filepath.Base(pkg))}
+				build := goBuild{module: "third_party/device-plugins", pkg: pkg,
+					output: filepath.Join(string(DevicePlugins), filepath.Base(pkg))}
 				if err := b.goBuild(ctx, build); err != nil {
 					return err
 				}
@@ -71,7 +78,8 @@ var extras = map[Extra]step{
 	},
 }
 
-// plan returns the steps of a build, those of the chosen extras last: they may need what others made.
+// plan returns the steps of a build, those of the chosen extras last: they may need what others
+// made.
 func plan(chosen []Extra) ([]step, error) {
 	planned := slices.Clone(steps)
 	for _, name := range chosen {
@@ -87,10 +95,10 @@ func plan(chosen []Extra) ([]step, error) {
 	return planned, nil
 }
 
-func inFolder(folder string, names []string) []string {
+func inDirectory(directory string, names []string) []string {
 	var paths []string
 	for _, name := range names {
-		paths = append(paths, filepath.Join(folder, name))
+		paths = append(paths, filepath.Join(directory, name))
 	}
 	return paths
 }

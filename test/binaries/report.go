@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// report tells a person how a step is going: a line at the start, one every few seconds, and one at the end. As a writer, it takes what
-// the step's programs have to say, and keeps the last lines for an error message.
+// report shows the progress of a step: a line at the start, one every few seconds, and one at
+// the end. As a writer, it takes what the step's programs have to say, and keeps the last lines for
+// an error message.
 type report struct {
 	out  io.Writer
 	name string

@@ -27,7 +27,7 @@ func (b *builder) stamp(s step) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
-// addTree adds the names and contents of a file, or of all files of a folder, to a digest.
+// addTree adds the names and contents of a file, or of all files of a directory, to a digest.
 func addTree(digest hash.Hash, root, path string) error {
 	return filepath.WalkDir(filepath.Join(root, path), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -14,22 +14,23 @@ import (
 // module is the first line of the root's go.mod.
 const module = "module github.com/kubedevice/kubedevice\n"
 
-// Root returns the absolute path of the source tree around the working folder: the nearest folder
-// above it whose go.mod is KubeDevice's own. Go runs each test in its package's folder, so it works
-// from every test.
+// Root returns the absolute path of the source tree around the working directory: the nearest
+// directory above it whose go.mod is KubeDevice's own. Go runs each test in its package's
+// directory, so it works from every test.
 func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the KubeDevice source tree: %w", err)
 	}
-	for folder := start; ; folder = filepath.Dir(folder) {
-		content, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	for directory := start; ; directory = filepath.Dir(directory) {
+		content, err := os.ReadFile(filepath.Join(directory, "go.mod"))
 		if err == nil && bytes.HasPrefix(content, []byte(module)) {
-			return folder, nil
+			return directory, nil
 		}
-		if folder == filepath.Dir(folder) {
+		if directory == filepath.Dir(directory) {
 			return "", fmt.Errorf(
-				"find the KubeDevice source tree: no folder above %s has its go.mod: run this inside a checkout", start)
+				"find the KubeDevice source tree: no directory above %s has its go.mod: run this inside a checkout",
+				start)
 		}
 	}
 }

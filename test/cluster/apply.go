@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// Apply applies manifests, files or whole folders, as kubectl apply --server-side does.
+// Apply applies manifests, files or directories, as kubectl apply --server-side does.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	if len(paths) == 0 {
 		return nil

@@ -69,8 +69,8 @@ func describe(options Options) (*Cluster, error) {
 }
 
 // Start starts a cluster and returns when pods can be scheduled to every node. Whatever is left of
-// an earlier cluster with the same folder is taken down first. When it fails, what it has started
-// is taken down; the logs stay.
+// an earlier cluster with the same directory is taken down first. When it fails, what it has
+// started is taken down; the logs stay.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c, err := describe(options)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *Cluster) Component(name string) (*Component, error) {
 	return nil, fmt.Errorf("the cluster has no program %q: it has %q", name, names)
 }
 
-// Programs is the folder with what package binaries built.
+// Programs is the directory with what package binaries built.
 func (c *Cluster) Programs() string { return c.options.Programs }
 
 // Room returns the namespaces of a node, or of the control plane, by its name.

@@ -27,7 +27,7 @@ type Component struct {
 	command room.Command
 
 	mu      sync.Mutex
-	process *room.Process // nil before the first start, and after an end that was asked for
+	process *room.Process // nil before the first start, and after an end that was requested
 }
 
 // Start starts the program. It does not wait until the program is of use.
@@ -58,7 +58,7 @@ func (c *Component) Start() error {
 // Kill9 kills the program without warning and waits until it is gone. Its children live on.
 func (c *Component) Kill9(ctx context.Context) error { return c.end(ctx, syscall.SIGKILL) }
 
-// Terminate asks the program to end (SIGTERM) and waits until it has.
+// Terminate sends the program SIGTERM and waits until it has.
 func (c *Component) Terminate(ctx context.Context) error { return c.end(ctx, syscall.SIGTERM) }
 
 // Restart kills the program without warning and starts it again.
@@ -119,7 +119,7 @@ func (c *Component) running() bool {
 	}
 }
 
-// died returns an error, with the end of its log, when the program has ended and nobody asked for
+// died returns an error, with the end of its log, when the program has ended and nobody requested
 // it.
 func (c *Component) died() error {
 	c.mu.Lock()

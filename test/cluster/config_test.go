@@ -52,8 +52,8 @@ func TestARegistryStandsInForAllOthersOnNodesThatHaveOne(t *testing.T) {
 				if !strings.Contains(config, containerdSocket) || !strings.Contains(config, "/programs/runc") {
 					t.Errorf("containerd.toml:\n%s", config)
 				}
-				asked := strings.Contains(config, `config_path = "`+node.file("registries")+`"`)
-				if wanted := registry != ""; asked != wanted || (hosts != "") != wanted ||
+				requested := strings.Contains(config, `config_path = "`+node.file("registries")+`"`)
+				if wanted := registry != ""; requested != wanted || (hosts != "") != wanted ||
 					!strings.Contains(hosts, registry) {
 					t.Errorf("containerd.toml:\n%s\nhosts.toml:\n%s", config, hosts)
 				}

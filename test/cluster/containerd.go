@@ -47,7 +47,7 @@ state = "/run/containerd"
   plugin_config_path = "/var/lib/nri/conf.d"
 `))
 
-// containerd17Config is for containerd 1.7, which leaves CDI out unless it is told not to.
+// containerd17Config is for containerd 1.7, which enables CDI only by configuration.
 var containerd17Config = template.Must(template.New("containerd.toml").Parse(`version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"

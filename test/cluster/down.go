@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Down takes the cluster of a folder down, or whatever is left of it, however it ended. A folder
-// without a cluster is no error. Of the cluster's files, its logs stay.
+// Down takes the cluster of a directory down, or whatever is left of it, however it ended. A
+// directory without a cluster is no error. Of the cluster's files, its logs stay.
 func Down(ctx context.Context, dir string) error {
 	files := layout{dir}
 	unlock, err := files.lock(ctx)
@@ -46,26 +46,26 @@ func (l layout) remove(ctx context.Context) error {
 	return nil
 }
 
-// lock keeps other launchers away from the cluster's folder, which is made if need be, until unlock
-// is called or the process ends. It waits while another has it.
+// lock keeps other launchers away from the cluster's directory, which is made if need be, until
+// unlock is called or the process ends. It waits while another has it.
 func (l layout) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
 	}
-	folder, err := os.Open(l.dir)
+	directory, err := os.Open(l.dir)
 	if err != nil {
 		return nil, err
 	}
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(directory.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { folder.Close() }, nil //nolint:errcheck // opened for reading
+			return func() { directory.Close() }, nil //nolint:errcheck // opened for reading
 		}
 		select {
 		case <-ctx.Done():
-			folder.Close() //nolint:errcheck // opened for reading
+			directory.Close() //nolint:errcheck // opened for reading
 			return nil, fmt.Errorf("another command is starting or stopping the cluster in %s: end it first: %w",
 				l.dir, err)
 		case <-ticker.C:

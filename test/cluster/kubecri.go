@@ -34,7 +34,7 @@ func (n *Node) KubecriPID(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if credErr != nil {
-		return 0, fmt.Errorf("ask who listens on %s: %w", kubecriSocket, credErr)
+		return 0, fmt.Errorf("find the process that listens on %s: %w", kubecriSocket, credErr)
 	}
 	return int(listener.Pid), nil
 }

@@ -36,9 +36,9 @@ func (l layout) perishable() []string {
 	}
 }
 
-// CgroupName is the name of the cgroup, in every hierarchy, of the cluster in a folder. It follows
-// from the folder alone, so that whatever is left of a cluster can be found with nothing but the
-// folder's name.
+// CgroupName is the name of the cgroup, in every hierarchy, of the cluster in a directory. It
+// follows from the directory alone, so that whatever is left of a cluster can be found with nothing
+// but the directory's name.
 func CgroupName(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return "kubedevice-" + hex.EncodeToString(sum[:6])

@@ -52,8 +52,8 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 // Room is the namespaces that the node lives in.
 func (n *Node) Room() *room.Room { return n.room }
 
-// Var is the folder of the machine that is /var on the node. It outlives a reboot of the node, not
-// the cluster.
+// Var is the directory of the machine that is /var on the node. It outlives a reboot of the node,
+// not the cluster.
 func (n *Node) Var() string { return n.room.Var() }
 
 // NewComponent returns a further program for the node, with a log file beside those of the others,

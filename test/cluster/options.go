@@ -18,22 +18,22 @@ import (
 
 // Options say what cluster to start. All paths are absolute.
 type Options struct {
-	// Dir is the cluster's folder: kubeconfig, logs, certificates, the nodes' files. It is the
-	// cluster's identity too: clusters with different folders don't meet.
+	// Dir is the cluster's directory: kubeconfig, logs, certificates, the nodes' files. It is the
+	// cluster's identity too: clusters with different directories don't meet.
 	Dir string
-	// Programs is the folder with what package binaries built.
+	// Programs is the directory with what package binaries built.
 	Programs string
 	// Scheduler is the program that schedules. It gets what every kube-scheduler needs (kubeconfig
 	// and so on), then its own arguments. An empty path stands for Kubernetes' own scheduler.
 	Scheduler Program
 	// Nodes are the nodes, which are named node-1, node-2 and so on.
 	Nodes []NodeOptions
-	// Manifests are files and folders that are applied, in this order, as soon as the API server
-	// answers.
+	// Manifests are files and directories that are applied, in this order, as soon as the API
+	// server answers.
 	Manifests []string
-	// Visible are further folders that the cluster's programs may write to, and see wherever they
-	// lie. Without that, the machine's folders can only be read, /tmp excepted, and those below
-	// /var, /run and /dev are hidden.
+	// Visible are further directories that the cluster's programs may write to, and see wherever
+	// they lie. Without that, the machine's directories can only be read, /tmp excepted, and those
+	// below /var, /run and /dev are hidden.
 	Visible []string
 	// ExtraArgs are more arguments for etcd, kube-apiserver or kube-controller-manager, by that
 	// name.
@@ -54,7 +54,7 @@ type NodeOptions struct {
 	KubeletArgs []string
 	// Runtime is the container runtime. Empty stands for Containerd24.
 	Runtime Runtime
-	// Registry is the URL of a registry, as the node reaches it, that the runtime asks in place of
+	// Registry is the URL of a registry, as the node reaches it, that the runtime uses in place of
 	// every other, whatever an image's name says. Empty leaves each registry its own; none can be
 	// reached.
 	Registry string
@@ -72,7 +72,7 @@ func (o Options) Extras() []binaries.Extra {
 func (n NodeOptions) runtime() Runtime { return cmp.Or(n.Runtime, Containerd24) }
 
 // Program is an executable with what is its own: arguments, environment variables (NAME=value), and
-// folders or files that it alone sees at other paths, such as a made-up /sys.
+// directories or files that it alone sees at other paths, such as a simulated /sys.
 type Program struct {
 	Path   string
 	Args   []string
@@ -80,12 +80,12 @@ type Program struct {
 	Mounts []room.Mount
 }
 
-// InventoryVariable tells the simulated GPUs' device plugin where a node's inventory file is.
+// InventoryVariable names a node's inventory file for the simulated GPUs' device plugin.
 const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
 // Default returns the options of a cluster with this many nodes that runs KubeDevice as it was
 // built in this checkout: scheduler and CRI proxy from _output, the plugins of _output/plugins,
-// roles and policies of deploy, and 8 simulated GPUs on each node, in pairs. Its folder is
+// roles and policies of deploy, and 8 simulated GPUs on each node, in pairs. Its directory is
 // _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
@@ -123,7 +123,7 @@ func (o Options) check() error {
 		return fmt.Errorf("%d nodes: at most %d are possible", len(o.Nodes), maxNodes)
 	}
 	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.Programs) {
-		return fmt.Errorf("the folders %q and %q must be absolute paths", o.Dir, o.Programs)
+		return fmt.Errorf("the directories %q and %q must be absolute paths", o.Dir, o.Programs)
 	}
 	if _, err := os.Stat(filepath.Join(o.Programs, "roominit")); err != nil {
 		return fmt.Errorf("the cluster's programs are not built: %w", err)
@@ -134,7 +134,7 @@ func (o Options) check() error {
 			return fmt.Errorf("%s: there is no runtime %q: they are %q", nodeName(i), node.Runtime,
 				slices.Sorted(maps.Keys(runtimes)))
 		}
-		needed["container runtime of "+nodeName(i)] = filepath.Join(o.Programs, runtimes[node.runtime()].folder,
+		needed["container runtime of "+nodeName(i)] = filepath.Join(o.Programs, runtimes[node.runtime()].directory,
 			"containerd")
 		needed["inventory of "+nodeName(i)] = node.Inventory
 		if node.Kubecri != nil {

@@ -32,12 +32,14 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		change func(*Options)
 		want   string // part of the error; "" for none
 	}{
-		"all in order":                   {func(*Options) {}, ""},
-		"without KubeDevice":             {func(o *Options) { o.Scheduler = Program{}; o.Nodes[0].Kubecri = nil }, ""},
-		"a folder that is not absolute":  {func(o *Options) { o.Dir = "here" }, "absolute"},
-		"programs that are not built":    {func(o *Options) { o.Programs = "/no/such" }, "not built"},
-		"a scheduler that is missing":    {func(o *Options) { o.Scheduler.Path = "/no/such" }, "scheduler: "},
-		"a scheduler that is not a path": {func(o *Options) { o.Scheduler.Path = "such" }, "scheduler: "},
+		"all in order": {func(*Options) {}, ""},
+		"without KubeDevice": {
+			func(o *Options) { o.Scheduler = Program{}; o.Nodes[0].Kubecri = nil }, "",
+		},
+		"a directory that is not absolute": {func(o *Options) { o.Dir = "here" }, "absolute"},
+		"programs that are not built":      {func(o *Options) { o.Programs = "/no/such" }, "not built"},
+		"a scheduler that is missing":      {func(o *Options) { o.Scheduler.Path = "/no/such" }, "scheduler: "},
+		"a scheduler that is not a path":   {func(o *Options) { o.Scheduler.Path = "such" }, "scheduler: "},
 		"a kubecri that is missing": {
 			func(o *Options) { o.Nodes[0].Kubecri.Path = "/no/such" }, "kubecri of node-1: ",
 		},
@@ -75,7 +77,7 @@ func TestEveryNodeHasNamesAndAddressesOfItsOwn(t *testing.T) {
 		}
 	}
 	if CgroupName("/a") == CgroupName("/b") {
-		t.Error("two folders have one cgroup")
+		t.Error("two directories have one cgroup")
 	}
 }
 

@@ -21,25 +21,25 @@ const (
 	Containerd17         = Runtime(binaries.Containerd17)
 )
 
-// runtimes say what is different between them: which part of the build makes them, the folder of
+// runtimes say what is different between them: which part of the build makes them, the directory of
 // their programs in that of the cluster's, and their configuration.
 var runtimes = map[Runtime]struct {
-	extras []binaries.Extra
-	folder string
-	config *template.Template
+	extras    []binaries.Extra
+	directory string
+	config    *template.Template
 }{
-	Containerd24: {folder: ".", config: containerd24Config},
+	Containerd24: {directory: ".", config: containerd24Config},
 	Containerd17: {
-		extras: []binaries.Extra{binaries.Containerd17}, folder: string(Containerd17), config: containerd17Config,
+		extras: []binaries.Extra{binaries.Containerd17}, directory: string(Containerd17), config: containerd17Config,
 	},
 }
 
 // containerdSocket is containerd's address inside a node.
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// programs is the folder of the container runtime's programs.
+// programs is the directory of the container runtime's programs.
 func (n *Node) programs() string {
-	return filepath.Join(n.cluster.options.Programs, runtimes[n.options.runtime()].folder)
+	return filepath.Join(n.cluster.options.Programs, runtimes[n.options.runtime()].directory)
 }
 
 func (n *Node) containerd() Program {

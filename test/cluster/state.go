@@ -53,7 +53,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	return c.save()
 }
 
-// Attach finds the running cluster of a folder, which another process has started.
+// Attach finds the running cluster of a directory, which another process has started.
 func Attach(dir string) (*Cluster, error) {
 	c, err := attach(layout{dir})
 	if errors.Is(err, fs.ErrNotExist) {

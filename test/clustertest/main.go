@@ -27,7 +27,7 @@ const (
 )
 
 // Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the
-// exit code for TestMain. options must name a folder that no other package uses; its logs stay
+// exit code for TestMain. options must name a directory that no other package uses; its logs stay
 // after a failure.
 //
 // Where Skipped says so, no test runs.
@@ -57,7 +57,7 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 	return code
 }
 
-// Options returns those of a cluster that runs KubeDevice, with a folder of its own,
+// Options returns those of a cluster that runs KubeDevice, with a directory of its own,
 // _output/<name>.
 func Options(name string, nodes int) (cluster.Options, error) {
 	options, err := cluster.Default(nodes)
@@ -69,7 +69,8 @@ func Options(name string, nodes int) (cluster.Options, error) {
 }
 
 // HostedOptions returns Options for nodes that have no plugins of KubeDevice's own, only those that
-// register with kubecri. An empty folder, which it makes in dir, stands for the plugins' folders.
+// register with kubecri. An empty directory, which it makes in dir, stands for the plugins'
+// directories.
 func HostedOptions(name string, nodes int, dir string) (cluster.Options, error) {
 	options, err := Options(name, nodes)
 	if err != nil {
@@ -84,7 +85,7 @@ func HostedOptions(name string, nodes int, dir string) (cluster.Options, error) 
 	return options, os.Mkdir(none, 0o755)
 }
 
-// Build brings the programs of all clusters, and the extras that are asked for, up to date.
+// Build brings the programs of all clusters, and the extras that are requested, up to date.
 func Build(ctx context.Context, programs string, extras ...binaries.Extra) error {
 	root, err := checkout.Root()
 	if err != nil {
@@ -94,7 +95,7 @@ func Build(ctx context.Context, programs string, extras ...binaries.Extra) error
 }
 
 // Skipped says whether the tests of a package that needs root on Linux cannot run here; then it
-// tells why, and returns the exit code: 0, unless CI is true.
+// says why, and returns the exit code: 0, unless CI is true.
 func Skipped() (code int, skipped bool) {
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
 		return 0, false

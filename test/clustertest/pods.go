@@ -15,10 +15,10 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// Idle is the command of a container that waits, and ends at once when it is told to.
+// Idle is the command of a container that waits, and ends at once on a signal.
 var Idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
-// IdlePod returns a pod with one container, main, which is idle and asks for devices by nothing but
+// IdlePod returns a pod with one container, main, which is idle and requests devices by nothing but
 // its limits: so many of each resource.
 func IdlePod(namespace, name string, limits map[corev1.ResourceName]int64) *corev1.Pod {
 	pod := kube.NewPod(name, image.Busybox, Idle...)

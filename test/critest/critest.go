@@ -3,7 +3,7 @@
 
 // Package critest runs the conformance tests of the CRI, critest, twice: against a container
 // runtime, and against the same runtime through kubecri; and compares the two, spec by spec. What
-// the runtime does well or badly is not asked, only whether kubecri makes a difference.
+// the runtime passes or fails does not matter, only whether kubecri makes a difference.
 //
 // Both sides are nodes of one cluster, so kubecri is what it is on any node: it has device plugins,
 // watches its pods, keeps its record. Only the kubelets are stopped, which would remove the pods of
@@ -32,9 +32,10 @@ type Options struct {
 	// Focus chooses specs by a regular expression that matches a part of their names. Empty stands
 	// for all.
 	Focus string
-	// Dir takes reports and logs, in a folder of the runtime's name. It must lie in the checkout.
+	// Dir takes reports and logs, in a directory of the runtime's name. It must lie in the
+	// checkout.
 	Dir string
-	// Progress is told what is going on.
+	// Progress receives what is going on.
 	Progress io.Writer
 }
 
@@ -103,7 +104,7 @@ func (b *bench) run(ctx context.Context, name, focus string) (direct, proxied []
 	return direct, proxied, group.Wait()
 }
 
-// runSide runs the chosen specs on a node, in a folder for what they print and for their report.
+// runSide runs the chosen specs on a node, in a directory for what they print and for their report.
 func (b *bench) runSide(ctx context.Context, node *cluster.Node, name, focus string) ([]Result, error) {
 	dir := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

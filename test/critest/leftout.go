@@ -17,7 +17,7 @@ var leftOut = omissions{
 	{"benchmark about", "measures, tests nothing"},
 	{
 		"public image with digest should be pulled and removed",
-		"asks for an image by the digest of the original, which only its own registry has",
+		"requests an image by the digest of the original, which only its own registry has",
 	},
 	{
 		"port mapping with host port and container port",

@@ -29,7 +29,8 @@ func (c *Comparison) Check() error {
 	return nil
 }
 
-// Write writes the table for people to <runtime>.txt and everything to <runtime>.json, in a folder.
+// Write writes the table for people to <runtime>.txt and everything to <runtime>.json, in a
+// directory.
 func (c *Comparison) Write(dir string) error {
 	content, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {

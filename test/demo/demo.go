@@ -52,7 +52,7 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	if err := binaries.Build(ctx, filepath.Join(root, "test"), options.Programs, out); err != nil {
 		return err
 	}
-	// Not the folder of "make cluster-up": the demo takes no other cluster down.
+	// Not the directory of "make cluster-up": the demo takes no other cluster down.
 	options.Dir = filepath.Join(filepath.Dir(options.Dir), "demo")
 
 	fmt.Fprintln(out,
@@ -77,10 +77,10 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	if err := d.introduce(starting, started); err != nil {
 		return err
 	}
-	for i, scene := range scenes {
-		fmt.Fprintf(out, "\n%d. %s\n", i+1, scene.title)
-		if err := d.play(ctx, scene); err != nil {
-			return fmt.Errorf("scene %d, %s: %w", i+1, scene.title, err)
+	for i, scenario := range scenarios {
+		fmt.Fprintf(out, "\n%d. %s\n", i+1, scenario.title)
+		if err := d.play(ctx, scenario); err != nil {
+			return fmt.Errorf("scenario %d, %s: %w", i+1, scenario.title, err)
 		}
 	}
 	return nil
@@ -99,10 +99,10 @@ func (d *demo) introduce(ctx context.Context, started *cluster.Cluster) (err err
 }
 
 // play creates the scene's pods, shows what both sides say of them, and checks it.
-func (d *demo) play(ctx context.Context, s scene) error {
+func (d *demo) play(ctx context.Context, s scenario) error {
 	ctx, cancel := context.WithTimeout(ctx, sceneLimit)
 	defer cancel()
-	var seen []*observe.Sight
+	var seen []*observe.Observation
 	for _, name := range s.pods {
 		manifest, err := readPod(name)
 		if err != nil {
@@ -121,15 +121,15 @@ func (d *demo) play(ctx context.Context, s scene) error {
 		if pod, err = d.client.AwaitPod(ctx, pod, "to be ready", kube.Ready); err != nil {
 			return err
 		}
-		sight, err := d.observer.Look(ctx, pod, pod.Spec.Containers[0].Name)
+		observation, err := d.observer.Observe(ctx, pod, pod.Spec.Containers[0].Name)
 		if err != nil {
 			return err
 		}
-		d.show(sight)
-		if err := sight.Agree(); err != nil {
+		d.show(observation)
+		if err := observation.Agree(); err != nil {
 			return err
 		}
-		seen = append(seen, sight)
+		seen = append(seen, observation)
 	}
 	if s.check == nil {
 		return nil
@@ -159,7 +159,7 @@ func (d *demo) showPending(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-func (d *demo) show(s *observe.Sight) {
+func (d *demo) show(s *observe.Observation) {
 	list := func(ids []string) string {
 		if len(ids) == 0 {
 			return "none"
@@ -167,7 +167,7 @@ func (d *demo) show(s *observe.Sight) {
 		return strings.Join(ids, " ")
 	}
 	fmt.Fprintf(d.out, "   pod %-10s  on %s   chosen: %s   container has: %s   refused to it: %s\n",
-		s.Pod, s.Node, list(s.Chosen), list(s.Sees), list(s.Refused))
+		s.Pod, s.Node, list(s.Chosen), list(s.Visible), list(s.Refused))
 }
 
 func readPod(name string) (*corev1.Pod, error) {

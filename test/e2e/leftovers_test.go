@@ -23,9 +23,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// look returns what a cluster in the folder dir could leave behind on the machine: mounts, network
-// links, cgroups, processes, files. Of what changes without the cluster's doing, it shows nothing.
-func look(t *testing.T, dir string) map[string]bool {
+// inspect returns what a cluster in the directory dir could leave behind on the machine: mounts,
+// network links, cgroups, processes, files. Of what changes without the cluster's doing, it shows
+// nothing.
+func inspect(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -42,13 +43,13 @@ func look(t *testing.T, dir string) map[string]bool {
 	for _, link := range links {
 		seen["link "+link.Name] = true
 	}
-	for _, folder := range []string{"/", "/dev", "/etc", "/opt", "/run", "/var/lib", "/var/log"} {
-		entries, err := os.ReadDir(folder)
+	for _, directory := range []string{"/", "/dev", "/etc", "/opt", "/run", "/var/lib", "/var/log"} {
+		entries, err := os.ReadDir(directory)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
-			seen["file "+filepath.Join(folder, entry.Name())] = true
+			seen["file "+filepath.Join(directory, entry.Name())] = true
 		}
 	}
 	for _, pattern := range []string{"*", "."} { // of version 1, and of version 2
@@ -77,7 +78,7 @@ func look(t *testing.T, dir string) map[string]bool {
 func expectNothingNew(ctx context.Context, t *testing.T, dir string, before map[string]bool) {
 	t.Helper()
 	for {
-		left := look(t, dir)
+		left := inspect(t, dir)
 		maps.DeleteFunc(left, func(what string, _ bool) bool { return before[what] })
 		if len(left) == 0 {
 			return
@@ -90,7 +91,7 @@ func expectNothingNew(ctx context.Context, t *testing.T, dir string, before map[
 	}
 }
 
-// expectFilesGone fails the test unless a cluster's folder has at most its logs left.
+// expectFilesGone fails the test unless a cluster's directory has at most its logs left.
 func expectFilesGone(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -99,7 +100,7 @@ func expectFilesGone(t *testing.T, dir string) {
 	}
 	for _, entry := range entries {
 		if entry.Name() != "logs" {
-			t.Errorf("the cluster's folder still holds %s", entry.Name())
+			t.Errorf("the cluster's directory still holds %s", entry.Name())
 		}
 	}
 }
@@ -127,7 +128,7 @@ func otherOptions(t *testing.T, dir string) cluster.Options {
 func TestAClusterBesideAnotherLeavesNothingBehind(t *testing.T) {
 	ctx := testContext(t)
 	dir := t.TempDir()
-	before := look(t, dir)
+	before := inspect(t, dir)
 
 	downAfterTest(t, dir)
 	other, err := cluster.Start(ctx, otherOptions(t, dir))
@@ -150,8 +151,8 @@ func TestAClusterBesideAnotherLeavesNothingBehind(t *testing.T) {
 	expectFilesGone(t, dir)
 }
 
-// launcherVariable makes this test's program start a cluster in the folder it names, and wait to be
-// killed.
+// launcherVariable makes this test's program start a cluster in the directory it names, and wait to
+// be killed.
 const launcherVariable = "KUBEDEVICE_E2E_LAUNCH"
 
 func launch(dir string) {
@@ -176,7 +177,7 @@ func TestALauncherKilledAtAnyPointLeavesNothingThatDownDoesNotRemove(t *testing.
 		t.Run("when "+strings.ReplaceAll(point, "/", " ")+" exists", func(t *testing.T) {
 			ctx := testContext(t)
 			dir := t.TempDir()
-			before := look(t, dir)
+			before := inspect(t, dir)
 			downAfterTest(t, dir)
 			launcher := exec.Command(os.Args[0])
 			launcher.Env = append(os.Environ(), launcherVariable+"="+dir)

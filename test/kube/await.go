@@ -66,7 +66,7 @@ func (c *Client) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 func (c *Client) watchPod(ctx context.Context, pod *corev1.Pod,
 	until func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
-	see := func(object any, exists bool) (bool, error) {
+	inspectRaw := func(object any, exists bool) (bool, error) {
 		last = nil
 		if current, ok := object.(*corev1.Pod); ok && exists && (pod.UID == types.UID("") || current.UID == pod.UID) {
 			last = current
@@ -81,9 +81,9 @@ func (c *Client) watchPod(ctx context.Context, pod *corev1.Pod,
 			if err != nil {
 				return false, err
 			}
-			return see(object, exists)
+			return inspectRaw(object, exists)
 		},
-		func(event watch.Event) (bool, error) { return see(event.Object, event.Type != watch.Deleted) },
+		func(event watch.Event) (bool, error) { return inspectRaw(event.Object, event.Type != watch.Deleted) },
 	)
 	return last, err
 }
@@ -99,7 +99,7 @@ func Unschedulable(pod *corev1.Pod) bool {
 	return conditionIs(pod, corev1.PodScheduled, corev1.ConditionFalse)
 }
 
-// Succeeded says whether all containers of a pod have ended well.
+// Succeeded says whether all containers of a pod have succeeded.
 func Succeeded(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 
 func conditionIs(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus) bool {

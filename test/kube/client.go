@@ -3,7 +3,7 @@
 
 // Package kube is what tests do with pods: create them, wait for what should become of them, look
 // inside. It works with any API server; what runs inside pods needs nodes, of course. Its errors
-// tell what the pod was doing meanwhile.
+// report what the pod was doing meanwhile.
 package kube
 
 import (

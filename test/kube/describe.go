@@ -17,7 +17,7 @@ import (
 // shownEvents is how many of a pod's events a description has.
 const shownEvents = 10
 
-// Describe tells in a few lines what a pod is doing: its phase, what holds its containers up, its
+// Describe reports in a few lines what a pod is doing: its phase, what holds its containers up, its
 // last events. It is for error messages, so it says what it cannot find out instead of failing.
 func (c *Client) Describe(ctx context.Context, pod *corev1.Pod) string {
 	var out strings.Builder

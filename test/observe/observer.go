@@ -3,7 +3,7 @@
 
 // Package observe finds out what became of a pod's devices on a cluster with simulated GPUs: what
 // the scheduler chose, as the pod's annotation says, and what each container finds and may open,
-// asked from inside.
+// requested from inside.
 package observe
 
 import (
@@ -33,7 +33,7 @@ type Device struct {
 	Major, Minor string
 }
 
-// Observer looks at the pods of one cluster. It may be used from several goroutines.
+// Observer reads the pods of one cluster. It may be used from several goroutines.
 type Observer struct {
 	client  *kube.Client
 	devices map[string][]Device
@@ -60,7 +60,7 @@ func New(ctx context.Context, c *cluster.Cluster) (*Observer, error) {
 // Devices returns the GPUs of a node.
 func (o *Observer) Devices(node string) []Device { return o.devices[node] }
 
-// devicesOf reads the folder of device nodes.
+// devicesOf reads the directory of device nodes.
 func devicesOf(ctx context.Context, node *cluster.Node) ([]Device, error) {
 	const list = "cd " + DeviceFolder +
 		` && for id in *; do echo $id $((0x$(stat -c %t $id))) $((0x$(stat -c %T $id))); done`

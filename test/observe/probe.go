@@ -22,9 +22,9 @@ const script = `while [ $# -gt 0 ]; do
   shift 3
 done`
 
-// Probe returns the command with which a container tries all these devices, those of its node. Look
-// runs it; a container that ends before one can look runs it itself, and what it printed is for
-// Read.
+// Probe returns the command with which a container tries all these devices, those of its node.
+// Observe runs it; a container that ends before one can exec runs it itself, and what it printed is
+// for Read.
 func Probe(devices []Device) []string {
 	command := []string{"sh", "-c", script, "probe"}
 	for _, device := range devices {
@@ -35,14 +35,14 @@ func Probe(devices []Device) []string {
 
 // Read takes in what Probe's command printed. A device that is there and cannot be opened is an
 // error, as is one that is not there and can be.
-func (s *Sight) Read(printed string) error {
+func (s *Observation) Read(printed string) error {
 	for line := range strings.Lines(printed) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		id, answer, _ := strings.Cut(rest, " ")
 		permitted := !strings.Contains(answer, "Operation not permitted")
 		switch {
 		case kind == "sees" && permitted:
-			s.Sees = append(s.Sees, id)
+			s.Visible = append(s.Visible, id)
 		case kind == "lacks" && !permitted:
 			s.Refused = append(s.Refused, id)
 		case kind == "sees":

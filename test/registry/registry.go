@@ -30,8 +30,8 @@ type Registry struct {
 	tags  map[string]v1.Descriptor
 }
 
-// Read reads an archive. An image that is named localhost/folder/busybox:1 there is
-// folder/busybox:1 in the registry.
+// Read reads an archive. An image that is named localhost/directory/busybox:1 there is
+// directory/busybox:1 in the registry.
 func Read(archive io.Reader) (*Registry, error) {
 	r := &Registry{blobs: map[string][]byte{}, tags: map[string]v1.Descriptor{}}
 	var index v1.Index
@@ -79,8 +79,8 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	rest, ok := strings.CutPrefix(request.URL.Path, "/v2/")
-	folder, reference := path.Split(rest)
-	repository, kind := path.Split(strings.TrimSuffix(folder, "/"))
+	directory, reference := path.Split(rest)
+	repository, kind := path.Split(strings.TrimSuffix(directory, "/"))
 	repository = strings.TrimSuffix(repository, "/")
 	switch {
 	case ok && rest == "":

@@ -20,9 +20,9 @@ func newRegistry(t *testing.T) *Registry {
 	t.Helper()
 	var archive bytes.Buffer
 	pause := image.NewPause([]byte("pause"))
-	inFolder := pause
-	inFolder.Name = "localhost/folder/pause:2"
-	if err := image.WriteArchive(&archive, "amd64", pause, inFolder); err != nil {
+	inDirectory := pause
+	inDirectory.Name = "localhost/directory/pause:2"
+	if err := image.WriteArchive(&archive, "amd64", pause, inDirectory); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Read(&archive)
@@ -32,7 +32,7 @@ func newRegistry(t *testing.T) *Registry {
 	return r
 }
 
-func ask(r *Registry, method, path string) *httptest.ResponseRecorder {
+func request(r *Registry, method, path string) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	r.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 	return answer
@@ -40,7 +40,7 @@ func ask(r *Registry, method, path string) *httptest.ResponseRecorder {
 
 func TestAnImageCanBePulledByItsTagWithEveryBlobThatItsManifestNames(t *testing.T) {
 	r := newRegistry(t)
-	tagged := ask(r, http.MethodGet, "/v2/pause/manifests/1")
+	tagged := request(r, http.MethodGet, "/v2/pause/manifests/1")
 	var manifest v1.Manifest
 	if err := json.Unmarshal(tagged.Body.Bytes(), &manifest); err != nil {
 		t.Fatalf("%d %s: %v", tagged.Code, tagged.Body, err)
@@ -52,12 +52,12 @@ func TestAnImageCanBePulledByItsTagWithEveryBlobThatItsManifestNames(t *testing.
 	if want := digest.FromBytes(tagged.Body.Bytes()).String(); said != want {
 		t.Errorf("the manifest's digest is %s, the header says %q", want, said)
 	}
-	if again := ask(r, http.MethodHead, "/v2/pause/manifests/"+said); again.Code != http.StatusOK ||
+	if again := request(r, http.MethodHead, "/v2/pause/manifests/"+said); again.Code != http.StatusOK ||
 		again.Body.Len() > 0 {
 		t.Errorf("HEAD by digest: %d, %d bytes", again.Code, again.Body.Len())
 	}
 	for _, blob := range append(manifest.Layers, manifest.Config) {
-		answer := ask(r, http.MethodGet, "/v2/pause/blobs/"+blob.Digest.String())
+		answer := request(r, http.MethodGet, "/v2/pause/blobs/"+blob.Digest.String())
 		if digest.FromBytes(answer.Body.Bytes()) != blob.Digest {
 			t.Errorf("blob %s: %d, %d bytes of something else", blob.Digest, answer.Code, answer.Body.Len())
 		}
@@ -71,18 +71,20 @@ func TestWhatARegistryDoesNotHaveIsNotFound(t *testing.T) {
 		status       int
 		code         string
 	}{
-		"the greeting":       {http.MethodGet, "/v2/", http.StatusOK, ""},
-		"a folder's":         {http.MethodGet, "/v2/folder/pause/manifests/2", http.StatusOK, ""},
-		"another folder's":   {http.MethodGet, "/v2/pause/manifests/2", http.StatusNotFound, "MANIFEST_UNKNOWN"},
-		"another tag":        {http.MethodGet, "/v2/pause/manifests/2", http.StatusNotFound, "MANIFEST_UNKNOWN"},
-		"another repository": {http.MethodGet, "/v2/more/pause/manifests/1", http.StatusNotFound, "MANIFEST_UNKNOWN"},
-		"another blob":       {http.MethodGet, "/v2/pause/blobs/sha256:00", http.StatusNotFound, "BLOB_UNKNOWN"},
-		"another question":   {http.MethodGet, "/v2/pause/tags/list", http.StatusNotFound, "UNSUPPORTED"},
-		"a page":             {http.MethodGet, "/", http.StatusNotFound, "UNSUPPORTED"},
-		"an upload":          {http.MethodPost, "/v2/pause/blobs/uploads/", http.StatusMethodNotAllowed, "UNSUPPORTED"},
+		"the greeting":        {http.MethodGet, "/v2/", http.StatusOK, ""},
+		"a directory's":       {http.MethodGet, "/v2/directory/pause/manifests/2", http.StatusOK, ""},
+		"another directory's": {http.MethodGet, "/v2/pause/manifests/2", http.StatusNotFound, "MANIFEST_UNKNOWN"},
+		"another tag":         {http.MethodGet, "/v2/pause/manifests/2", http.StatusNotFound, "MANIFEST_UNKNOWN"},
+		"another repository":  {http.MethodGet, "/v2/more/pause/manifests/1", http.StatusNotFound, "MANIFEST_UNKNOWN"},
+		"another blob":        {http.MethodGet, "/v2/pause/blobs/sha256:00", http.StatusNotFound, "BLOB_UNKNOWN"},
+		"another question":    {http.MethodGet, "/v2/pause/tags/list", http.StatusNotFound, "UNSUPPORTED"},
+		"a page":              {http.MethodGet, "/", http.StatusNotFound, "UNSUPPORTED"},
+		"an upload": {
+			http.MethodPost, "/v2/pause/blobs/uploads/", http.StatusMethodNotAllowed, "UNSUPPORTED",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := ask(r, test.method, test.path)
+			answer := request(r, test.method, test.path)
 			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.code) {
 				t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, answer.Code, answer.Body,
 					test.status, test.code)

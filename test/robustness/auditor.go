@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// auditInterval is how often the kernel is asked what runs.
+	// auditInterval is how often running processes are read from the kernel.
 	auditInterval = 100 * time.Millisecond
 	// startTime is how long the start of a container may take from its first moment on. The runtime
 	// takes a container back whose start is cut off, as it is when kubecri is killed while it
-	// carries the call: nobody was told that it runs. That takes some tenths of a second.
+	// carries the call: nobody knew that it ran. That takes some tenths of a second.
 	startTime = 2 * time.Second
 )
 
@@ -25,21 +25,21 @@ const (
 // must not be: a device that two of them have, and one that ends or gets another first process
 // before its pod is deleted. It may be used from several goroutines.
 type auditor struct {
-	// running asks the kernel what runs, by the container's id.
+	// running reads from the kernel what runs, by the container's id.
 	running func() (map[string]container, error)
 	now     func() time.Time
 
-	// looking is held by whoever asks the kernel, so that no answer is taken for a later one.
+	// reading is held by whoever reads from the kernel, so that no answer is taken for a later one.
 	looking sync.Mutex
 
 	mu      sync.Mutex
-	seen    map[string]container // that ran when the kernel was asked the last time, by id
+	seen    map[string]container // that ran at the last reading, by id
 	since   map[string]time.Time // when those were seen first
 	leaving map[string]bool      // UIDs of pods that may end
 	shared  []string             // devices of two containers, in words
 	ended   []string             // containers that ended too early, in words
 	cutOff  int                  // containers that ended while they were started
-	broken  error                // why the kernel could not be asked
+	broken  error                // why the kernel could not be read
 }
 
 func newAuditor(running func() (map[string]container, error)) *auditor {
@@ -47,12 +47,12 @@ func newAuditor(running func() (map[string]container, error)) *auditor {
 		leaving: map[string]bool{}}
 }
 
-// watch looks until ctx is done.
+// watch reads until ctx is done.
 func (a *auditor) watch(ctx context.Context) {
 	ticker := time.NewTicker(auditInterval)
 	defer ticker.Stop()
 	for {
-		if err := a.look(); err != nil {
+		if err := a.inspect(); err != nil {
 			a.mu.Lock()
 			a.broken = err
 			a.mu.Unlock()
@@ -66,8 +66,8 @@ func (a *auditor) watch(ctx context.Context) {
 	}
 }
 
-// look asks the kernel once.
-func (a *auditor) look() error {
+// inspect reads from the kernel once.
+func (a *auditor) inspect() error {
 	a.looking.Lock()
 	defer a.looking.Unlock()
 	now, err := a.running()
@@ -99,7 +99,7 @@ func (a *auditor) look() error {
 	for _, id := range slices.Sorted(maps.Keys(now)) {
 		for _, device := range now[id].devices {
 			other, held := holders[device]
-			// The look takes some milliseconds: both must be there at its end.
+			// The reading takes some milliseconds: both must be there at its end.
 			if held && other.init.runs() && now[id].init.runs() {
 				a.shared = append(a.shared, fmt.Sprintf("device %s: containers %.12s and %.12s of pods %s and %s",
 					device, other.id, id, other.podUID, now[id].podUID))
@@ -123,7 +123,7 @@ func (a *auditor) mayEnd(podUIDs []string) {
 // report adds to a result what was noted since the last call, and returns the containers that run,
 // by id.
 func (a *auditor) report(result *Result) (now map[string]container, err error) {
-	if err := a.look(); err != nil {
+	if err := a.inspect(); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()

@@ -36,51 +36,51 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 	}
 	a := container{id: "a", podUID: "pod-a", init: here, devices: []string{"gpu-0", "gpu-1"}}
 	for name, test := range map[string]struct {
-		looks         []map[string]container
+		readings      []map[string]container
 		mayEnd        []string
-		quick         bool // no time passes between the looks
+		quick         bool // no time passes between the readings
 		cutOff        int
 		shared, ended string // what is said of them
 	}{
-		"all is well": {
-			looks: []map[string]container{
+		"everything passes": {
+			readings: []map[string]container{
 				running(a), running(a, container{id: "b", init: here, devices: []string{"gpu-2"}}),
 			},
 		},
 		"two containers have a device": {
-			looks: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here,
+			readings: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here,
 				devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b",
 		},
 		"the one had ended before the other had it": {
-			looks: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})},
+			readings: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})},
 		},
 		"a container ends": {
-			looks: []map[string]container{running(a), running()}, ended: "container a of pod pod-a",
+			readings: []map[string]container{running(a), running()}, ended: "container a of pod pod-a",
 		},
 		"a container ends while it is started": {
-			looks: []map[string]container{running(a), running()}, quick: true, cutOff: 1,
+			readings: []map[string]container{running(a), running()}, quick: true, cutOff: 1,
 		},
 		"a container has another process at once": {
-			looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
-			quick: true, ended: "container a of pod pod-a",
+			readings: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
+			quick:    true, ended: "container a of pod pod-a",
 		},
 		"a container ends whose pod is being deleted": {
-			looks: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"},
+			readings: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"},
 		},
 		"a container has another process": {
-			looks: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
-			ended: "container a of pod pod-a",
+			readings: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
+			ended:    "container a of pod pod-a",
 		},
 		"a container ends and comes back as another": {
-			looks: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})},
-			ended: "container a of pod pod-a",
+			readings: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})},
+			ended:    "container a of pod pod-a",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			look := 0
+			inspect := 0
 			audit := newAuditor(func() (map[string]container, error) {
-				look = min(look+1, len(test.looks))
-				return test.looks[look-1], nil
+				inspect = min(inspect+1, len(test.readings))
+				return test.readings[inspect-1], nil
 			})
 			var clock time.Time
 			audit.now = func() time.Time {
@@ -90,8 +90,8 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 				return clock
 			}
 			audit.mayEnd(test.mayEnd)
-			for range test.looks {
-				if err := audit.look(); err != nil {
+			for range test.readings {
+				if err := audit.inspect(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -103,9 +103,10 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 			expect(t, "shared", result.SharedDevices, test.shared)
 			expect(t, "ended", result.EndedContainers, test.ended)
 			if result.CutOffStarts != test.cutOff || result.OK() != (test.shared == "" && test.ended == "") {
-				t.Errorf("%d starts were cut off, want %d; all well: %v", result.CutOffStarts, test.cutOff, result.OK())
+				t.Errorf("%d starts were cut off, want %d; all passed: %v", result.CutOffStarts, test.cutOff,
+					result.OK())
 			}
-			if diff := cmp.Diff(len(test.looks[len(test.looks)-1]), len(now)); diff != "" {
+			if diff := cmp.Diff(len(test.readings[len(test.readings)-1]), len(now)); diff != "" {
 				t.Errorf("containers that run (-want +got):\n%s", diff)
 			}
 		})

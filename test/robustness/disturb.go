@@ -132,7 +132,7 @@ func (r *run) await(ctx context.Context, what string, is func() bool) error {
 	return nil
 }
 
-// stream keeps a stream of container events open, as a kubelet does that is told of them, until it
+// stream keeps a stream of container events open, as a kubelet does that receives them, until it
 // is ended.
 func (r *run) stream() (end func(context.Context) error, err error) {
 	reader := r.node.NewComponent("events",

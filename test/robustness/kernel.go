@@ -40,18 +40,18 @@ var inCgroup = regexp.MustCompile(`/pod([0-9a-f-]{36})/([0-9a-f]{64})\n`)
 // running returns the containers of a cluster, by its cgroup's name, that have begun to run their
 // command.
 func running(cgroup string) (map[string]container, error) {
-	folders, err := filepath.Glob("/proc/[0-9]*")
+	directories, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]container{}
-	for _, folder := range folders {
-		c, err := firstProcess(folder, cgroup)
+	for _, directory := range directories {
+		c, err := firstProcess(directory, cgroup)
 		if gone(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look at the containers that run: %w", err)
+			return nil, fmt.Errorf("list the containers that run: %w", err)
 		}
 		if c != nil {
 			found[c.id] = *c
@@ -63,10 +63,10 @@ func running(cgroup string) (map[string]container, error) {
 // gone says that the process that was looked at ended meanwhile.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
-// firstProcess returns the container whose first process has the folder, or nil if it is no such
+// firstProcess returns the container whose first process has the directory, or nil if it is no such
 // process.
-func firstProcess(folder, cgroup string) (*container, error) {
-	lines, err := os.ReadFile(filepath.Join(folder, "cgroup"))
+func firstProcess(directory, cgroup string) (*container, error) {
+	lines, err := os.ReadFile(filepath.Join(directory, "cgroup"))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func firstProcess(folder, cgroup string) (*container, error) {
 	if match == nil || !strings.Contains(string(lines), cgroup) {
 		return nil, nil
 	}
-	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	status, err := os.ReadFile(filepath.Join(directory, "status"))
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,10 @@ func firstProcess(folder, cgroup string) (*container, error) {
 		return nil, nil
 	}
 	c := &container{podUID: string(match[1]), id: string(match[2])}
-	if c.init, err = processOf(folder); err != nil {
+	if c.init, err = processOf(directory); err != nil {
 		return nil, err
 	}
-	devices, err := os.ReadDir(filepath.Join(folder, "root", observe.DeviceFolder))
+	devices, err := os.ReadDir(filepath.Join(directory, "root", observe.DeviceFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -104,20 +104,20 @@ func firstProcess(folder, cgroup string) (*container, error) {
 	return c, nil
 }
 
-// processOf reads who the process of a folder of /proc is.
-func processOf(folder string) (process, error) {
-	pid, err := strconv.Atoi(filepath.Base(folder))
+// processOf reads who the process of a directory of /proc is.
+func processOf(directory string) (process, error) {
+	pid, err := strconv.Atoi(filepath.Base(directory))
 	if err != nil {
 		return process{}, err
 	}
-	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
+	stat, err := os.ReadFile(filepath.Join(directory, "stat"))
 	if err != nil {
 		return process{}, err
 	}
 	// The second field is a name in parentheses, which may hold anything; the start is the 22nd.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 20 {
-		return process{}, fmt.Errorf("%s/stat has %d fields", folder, len(fields)+2)
+		return process{}, fmt.Errorf("%s/stat has %d fields", directory, len(fields)+2)
 	}
 	return process{pid: pid, start: fields[19]}, nil
 }

@@ -79,14 +79,14 @@ func show(out io.Writer, results []*Result) {
 	}
 }
 
-// save writes the results as JSON into a folder.
-func save(folder string, results []*Result) error {
+// save writes the results as JSON into a directory.
+func save(directory string, results []*Result) error {
 	content, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, "robustness.json"), append(content, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(directory, "robustness.json"), append(content, '\n'), 0o644)
 }

@@ -42,11 +42,12 @@ type Options struct {
 	// Upgrades says whether kubecri is upgraded while pods are created, Runtime whether the
 	// container runtime is killed.
 	Upgrades, Runtime bool
-	// Folder is the absolute path of where the cluster and its logs are, and the results, as JSON.
+	// Directory is the absolute path of where the cluster and its logs are, and the results, as
+	// JSON.
 	Folder string
 }
 
-// Full returns the options of the whole run, with the folder _output/robustness.
+// Full returns the options of a full run, with the directory _output/robustness.
 func Full() (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -80,23 +81,23 @@ type run struct {
 	trigger   string // the file that arms failpoints
 	namespace string
 
-	aging     sync.WaitGroup // looks for orphaned grants
+	aging     sync.WaitGroup // readings for orphaned grants
 	agingDone sync.Mutex     // guards what that adds to results
 }
 
-// Run plays all scenarios and returns an error unless all was well. out gets what people read.
+// Run plays all scenarios and returns an error unless everything passed. out gets what people read.
 func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
 	r := &run{options: options, out: out}
-	folder, err := os.MkdirTemp("", "kubedevice-robustness-")
+	directory, err := os.MkdirTemp("", "kubedevice-robustness-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) //nolint:errcheck // files of no value in the folder for such
-	described, err := r.describe(ctx, root, folder)
+	defer os.RemoveAll(directory) //nolint:errcheck // files of no value in the directory for such
+	described, err := r.describe(ctx, root, directory)
 	if err != nil {
 		return err
 	}
@@ -121,19 +122,19 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	show(out, results)
 	err = errors.Join(err, save(options.Folder, results))
 	if bad := slices.IndexFunc(results, func(r *Result) bool { return !r.OK() }); err == nil && bad >= 0 {
-		err = fmt.Errorf("%s: not all was well", results[bad].Scenario)
+		err = fmt.Errorf("%s: not everything passed", results[bad].Scenario)
 	}
 	return err
 }
 
 // describe builds a kubecri with failpoints and returns the options of a cluster with one node that
 // runs it, and has a device for each container of a scenario.
-func (r *run) describe(ctx context.Context, root, folder string) (cluster.Options, error) {
+func (r *run) describe(ctx context.Context, root, directory string) (cluster.Options, error) {
 	described, err := cluster.Default(1)
 	if err != nil {
 		return described, err
 	}
-	kubecri := filepath.Join(folder, "kubecri")
+	kubecri := filepath.Join(directory, "kubecri")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "failpoint", "-o",
 		kubecri, "./cmd/kubecri")
 	build.Dir = root
@@ -141,13 +142,13 @@ func (r *run) describe(ctx context.Context, root, folder string) (cluster.Option
 		return described, fmt.Errorf("build kubecri with failpoints: %w\n%s", err, said)
 	}
 	inventory := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", r.options.Creations)
-	described.Nodes[0].Inventory = filepath.Join(folder, "simgpu.yaml")
-	r.trigger = filepath.Join(folder, "failpoint")
+	described.Nodes[0].Inventory = filepath.Join(directory, "simgpu.yaml")
+	r.trigger = filepath.Join(directory, "failpoint")
 	described.Nodes[0].Kubecri.Path = kubecri
 	described.Nodes[0].Kubecri.Env = append(described.Nodes[0].Kubecri.Env, failpointVariable+"="+r.trigger)
-	described.Visible = append(described.Visible, folder)
+	described.Visible = append(described.Visible, directory)
 	described.Dir = filepath.Join(r.options.Folder, "cluster")
-	return described, errors.Join(os.Chmod(folder, 0o755),
+	return described, errors.Join(os.Chmod(directory, 0o755),
 		os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
 }
 
@@ -180,7 +181,7 @@ func (r *run) play(ctx context.Context) (results []*Result, err error) {
 	defer r.aging.Wait()
 	for _, s := range r.scenarios() {
 		fmt.Fprintf(r.out, "%s ... ", s.title) //nolint:errcheck // a screen
-		result, err := r.scene(ctx, s)
+		result, err := r.scenario(ctx, s)
 		if err != nil {
 			return results, fmt.Errorf("%s: %w", s.title, err)
 		}

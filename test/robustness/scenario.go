@@ -28,8 +28,8 @@ type scenario struct {
 	disturb func(ctx context.Context) (kills int, err error)
 }
 
-// scene plays a scenario: as long as somebody disturbs, one workload after the other is created.
-func (r *run) scene(ctx context.Context, s scenario) (*Result, error) {
+// scenario plays a scenario: as long as somebody disturbs, one workload after the other is created.
+func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	began := time.Now()
 	result := &Result{Scenario: s.title}
 	disturbing, stop := context.WithCancel(ctx)

@@ -24,10 +24,10 @@ import (
 // pollInterval is how often a condition is looked at that nothing announces.
 const pollInterval = 100 * time.Millisecond
 
-// idle is the command of a container that waits and ends at once when it is told to.
+// idle is the command of a container that waits and ends at once on a signal.
 var idle = []string{"sh", "-c", "trap exit TERM; sleep 86400 & wait"}
 
-// workload is some pods whose containers ask for a device each. It is created at once, and deleted
+// workload is some pods whose containers request a device each. It is created at once, and deleted
 // at once.
 type workload struct {
 	client     *kube.Client
@@ -113,7 +113,7 @@ func (w *workload) awaitReady(ctx context.Context, limit time.Duration) (ready [
 	}
 }
 
-// awaitReadyOr waits until all pods are ready, or something else ended; it tells which, and that
+// awaitReadyOr waits until all pods are ready, or something else ended; it reports which, and that
 // one's error.
 func (w *workload) awaitReadyOr(ctx context.Context, other <-chan error) (ended bool, err error) {
 	for {

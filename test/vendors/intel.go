@@ -20,12 +20,12 @@ import (
 func intelGPU(t tree) Plugin {
 	p := Plugin{Name: "gpu_plugin", Args: []string{"-v=4"}}
 	for i, address := range []string{"0000:03:00.0", "0000:04:00.0", "0000:83:00.0", "0000:84:00.0"} {
-		folder := t.pci(address, i/2, map[string]string{"vendor": "0x8086", "device": "0x56c0"})
-		t.driver(folder, "i915")
+		directory := t.pci(address, i/2, map[string]string{"vendor": "0x8086", "device": "0x56c0"})
+		t.driver(directory, "i915")
 		card, render := fmt.Sprintf("card%d", i), fmt.Sprintf("renderD%d", 128+i)
 		for minor, name := range map[int]string{i: card, 128 + i: render} {
-			drm := folder + "/drm/" + name
-			t[drm+"/device"] = entry{link: folder}
+			drm := directory + "/drm/" + name
+			t[drm+"/device"] = entry{link: directory}
 			t["/sys/class/drm/"+name] = entry{link: drm}
 			t.node("/dev/dri/"+name, majorGPU, uint32(minor), drm)
 		}
@@ -44,10 +44,10 @@ func intelGPU(t tree) Plugin {
 func intelNPU(t tree) Plugin {
 	p := Plugin{Name: "npu_plugin", Args: []string{"-v=4"}}
 	for i, address := range []string{"0000:05:00.0", "0000:85:00.0"} {
-		folder := t.pci(address, i, map[string]string{"vendor": "0x8086", "device": "0x643e"})
+		directory := t.pci(address, i, map[string]string{"vendor": "0x8086", "device": "0x643e"})
 		name := fmt.Sprintf("accel%d", i)
-		accel := folder + "/accel/" + name
-		t[accel+"/device"] = entry{link: folder}
+		accel := directory + "/accel/" + name
+		t[accel+"/device"] = entry{link: directory}
 		t["/sys/class/accel/"+name] = entry{link: accel}
 		t.node("/dev/accel/"+name, majorNPU, uint32(i), accel)
 		p.Devices = append(p.Devices, Device{Resource: "npu.intel.com/accel", ID: name + "-0", NUMA: []int{i},
@@ -77,15 +77,15 @@ func intelDSA(t tree) Plugin {
 	p := Plugin{Name: "dsa_plugin", Args: []string{"-v=4"}}
 	for i, address := range []string{"0000:6a:01.0", "0000:e7:01.0"} {
 		accelerator := fmt.Sprintf("dsa%d", i)
-		folder := t.pci(address, i, map[string]string{"vendor": "0x8086", "device": "0x0b25"}) + "/" + accelerator
-		t["/sys/bus/dsa/devices/"+accelerator] = entry{link: folder}
+		directory := t.pci(address, i, map[string]string{"vendor": "0x8086", "device": "0x0b25"}) + "/" + accelerator
+		t["/sys/bus/dsa/devices/"+accelerator] = entry{link: directory}
 		for q := range 2 {
 			queue := fmt.Sprintf("wq%d.%d", i, q)
 			for name, content := range map[string]string{"state": "enabled", "mode": "dedicated", "type": "user"} {
-				t[folder+"/"+queue+"/"+name] = entry{content: content}
+				t[directory+"/"+queue+"/"+name] = entry{content: content}
 			}
 			minor := uint32(2*i + q)
-			t.node("/dev/dsa/"+queue, majorDSA, minor, folder+"/"+queue)
+			t.node("/dev/dsa/"+queue, majorDSA, minor, directory+"/"+queue)
 			p.Devices = append(p.Devices, Device{
 				Resource: "dsa.intel.com/wq-user-dedicated", ID: "wq-user-dedicated-" + queue + "-0", NUMA: []int{i},
 				Nodes: []string{"/dev/dsa/" + queue, fmt.Sprintf("/dev/char/%d:%d", majorDSA, minor)},
@@ -97,9 +97,10 @@ func intelDSA(t tree) Plugin {
 
 // intelDLB names its devices by path.
 func intelDLB(t tree) Plugin {
-	folder := t.pci("0000:6d:00.0", 0, map[string]string{"vendor": "0x8086", "device": "0x2710", "sriov_numvfs": "0"})
-	dlb := folder + "/dlb2/dlb0"
-	t[dlb+"/device"] = entry{link: folder}
+	directory := t.pci("0000:6d:00.0", 0, map[string]string{"vendor": "0x8086", "device": "0x2710",
+		"sriov_numvfs": "0"})
+	dlb := directory + "/dlb2/dlb0"
+	t[dlb+"/device"] = entry{link: directory}
 	t["/sys/class/dlb2/dlb0"] = entry{link: dlb}
 	t.node("/dev/dlb0", majorDLB, 0, dlb)
 	return Plugin{Name: "dlb_plugin", Args: []string{"-v=4"}, Devices: []Device{
@@ -115,7 +116,7 @@ func intelQAT(t tree) Plugin {
 	p := Plugin{Name: "qat_plugin", Args: []string{"-v=4"}}
 	t["/dev/vfio/vfio"] = entry{major: 10, minor: 196}
 	t["/sys/dev/char/10:196"] = entry{link: "/sys/devices/virtual/misc/vfio"}
-	t["/sys/devices/virtual/misc/vfio"] = entry{folder: true}
+	t["/sys/devices/virtual/misc/vfio"] = entry{directory: true}
 	for numa, address := range qatFunctions {
 		physical := t.pci(address, numa, map[string]string{
 			"vendor": "0x8086", "device": "0x4940", "qat/state": "up", "qat/cfg_services": "sym;asym",
@@ -148,7 +149,7 @@ func qatHeartbeat(address string) string {
 	return "/sys/kernel/debug/qat_4xxx_" + address + "/heartbeat/status"
 }
 
-// SetQATHealth makes the heart of the QAT function on a NUMA node beat, or stop. The plugin looks
+// SetQATHealth makes the QAT function on a NUMA node send heartbeats, or stop. The plugin looks
 // every five seconds.
 func (m *Machine) SetQATHealth(numa int, healthy bool) error {
 	status := "-1"
@@ -168,8 +169,9 @@ const (
 // intelFPGA serves, in its mode "af", what FPGAs are programmed with: interface and function are
 // the resource's name.
 func intelFPGA(t tree) Plugin {
-	folder := t.pci("0000:3b:00.0", 0, map[string]string{"class": "0x120000", "vendor": "0x8086", "device": "0x0b30"})
-	region := folder + "/fpga_region/region0"
+	directory := t.pci("0000:3b:00.0", 0, map[string]string{"class": "0x120000", "vendor": "0x8086",
+		"device": "0x0b30"})
+	region := directory + "/fpga_region/region0"
 	t["/sys/class/fpga_region/region0"] = entry{link: region}
 	t[region+"/dfl-fme.0/dfl-fme-region.1/fpga_region/region1/compat_id"] = entry{content: fpgaInterface}
 	t[region+"/dfl-port.0/afu_id"] = entry{content: fpgaFunction}

@@ -26,7 +26,7 @@ func NVML() nvmltest.Machine {
 }
 
 // nvidia gives containers device nodes by itself, as where NVIDIA's container runtime is not there
-// to do it. driver is the folder with the driver's libraries.
+// to do it. driver is the directory with the driver's libraries.
 func nvidia(t tree, driver string) Plugin {
 	p := Plugin{Name: "nvidia-device-plugin", Args: []string{
 		"--pass-device-specs", "--driver-root-ctr-path=" + driver, "--gdrcopy-enabled=false", "--gds-enabled=false",

@@ -17,16 +17,16 @@ import (
 // tree is what /sys and /dev have, by path.
 type tree map[string]entry
 
-// entry is one of: a file, a symbolic link, a character device, a folder that nothing else is known
-// to be in.
+// entry is one of: a file, a symbolic link, a character device, a directory that nothing else is
+// known to be in.
 type entry struct {
 	content      string
 	link         string
 	major, minor uint32
-	folder       bool
+	directory    bool
 }
 
-// Major numbers of the made-up devices: Linux leaves 120 to 127 to experiments, so no driver is
+// Major numbers of the simulated devices: Linux leaves 120 to 127 to experiments, so no driver is
 // behind them.
 const (
 	majorGPU uint32 = 120 + iota
@@ -39,38 +39,38 @@ const (
 	majorNVIDIA
 )
 
-// pci adds a PCI device on a NUMA node and returns its folder. files are what the folder has
+// pci adds a PCI device on a NUMA node and returns its directory. files are what the directory has
 // besides, by name.
 func (t tree) pci(address string, numa int, files map[string]string) string {
-	folder := "/sys/devices/pci" + address[:len("0000:00")] + "/" + address
+	directory := "/sys/devices/pci" + address[:len("0000:00")] + "/" + address
 	for name, content := range files {
-		t[folder+"/"+name] = entry{content: content}
+		t[directory+"/"+name] = entry{content: content}
 	}
-	t[folder+"/numa_node"] = entry{content: strconv.Itoa(numa)}
-	t[folder+"/local_cpulist"] = entry{content: strconv.Itoa(numa)}
-	t["/sys/bus/pci/devices/"+address] = entry{link: folder}
-	return folder
+	t[directory+"/numa_node"] = entry{content: strconv.Itoa(numa)}
+	t[directory+"/local_cpulist"] = entry{content: strconv.Itoa(numa)}
+	t["/sys/bus/pci/devices/"+address] = entry{link: directory}
+	return directory
 }
 
 // driver binds a PCI device to a driver.
-func (t tree) driver(folder, name string) {
+func (t tree) driver(directory, name string) {
 	driver := "/sys/bus/pci/drivers/" + name
-	t[driver] = entry{folder: true}
-	t[folder+"/driver"] = entry{link: driver}
-	t[driver+"/"+filepath.Base(folder)] = entry{link: folder}
+	t[driver] = entry{directory: true}
+	t[directory+"/driver"] = entry{link: driver}
+	t[driver+"/"+filepath.Base(directory)] = entry{link: directory}
 }
 
-// node adds the device node of a device that /sys has a folder of.
-func (t tree) node(path string, major, minor uint32, folder string) {
+// node adds the device node of a device that /sys has a directory of.
+func (t tree) node(path string, major, minor uint32, directory string) {
 	t[path] = entry{major: major, minor: minor}
 	number := fmt.Sprintf("%d:%d", major, minor)
 	t["/dev/char/"+number] = entry{link: path}
-	t["/sys/dev/char/"+number] = entry{link: folder}
-	t[folder+"/dev"] = entry{content: number}
+	t["/sys/dev/char/"+number] = entry{link: directory}
+	t[directory+"/dev"] = entry{content: number}
 }
 
-// write makes what is below a folder of the tree in a folder of the machine. What is there already
-// is replaced.
+// write makes what is below a directory of the tree in a directory of the machine. What is there
+// already is replaced.
 func (t tree) write(from, to string) error {
 	for path, e := range t {
 		name, ok := strings.CutPrefix(path, from+"/")
@@ -85,7 +85,7 @@ func (t tree) write(from, to string) error {
 }
 
 func (e entry) write(path string) error {
-	if e.folder {
+	if e.directory {
 		return os.MkdirAll(path, 0o755)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

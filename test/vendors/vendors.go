@@ -6,7 +6,7 @@
 // machine has is made up; that a plugin takes it for real is what counts.
 //
 // A plugin that is started sees the machine's /sys and /dev in place of the real ones, and
-// kubecri's folder in place of the kubelet's, as from a DaemonSet that mounts it.
+// kubecri's directory in place of the kubelet's, as from a DaemonSet that mounts it.
 package vendors
 
 import (
@@ -33,7 +33,7 @@ type Device struct {
 	Resource types.ResourceName
 	// ID is the plugin's name for it.
 	ID string
-	// NUMA are the NUMA nodes that the plugin tells, in ascending order; none if it tells no
+	// NUMA are the NUMA nodes that the plugin reports, in ascending order; none if it reports no
 	// topology.
 	NUMA []int
 	// Nodes are the device nodes that a container gets, by their paths there, in any order.
@@ -44,7 +44,7 @@ type Device struct {
 	Envs map[string]string
 }
 
-// Path is where the program is, in the folder of what package binaries built.
+// Path is where the program is, in the directory of what package binaries built.
 func (p Plugin) Path(programs string) string {
 	return filepath.Join(programs, string(binaries.DevicePlugins), p.Name)
 }
@@ -58,14 +58,14 @@ func (p Plugin) Resources() map[types.ResourceName][]Device {
 	return all
 }
 
-// KubeletFolder is the folder that all plugins take for the kubelet's, and SpecFolder is where some
+// KubeletFolder is the directory that all plugins take for the kubelet's, and SpecDir is where some
 // keep CDI files.
 const (
 	KubeletFolder = "/var/lib/kubelet/device-plugins"
-	SpecFolder    = "/var/run/cdi"
+	SpecDir       = "/var/run/cdi"
 )
 
-// Machine is a made-up machine.
+// Machine is a fixture: a simulated machine.
 type Machine struct {
 	// Plugins are the plugins for what it has, in no order that matters.
 	Plugins []Plugin
@@ -74,9 +74,9 @@ type Machine struct {
 	tree tree
 }
 
-// NewMachine makes a machine below a folder: what programs are to see as /sys is in its folder sys
-// then. Its device nodes are not made yet: see MakeNodes. library is the stand-in for NVIDIA's
-// management library, with [GPUs] GPUs.
+// NewMachine makes a machine below a directory: what programs are to see as /sys is in its
+// directory sys then. Its device nodes are not made yet: see MakeNodes. library is the stand-in for
+// NVIDIA's management library, with [GPUs] GPUs.
 func NewMachine(dir, library string) (*Machine, error) {
 	m := &Machine{dir: dir, tree: tree{}}
 	for _, kind := range []func(tree) Plugin{intelGPU, intelNPU, intelSGX, intelDSA, intelDLB, intelQAT, intelFPGA} {
@@ -94,10 +94,10 @@ func NewMachine(dir, library string) (*Machine, error) {
 	return m, os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1"))
 }
 
-// Sys is the folder that programs are to see as /sys.
+// Sys is the directory that programs are to see as /sys.
 func (m *Machine) Sys() string { return filepath.Join(m.dir, "sys") }
 
-// MakeNodes makes the machine's device nodes in a folder, which is to be /dev or to be seen as
+// MakeNodes makes the machine's device nodes in a directory, which is to be /dev or to be seen as
 // /dev. It needs root.
 func (m *Machine) MakeNodes(dev string) error { return m.tree.write("/dev", dev) }
 

@@ -32,9 +32,9 @@ func goalsOf(r *result) []goal {
 	}
 }
 
-func below(name string, value, yardstick, bound float64) goal {
-	ratio := value / yardstick
-	return goal{Name: name, Ratio: ratio, Bound: bound, Holds: yardstick > 0 && ratio <= bound}
+func below(name string, value, baseline, bound float64) goal {
+	ratio := value / baseline
+	return goal{Name: name, Ratio: ratio, Bound: bound, Holds: baseline > 0 && ratio <= bound}
 }
 
 func (g goal) String() string {

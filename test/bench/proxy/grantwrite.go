@@ -19,7 +19,7 @@ import (
 
 // grantWrites is how long it took to grant a pod a device, and to replace a file of the same
 // content as plainly as one can so that it survives a power failure: write, fsync, rename, and
-// fsync of the folder; and without the last. All sorted.
+// fsync of the directory; and without the last. All sorted.
 type grantWrites struct {
 	pin, bare, bareFile []time.Duration
 }
@@ -67,7 +67,7 @@ func measureGrantWrites(ctx context.Context, scratch string) (*grantWrites, erro
 			if err := replaceFile(filepath.Join(dir, "bare"), content); err != nil {
 				return nil, err
 			}
-			if err := syncFolder(dir); err != nil {
+			if err := syncDir(dir); err != nil {
 				return nil, err
 			}
 			w.bare = append(w.bare, time.Since(began))
@@ -99,11 +99,11 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
+func syncDir(path string) error {
+	directory, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
-	return folder.Sync()
+	defer directory.Close()
+	return directory.Sync()
 }

@@ -3,15 +3,15 @@
 
 // Command proxy measures what a proxy between the kubelet and the container runtime costs.
 //
-// It compares four ways to a runtime that answers at once with messages it has ready: the runtime's
-// own socket (direct); a program that copies bytes between two sockets (splice), which is the least
-// that any second process can cost; kubecri, the real program with its device plugin, gate, record
-// and metrics; and a proxy of the usual kind, which decodes and encodes every message (re-encode).
-// Each is a process of its own. All take turns in each of several rounds, in which they are started
-// anew, and the client, which does not decode, is the same for all.
+// It compares four variants to a runtime that answers at once with messages it has ready: the
+// runtime's own socket (direct); a program that copies bytes between two sockets (splice), which is
+// the least that any second process can cost; kubecri, the real program with its device plugin,
+// gate, record and metrics; and a proxy of the usual kind, which decodes and encodes every message
+// (re-encode). Each is a process of its own. All take turns in each of several rounds, in which
+// they are started anew, and the client, which does not decode, is the same for all.
 //
-// It prints a table and writes it, with all numbers as JSON, to the folder -out. It judges nothing
-// by its exit status: at the end it says which of the project's goals hold on this machine.
+// It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
+// nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 package main
 
 import (
@@ -41,8 +41,8 @@ func run(ctx context.Context, args []string) error {
 		return serveRole(ctx, args[1], args[2], args[3])
 	}
 	flags := flag.NewFlagSet("proxy", flag.ContinueOnError)
-	output := flags.String("output", "../_output", "folder of the project's build products")
-	out := flags.String("out", "", "folder for the results (default: bench in -output)")
+	output := flags.String("output", "../_output", "directory of the project's build products")
+	out := flags.String("out", "", "directory for the results (default: bench in -output)")
 	only := flags.String("only", "",
 		"measure the workloads whose names fit this regular expression alone; there are no goals then")
 	rounds := flags.Int("rounds", 5, "how often everything is started and measured")
@@ -69,8 +69,8 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("%w; run make build", err)
 		}
 	}
-	// On the same disk as the results, so that files are really written: a temporary folder may be
-	// memory.
+	// On the same disk as the results, so that files are really written: a temporary directory may
+	// be memory.
 	b.scratch, err = os.MkdirTemp(*out, "run-")
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// The ways to the runtime.
+// The variants to the runtime.
 const (
 	direct   = "direct"
 	splice   = "splice"
@@ -24,8 +24,8 @@ const (
 	reencode = "re-encode"
 )
 
-// ways are all of them, the yardstick first.
-var ways = []string{direct, splice, kubecri, reencode}
+// variants are all of them, the baseline first.
+var variants = []string{direct, splice, kubecri, reencode}
 
 // bench is one run.
 type bench struct {
@@ -34,14 +34,14 @@ type bench struct {
 	ready *workload
 }
 
-// sample is what one way cost in one round of one workload.
+// sample is what one variant cost in one round of one workload.
 type sample struct {
 	took []time.Duration // sorted
 	cpu  time.Duration   // of the proxy, per call
 	peak int64           // of the proxy's memory, in bytes
 }
 
-// samples are those of all rounds, by workload and way.
+// samples are those of all rounds, by workload and variant.
 type samples map[string]map[string][]sample
 
 // run measures the workloads whose names fit only.
@@ -69,7 +69,7 @@ func (b *bench) run(ctx context.Context, rounds int, only *regexp.Regexp) (*resu
 	return summarize(all, taken, written), nil
 }
 
-// round starts everything, takes a sample of each way for each workload, and stops everything.
+// round starts everything, takes a sample of each variant for each workload, and stops everything.
 func (b *bench) round(ctx context.Context, round int, all []*workload, taken samples) error {
 	dir := filepath.Join(b.scratch, fmt.Sprint(round))
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -105,13 +105,13 @@ func (b *bench) round(ctx context.Context, round int, all []*workload, taken sam
 	}
 	processes[kubecri] = p
 	for _, w := range all {
-		for i := range ways {
-			way := ways[(i+round)%len(ways)]
-			s, err := take(ctx, w, processes[way])
+		for i := range variants {
+			variant := variants[(i+round)%len(variants)]
+			s, err := take(ctx, w, processes[variant])
 			if err != nil {
-				return fmt.Errorf("%s, %s: %w", w.name, way, err)
+				return fmt.Errorf("%s, %s: %w", w.name, variant, err)
 			}
-			taken[w.name][way] = append(taken[w.name][way], *s)
+			taken[w.name][variant] = append(taken[w.name][variant], *s)
 		}
 	}
 	return nil

@@ -15,20 +15,20 @@ func (r *result) print(to io.Writer) error {
 	fmt.Fprintln(table, "\tp50\tp99\tCPU a call\tpeak memory")
 	for _, w := range r.Workloads {
 		fmt.Fprintf(table, "%s\t\t\t\t\n", w.Name)
-		for _, way := range ways {
-			c := w.Ways[way]
+		for _, variant := range variants {
+			c := w.Variants[variant]
 			format, cpu := "%+.3f ms", fmt.Sprintf("%.3f ms", c.CPU/1000)
-			if way == direct {
+			if variant == direct {
 				format, cpu = "%.3f ms", "-"
 			}
-			fmt.Fprintf(table, "  %s\t"+format+"\t"+format+"\t%s\t%.0f MiB\n", way, c.P50/1000, c.P99/1000, cpu,
+			fmt.Fprintf(table, "  %s\t"+format+"\t"+format+"\t%s\t%.0f MiB\n", variant, c.P50/1000, c.P99/1000, cpu,
 				float64(c.Peak)/(1<<20))
 		}
 	}
 	grant := func(name string, took float64) { fmt.Fprintf(table, "%s\t%.3f ms\t\t\t\n", name, took/1000) }
 	fmt.Fprintln(table, "Replace a file\t\t\t\t")
 	grant("  grant a device", r.GrantWrite.Pin)
-	grant("  write, fsync, rename, fsync folder", r.GrantWrite.Bare)
+	grant("  write, fsync, rename, fsync directory", r.GrantWrite.Bare)
 	grant("  write, fsync, rename", r.GrantWrite.BareFile)
 	if err := table.Flush(); err != nil {
 		return err

@@ -114,8 +114,8 @@ func (p *process) peak() (int64, error) {
 		return 0, err
 	}
 	_, after, found := strings.Cut(string(raw), "VmHWM:")
-	number, _, whole := strings.Cut(strings.TrimSpace(after), " kB")
-	if !found || !whole {
+	number, _, complete := strings.Cut(strings.TrimSpace(after), " kB")
+	if !found || !complete {
 		return 0, fmt.Errorf("%s has no VmHWM", p.proc("status"))
 	}
 	kilobytes, err := strconv.ParseInt(number, 10, 64)

@@ -18,15 +18,15 @@ type result struct {
 }
 
 type workloadResult struct {
-	Name    string          `json:"name"`
-	Callers int             `json:"callers"`
-	Calls   int             `json:"calls"`
-	Ways    map[string]cost `json:"ways"`
+	Name     string          `json:"name"`
+	Callers  int             `json:"callers"`
+	Calls    int             `json:"calls"`
+	Variants map[string]cost `json:"variants"`
 }
 
-// cost is that of one way. Of direct, times are those of a call; of the others, what they add to
-// that. The CPU time is the proxy's, per call; the memory is the proxy's at its peak, and of direct
-// the runtime's.
+// cost is that of one variant. Of direct, times are those of a call; of the others, what they add
+// to that. The CPU time is the proxy's, per call; the memory is the proxy's at its peak, and of
+// direct the runtime's.
 type cost struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
@@ -40,30 +40,30 @@ type grantResult struct {
 	BareFile float64 `json:"bareWithoutFolder"`
 }
 
-// of returns what the ways of a workload cost, or nothing if it was left out.
+// of returns what the variants of a workload cost, or nothing if it was left out.
 func (r *result) of(workload string) map[string]cost {
 	for _, w := range r.Workloads {
 		if w.Name == workload {
-			return w.Ways
+			return w.Variants
 		}
 	}
 	return nil
 }
 
-// summarize takes medians of the rounds, in which all ways were measured close to each other, and
-// slow calls from all rounds.
+// summarize takes medians of the rounds, in which all variants were measured close to each other,
+// and slow calls from all rounds.
 func summarize(all []*workload, taken samples, written *grantWrites) *result {
 	r := &result{GrantWrite: grantResult{
 		Pin: microseconds(quantile(written.pin, 0.5)), Bare: microseconds(quantile(written.bare, 0.5)),
 		BareFile: microseconds(quantile(written.bareFile, 0.5)),
 	}}
 	for _, w := range all {
-		ways := map[string]cost{}
-		for way, own := range taken[w.name] {
-			ways[way] = costOf(own, taken[w.name][direct], way == direct)
+		variants := map[string]cost{}
+		for variant, own := range taken[w.name] {
+			variants[variant] = costOf(own, taken[w.name][direct], variant == direct)
 		}
 		rounds := len(taken[w.name][direct])
-		r.Workloads = append(r.Workloads, workloadResult{w.name, w.callers, w.callers * w.calls * rounds, ways})
+		r.Workloads = append(r.Workloads, workloadResult{w.name, w.callers, w.callers * w.calls * rounds, variants})
 	}
 	r.Goals = goalsOf(r)
 	return r

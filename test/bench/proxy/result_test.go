@@ -41,10 +41,10 @@ func TestAGoalHoldsUpToItsBound(t *testing.T) {
 		goal goal
 		want bool
 	}{
-		"at the bound":                  {below("", 3, 1, 3), true},
-		"above it":                      {below("", 3.1, 1, 3), false},
-		"below it":                      {below("", 1, 1, 3), true},
-		"a yardstick that adds nothing": {below("", 1, 0, 3), false},
+		"at the bound":                 {below("", 3, 1, 3), true},
+		"above it":                     {below("", 3.1, 1, 3), false},
+		"below it":                     {below("", 1, 1, 3), true},
+		"a baseline that adds nothing": {below("", 1, 0, 3), false},
 	} {
 		if test.goal.Holds != test.want || strings.Contains(test.goal.String(), "DOES NOT") == test.want {
 			t.Errorf("%s: %v", name, test.goal)

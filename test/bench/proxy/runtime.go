@@ -16,7 +16,7 @@ import (
 )
 
 // serveRuntime answers with messages that it has ready, so that nearly all of the time of a call is
-// that of its way.
+// that of its variant.
 func serveRuntime(listener net.Listener) error {
 	r := runtime{lists: map[int][]byte{}}
 	var err error

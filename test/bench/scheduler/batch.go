@@ -22,7 +22,7 @@ const batchLimit = 5 * time.Minute
 
 // batch returns what it costs a side to bind a batch of pods, and removes them. Both schedulers are
 // stopped before and after it; while it is measured, the other one is.
-func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error) {
+func (d *trial) batch(ctx context.Context, s side) (cost report.Sample, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, batchLimit, fmt.Errorf("not all were in %v", batchLimit))
 	defer cancel()
 	outcome, err := d.bench.watchOutcome(limited)
@@ -46,7 +46,7 @@ func (d *duel) batch(ctx context.Context, s side) (cost report.Sample, err error
 	}
 	spent := s.cpu() - cpu
 
-	if err := check(s.way, outcome.bound()); err != nil {
+	if err := check(s.variant, outcome.bound()); err != nil {
 		return cost, err
 	}
 	if err := d.clear(limited); err != nil {
@@ -75,35 +75,35 @@ func holdGarbage() (release func()) {
 // prepare makes the pods of a batch. Both schedulers get to know the pods' claims before: a
 // scheduler that is stopped while so many are made leaves them unread, and the API server ends its
 // watch.
-func (d *duel) prepare(ctx context.Context, s side) error {
+func (d *trial) prepare(ctx context.Context, s side) error {
 	d.made++
 	if s.usesClaims() {
 		if err := d.resume(); err != nil {
 			return err
 		}
-		if err := d.bench.makeClaims(ctx, s.way, d.made, d.pods); err != nil {
+		if err := d.bench.makeClaims(ctx, s.variant, d.made, d.pods); err != nil {
 			return err
 		}
-		if err := d.settle(ctx); err != nil {
+		if err := d.drain(ctx); err != nil {
 			return err
 		}
 	}
-	return d.bench.makePods(ctx, s.way, s.process.name, d.made, d.pods)
+	return d.bench.makePods(ctx, s.variant, s.process.name, d.made, d.pods)
 }
 
 // clear removes all pods, and has both schedulers see how they came and went.
-func (d *duel) clear(ctx context.Context) error {
+func (d *trial) clear(ctx context.Context) error {
 	if err := d.resume(); err != nil {
 		return err
 	}
 	if err := d.bench.removePods(ctx); err != nil {
 		return err
 	}
-	return d.settle(ctx)
+	return d.drain(ctx)
 }
 
-// check makes sure that our scheduler has chosen devices for all pods that ask for them.
-func check(w way, bound []*corev1.Pod) error {
+// check makes sure that our scheduler has chosen devices for all pods that request them.
+func check(w variant, bound []*corev1.Pod) error {
 	if !w.ours || !w.usesDevices() {
 		return nil
 	}

@@ -27,7 +27,7 @@ type bench struct {
 	programs     programs
 
 	client     *kube.Client
-	scratch    string // a folder for this run
+	scratch    string // a directory for this run
 	kubeconfig string // the schedulers'
 }
 

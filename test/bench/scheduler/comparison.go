@@ -5,11 +5,11 @@ package main
 
 import "github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 
-// comparison is a way, the yardstick that it is held against, and the least ratio that is wanted of
-// them.
+// comparison is a variant, the baseline that it is held against, and the least ratio that is
+// required of them.
 type comparison struct {
-	way, yardstick way
-	bound          float64
+	variant, baseline variant
+	bound             float64
 }
 
 // comparisons are the project's goals.
@@ -17,7 +17,7 @@ var comparisons = []comparison{
 	{plain, upstreamPlain, 0.98},
 	{single, upstreamOne, 0.95},
 	{linked, upstreamTwo, 0.95},
-	{whole, upstreamEight, 0.95},
+	{eightGPUs, upstreamEight, 0.95},
 	{fraction, upstreamOne, 0.95},
 	{mixed, upstreamMixed, 0.95},
 	{single, claimedOne, 3},
@@ -26,7 +26,7 @@ var comparisons = []comparison{
 
 // reported returns what the report says of the comparison.
 func (c comparison) reported() report.Comparison {
-	return report.Comparison{Way: c.way.name, Yardstick: c.yardstick.name, Bound: c.bound}
+	return report.Comparison{Variant: c.variant.name, Baseline: c.baseline.name, Bound: c.bound}
 }
 
 // leastBatches is how many batches a round has at least. What else the machine does, or what goes
@@ -39,13 +39,13 @@ const leastBatches = 4
 const fewerClaims = 2
 
 // split returns how many batches make the wanted pods, or a few more, on so many free nodes, and
-// how many pods are in each. They are the same for both ways, so that both fill the cluster alike;
-// and their number is even, so that in a round both begin equally often.
+// how many pods are in each. They are the same for both variants, so that both fill the cluster
+// alike; and their number is even, so that in a round both begin equally often.
 func (c comparison) split(nodes, wanted int) (count, pods int) {
-	if c.yardstick.usesClaims() {
+	if c.baseline.usesClaims() {
 		wanted = (wanted + fewerClaims - 1) / fewerClaims
 	}
-	fits := min(c.way.podsOn(nodes, wanted), c.yardstick.podsOn(nodes, wanted))
+	fits := min(c.variant.podsOn(nodes, wanted), c.baseline.podsOn(nodes, wanted))
 	count = max(leastBatches, (wanted+fits-1)/fits)
 	count += count % 2
 	return count, (wanted + count - 1) / count

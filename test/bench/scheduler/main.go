@@ -7,34 +7,34 @@
 // A real etcd and kube-apiserver run in this process. The nodes have 8 GPUs each: they carry an
 // inventory for ours, a count for both, and a ResourceSlice for DRA.
 //
-// A comparison holds a way of asking for devices against a yardstick. The schedulers of both,
-// upstream's program or ours with the simulated GPUs' plugin as a .so, are processes of their own,
-// so CPU is the scheduler's alone. They live side by side for all rounds of the comparison, see
-// each other's pods, and bind those that have their name. What is measured is a batch of pods at a
-// time: while they are made, both schedulers are stopped (SIGSTOP), so that nothing but scheduling
-// is done afterwards; it begins when one of them goes on (SIGCONT), and ends when the last pod is
-// bound and the last event about that is written: schedulers write events beside their work and
-// leave some for later, not equally many, and the API server has as much work with one as with a
-// binding. Then the pods are removed, and both go on until they are idle: they have seen all that
-// they missed, and the next batch finds an empty cluster that both know. DRA's claims are made
+// A comparison holds a variant, one way to request devices, against a baseline. The schedulers of
+// both, upstream's program or ours with the simulated GPUs' plugin as a .so, are processes of their
+// own, so CPU is the scheduler's alone. They live side by side for all rounds of the comparison,
+// see each other's pods, and bind those that have their name. What is measured is a batch of pods
+// at a time: while they are made, both schedulers are stopped (SIGSTOP), so that nothing but
+// scheduling is done afterwards; it begins when one of them goes on (SIGCONT), and ends when the
+// last pod is bound and the last event about that is written: schedulers write events beside their
+// work and leave some for later, not equally many, and the API server has as much work with one as
+// with a binding. Then the pods are removed, and both go on until they are idle: they have seen all
+// that they missed, and the next batch finds an empty cluster that both know. DRA's claims are made
 // before the pods, which spares it the controller that makes them of templates. With -full, part of
 // the nodes are full of pods that stay.
 //
 // The API server lives in this process, and a collection of its garbage takes about as long as a
 // batch: garbage is collected before each batch, and held while it is measured.
 //
-// Batches of the two ways alternate, A B, B A, A B, and so are about a second apart: a machine
+// Batches of the two variants alternate, A B, B A, A B, and so are about a second apart: a machine
 // whose speed drifts is as fast for one as for the other. The first batch of each, which makes
 // caches warm, is not counted. A round has several batches, and each side is first in half of its
 // turns. The schedulers' own metrics are read before the first round and after the last; afterwards
 // both go on for a CPU profile.
 //
 // This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that
-// of the API server, which is most of it, and every way starts an API server of its own, so that
-// ways can't take turns.
+// of the API server, which is most of it, and every variant starts an API server of its own, so
+// that variants can't take turns.
 //
-// It prints a table and writes it, with all numbers as JSON, to the folder -out. It judges nothing
-// by its exit status: at the end it says which of the project's goals hold on this machine.
+// It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
+// nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 package main
 
 import (
@@ -67,15 +67,15 @@ func main() {
 
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("scheduler", flag.ContinueOnError)
-	output := flags.String("output", "../_output", "folder of the project's build products")
-	out := flags.String("out", "", "folder for the results (default: bench in -output)")
+	output := flags.String("output", "../_output", "directory of the project's build products")
+	out := flags.String("out", "", "directory for the results (default: bench in -output)")
 	name := flags.String("name", "scheduler", "name of the results' files, without .txt and .json")
 	only := flags.String("only", "",
-		"make the comparisons whose text \"way / yardstick\" fits this regular expression alone")
-	rounds := flags.Int("rounds", 20, "how often both ways of a comparison are measured")
+		"make the comparisons whose text \"variant / baseline\" fits this regular expression alone")
+	rounds := flags.Int("rounds", 20, "how often both variants of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
 	pods := flags.Int("pods", 440,
-		"pods of each way in a round, half of them beside DRA, in as many batches as the cluster has no room for "+
+		"pods of each variant in a round, half of them beside DRA, in as many batches as the cluster has no room for "+
 			"them at once")
 	full := flags.Float64("full", 0,
 		"part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, "+
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full}
 	for _, c := range comparisons {
-		if pattern.MatchString(c.reported().String()) && (*full == 0 || !c.yardstick.usesClaims()) {
+		if pattern.MatchString(c.reported().String()) && (*full == 0 || !c.baseline.usesClaims()) {
 			b.comparisons = append(b.comparisons, c)
 		}
 	}

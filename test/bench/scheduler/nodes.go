@@ -51,8 +51,8 @@ func each(ctx context.Context, count int, do func(context.Context, int) error) e
 // them.
 func (b *bench) makeNodes(ctx context.Context, count, full int) error {
 	claims := slices.ContainsFunc(b.comparisons, func(c comparison) bool {
-		return c.way.usesClaims() ||
-			c.yardstick.usesClaims()
+		return c.variant.usesClaims() ||
+			c.baseline.usesClaims()
 	})
 	if claims {
 		class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: draDriver}}

@@ -22,7 +22,7 @@ import (
 func podName(batch, number int) string { return fmt.Sprintf("pod-%05d-%05d", batch, number) }
 
 // podOf returns a pod, for the scheduler of that name.
-func podOf(a ask, name, scheduler string) *corev1.Pod {
+func podOf(a request, name, scheduler string) *corev1.Pod {
 	pod := kube.NewPod(name, "busybox")
 	pod.Spec.SchedulerName = scheduler
 	resources := &pod.Spec.Containers[0].Resources

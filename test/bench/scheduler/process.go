@@ -23,7 +23,7 @@ import (
 // pluginName is that of the device scheduler that ours loads.
 const pluginName = "simgpu"
 
-// programs are the schedulers, and the folder of ours' plugin.
+// programs are the schedulers, and the directory of ours' plugin.
 type programs struct {
 	upstream, ours, plugin string
 }
@@ -55,7 +55,7 @@ type process struct {
 	address string // of its metrics
 }
 
-// start starts a scheduler of that name that looks at all nodes.
+// start starts a scheduler of that name that reads all nodes.
 func (b *bench) start(name string, ours bool) (*process, error) {
 	dir, err := os.MkdirTemp(b.scratch, "scheduler-")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // takeProfiles takes a CPU profile of each scheduler while they take turns as before, and returns
 // them by sides. They are taken apart from the rounds, which they would make slower.
-func (d *duel) takeProfiles(ctx context.Context) (raw [2][]byte, err error) {
+func (d *trial) takeProfiles(ctx context.Context) (raw [2][]byte, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, s := range d.sides {
 		group.Go(func() (err error) {
@@ -29,9 +29,9 @@ func (d *duel) takeProfiles(ctx context.Context) (raw [2][]byte, err error) {
 }
 
 // turnFor lets the sides take turns for some time. The schedulers go on afterwards.
-func (d *duel) turnFor(ctx context.Context, span time.Duration) error {
+func (d *trial) turnFor(ctx context.Context, span time.Duration) error {
 	began := time.Now()
-	if err := d.settle(ctx); err != nil {
+	if err := d.drain(ctx); err != nil {
 		return err
 	}
 	for time.Since(began) < span {
@@ -44,16 +44,16 @@ func (d *duel) turnFor(ctx context.Context, span time.Duration) error {
 
 // takeProfile takes a CPU profile of a side's scheduler, and writes it to a file. There is nothing
 // in it of the time in which that is stopped.
-func (d *duel) takeProfile(ctx context.Context, s side) ([]byte, error) {
+func (d *trial) takeProfile(ctx context.Context, s side) ([]byte, error) {
 	text, err := s.get(ctx, fmt.Sprintf("%s?seconds=%.0f", profilePath, d.bench.profile.Seconds()))
 	if err != nil {
-		return nil, fmt.Errorf("profile the scheduler of %s: %w", s.way.name, err)
+		return nil, fmt.Errorf("profile the scheduler of %s: %w", s.variant.name, err)
 	}
-	other := d.way.name
-	if s.way.name == other {
-		other = d.yardstick.name
+	other := d.variant.name
+	if s.variant.name == other {
+		other = d.baseline.name
 	}
-	name := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.way.name + " beside " + other)
+	name := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.variant.name + " beside " + other)
 	raw := []byte(text)
 	return raw, os.WriteFile(filepath.Join(d.bench.out, fmt.Sprintf("%s-%d.pprof", name, d.nodes)), raw, 0o644)
 }

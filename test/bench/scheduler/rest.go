@@ -17,29 +17,29 @@ const (
 	idleWindow = 100 * time.Millisecond
 )
 
-// settleLimit is how long schedulers may take to start, or to become idle.
-const settleLimit = 2 * time.Minute
+// drainLimit is how long schedulers may take to start, or to become idle.
+const drainLimit = 2 * time.Minute
 
 // begin starts both schedulers and leaves them stopped.
-func (d *duel) begin(ctx context.Context) (err error) {
-	for i, w := range []way{d.way, d.yardstick} {
-		d.sides[i].way = w
+func (d *trial) begin(ctx context.Context) (err error) {
+	for i, w := range []variant{d.variant, d.baseline} {
+		d.sides[i].variant = w
 		if d.sides[i].process, err = d.bench.start(fmt.Sprintf("bench-%d", i), w.ours); err != nil {
 			return err
 		}
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("it was not in %v", settleLimit))
+	limited, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("it was not in %v", drainLimit))
 	defer cancel()
 	for _, s := range d.sides {
 		if err := s.awaitReady(limited); err != nil {
 			return err
 		}
 	}
-	return d.settle(ctx)
+	return d.drain(ctx)
 }
 
-// settle lets both schedulers go on until they are idle, and stops them.
-func (d *duel) settle(ctx context.Context) error {
+// drain lets both schedulers go on until they are idle, and stops them.
+func (d *trial) drain(ctx context.Context) error {
 	if err := d.resume(); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (d *duel) settle(ctx context.Context) error {
 }
 
 // resume lets both schedulers go on.
-func (d *duel) resume() error {
+func (d *trial) resume() error {
 	for _, s := range d.sides {
 		if err := s.signal(syscall.SIGCONT); err != nil {
 			return err
@@ -65,17 +65,18 @@ func (d *duel) resume() error {
 }
 
 // awaitIdle waits until both schedulers are idle at the same time.
-func (d *duel) awaitIdle(ctx context.Context) error {
+func (d *trial) awaitIdle(ctx context.Context) error {
 	window := time.NewTicker(idleWindow)
 	defer window.Stop()
-	limit := time.After(settleLimit)
+	limit := time.After(drainLimit)
 	before := d.cpus()
 	for {
 		select {
 		case <-window.C:
 		case <-limit:
-			return fmt.Errorf("the schedulers of %s and of %s have nothing to do and are not idle after %v", d.way.name,
-				d.yardstick.name, settleLimit)
+			return fmt.Errorf("the schedulers of %s and of %s have nothing to do and are not idle after %v",
+				d.variant.name,
+				d.baseline.name, drainLimit)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -88,6 +89,6 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 }
 
 // cpus returns the CPU time of both schedulers.
-func (d *duel) cpus() [2]time.Duration {
+func (d *trial) cpus() [2]time.Duration {
 	return [2]time.Duration{d.sides[0].cpu(), d.sides[1].cpu()}
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // makeClaims makes the claims of a batch's pods.
-func (b *bench) makeClaims(ctx context.Context, w way, batch, count int) error {
+func (b *bench) makeClaims(ctx context.Context, w variant, batch, count int) error {
 	return each(ctx, count, func(ctx context.Context, i int) error {
-		claim := claimOf(podName(batch, i), w.ask(i).claimed)
+		claim := claimOf(podName(batch, i), w.request(i).claimed)
 		if _, err := b.client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim,
 			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create claim %s: %w", claim.Name, err)
@@ -26,9 +26,9 @@ func (b *bench) makeClaims(ctx context.Context, w way, batch, count int) error {
 }
 
 // makePods makes the pods of a batch, for the scheduler of that name.
-func (b *bench) makePods(ctx context.Context, w way, scheduler string, batch, count int) error {
+func (b *bench) makePods(ctx context.Context, w variant, scheduler string, batch, count int) error {
 	return each(ctx, count, func(ctx context.Context, i int) error {
-		_, err := b.client.CreatePod(ctx, podOf(w.ask(i), podName(batch, i), scheduler))
+		_, err := b.client.CreatePod(ctx, podOf(w.request(i), podName(batch, i), scheduler))
 		return err
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// pathValue is a flag with a file or folder, which it makes absolute; or with one of some words
+// pathValue is a flag with a file or directory, which it makes absolute; or with one of some words
 // that stand for something else.
 type pathValue struct {
 	path  *string
@@ -40,7 +40,7 @@ func (v pathValue) String() string {
 
 func (v pathValue) Type() string { return "path" }
 
-// pathsValue is a flag with files or folders, divided by commas or given several times.
+// pathsValue is a flag with files or directories, divided by commas or given several times.
 type pathsValue struct{ paths *[]string }
 
 var _ pflag.Value = pathsValue{}
@@ -67,7 +67,7 @@ func (v pathsValue) Type() string { return "paths" }
 
 func addDir(f *pflag.FlagSet, dir *string) {
 	f.Var(pathValue{path: dir}, "dir",
-		"the cluster's folder; clusters with different folders don't meet (default _output/cluster)")
+		"the cluster's directory; clusters with different directories don't meet (default _output/cluster)")
 }
 
 // fromEnvironment sets each flag that the command line doesn't from its environment variable.

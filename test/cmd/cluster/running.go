@@ -19,8 +19,8 @@ import (
 // stopLimit is how long taking a cluster down may take.
 const stopLimit = time.Minute
 
-// folder returns the cluster's folder that --dir names.
-func folder(dir string) (string, error) {
+// directory returns the cluster's directory that --dir names.
+func directory(dir string) (string, error) {
 	options, err := cluster.Default(0)
 	if err != nil {
 		return "", err
@@ -35,7 +35,7 @@ func newDownCommand() *cobra.Command {
 		Short: "Take a cluster down, or what is left of one",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			path, err := folder(dir)
+			path, err := directory(dir)
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func newRunningCommand(use, short string, args cobra.PositionalArgs,
 		Short: short,
 		Args:  args,
 		RunE: func(command *cobra.Command, args []string) error {
-			path, err := folder(dir)
+			path, err := directory(dir)
 			if err != nil {
 				return err
 			}

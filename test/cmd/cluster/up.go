@@ -44,7 +44,7 @@ func newUpCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Build what is missing, start a cluster, and return when pods can be scheduled",
 		Long: `Build what is missing, start a cluster, and return when pods can be scheduled.
-A cluster that runs already in the same folder is taken down first.`,
+A cluster that runs already in the same directory is taken down first.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return up(command.Context(), flags) },
 	}
@@ -60,18 +60,18 @@ func (f *upFlags) set() *pflag.FlagSet {
 	set.Var(pathValue{&f.scheduler, []string{upstream}}, "scheduler",
 		"scheduler program, or "+upstream+" for Kubernetes' own (default _output/kube-scheduler)")
 	set.Var(pathValue{path: &f.schedulerPlugins}, "scheduler-plugins",
-		"folder of device scheduler plugins (default _output/plugins/scheduler)")
+		"directory of device scheduler plugins (default _output/plugins/scheduler)")
 	set.Var(pathValue{&f.kubecri, []string{none}}, "kubecri",
 		"CRI proxy program, or "+none+" to do without (default _output/kubecri)")
 	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins",
-		"folder of device plugins (default _output/plugins/device)")
+		"directory of device plugins (default _output/plugins/device)")
 	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+" or "+
 		string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
 	set.Var(pathsValue{&f.inventories}, "inventory",
 		"file with the simulated GPUs of a node; of several, the first is for the first node and so on, the last for "+
 			"all further nodes")
 	set.Var(pathsValue{&f.manifests}, "manifests",
-		"files or folders of manifests to apply at the start, besides roles and policies of deploy")
+		"files or directories of manifests to apply at the start, besides roles and policies of deploy")
 	return set
 }
 

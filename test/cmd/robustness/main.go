@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command robustness kills kubecri and the container runtime again and again while pods with
-// devices start on a real cluster, which it builds, starts and takes down, and tells what became of
-// them. Its exit status is 1 unless all was well.
+// devices start on a real cluster, which it builds, starts and takes down, and reports what became
+// of them. Its exit status is 1 unless everything passed.
 package main
 
 import (

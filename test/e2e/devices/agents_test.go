@@ -25,8 +25,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// holders asks an agent who holds which GPUs: sorted IDs, by container and pod of the namespace,
-// without those that hold none.
+// holders returns what an agent reports about which container holds which GPUs: sorted IDs, by
+// container and pod of the namespace, without those that hold none.
 func holders(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient,
 	namespace string) map[string][]string {
 	t.Helper()
@@ -59,7 +59,7 @@ func gpusOf(t *testing.T, devices []*podresourcesapi.ContainerDevices) []string 
 	return ids
 }
 
-func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
+func TestAnExporterSeesEachPodWithItsDevices(t *testing.T) {
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	node := shared.Nodes[0]
@@ -85,22 +85,22 @@ func TestAnExporterIsToldOfEachPodWithItsDevices(t *testing.T) {
 
 	agent := clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	want := map[string][]string{
-		"two/main":        look(ctx, t, two, "main").Sees,
-		"several/main":    look(ctx, t, several, "main").Sees,
-		"several/sidecar": look(ctx, t, several, "sidecar").Sees,
+		"two/main":        inspect(ctx, t, two, "main").Visible,
+		"several/main":    inspect(ctx, t, several, "main").Visible,
+		"several/sidecar": inspect(ctx, t, several, "sidecar").Visible,
 	}
 	if diff := cmp.Diff(want, holders(ctx, t, agent, namespace)); diff != "" {
-		t.Errorf("who holds what (-seen in the containers +told):\n%s", diff)
+		t.Errorf("who holds what (-seen in the containers +reported):\n%s", diff)
 	}
-	there := map[string][]string{"elsewhere/main": look(ctx, t, elsewhere, "main").Sees}
+	there := map[string][]string{"elsewhere/main": inspect(ctx, t, elsewhere, "main").Visible}
 	if diff := cmp.Diff(there, holders(ctx, t,
 		clustertest.NewAgent(t, shared.Nodes[1], clustertest.KubecriPodResources), namespace)); diff != "" {
-		t.Errorf("on the other node (-seen in the containers +told):\n%s", diff)
+		t.Errorf("on the other node (-seen in the containers +reported):\n%s", diff)
 	}
 
 	restart(ctx, t, node.Kubecri)
 	if diff := cmp.Diff(want, holders(ctx, t, agent, namespace)); diff != "" {
-		t.Errorf("when kubecri was killed and runs again (-seen in the containers +told):\n%s", diff)
+		t.Errorf("when kubecri was killed and runs again (-seen in the containers +reported):\n%s", diff)
 	}
 	if err := shared.Client.DeletePod(ctx, two); err != nil {
 		t.Fatal(err)
@@ -125,40 +125,40 @@ func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
 
 	exporter := clustertest.On(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))
 	exporter.Namespace, exporter.Spec.RestartPolicy = namespace, corev1.RestartPolicyNever
-	for at, folder := range map[string]string{"/exporter": program,
+	for at, directory := range map[string]string{"/exporter": program,
 		filepath.Dir(clustertest.KubeletPodResources): filepath.Dir(clustertest.KubecriPodResources)} {
-		name := filepath.Base(folder)
+		name := filepath.Base(directory)
 		exporter.Spec.Volumes = append(exporter.Spec.Volumes, corev1.Volume{
-			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder,
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory,
 				Type: ptr.To(corev1.HostPathDirectory)}},
 		})
 		exporter.Spec.Containers[0].VolumeMounts = append(exporter.Spec.Containers[0].VolumeMounts,
 			corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
 	}
 	exporter = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, exporter),
-		"to end well", kube.Succeeded)
+		"to succeed", kube.Succeeded)
 
 	printed, err := shared.Client.Logs(ctx, exporter, exporter.Spec.Containers[0].Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for line := range strings.Lines(printed) {
 		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == namespace &&
 			fields[3] == string(observe.Resource) {
-			told = append(told, strings.Join([]string{fields[1], fields[2], fields[4]}, " "))
+			reported = append(reported, strings.Join([]string{fields[1], fields[2], fields[4]}, " "))
 		}
 	}
 	var want []string
-	for _, id := range look(ctx, t, train, "main").Sees {
+	for _, id := range inspect(ctx, t, train, "main").Visible {
 		want = append(want, "train main "+id)
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("who holds what (-seen in the container +exported):\n%s\nIt printed:\n%s", diff, printed)
 	}
 }
 
-func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
+func TestAnExporterSeesAllElseAsTheKubeletReportsIt(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
 	pod := clustertest.RunPod(ctx, t, shared.Client,
@@ -167,7 +167,7 @@ func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
 		clustertest.NewAgent(t, node, clustertest.KubecriPodResources)
 	request := &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name}
 
-	told, err := kubelet.Get(ctx, request)
+	reported, err := kubelet.Get(ctx, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,11 +176,11 @@ func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	main := got.GetPodResources().GetContainers()[0]
-	if diff := cmp.Diff(look(ctx, t, pod, "main").Sees, gpusOf(t, main.GetDevices())); diff != "" {
-		t.Errorf("the pod's devices (-seen in the container +told):\n%s", diff)
+	if diff := cmp.Diff(inspect(ctx, t, pod, "main").Visible, gpusOf(t, main.GetDevices())); diff != "" {
+		t.Errorf("the pod's devices (-seen in the container +reported):\n%s", diff)
 	}
 	main.Devices = nil
-	if diff := cmp.Diff(told, got, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(reported, got, protocmp.Transform()); diff != "" {
 		t.Errorf("all else of the pod (-kubelet +kubecri):\n%s", diff)
 	}
 
@@ -204,7 +204,7 @@ func TestAnExporterIsToldAllElseAsTheKubeletTellsIt(t *testing.T) {
 	}
 	slices.Sort(ids)
 	if diff := cmp.Diff(ids, gpusOf(t, all.GetDevices())); diff != "" {
-		t.Errorf("the node's devices (-there +told):\n%s", diff)
+		t.Errorf("the node's devices (-there +reported):\n%s", diff)
 	}
 	all.Devices = of.GetDevices()
 	if diff := cmp.Diff(of, all, protocmp.Transform()); diff != "" {

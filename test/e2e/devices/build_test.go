@@ -18,15 +18,15 @@ import (
 // sdkModule is what every plugin is built with.
 const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 
-// sides are the two halves of a plugin, as folders of its sources.
+// sides are the two halves of a plugin, as directories of its sources.
 var sides = []string{"device", "scheduler"}
 
-// install puts the two halves of plugins into a node's folder and the scheduler's, by the names of
-// their files, and restarts both programs. When the test ends, it takes them out again.
+// install puts the two halves of plugins into a node's directory and the scheduler's, by the names
+// of their files, and restarts both programs. When the test ends, it takes them out again.
 func install(ctx context.Context, t *testing.T, node *cluster.Node,
 	plugins map[string]map[string][]byte) (logs map[string]journal) {
 	t.Helper()
-	folders := map[string]string{"device": files.devicePlugins(node.Name), "scheduler": files.schedulerPlugins()}
+	directories := map[string]string{"device": files.devicePlugins(node.Name), "scheduler": files.schedulerPlugins()}
 	restartBoth := func(ctx context.Context) map[string]journal {
 		return map[string]journal{"device": restart(ctx, t, node.Kubecri),
 			"scheduler": restart(ctx, t, shared.Scheduler)}
@@ -34,7 +34,7 @@ func install(ctx context.Context, t *testing.T, node *cluster.Node,
 	t.Cleanup(func() {
 		for name := range plugins {
 			for _, side := range sides {
-				if err := os.Remove(filepath.Join(folders[side], name)); err != nil {
+				if err := os.Remove(filepath.Join(directories[side], name)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -43,7 +43,7 @@ func install(ctx context.Context, t *testing.T, node *cluster.Node,
 	})
 	for name, halves := range plugins {
 		for _, side := range sides {
-			if err := os.WriteFile(filepath.Join(folders[side], name), halves[side], 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(directories[side], name), halves[side], 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +58,7 @@ func sdkVersion(ctx context.Context, t *testing.T) string {
 }
 
 // buildPlugin builds both halves of a plugin as its vendor does: from a module of its own, in a
-// folder outside the repository, with nothing but the SDK in some version.
+// directory outside the repository, with nothing but the SDK in some version.
 func buildPlugin(ctx context.Context, t *testing.T, source, module, version string) map[string][]byte {
 	t.Helper()
 	root, err := checkout.Root()

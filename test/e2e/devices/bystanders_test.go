@@ -93,10 +93,10 @@ func runStatic(ctx context.Context, t *testing.T, node string) *corev1.Pod {
 		if err := os.Remove(file); err != nil {
 			t.Error(err)
 		}
-		awaitCrowd(ctx, t, mirror.Namespace, "to lose the static pod",
-			func(all crowd) bool { return all[mirror.Name] == nil })
+		awaitPods(ctx, t, mirror.Namespace, "to lose the static pod",
+			func(all podSet) bool { return all[mirror.Name] == nil })
 	})
-	awaitCrowd(ctx, t, mirror.Namespace, "to have the static pod ready", func(all crowd) bool {
+	awaitPods(ctx, t, mirror.Namespace, "to have the static pod ready", func(all podSet) bool {
 		now := all[mirror.Name]
 		if now == nil || !kube.Ready(now) {
 			return false

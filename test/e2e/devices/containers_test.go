@@ -20,22 +20,22 @@ func TestAPodWithNothingButALimitGetsItsDevicesAndNoOthers(t *testing.T) {
 	ctx := begin(t)
 	pod := clustertest.RunPod(ctx, t, shared.Client, gpuPod(clustertest.Namespace(t, shared.Client), "two", 2))
 
-	sight := look(ctx, t, pod, "main")
+	seen := inspect(ctx, t, pod, "main")
 
-	if !sight.Annotated || len(sight.Chosen) != 2 {
-		t.Errorf("the annotation gives the pod %q, want 2 devices", sight.Chosen)
+	if !seen.Annotated || len(seen.Chosen) != 2 {
+		t.Errorf("the annotation gives the pod %q, want 2 devices", seen.Chosen)
 	}
-	if len(sight.Refused) != 6 {
-		t.Errorf("the container is refused %q, want the node's 6 others", sight.Refused)
+	if len(seen.Refused) != 6 {
+		t.Errorf("the container is refused %q, want the node's 6 others", seen.Refused)
 	}
 }
 
-func TestAPodThatAsksForNoDeviceGetsNoneAndIsLeftAlone(t *testing.T) {
+func TestAPodThatRequestsNoDeviceGetsNoneAndIsUnchanged(t *testing.T) {
 	ctx := begin(t)
 	pod := clustertest.RunPod(ctx, t, shared.Client, gpuPod(clustertest.Namespace(t, shared.Client), "plain", 0))
 
-	if sight := look(ctx, t, pod, "main"); sight.Annotated || len(sight.Sees) > 0 {
-		t.Errorf("the pod asked for nothing, and has the devices %q, annotated: %v", sight.Sees, sight.Annotated)
+	if seen := inspect(ctx, t, pod, "main"); seen.Annotated || len(seen.Visible) > 0 {
+		t.Errorf("the pod requested nothing, and has the devices %q, annotated: %v", seen.Visible, seen.Annotated)
 	}
 }
 
@@ -86,8 +86,8 @@ func TestAnInitContainerHasItsDevicesBeforeTheOthersHaveTheirs(t *testing.T) {
 	if err := init.Agree(); err != nil {
 		t.Error(err)
 	}
-	if len(init.Sees) != 2 {
-		t.Errorf("%s had the devices %q, want 2", init, init.Sees)
+	if len(init.Visible) != 2 {
+		t.Errorf("%s had the devices %q, want 2", init, init.Visible)
 	}
 	expectDevices(ctx, t, pod, "main", 1)
 }
@@ -111,11 +111,11 @@ func TestASidecarAndItsPodHaveDifferentDevicesAtTheSameTime(t *testing.T) {
 func TestAContainerThatIsRestartedGetsTheSameDevices(t *testing.T) {
 	ctx := begin(t)
 	pod := clustertest.RunPod(ctx, t, shared.Client, gpuPod(clustertest.Namespace(t, shared.Client), "restarted", 2))
-	before := look(ctx, t, pod, "main")
+	before := inspect(ctx, t, pod, "main")
 
 	pod = clustertest.RestartContainer(ctx, t, shared.Client, pod)
 
-	if diff := cmp.Diff(before.Sees, look(ctx, t, pod, "main").Sees); diff != "" {
+	if diff := cmp.Diff(before.Visible, inspect(ctx, t, pod, "main").Visible); diff != "" {
 		t.Errorf("devices (-before +after the restart):\n%s", diff)
 	}
 }

@@ -103,7 +103,7 @@ func TestAfterAPowerCutPodsHaveTheSameDevicesAgain(t *testing.T) {
 				return kube.Ready(now) &&
 					now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID
 			})
-		if diff := cmp.Diff(devices[name], look(ctx, t, after, "main").Sees); diff != "" {
+		if diff := cmp.Diff(devices[name], inspect(ctx, t, after, "main").Visible); diff != "" {
 			t.Errorf("devices of pod %s (-before +after the power cut):\n%s", name, diff)
 		}
 	}

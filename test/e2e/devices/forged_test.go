@@ -20,7 +20,7 @@ import (
 
 func TestForgedAnnotationsAreRefusedOnEveryPath(t *testing.T) {
 	ctx := begin(t)
-	h := newHeist(ctx, t)
+	h := newForgery(ctx, t)
 	const (
 		mayWrite  = "which only the device scheduler may write"
 		mayChange = "only the device scheduler may change it"
@@ -30,7 +30,7 @@ func TestForgedAnnotationsAreRefusedOnEveryPath(t *testing.T) {
 	// spell forges an allocation at creation whose words are spelled in some way.
 	spell := func(word, as string) func(ctx context.Context, t *testing.T) error {
 		return func(ctx context.Context, t *testing.T) error {
-			return h.createPod(ctx, h.pod("spelled", strings.ReplaceAll(h.loot(t, "spelled"), word, as)))
+			return h.createPod(ctx, h.pod("spelled", strings.ReplaceAll(h.allocationOf(t, "spelled"), word, as)))
 		}
 	}
 	attacks := map[string]struct {
@@ -38,24 +38,24 @@ func TestForgedAnnotationsAreRefusedOnEveryPath(t *testing.T) {
 		want string
 	}{
 		"an allocation when the pod is created": {func(ctx context.Context, t *testing.T) error {
-			return h.createPod(ctx, h.pod("forged", h.loot(t, "forged")))
+			return h.createPod(ctx, h.pod("forged", h.allocationOf(t, "forged")))
 		}, mayWrite},
 		"an allocation when the pod is created, with a node": {func(ctx context.Context, t *testing.T) error {
-			pod := h.pod("placed", h.loot(t, "placed"))
+			pod := h.pod("placed", h.allocationOf(t, "placed"))
 			pod.Spec.NodeName = h.node
 			return h.createPod(ctx, pod)
 		}, mayWrite},
 		"an allocation on a pod that waits": {func(ctx context.Context, t *testing.T) error {
-			return h.patchPod(ctx, h.waiting, annotate(t, h.loot(t, h.waiting.Name)))
+			return h.patchPod(ctx, h.waiting, annotate(t, h.allocationOf(t, h.waiting.Name)))
 		}, mayWrite},
 		"an allocation through the status of a pod that waits": {func(ctx context.Context, t *testing.T) error {
-			return h.patchPod(ctx, h.waiting, annotate(t, h.loot(t, h.waiting.Name)), "status")
+			return h.patchPod(ctx, h.waiting, annotate(t, h.allocationOf(t, h.waiting.Name)), "status")
 		}, mayWrite},
 		"another allocation on a pod that runs": {func(ctx context.Context, t *testing.T) error {
-			return h.patchPod(ctx, h.own, annotate(t, h.loot(t, h.own.Name)))
+			return h.patchPod(ctx, h.own, annotate(t, h.allocationOf(t, h.own.Name)))
 		}, mayWrite},
 		"another allocation through the status of a pod that runs": {func(ctx context.Context, t *testing.T) error {
-			return h.patchPod(ctx, h.own, annotate(t, h.loot(t, h.own.Name)), "status")
+			return h.patchPod(ctx, h.own, annotate(t, h.allocationOf(t, h.own.Name)), "status")
 		}, mayWrite},
 		"a request in place of the allocation of a pod that runs": {func(ctx context.Context, t *testing.T) error {
 			return h.patchPod(ctx, h.own, annotate(t, `{"requests":{"gpu/gpu-generate-topology":1}}`))
@@ -67,11 +67,11 @@ func TestForgedAnnotationsAreRefusedOnEveryPath(t *testing.T) {
 			return h.patchPod(ctx, h.own, annotate(t, nil), "status")
 		}, mayChange},
 		"a binding with an allocation": {func(ctx context.Context, t *testing.T) error {
-			return bind(ctx, h.forger, h.waiting, h.node, h.loot(t, h.waiting.Name))
+			return bind(ctx, h.forger, h.waiting, h.node, h.allocationOf(t, h.waiting.Name))
 		}, maySend},
 		"an escaped letter in a word": {spell("allocatefrom", `\u0061llocatefrom`), mayWrite},
 		"escaped letters in all words": {func(ctx context.Context, t *testing.T) error {
-			return h.createPod(ctx, h.pod("escaped", escape(h.loot(t, "escaped"))))
+			return h.createPod(ctx, h.pod("escaped", escape(h.allocationOf(t, "escaped"))))
 		}, mayWrite},
 		"a word in capitals":         {spell("allocatefrom", "ALLOCATEFROM"), mayWrite},
 		"words in mixed case":        {spell("devrequests", "DevRequests"), mayWrite},
@@ -108,7 +108,7 @@ func TestForgedAnnotationsAreRefusedOnEveryPath(t *testing.T) {
 			}
 		})
 	}
-	h.expectNothingStolen(ctx, t)
+	h.expectUnchanged(ctx, t)
 }
 
 // escape writes every letter of a JSON text's words as a number.
@@ -125,14 +125,16 @@ func escape(text string) string {
 
 func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 	ctx := begin(t)
-	h := newHeist(ctx, t)
+	h := newForgery(ctx, t)
 	for name, annotations := range map[string]map[string]string{
 		"wide letters in the words": {
 			deviceinfo.Annotation: strings.NewReplacer("devrequests", "ｄevrequests", "allocatefrom", "ａllocatefrom",
-				"nodename", "ｎodename").Replace(h.loot(t, "let-through")),
+				"nodename", "ｎodename").Replace(h.allocationOf(t, "let-through")),
 		},
-		"the key in another case":             {strings.ToLower(deviceinfo.Annotation): h.loot(t, "let-through")},
-		"the key of the node's own record":    {"KubeDevice/Grant": h.loot(t, "let-through")},
+		"the key in another case": {
+			strings.ToLower(deviceinfo.Annotation): h.allocationOf(t, "let-through"),
+		},
+		"the key of the node's own record":    {"KubeDevice/Grant": h.allocationOf(t, "let-through")},
 		"a pod that says it is a static one":  {"kubernetes.io/config.source": "file"},
 		"a request that names nothing chosen": {deviceinfo.Annotation: `{"podname":"victim","requests":{}}`},
 	} {
@@ -146,9 +148,9 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 			}
 			created = clustertest.AwaitPod(ctx, t, shared.Client, created, "to be ready", kube.Ready)
 
-			sight := look(ctx, t, created, "main")
-			if len(sight.Chosen) != 1 || sight.Paths[0] == string(h.card) {
-				t.Errorf("the pod was given %q, want one device other than the victim's %s", sight.Paths, h.card)
+			seen := inspect(ctx, t, created, "main")
+			if len(seen.Chosen) != 1 || seen.Paths[0] == string(h.card) {
+				t.Errorf("the pod was given %q, want one device other than the holder's %s", seen.Paths, h.card)
 			}
 			if err := shared.Client.DeletePod(ctx, created); err != nil {
 				t.Fatal(err)
@@ -161,37 +163,37 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod.Annotations[deviceinfo.Annotation] = h.loot(t, pod.Name)
+		pod.Annotations[deviceinfo.Annotation] = h.allocationOf(t, pod.Name)
 		pod, err = h.forger.CoreV1().Pods(h.namespace).UpdateEphemeralContainers(ctx, pod.Name, pod,
 			metav1.UpdateOptions{})
 		if err == nil && pod.Annotations[deviceinfo.Annotation] != h.own.Annotations[deviceinfo.Annotation] {
 			t.Errorf("the annotation has become %s", pod.Annotations[deviceinfo.Annotation])
 		}
 	})
-	h.expectNothingStolen(ctx, t)
+	h.expectUnchanged(ctx, t)
 }
 
 func TestWithoutThePoliciesForgedAllocationsAreOverwrittenAndChangedOnesIgnored(t *testing.T) {
 	ctx := begin(t)
-	h := newHeist(ctx, t)
+	h := newForgery(ctx, t)
 	withoutPolicies(ctx, t, h)
 
-	forged, err := h.forger.CreatePod(ctx, h.pod("forged", h.loot(t, "forged")))
+	forged, err := h.forger.CreatePod(ctx, h.pod("forged", h.allocationOf(t, "forged")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	forged = clustertest.AwaitPod(ctx, t, shared.Client, forged, "to be ready", kube.Ready)
-	if paths := look(ctx, t, forged, "main").Paths; len(paths) != 1 || paths[0] == string(h.card) {
-		t.Errorf("the pod was given %q, want one device other than the victim's %s", paths, h.card)
+	if paths := inspect(ctx, t, forged, "main").Paths; len(paths) != 1 || paths[0] == string(h.card) {
+		t.Errorf("the pod was given %q, want one device other than the holder's %s", paths, h.card)
 	}
-	if err := h.patchPod(ctx, h.own, annotate(t, h.loot(t, h.own.Name))); err != nil {
+	if err := h.patchPod(ctx, h.own, annotate(t, h.allocationOf(t, h.own.Name))); err != nil {
 		t.Fatal(err)
 	}
-	h.expectNothingStolen(ctx, t)
+	h.expectUnchanged(ctx, t)
 }
 
 // withoutPolicies takes the policy on pods out of force until the test ends.
-func withoutPolicies(ctx context.Context, t *testing.T, h *heist) {
+func withoutPolicies(ctx context.Context, t *testing.T, h *forgery) {
 	t.Helper()
 	root, err := checkout.Root()
 	if err != nil {
@@ -199,7 +201,7 @@ func withoutPolicies(ctx context.Context, t *testing.T, h *heist) {
 	}
 	awaitForgeries := func(ctx context.Context, refused bool) {
 		for {
-			_, err := shared.Client.CoreV1().Pods(h.namespace).Create(ctx, h.pod("probe", h.loot(t, "probe")),
+			_, err := shared.Client.CoreV1().Pods(h.namespace).Create(ctx, h.pod("probe", h.allocationOf(t, "probe")),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && !apierrors.IsForbidden(err) {
 				t.Fatal(err)

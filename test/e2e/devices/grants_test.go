@@ -26,8 +26,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// stateFolder is kubecri's, inside a node.
-const stateFolder = "/var/lib/kubedevice"
+// stateDir is kubecri's, inside a node.
+const stateDir = "/var/lib/kubedevice"
 
 func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T) {
 	node := shared.Nodes[0].Name
@@ -39,7 +39,7 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 		},
 		"it was forged where no policy forbids that": func(ctx context.Context, t *testing.T, namespace string,
 			card types.ResourceName) *corev1.Pod {
-			withoutPolicies(ctx, t, &heist{forger: shared.Client, namespace: namespace, node: node, card: card})
+			withoutPolicies(ctx, t, &forgery{forger: shared.Client, namespace: namespace, node: node, card: card})
 			pod := gpuPod(namespace, "late", 1)
 			pod.Spec.NodeName = node
 			pod.Annotations = map[string]string{deviceinfo.Annotation: allocation(t, "late", node, card)}
@@ -50,9 +50,9 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 			ctx := begin(t)
 			namespace := clustertest.Namespace(t, shared.Client)
 			holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "holder", 1)))
-			sight := look(ctx, t, holder, "main")
-			second := late(ctx, t, namespace, types.ResourceName(sight.Paths[0]))
-			expectRefused(ctx, t, second, []string{namespace + "/holder", sight.Paths[0], "works when they are gone"})
+			seen := inspect(ctx, t, holder, "main")
+			second := late(ctx, t, namespace, types.ResourceName(seen.Paths[0]))
+			expectRefused(ctx, t, second, []string{namespace + "/holder", seen.Paths[0], "works when they are gone"})
 
 			if err := shared.Client.DeletePod(ctx, holder); err != nil {
 				t.Fatal(err)
@@ -67,17 +67,17 @@ func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T)
 func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *testing.T) {
 	node := shared.Nodes[0]
 	for name, test := range map[string]struct {
-		harm func(file string) error
-		told bool
+		harm     func(file string) error
+		reported bool
 	}{
 		"the file is lost": {harm: os.Remove},
 		"the file is cut off": {
-			harm: func(file string) error { return os.Truncate(file, 200) }, told: true,
+			harm: func(file string) error { return os.Truncate(file, 200) }, reported: true,
 		},
 		"the file is of a version to be made": {
 			harm: func(file string) error {
 				return os.WriteFile(file, []byte("kubedevice-grants v2 …\n"), 0o600)
-			}, told: true,
+			}, reported: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 			namespace := clustertest.Namespace(t, shared.Client)
 			holder := clustertest.RunPod(ctx, t, shared.Client,
 				clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
-			sight := look(ctx, t, holder, "main")
-			card := types.ResourceName(sight.Paths[0])
+			seen := inspect(ctx, t, holder, "main")
+			card := types.ResourceName(seen.Paths[0])
 
 			if err := node.Kubecri.Kill9(ctx); err != nil {
 				t.Fatal(err)
@@ -103,12 +103,12 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 
 			expectRefused(ctx, t, late, []string{namespace + "/holder", string(card)})
 			awaitHolder(ctx, t, node, holder)
-			if test.told {
-				awaitNodeEvent(ctx, t, node.Name, "GrantsDamaged", stateFolder+"/grants")
+			if test.reported {
+				awaitNodeEvent(ctx, t, node.Name, "GrantsDamaged", stateDir+"/grants")
 				awaitMetric(ctx, t, node, "kubecri_grants_damaged 1")
 			}
-			if diff := cmp.Diff(sight, look(ctx, t, holder, "main"),
-				cmpopts.IgnoreUnexported(observe.Sight{})); diff != "" {
+			if diff := cmp.Diff(seen, inspect(ctx, t, holder, "main"),
+				cmpopts.IgnoreUnexported(observe.Observation{})); diff != "" {
 				t.Errorf("what the holder has (-before +after):\n%s", diff)
 			}
 		})
@@ -205,12 +205,12 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
 }
 
-// onSmallDisk gives kubecri's state folder a small file system of its own, and kubecri a new life,
-// until the test ends. fill fills it up, what fill returns makes room.
+// onSmallDisk gives kubecri's state directory a small file system of its own, and kubecri a new
+// life, until the test ends. fill fills it up, what fill returns makes room.
 func onSmallDisk(ctx context.Context, t *testing.T,
 	node *cluster.Node) (fill func(context.Context) (empty func(context.Context))) {
 	t.Helper()
-	const filler = stateFolder + "/filler"
+	const filler = stateDir + "/filler"
 	sh := func(ctx context.Context, command string) {
 		t.Helper()
 		if _, err := node.Run(ctx, "/bin/sh", "-c", command); err != nil {
@@ -227,8 +227,8 @@ func onSmallDisk(ctx context.Context, t *testing.T,
 			t.Fatal(err)
 		}
 	}
-	restarting(ctx, "mount -t tmpfs -o size=256k tmpfs "+stateFolder)
-	t.Cleanup(func() { restarting(context.WithoutCancel(ctx), "umount "+stateFolder) })
+	restarting(ctx, "mount -t tmpfs -o size=256k tmpfs "+stateDir)
+	t.Cleanup(func() { restarting(context.WithoutCancel(ctx), "umount "+stateDir) })
 	return func(ctx context.Context) func(context.Context) {
 		sh(ctx, "! cat /dev/zero 2>/dev/null > "+filler)
 		return func(ctx context.Context) { sh(ctx, "rm "+filler) }

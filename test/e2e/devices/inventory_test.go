@@ -25,7 +25,7 @@ import (
 // perNode is the number of GPUs of a node.
 const perNode = 8
 
-func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
+func TestAnUnhealthyDeviceIsGivenToNobodyUntilItIsHealthy(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
 	namespace := clustertest.Namespace(t, shared.Client)
@@ -49,19 +49,20 @@ func TestADeviceThatFallsIllIsGivenToNobodyUntilItIsWell(t *testing.T) {
 
 	setInventory(t, node, "")
 	awaitGPUs(ctx, t, node, perNode)
-	last = clustertest.AwaitPod(ctx, t, shared.Client, last, "to be ready on the device that is well again", kube.Ready)
-	if diff := cmp.Diff([]string{ill}, look(ctx, t, last, "main").Sees); diff != "" {
+	last = clustertest.AwaitPod(ctx, t, shared.Client, last, "to be ready on the device that is healthy again",
+		kube.Ready)
+	if diff := cmp.Diff([]string{ill}, inspect(ctx, t, last, "main").Visible); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 }
 
-func TestADeviceThatFallsIllStaysWithThePodThatHasIt(t *testing.T) {
+func TestADeviceThatBecomesUnhealthyStaysWithItsPod(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0].Name
 	pod := clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.On(node, gpuPod(clustertest.Namespace(t, shared.Client), "holder", 1)))
-	before := look(ctx, t, pod, "main")
-	setInventory(t, node, "unhealthy: ["+before.Sees[0]+"]\n")
+	before := inspect(ctx, t, pod, "main")
+	setInventory(t, node, "unhealthy: ["+before.Visible[0]+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
 	awaitGPUs(ctx, t, node, perNode-1)
 
@@ -70,7 +71,8 @@ func TestADeviceThatFallsIllStaysWithThePodThatHasIt(t *testing.T) {
 	if diff := cmp.Diff(pod.Status.ContainerStatuses, after.Status.ContainerStatuses); diff != "" {
 		t.Errorf("the container noticed something (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(before, look(ctx, t, after, "main"), cmp.AllowUnexported(observe.Sight{})); diff != "" {
+	if diff := cmp.Diff(before, inspect(ctx, t, after, "main"),
+		cmp.AllowUnexported(observe.Observation{})); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
 }

@@ -67,8 +67,8 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 					expectDevices(ctx, t, pod, "main", 2)
 					deleteSoon(ctx, t, pod)
 				}
-				awaitCrowd(ctx, t, namespace, "to lose the witness",
-					func(all crowd) bool { return all["witness"] == nil })
+				awaitPods(ctx, t, namespace, "to lose the witness",
+					func(all podSet) bool { return all["witness"] == nil })
 			})
 		}
 	}
@@ -85,7 +85,7 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 			t.Errorf("the container of pod %s noticed something (-before +after the kills):\n%s", after.Name, diff)
 		}
 		if diff := cmp.Diff(devices[after.Name],
-			look(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, after), "main").Sees); diff != "" {
+			inspect(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, after), "main").Visible); diff != "" {
 			t.Errorf("devices of pod %s (-before +in a new container after the kills):\n%s", after.Name, diff)
 		}
 	}
@@ -98,13 +98,13 @@ func deleteSoon(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// watchForDoubles looks at every state of a namespace's pods until it finds a device that two of
+// watchForDoubles reads every state of a namespace's pods until it finds a device that two of
 // them have, or end is called, which returns what was found.
 func watchForDoubles(ctx context.Context, namespace string) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	found := make(chan error, 1)
 	go func() {
-		seen := crowd{}
+		seen := podSet{}
 		err := follow(ctx, namespace, seen, func() (bool, error) { return false, seen.twice() })
 		if ctx.Err() != nil {
 			err = nil
@@ -117,7 +117,7 @@ func watchForDoubles(ctx context.Context, namespace string) (end func() error) {
 	}
 }
 
-// churn creates pods that ask for 1, 2 and 3 devices and deletes each as soon as it is ready, over
+// churn creates pods that request 1, 2 and 3 devices and deletes each as soon as it is ready, over
 // and over, until end is called. It returns an error if a pod did not become ready.
 func churn(ctx context.Context, namespace string) (end func() error) {
 	stop := make(chan struct{})

@@ -23,8 +23,8 @@ var (
 	// test that breaks something mends it before it ends.
 	shared *cluster.Cluster
 	// files are what the cluster's programs read, for tests to change.
-	files folder
-	// observer looks at the pods of shared.
+	files clusterDir
+	// observer reads the pods of shared.
 	observer *observe.Observer
 )
 
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	options, err := prepare()
-	defer os.RemoveAll(string(files)) //nolint:errcheck // files of no value in the folder for such
+	defer os.RemoveAll(string(files)) //nolint:errcheck // files of no value in the directory for such
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
@@ -49,7 +49,7 @@ func prepare() (cluster.Options, error) {
 	if err != nil {
 		return options, err
 	}
-	if files, err = newFolder(); err != nil {
+	if files, err = newClusterDir(); err != nil {
 		return options, err
 	}
 	options.Visible = append(options.Visible, string(files))

@@ -95,7 +95,7 @@ func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
 
 	pod := templatePod(t, template)
 	pod.Namespace = clustertest.Namespace(t, shared.Client)
-	pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to end well",
+	pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod), "to succeed",
 		kube.Succeeded)
 
 	printed, err := shared.Client.Logs(ctx, pod, pod.Spec.Containers[0].Name)

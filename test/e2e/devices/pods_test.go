@@ -23,7 +23,7 @@ func gpus(count int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{observe.Resource: count}
 }
 
-// gpuPod returns a pod whose only container, main, asks for a number of GPUs by nothing but a
+// gpuPod returns a pod whose only container, main, requests a number of GPUs by nothing but a
 // limit.
 func gpuPod(namespace, name string, count int64) *corev1.Pod {
 	pod := clustertest.IdlePod(namespace, name, gpus(count))
@@ -32,24 +32,24 @@ func gpuPod(namespace, name string, count int64) *corev1.Pod {
 	return pod
 }
 
-// look looks at a running container and fails the test unless it has exactly the devices that the
+// inspect reads a running container and fails the test unless it has exactly the devices that the
 // scheduler chose for it.
-func look(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Sight {
+func inspect(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Observation {
 	t.Helper()
-	sight := see(ctx, t, pod, container)
-	if err := sight.Agree(); err != nil {
+	seen := inspectRaw(ctx, t, pod, container)
+	if err := seen.Agree(); err != nil {
 		t.Error(err)
 	}
-	return sight
+	return seen
 }
 
-// see looks at a running container.
-func see(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Sight {
+// inspectRaw reads a running container.
+func inspectRaw(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *observe.Observation {
 	t.Helper()
 	for {
-		sight, err := observer.Look(ctx, pod, container)
+		seen, err := observer.Observe(ctx, pod, container)
 		if err == nil {
-			return sight
+			return seen
 		}
 		if !strings.Contains(err.Error(), "code = Unavailable") {
 			t.Fatal(err)
@@ -59,13 +59,13 @@ func see(ctx context.Context, t *testing.T, pod *corev1.Pod, container string) *
 	}
 }
 
-// expectDevices looks at a running container and fails the test unless it has that many devices,
+// expectDevices reads a running container and fails the test unless it has that many devices,
 // which it returns.
 func expectDevices(ctx context.Context, t *testing.T, pod *corev1.Pod, container string, count int) []string {
 	t.Helper()
-	sight := look(ctx, t, pod, container)
-	if len(sight.Sees) != count {
-		t.Errorf("%s has the devices %q, want %d", sight, sight.Sees, count)
+	seen := inspect(ctx, t, pod, container)
+	if len(seen.Visible) != count {
+		t.Errorf("%s has the devices %q, want %d", seen, seen.Visible, count)
 	}
-	return sight.Sees
+	return seen.Visible
 }

@@ -38,7 +38,7 @@ func TestOfSixtyPodsAsManyRunAsThereAreDevicesAndEachThatGoesLetsTheNextIn(t *te
 	if err := creating.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	all := awaitCrowd(ctx, t, namespace, "to be either ready or found unschedulable", func(all crowd) bool {
+	all := awaitPods(ctx, t, namespace, "to be either ready or found unschedulable", func(all podSet) bool {
 		return len(all.those(kube.Ready))+len(all.those(kube.Unschedulable)) == pods
 	})
 
@@ -65,19 +65,19 @@ func expectDistinct(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 	looking.SetLimit(4)
 	for _, pod := range pods {
 		looking.Go(func() error {
-			sight, err := observer.Look(ctx, pod, "main")
+			seen, err := observer.Observe(ctx, pod, "main")
 			if err != nil {
 				return err
 			}
-			if err := sight.Agree(); err != nil {
+			if err := seen.Agree(); err != nil {
 				return err
 			}
-			if len(sight.Sees) != 1 {
-				return fmt.Errorf("%s sees the devices %q, want one", sight, sight.Sees)
+			if len(seen.Visible) != 1 {
+				return fmt.Errorf("%s sees the devices %q, want one", seen, seen.Visible)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			device := sight.Node + " " + sight.Sees[0]
+			device := seen.Node + " " + seen.Visible[0]
 			if other, seen := seenBy[device]; seen {
 				return fmt.Errorf("the pods %s and %s both see %s", other, pod.Name, device)
 			}
@@ -92,7 +92,7 @@ func expectDistinct(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 
 // expectNextIn deletes a pod and fails the test unless one that waits gets its device soon after.
 // It takes and returns the pods before and after that.
-func expectNextIn(ctx context.Context, t *testing.T, before crowd, gone *corev1.Pod) (after crowd) {
+func expectNextIn(ctx context.Context, t *testing.T, before podSet, gone *corev1.Pod) (after podSet) {
 	t.Helper()
 	had := map[string]bool{}
 	for _, pod := range before.those(kube.Scheduled) {
@@ -109,7 +109,7 @@ func expectNextIn(ctx context.Context, t *testing.T, before crowd, gone *corev1.
 	soon, cancel := context.WithTimeout(ctx, nextIn)
 	defer cancel()
 	var next *corev1.Pod
-	after = awaitCrowd(soon, t, gone.Namespace, "to let the next one in", func(now crowd) bool {
+	after = awaitPods(soon, t, gone.Namespace, "to let the next one in", func(now podSet) bool {
 		in := now.those(func(pod *corev1.Pod) bool { return kube.Scheduled(pod) && !had[pod.Name] })
 		if len(in) == 0 {
 			return false

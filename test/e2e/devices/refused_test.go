@@ -137,8 +137,8 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
 				holder := clustertest.RunPod(ctx, t, shared.Client,
 					clustertest.On(here, gpuPod(namespace, "holder", 1)))
-				sight := look(ctx, t, holder, "main")
-				card := types.ResourceName(sight.Paths[0])
+				seen := inspect(ctx, t, holder, "main")
+				card := types.ResourceName(seen.Paths[0])
 				return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), here, allocation(t, "late", here, card))
 			},
 			want: []string{"gpu/gpu-", "/holder", "works when they are gone"},

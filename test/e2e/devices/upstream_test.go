@@ -30,7 +30,7 @@ profiles:
 `
 
 // startUpstreamScheduler starts Kubernetes' own scheduler, which knows devices only by their
-// number, until the test ends. It returns the name under which pods ask for it.
+// number, until the test ends. It returns the name under which pods request it.
 func startUpstreamScheduler(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")

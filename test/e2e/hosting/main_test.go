@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-// programs is the folder of what was built.
+// programs is the directory of what was built.
 var programs string
 
 func TestMain(m *testing.M) {

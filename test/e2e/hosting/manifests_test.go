@@ -23,7 +23,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/checkout"
 )
 
-// The folder that kubelets have, and the one that the manifests mount in its place.
+// The directory that kubelets have, and the one that the manifests mount in its place.
 const (
 	kubelets = "/var/lib/kubelet/device-plugins"
 	ours     = "/var/lib/kubedevice/device-plugins"
@@ -34,11 +34,11 @@ func TestTheManifestsDifferFromTheVendorsInTheMountedFolderAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folders, err := filepath.Glob(filepath.Join(root, "deploy", "device-plugins", "*", "kustomization.yaml"))
-	if err != nil || len(folders) == 0 {
+	directories, err := filepath.Glob(filepath.Join(root, "deploy", "device-plugins", "*", "kustomization.yaml"))
+	if err != nil || len(directories) == 0 {
 		t.Fatalf("there are no manifests: %v", err)
 	}
-	for _, path := range folders {
+	for _, path := range directories {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
 			theirs, patched := t.TempDir(), t.TempDir()
 			content, err := os.ReadFile(path)
@@ -49,22 +49,22 @@ func TestTheManifestsDifferFromTheVendorsInTheMountedFolderAlone(t *testing.T) {
 			write(t, theirs, "kustomization.yaml", "resources: ["+relative(t, theirs, source)+"]")
 			write(t, patched, "kustomization.yaml",
 				remote.ReplaceAllString(string(content), "- "+relative(t, patched, source)))
-			patch, err := os.ReadFile(filepath.Join(filepath.Dir(path), "folder.yaml"))
+			patch, err := os.ReadFile(filepath.Join(filepath.Dir(path), "directory.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			write(t, patched, "folder.yaml", string(patch))
+			write(t, patched, "directory.yaml", string(patch))
 
 			before, after := kustomize(t, theirs), kustomize(t, patched)
 
 			if count := strings.Count(before, "path: "+kubelets+"\n"); count != 1 {
-				t.Fatalf("the vendor mounts the kubelet's folder %d times:\n%s", count, before)
+				t.Fatalf("the vendor mounts the kubelet's directory %d times:\n%s", count, before)
 			}
 			want := decode(t, strings.Replace(before, "path: "+kubelets+"\n", "path: "+ours+"\n", 1))
 			got := decode(t, after)
 			inOrder := cmpopts.SortSlices(func(a, b corev1.Volume) bool { return a.Name < b.Name })
 			if diff := cmp.Diff(want, got, inOrder); diff != "" {
-				t.Errorf("the vendor's manifests with another folder, and ours (-want +got):\n%s", diff)
+				t.Errorf("the vendor's manifests with another directory, and ours (-want +got):\n%s", diff)
 			}
 			expectMounted(t, got)
 		})
@@ -158,7 +158,7 @@ func decode(t *testing.T, manifests string) []any {
 	return objects
 }
 
-// expectMounted looks where the plugin finds the folder.
+// expectMounted checks where the plugin finds the directory.
 func expectMounted(t *testing.T, objects []any) {
 	t.Helper()
 	for _, object := range objects {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestEveryPluginRegistersListsItsDevicesAndAllocatesExactlyThoseThatWereChosen(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	for _, plugin := range s.Plugins {
 		t.Run(plugin.Name, func(t *testing.T) {
 			kill := s.start(t, plugin)
@@ -37,15 +37,15 @@ func TestEveryPluginRegistersListsItsDevicesAndAllocatesExactlyThoseThatWereChos
 
 // expectAllocation lets the plugin allocate a device, and compares its answer with what it should
 // be.
-func (s *stage) expectAllocation(t *testing.T, device vendors.Device) {
+func (s *fixture) expectAllocation(t *testing.T, device vendors.Device) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	answer, err := s.host.Allocate(ctx, device.Resource, []string{device.ID})
+	answer, err := s.manager.Allocate(ctx, device.Resource, []string{device.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.host.PreStart(ctx, device.Resource, []string{device.ID}); err != nil {
+	if err := s.manager.PreStart(ctx, device.Resource, []string{device.ID}); err != nil {
 		t.Error(err)
 	}
 	allocation, err := devicemanager.Decode(answer)
@@ -69,7 +69,7 @@ func (s *stage) expectAllocation(t *testing.T, device vendors.Device) {
 }
 
 func TestPluginsRegisterAgainByThemselvesWhenTheHostIsAnother(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	for _, plugin := range s.Plugins {
 		s.start(t, plugin)
 	}
@@ -87,7 +87,7 @@ func TestPluginsRegisterAgainByThemselvesWhenTheHostIsAnother(t *testing.T) {
 
 func TestAnUnhealthyDeviceLeavesAloneAndComesBackWhenItIsHealthy(t *testing.T) {
 	t.Run("a GPU of NVIDIA's falls off the bus, is repaired, and the plugin is started again", func(t *testing.T) {
-		s := newStage(t)
+		s := newFixture(t)
 		plugin := s.Plugin("nvidia-device-plugin")
 		kill := s.start(t, plugin)
 		s.awaitPlugin(t, plugin)
@@ -103,7 +103,7 @@ func TestAnUnhealthyDeviceLeavesAloneAndComesBackWhenItIsHealthy(t *testing.T) {
 		s.awaitPlugin(t, plugin)
 	})
 	t.Run("the heart of a QAT function stops and beats again", func(t *testing.T) {
-		s := newStage(t)
+		s := newFixture(t)
 		plugin := s.Plugin("qat_plugin")
 		s.start(t, plugin)
 		s.awaitPlugin(t, plugin)

@@ -31,18 +31,18 @@ func TestANodeShortOfDiskRemovesDeadContainersAndUnusedImagesAndEvictsPods(t *te
 		done.Spec.Containers[0].Image, done.Spec.RestartPolicy = images.image, corev1.RestartPolicyNever
 		done = clustertest.CreatePod(ctx, t, shared.Client, done)
 		clustertest.AwaitPod(ctx, t, shared.Client, done, "to have ended", kube.Succeeded)
-		victim := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "victim", clustertest.Idle...))
+		holder := clustertest.RunPod(ctx, t, shared.Client, podIn(namespace, node, "victim", clustertest.Idle...))
 		named := func(printed string) bool { return strings.Contains(printed, strings.TrimSuffix(images.image, ":1")) }
 		gone := func(printed string) bool { return !named(printed) }
 		awaitPrinted(ctx, t, node, "the image of a dead container to be there", named, "crictl", "images")
 
-		defer func() { // busybox is unused, too, as soon as the victim is gone
+		defer func() { // busybox is unused, too, as soon as the holder is gone
 			if err := node.LoadImages(context.WithoutCancel(ctx)); err != nil {
 				t.Error(err)
 			}
 		}()
 		withSettings(ctx, t, node, shortOfDisk, func() {
-			clustertest.AwaitPod(ctx, t, shared.Client, victim, "to be evicted", evicted)
+			clustertest.AwaitPod(ctx, t, shared.Client, holder, "to be evicted", evicted)
 			awaitDiskPressure(ctx, t, node, corev1.ConditionTrue)
 			awaitPrinted(ctx, t, node, "the dead container to be removed", empty, "crictl", "ps", "--all", "--quiet",
 				"--label=io.kubernetes.pod.uid="+string(done.UID))

@@ -27,15 +27,15 @@ import (
 	"github.com/kubedevice/kubedevice/test/registry"
 )
 
-// Who may pull from a registry that asks.
+// Who may pull from a registry that requires credentials.
 const user, password = "alice", "rabbit hole"
 
 // store is a registry on a node's own 127.0.0.1, where container runtimes do without TLS.
 type store struct {
 	// image is the name of the busybox image in it.
 	image string
-	// asked is how often a manifest was asked for.
-	asked atomic.Int64
+	// requested is how often a manifest was requested.
+	requested atomic.Int64
 }
 
 // openStore opens a registry on an address of a node, for as long as the test runs. Its image
@@ -72,12 +72,12 @@ func openStore(t *testing.T, node *cluster.Node, address string, locked bool) *s
 			return
 		}
 		if strings.Contains(r.URL.Path, "/manifests/") {
-			s.asked.Add(1)
+			s.requested.Add(1)
 		}
 		images.ServeHTTP(w, r)
 	})}
 	go server.Serve(listener)            //nolint:errcheck // until it is closed
-	t.Cleanup(func() { server.Close() }) //nolint:errcheck // nobody is left to be told
+	t.Cleanup(func() { server.Close() }) //nolint:errcheck // nobody is left to report to
 	return s
 }
 
@@ -85,14 +85,14 @@ func TestImagesArePulledAsOftenAsThePolicySays(t *testing.T) {
 	compare(t, func(ctx context.Context, t *testing.T, node *cluster.Node) []bool {
 		images := openStore(t, node, "127.0.0.1:5001", false)
 		namespace := clustertest.Namespace(t, shared.Client)
-		var asks []bool
+		var requests []bool
 		for _, policy := range []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever,
 			corev1.PullAlways} {
 			pod := podIn(namespace, node, "web", clustertest.Idle...)
 			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = images.image, policy
-			before := images.asked.Load()
+			before := images.requested.Load()
 			pod = clustertest.RunPod(ctx, t, shared.Client, pod)
-			asks = append(asks, images.asked.Load() > before)
+			requests = append(requests, images.requested.Load() > before)
 			if got := container(pod); got.Image != images.image || !strings.Contains(got.ImageID, "sha256:") {
 				t.Errorf("the pod's status says image %q, ID %q", got.Image, got.ImageID)
 			}
@@ -100,10 +100,10 @@ func TestImagesArePulledAsOftenAsThePolicySays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff([]bool{true, false, false, true}, asks); diff != "" {
-			t.Errorf("whether the registry was asked (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]bool{true, false, false, true}, requests); diff != "" {
+			t.Errorf("whether the registry was queried (-want +got):\n%s", diff)
 		}
-		return asks
+		return requests
 	})
 }
 
@@ -161,9 +161,9 @@ func TestImagesThatCannotBePulledAreReportedInTheSameWords(t *testing.T) {
 	})
 }
 
-// awaitFailedEvent waits until the kubelet has told by an event that something failed for a pod,
-// and returns the first it said, in general. That a volume is not there yet passes by itself, on
-// some runs and on either node.
+// awaitFailedEvent waits until the kubelet has reported in an event that something failed for a
+// pod, and returns the first it said, in general. That a volume is not there yet passes by itself,
+// on some runs and on either node.
 func awaitFailedEvent(ctx context.Context, t *testing.T, namespace, pod string) string {
 	t.Helper()
 	watch, err := shared.Client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{

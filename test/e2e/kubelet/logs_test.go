@@ -78,12 +78,12 @@ func TestLogsAreRotatedAndFollowedFromFileToFile(t *testing.T) {
 	})
 }
 
-// awaitRotated waits until the folder with a container's logs has more than the file that is being
-// written.
-func awaitRotated(ctx context.Context, t *testing.T, folder string) {
+// awaitRotated waits until the directory with a container's logs has more than the file that is
+// being written.
+func awaitRotated(ctx context.Context, t *testing.T, directory string) {
 	t.Helper()
 	for {
-		files, err := os.ReadDir(folder)
+		files, err := os.ReadDir(directory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func awaitRotated(ctx context.Context, t *testing.T, folder string) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("wait for a second file in %s: %v", folder, ctx.Err())
+			t.Fatalf("wait for a second file in %s: %v", directory, ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

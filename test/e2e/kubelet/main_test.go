@@ -3,7 +3,7 @@
 
 // Package kubelet tests on a real cluster that the kubelet, and whoever uses it, sees no difference
 // between kubecri and the container runtime itself. The cluster has one node of each kind; every
-// story is told on both at the same time, and where the kubelet says something, it must say the
+// story runs on both at the same time, and where the kubelet reports something, it must report the
 // same.
 package kubelet
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	options, err := prepare()
-	defer os.RemoveAll(string(settings)) //nolint:errcheck // files of no value in the folder for such
+	defer os.RemoveAll(string(settings)) //nolint:errcheck // files of no value in the directory for such
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
@@ -57,7 +57,7 @@ func prepare() (cluster.Options, error) {
 		if err := settings.set(node, quickly); err != nil {
 			return options, err
 		}
-		options.Nodes[i].KubeletArgs = []string{"--config-dir=" + settings.folder(node)}
+		options.Nodes[i].KubeletArgs = []string{"--config-dir=" + settings.directory(node)}
 	}
 	return options, nil
 }
@@ -65,7 +65,7 @@ func prepare() (cluster.Options, error) {
 // patience is how long a test waits for something that should take seconds.
 const patience = 2 * time.Minute
 
-// onBothNodes tells a story on both nodes at once. It gets a context that ends with it, or when
+// onBothNodes runs a story on both nodes at once. It gets a context that ends with it, or when
 // patience does.
 func onBothNodes(t *testing.T, story func(context.Context, *testing.T, *cluster.Node)) {
 	t.Helper()
@@ -75,7 +75,7 @@ func onBothNodes(t *testing.T, story func(context.Context, *testing.T, *cluster.
 	})
 }
 
-// compare tells a story on both nodes at once, and fails if what it returns differs between them.
+// compare runs a story on both nodes at once, and fails if what it returns differs between them.
 func compare[T any](t *testing.T, story func(context.Context, *testing.T, *cluster.Node) T) {
 	t.Helper()
 	var through, without T

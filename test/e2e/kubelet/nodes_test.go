@@ -30,9 +30,9 @@ func statusOf(node *corev1.Node, kind corev1.NodeConditionType) corev1.Condition
 	return ""
 }
 
-// awaitSame waits until both nodes look the same, and what is seen is complete. Nodes report from
+// awaitSame waits until both nodes report the same, and the report is complete. Nodes report from
 // time to time, and not both at once.
-func awaitSame[T any](t *testing.T, look func(context.Context, *cluster.Node) (seen T, complete bool, err error)) {
+func awaitSame[T any](t *testing.T, inspect func(context.Context, *cluster.Node) (seen T, complete bool, err error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -40,7 +40,7 @@ func awaitSame[T any](t *testing.T, look func(context.Context, *cluster.Node) (s
 		var saw [2]T
 		var reasons []string
 		for i, node := range shared.Nodes {
-			seen, complete, err := look(ctx, node)
+			seen, complete, err := inspect(ctx, node)
 			if err != nil || !complete {
 				reasons = append(reasons, fmt.Sprintf("%s: complete: %v, %v", node.Name, complete, err))
 			}

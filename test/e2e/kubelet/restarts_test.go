@@ -79,7 +79,7 @@ func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if seen.Code = askRuntime(ctx, t, node); seen.Code != codes.Unavailable {
+		if seen.Code = queryRuntime(ctx, t, node); seen.Code != codes.Unavailable {
 			t.Errorf("the kubelet is answered %v, want %v", seen.Code, codes.Unavailable)
 		}
 		expectEcho(ctx, t, node, steady)
@@ -101,9 +101,9 @@ func TestWhileTheRuntimeIsAwayTheNodeSaysSoAndContainersGoOn(t *testing.T) {
 	})
 }
 
-// askRuntime asks for the container runtime's version, by the socket that the kubelet uses, and
+// queryRuntime requests the container runtime's version, by the socket that the kubelet uses, and
 // returns the status of the answer.
-func askRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.Code {
+func queryRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.Code {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+node.Endpoint(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

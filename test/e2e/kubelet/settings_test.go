@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// dropIns is a folder with one of configuration files for each kubelet, which override the
+// dropIns is a directory with one of configuration files for each kubelet, which override the
 // cluster's own.
 type dropIns string
 
@@ -32,14 +32,14 @@ func newDropIns() (dropIns, error) {
 	return dropIns(path), errors.Join(err, os.Chmod(path, 0o755))
 }
 
-func (d dropIns) folder(node string) string { return filepath.Join(string(d), node) }
+func (d dropIns) directory(node string) string { return filepath.Join(string(d), node) }
 
 // set gives a node's kubelet these settings when it starts the next time.
 func (d dropIns) set(node, settings string) error {
 	content := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + settings
 	return errors.Join(
-		os.MkdirAll(d.folder(node), 0o755),
-		os.WriteFile(filepath.Join(d.folder(node), "10-test.conf"), []byte(content), 0o644),
+		os.MkdirAll(d.directory(node), 0o755),
+		os.WriteFile(filepath.Join(d.directory(node), "10-test.conf"), []byte(content), 0o644),
 	)
 }
 

@@ -62,7 +62,7 @@ func TestExecWithATerminalHasItsSizeAndItsKeys(t *testing.T) {
 			"--", "sh")
 		screen.start(t, command)
 
-		// kubectl tells the size when the shell runs already
+		// kubectl sends the size when the shell already runs
 		screen.write(t, "until stty size | grep -x '50 132'; do sleep 0.1; done\n")
 		screen.awaitLine(t, "50 132")
 		screen.resize(t, 24, 80)
@@ -91,7 +91,7 @@ func TestAttachSpeaksWithTheContainersOwnProcess(t *testing.T) {
 		if attached.Stdout != "heard one\nheard two\nthe end\n" || attached.Code != 0 {
 			t.Errorf("attach: %+v", attached)
 		}
-		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to have ended well", kube.Succeeded)
+		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to succeed", kube.Succeeded)
 		if logs := kubectl(ctx, t, pod, nil, "logs", pod.Name); logs.Stdout != attached.Stdout {
 			t.Errorf("the logs say %q, attach said %q", logs.Stdout, attached.Stdout)
 		}

@@ -59,7 +59,7 @@ func (s *terminal) start(t *testing.T, command *exec.Cmd) {
 	}
 }
 
-// resize changes the size, of which the program is told by a signal, as by any window.
+// resize changes the size, which the program learns by a signal, as by any window.
 func (s *terminal) resize(t *testing.T, rows, columns uint16) {
 	t.Helper()
 	if err := unix.IoctlSetWinsize(int(s.person.Fd()), unix.TIOCSWINSZ,

@@ -20,21 +20,21 @@ import (
 	"github.com/kubedevice/kubedevice/test/image"
 )
 
-func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testing.T) {
+func TestAnExporterSeesTheDevicesOfKubecrisAndOfTheKubeletsPlugins(t *testing.T) {
 	n := nodes[0]
 	ctx := begin(t, n)
 	namespace := clustertest.Namespace(t, shared.Client)
-	run := func(name string, asked ask, sidecars ...corev1.Container) *corev1.Pod {
-		pod := clustertest.On(n.Name, clustertest.IdlePod(namespace, name, asked))
+	run := func(name string, requested request, sidecars ...corev1.Container) *corev1.Pod {
+		pod := clustertest.On(n.Name, clustertest.IdlePod(namespace, name, requested))
 		pod.Spec.InitContainers = sidecars
 		pod.Spec.Containers[0].Command = []string{"sh", "-c", "echo $FPGA; " + clustertest.Idle[2]}
 		return clustertest.RunPod(ctx, t, shared.Client, pod)
 	}
-	all := run("all", ask{gpu: 2, nic: 1, fpga: 1})
-	wide := run("wide", ask{nic: n.count(nic, (*device).well) - 2}, corev1.Container{
+	all := run("all", request{gpu: 2, nic: 1, fpga: 1})
+	wide := run("wide", request{nic: n.count(nic, (*device).isHealthy) - 2}, corev1.Container{
 		Name: "sidecar", Image: image.Busybox, Command: clustertest.Idle,
 		RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
-		Resources:     clustertest.Limits(ask{gpu: 1, nic: 1}),
+		Resources:     clustertest.Limits(request{gpu: 1, nic: 1}),
 	})
 	run("none", nil)
 	agent := clustertest.NewAgent(t, n.Node, clustertest.KubecriPodResources)
@@ -47,7 +47,7 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 
 	listed, got := list(ctx, t, agent, namespace)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("List (-given +told):\n%s", diff)
+		t.Errorf("List (-given +reported):\n%s", diff)
 	}
 	one, err := agent.Get(ctx, &podresourcesapi.GetPodResourcesRequest{PodNamespace: namespace, PodName: all.Name})
 	if err != nil {
@@ -57,8 +57,8 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 		t.Errorf("pod %s (-List +Get):\n%s", all.Name, diff)
 	}
 
-	sick := n.given(t, all, "main")[0]
-	n.setHealth(t, func(d *device) bool { return d != sick })
+	unhealthy := n.given(t, all, "main")[0]
+	n.setHealth(t, func(d *device) bool { return d != unhealthy })
 	n.awaitDevices(ctx, t)
 	var healthy []*device
 	for _, d := range n.devices {
@@ -71,10 +71,10 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(n.entries(healthy), entries(node.GetDevices())); diff != "" {
-		t.Errorf("GetAllocatableResources (-healthy +told):\n%s", diff)
+		t.Errorf("GetAllocatableResources (-healthy +reported):\n%s", diff)
 	}
 	if _, got := list(ctx, t, agent, namespace); !cmp.Equal(want, got) {
-		t.Errorf("when %s is sick, List has %v, want still %v", sick.id, got, want)
+		t.Errorf("when %s is unhealthy, List has %v, want still %v", unhealthy.id, got, want)
 	}
 
 	clustertest.DeletePod(ctx, t, shared.Client, all)
@@ -87,7 +87,7 @@ func TestAnExporterIsToldOfTheDevicesOfHostedPluginsAndOfTheKubeletsOwn(t *testi
 	}
 }
 
-// list asks an agent for the pods of a namespace, by name, and which devices their containers have,
+// list requests the pods of a namespace, by name, and which devices their containers have,
 // by pod/container.
 func list(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesListerClient,
 	namespace string) (map[string]*podresourcesapi.PodResources, map[string][]string) {
@@ -103,18 +103,18 @@ func list(ctx context.Context, t *testing.T, agent podresourcesapi.PodResourcesL
 		}
 		pods[pod.GetName()] = pod
 		for _, container := range pod.GetContainers() {
-			if told := entries(container.GetDevices()); len(told) > 0 {
-				devices[pod.GetName()+"/"+container.GetName()] = told
+			if reported := entries(container.GetDevices()); len(reported) > 0 {
+				devices[pod.GetName()+"/"+container.GetName()] = reported
 			}
 		}
 	}
 	return pods, devices
 }
 
-// entries writes what the API tells of devices, sorted: resource, ID and NUMA nodes of each.
-func entries(told []*podresourcesapi.ContainerDevices) []string {
+// entries formats what the API reports about devices, sorted: resource, ID and NUMA nodes of each.
+func entries(reported []*podresourcesapi.ContainerDevices) []string {
 	var texts []string
-	for _, entry := range told {
+	for _, entry := range reported {
 		for _, id := range entry.GetDeviceIds() {
 			text := entry.GetResourceName() + " " + id
 			for _, numa := range entry.GetTopology().GetNodes() {
@@ -127,7 +127,8 @@ func entries(told []*podresourcesapi.ContainerDevices) []string {
 	return texts
 }
 
-// entries writes what the API should tell of devices. A device on two NUMA nodes is told twice.
+// entries formats what the API should report about devices. It reports a device on two NUMA nodes
+// twice.
 func (n *node) entries(devices []*device) []string {
 	var texts []string
 	for _, d := range devices {

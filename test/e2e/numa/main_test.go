@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package numa tests on a real cluster that pods get devices of several device plugins on one NUMA
-// node, or are told what is missing, in whatever state the node is; and that exporters are told of
-// all of them.
+// node, or are rejected with what is missing, in whatever state the node is; and that exporters are
+// see all of them.
 package numa
 
 import (
@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
+	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
 	options, err := clustertest.HostedOptions("e2e-numa", 2, dir)
 	if err != nil {
 		return fail(err)

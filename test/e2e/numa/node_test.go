@@ -33,15 +33,15 @@ const (
 	fpga corev1.ResourceName = "fpgas.example/fpga"
 )
 
-// device is a device of a node as its plugin tells it.
+// device is a device of a node as its plugin reports it.
 type device struct {
 	resource corev1.ResourceName
 	id       string
-	numa     []int // none: the plugin tells no topology
+	numa     []int // none: the plugin reports no topology
 	healthy  bool
 }
 
-func (d *device) well() bool { return d.healthy }
+func (d *device) isHealthy() bool { return d.healthy }
 
 // place is what devices that are together have in common.
 func (d *device) place() string { return fmt.Sprint(d.numa) }
@@ -71,13 +71,13 @@ type node struct {
 	pods    map[*corev1.Pod][]*device // what pods hold
 }
 
-// hardware are how many GPUs and NICs a node has, by the NUMA nodes that their plugins tell.
+// hardware are how many GPUs and NICs a node has, by the NUMA nodes that their plugins report.
 var hardware = []struct {
 	numa       []int
 	gpus, nics int
 }{{[]int{0}, 3, 2}, {[]int{1}, 2, 3}, {[]int{2}, 2, 0}, {[]int{3}, 0, 2}, {[]int{0, 1}, 1, 1}, {nil, 1, 1}}
 
-// newNode returns a node whose plugins have not been started. dir is a folder that all nodes can
+// newNode returns a node whose plugins have not been started. dir is a directory that all nodes can
 // write to, with the plugins' program.
 func newNode(n *cluster.Node, dir string) *node {
 	made := &node{Node: n, plugins: map[corev1.ResourceName]*plugin{}}
@@ -140,17 +140,17 @@ func (n *node) write(t *testing.T, resource corev1.ResourceName) {
 		if d.resource != resource {
 			continue
 		}
-		told := &pluginapi.Device{ID: d.id, Health: pluginapi.Unhealthy}
+		reported := &pluginapi.Device{ID: d.id, Health: pluginapi.Unhealthy}
 		if d.healthy {
-			told.Health = pluginapi.Healthy
+			reported.Health = pluginapi.Healthy
 		}
 		for _, numa := range d.numa {
-			if told.Topology == nil {
-				told.Topology = &pluginapi.TopologyInfo{}
+			if reported.Topology == nil {
+				reported.Topology = &pluginapi.TopologyInfo{}
 			}
-			told.Topology.Nodes = append(told.Topology.Nodes, &pluginapi.NUMANode{ID: int64(numa)})
+			reported.Topology.Nodes = append(reported.Topology.Nodes, &pluginapi.NUMANode{ID: int64(numa)})
 		}
-		list = append(list, told)
+		list = append(list, reported)
 	}
 	content, err := json.Marshal(list)
 	if err != nil {
@@ -175,24 +175,24 @@ func (n *node) setHealth(t *testing.T, healthy func(*device) bool) {
 	}
 }
 
-// awaitDevices waits until the node tells of its devices as they are. Of those that are sick, it
-// may count as many as pods hold.
+// awaitDevices waits until the node publishes its devices as they are. Of those that are unhealthy,
+// it may count as many as pods hold.
 func (n *node) awaitDevices(ctx context.Context, t *testing.T) {
 	t.Helper()
-	_, err := shared.Client.AwaitNode(ctx, n.Name, "to tell of its devices as they are", func(node *corev1.Node) bool {
-		told, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
+	_, err := shared.Client.AwaitNode(ctx, n.Name, "to publish its devices as they are", func(node *corev1.Node) bool {
+		reported, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
 		if err != nil {
 			return false
 		}
 		for _, d := range n.devices {
-			quantity, there := told.Allocatable[d.name()]
+			quantity, there := reported.Allocatable[d.name()]
 			if d.resource != fpga && (!there || quantity == 1 != d.healthy) {
 				return false
 			}
 		}
 		for resource := range n.plugins {
 			quantity := node.Status.Allocatable[resource]
-			count, healthy := quantity.Value(), n.count(resource, (*device).well)
+			count, healthy := quantity.Value(), n.count(resource, (*device).isHealthy)
 			if count < healthy || count > max(healthy, n.count(resource, n.held)) {
 				return false
 			}
@@ -204,7 +204,7 @@ func (n *node) awaitDevices(ctx context.Context, t *testing.T) {
 	}
 }
 
-// allocated returns what the plugin was asked to allocate so far: for each container its IDs, with
+// allocated returns what the plugin has allocated so far: for each container its IDs, with
 // commas between them.
 func (p *plugin) allocated(t *testing.T) []string {
 	t.Helper()

@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ask is how many devices of each resource a pod asks for, all on one NUMA node.
-type ask map[corev1.ResourceName]int64
+// request is how many devices of each resource a pod requests, all on one NUMA node.
+type request map[corev1.ResourceName]int64
 
 // String writes them as the scheduler does: "1 gpus.example/gpu and 2 nics.example/nic".
-func (a ask) String() string {
+func (a request) String() string {
 	var texts []string
 	for _, resource := range slices.Sorted(maps.Keys(a)) {
 		texts = append(texts, fmt.Sprintf("%d %s", a[resource], resource))
@@ -46,20 +46,20 @@ func (n *node) count(resource corev1.ResourceName, is func(*device) bool) int64 
 }
 
 // missing returns all that is missing on the node for a pod, in the words of the schedulers, of
-// which it must be told something; nothing if the node can serve it. Kubernetes counts, too: to it,
-// a pod whose device is sick holds one of those that are healthy.
-func (n *node) missing(asked ask) []string {
+// which the pod's event must name; nothing if the node can serve it. Kubernetes counts, too: to it,
+// a pod whose device is unhealthy holds one of those that are healthy.
+func (n *node) missing(requested request) []string {
 	var missing []string
 	free := func(d *device) bool { return d.healthy && !n.held(d) }
-	for _, resource := range slices.Sorted(maps.Keys(asked)) {
-		if n.count(resource, (*device).well)-n.count(resource, n.held) < asked[resource] {
+	for _, resource := range slices.Sorted(maps.Keys(requested)) {
+		if n.count(resource, (*device).isHealthy)-n.count(resource, n.held) < requested[resource] {
 			missing = append(missing, "1 Insufficient "+string(resource))
 		}
 		switch of := n.count(resource, free); {
-		case of < asked[resource] && asked[resource] == 1:
+		case of < requested[resource] && requested[resource] == 1:
 			missing = append(missing, "1 have no free "+string(resource))
-		case of < asked[resource]:
-			missing = append(missing, fmt.Sprintf("1 have fewer than %d free %s", asked[resource], resource))
+		case of < requested[resource]:
+			missing = append(missing, fmt.Sprintf("1 have fewer than %d free %s", requested[resource], resource))
 		}
 	}
 	for _, d := range n.devices { // whose place will do
@@ -67,24 +67,24 @@ func (n *node) missing(asked ask) []string {
 			return n.count(resource, func(other *device) bool {
 				return free(other) &&
 					other.place() == d.place()
-			}) >= asked[resource]
+			}) >= requested[resource]
 		}
 		if len(d.numa) > 0 && enough(gpu) && enough(nic) {
 			return missing
 		}
 	}
-	return append(missing, fmt.Sprintf("1 have no NUMA node with %s free", asked))
+	return append(missing, fmt.Sprintf("1 have no NUMA node with %s free", requested))
 }
 
 // check returns what is wrong with the devices that a pod was given, which it does not yet hold, or
 // "".
-func (n *node) check(asked ask, given []*device) string {
-	got := ask{}
+func (n *node) check(requested request, given []*device) string {
+	got := request{}
 	for i, d := range given {
 		got[d.resource]++
 		switch {
 		case !d.healthy:
-			return d.id + " is sick"
+			return d.id + " is unhealthy"
 		case n.held(d):
 			return d.id + " is another pod's"
 		case slices.Contains(given[:i], d):
@@ -93,14 +93,14 @@ func (n *node) check(asked ask, given []*device) string {
 			return fmt.Sprintf("%s and %s are not known to be on one NUMA node", given[0].id, d.id)
 		}
 	}
-	if !maps.Equal(asked, got) {
-		return fmt.Sprintf("it asks for %s and has %s", asked, got)
+	if !maps.Equal(requested, got) {
+		return fmt.Sprintf("it requests %s and has %s", requested, got)
 	}
 	return ""
 }
 
-// state shows the place and the ID of each device, with ! where it is sick and the pod that holds
-// it.
+// state shows the place and the ID of each device, with ! where it is unhealthy and the pod that
+// holds it.
 func (n *node) state() string {
 	var texts []string
 	for _, d := range n.devices {

@@ -30,12 +30,12 @@ var (
 	states = flag.Int("numa.states", 50, "how many states to try, on all nodes together")
 )
 
-func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrThePodIsToldWhatIsMissing(t *testing.T) {
+func TestGPUAndNICAreOnOneNUMANodeOrTheEventNamesWhatIsMissing(t *testing.T) {
 	for i, n := range nodes {
 		t.Run(n.Name, func(t *testing.T) {
 			t.Parallel()
 			ctx := begin(t, n)
-			s := &scene{n, rand.New(rand.NewPCG(*seed, uint64(i))), clustertest.Namespace(t, shared.Client)}
+			s := &scenario{n, rand.New(rand.NewPCG(*seed, uint64(i))), clustertest.Namespace(t, shared.Client)}
 			outcomes := map[string]int{}
 			for turn := range *states / len(nodes) {
 				outcomes[s.try(ctx, t, turn)]++
@@ -54,26 +54,26 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrThePodIsToldWhatIsMissing(t *test
 // What becomes of a pod.
 const runs, waits = "runs", "waits"
 
-// scene is a node on which pods come and go and devices fail.
-type scene struct {
+// scenario is a node on which pods come and go and devices fail.
+type scenario struct {
 	*node
 	random    *rand.Rand
 	namespace string
 }
 
-// try brings the node into another state, lets a pod come that asks for GPUs and NICs on one NUMA
+// try brings the node into another state, lets a pod come that requests GPUs and NICs on one NUMA
 // node, and says what became of it.
-func (s *scene) try(ctx context.Context, t *testing.T, turn int) string {
+func (s *scenario) try(ctx context.Context, t *testing.T, turn int) string {
 	t.Helper()
 	s.change(ctx, t)
 	s.mark(ctx, t, turn)
-	asked := ask{gpu: 1 + s.random.Int64N(2), nic: 1 + s.random.Int64N(3)}
-	missing := s.missing(asked)
+	requested := request{gpu: 1 + s.random.Int64N(2), nic: 1 + s.random.Int64N(3)}
+	missing := s.missing(requested)
 	before := map[corev1.ResourceName]int{}
-	for resource := range asked {
+	for resource := range requested {
 		before[resource] = len(s.plugins[resource].allocated(t))
 	}
-	pod := clustertest.CreatePod(ctx, t, shared.Client, s.pod(turn, asked))
+	pod := clustertest.CreatePod(ctx, t, shared.Client, s.pod(turn, requested))
 	if len(missing) > 0 {
 		s.awaitRefusal(ctx, t, pod, missing)
 		clustertest.DeletePod(ctx, t, shared.Client, pod)
@@ -81,7 +81,7 @@ func (s *scene) try(ctx context.Context, t *testing.T, turn int) string {
 	}
 	pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready", kube.Ready)
 	given := s.given(t, pod, "main")
-	if wrong := s.check(asked, given); wrong != "" {
+	if wrong := s.check(requested, given); wrong != "" {
 		t.Errorf("pod %s: %s", pod.Name, wrong)
 	}
 	s.expectAllocated(ctx, t, pod, given, before)
@@ -89,8 +89,8 @@ func (s *scene) try(ctx context.Context, t *testing.T, turn int) string {
 	return runs
 }
 
-// change makes random devices sick and others healthy again, and lets random pods go.
-func (s *scene) change(ctx context.Context, t *testing.T) {
+// change makes random devices unhealthy and others healthy again, and lets random pods go.
+func (s *scenario) change(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var leave errgroup.Group
 	for _, pod := range slices.SortedFunc(maps.Keys(s.pods),
@@ -107,11 +107,11 @@ func (s *scene) change(ctx context.Context, t *testing.T) {
 	s.awaitDevices(ctx, t)
 }
 
-// marked is a label that says which state a node is in. A scheduler that places a pod which asks
-// for it knows that state.
+// marked is a label that says which state a node is in. A scheduler that places a pod which
+// requests for it knows that state.
 const marked = "example.com/state"
 
-func (s *scene) mark(ctx context.Context, t *testing.T, turn int) {
+func (s *scenario) mark(ctx context.Context, t *testing.T, turn int) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, marked, turn)
 	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, s.Name, types.MergePatchType, patch,
@@ -121,36 +121,37 @@ func (s *scene) mark(ctx context.Context, t *testing.T, turn int) {
 }
 
 // pod returns a pod for a node in a state, that prints which devices its container was given.
-func (s *scene) pod(turn int, asked ask) *corev1.Pod {
-	pod := clustertest.On(s.Name, clustertest.IdlePod(s.namespace, fmt.Sprintf("pod-%d", turn), asked))
+func (s *scenario) pod(turn int, requested request) *corev1.Pod {
+	pod := clustertest.On(s.Name, clustertest.IdlePod(s.namespace, fmt.Sprintf("pod-%d", turn), requested))
 	pod.Spec.NodeSelector[marked] = fmt.Sprint(turn)
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30) // without it, the pod is gone before its container is
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", "echo $GPU $NIC; " + clustertest.Idle[2]}
 	var requests []string
-	for name, count := range asked {
+	for name, count := range requested {
 		requests = append(requests, fmt.Sprintf(`"numa/A/%s":%d`, strings.ReplaceAll(string(name), "/", ":"), count))
 	}
 	kube.SetRequests(pod, strings.Join(requests, ","))
 	return pod
 }
 
-// awaitRefusal waits until a pod is told something of what is missing.
-func (s *scene) awaitRefusal(ctx context.Context, t *testing.T, pod *corev1.Pod, missing []string) {
+// awaitRefusal waits until a pod's event names something of what is missing.
+func (s *scenario) awaitRefusal(ctx context.Context, t *testing.T, pod *corev1.Pod, missing []string) {
 	t.Helper()
-	clustertest.AwaitPod(ctx, t, shared.Client, pod, fmt.Sprintf("to be told %q", missing), func(pod *corev1.Pod) bool {
-		if kube.Scheduled(pod) {
-			t.Errorf("pod %s was bound, but has to be told %q", pod.Name, missing)
-			return true
-		}
-		return kube.Unschedulable(pod) && slices.ContainsFunc(missing, func(text string) bool {
-			return slices.ContainsFunc(pod.Status.Conditions,
-				func(c corev1.PodCondition) bool { return strings.Contains(c.Message, text) })
+	clustertest.AwaitPod(ctx, t, shared.Client, pod, fmt.Sprintf("to be rejected with %q", missing),
+		func(pod *corev1.Pod) bool {
+			if kube.Scheduled(pod) {
+				t.Errorf("pod %s was bound, but has to be rejected with %q", pod.Name, missing)
+				return true
+			}
+			return kube.Unschedulable(pod) && slices.ContainsFunc(missing, func(text string) bool {
+				return slices.ContainsFunc(pod.Status.Conditions,
+					func(c corev1.PodCondition) bool { return strings.Contains(c.Message, text) })
+			})
 		})
-	})
 }
 
 // given returns the devices that a pod's annotation says a container was given, in the order in
-// which the node tells them.
+// which the node reports.
 func (n *node) given(t *testing.T, pod *corev1.Pod, container string) []*device {
 	t.Helper()
 	allocation, err := deviceinfo.PodAllocation(pod)
@@ -171,8 +172,8 @@ func (n *node) given(t *testing.T, pod *corev1.Pod, container string) []*device 
 	return given
 }
 
-// expectAllocated makes sure that the plugins were asked once for the pod's devices and for nothing
-// else, since they had been asked so often, and that its container has them.
+// expectAllocated makes sure that the plugins allocated the pod's devices once and nothing
+// else since that many calls, and that its container has them.
 func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Pod, given []*device,
 	before map[corev1.ResourceName]int) {
 	t.Helper()
@@ -189,7 +190,7 @@ func (n *node) expectAllocated(ctx context.Context, t *testing.T, pod *corev1.Po
 		}
 		slices.Sort(ids[resource])
 		if diff := cmp.Diff([][]string{ids[resource]}, calls); diff != "" {
-			t.Errorf("devices of %s for pod %s (-chosen +asked for in each call of Allocate):\n%s", resource,
+			t.Errorf("devices of %s for pod %s (-chosen +requested in each call of Allocate):\n%s", resource,
 				pod.Name, diff)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 const cdiFile = `{"cdiVersion": "0.5.0", "kind": "example.com/widget",
   "devices": [{"name": "w0", "containerEdits": {"env": ["FROM_CDI=yes"]}}]}`
 
-// wantsWidget is the annotation of a pod whose container main asks for more memory than any device
+// wantsWidget is the annotation of a pod whose container main requests more memory than any device
 // but that plugin's has.
 const wantsWidget = `{"runningcontainer": {"main": {"requests": {"gpu/a/memory": 500000000000}}}}`
 
@@ -36,7 +36,7 @@ func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
 	t.Cleanup(func() { switchCDI(context.WithoutCancel(ctx), t, "true") })
 	switchCDI(ctx, t, "false")
 	refused := clustertest.CreatePod(ctx, t, shared.Client, widgetPod(namespace, "off"))
-	refused = clustertest.AwaitPod(ctx, t, shared.Client, refused, "to be told what is wrong",
+	refused = clustertest.AwaitPod(ctx, t, shared.Client, refused, "to report what is wrong",
 		func(pod *corev1.Pod) bool {
 			for _, status := range pod.Status.ContainerStatuses {
 				if waits := status.State.Waiting; waits != nil && strings.Contains(waits.Message, "enable_cdi = true") {
@@ -57,7 +57,7 @@ func widgetPod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// describeCDI puts cdiFile where the node's runtime looks for such.
+// describeCDI puts cdiFile where the node's runtime reads it.
 func describeCDI(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const write = `mkdir -p /run/cdi && printf %s "$1" >/run/cdi/example.json`
@@ -70,7 +70,7 @@ func describeCDI(ctx context.Context, t *testing.T) {
 func switchCDI(ctx context.Context, t *testing.T, to string) {
 	t.Helper()
 	node := shared.Nodes[0]
-	config := filepath.Join(folder, "config", node.Name, "containerd.toml")
+	config := filepath.Join(directory, "config", node.Name, "containerd.toml")
 	if _, err := node.Run(ctx, "/bin/sed", "-i", "s/enable_cdi = .*/enable_cdi = "+to+"/", config); err != nil {
 		t.Error(err)
 	}
@@ -86,6 +86,6 @@ func hasIt(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	printed, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "echo $FROM_CDI")
 	if err != nil || strings.TrimSpace(printed) != "yes" {
-		t.Errorf("pod %s lacks what its CDI device says: FROM_CDI is %q, error %v", pod.Name, printed, err)
+		t.Errorf("pod %s is without what its CDI device sets: FROM_CDI is %q, error %v", pod.Name, printed, err)
 	}
 }

@@ -35,7 +35,7 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 	}
 	namespace := clustertest.Namespace(t, shared.Client)
 	before := clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "before"))
-	devices := look(ctx, t, observer, before)
+	devices := inspect(ctx, t, observer, before)
 
 	for name, restarted := range map[string]*cluster.Component{"kubecri": node.Kubecri, "containerd": node.Containerd} {
 		t.Run(name+" is killed", func(t *testing.T) {
@@ -45,50 +45,50 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 			if err := shared.AwaitReady(ctx); err != nil {
 				t.Fatal(err)
 			}
-			look(ctx, t, observer, clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "after-"+name)))
+			inspect(ctx, t, observer, clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "after-"+name)))
 			now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
 			if diff := cmp.Diff(before.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
 				t.Errorf("the container noticed something (-before +after):\n%s", diff)
 			}
-			if diff := cmp.Diff(devices, look(ctx, t, observer, now)); diff != "" {
+			if diff := cmp.Diff(devices, inspect(ctx, t, observer, now)); diff != "" {
 				t.Errorf("devices (-before +after):\n%s", diff)
 			}
 		})
 	}
 	t.Run("the container is killed", func(t *testing.T) {
 		again := clustertest.RestartContainer(ctx, t, shared.Client, before)
-		if diff := cmp.Diff(devices, look(ctx, t, observer, again)); diff != "" {
+		if diff := cmp.Diff(devices, inspect(ctx, t, observer, again)); diff != "" {
 			t.Errorf("devices (-before +in a new container):\n%s", diff)
 		}
 	})
 }
 
-// twoGPUs returns a pod whose container main asks for two GPUs.
+// twoGPUs returns a pod whose container main requests two GPUs.
 func twoGPUs(namespace, name string) *corev1.Pod {
 	return clustertest.IdlePod(namespace, name, map[corev1.ResourceName]int64{observe.Resource: 2})
 }
 
-// look returns the devices that a pod's container has, which must be the two that the scheduler
+// inspect returns the devices that a pod's container has, which must be the two that the scheduler
 // chose for it and no others.
-func look(ctx context.Context, t *testing.T, observer *observe.Observer, pod *corev1.Pod) []string {
+func inspect(ctx context.Context, t *testing.T, observer *observe.Observer, pod *corev1.Pod) []string {
 	t.Helper()
-	var sight *observe.Sight
+	var seen *observe.Observation
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true,
 		func(ctx context.Context) (done bool, err error) {
-			sight, err = observer.Look(ctx, pod, "main")
+			seen, err = observer.Observe(ctx, pod, "main")
 			if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
 				return false, nil // the kubelet takes a moment to find its runtime again
 			}
 			return true, err
 		})
 	if err == nil {
-		err = sight.Agree()
+		err = seen.Agree()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(sight.Sees) != 2 {
-		t.Errorf("%s has the devices %q, want 2", sight, sight.Sees)
+	if len(seen.Visible) != 2 {
+		t.Errorf("%s has the devices %q, want 2", seen, seen.Visible)
 	}
-	return sight.Sees
+	return seen.Visible
 }

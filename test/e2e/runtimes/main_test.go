@@ -18,8 +18,8 @@ import (
 var (
 	// shared is a cluster of one node with containerd 1.7 and 8 simulated GPUs.
 	shared *cluster.Cluster
-	// folder has its files.
-	folder string
+	// directory has its files.
+	directory string
 )
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
@@ -33,9 +33,9 @@ func runAll(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
 	}
-	folder = options.Dir
+	directory = options.Dir
 	plugins, err := newPlugins()
-	defer os.RemoveAll(plugins) //nolint:errcheck // files of no value in the folder for such
+	defer os.RemoveAll(plugins) //nolint:errcheck // files of no value in the directory for such
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1

@@ -17,7 +17,7 @@ import (
 // sdkModule is what every plugin is built with.
 const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 
-// newPlugins makes a folder of device plugins: that of simulated GPUs, and testdata/cdi.
+// newPlugins makes a directory of device plugins: that of simulated GPUs, and testdata/cdi.
 func newPlugins() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "kubedevice-e2e-runtimes-"); err != nil {
 		return "", err
@@ -37,14 +37,14 @@ func newPlugins() (dir string, err error) {
 	)
 }
 
-// buildPlugin builds a device plugin as its vendor does: from a module of its own, in a folder
+// buildPlugin builds a device plugin as its vendor does: from a module of its own, in a directory
 // outside the repository.
 func buildPlugin(root, source, file string) error {
 	dir, err := os.MkdirTemp("", "kubedevice-e2e-plugin-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
+	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
 	if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler tells on a real cluster what the scheduler does for pods that cannot have
+// Package scheduler tests on a real cluster what the scheduler does for pods that cannot have
 // devices at once: it evicts others for them, it lets groups wait until there is room for all, and
 // it picks up where it was killed.
 package scheduler
@@ -106,16 +106,16 @@ func (s *story) pods() map[string]bool {
 
 // devices returns the GPUs that a running pod sees, and fails the test unless those are what the
 // scheduler chose for it.
-func (s *story) devices(pod *corev1.Pod) *observe.Sight {
+func (s *story) devices(pod *corev1.Pod) *observe.Observation {
 	s.Helper()
-	sight, err := s.observer.Look(s.ctx, pod, "main")
+	seen, err := s.observer.Observe(s.ctx, pod, "main")
 	if err != nil {
 		s.Fatal(err)
 	}
-	if err := sight.Agree(); err != nil {
+	if err := seen.Agree(); err != nil {
 		s.Error(err)
 	}
-	return sight
+	return seen
 }
 
 // expectDistinct fails the test unless the pods see that many GPUs, each of them once.
@@ -123,7 +123,7 @@ func (s *story) expectDistinct(want int, pods ...*corev1.Pod) {
 	s.Helper()
 	holders := map[string]string{}
 	for _, pod := range pods {
-		for _, device := range s.devices(pod).Sees {
+		for _, device := range s.devices(pod).Visible {
 			if other, taken := holders[device]; taken {
 				s.Errorf("the pods %s and %s both see %s", other, pod.Name, device)
 			}

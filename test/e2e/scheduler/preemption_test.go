@@ -40,10 +40,10 @@ func TestAPodOfHighPriorityGetsTheDevicesOfThePairThatCostsLeast(t *testing.T) {
 	deviceOf := map[string]string{}
 	for i, pod := range holders {
 		holders[i] = s.await(pod, "to be ready", kube.Ready)
-		sight := s.devices(holders[i])
-		group, _, _ := strings.Cut(sight.Paths[0], "/gpu/")
+		seen := s.devices(holders[i])
+		group, _, _ := strings.Cut(seen.Paths[0], "/gpu/")
 		byGroup[group] = append(byGroup[group], pod.Name)
-		deviceOf[pod.Name] = sight.Sees[0]
+		deviceOf[pod.Name] = seen.Visible[0]
 	}
 	spared := ""
 	for group := range byGroup {
@@ -61,11 +61,11 @@ func TestAPodOfHighPriorityGetsTheDevicesOfThePairThatCostsLeast(t *testing.T) {
 
 	pair := s.pod("pair", 2)
 	pair.Spec.PriorityClassName = class.Name
-	sight := s.devices(s.run(pair))
+	seen := s.devices(s.run(pair))
 
 	want := []string{deviceOf[victims[0]], deviceOf[victims[1]]}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, sight.Sees); diff != "" {
+	if diff := cmp.Diff(want, seen.Visible); diff != "" {
 		t.Errorf("GPUs of the pod (-those of its victims +seen):\n%s", diff)
 	}
 	left := s.pods()

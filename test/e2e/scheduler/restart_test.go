@@ -30,9 +30,9 @@ func TestASchedulerThatIsKilledGivesNoDeviceTwiceAndLosesNone(t *testing.T) {
 	}
 	s.expectDistinct(capacity, pods...)
 	late := s.await(s.create(s.pod("late", 1)), "to be found unschedulable", kube.Unschedulable)
-	freed := s.devices(pods[3]).Sees[0]
+	freed := s.devices(pods[3]).Visible[0]
 	s.delete(pods[3])
-	if got := s.devices(s.await(late, "to be ready", kube.Ready)).Sees[0]; got != freed {
+	if got := s.devices(s.await(late, "to be ready", kube.Ready)).Visible[0]; got != freed {
 		t.Errorf("the pod that waited sees %s, want %s, which came free", got, freed)
 	}
 }

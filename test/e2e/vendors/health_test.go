@@ -63,7 +63,7 @@ func TestAGPUThatFallsOffTheBusIsGivenToNobodyUntilItIsRepaired(t *testing.T) {
 	}
 }
 
-func TestAPodIsToldThatItsDeviceIsUnhealthyAndThatAloneAndKeepsIt(t *testing.T) {
+func TestAPodKeepsAnUnhealthyDeviceAndGetsOneEvent(t *testing.T) {
 	ctx := begin(t)
 	n := nodes[0]
 	const qat = corev1.ResourceName("qat.intel.com/cy")

@@ -29,7 +29,7 @@ func logged(t *testing.T, program *cluster.Component, text string) []string {
 var deviceID = regexp.MustCompile(`devices_ids:\\"([^"\\]*)\\"`)
 
 // allocated returns the IDs of each call of Allocate that Kubernetes' example has logged. The
-// vendors' plugins log none of it: what they were asked for shows in their answers.
+// vendors' plugins log none of it: what they were requested shows in their answers.
 func allocated(t *testing.T, example *cluster.Component) [][]string {
 	t.Helper()
 	var calls [][]string

@@ -12,19 +12,19 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
-func TestAPodThatAsksByLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin(t *testing.T) {
+func TestAPodWithLimitsAloneGetsWhatTheSchedulerChoseFromEveryPlugin(t *testing.T) {
 	ctx := begin(t)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	for _, plugin := range n.Plugins {
 		t.Run(plugin.Name, func(t *testing.T) {
 			t.Parallel()
-			asks := limits{}
+			requests := limits{}
 			for resource, devices := range plugin.Resources() {
-				asks[corev1.ResourceName(resource)] = min(2, int64(len(devices)))
+				requests[corev1.ResourceName(resource)] = min(2, int64(len(devices)))
 			}
 			pod := clustertest.RunPod(ctx, t, shared.Client,
-				clustertest.On(n.Name, clustertest.IdlePod(namespace, podName(plugin.Name), asks)))
+				clustertest.On(n.Name, clustertest.IdlePod(namespace, podName(plugin.Name), requests)))
 			expectDevices(ctx, t, pod)
 		})
 	}

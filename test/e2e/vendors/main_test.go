@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the folder for such
+	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
 	options, err := clustertest.HostedOptions("e2e-vendors", 2, dir)
 	if err != nil {
 		return fail(err)

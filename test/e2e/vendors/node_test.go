@@ -30,7 +30,7 @@ const (
 // sampleFiles are what the example's Allocate leaves on the machine.
 var sampleFiles = []string{"/tmp/Dev-1", "/tmp/Dev-2"}
 
-// node is a node of the cluster with made-up hardware.
+// node is a node of the cluster with simulated hardware.
 type node struct {
 	*cluster.Node
 	*vendors.Machine
@@ -47,7 +47,7 @@ type node struct {
 // kubecriFolder is where kubecri hosts plugins by default.
 const kubecriFolder = "/var/lib/kubedevice/device-plugins"
 
-// furnish gives a node its hardware. dir is a folder for what describes it.
+// furnish gives a node its hardware. dir is a directory for what describes it.
 func furnish(n *cluster.Node, dir string) (*node, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (n *node) makeNodes() error {
 	return n.Room().Do(func() error { return n.MakeNodes("/dev") })
 }
 
-// keepPlugins starts plugins that do not run, until ctx ends. One is not started before the folders
-// are there that it mounts.
+// keepPlugins starts plugins that do not run, until ctx ends. One is not started before the
+// directories are there that it mounts.
 func (n *node) keepPlugins(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.startPlugins()
@@ -109,7 +109,7 @@ func (n *node) setLate(late bool) {
 	n.late = late
 }
 
-// offers are how many devices of each resource the node has when all is well.
+// offers are how many devices of each resource the node has when all are healthy.
 func (n *node) offers() map[corev1.ResourceName]int64 {
 	counts := map[corev1.ResourceName]int64{}
 	for name := range n.plugins {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 )
 
-// limits are how many devices a pod asks for.
+// limits are how many devices a pod requests.
 type limits map[corev1.ResourceName]int64
 
 // choice is the IDs of the devices that were chosen for a container, in order, by resource.
@@ -44,8 +44,8 @@ func chosen(pod *corev1.Pod) (choice, error) {
 	return ids, nil
 }
 
-// expectDevices returns what the scheduler chose for a running pod, which is as much as it asks
-// for, and fails the test unless its container has just that: it can open the devices' nodes, and
+// expectDevices returns what the scheduler chose for a running pod, which is as much as it requests
+// and fails the test unless its container has just that: it can open the devices' nodes, and
 // no other device of the node, not even by a node that it makes itself.
 func expectDevices(ctx context.Context, t *testing.T, pod *corev1.Pod) choice {
 	t.Helper()
@@ -53,15 +53,15 @@ func expectDevices(ctx context.Context, t *testing.T, pod *corev1.Pod) choice {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, got := limits{}, limits{}
+	requested, got := limits{}, limits{}
 	for name, count := range pod.Spec.Containers[0].Resources.Limits {
-		asked[name] = count.Value()
+		requested[name] = count.Value()
 	}
 	for name, all := range ids {
 		got[name] = int64(len(all))
 	}
-	if diff := cmp.Diff(asked, got); diff != "" {
-		t.Errorf("devices chosen for pod %s (-asked +chosen):\n%s", pod.Name, diff)
+	if diff := cmp.Diff(requested, got); diff != "" {
+		t.Errorf("devices chosen for pod %s (-requested +chosen):\n%s", pod.Name, diff)
 	}
 	n := nodeOf(pod)
 	printed, err := shared.Client.Exec(ctx, pod, "main", n.probe()...)
@@ -127,7 +127,7 @@ func (n *node) checkProbe(ids choice, printed string) error {
 		case kind == "env":
 			visible = strings.FieldsFunc(answer, func(r rune) bool { return r == ',' })
 		case permitted != (kind == "has"):
-			return fmt.Errorf("the container %s %s and is told %q when it opens it", kind, what, answer)
+			return fmt.Errorf("the container %s %s and gets %q when it opens it", kind, what, answer)
 		default:
 			got[what] = permitted
 		}
@@ -137,7 +137,7 @@ func (n *node) checkProbe(ids choice, printed string) error {
 	}
 	slices.Sort(visible)
 	if gpus := ids["nvidia.com/gpu"]; !slices.Equal(visible, gpus) {
-		return fmt.Errorf("NVIDIA's plugin told the container of %q, the scheduler chose %q", visible, gpus)
+		return fmt.Errorf("NVIDIA's plugin gave the container %q, the scheduler chose %q", visible, gpus)
 	}
 	return nil
 }

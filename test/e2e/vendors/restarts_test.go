@@ -81,7 +81,7 @@ func TestPodsGoOnWhenTheirKubeletIsKilledWhileTheirPluginsAreAway(t *testing.T) 
 		}
 	}
 	for resource := range n.offers() {
-		n.awaitOffer(ctx, t, resource, mixed[resource]) // which the kubelet is about to ask for
+		n.awaitOffer(ctx, t, resource, mixed[resource]) // which the kubelet is about to request
 	}
 	restart(ctx, t, n.Kubelet)
 
@@ -102,10 +102,10 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 	namespace := clustertest.Namespace(t, shared.Client)
 	var pods []*corev1.Pod
 	var held []choice
-	for i, asks := range []limits{mixed, {"gpu.intel.com/i915": 1, "qat.intel.com/cy": 2},
+	for i, requests := range []limits{mixed, {"gpu.intel.com/i915": 1, "qat.intel.com/cy": 2},
 		{"example.com/resource": 1}} {
 		pod := clustertest.RunPod(ctx, t, shared.Client,
-			clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i), asks)))
+			clustertest.On(n.Name, clustertest.IdlePod(namespace, fmt.Sprintf("pod-%d", i), requests)))
 		pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
 	}
 	before := len(allocated(t, n.plugins[sample]))
@@ -148,11 +148,11 @@ func TestAContainerIsMadeAgainAlthoughTheFileIsGoneThatItsPluginMade(t *testing.
 		clustertest.IdlePod(clustertest.Namespace(t, shared.Client), "pod", limits{"gpu.intel.com/i915": 1})))
 	held := expectDevices(ctx, t, pod)
 
-	files, err := n.Run(ctx, "/bin/ls", vendors.SpecFolder)
+	files, err := n.Run(ctx, "/bin/ls", vendors.SpecDir)
 	if err != nil || files == "" {
-		t.Fatalf("Intel's plugin made %q in %s, %v", files, vendors.SpecFolder, err)
+		t.Fatalf("Intel's plugin made %q in %s, %v", files, vendors.SpecDir, err)
 	}
-	if _, err := n.Run(ctx, "/bin/rm", "-r", vendors.SpecFolder); err != nil {
+	if _, err := n.Run(ctx, "/bin/rm", "-r", vendors.SpecDir); err != nil {
 		t.Fatal(err)
 	}
 

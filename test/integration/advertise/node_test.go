@@ -92,7 +92,7 @@ func register(t *testing.T, name string) *kube.Client {
 }
 
 // publish publishes the GPUs of a registered node until the test ends or stop is called: with
-// plugins that are asked as often as kubecri asks them, and with the client, which is the
+// plugins that are called as often as kubecri calls them, and with the client, which is the
 // kubelet's.
 func publish(t *testing.T, name string, client kubernetes.Interface, gpus []gpu.GPU) (n *node, stop func()) {
 	t.Helper()

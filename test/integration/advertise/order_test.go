@@ -26,9 +26,10 @@ func TestNoWriteAnnouncesMoreGPUsThanWereCountedBeforeIt(t *testing.T) {
 	defer writes.Stop()
 	n, stop := publish(t, "node-1", kubelet, newGPUs(2))
 	n.await("the first inventory")
-	sick := newGPUs(4)
-	sick[0].Unhealthy, sick[3].Unhealthy = true, true
-	for what, gpus := range map[string][]gpu.GPU{"more": newGPUs(4), "sick": sick, "fewer": newGPUs(1), "none": nil} {
+	unhealthy := newGPUs(4)
+	unhealthy[0].Unhealthy, unhealthy[3].Unhealthy = true, true
+	for what, gpus := range map[string][]gpu.GPU{"more": newGPUs(4), "unhealthy": unhealthy, "fewer": newGPUs(1),
+		"none": nil} {
 		n.set(gpus)
 		n.await(what)
 	}

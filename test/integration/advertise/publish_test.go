@@ -20,19 +20,19 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-func TestDevicesThatComeGoSickenAndRecoverArePublishedWithinTwoSecondsInTwoPatchesEach(t *testing.T) {
+func TestChangesOfDevicesArePublishedWithinTwoSecondsInTwoPatchesEach(t *testing.T) {
 	n, _ := publish(t, "node-1", register(t, "node-1"), newGPUs(3))
 	n.await("the first inventory")
-	sick := newGPUs(4)
-	sick[1].Unhealthy = true
+	unhealthy := newGPUs(4)
+	unhealthy[1].Unhealthy = true
 	changes := []struct {
 		what string
 		gpus []gpu.GPU
 	}{
-		{"a GPU appears", newGPUs(4)}, {"it turns sick", sick}, {"it recovers", newGPUs(4)},
+		{"a GPU appears", newGPUs(4)}, {"it becomes unhealthy", unhealthy}, {"it recovers", newGPUs(4)},
 		{"one vanishes", newGPUs(3)},
-		{"two vanish", newGPUs(1)}, {"three appear", newGPUs(4)}, {"one turns sick again", sick},
-		{"it is well again", newGPUs(4)},
+		{"two vanish", newGPUs(1)}, {"three appear", newGPUs(4)}, {"one becomes unhealthy again", unhealthy},
+		{"it is healthy again", newGPUs(4)},
 		{"all vanish", nil},
 	}
 	var took []time.Duration

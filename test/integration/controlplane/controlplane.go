@@ -41,7 +41,7 @@ type ControlPlane struct {
 
 // Start starts a control plane; arguments are more kube-apiserver flags. It returns when the server
 // is ready for requests. The feature gates of Kubernetes belong to the whole process, so there can
-// be only one in it; and what the server logs through klog goes to a file in a temporary folder.
+// be only one in it; and what the server logs through klog goes to a file in a temporary directory.
 func Start(ctx context.Context, arguments ...string) (*ControlPlane, error) {
 	dir, err := os.MkdirTemp("", "kubedevice-controlplane-")
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *ControlPlane) Client(user string, groups ...string) (*kube.Client, erro
 	})
 }
 
-// pollInterval is how often the server is asked whether it is ready.
+// pollInterval is how often the server's readiness is checked.
 const pollInterval = 20 * time.Millisecond
 
 func (c *ControlPlane) awaitReady(ctx context.Context) error {

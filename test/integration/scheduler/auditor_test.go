@@ -46,7 +46,7 @@ func (c *cluster) audit() *auditor {
 	var following sync.WaitGroup
 	following.Go(func() {
 		for event := range writes.ResultChan() {
-			a.see(event)
+			a.inspectRaw(event)
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *cluster) audit() *auditor {
 	return a
 }
 
-func (a *auditor) see(event watch.Event) {
+func (a *auditor) inspectRaw(event watch.Event) {
 	pod, ok := event.Object.(*corev1.Pod)
 	if !ok {
 		return // the watch ends with this
@@ -109,7 +109,7 @@ func (a *auditor) everBound() int {
 	return a.bound
 }
 
-// verdict is an error when the auditor has found something, or could not look.
+// verdict is an error when the auditor has found something, or could not read.
 func (a *auditor) verdict() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -89,14 +89,14 @@ func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	c.node("cpu", 0)
 	c.node("small", 2)
 	startScheduler(t)
-	wish := newPod("p", 0)
-	kube.SetRequests(wish, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
-	first := c.schedule(wish)
+	wanted := newPod("p", 0)
+	kube.SetRequests(wanted, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
+	first := c.schedule(wanted)
 	if got, want := devices(first), "small-gpu-0 small-gpu-1"; got != want {
 		t.Errorf("devices %q, want %q", got, want)
 	}
-	wish.Name = "q"
-	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
+	wanted.Name = "q"
+	pod := c.await(c.create(wanted), "to be found unschedulable", kube.Unschedulable)
 	const want = "0/2 nodes are available: 1 have fewer than 2 free GPUs (best: 0 free of 2), 1 have no GPU."
 	if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
 		t.Errorf("message %q, want one that begins with %q", got, want)
@@ -107,7 +107,7 @@ func TestAPodThatDoesNotFitSaysWhyAndIsBoundWhenADeviceComes(t *testing.T) {
 	}
 }
 
-// Three nodes lack the same, each with other numbers; the fourth lacks something else.
+// Three nodes have the same shortage, each with other numbers; the fourth has another.
 func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 	c := newCluster(t)
 	for name, held := range map[string][]int{"n1": {0, 2}, "n2": {1, 2, 5}, "n3": {0, 1, 3}, "n4": {1}} {
@@ -120,9 +120,9 @@ func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 		}
 	}
 	startScheduler(t)
-	wish := newPod("p", 0)
-	kube.SetRequests(wish, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
-	pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
+	wanted := newPod("p", 0)
+	kube.SetRequests(wanted, `"gpugrp0/A/gpu/a/cards":1,"gpugrp0/A/gpu/b/cards":1`)
+	pod := c.await(c.create(wanted), "to be found unschedulable", kube.Unschedulable)
 	const want = "0/4 nodes are available: 2 have fewer than 2 free GPUs (best: 1 free of 4), " +
 		"2 have fewer than 2 free GPUs in one NVLink or PCIe group (best: 1 free of 2)."
 	if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {

@@ -119,7 +119,7 @@ func (c *cluster) publish(info *types.NodeInfo) {
 	}
 }
 
-// newPod returns a pod that asks for this many GPUs by its limits alone.
+// newPod returns a pod that requests this many GPUs by its limits alone.
 func newPod(name string, gpus int64) *corev1.Pod {
 	pod := kube.NewPod(name, "busybox")
 	if gpus > 0 {
@@ -199,7 +199,7 @@ func devices(pod *corev1.Pod) string {
 	return strings.Join(ids, " ")
 }
 
-// check makes sure that every bound pod that asks for GPUs has as many, and that no two pods have
+// check makes sure that every bound pod that requests GPUs has as many, and that no two pods have
 // the same. It returns the number of bound pods.
 func (c *cluster) check() int {
 	c.Helper()
@@ -213,7 +213,7 @@ func (c *cluster) check() int {
 		want := pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(gpu.Resource)]
 		ids := strings.Fields(devices(&pod))
 		if int64(len(ids)) != want.Value() {
-			c.Errorf("pod %s asks for %v GPUs and has: %s", pod.Name, want.Value(), devices(&pod))
+			c.Errorf("pod %s requests %v GPUs and has: %s", pod.Name, want.Value(), devices(&pod))
 			continue
 		}
 		for _, id := range ids {

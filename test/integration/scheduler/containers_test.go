@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// newPodOf returns a pod whose containers ask for GPUs. A word is a container: its name, and as
+// newPodOf returns a pod whose containers request GPUs. A word is a container: its name, and as
 // many stars as it wants GPUs. Names that begin with init are of init containers, with side of
 // sidecars.
 func newPodOf(name, containers string) *corev1.Pod {
@@ -86,9 +86,9 @@ func TestContainersShareWhatTheyDoNotNeedAtTheSameTime(t *testing.T) {
 				t.Errorf("%s have %s", test.together, ids)
 			}
 			for i := range test.left {
-				c.schedule(wish([]string{"x", "y"}[i]))
+				c.schedule(annotatedPod([]string{"x", "y"}[i]))
 			}
-			c.await(c.create(wish("one-more")), "to be found unschedulable", kube.Unschedulable)
+			c.await(c.create(annotatedPod("one-more")), "to be found unschedulable", kube.Unschedulable)
 		})
 	}
 }

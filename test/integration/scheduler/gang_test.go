@@ -81,7 +81,7 @@ func TestThePodsOfAGroupThatShareANodeHaveDifferentDevices(t *testing.T) {
 // Three pods of two GPUs each belong together, and there is room for two of them. Again and again
 // that is found out by placing them one after another, and none of it leaves a trace: a pod that
 // wants all GPUs of the node has them.
-func TestAGroupOfDevicePodsIsPlacedWhenThereIsRoomForAllOfIt(t *testing.T) {
+func TestAGroupOfDevicePodsIsPlacedWhenAllOfItFits(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)
 	startSchedulerWith(t, []string{gangGate})
@@ -106,7 +106,7 @@ func TestAGroupOfDevicePodsIsPlacedWhenThereIsRoomForAllOfIt(t *testing.T) {
 }
 
 // Two pods of two GPUs each belong together. The table of preemption says what the letters mean.
-func TestAGroupEvictsWhatMakesRoomForAllOfIt(t *testing.T) {
+func TestAGroupEvictsPodsUntilAllOfItFits(t *testing.T) {
 	startSchedulerWith(t, []string{gangGate})
 	for name, test := range map[string]struct {
 		nodes   []string

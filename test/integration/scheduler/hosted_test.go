@@ -39,7 +39,7 @@ func (c *cluster) host(name string, gpus, nics []string) {
 	c.publish(info)
 }
 
-// hostedPod returns a pod that asks for so many GPUs and NICs by its limits, with these requests in
+// hostedPod returns a pod that requests so many GPUs and NICs by its limits, with these requests in
 // its annotation.
 func hostedPod(name string, gpus, nics int64, requests ...string) *corev1.Pod {
 	pod := newPod(name, 0)
@@ -97,7 +97,7 @@ func TestHostedDevicesOnOneNUMANodeOrAReason(t *testing.T) {
 	message := whyUnscheduled(pod)
 	if want := "1 have no NUMA node with 1 nvidia.com/gpu and 1 vendor.example/nic free"; !strings.Contains(message,
 		want) {
-		t.Errorf("the pod is told %q, want: %s", message, want)
+		t.Errorf("the pod's event says %q, want: %s", message, want)
 	}
 	c.delete(holder)
 	got := hostedDevices(t, c.await(pod, "to be bound", kube.Scheduled))
@@ -125,7 +125,7 @@ func TestOneResourceIsHostedOnOneNodeAndAPluginsOnAnother(t *testing.T) {
 }
 
 // One pod of priority 0 holds the GPU of NUMA node 0, another one the NIC of NUMA node 1.
-func TestPreemptionFreesTheHostedDevicesThatAPodAsksFor(t *testing.T) {
+func TestPreemptionFreesTheHostedDevicesThatAPodRequests(t *testing.T) {
 	startScheduler(t)
 	for name, test := range map[string]struct {
 		requests []string

@@ -18,8 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// wish returns a pod that asks for one GPU in its annotation, so that nobody but us counts it.
-func wish(name string) *corev1.Pod {
+// wanted returns a pod that requests one GPU in its annotation, so that nobody but us counts it.
+func annotatedPod(name string) *corev1.Pod {
 	pod := newPod(name, 0)
 	kube.SetRequests(pod, `"gpu/a/cards":1`)
 	return pod
@@ -76,18 +76,18 @@ func TestAnInventoryMayShrinkBelowWhatIsUsedAndComeBack(t *testing.T) {
 	startScheduler(t)
 	holders := map[string]*corev1.Pod{}
 	for i := range 4 {
-		pod := c.schedule(wish(fmt.Sprint("holder-", i)))
+		pod := c.schedule(annotatedPod(fmt.Sprint("holder-", i)))
 		holders[devices(pod)] = pod
 	}
 	c.republish("n1", listed("n1", 1)...)
 	c.delete(holders["n1-gpu-3"]) // it is not there
-	next := c.await(c.create(wish("next")), "to be found unschedulable", kube.Unschedulable)
+	next := c.await(c.create(annotatedPod("next")), "to be found unschedulable", kube.Unschedulable)
 	c.delete(holders["n1-gpu-0"])
 	if got, want := devices(c.await(next, "to be bound", kube.Scheduled)), "n1-gpu-0"; got != want {
 		t.Errorf("given %s, want %s, the only one that is there", got, want)
 	}
 
-	last := c.await(c.create(wish("last")), "to be found unschedulable", kube.Unschedulable)
+	last := c.await(c.create(annotatedPod("last")), "to be found unschedulable", kube.Unschedulable)
 	c.republish("n1", listed("n1", 4)...)
 	if got, want := devices(c.await(last, "to be bound", kube.Scheduled)), "n1-gpu-3"; got != want {
 		t.Errorf("given %s, want %s, the only one that nobody has", got, want)
@@ -99,15 +99,15 @@ func TestAnInventoryThatIsDeletedAndBackStillHasItsHolders(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 2)
 	startScheduler(t)
-	first := c.schedule(wish("first"))
+	first := c.schedule(annotatedPod("first"))
 	c.republish("n1")
-	second := c.await(c.create(wish("second")), "to be found unschedulable", kube.Unschedulable)
+	second := c.await(c.create(annotatedPod("second")), "to be found unschedulable", kube.Unschedulable)
 	c.republish("n1", listed("n1", 2)...)
 	second = c.await(second, "to be bound", kube.Scheduled)
 	if devices(first) == devices(second) {
 		t.Errorf("both pods have %s", devices(first))
 	}
-	c.await(c.create(wish("third")), "to be found unschedulable", kube.Unschedulable)
+	c.await(c.create(annotatedPod("third")), "to be found unschedulable", kube.Unschedulable)
 }
 
 // A node comes back under another name, with the same GPUs. Pods of the old name hold nothing of
@@ -117,7 +117,7 @@ func TestANodeThatIsRenamedIsAnotherNode(t *testing.T) {
 	gpus := listed("machine", 2)
 	c.nodeOf("old", gpus...)
 	startScheduler(t)
-	before := c.schedule(wish("before"))
+	before := c.schedule(annotatedPod("before"))
 	if err := c.CoreV1().Nodes().Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +126,11 @@ func TestANodeThatIsRenamedIsAnotherNode(t *testing.T) {
 	replayed.Spec.SchedulerName = "other"
 	c.bindBy(c.create(replayed), "new", before.Annotations[deviceinfo.Annotation])
 	for _, name := range []string{"one", "two"} {
-		if pod := c.schedule(wish(name)); pod.Spec.NodeName != "new" {
+		if pod := c.schedule(annotatedPod(name)); pod.Spec.NodeName != "new" {
 			t.Errorf("pod %s is bound to %s", name, pod.Spec.NodeName)
 		}
 	}
-	c.await(c.create(wish("three")), "to be found unschedulable", kube.Unschedulable)
+	c.await(c.create(annotatedPod("three")), "to be found unschedulable", kube.Unschedulable)
 }
 
 // During a rolling upgrade one node's plugin knows the topology, and the other's does not yet: it

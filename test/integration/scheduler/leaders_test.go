@@ -88,7 +88,7 @@ var disturbances = []struct {
 	{"all schedulers are killed", (*pair).kill},
 	{"the leader is killed", func(p *pair) { p.ensure().kill() }},
 	{"all schedulers are killed", (*pair).kill},
-	{"the leader is asked to end", func(p *pair) { p.ensure().terminate() }},
+	{"the leader gets SIGTERM", func(p *pair) { p.ensure().terminate() }},
 }
 
 // Pods with one, two and four GPUs come and go, about as many as there is room for. Meanwhile

@@ -71,8 +71,8 @@ const timeout = `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 // The scheduler does not learn what became of a binding. Whatever it was, the pod ends with one
 // device, no other pod has that one, and when both pods are gone both devices are free.
 func TestABindingWithoutAnAnswerNeitherLosesADeviceNorGivesItTwice(t *testing.T) {
-	l, way := newLine(t)
-	scheduler := startSchedulerAt(t, way, nil)
+	l, variant := newLine(t)
+	scheduler := startSchedulerAt(t, variant, nil)
 	t.Cleanup(scheduler.kill) // before its line goes
 	for name, happens := range map[string]func(http.ResponseWriter, func()){
 		"it took effect, and the connection broke": func(_ http.ResponseWriter, pass func()) {

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	var err error
-	// Pod groups are known to the API server, and to those schedulers that a test tells so.
+	// Pod groups are known to the API server, and, where a test says so, to schedulers.
 	if server, err = controlplane.Start(ctx, gangGate, "--runtime-config=scheduling.k8s.io/v1beta1=true"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -49,7 +49,7 @@ func TestPodsOfAnotherSchedulerHoldWhatTheirAllocationSays(t *testing.T) {
 }
 
 // A node is deleted and made again while its pods live on, as when a kubelet registers anew. The
-// second pod asks for a label that only the new node has: so it is scheduled when the scheduler has
+// second pod requests a label that only the new node has: so it is scheduled when the scheduler has
 // seen the new one, and not a moment earlier.
 func TestANodeThatIsMadeAgainStillHasItsHolders(t *testing.T) {
 	c := newCluster(t)

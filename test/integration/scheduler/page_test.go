@@ -26,7 +26,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// viewerRole is what administrators are told to apply.
+// viewerRole is what administrators apply.
 const viewerRole = "../../../deploy/rbac/kubedevice-devices-viewer.yaml"
 
 // freePort returns a port that nobody listened on a moment ago.

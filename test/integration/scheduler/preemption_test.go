@@ -74,10 +74,10 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 	c.check()
 }
 
-// What the fullest nodes lack is known when the second of two pods comes that ask for the same, so
-// that its cycle leaves them out. The pod fits nowhere else: it is told the same as the first. For
-// a third, of high priority, preemption makes room on one of them.
-func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T) {
+// What is short on the fullest nodes is known when the second of two pods comes that request the
+// same, so that its cycle leaves them out. The pod fits nowhere else: its event is the same as the
+// first's. For a third, of high priority, preemption makes room on one of them.
+func TestAPodThatFitsNowhereElseSeesFullNodesInItsEventAndMayPreemptThere(t *testing.T) {
 	c := newCluster(t)
 	high := c.priorityClass("high", 1000)
 	startScheduler(t)
@@ -89,11 +89,11 @@ func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T
 	c.bindBy(without[0], "n2", "")
 	c.awaitKnown("n2")
 
-	wish := newPod("wish", 1)
-	wish.Spec.Containers[0].Ports = port
+	wanted := newPod("wanted", 1)
+	wanted.Spec.Containers[0].Ports = port
 	for _, name := range []string{"first", "second"} {
-		wish.Name = name
-		pod := c.await(c.create(wish), "to be found unschedulable", kube.Unschedulable)
+		wanted.Name = name
+		pod := c.await(c.create(wanted), "to be found unschedulable", kube.Unschedulable)
 		const want = "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 have " +
 			"no free GPU."
 		if got := whyUnscheduled(pod); !strings.HasPrefix(got, want) {
@@ -101,8 +101,8 @@ func TestAPodThatFitsNowhereElseIsToldOfFullNodesAndMayPreemptThere(t *testing.T
 		}
 		without = append(without, pod)
 	}
-	wish.Name, wish.Spec.PriorityClassName = "third", high
-	if node := c.schedule(wish).Spec.NodeName; node != "n0" && node != "n1" {
+	wanted.Name, wanted.Spec.PriorityClassName = "third", high
+	if node := c.schedule(wanted).Spec.NodeName; node != "n0" && node != "n1" {
 		t.Errorf("it is on node %s, want one of those whose pod can be evicted", node)
 	}
 	for _, pod := range without {

@@ -43,7 +43,7 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 }
 
 // startSchedulerAt is startSchedulerWith for a scheduler that reaches the API server in another
-// way.
+// variant.
 func startSchedulerAt(t *testing.T, server *rest.Config, arguments []string, more ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// terminate asks the scheduler to end, and waits until it has.
+// terminate sends the scheduler SIGTERM and waits until it has ended.
 func (p *process) terminate() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	<-p.ended

@@ -15,20 +15,20 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// testdata/releases has, one folder a release, the annotation of a node with four GPUs, and that of
-// a pod which was given the first of them: as the published KubeDevice wrote them, as v0.1.0 does,
-// and as a next release may, with fields that nobody knows yet. A scheduler may meet any of them
-// during an upgrade. A release adds what it writes, and changes nothing.
+// testdata/releases has, one directory a release, the annotation of a node with four GPUs, and that
+// of a pod which was given the first of them: as the published KubeDevice wrote them, as v0.1.0
+// does, and as a next release may, with fields that nobody knows yet. A scheduler may meet any of
+// them during an upgrade. A release adds what it writes, and changes nothing.
 func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 	startScheduler(t)
-	folders, err := filepath.Glob("testdata/releases/*")
-	if err != nil || len(folders) < 3 {
-		t.Fatalf("there are the releases %q, error %v", folders, err)
+	directories, err := filepath.Glob("testdata/releases/*")
+	if err != nil || len(directories) < 3 {
+		t.Fatalf("there are the releases %q, error %v", directories, err)
 	}
-	for _, folder := range folders {
-		t.Run(filepath.Base(folder), func(t *testing.T) {
+	for _, directory := range directories {
+		t.Run(filepath.Base(directory), func(t *testing.T) {
 			read := func(name string) string {
-				text, err := os.ReadFile(filepath.Join(folder, name))
+				text, err := os.ReadFile(filepath.Join(directory, name))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -42,13 +42,13 @@ func TestNodesAndPodsOfOtherReleasesAreUnderstood(t *testing.T) {
 			c.bindBy(c.create(held), "n1", read("pod.json"))
 			var given []string
 			for _, name := range []string{"a", "b", "c"} {
-				given = append(given, devices(c.schedule(wish(name))))
+				given = append(given, devices(c.schedule(annotatedPod(name))))
 			}
 			slices.Sort(given)
 			if diff := cmp.Diff([]string{"n1-gpu-1", "n1-gpu-2", "n1-gpu-3"}, given); diff != "" {
 				t.Errorf("GPUs that are given beside what is held (-want +got):\n%s", diff)
 			}
-			c.await(c.create(wish("late")), "to be found unschedulable", kube.Unschedulable)
+			c.await(c.create(annotatedPod("late")), "to be found unschedulable", kube.Unschedulable)
 		})
 	}
 }

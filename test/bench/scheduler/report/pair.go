@@ -3,26 +3,26 @@
 
 package report
 
-// Comparison says with which yardstick a way is compared, and how well it should do.
+// Comparison says with which baseline a variant is compared, and how well it should do.
 type Comparison struct {
-	Way       string `json:"way"`
-	Yardstick string `json:"yardstick"`
+	Variant  string `json:"variant"`
+	Baseline string `json:"baseline"`
 	// Bound is the least ratio that the lower 95 % bound should reach: of pods per second, and of
-	// the yardstick's CPU per pod to the way's.
+	// the baseline's CPU per pod to the variant's.
 	Bound float64 `json:"bound"`
 }
 
-func (c Comparison) String() string { return c.Way + " / " + c.Yardstick }
+func (c Comparison) String() string { return c.Variant + " / " + c.Baseline }
 
-// Pair is what was measured for one comparison. Both ways have a sample of each round, in their
+// Pair is what was measured for one comparison. Both variants have a sample of each round, in their
 // order.
 type Pair struct {
-	Comparison  `json:"comparison"`
-	OfWay       Measured `json:"ofWay"`
-	OfYardstick Measured `json:"ofYardstick"`
+	Comparison `json:"comparison"`
+	OfVariant  Measured `json:"ofWay"`
+	OfBaseline Measured `json:"ofYardstick"`
 }
 
-// Measured is what was measured of one way for one comparison.
+// Measured is what was measured of one variant for one comparison.
 type Measured struct {
 	Samples []Sample `json:"samples"`
 	// Points has milliseconds per pod by extension point, over all samples, as the scheduler's own

@@ -22,7 +22,7 @@ func (r *Result) Print(to io.Writer) error {
 			fmt.Fprintf(out, "%s ms\t", point)
 		}
 		fmt.Fprintln(out)
-		for _, w := range size.Ways {
+		for _, w := range size.Variants {
 			fmt.Fprintf(out, "%s\t%.1f\t%.2f\t%.0f\t", w.Name, w.PodsPerSecond, w.CPUPerPod, w.OwnMicroseconds)
 			for _, point := range points {
 				fmt.Fprintf(out, "%.3f\t", w.Points[point])

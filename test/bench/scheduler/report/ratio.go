@@ -5,10 +5,11 @@ package report
 
 import "fmt"
 
-// Ratio compares a way with its yardstick, round by round. More is better.
+// Ratio compares a variant with its baseline, round by round. More is better.
 type Ratio struct {
 	Comparison
-	// Of is what is compared: throughput, or the CPU per pod of the yardstick to that of the way.
+	// Of is what is compared: throughput, or the CPU per pod of the baseline to that of the
+	// variant.
 	Of     string  `json:"of"`
 	Median float64 `json:"median"`
 	// Lower and Upper are the 95 % bounds, one-sided each; 0 when there were too few rounds.
@@ -25,8 +26,8 @@ const (
 
 func ratiosOf(p Pair) []Ratio {
 	return []Ratio{
-		newRatio(p.Comparison, throughput, p.OfWay.Samples, p.OfYardstick.Samples, Sample.PodsPerSecond),
-		newRatio(p.Comparison, cpu, p.OfYardstick.Samples, p.OfWay.Samples, Sample.CPUPerPod),
+		newRatio(p.Comparison, throughput, p.OfVariant.Samples, p.OfBaseline.Samples, Sample.PodsPerSecond),
+		newRatio(p.Comparison, cpu, p.OfBaseline.Samples, p.OfVariant.Samples, Sample.CPUPerPod),
 	}
 }
 
@@ -43,11 +44,12 @@ func newRatio(c Comparison, of string, above, below []Sample, value func(Sample)
 	return r
 }
 
-// Growth is how a way's time in the device plugin grows with the cluster: from 500 nodes to 5,000.
+// Growth is how a variant's time in the device plugin grows with the cluster: from 500 nodes to
+// 5,000.
 type Growth struct {
-	Way    string  `json:"way"`
-	Factor float64 `json:"factor"`
-	Bound  float64 `json:"bound"`
+	Variant string  `json:"variant"`
+	Factor  float64 `json:"factor"`
+	Bound   float64 `json:"bound"`
 	Verdict
 }
 
@@ -71,13 +73,13 @@ func growthsOf(sizes []SizeResult) []Growth {
 		return nil
 	}
 	var growths []Growth
-	for _, w := range many.Ways {
-		before := few.way(w.Name)
+	for _, w := range many.Variants {
+		before := few.variant(w.Name)
 		if before == nil || before.OwnMicroseconds == 0 || w.OwnMicroseconds == 0 {
 			continue
 		}
 		factor := w.OwnMicroseconds / before.OwnMicroseconds
-		growths = append(growths, Growth{Way: w.Name, Factor: factor, Bound: growthBound,
+		growths = append(growths, Growth{Variant: w.Name, Factor: factor, Bound: growthBound,
 			Verdict: verdict(factor <= growthBound)})
 	}
 	return growths
@@ -100,13 +102,13 @@ func verdict(holds bool) Verdict {
 
 func (r Ratio) String() string {
 	if r.Verdict == open {
-		return fmt.Sprintf("%s, %s, of %s: at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Bound, r.Says)
+		return fmt.Sprintf("%s, %s, of %s: at least %.2f wanted: %s", r.Variant, r.Of, r.Baseline, r.Bound, r.Says)
 	}
-	return fmt.Sprintf("%s, %s, of %s: %.3f, at least %.2f wanted: %s", r.Way, r.Of, r.Yardstick, r.Lower,
+	return fmt.Sprintf("%s, %s, of %s: %.3f, at least %.2f wanted: %s", r.Variant, r.Of, r.Baseline, r.Lower,
 		r.Bound, r.Says)
 }
 
 func (g Growth) String() string {
 	return fmt.Sprintf("%s, the plugin's own time per pod, %d nodes of %d: %.2f, at most %d wanted: %s",
-		g.Way, manyNodes, fewNodes, g.Factor, growthBound, g.Says)
+		g.Variant, manyNodes, fewNodes, g.Factor, growthBound, g.Says)
 }

@@ -100,14 +100,14 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	first.Points, second.Points = map[string]float64{"Filter": 1}, map[string]float64{"Filter": 2, "Score": 7}
 	first.OwnPart, second.OwnPart = 0.002, 0.001
 	unknown := rounds(4, 4)
-	got := waysOf([]Pair{
+	got := variantsOf([]Pair{
 		{Comparison{"ours", "theirs", 1}, first, rounds(8)},
 		{Comparison{"other", "theirs", 1}, rounds(10), rounds(16)},
 		{Comparison{"ours", "third", 3}, second, rounds(20)},
 		{Comparison{"ours", "fourth", 3}, unknown, rounds(25)},
 	})
 	none := map[string]float64{}
-	want := []WayResult{
+	want := []VariantResult{
 		{"ours", 25, 40, 40, map[string]float64{"Filter": 1.5, "Score": 7}},
 		{"theirs", 9.375, 120, 0, none},
 		{"other", 10, 100, 0, none},
@@ -115,7 +115,7 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 		{"fourth", 4, 250, 0, none},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ways (-want +got):\n%s", diff)
+		t.Errorf("variants (-want +got):\n%s", diff)
 	}
 }
 

@@ -22,16 +22,16 @@ type Result struct {
 type SizeResult struct {
 	Nodes int `json:"nodes"`
 	// Full is how many of them have no device left from the start.
-	Full   int         `json:"full,omitempty"`
-	Ways   []WayResult `json:"ways"`
-	Ratios []Ratio     `json:"ratios"`
+	Full     int             `json:"full,omitempty"`
+	Variants []VariantResult `json:"variants"`
+	Ratios   []Ratio         `json:"ratios"`
 	// Pairs have all that was measured.
 	Pairs []Pair `json:"pairs"`
 }
 
-// WayResult sums up a way over all its comparisons: medians of the samples, and means of what is
-// known of all rounds of a comparison together.
-type WayResult struct {
+// VariantResult sums up a variant over all its comparisons: medians of the samples, and means of
+// what is known of all rounds of a comparison together.
+type VariantResult struct {
 	Name            string             `json:"name"`
 	PodsPerSecond   float64            `json:"podsPerSecond"`
 	CPUPerPod       float64            `json:"cpuMillisecondsPerPod"`
@@ -43,7 +43,7 @@ type WayResult struct {
 func New(machine string, rounds int, sizes []Size) *Result {
 	r := &Result{Machine: machine, Rounds: rounds}
 	for _, size := range sizes {
-		out := SizeResult{Nodes: size.Nodes, Full: size.Full, Ways: waysOf(size.Pairs), Pairs: size.Pairs}
+		out := SizeResult{Nodes: size.Nodes, Full: size.Full, Variants: variantsOf(size.Pairs), Pairs: size.Pairs}
 		for _, pair := range size.Pairs {
 			out.Ratios = append(out.Ratios, ratiosOf(pair)...)
 		}
@@ -53,13 +53,13 @@ func New(machine string, rounds int, sizes []Size) *Result {
 	return r
 }
 
-// way returns what was found for a way, nil if it was left out.
-func (s *SizeResult) way(name string) *WayResult {
-	at := slices.IndexFunc(s.Ways, func(w WayResult) bool { return w.Name == name })
+// variant returns what was found for a variant, nil if it was left out.
+func (s *SizeResult) variant(name string) *VariantResult {
+	at := slices.IndexFunc(s.Variants, func(w VariantResult) bool { return w.Name == name })
 	if at < 0 {
 		return nil
 	}
-	return &s.Ways[at]
+	return &s.Variants[at]
 }
 
 // WriteJSON writes everything, the samples too.

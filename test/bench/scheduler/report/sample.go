@@ -4,12 +4,12 @@
 // Package report turns what rounds of a benchmark measured into medians, ratios of paired rounds
 // with their confidence bounds, and verdicts, as a table and as JSON.
 //
-// A machine that does other things too is slow for whole rounds at a time. So ways are compared
+// A machine that does other things too is slow for whole rounds at a time. So variants are compared
 // within each round, in which they take turns, and only the ratios are put together over the
 // rounds.
 package report
 
-// Sample is what one way cost in one round.
+// Sample is what one variant cost in one round.
 type Sample struct {
 	// Pods that were bound.
 	Pods int `json:"pods"`

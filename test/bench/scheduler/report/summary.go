@@ -3,8 +3,8 @@
 
 package report
 
-// waysOf sums up all ways of the pairs, in the order in which they come.
-func waysOf(pairs []Pair) []WayResult {
+// variantsOf sums up all variants of the pairs, in the order in which they come.
+func variantsOf(pairs []Pair) []VariantResult {
 	var names []string
 	measured := map[string][]Measured{}
 	add := func(name string, m Measured) {
@@ -14,17 +14,17 @@ func waysOf(pairs []Pair) []WayResult {
 		measured[name] = append(measured[name], m)
 	}
 	for _, p := range pairs {
-		add(p.Way, p.OfWay)
-		add(p.Yardstick, p.OfYardstick)
+		add(p.Variant, p.OfVariant)
+		add(p.Baseline, p.OfBaseline)
 	}
-	ways := make([]WayResult, len(names))
+	variants := make([]VariantResult, len(names))
 	for i, name := range names {
-		ways[i] = summary(name, measured[name])
+		variants[i] = summary(name, measured[name])
 	}
-	return ways
+	return variants
 }
 
-func summary(name string, measured []Measured) WayResult {
+func summary(name string, measured []Measured) VariantResult {
 	var samples []Sample
 	var own []float64
 	points := map[string][]float64{}
@@ -37,7 +37,7 @@ func summary(name string, measured []Measured) WayResult {
 			points[point] = append(points[point], took)
 		}
 	}
-	w := WayResult{
+	w := VariantResult{
 		Name:            name,
 		PodsPerSecond:   medianOf(samples, Sample.PodsPerSecond),
 		CPUPerPod:       medianOf(samples, Sample.CPUPerPod),

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The exporter prints who holds which device of its node, as the exporters of vendors find it out:
-// it asks the kubelet, as far as it knows.
+// it queries the kubelet, as far as it knows.
 package main
 
 import (

@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin is a device plugin for the kubelet, or for who serves the kubelet's folder. Its
-// devices are those of a file, which it reads again when it is told to (SIGHUP). It keeps a journal
-// of the devices that it was asked to allocate.
+// The plugin is a device plugin for the kubelet, or for who serves the kubelet's directory. Its
+// devices are those of a file, which it reads again on SIGHUP. It keeps a journal
+// of the devices that it allocated.
 package main
 
 import (
@@ -127,7 +127,7 @@ func (p *plugin) ListAndWatch(_ *pluginapi.Empty,
 	}
 }
 
-// Allocate tells the container its devices in an environment variable that is called like them: GPU
+// Allocate names the container's devices in an environment variable that is called like them: GPU
 // for vendor.example/gpu.
 func (p *plugin) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	journal, err := os.OpenFile(p.journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

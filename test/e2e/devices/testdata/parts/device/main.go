@@ -48,8 +48,8 @@ func (parts) Start() error {
 			err = errors.Join(err, step)
 		}
 	}
-	for _, folder := range []string{"/dev/parts/by-name", "/run/parts", "/var/run/cdi"} {
-		done(os.MkdirAll(folder, 0o755))
+	for _, directory := range []string{"/dev/parts/by-name", "/run/parts", "/var/run/cdi"} {
+		done(os.MkdirAll(directory, 0o755))
 	}
 	done(syscall.Mknod("/dev/parts/0", syscall.S_IFCHR|0o666, number))
 	done(os.Symlink("../0", "/dev/parts/by-name/first"))

@@ -13,29 +13,29 @@ import (
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
 
-// duel is a comparison that is being made: the schedulers of the way and of its yardstick, side by
-// side.
-type duel struct {
+// trial is a comparison that is being made: the schedulers of the variant and of its baseline, side
+// by side.
+type trial struct {
 	bench *bench
 	comparison
 	nodes int
 	// batches of pods that each side has in a round, and pods in a batch.
 	batches, pods int
-	// sides are the way and its yardstick.
+	// sides are the variant and its baseline.
 	sides [2]side
 	// made is how many batches were made, of both sides together.
 	made int
 }
 
-// side is one way of a duel, and its scheduler.
+// side is one variant of a duel, and its scheduler.
 type side struct {
-	way
+	variant
 	*process
 }
 
 // compare makes one comparison, on nodes of which some are free.
 func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pair report.Pair, err error) {
-	d := &duel{bench: b, comparison: c, nodes: nodes}
+	d := &trial{bench: b, comparison: c, nodes: nodes}
 	d.batches, d.pods = c.split(free, b.pods)
 	pair.Comparison = c.reported()
 	defer func() { err = d.end(err) }()
@@ -55,21 +55,21 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 		if err != nil {
 			return pair, fmt.Errorf("round %d: %w", round+1, err)
 		}
-		own, yardstick := samples[0], samples[1]
-		pair.OfWay.Samples, pair.OfYardstick.Samples = append(pair.OfWay.Samples, own),
-			append(pair.OfYardstick.Samples, yardstick)
+		own, baseline := samples[0], samples[1]
+		pair.OfVariant.Samples, pair.OfBaseline.Samples = append(pair.OfVariant.Samples, own),
+			append(pair.OfBaseline.Samples, baseline)
 		fmt.Fprintf(os.Stderr,
 			"%d nodes, %v, round %d of %d in %.1f s: %.1f and %.1f pods/s, %.3f and %.3f ms CPU per pod\n",
 			nodes, pair.Comparison, round+1, b.rounds, time.Since(began).Seconds(),
-			own.PodsPerSecond(), yardstick.PodsPerSecond(), own.CPUPerPod(), yardstick.CPUPerPod())
+			own.PodsPerSecond(), baseline.PodsPerSecond(), own.CPUPerPod(), baseline.CPUPerPod())
 	}
 	after, err := d.read(ctx)
 	if err != nil {
 		return pair, err
 	}
-	for i, measured := range []*report.Measured{&pair.OfWay, &pair.OfYardstick} {
+	for i, measured := range []*report.Measured{&pair.OfVariant, &pair.OfBaseline} {
 		if s := d.sides[i]; s.ours && s.usesDevices() && after[i].calls(pluginName) == before[i].calls(pluginName) {
-			return pair, fmt.Errorf("%s: the plugin %s was never called", s.way.name, pluginName)
+			return pair, fmt.Errorf("%s: the plugin %s was never called", s.variant.name, pluginName)
 		}
 		measured.Points = after[i].points(before[i])
 	}
@@ -80,12 +80,12 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 	if err != nil {
 		return pair, err
 	}
-	pair.OfWay.OwnPart, err = ownPart(profiles[0])
+	pair.OfVariant.OwnPart, err = ownPart(profiles[0])
 	return pair, err
 }
 
 // round returns what each side's batches of one round cost.
-func (d *duel) round(ctx context.Context) (sums [2]report.Sample, err error) {
+func (d *trial) round(ctx context.Context) (sums [2]report.Sample, err error) {
 	for range d.batches {
 		costs, err := d.turn(ctx)
 		if err != nil {
@@ -100,18 +100,18 @@ func (d *duel) round(ctx context.Context) (sums [2]report.Sample, err error) {
 
 // turn runs a batch of each side, the sides in the opposite order of the turn before. So what grows
 // or fades in time does as much good as harm.
-func (d *duel) turn(ctx context.Context) (costs [2]report.Sample, err error) {
+func (d *trial) turn(ctx context.Context) (costs [2]report.Sample, err error) {
 	first := d.made / 2 % 2
 	for _, i := range []int{first, 1 - first} {
 		if costs[i], err = d.batch(ctx, d.sides[i]); err != nil {
-			return costs, fmt.Errorf("batch %d, of %s: %w", d.made, d.sides[i].way.name, err)
+			return costs, fmt.Errorf("batch %d, of %s: %w", d.made, d.sides[i].variant.name, err)
 		}
 	}
 	return costs, nil
 }
 
 // read returns both schedulers' metrics.
-func (d *duel) read(ctx context.Context) (read [2]readings, err error) {
+func (d *trial) read(ctx context.Context) (read [2]readings, err error) {
 	if err := d.resume(); err != nil {
 		return read, err
 	}
@@ -120,18 +120,18 @@ func (d *duel) read(ctx context.Context) (read [2]readings, err error) {
 			return read, err
 		}
 	}
-	return read, d.settle(ctx)
+	return read, d.drain(ctx)
 }
 
 // end ends the schedulers. To an error it adds what they said.
-func (d *duel) end(err error) error {
+func (d *trial) end(err error) error {
 	for _, s := range d.sides {
 		if s.process == nil {
 			continue
 		}
 		s.stop()
 		if err != nil {
-			err = errors.Join(err, fmt.Errorf("the scheduler of %s said at last:\n%s", s.way.name, s.said()))
+			err = errors.Join(err, fmt.Errorf("the scheduler of %s said at last:\n%s", s.variant.name, s.said()))
 		}
 	}
 	return err

@@ -18,11 +18,11 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// crowd is how many pods take turns with the devices. asks are what they ask for, one after the
-// other: ten fit at a time.
-const crowd = 100
+// podCount is how many pods take turns with the devices. requests are what they request, one after
+// the other: ten fit at a time.
+const podCount = 100
 
-var asks = []limits{
+var requests = []limits{
 	{"gpu.intel.com/i915": 1},
 	{"gpu.intel.com/i915": 2, "npu.intel.com/accel": 1},
 	{"nvidia.com/gpu": 1},
@@ -35,8 +35,8 @@ func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOr
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	namespace := clustertest.Namespace(t, shared.Client)
-	for i := range crowd {
-		pod := clustertest.IdlePod(namespace, fmt.Sprintf("pod-%02d", i), asks[i%len(asks)])
+	for i := range podCount {
+		pod := clustertest.IdlePod(namespace, fmt.Sprintf("pod-%02d", i), requests[i%len(requests)])
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // containerd may be killed while it starts a container
 		// What it prints goes to a file that the kubelet reads, as its log goes through containerd,
 		// which may be killed meanwhile.
@@ -50,10 +50,10 @@ func TestAHundredPodsTakeTurnsWhileEveryProgramIsKilledAndNoDeviceIsGivenTwiceOr
 
 	programs := everyProgram()
 	for i, program := range programs {
-		awaitEnded(ctx, t, namespace, (i+1)*crowd/(len(programs)+2))
+		awaitEnded(ctx, t, namespace, (i+1)*podCount/(len(programs)+2))
 		restart(ctx, t, program)
 	}
-	pods := awaitEnded(ctx, t, namespace, crowd)
+	pods := awaitEnded(ctx, t, namespace, podCount)
 
 	holders := map[string][]*corev1.Pod{} // of each device of each node
 	for _, pod := range pods {
@@ -95,7 +95,8 @@ func everyProgram() []*cluster.Component {
 	return programs
 }
 
-// awaitEnded waits until so many pods of a namespace have ended, well or not, and returns all.
+// awaitEnded waits until so many pods of a namespace have ended, with or without success, and
+// returns all.
 func awaitEnded(ctx context.Context, t *testing.T, namespace string, count int) []corev1.Pod {
 	t.Helper()
 	for {
@@ -127,7 +128,7 @@ func overlap(a, b *corev1.Pod) bool {
 	return fromA.Before(toB) && fromB.Before(toA)
 }
 
-// expectNoneLost runs a pod on each node that asks for all devices of the crowd's resources.
+// expectNoneLost runs a pod on each node that requests all devices of the crowd's resources.
 func expectNoneLost(ctx context.Context, t *testing.T, namespace string) {
 	t.Helper()
 	var group errgroup.Group

@@ -17,25 +17,26 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Sight is what the two sides say of the devices of one container. Lists are sorted.
-type Sight struct {
+// Observation is what the two sides say of the devices of one container. Lists are sorted.
+type Observation struct {
 	Pod, Container, Node string
 	// Annotated says whether the pod carries the annotation KubeDevice/DeviceInfo.
 	Annotated bool
 	// Paths are the node's resources that the scheduler chose for the container, Chosen the devices
 	// that they belong to.
 	Paths, Chosen []string
-	// Sees are the devices that the container finds and can open, Refused those of the node's
+	// Visible are the devices that the container finds and can open, Refused those of the node's
 	// others that it can not.
-	Sees, Refused []string
+	Visible, Refused []string
 
 	onNode int
 }
 
-// Choice returns what the scheduler chose for a container of a bound pod. Sees and Refused are left
-// empty.
-func (o *Observer) Choice(pod *corev1.Pod, container string) (*Sight, error) {
-	s := &Sight{Pod: pod.Name, Container: container, Node: pod.Spec.NodeName, onNode: len(o.devices[pod.Spec.NodeName])}
+// Choice returns what the scheduler chose for a container of a bound pod. Visible and Refused are
+// left empty.
+func (o *Observer) Choice(pod *corev1.Pod, container string) (*Observation, error) {
+	s := &Observation{Pod: pod.Name, Container: container, Node: pod.Spec.NodeName,
+		onNode: len(o.devices[pod.Spec.NodeName])}
 	if _, s.Annotated = pod.Annotations[deviceinfo.Annotation]; !s.Annotated {
 		return s, nil
 	}
@@ -54,8 +55,8 @@ func (o *Observer) Choice(pod *corev1.Pod, container string) (*Sight, error) {
 	return s, nil
 }
 
-// Look returns what the scheduler chose for a running container, and what it sees.
-func (o *Observer) Look(ctx context.Context, pod *corev1.Pod, container string) (*Sight, error) {
+// Observe returns what the scheduler chose for a running container, and what it sees.
+func (o *Observer) Observe(ctx context.Context, pod *corev1.Pod, container string) (*Observation, error) {
 	s, err := o.Choice(pod, container)
 	if err != nil {
 		return nil, err
@@ -69,19 +70,19 @@ func (o *Observer) Look(ctx context.Context, pod *corev1.Pod, container string) 
 
 // Agree returns an error unless the container has what the scheduler chose for it, and all else was
 // refused.
-func (s *Sight) Agree() error {
+func (s *Observation) Agree() error {
 	var errs []error
-	if !slices.Equal(s.Chosen, s.Sees) {
-		errs = append(errs, fmt.Errorf("%s: the scheduler chose %q, the container has %q", s, s.Chosen, s.Sees))
+	if !slices.Equal(s.Chosen, s.Visible) {
+		errs = append(errs, fmt.Errorf("%s: the scheduler chose %q, the container has %q", s, s.Chosen, s.Visible))
 	}
-	if tried := len(s.Sees) + len(s.Refused); tried != s.onNode {
+	if tried := len(s.Visible) + len(s.Refused); tried != s.onNode {
 		errs = append(errs, fmt.Errorf("%s: of %d devices of node %s, %d were tried", s, s.onNode, s.Node, tried))
 	}
 	return errors.Join(errs...)
 }
 
 // String names pod and container.
-func (s *Sight) String() string { return fmt.Sprintf("pod %s, container %s", s.Pod, s.Container) }
+func (s *Observation) String() string { return fmt.Sprintf("pod %s, container %s", s.Pod, s.Container) }
 
 // deviceIDs returns the devices that resources such as …/gpu/<id>/cards belong to.
 func deviceIDs(paths []string) []string {

@@ -19,13 +19,13 @@ import (
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// heist is what a forger finds: a namespace to work in, and a pod with a device that the forger
+// forgery is what a forger finds: a namespace to work in, and a pod with a device that the forger
 // would like to have.
-type heist struct {
+type forgery struct {
 	forger    *kube.Client
 	namespace string
-	// victim runs in another namespace and holds card on node.
-	victim *corev1.Pod
+	// holder runs in another namespace and holds card on node.
+	holder *corev1.Pod
 	node   string
 	card   sdk.ResourceName
 	// own is a pod of the forger's with devices on the same node, waiting one without a node.
@@ -33,13 +33,13 @@ type heist struct {
 	ownDevices   []string
 }
 
-func newHeist(ctx context.Context, t *testing.T) *heist {
+func newForgery(ctx context.Context, t *testing.T) *forgery {
 	t.Helper()
-	h := &heist{namespace: clustertest.Namespace(t, shared.Client), node: shared.Nodes[0].Name}
+	h := &forgery{namespace: clustertest.Namespace(t, shared.Client), node: shared.Nodes[0].Name}
 	h.forger = newForger(ctx, t, h.namespace)
-	h.victim = clustertest.RunPod(ctx, t, shared.Client,
+	h.holder = clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.On(h.node, gpuPod(clustertest.Namespace(t, shared.Client), "victim", 1)))
-	h.card = sdk.ResourceName(look(ctx, t, h.victim, "main").Paths[0])
+	h.card = sdk.ResourceName(inspect(ctx, t, h.holder, "main").Paths[0])
 	h.own = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(h.node, gpuPod(h.namespace, "own", 1)))
 	h.ownDevices = expectDevices(ctx, t, h.own, "main", 1)
 	waiting := gpuPod(h.namespace, "waiting", 1)
@@ -48,11 +48,13 @@ func newHeist(ctx context.Context, t *testing.T) *heist {
 	return h
 }
 
-// loot is the annotation with which a pod would have the victim's device.
-func (h *heist) loot(t *testing.T, pod string) string { return allocation(t, pod, h.node, h.card) }
+// allocationOf is the annotation with which a pod would have the holder's device.
+func (h *forgery) allocationOf(t *testing.T, pod string) string {
+	return allocation(t, pod, h.node, h.card)
+}
 
-// pod returns a pod of the forger's that asks for a device and carries an annotation.
-func (h *heist) pod(name, annotation string) *corev1.Pod {
+// pod returns a pod of the forger's that requests a device and carries an annotation.
+func (h *forgery) pod(name, annotation string) *corev1.Pod {
 	pod := clustertest.On(h.node, gpuPod(h.namespace, name, 1))
 	pod.Annotations = map[string]string{deviceinfo.Annotation: annotation}
 	return pod
@@ -70,13 +72,13 @@ func annotate(t *testing.T, value any) []byte {
 }
 
 // patchPod patches one of the forger's pods.
-func (h *heist) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte, subresources ...string) error {
+func (h *forgery) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte, subresources ...string) error {
 	_, err := h.forger.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}, subresources...)
 	return err
 }
 
-func (h *heist) createPod(ctx context.Context, pod *corev1.Pod) error {
+func (h *forgery) createPod(ctx context.Context, pod *corev1.Pod) error {
 	_, err := h.forger.CreatePod(ctx, pod)
 	return err
 }
@@ -87,20 +89,20 @@ func patchNode(ctx context.Context, client *kube.Client, node string, patch []by
 	return err
 }
 
-// expectNothingStolen fails the test unless all pods and the node are as they were, also in a new
+// expectUnchanged fails the test unless all pods and the node are as they were, also in a new
 // container of the forger's.
-func (h *heist) expectNothingStolen(ctx context.Context, t *testing.T) {
+func (h *forgery) expectUnchanged(ctx context.Context, t *testing.T) {
 	t.Helper()
-	sees := see(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, h.own), "main").Sees
+	sees := inspectRaw(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, h.own), "main").Visible
 	if diff := cmp.Diff(h.ownDevices, sees); diff != "" {
 		t.Errorf("devices of the forger's pod (-before +after):\n%s", diff)
 	}
-	victim := clustertest.AwaitPod(ctx, t, shared.Client, h.victim, "to be ready still", kube.Ready)
-	if diff := cmp.Diff(h.victim.Annotations, victim.Annotations); diff != "" {
-		t.Errorf("annotations of the victim (-before +after):\n%s", diff)
+	holder := clustertest.AwaitPod(ctx, t, shared.Client, h.holder, "to be ready still", kube.Ready)
+	if diff := cmp.Diff(h.holder.Annotations, holder.Annotations); diff != "" {
+		t.Errorf("annotations of the holder (-before +after):\n%s", diff)
 	}
-	if got := look(ctx, t, victim, "main").Paths[0]; got != string(h.card) {
-		t.Errorf("the victim holds %s, want %s still", got, h.card)
+	if got := inspect(ctx, t, holder, "main").Paths[0]; got != string(h.card) {
+		t.Errorf("the holder holds %s, want %s still", got, h.card)
 	}
 	awaitGPUs(ctx, t, h.node, perNode)
 }

@@ -16,30 +16,34 @@ import (
 // simgpu is the file name of both sides of the simulated GPUs' plugin.
 const simgpu = "simgpu.so"
 
-// folder holds what the cluster's programs read: plugins, inventories, static pods.
-type folder string
+// clusterDir holds what the cluster's programs read: plugins, inventories, static pods.
+type clusterDir string
 
-// newFolder makes one, with the scheduler's plugin of simulated GPUs.
-func newFolder() (folder, error) {
+// newClusterDir makes one, with the scheduler's plugin of simulated GPUs.
+func newClusterDir() (clusterDir, error) {
 	path, err := os.MkdirTemp("", "kubedevice-e2e-devices-")
 	if err != nil {
 		return "", err
 	}
-	f := folder(path)
+	f := clusterDir(path)
 	return f, errors.Join(os.Chmod(path, 0o755), os.Mkdir(f.schedulerPlugins(), 0o755),
 		f.addPlugin("scheduler", f.schedulerPlugins()))
 }
 
-func (f folder) schedulerPlugins() string { return filepath.Join(string(f), "scheduler") }
+func (f clusterDir) schedulerPlugins() string { return filepath.Join(string(f), "scheduler") }
 
-func (f folder) devicePlugins(node string) string { return filepath.Join(string(f), node, "plugins") }
+func (f clusterDir) devicePlugins(node string) string {
+	return filepath.Join(string(f), node, "plugins")
+}
 
-func (f folder) staticPods(node string) string { return filepath.Join(string(f), node, "pods") }
+func (f clusterDir) staticPods(node string) string { return filepath.Join(string(f), node, "pods") }
 
-func (f folder) inventory(node string) string { return filepath.Join(string(f), node, "simgpu.yaml") }
+func (f clusterDir) inventory(node string) string {
+	return filepath.Join(string(f), node, "simgpu.yaml")
+}
 
 // addNode makes what a node reads: the plugin, and an inventory of healthy GPUs.
-func (f folder) addNode(node string) error {
+func (f clusterDir) addNode(node string) error {
 	return errors.Join(
 		os.MkdirAll(f.devicePlugins(node), 0o755),
 		os.MkdirAll(f.staticPods(node), 0o755),
@@ -48,8 +52,8 @@ func (f folder) addNode(node string) error {
 	)
 }
 
-// addPlugin puts one side of the simulated GPUs' plugin into a folder.
-func (f folder) addPlugin(side, to string) error {
+// addPlugin puts one side of the simulated GPUs' plugin into a directory.
+func (f clusterDir) addPlugin(side, to string) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
@@ -66,7 +70,7 @@ func (f folder) addPlugin(side, to string) error {
 
 // setInventory gives a node 8 GPUs, NVLink pairs, two pairs to a socket, with some more lines of
 // YAML. The file is replaced in one step, as kubecri may read it at any time.
-func (f folder) setInventory(node, more string) error {
+func (f clusterDir) setInventory(node, more string) error {
 	content := "count: 8\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n" + more
 	next := f.inventory(node) + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o644); err != nil {

@@ -25,20 +25,21 @@ import (
 // patience is how long a plugin may take for what takes it ten seconds at most.
 const patience = 2 * time.Minute
 
-// stage is a made-up machine with a host of device plugins.
-type stage struct {
+// fixture is a simulated machine with a manager of device plugins.
+type fixture struct {
 	*vendors.Machine
-	nvml nvmltest.Library
-	host *devicemanager.Manager
+	nvml    nvmltest.Library
+	manager *devicemanager.Manager
 
-	dir, folder string
-	stop        func() // the host
+	dir, directory string
+	stop           func() // the manager
 }
 
-// newStage returns a stage whose host's folder has as long a path as kubecri's by default.
-func newStage(t *testing.T) *stage {
+// newFixture returns a fixture whose directory for plugins has as long a path as kubecri's by
+// default.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "stage")
+	dir, err := os.MkdirTemp("", "hosting")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func newStage(t *testing.T) *stage {
 			t.Error(err)
 		}
 	})
-	s := &stage{nvml: nvmltest.Build(t, vendors.NVML()), dir: dir}
+	s := &fixture{nvml: nvmltest.Build(t, vendors.NVML()), dir: dir}
 	if s.Machine, err = vendors.NewMachine(filepath.Join(dir, "machine"), s.nvml.Path); err != nil {
 		t.Fatal(err)
 	}
@@ -59,54 +60,56 @@ func newStage(t *testing.T) *stage {
 			t.Fatal(err)
 		}
 	}
-	for _, folder := range []string{"run/cdi", "lib/kubelet/device-plugins"} {
-		if err := os.MkdirAll(s.path(folder), 0o755); err != nil {
+	for _, directory := range []string{"run/cdi", "lib/kubelet/device-plugins"} {
+		if err := os.MkdirAll(s.path(directory), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const byDefault = "/var/lib/kubedevice/device-plugins"
-	s.folder = s.path("device-plugins")
-	for len(s.folder) < len(byDefault) {
-		s.folder += "x"
+	s.directory = s.path("device-plugins")
+	for len(s.directory) < len(byDefault) {
+		s.directory += "x"
 	}
 	s.serve(t)
 	return s
 }
 
-func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
+func (s *fixture) path(name string) string { return filepath.Join(s.dir, name) }
 
 // serve starts a host, in place of the one before.
-func (s *stage) serve(t *testing.T) {
+func (s *fixture) serve(t *testing.T) {
 	t.Helper()
 	if s.stop != nil {
 		s.stop()
 	}
-	s.host = devicemanager.New(devicemanager.Options{Dir: s.folder, StateFile: s.path(devicemanager.StateFileName)})
-	if err := s.host.Load(); err != nil {
+	s.manager = devicemanager.New(devicemanager.Options{Dir: s.directory,
+		StateFile: s.path(devicemanager.StateFileName)})
+	if err := s.manager.Load(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.host.Run(ctx)
+		s.manager.Run(ctx)
 	}()
 	s.stop = func() {
 		cancel()
 		<-done
 	}
 	t.Cleanup(s.stop)
-	s.await(t, "the host to serve", func() string {
-		if err := s.host.Check(); err != nil {
+	s.await(t, "the manager to serve", func() string {
+		if err := s.manager.Check(); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
 }
 
-// start starts a plugin, which sees the machine and takes the host's folder for the kubelet's, and
-// returns how to kill it. It is killed when the test ends. What it says is shown if the test fails.
-func (s *stage) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
+// start starts a plugin, which sees the machine and takes the host's directory for the kubelet's,
+// and returns how to kill it. It is killed when the test ends. What it says is shown if the test
+// fails.
+func (s *fixture) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 	t.Helper()
 	log, err := os.CreateTemp(s.dir, plugin.Name)
 	if err != nil {
@@ -120,7 +123,7 @@ func (s *stage) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 		{Source: s.path("dev"), Target: "/dev"},
 		{Source: s.path("run"), Target: "/run"},
 		{Source: s.path("lib"), Target: "/var/lib"},
-		{Source: s.folder, Target: vendors.KubeletFolder},
+		{Source: s.directory, Target: vendors.KubeletFolder},
 	}, command.Start)
 	if err != nil {
 		t.Fatalf("start %s: %v", plugin.Name, err)
@@ -145,11 +148,11 @@ func (s *stage) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 }
 
 // await waits until problem returns an empty string. what completes the sentence "wait for ...".
-func (s *stage) await(t *testing.T, what string, problem func() string) {
+func (s *fixture) await(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
-		_, changed := s.host.States()
+		_, changed := s.manager.States()
 		now := problem()
 		if now == "" {
 			return
@@ -165,7 +168,7 @@ func (s *stage) await(t *testing.T, what string, problem func() string) {
 
 // awaitDevices waits until the host offers the devices, which are all of one resource, and just
 // those of them to be allocated that fit.
-func (s *stage) awaitDevices(t *testing.T, resource types.ResourceName, devices []vendors.Device,
+func (s *fixture) awaitDevices(t *testing.T, resource types.ResourceName, devices []vendors.Device,
 	fit func(vendors.Device) bool) {
 	t.Helper()
 	want := types.NewNodeInfo()
@@ -182,7 +185,7 @@ func (s *stage) awaitDevices(t *testing.T, resource types.ResourceName, devices 
 		}
 	}
 	s.await(t, "the devices of "+string(resource), func() string {
-		states, _ := s.host.States()
+		states, _ := s.manager.States()
 		for _, state := range states {
 			if state.Resource == resource {
 				return cmp.Diff(want, state.Info)
@@ -196,7 +199,7 @@ func all(vendors.Device) bool  { return true }
 func none(vendors.Device) bool { return false }
 
 // awaitPlugin waits until the host offers all devices of a plugin.
-func (s *stage) awaitPlugin(t *testing.T, plugin vendors.Plugin) {
+func (s *fixture) awaitPlugin(t *testing.T, plugin vendors.Plugin) {
 	t.Helper()
 	for resource, devices := range plugin.Resources() {
 		s.awaitDevices(t, resource, devices, all)

@@ -16,21 +16,21 @@ import (
 var files embed.FS
 
 // A scene is one thing that the demo shows.
-type scene struct {
+type scenario struct {
 	title string
 	// pods are the names of the pods, which are also those of their manifests.
 	pods []string
 	// pending says that the pods must not be scheduled.
 	pending bool
 	// check says what is wrong with what came out, beyond what is checked for every pod.
-	check func(seen []*observe.Sight) error
+	check func(seen []*observe.Observation) error
 }
 
-// scenes are shown in this order on one cluster of two nodes with 8 GPUs each: two sockets with two
-// NVLink pairs, 80 GiB a GPU.
-var scenes = []scene{
+// scenarios are shown in this order on one cluster of two nodes with 8 GPUs each: two sockets with
+// two NVLink pairs, 80 GiB a GPU.
+var scenarios = []scenario{
 	{
-		title: "2 GPUs, asked for by count alone: they come as an NVLink pair",
+		title: "2 GPUs, requested by count alone: they come as an NVLink pair",
 		pods:  []string{"pair"},
 		check: all(devices(2), together("gpugrp0")),
 	},
@@ -40,7 +40,7 @@ var scenes = []scene{
 		check: all(devices(4), together("gpugrp1")),
 	},
 	{
-		title: "the pod of the published README: 2 GPUs, topology asked for on the container",
+		title: "the pod of the published README: 2 GPUs, topology requested on the container",
 		pods:  []string{"published"},
 		check: all(devices(2), together("gpugrp0")),
 	},
@@ -50,7 +50,7 @@ var scenes = []scene{
 		check: all(devices(2), together("gpugrp0")),
 	},
 	{
-		title: "two pods that each ask for half of a GPU's memory: they share one GPU",
+		title: "two pods that each request half of a GPU's memory: they share one GPU",
 		pods:  []string{"half-1", "half-2"},
 		check: all(devices(1), shared),
 	},
@@ -60,16 +60,16 @@ var scenes = []scene{
 		pending: true,
 	},
 	{
-		title: "no device asked for: none given, and nothing written on the pod",
+		title: "no device requested: none given, and nothing written on the pod",
 		pods:  []string{"cpu-only"},
 		check: untouched,
 	},
 }
 
-type check = func([]*observe.Sight) error
+type check = func([]*observe.Observation) error
 
 func all(checks ...check) check {
-	return func(seen []*observe.Sight) error {
+	return func(seen []*observe.Observation) error {
 		var errs []error
 		for _, check := range checks {
 			errs = append(errs, check(seen))
@@ -79,7 +79,7 @@ func all(checks ...check) check {
 }
 
 func devices(n int) check {
-	return func(seen []*observe.Sight) error {
+	return func(seen []*observe.Observation) error {
 		for _, o := range seen {
 			if len(o.Chosen) != n {
 				return fmt.Errorf("pod %s was given %d devices, not %d", o.Pod, len(o.Chosen), n)
@@ -91,7 +91,7 @@ func devices(n int) check {
 
 // together checks that all of a pod's devices are in one group of that level.
 func together(level string) check {
-	return func(seen []*observe.Sight) error {
+	return func(seen []*observe.Observation) error {
 		for _, o := range seen {
 			groups := map[string]bool{}
 			for _, path := range o.Paths {
@@ -111,16 +111,16 @@ func together(level string) check {
 	}
 }
 
-func shared(seen []*observe.Sight) error {
+func shared(seen []*observe.Observation) error {
 	if seen[0].Node != seen[1].Node || seen[0].Chosen[0] != seen[1].Chosen[0] {
 		return fmt.Errorf("pods %s and %s do not share a device", seen[0].Pod, seen[1].Pod)
 	}
 	return nil
 }
 
-func untouched(seen []*observe.Sight) error {
-	if o := seen[0]; o.Annotated || len(o.Chosen)+len(o.Sees) > 0 {
-		return fmt.Errorf("pod %s asked for nothing and got something", o.Pod)
+func untouched(seen []*observe.Observation) error {
+	if o := seen[0]; o.Annotated || len(o.Chosen)+len(o.Visible) > 0 {
+		return fmt.Errorf("pod %s requested nothing and got something", o.Pod)
 	}
 	return nil
 }

@@ -17,14 +17,14 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// crowd is the pods of a namespace, by name.
-type crowd map[string]*corev1.Pod
+// podSet is the pods of a namespace, by name.
+type podSet map[string]*corev1.Pod
 
-// awaitCrowd waits until is holds for the pods of a namespace, and returns them as they are then.
+// awaitPods waits until is holds for the pods of a namespace, and returns them as they are then.
 // what completes the sentence "wait for the pods ...".
-func awaitCrowd(ctx context.Context, t *testing.T, namespace, what string, is func(crowd) bool) crowd {
+func awaitPods(ctx context.Context, t *testing.T, namespace, what string, is func(podSet) bool) podSet {
 	t.Helper()
-	seen := crowd{}
+	seen := podSet{}
 	err := follow(ctx, namespace, seen, func() (bool, error) { return is(seen), nil })
 	if err != nil {
 		t.Fatalf("wait for the pods %s: %v; they are %s", what, err, seen)
@@ -34,7 +34,7 @@ func awaitCrowd(ctx context.Context, t *testing.T, namespace, what string, is fu
 
 // follow keeps seen up to date with the pods of a namespace, and calls until with each state, until
 // it returns true or an error.
-func follow(ctx context.Context, namespace string, seen crowd, until func() (bool, error)) error {
+func follow(ctx context.Context, namespace string, seen podSet, until func() (bool, error)) error {
 	pods := shared.Client.CoreV1().Pods(namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -64,7 +64,7 @@ func follow(ctx context.Context, namespace string, seen crowd, until func() (boo
 }
 
 // those returns the pods for which is holds, by name.
-func (c crowd) those(is func(*corev1.Pod) bool) []*corev1.Pod {
+func (c podSet) those(is func(*corev1.Pod) bool) []*corev1.Pod {
 	var found []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if is(c[name]) {
@@ -75,18 +75,18 @@ func (c crowd) those(is func(*corev1.Pod) bool) []*corev1.Pod {
 }
 
 // twice returns an error that names a device which two pods were given at the same time.
-func (c crowd) twice() error {
+func (c podSet) twice() error {
 	holders := map[string]string{}
 	for _, pod := range c {
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			sight, err := observer.Choice(pod, container.Name)
+			seen, err := observer.Choice(pod, container.Name)
 			if err != nil {
 				return err
 			}
-			for _, id := range sight.Chosen {
+			for _, id := range seen.Chosen {
 				device := pod.Spec.NodeName + " " + id
 				if holder, held := holders[device]; held && holder != pod.Name {
 					return fmt.Errorf("the pods %s and %s were both given %s", holder, pod.Name, device)
@@ -98,8 +98,8 @@ func (c crowd) twice() error {
 	return nil
 }
 
-// String tells how many pods are in which phase, those with a node and those without apart.
-func (c crowd) String() string {
+// String reports how many pods are in which phase, those with a node and those without apart.
+func (c podSet) String() string {
 	phases := map[string]int{}
 	for _, pod := range c {
 		phase := string(pod.Status.Phase)
