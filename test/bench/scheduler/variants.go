@@ -57,7 +57,7 @@ var (
 	linked        = variant{"2 GPUs with NVLink", true, []request{pair}}
 	claimedPair   = variant{"DRA, 2 matched devices", false, []request{{claimed: 2}}}
 	upstreamEight = variant{"upstream, 8 counted", false, []request{eight}}
-	eightGPUs      = variant{"8 GPUs", true, []request{eight}}
+	eightGPUs     = variant{"8 GPUs", true, []request{eight}}
 	fraction      = variant{"quarters of a GPU's memory", true, []request{quarter}}
 	upstreamMixed = variant{"upstream, 1 2 4 1 counted", false, []request{one, two, four, one}}
 	mixed         = variant{"1, 2 with NVLink, 4, a quarter", true, []request{one, pair, four, quarter}}

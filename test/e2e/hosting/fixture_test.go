@@ -76,7 +76,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (s *fixture) path(name string) string { return filepath.Join(s.dir, name) }
 
-// serve starts a host, in place of the one before.
+// serve starts a manager, in place of the one before.
 func (s *fixture) serve(t *testing.T) {
 	t.Helper()
 	if s.stop != nil {
@@ -106,9 +106,9 @@ func (s *fixture) serve(t *testing.T) {
 	})
 }
 
-// start starts a plugin, which sees the machine and takes the host's directory for the kubelet's,
-// and returns how to kill it. It is killed when the test ends. What it says is shown if the test
-// fails.
+// start starts a plugin, which sees the machine and takes the manager's directory for the
+// kubelet's, and returns how to kill it. It is killed when the test ends. What it says is shown if
+// the test fails.
 func (s *fixture) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 	t.Helper()
 	log, err := os.CreateTemp(s.dir, plugin.Name)
@@ -166,7 +166,7 @@ func (s *fixture) await(t *testing.T, what string, problem func() string) {
 	}
 }
 
-// awaitDevices waits until the host offers the devices, which are all of one resource, and just
+// awaitDevices waits until the manager offers the devices, which are all of one resource, and just
 // those of them to be allocated that fit.
 func (s *fixture) awaitDevices(t *testing.T, resource types.ResourceName, devices []vendors.Device,
 	fit func(vendors.Device) bool) {
@@ -198,7 +198,7 @@ func (s *fixture) awaitDevices(t *testing.T, resource types.ResourceName, device
 func all(vendors.Device) bool  { return true }
 func none(vendors.Device) bool { return false }
 
-// awaitPlugin waits until the host offers all devices of a plugin.
+// awaitPlugin waits until the manager offers all devices of a plugin.
 func (s *fixture) awaitPlugin(t *testing.T, plugin vendors.Plugin) {
 	t.Helper()
 	for resource, devices := range plugin.Resources() {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hosting tests that vendors' device plugins, as their makers publish them, take kubecri's
-// host of device plugins for the kubelet. There is no cluster: the host runs in the test's own
+// device manager for the kubelet. There is no cluster: the manager runs in the test's own
 // process.
 package hosting
 
