@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
@@ -34,9 +35,10 @@ const DefaultPluginPath = "/schedulerplugins"
 func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
+	var allowWritable bool
 	page := devicepage.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
-		schedulers := dispatch.Load(context.Background(), metrics.NewRecorder(), pluginPath, builtIn...)
+		schedulers := dispatch.Load(context.Background(), metrics.NewRecorder(), pluginPath, allowWritable, builtIn...)
 		return registry.Register(frameworkplugin.Name, newFactory(schedulers, page))
 	})
 	page.Follow(cmd.Flags())
@@ -44,6 +46,8 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)
 	flags.StringVar(&pluginPath, "devschedpath", DefaultPluginPath, "Directory of device scheduler plugins (*.so), "+
 		"loaded in the order of their file names. A file that cannot be loaded is reported and left out.")
+	flags.BoolVar(&allowWritable, pluginload.AllowWritableFlag, false,
+		"Load plugin files that users other than root may write or replace.")
 	page.AddFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 // The version and kind of kubecri's configuration file.
@@ -29,6 +31,7 @@ type Configuration struct {
 	ContainerRuntimeEndpoint *string `json:"containerRuntimeEndpoint,omitempty"`
 	CRIUpstream              *string `json:"criUpstream,omitempty"`
 	CRIDevices               *string `json:"criDevices,omitempty"`
+	AllowWritablePlugins     *bool   `json:"allowWritablePlugins,omitempty"`
 	Isolate                  *bool   `json:"isolate,omitempty"`
 	StateDir                 *string `json:"stateDir,omitempty"`
 	DevicePluginsDir         *string `json:"devicePluginsDir,omitempty"`
@@ -54,6 +57,7 @@ func (c *Configuration) values() map[string]*string {
 		"container-runtime-endpoint": c.ContainerRuntimeEndpoint,
 		"cri-upstream":               c.CRIUpstream,
 		"cridevices":                 c.CRIDevices,
+		pluginload.AllowWritableFlag: text(c.AllowWritablePlugins),
 		"isolate":                    text(c.Isolate),
 		"state-dir":                  c.StateDir,
 		"device-plugins-dir":         c.DevicePluginsDir,

@@ -25,6 +25,7 @@ func TestFlagsWinOverTheConfigurationAndThatOverTheKubelets(t *testing.T) {
 containerRuntimeEndpoint: unix:///run/c.sock
 criUpstream: unix:///run/r.sock
 criDevices: /d
+allowWritablePlugins: true
 isolate: true
 stateDir: /s
 devicePluginsDir: /dp
@@ -46,6 +47,7 @@ hostnameOverride: from-file
 		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginFolder = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
 		o.StateFolder, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
 		o.Isolate, o.DevicePluginsFolder, o.RegistryFolder, o.PodResourcesFolder = true, "/dp", "/pr", "/res"
+		o.AllowWritablePlugins = true
 	}
 	for name, test := range map[string]struct {
 		args []string

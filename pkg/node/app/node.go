@@ -63,7 +63,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins
 	if load == nil {
-		load = plugins.FromDirectory(options.PluginFolder)
+		load = plugins.FromDirectory(options.PluginFolder, options.AllowWritablePlugins)
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
 	n.hosted = devicemanager.New(devicemanager.Options{

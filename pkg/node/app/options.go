@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 // Options are what kubecri is told. Defaults give way to the kubelet's configuration file, that to kubecri's own, and that to
@@ -24,6 +25,8 @@ type Options struct {
 	UpstreamEndpoint string
 	// PluginFolder holds the device plugins, *.so.
 	PluginFolder string
+	// AllowWritablePlugins loads plugin files that users other than root may write or replace, too.
+	AllowWritablePlugins bool
 	// StateFolder is where kubecri remembers across restarts.
 	StateFolder string
 	// DevicePluginsFolder and RegistryFolder are what device plugins take for the kubelet's folders of these kinds; empty means
@@ -74,6 +77,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
 	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
+	flags.BoolVar(&o.AllowWritablePlugins, pluginload.AllowWritableFlag, o.AllowWritablePlugins,
+		"load plugin files that users other than root may write or replace")
 	flags.BoolVar(&o.Isolate, "isolate", o.Isolate, "set environment variables by which containers without devices cannot help themselves to some, where device plugins know such; pods of the API server only, privileged containers excepted")
 	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")
 	flags.StringVar(&o.DevicePluginsFolder, "device-plugins-dir", o.DevicePluginsFolder, "folder to mount into device plugins in place of the kubelet's device-plugins (default device-plugins in --state-dir)")

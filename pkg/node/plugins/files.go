@@ -37,10 +37,11 @@ type Observe func(plugin, call string, took time.Duration, err error)
 // Load returns the plugins that are loaded, and an error for each plugin file that could not be.
 type Load func(ctx context.Context) (loaded []pluginload.Loaded[device.Device], rejected []error)
 
-// FromDirectory loads the plugin files of a directory, which takes seconds.
-func FromDirectory(directory string) Load {
+// FromDirectory loads the plugin files of a directory, which takes seconds. It leaves out those that other
+// users may change, unless allowWritable is set.
+func FromDirectory(directory string, allowWritable bool) Load {
 	return func(ctx context.Context) ([]pluginload.Loaded[device.Device], []error) {
-		return pluginload.LoadDir(ctx, directory, pluginload.Devices())
+		return pluginload.LoadDir(ctx, directory, pluginload.Devices().AllowWritable(allowWritable))
 	}
 }
 

@@ -12,11 +12,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
-// Load returns the set of the built-in device schedulers and, after them, of the plugins in a folder, in the order of
-// their file names. A file that cannot be loaded is reported in the log and left out. recorder may be nil.
-func Load(ctx context.Context, recorder Recorder, dir string, builtIn ...Named) *Set {
+// Load returns the set of the built-in device schedulers and, after them, of the plugins in a
+// directory, in the order of their file names. A file that cannot be loaded is reported in the log and
+// left out, and so is one that other users may change, unless allowWritable is set. recorder may be nil.
+func Load(ctx context.Context, recorder Recorder, dir string, allowWritable bool, builtIn ...Named) *Set {
 	plugins := slices.Clone(builtIn)
-	loaded, _ := pluginload.LoadDir(ctx, dir, pluginload.Schedulers())
+	loaded, _ := pluginload.LoadDir(ctx, dir, pluginload.Schedulers().AllowWritable(allowWritable))
 	for _, plugin := range loaded {
 		plugins = append(plugins, Named{File: plugin.File, Plugin: plugin.Plugin})
 	}
