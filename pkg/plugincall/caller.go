@@ -1,9 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugincall contains one call into plugin code: it has a limit, a panic is an error, and calls into a plugin
-// that is not safe for concurrent use are made one at a time. Nothing can stop a call that does not return. Its caller
-// gives up on it; it is reported, and counted until it returns.
+// Package plugincall contains one call into plugin code: it has a limit, a panic is an error, and
+// calls into a plugin that is not safe for concurrent use are made one at a time. Nothing can stop
+// a call that does not return. Its caller gives up on it; it is reported, and counted until it
+// returns.
 //
 // What follows from a failure is not decided here: see pkg/scheduler/dispatch and pkg/node/plugins.
 package plugincall
@@ -25,15 +26,16 @@ type Policy struct {
 	Kind string
 	// Clock measures limits.
 	Clock clock.WithTicker
-	// LimitsQueue says that the limit of a call bounds its time in the queue too, and that the end of the context ends
-	// both. Otherwise the limit counts from the moment that the plugin is entered: a call waits for as long as the calls
-	// before it keep their limits, and the end of the context means nothing.
+	// LimitsQueue says that the limit of a call bounds its time in the queue too, and that the end
+	// of the context ends both. Otherwise the limit counts from the moment that the plugin is
+	// entered: a call waits for as long as the calls before it keep their limits, and the end of
+	// the context means nothing.
 	LimitsQueue bool
-	// MaxOverdue is how many calls of a plugin that is safe for concurrent use may be past their limits before no other
-	// is made; 0 means any number.
+	// MaxOverdue is how many calls of a plugin that is safe for concurrent use may be past their
+	// limits before no other is made; 0 means any number.
 	MaxOverdue int
-	// Observe is told of each call, when its caller has the result; took is the time that the limit bounds. Errors match
-	// OutcomeOf. It must be safe for concurrent use and return at once.
+	// Observe is told of each call, when its caller has the result; took is the time that the limit
+	// bounds. Errors match OutcomeOf. It must be safe for concurrent use and return at once.
 	Observe func(plugin, method string, took time.Duration, err error)
 }
 
@@ -66,7 +68,8 @@ func (c *Caller) Overdue() int {
 	return c.overdue
 }
 
-// Blocked returns why the plugin cannot be called now: an earlier call has not returned. It is nil otherwise.
+// Blocked returns why the plugin cannot be called now: an earlier call has not returned. It is nil
+// otherwise.
 func (c *Caller) Blocked() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +84,8 @@ func (c *Caller) Blocked() error {
 
 // busy returns that a call still runs. The mutex is held.
 func (c *Caller) busy() error {
-	return &Failure{NotReturned, fmt.Sprintf("an earlier call of %s has not returned for %v",
-		c.method, c.policy.Clock.Since(c.since).Round(time.Millisecond))}
+	return &Failure{NotReturned, fmt.Sprintf("an earlier call of %s has not returned since %s",
+		c.method, c.since.Format(time.TimeOnly))}
 }
 
 // Call describes one call.
@@ -91,14 +94,14 @@ type Call struct {
 	Method string
 	// Limit is how long the call may take.
 	Limit time.Duration
-	// Returned, if set, is called when a call that its caller gave up on returns after all, before a call that waits for
-	// it begins. took is the whole time that it ran.
+	// Returned, if set, is called when a call that its caller gave up on returns after all, before
+	// a call that waits for it begins. took is the whole time that it ran.
 	Returned func(took time.Duration)
 }
 
-// Do makes a call by running fn, and returns what fn returns. A call that is not made, panics, ends its goroutine or
-// exceeds its limit is a *Failure. fn may go on after Do has returned, so it must own what it uses. ctx carries the
-// logger; see Policy.LimitsQueue for its end.
+// Do makes a call by running fn, and returns what fn returns. A call that is not made, panics, ends
+// its goroutine or exceeds its limit is a *Failure. fn may go on after Do has returned, so it must
+// own what it uses. ctx carries the logger; see Policy.LimitsQueue for its end.
 func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) (result T, err error) {
 	policy := &c.policy
 	start := policy.Clock.Now()
@@ -133,7 +136,8 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 		err = &Failure{TimedOut, context.Cause(ctx).Error()}
 	}
 	if r.abandon() {
-		klog.FromContext(ctx).Error(err, "A plugin call has not returned in time", "plugin", c.plugin, "method", call.Method)
+		klog.FromContext(ctx).Error(err, "A plugin call has not returned in time",
+			"plugin", c.plugin, "method", call.Method)
 		return result, err
 	}
 	<-r.done

@@ -34,7 +34,7 @@ type fixture struct {
 }
 
 func newFixture(policy Policy, concurrent bool) *fixture {
-	f := &fixture{clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	f := &fixture{clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
 	policy.Kind, policy.Clock = "device plugin", f.clock
 	policy.Observe = func(plugin, method string, took time.Duration, err error) {
 		f.mu.Lock()
@@ -51,7 +51,8 @@ func (f *fixture) do(ctx context.Context, call Call, fn func()) error {
 	return err
 }
 
-// hang begins a call that does not return before release, and returns when its caller has given up on it.
+// hang begins a call that does not return before release, and returns when its caller has given up
+// on it.
 func (f *fixture) hang(t *testing.T, call Call, release <-chan struct{}) error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -130,7 +131,7 @@ func TestACallThatDoesNotReturnIsAbandonedAndCountedUntilItDoes(t *testing.T) {
 	}
 	f.clock.Step(time.Minute)
 	err = f.do(t.Context(), Call{}, func() { t.Error("the plugin is entered twice") })
-	const want = "an earlier call of Fit has not returned for 1m1s"
+	const want = "an earlier call of Fit has not returned since 12:00:00"
 	if OutcomeOf(err) != NotReturned || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("error %v", err)
 	}
@@ -224,7 +225,8 @@ func TestTheEndOfTheContextEndsACallOnlyWhereThePolicySaysSo(t *testing.T) {
 			<-entered
 			cancel(errors.New("shutting down"))
 			if limitsQueue {
-				if err := <-result; OutcomeOf(err) != TimedOut || !strings.HasSuffix(err.Error(), "Fit: shutting down") {
+				err := <-result
+				if OutcomeOf(err) != TimedOut || !strings.HasSuffix(err.Error(), "Fit: shutting down") {
 					t.Errorf("error %v", err)
 				}
 				close(release)
@@ -259,8 +261,8 @@ func TestAConcurrentPluginIsCalledBesideCallsThatHangUntilTheyAreTooMany(t *test
 	waitFor(t, func() bool { return f.Overdue() == 0 })
 }
 
-// Many callers at once, some of whose calls panic, end their goroutine or exceed their limit: none enters a plugin that
-// is not safe for it beside another, and all get an answer.
+// Many callers at once, some of whose calls panic, end their goroutine or exceed their limit: none
+// enters a plugin that is not safe for it beside another, and all get an answer.
 func TestCallsAreNeverConcurrentUnlessThePluginIsSafe(t *testing.T) {
 	for name, concurrent := range map[string]bool{"one at a time": false, "concurrent": true} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,9 @@ const (
 	NotReturned Outcome = "not_returned"
 )
 
+// ErrNoAnswer is matched by every Failure.
+var ErrNoAnswer = errors.New("no answer")
+
 // Failure is why there is no answer.
 type Failure struct {
 	Outcome Outcome
@@ -29,6 +32,9 @@ type Failure struct {
 
 // Error returns the text.
 func (f *Failure) Error() string { return f.Text }
+
+// Is makes every failure match ErrNoAnswer.
+func (f *Failure) Is(target error) bool { return target == ErrNoAnswer }
 
 // OutcomeOf returns the outcome of a call that ended with err.
 func OutcomeOf(err error) Outcome {

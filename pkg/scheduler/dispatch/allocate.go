@@ -24,7 +24,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 			continue
 		}
 		var err error
-		if at, err = plugin.allocation(ctx, node, at); err != nil {
+		if at, err = plugin.allocation(ctx, node, request, at); err != nil {
 			return nil, err
 		}
 	}
@@ -53,24 +53,27 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 }
 
 // allocation answers from memory, where the plugin only translates, or has the plugin allocate.
-func (c *contained) allocation(ctx context.Context, node *Node, pod *asked) (*asked, error) {
-	if c.translator == nil || c.pure || c.shunned.Load() {
-		return c.allocate(ctx, node, pod)
+func (c *contained) allocation(
+	ctx context.Context, node *Node, request *Request, pod *asked,
+) (*asked, error) {
+	if c.translator == nil || c.pure || c.unavailable.Load() {
+		return c.allocate(ctx, node, request, pod)
 	}
 	q := c.question(node, pod)
 	if found := c.allocations.find(&q); found != nil {
 		return found.of(pod).next, nil
 	}
-	next, err := c.allocate(ctx, node, pod)
+	next, err := c.allocate(ctx, node, request, pod)
 	if err == nil {
 		c.allocations.remember(&q, fitAnswer{fits: true, next: next})
 	}
 	return next, err
 }
 
-func (c *contained) allocate(ctx context.Context, node *Node, pod *asked) (*asked, error) {
+func (c *contained) allocate(ctx context.Context, node *Node, request *Request, pod *asked) (*asked, error) {
 	nodeInfo, given := node.info.Clone(), pod.pod.Clone()
-	return call(ctx, c, "PodAllocate", func() (*asked, error) {
+	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
+	return do(ctx, c, of, func() (*asked, error) {
 		var err error
 		if c.chooser != nil {
 			_, err = c.chooser.Choose(nodeInfo, given, pod.spec)

@@ -6,31 +6,43 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// callDeadline is how long one call into a plugin may take. Filter makes one call per plugin and node.
-const callDeadline = time.Second
+const (
+	// callLimit is how long one call into a plugin may take. Filter makes one call per plugin and
+	// node.
+	callLimit = time.Second
 
-// contained calls one plugin such that nothing the plugin does stops or ends the host: calls are serialised unless the
-// plugin declares that it need not be, a panic is an error, and a call past its deadline is abandoned. It is safe for
-// concurrent use.
+	// maxOverdue is how many calls of a plugin that is safe for concurrent use may hang before it
+	// is not called any more: each keeps a goroutine. Filter makes 16 calls at a time.
+	maxOverdue = 256
+)
+
+// ErrNoAnswer is matched by the errors that say that a plugin did not answer: it failed, or was not
+// called because of an earlier failure. Another time it may answer. An error that a plugin returned
+// is an answer.
+var ErrNoAnswer = plugincall.ErrNoAnswer
+
+// contained is one plugin, called such that nothing it does stops or ends the scheduler, and such
+// that what makes it fail is kept from it. It is safe for concurrent use.
 type contained struct {
 	devicescheduler.DeviceScheduler
-	clock    clock.WithTicker
+	clock    clock.PassiveClock
 	recorder Recorder
+	caller   *plugincall.Caller
 
 	// What the plugin says of itself, asked once.
 	name     string
@@ -45,16 +57,22 @@ type contained struct {
 	translator devicescheduler.Translator // nil for a plugin that does more than translate
 	revision   atomic.Uint64              // of the translator, as of the last call that told it of a node
 	recall     *recall                    // nil for a plugin whose answers may not be remembered
-	// allocations are the answers of PodAllocate, nil for a plugin that does more than translate: what that allocates changes
-	// the node, which is hardly ever the same again.
+	// allocations are the answers of PodAllocate, nil for a plugin that does more than translate:
+	// what that allocates changes the node, which is hardly ever the same again.
 	allocations *recall
 
-	// turn holds one token while a call runs; nil for a plugin that is safe for concurrent use.
-	turn chan struct{}
+	// unavailable says that the plugin is not called for anybody: it is quarantined, or a call has
+	// not returned.
+	unavailable atomic.Bool
+	diagnosing  sync.Mutex // held while probes find out what is to blame
 
-	mu      sync.Mutex
-	shunned atomic.Bool // what health says of being set aside, for readers without the mutex
-	health
+	mu         sync.Mutex
+	backOffs   backOffs
+	quarantine quarantine
+	overdue    int      // as the recorder knows it
+	answered   [2]*Node // the last two nodes for which it answered a request
+
+	undecided atomic.Pointer[call] // the last failed call of which it is not known what is to blame
 }
 
 // contain asks the plugin what it says of itself. A panic while asking is returned as an error.
@@ -64,7 +82,7 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 			c, err = nil, fmt.Errorf("ask %q for its name and abilities: panic: %v", named.File, r)
 		}
 	}()
-	c = &contained{DeviceScheduler: named.Plugin, clock: clk, recorder: recorder}
+	c = &contained{DeviceScheduler: named.Plugin, clock: clk, recorder: recorder, backOffs: backOffs{}}
 	c.name = strings.ToValidUTF8(cmp.Or(c.GetName(), named.File), "\uFFFD") // labels of metrics take nothing else
 	c.groups = c.UsingGroupScheduler()
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
@@ -79,106 +97,68 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 		c.words = describer.Words()
 	}
 	if counting, ok := named.Plugin.(devicescheduler.PodObserver); ok {
-		c.observer = &observer{PodObserver: counting, told: map[string]string{}}
+		c.observer = &observer{PodObserver: counting, reported: map[string]string{}}
 	}
-	if safe, ok := named.Plugin.(devicescheduler.ConcurrentSafe); !ok || !safe.ConcurrentSafe() {
-		c.turn = make(chan struct{}, 1)
-	}
+	safe, ok := named.Plugin.(devicescheduler.ConcurrentSafe)
+	c.caller = plugincall.New(plugincall.Policy{
+		Kind: "device scheduler", Clock: clk, MaxOverdue: maxOverdue,
+		Observe: func(plugin, method string, took time.Duration, err error) {
+			recorder.Called(plugin, method, plugincall.OutcomeOf(err), took)
+		},
+	}, c.name, ok && safe.ConcurrentSafe())
 	return c, nil
 }
 
-// call runs fn, which makes one call of the named method, and returns what fn returns. When the deadline passes first, fn
-// goes on by itself and what it returns is dropped: fn may touch nothing but its own copies. ctx carries the logger; its
-// end is not looked at, because upstream takes an error from a Filter that it has cancelled for a real one.
-func call[T any](ctx context.Context, c *contained, method string, fn func() (T, error)) (T, error) {
-	var none T
-	failed := func(cause error) (T, error) {
-		return none, fmt.Errorf("device scheduler %q: %s: %w", c.name, method, cause)
-	}
-	if err := c.begin(); err != nil {
-		c.recorder.Called(c.name, method, outcomeOf(err), 0)
-		return failed(err)
-	}
-	began := c.clock.Now()
-	deadline := c.clock.NewTimer(callDeadline)
-	defer deadline.Stop()
+// call is one call of a plugin's method, and what it is about: that is to blame when the call
+// fails.
+type call struct {
+	method string
+	// node is the name of the node that the plugin is called for, "" for none. state is the node's
+	// state in calls that ask whether a request can be served on it; request is that request.
+	node    string
+	state   *Node
+	request *Request
+	// holders are the pods that the plugin is called for in turn, and at is the index of the one
+	// that it is called for.
+	holders []*Holder
+	at      atomic.Int64
 
-	var late, over bool // guarded by c.mu
-	done := make(chan answer[T], 1)
-	go func() {
-		a := answer[T]{err: failure{Panicked, "it ended the goroutine of the call"}}
-		defer func() {
-			if r := recover(); r != nil {
-				klog.FromContext(ctx).Error(nil, "Device scheduler panicked", "deviceScheduler", c.name, "method", method, "panic", r, "stack", string(debug.Stack()))
-				a.err = failure{Panicked, fmt.Sprintf("panic: %v", r)}
-			}
-			c.mu.Lock()
-			over = true
-			if late {
-				c.late--
-			}
-			c.mu.Unlock()
-			c.end()
-			done <- a
-		}()
-		a.value, a.err = fn()
-	}()
-
-	var a answer[T]
-	select {
-	case a = <-done:
-	case <-deadline.C():
-		c.mu.Lock()
-		late = !over
-		if late {
-			c.late++
-			c.setAside(true)
-		}
-		c.mu.Unlock()
-		if late {
-			klog.FromContext(ctx).Error(nil, "Device scheduler does not answer; it is set aside until it does", "deviceScheduler", c.name, "method", method)
-			a.err = failure{TimedOut, fmt.Sprintf("no answer within %v", callDeadline)}
-		} else {
-			a = <-done
-		}
-	}
-	c.recorder.Called(c.name, method, outcomeOf(a.err), c.clock.Since(began))
-	c.record(ctx, a.err)
-	if a.err != nil {
-		return failed(a.err)
-	}
-	return a.value, nil
+	failed   error    // why there is no answer
+	failedAt int64    // what at was then
+	hangs    *backOff // of what is to blame, while the call has not returned; guarded by the plugin's mutex
+	returned bool     // after its limit; guarded too
 }
 
-type answer[T any] struct {
-	value T
-	err   error
-}
-
-// begin waits until the plugin may be called. It waits no longer than calls return: each has a deadline, and one that
-// misses it sets the plugin aside.
-func (c *contained) begin() error {
-	for {
-		if err := c.available(); err != nil || c.turn == nil {
-			return err
-		}
-		patience := c.clock.NewTimer(callDeadline)
-		select {
-		case c.turn <- struct{}{}:
-			patience.Stop()
-			if err := c.available(); err != nil {
-				<-c.turn
-				return err
-			}
-			return nil
-		case <-patience.C():
-		}
+// do makes a call by running fn, unless something that the call is about has made the plugin fail.
+// fn may go on after its limit, so it may touch nothing but its own copies. ctx carries the logger;
+// its end is not looked at, because upstream takes an error from a Filter that it has cancelled for
+// a real one.
+func do[T any](ctx context.Context, c *contained, of *call, fn func() (T, error)) (T, error) {
+	if err := c.admit(ctx, of); err != nil {
+		c.recorder.Called(c.name, of.method, plugincall.OutcomeOf(err), 0)
+		var none T
+		return none, err
+	}
+	result, err := plugincall.Do(ctx, c.caller, plugincall.Call{
+		Method: of.method, Limit: callLimit, Returned: func(took time.Duration) { c.returned(of, took) },
+	}, fn)
+	switch plugincall.OutcomeOf(err) {
+	case plugincall.Panicked, plugincall.TimedOut:
+		of.failed, of.failedAt = err, of.at.Load()
+		return result, c.blame(ctx, of)
+	case plugincall.NotReturned:
+		return result, fmt.Errorf("%w; no pod is served before it returns: restart the scheduler if it does not", err)
+	default:
+		c.succeeded(of)
+		return result, err
 	}
 }
 
-// end lets the next call begin.
-func (c *contained) end() {
-	if c.turn != nil {
-		<-c.turn
+// cause returns a failure's text without the plugin's name, shortened for a message.
+func cause(err error) string {
+	var failure *plugincall.Failure
+	if errors.As(err, &failure) {
+		return clip(failure.Text)
 	}
+	return clip(err.Error())
 }

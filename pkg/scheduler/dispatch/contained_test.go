@@ -4,11 +4,8 @@
 package dispatch
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,167 +30,6 @@ func waitFor(t *testing.T, what string, condition func() bool) {
 	for end := time.Now().Add(10 * time.Second); !condition(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-// fit asks the only plugin of s whether a pod fits and returns the error without the plugin's name.
-func fit(s *Set, node *Node) string {
-	_, err := s.Fit(context.Background(), node, asking(1))
-	if err == nil {
-		return ""
-	}
-	text := strings.TrimPrefix(err.Error(), `device scheduler "f0": PodFitsDevice: `)
-	if !errors.Is(err, ErrNoAnswer) {
-		text += " (an answer)"
-	}
-	return text
-}
-
-// A plugin that panics three times in a row is set aside for a second, comes back, panics again, is set aside for two,
-// and is as good as new once a call succeeds.
-func TestAPluginThatKeepsPanickingIsSetAsideAndComesBack(t *testing.T) {
-	clk := stepped()
-	var broken bool
-	serving := serve(1)
-	s := set(t, clk, &fake{fit: func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-		if broken {
-			panic("ouch")
-		}
-		return serving(node, pod)
-	}})
-	node := nodeWith(t, s, 0)
-	step := func(pause time.Duration, breaks bool, want string) {
-		t.Helper()
-		clk.Step(pause)
-		broken = breaks
-		if got := fit(s, node); got != want {
-			t.Errorf("%s: got %q, want %q", clk.Now().Format(time.TimeOnly), got, want)
-		}
-	}
-	step(0, true, "panic: ouch")
-	step(0, true, "panic: ouch")
-	step(0, false, "")
-	step(0, true, "panic: ouch")
-	step(0, true, "panic: ouch")
-	step(0, true, "panic: ouch")
-	step(0, false, "set aside until 12:00:01 after 3 failures in a row: panic: ouch")
-	if got := s.Pause(); got != time.Second {
-		t.Errorf("pause %v, want 1s", got)
-	}
-	step(time.Second, true, "panic: ouch")
-	step(time.Second, false, "set aside until 12:00:03 after 4 failures in a row: panic: ouch")
-	step(time.Second, false, "")
-	step(0, true, "panic: ouch")
-	step(0, false, "")
-	for range 12 {
-		step(time.Hour, true, "panic: ouch")
-	}
-	if got := s.Pause(); got != lastPause {
-		t.Errorf("pause %v, want at most %v", got, lastPause)
-	}
-}
-
-func TestACallThatEndsItsGoroutineIsAFailure(t *testing.T) {
-	s := set(t, stepped(), &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-		runtime.Goexit()
-		return true, nil, 1
-	}})
-	if got, want := fit(s, nodeWith(t, s, 0)), "it ended the goroutine of the call"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestANilReasonIsAPanicOfThePlugin(t *testing.T) {
-	s := set(t, stepped(), &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-		return false, []devicescheduler.PredicateFailureReason{nil}, 1
-	}})
-	if got := fit(s, nodeWith(t, s, 0)); !strings.HasPrefix(got, "panic: ") {
-		t.Errorf("got %q, want a panic", got)
-	}
-}
-
-// A call hangs. Those who wait for their turn and those who come later are turned away when its deadline has passed; when
-// it returns after all, the plugin is asked again.
-func TestACallPastItsDeadlineSetsThePluginAsideUntilItReturns(t *testing.T) {
-	for name, plugin := range map[string]func(*fake) devicescheduler.DeviceScheduler{
-		"calls are serialised": func(f *fake) devicescheduler.DeviceScheduler { return f },
-		"calls are concurrent": func(f *fake) devicescheduler.DeviceScheduler { return concurrent{f} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			clk := stepped()
-			hang, entered := make(chan struct{}), make(chan struct{})
-			var calls atomic.Int32
-			serving := serve(1)
-			s := set(t, clk, plugin(&fake{fit: func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-				if calls.Add(1) == 1 {
-					close(entered)
-					<-hang
-				}
-				return serving(node, pod)
-			}}))
-			node := nodeWith(t, s, 0)
-
-			first, second := make(chan string, 1), make(chan string, 1)
-			go func() { first <- fit(s, node) }()
-			<-entered
-			if name == "calls are serialised" {
-				go func() { second <- fit(s, node) }()
-				waitFor(t, "the second call waits for its turn", func() bool { return clk.Waiters() == 2 })
-			} else {
-				second <- "set aside: an earlier call has not returned"
-			}
-			clk.Step(callDeadline)
-			if got, want := <-first, "no answer within 1s"; got != want {
-				t.Errorf("the call that hangs: got %q, want %q", got, want)
-			}
-			// The one that waits may look just before the first is known to be late; then it looks again.
-			var got string
-			waitFor(t, "the second call is turned away", func() bool {
-				select {
-				case got = <-second:
-					return true
-				default:
-					clk.Step(callDeadline)
-					return false
-				}
-			})
-			const aside = "set aside: an earlier call has not returned"
-			if got != aside {
-				t.Errorf("the call that waits: got %q, want %q", got, aside)
-			}
-			if got := fit(s, node); got != aside {
-				t.Errorf("a later call: got %q, want %q", got, aside)
-			}
-			if got := s.Pause(); got != latePause {
-				t.Errorf("pause %v, want %v", got, latePause)
-			}
-			close(hang)
-			waitFor(t, "the plugin is asked again", func() bool { return fit(s, node) == "" })
-		})
-	}
-}
-
-func TestManySlowCallsInARowAreNotTakenForOneThatHangs(t *testing.T) {
-	clk := stepped()
-	release := make(chan struct{})
-	serving := serve(1)
-	s := set(t, clk, &fake{fit: func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-		<-release
-		return serving(node, pod)
-	}})
-	node := nodeWith(t, s, 0)
-	const calls = 8
-	answers := make(chan string, calls)
-	for range calls {
-		go func() { answers <- fit(s, node) }()
-	}
-	for i := range calls {
-		waitFor(t, "one call runs and the others wait", func() bool { return clk.Waiters() == calls-i })
-		clk.Step(callDeadline * 3 / 4) // most calls wait for longer than a deadline
-		release <- struct{}{}
-		if got := <-answers; got != "" {
-			t.Fatalf("call %d: %s", i, got)
 		}
 	}
 }
@@ -223,7 +59,7 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 			}
 			serving := serve(1)
 			s := set(t, stepped(), test.plugin(&fake{
-				fit: func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+				fit: func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 					enter()
 					return serving(node, pod)
 				},
@@ -231,20 +67,22 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 				remove: func(string) { enter() },
 				take:   func(*types.NodeInfo, *types.PodInfo) error { enter(); return nil },
 			}))
-			inventory := &Inventory{info: types.NewNodeInfoWithName("n"), groups: nodeWith(t, set(t, stepped()), 1).inventory.groups}
+			groups := nodeWith(t, set(t, stepped()), 1).inventory.groups
+			inventory := &Inventory{info: types.NewNodeInfoWithName("n"), groups: groups}
 			node := &Node{inventory: inventory, info: inventory.info}
 			var callers sync.WaitGroup
 			for range 4 {
 				callers.Go(func() {
 					for range 25 {
-						if got := fit(s, node); got != "" {
-							t.Error(got)
+						if _, err := s.Fit(t.Context(), node, asking(1)); err != nil {
+							t.Error(err)
 						}
 						s.RemoveNode(t.Context(), "n")
 						if _, err := s.AddNode(t.Context(), types.NewNodeInfoWithName("n")); err != nil {
 							t.Error(err)
 						}
-						if _, err := s.Node(t.Context(), inventory, []*Holder{{UID: "u", Pod: &types.PodInfo{}}}); err != nil {
+						holders := []*Holder{{UID: "u", Pod: &types.PodInfo{}}}
+						if _, err := s.Node(t.Context(), inventory, holders); err != nil {
 							t.Error(err)
 						}
 					}
@@ -276,7 +114,8 @@ type vandal struct {
 }
 
 func (v *vandal) wreck(node *types.NodeInfo, pod *types.PodInfo) {
-	for _, list := range []types.ResourceList{node.Capacity, node.Allocatable, node.Used, node.KubeCap, node.KubeAlloc} {
+	lists := []types.ResourceList{node.Capacity, node.Allocatable, node.Used, node.KubeCap, node.KubeAlloc}
+	for _, list := range lists {
 		clear(list)
 	}
 	*node = types.NodeInfo{Name: "elsewhere"}
@@ -291,12 +130,15 @@ func (v *vandal) wreck(node *types.NodeInfo, pod *types.PodInfo) {
 		delete(pod.RunningContainers, name)
 	}
 	clear(pod.Requests)
-	*pod = types.PodInfo{Name: "other", NodeName: "elsewhere", RunningContainers: map[string]types.ContainerInfo{"intruder": {DevRequests: types.ResourceList{"x": 1}}}}
+	intruder := types.ContainerInfo{DevRequests: types.ResourceList{"x": 1}}
+	*pod = types.PodInfo{
+		Name: "other", NodeName: "elsewhere", RunningContainers: map[string]types.ContainerInfo{"intruder": intruder},
+	}
 }
 
 func TestWhatAPluginDoesToItsArgumentsHarmsNobody(t *testing.T) {
 	v := &vandal{fake: &fake{name: "vandal"}}
-	v.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	v.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		v.wreck(node, pod)
 		return true, nil, 0
 	}

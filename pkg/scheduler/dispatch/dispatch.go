@@ -5,14 +5,14 @@
 // it, the built-in group scheduler, which serves all resource/group requests.
 //
 // Plugins are contained. Whatever they are given is a copy made for that call, of which the host takes back only what
-// the method's documentation names. A panic, a call that does not return or a score that is no number harms nobody; a
-// plugin that keeps failing is set aside for a while, and what it was asked has no answer: see ErrNoAnswer.
+// the method's documentation names. A panic, a call that does not return or a score that is no number harms nobody. What
+// makes a plugin fail is kept from it for a time, and has no answer meanwhile, see ErrNoAnswer: a request, a node, or a
+// pod that holds devices of a node. Only a plugin that fails for a plain request too is quarantined, for all.
 package dispatch
 
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -89,7 +89,8 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins
 			continue
 		}
 		s.plugins = append(s.plugins, plugin)
-		recorder.SetAside(plugin.name, false)
+		recorder.Quarantined(plugin.name, false)
+		recorder.Overdue(plugin.name, 0)
 		if plugin.chooser != nil {
 			s.chooser = plugin
 		} else {
@@ -128,12 +129,3 @@ func (s *Set) Predictable() bool {
 
 // Claims reports whether a plugin serves the plain resource name without any node advertising it.
 func (s *Set) Claims(name types.ResourceName) bool { return s.claimed[name] }
-
-// Pause returns how long to wait before asking again, after ErrNoAnswer.
-func (s *Set) Pause() time.Duration {
-	pause := firstPause
-	for _, plugin := range s.plugins {
-		pause = max(pause, plugin.remainingPause())
-	}
-	return pause
-}

@@ -8,7 +8,7 @@ package dispatch
 // any time, nor where the set is not Predictable.
 func (s *Set) Era() (era uint64, ok bool) {
 	for _, plugin := range s.plugins {
-		if plugin.recall == nil || plugin.shunned.Load() {
+		if plugin.recall == nil || plugin.unavailable.Load() {
 			return 0, false
 		}
 		era += plugin.revision.Load() // revisions only grow, so an equal sum means equal revisions

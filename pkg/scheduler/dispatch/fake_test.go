@@ -19,6 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// reasons are why a pod does not fit.
+type reasons = []devicescheduler.PredicateFailureReason
+
 // fake is a plugin that fits everything, scores 0, and does what its functions say.
 type fake struct {
 	name   string

@@ -52,7 +52,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		if !plugin.kinds.concern(at.pod) {
 			continue
 		}
-		answer, err := plugin.ask(ctx, node, at)
+		answer, err := plugin.ask(ctx, node, request, at)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -97,9 +97,15 @@ type fitAnswer struct {
 	score   float64
 }
 
-func (c *contained) fit(ctx context.Context, node *Node, at *asked) (fitAnswer, error) {
+func (c *contained) fit(ctx context.Context, node *Node, request *Request, at *asked) (fitAnswer, error) {
+	of := &call{method: "PodFitsDevice", node: node.info.Name, state: node, request: request}
+	return do(ctx, c, of, c.fits(node, at))
+}
+
+// fits returns the call of PodFitsDevice for a node.
+func (c *contained) fits(node *Node, at *asked) func() (fitAnswer, error) {
 	nodeInfo, given := node.info.Clone(), at.pod.Clone()
-	return call(ctx, c, "PodFitsDevice", func() (fitAnswer, error) {
+	return func() (fitAnswer, error) {
 		if c.chooser != nil {
 			score, err := c.chooser.Choose(nodeInfo, given, at.spec)
 			if err != nil {
@@ -112,7 +118,7 @@ func (c *contained) fit(ctx context.Context, node *Node, at *asked) (fitAnswer, 
 			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given), at.spec), score: score}, nil
 		}
 		return fitAnswer{reasons: c.texts(reasons)}, nil
-	})
+	}
 }
 
 // Reasons become part of an event, which Kubernetes limits to 1024 bytes.

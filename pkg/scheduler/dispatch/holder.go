@@ -60,7 +60,7 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 // take returns what is used after the plugin has taken the holders' resources. One that translates is asked once about each holder; one that is
 // set aside is asked each time, which fails: it would not be asked about what is remembered.
 func (c *contained) take(ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
-	if c.translator == nil || c.shunned.Load() {
+	if c.translator == nil || c.unavailable.Load() {
 		return c.takeAll(ctx, info, holders)
 	}
 	used := types.ResourceList{}
@@ -97,9 +97,11 @@ func add(to, quantities types.ResourceList) {
 // takeEach asks a plugin that translates what each holder takes by itself.
 func (c *contained) takeEach(ctx context.Context, info *types.NodeInfo, holders []*Holder) ([]types.ResourceList, error) {
 	given := info.Clone()
-	return call(ctx, c, "TakePodResources", func() ([]types.ResourceList, error) {
+	of := &call{method: "TakePodResources", node: info.Name, holders: holders}
+	return do(ctx, c, of, func() ([]types.ResourceList, error) {
 		taken := make([]types.ResourceList, len(holders))
 		for i, holder := range holders {
+			of.at.Store(int64(i))
 			given.Used = types.ResourceList{}
 			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
 				return nil, err
@@ -116,8 +118,10 @@ func (c *contained) takeAll(ctx context.Context, info *types.NodeInfo, holders [
 	if given.Used == nil {
 		given.Used = types.ResourceList{}
 	}
-	return call(ctx, c, "TakePodResources", func() (types.ResourceList, error) {
-		for _, holder := range holders {
+	of := &call{method: "TakePodResources", node: info.Name, holders: holders}
+	return do(ctx, c, of, func() (types.ResourceList, error) {
+		for i, holder := range holders {
+			of.at.Store(int64(i))
 			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
 				return nil, err
 			}

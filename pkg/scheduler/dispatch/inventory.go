@@ -31,12 +31,12 @@ func (inv *Inventory) PlainNames() []types.ResourceName {
 }
 
 // AddNode tells every plugin of the node and compiles what they leave. info is taken over. After ErrNoAnswer, and when the
-// inventory is not whole, it may be called again, and tells them all again.
+// inventory is not whole, it may be called again after a pause, and tells them all again.
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
 	var missing gaps
 	for _, plugin := range s.plugins {
 		given := info.Clone()
-		left, err := call(ctx, plugin, "AddNode", func() (types.ResourceList, error) {
+		left, err := do(ctx, plugin, &call{method: "AddNode", node: info.Name}, func() (types.ResourceList, error) {
 			defer plugin.revise(s.announceRetranslation)
 			plugin.AddNode(given.Name, given)
 			return maps.Clone(given.Allocatable), nil
@@ -60,7 +60,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 // RemoveNode tells every plugin that the node is gone. A plugin that cannot take it is logged.
 func (s *Set) RemoveNode(ctx context.Context, name string) {
 	for _, plugin := range s.plugins {
-		_, err := call(ctx, plugin, "RemoveNode", func() (struct{}, error) {
+		_, err := do(ctx, plugin, &call{method: "RemoveNode", node: name}, func() (struct{}, error) {
 			defer plugin.revise(s.announceRetranslation)
 			plugin.RemoveNode(name)
 			return struct{}{}, nil

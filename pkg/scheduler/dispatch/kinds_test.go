@@ -95,7 +95,7 @@ func mixed(t *testing.T, s *Set) *Inventory {
 	return inventory
 }
 
-func TestASpecialistThatIsSetAsideKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
+func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 	gpus, fpgas := newSpecialist("gpu"), newSpecialist("fpga")
 	clk := clocktesting.NewFakeClock(time.Now())
 	s := set(t, clk, gpus, fpgas)
@@ -132,7 +132,7 @@ func TestASpecialistThatIsSetAsideKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 	verdicts("both work", inventory, all)
 
 	fpgas.broken = true
-	for range failuresAllowed {
+	for range 3 {
 		verdicts("one is broken", inventory, gpusOnly)
 	}
 	clk.Step(lastPause)

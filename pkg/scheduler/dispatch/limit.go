@@ -14,22 +14,23 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 )
 
-// limitLogPeriod is how often the log tells of an answer that the step limit cut short. A pod may get one from every
-// node; the recorder is told of all.
+// limitLogPeriod is how often an answer that the step limit cut short is logged. A pod may get one
+// from every node; the recorder gets them all.
 const limitLogPeriod = time.Minute
 
-// limitLog tells the log of answers that the step limit cut short. It is safe for concurrent use.
+// limitLog logs answers that the step limit cut short. It is safe for concurrent use.
 type limitLog struct {
 	clock clock.PassiveClock
-	next  atomic.Int64 // when to tell again, in nanoseconds since 1970
+	next  atomic.Int64 // when to log again, in nanoseconds since 1970
 }
 
-// tell logs the answer, unless one was logged less than a period ago. The logger of ctx knows the pod.
-func (l *limitLog) tell(ctx context.Context, node *Node, placement *grouptree.Placement) {
+// log logs the answer, unless one was logged less than a period ago. The logger of ctx has the pod.
+func (l *limitLog) log(ctx context.Context, node *Node, placement *grouptree.Placement) {
 	now, next := l.clock.Now(), l.next.Load()
 	if now.UnixNano() < next || !l.next.CompareAndSwap(next, now.Add(limitLogPeriod).UnixNano()) {
 		return
 	}
-	klog.FromContext(ctx).Info("The search for devices stopped at its step limit: a placement that it found may not be the best, and one that it did not find may exist",
-		"node", klog.KRef("", node.info.Name), "steps", placement.Steps, "found", placement.Fits, "silentFor", limitLogPeriod)
+	klog.FromContext(ctx).Info("The search for devices stopped at its step limit: a placement that it found may not be "+
+		"the best, and one that it did not find may exist", "node", klog.KRef("", node.info.Name),
+		"steps", placement.Steps, "found", placement.Fits, "silentFor", limitLogPeriod)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// observer is a plugin that keeps counters of its own, and the pods that it was told of.
+// observer is a plugin that keeps counters of its own, and the pods that were reported to it.
 type observer struct {
 	devicescheduler.PodObserver
 
-	mu   sync.Mutex
-	told map[string]string // node names by pod UID
+	mu       sync.Mutex
+	reported map[string]string // node names by pod UID
 }
 
-// Observes reports whether any plugin wants to be told of pods.
+// Observes reports whether any plugin observes pods.
 func (s *Set) Observes() bool {
 	for _, plugin := range s.plugins {
 		if plugin.observer != nil {
@@ -31,56 +31,55 @@ func (s *Set) Observes() bool {
 	return false
 }
 
-// PodHolds tells the plugins that keep counters of their own that the pod's allocation is final. Each is told once by
-// UID; one that fails is told again the next time.
+// PodHolds reports to the plugins that observe pods that the pod's allocation is final. Each gets
+// one report for a UID; one that fails gets another the next time.
 func (s *Set) PodHolds(ctx context.Context, nodeName, uid string, allocation *types.PodInfo) {
 	for _, plugin := range s.plugins {
 		if plugin.observer != nil {
-			plugin.tell(ctx, uid, nodeName, allocation)
+			plugin.podHolds(ctx, uid, nodeName, allocation)
 		}
 	}
 }
 
-// PodGone tells those plugins that the pod no longer holds anything.
+// PodGone reports to those plugins that the pod no longer holds anything.
 func (s *Set) PodGone(ctx context.Context, uid string) {
 	for _, plugin := range s.plugins {
 		if plugin.observer != nil {
-			plugin.tellGone(ctx, uid)
+			plugin.podGone(ctx, uid)
 		}
 	}
 }
 
-func (c *contained) tell(ctx context.Context, uid, nodeName string, allocation *types.PodInfo) {
+func (c *contained) podHolds(ctx context.Context, uid, nodeName string, allocation *types.PodInfo) {
 	c.observer.mu.Lock()
 	defer c.observer.mu.Unlock()
-	if _, told := c.observer.told[uid]; told {
+	if _, reported := c.observer.reported[uid]; reported {
 		return
 	}
 	given := allocation.Clone()
-	_, err := call(ctx, c, "PodHolds", func() (struct{}, error) {
-		c.observer.PodHolds(nodeName, uid, given)
-		return struct{}{}, nil
-	})
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Device scheduler was not told of a pod", "podUID", uid, "node", klog.KRef("", nodeName))
-		return
+	if c.report(ctx, "PodHolds", nodeName, uid, func() { c.observer.PodHolds(nodeName, uid, given) }) {
+		c.observer.reported[uid] = nodeName
 	}
-	c.observer.told[uid] = nodeName
 }
 
-func (c *contained) tellGone(ctx context.Context, uid string) {
+func (c *contained) podGone(ctx context.Context, uid string) {
 	c.observer.mu.Lock()
 	defer c.observer.mu.Unlock()
-	nodeName, told := c.observer.told[uid]
-	if !told {
-		return
+	if nodeName, reported := c.observer.reported[uid]; reported {
+		delete(c.observer.reported, uid)
+		c.report(ctx, "PodGone", nodeName, uid, func() { c.observer.PodGone(nodeName, uid) })
 	}
-	delete(c.observer.told, uid)
-	_, err := call(ctx, c, "PodGone", func() (struct{}, error) {
-		c.observer.PodGone(nodeName, uid)
+}
+
+// report calls one of the observer's methods, and reports whether it returned.
+func (c *contained) report(ctx context.Context, method, nodeName, uid string, fn func()) bool {
+	_, err := do(ctx, c, &call{method: method, node: nodeName}, func() (struct{}, error) {
+		fn()
 		return struct{}{}, nil
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Device scheduler was not told that a pod is gone", "podUID", uid, "node", klog.KRef("", nodeName))
+		klog.FromContext(ctx).Error(err, "A device scheduler did not take the report of a pod",
+			"plugin", c.name, "method", method, "podUID", uid, "node", klog.KRef("", nodeName))
 	}
+	return err == nil
 }

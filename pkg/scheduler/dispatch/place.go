@@ -48,7 +48,7 @@ func (s *Set) place(ctx context.Context, node *Node, translated *translation) pl
 	placement := s.memo.Place(placer, node.inventory.groups, node.used, translated.request)
 	if placement.LimitHit {
 		s.recorder.StepLimitHit()
-		s.limits.tell(ctx, node, placement)
+		s.limits.log(ctx, node, placement)
 	}
 	return placed{placement, translated}
 }

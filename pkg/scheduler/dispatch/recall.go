@@ -88,17 +88,17 @@ func (c *contained) question(node *Node, pod *asked) question {
 	return question{c.revision.Load(), pod.digest(), digest(node.inventory.groups.Shape())}
 }
 
-// ask answers from memory, where the plugin allows for it, or asks the plugin. One that is set aside is always asked: it
-// would not allocate what it is remembered to fit, and only an answer brings it back.
-func (c *contained) ask(ctx context.Context, node *Node, pod *asked) (fitAnswer, error) {
-	if c.recall == nil || c.shunned.Load() {
-		return c.fit(ctx, node, pod)
+// ask answers from memory, where the plugin allows for it, or asks the plugin. One that is not called now is always
+// asked: it would not allocate what it is remembered to fit, and only an answer brings it back.
+func (c *contained) ask(ctx context.Context, node *Node, request *Request, pod *asked) (fitAnswer, error) {
+	if c.recall == nil || c.unavailable.Load() || c.keptFrom(node, request) {
+		return c.fit(ctx, node, request, pod)
 	}
 	q := c.question(node, pod)
 	if found := c.recall.find(&q); found != nil {
 		return found.of(pod), nil
 	}
-	answer, err := c.fit(ctx, node, pod)
+	answer, err := c.fit(ctx, node, request, pod)
 	if err == nil {
 		c.recall.remember(&q, answer)
 	}

@@ -4,36 +4,58 @@
 package dispatch
 
 import (
-	"errors"
 	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 )
 
-// Outcome is how a call into a plugin ended. Its text is the value of a metric's label: it never changes.
-type Outcome string
+// Outcome is how a call into a plugin ended. Its text is the value of a metric's label: it never
+// changes. "The pod does not fit" is an answer.
+type Outcome = plugincall.Outcome
 
 const (
-	// Answered says that the plugin returned without an error. "The pod does not fit" is an answer.
-	Answered Outcome = "answered"
-	// Errored says that the plugin returned an error, which is an answer too.
-	Errored Outcome = "error"
-	// Panicked says that the plugin panicked, or ended the goroutine of the call.
-	Panicked Outcome = "panic"
-	// TimedOut says that the plugin did not return before the deadline of the call.
-	TimedOut Outcome = "timeout"
-	// SetAside says that the plugin was not called, because it is set aside.
-	SetAside Outcome = "set_aside"
+	// Quarantined says that the plugin was not called, because it is quarantined.
+	Quarantined Outcome = "set_aside"
+	// InBackOff says that the plugin was not called, because of an earlier failure for the same
+	// request, node or holder.
+	InBackOff Outcome = "back_off"
+	// NotReturned says that the plugin was not called, because an earlier call has not returned.
+	NotReturned = plugincall.NotReturned
 )
 
-// Recorder is told what the device schedulers do, to count it. It must be safe for concurrent use and return at once:
-// calls wait for it.
+// Blamed is what a failed call is blamed on. Its text is the value of a metric's label: it never
+// changes.
+type Blamed string
+
+const (
+	// BlamedRequest is what one pod requests.
+	BlamedRequest Blamed = "request"
+	// BlamedNode is a node's inventory, or its state.
+	BlamedNode Blamed = "node"
+	// BlamedHolder is a pod that holds devices of a node.
+	BlamedHolder Blamed = "holder"
+	// BlamedPlugin is the plugin, which fails for plain requests too.
+	BlamedPlugin Blamed = "plugin"
+	// BlamedNothing is for a single call, such as RemoveNode, from which nothing follows.
+	BlamedNothing Blamed = "nothing"
+)
+
+// Recorder is told what the device schedulers do, to count it. It must be safe for concurrent use
+// and return at once: calls wait for it.
 type Recorder interface {
-	// Called tells how one call of a plugin's method ended, and how long the plugin took, which is 0 for SetAside. The
-	// time for which the call waited for its turn is not in it. TakePodResources is one call for all pods of a node.
+	// Called reports how one call of a plugin's method ended, and how long the plugin took, without
+	// the time in the queue. TakePodResources is one call for all pods of a node, and Probe is a
+	// call of PodFitsDevice for a plain request of the scheduler's own.
 	Called(plugin, method string, outcome Outcome, took time.Duration)
-	// SetAside tells of every plugin at the start that it is not set aside; then that it is, and after that, when it has
-	// answered again, that it is not.
-	SetAside(plugin string, aside bool)
-	// StepLimitHit tells of an answer of the group scheduler that its step limit cut short, also of one that it remembers.
+	// Blamed reports what a failed call is blamed on.
+	Blamed(plugin string, on Blamed)
+	// Quarantined reports whether the plugin is called at all: it is quarantined, or a call has not
+	// returned. It is called for every plugin at the start, and for each change.
+	Quarantined(plugin string, quarantined bool)
+	// Overdue reports how many calls have not returned within their limit and still run, likewise.
+	Overdue(plugin string, calls int)
+	// StepLimitHit reports an answer of the group scheduler that its step limit cut short, also a
+	// cached one.
 	StepLimitHit()
 }
 
@@ -41,18 +63,7 @@ type Recorder interface {
 type unrecorded struct{}
 
 func (unrecorded) Called(string, string, Outcome, time.Duration) {}
-func (unrecorded) SetAside(string, bool)                         {}
+func (unrecorded) Blamed(string, Blamed)                         {}
+func (unrecorded) Quarantined(string, bool)                      {}
+func (unrecorded) Overdue(string, int)                           {}
 func (unrecorded) StepLimitHit()                                 {}
-
-// outcomeOf returns the outcome of a call that ended with err.
-func outcomeOf(err error) Outcome {
-	var failed failure
-	switch {
-	case err == nil:
-		return Answered
-	case errors.As(err, &failed):
-		return failed.outcome
-	default:
-		return Errored
-	}
-}

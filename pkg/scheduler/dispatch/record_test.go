@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -41,9 +39,16 @@ func (m *minutes) Called(plugin, method string, outcome Outcome, took time.Durat
 	m.write(fmt.Sprintf("%s %s: %s in %v", plugin, method, outcome, took))
 }
 
-func (m *minutes) SetAside(plugin string, aside bool) {
-	m.write(fmt.Sprintf("%s aside: %v", plugin, aside))
+func (m *minutes) Blamed(plugin string, on Blamed) { m.write(fmt.Sprintf("%s blamed: %s", plugin, on)) }
+
+func (m *minutes) Quarantined(plugin string, quarantined bool) {
+	m.write(fmt.Sprintf("%s quarantined: %v", plugin, quarantined))
 }
+
+func (m *minutes) Overdue(plugin string, calls int) {
+	m.write(fmt.Sprintf("%s overdue: %d", plugin, calls))
+}
+
 func (m *minutes) StepLimitHit() { m.limit++ }
 
 // read returns what was written since the last time.
@@ -63,27 +68,34 @@ func recorded(clk clock.WithTicker, plugin devicescheduler.DeviceScheduler) (*Se
 
 func TestEveryCallIsRecordedWithItsOutcomeAndItsTime(t *testing.T) {
 	const pause = 20 * time.Millisecond
+	probed := []string{"f0 Probe: answered in 0s", "f0 blamed: request"}
 	for name, test := range map[string]struct {
 		does func()
 		fits bool
 		want Outcome
+		then []string
 	}{
-		"it fits":                            {func() {}, true, Answered},
-		"it does not fit":                    {func() {}, false, Answered},
-		"the plugin panics":                  {func() { panic("ouch") }, true, Panicked},
-		"the plugin ends the call's routine": {runtime.Goexit, true, Panicked},
+		"it fits":                            {func() {}, true, plugincall.Answered, nil},
+		"it does not fit":                    {func() {}, false, plugincall.Answered, nil},
+		"the plugin panics":                  {func() { panic("ouch") }, true, plugincall.Panicked, probed},
+		"the plugin ends the call's routine": {runtime.Goexit, true, plugincall.Panicked, probed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk := stepped()
-			s, m := recorded(clk, &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-				clk.Step(pause)
-				test.does()
+			s, m := recorded(clk, &fake{fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
+				if pod.Name == "p" {
+					clk.Step(pause)
+					test.does()
+				}
 				return test.fits, nil, 0
 			}})
 			node := nodeWith(t, s, 0)
-			fit(s, node)
-			want := []string{"f0 aside: false", "f0 AddNode: answered in 0s", fmt.Sprintf("f0 PodFitsDevice: %s in %v", test.want, pause)}
-			if diff := cmp.Diff(want, m.read()); diff != "" {
+			_, _ = s.Fit(t.Context(), node, asking(1)) // the recorder has the outcome
+			want := []string{
+				"f0 quarantined: false", "f0 overdue: 0", "f0 AddNode: answered in 0s",
+				fmt.Sprintf("f0 PodFitsDevice: %s in %v", test.want, pause),
+			}
+			if diff := cmp.Diff(append(want, test.then...), m.read()); diff != "" {
 				t.Errorf("recorded (-want +got):\n%s", diff)
 			}
 		})
@@ -111,65 +123,6 @@ func TestAnErrorThatAPluginReturnsIsRecordedAsOne(t *testing.T) {
 	}
 }
 
-func TestAPluginIsRecordedAsSetAsideUntilItAnswersAgain(t *testing.T) {
-	clk := stepped()
-	broken := true
-	serving := serve(1)
-	s, m := recorded(clk, &fake{fit: func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-		if broken {
-			panic("ouch")
-		}
-		return serving(node, pod)
-	}})
-	node := nodeWith(t, s, 0)
-	m.read()
-	for range failuresAllowed + 1 {
-		fit(s, node)
-	}
-	clk.Step(firstPause)
-	fit(s, node) // fails at once
-	clk.Step(2 * firstPause)
-	broken = false
-	fit(s, node)
-	fit(s, node)
-	const panicked, answered = "f0 PodFitsDevice: panic in 0s", "f0 PodFitsDevice: answered in 0s"
-	want := []string{
-		panicked, panicked, panicked, "f0 aside: true", "f0 PodFitsDevice: set_aside in 0s",
-		panicked, answered, "f0 aside: false", answered,
-	}
-	if diff := cmp.Diff(want, m.read()); diff != "" {
-		t.Errorf("recorded (-want +got):\n%s", diff)
-	}
-}
-
-func TestACallThatHangsIsRecordedOnceAndItsPluginAsSetAside(t *testing.T) {
-	clk := stepped()
-	hang := make(chan struct{})
-	s, m := recorded(clk, &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-		<-hang
-		return true, nil, 1
-	}})
-	node := nodeWith(t, s, 0)
-	m.read()
-	late := make(chan string, 1)
-	go func() { late <- fit(s, node) }()
-	waitFor(t, "the call has a deadline", clk.HasWaiters)
-	clk.Step(callDeadline)
-	<-late
-	fit(s, node)
-	want := []string{"f0 aside: true", "f0 PodFitsDevice: timeout in 1s", "f0 PodFitsDevice: set_aside in 0s"}
-	if diff := cmp.Diff(want, m.read()); diff != "" {
-		t.Errorf("recorded (-want +got):\n%s", diff)
-	}
-	close(hang)
-	waitFor(t, "the plugin is asked again", func() bool { _, err := s.Fit(t.Context(), node, asking(1)); return err == nil })
-	// How often it was turned away until then is chance.
-	again := slices.DeleteFunc(m.read(), func(line string) bool { return strings.Contains(line, "set_aside") })
-	if diff := cmp.Diff([]string{"f0 PodFitsDevice: answered in 0s", "f0 aside: false"}, again); diff != "" {
-		t.Errorf("recorded when the call had returned (-want +got):\n%s", diff)
-	}
-}
-
 func TestANameThatIsNoTextIsMadeOne(t *testing.T) {
 	s, _ := recorded(stepped(), &fake{name: "gpu\xff"})
 	if got, want := s.plugins[0].name, "gpu\uFFFD"; got != want {
@@ -177,42 +130,18 @@ func TestANameThatIsNoTextIsMadeOne(t *testing.T) {
 	}
 }
 
-// Two calls at once, of which one hangs: that the other answers does not mean that the plugin is back.
-func TestAPluginIsSetAsideWhileOneCallHangsAlthoughAnotherAnswers(t *testing.T) {
-	clk := stepped()
-	hang, answer := make(chan struct{}), make(chan struct{})
-	var calls atomic.Int32
-	s, m := recorded(clk, concurrent{&fake{remove: func(name string) {
-		calls.Add(1)
-		<-map[string]chan struct{}{"hangs": hang, "answers": answer}[name]
-	}}})
-	m.read()
-	var late, other sync.WaitGroup
-	late.Go(func() { s.RemoveNode(t.Context(), "hangs") })
-	waitFor(t, "the first call has a deadline", func() bool { return clk.Waiters() == 1 && calls.Load() == 1 })
-	clk.Step(callDeadline / 2)
-	other.Go(func() { s.RemoveNode(t.Context(), "answers") })
-	waitFor(t, "both calls run", func() bool { return clk.Waiters() == 2 && calls.Load() == 2 })
-	clk.Step(callDeadline / 2)
-	late.Wait()
-	close(answer)
-	other.Wait()
-	want := []string{"f0 aside: true", "f0 RemoveNode: timeout in 1s", "f0 RemoveNode: answered in 500ms"}
-	if diff := cmp.Diff(want, m.read()); diff != "" {
-		t.Errorf("recorded (-want +got):\n%s", diff)
-	}
-	close(hang)
-}
-
-// The walk puts the 20 where most is used, on a, so that the 30 fit nowhere; the search may not try any other way.
+// The walk puts the 20 where most is used, on a, so that the 30 fit nowhere; the search may not try
+// any other way.
 func TestEveryAnswerCutShortByTheStepLimitIsCountedAndOneAMinuteIsLogged(t *testing.T) {
 	clk := stepped()
-	s, m := recorded(clk, &fake{groups: true, fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	plugin := &fake{groups: true}
+	plugin.fit = func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		pod.RunningContainers["main"] = types.ContainerInfo{DevRequests: types.ResourceList{
 			"resource/group/gpu/0/memory": 20, "resource/group/gpu/1/memory": 30,
 		}}
 		return true, nil, 0
-	}})
+	}
+	s, m := recorded(clk, plugin)
 	s.placers.New = func() any { return grouptree.NewPlacer(1) }
 	info := types.NewNodeInfoWithName("n")
 	info.Allocatable = types.ResourceList{"resource/group/gpu/a/memory": 100, "resource/group/gpu/b/memory": 40}
@@ -236,7 +165,8 @@ func TestEveryAnswerCutShortByTheStepLimitIsCountedAndOneAMinuteIsLogged(t *test
 		}
 		lines := len(logger.GetSink().(ktesting.Underlier).GetBuffer().Data())
 		if m.limit != step.counted || lines != step.lines {
-			t.Errorf("%v later: %d counted and %d logged, want %d and %d", step.pause, m.limit, lines, step.counted, step.lines)
+			t.Errorf("%v later: %d counted and %d logged, want %d and %d",
+				step.pause, m.limit, lines, step.counted, step.lines)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (p *Plugin) fitAt(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.
 // changes. Events groups nodes by its text.
 func (p *Plugin) rejected(err error) *fwk.Status {
 	if errors.Is(err, dispatch.ErrNoAnswer) {
-		p.requeuer.after(p.schedulers.Pause())
+		p.requeuer.after(dispatch.RetryAfter(err))
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 }

@@ -4,6 +4,7 @@
 package frameworkplugin
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,27 +19,36 @@ func TestMetricsReportTheCallsOfADeviceScheduler(t *testing.T) {
 	metrics.Register()
 	metrics.PluginCalls.Reset()
 	metrics.PluginCallDuration.Reset()
+	metrics.PluginFailures.Reset()
 	metrics.PluginSetAside.Reset()
+	metrics.PluginCallsOverdue.Reset()
 	f := newFixture(t, []*v1.Node{newNode("n", "GPU-0")})
 	f.fit(newPod("fits", 1), "n")
 	f.schedulers.panics = true
-	for range 4 {
+	for range 2 {
 		f.fit(newPod("p", 2), "n") // not what is remembered
 	}
-	want := `
-# HELP kubedevice_scheduler_plugin_calls_total [ALPHA] Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned one), panic, timeout, set_aside (the plugin was not called).
-# TYPE kubedevice_scheduler_plugin_calls_total counter
-kubedevice_scheduler_plugin_calls_total{method="AddNode",outcome="answered",plugin="gpus"} 1
-kubedevice_scheduler_plugin_calls_total{method="PodFitsDevice",outcome="answered",plugin="gpus"} 1
-kubedevice_scheduler_plugin_calls_total{method="PodFitsDevice",outcome="panic",plugin="gpus"} 3
-kubedevice_scheduler_plugin_calls_total{method="PodFitsDevice",outcome="set_aside",plugin="gpus"} 1
-# HELP kubedevice_scheduler_plugin_set_aside [ALPHA] 1 from the moment that a device scheduler plugin is set aside until it answers again, else 0. No pod that asks for its devices is scheduled in that time, nor one that asks for others unless all plugins are specialists.
-# TYPE kubedevice_scheduler_plugin_set_aside gauge
-kubedevice_scheduler_plugin_set_aside{plugin="gpus"} 1
-`
-	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want),
-		"kubedevice_scheduler_plugin_calls_total", "kubedevice_scheduler_plugin_set_aside"); err != nil {
-		t.Error(err)
+	for _, metric := range []struct{ name, kind, help, values string }{
+		{"plugin_calls_overdue", "gauge", metrics.PluginCallsOverdue.Help, `{plugin="gpus"} 0`},
+		{"plugin_calls_total", "counter", metrics.PluginCalls.Help,
+			`{method="AddNode",outcome="answered",plugin="gpus"} 1
+{method="PodFitsDevice",outcome="answered",plugin="gpus"} 1
+{method="PodFitsDevice",outcome="panic",plugin="gpus"} 1
+{method="PodFitsDevice",outcome="set_aside",plugin="gpus"} 1
+{method="Probe",outcome="panic",plugin="gpus"} 1`},
+		{"plugin_failures_total", "counter", metrics.PluginFailures.Help, `{blamed="plugin",plugin="gpus"} 1`},
+		{"plugin_set_aside", "gauge", metrics.PluginSetAside.Help, `{plugin="gpus"} 1`},
+	} {
+		name := "kubedevice_scheduler_" + metric.name
+		help := strings.TrimPrefix(metric.help, "[ALPHA] ") // registration adds it
+		want := fmt.Sprintf("# HELP %s [ALPHA] %s\n# TYPE %s %s\n", name, help, name, metric.kind)
+		for value := range strings.SplitSeq(metric.values, "\n") {
+			want += name + value + "\n"
+		}
+		if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), name); err != nil {
+			t.Error(err)
+		}
 	}
-	testutil.AssertHistogramTotalCount(t, "kubedevice_scheduler_plugin_call_duration_seconds", map[string]string{"method": "PodFitsDevice"}, 4)
+	testutil.AssertHistogramTotalCount(t, "kubedevice_scheduler_plugin_call_duration_seconds",
+		map[string]string{"method": "PodFitsDevice"}, 2)
 }

@@ -43,35 +43,58 @@ var PoliciesMissing = metrics.NewGauge(&metrics.GaugeOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
-// PluginCalls counts the calls into device schedulers. Calls that were not made because the plugin
-// is set aside count.
+// PluginCalls counts the calls into device schedulers, and the calls that were not made because of
+// an earlier failure.
 var PluginCalls = metrics.NewCounterVec(&metrics.CounterOpts{
 	Namespace: namespace,
 	Subsystem: subsystem,
 	Name:      "plugin_calls_total",
-	Help: "Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned one), " +
-		"panic, timeout, set_aside (the plugin was not called).",
+	Help: "Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned " +
+		"one), panic, timeout; and calls that were not made: back_off (the request, the node or a pod that holds its " +
+		"devices made the plugin fail), set_aside (the plugin is quarantined), not_returned (an earlier call has not).",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin", "method", "outcome"})
 
-// PluginCallDuration has the calls that were made. The deadline of a call is one second.
+// PluginCallDuration has the calls that were made. The limit of a call is one second.
 var PluginCallDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	Namespace: namespace,
 	Subsystem: subsystem,
 	Name:      "plugin_call_duration_seconds",
-	Help: "How long calls into device scheduler plugins took, by plugin and method, without the time for which they " +
-		"waited for their turn.",
+	Help: "How long calls into device scheduler plugins took, by plugin and method, without their time " +
+		"in the queue.",
 	Buckets:        metrics.ExponentialBuckets(0.00001, 4, 9), // 10 µs to 0.66 s
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin", "method"})
+
+// PluginFailures counts panics and timeouts by what followed from them.
+var PluginFailures = metrics.NewCounterVec(&metrics.CounterOpts{
+	Namespace: namespace,
+	Subsystem: subsystem,
+	Name:      "plugin_failures_total",
+	Help: "Failed calls into device scheduler plugins by what they are blamed on, for which the plugin is not called " +
+		"in a back-off: request, node, holder (a pod that holds devices of a node), plugin (it is quarantined), " +
+		"or nothing.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"plugin", "blamed"})
 
 // PluginSetAside has one value for each device scheduler.
 var PluginSetAside = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Namespace: namespace,
 	Subsystem: subsystem,
 	Name:      "plugin_set_aside",
-	Help: "1 from the moment that a device scheduler plugin is set aside until it answers again, else 0. No pod that asks " +
-		"for its devices is scheduled in that time, nor one that asks for others unless all plugins are specialists.",
+	Help: "1 while a device scheduler plugin is not called for any pod, because it is quarantined or a call has not " +
+		"returned, else 0. No pod that requests its devices is scheduled in that time, nor one that requests others " +
+		"unless all plugins are specialists.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"plugin"})
+
+// PluginCallsOverdue has one value for each device scheduler.
+var PluginCallsOverdue = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Namespace: namespace,
+	Subsystem: subsystem,
+	Name:      "plugin_calls_overdue",
+	Help: "Calls into a device scheduler plugin that have not returned within their limit and still run. A plugin " +
+		"that is not safe for concurrent use is not called before they return.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin"})
 
@@ -81,15 +104,16 @@ var StepLimitHits = metrics.NewCounter(&metrics.CounterOpts{
 	Namespace: namespace,
 	Subsystem: subsystem,
 	Name:      "step_limit_hits_total",
-	Help: "Answers for a pod on a node that were cut short by the step limit of the search for devices: the pod may have " +
-		"got other devices than the best, or been refused although it fits.",
+	Help: "Answers for a pod on a node that were cut short by the step limit of the search for devices: the pod may " +
+		"have got other devices than the best, or been refused although it fits.",
 	StabilityLevel: metrics.ALPHA,
 })
 
 // All returns all metrics of this package.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
-		ForgedAllocations, PoliciesMissing, PluginCalls, PluginCallDuration, PluginSetAside, StepLimitHits,
+		ForgedAllocations, PoliciesMissing, StepLimitHits,
+		PluginCalls, PluginCallDuration, PluginFailures, PluginSetAside, PluginCallsOverdue,
 	}
 }
 
@@ -110,17 +134,27 @@ func NewRecorder() dispatch.Recorder {
 
 func (recorder) Called(plugin, method string, outcome dispatch.Outcome, took time.Duration) {
 	PluginCalls.WithLabelValues(plugin, method, string(outcome)).Inc()
-	if outcome != dispatch.SetAside {
+	switch outcome {
+	case dispatch.Quarantined, dispatch.InBackOff, dispatch.NotReturned:
+	default:
 		PluginCallDuration.WithLabelValues(plugin, method).Observe(took.Seconds())
 	}
 }
 
-func (recorder) SetAside(plugin string, aside bool) {
+func (recorder) Blamed(plugin string, on dispatch.Blamed) {
+	PluginFailures.WithLabelValues(plugin, string(on)).Inc()
+}
+
+func (recorder) Quarantined(plugin string, quarantined bool) {
 	value := 0.0
-	if aside {
+	if quarantined {
 		value = 1
 	}
 	PluginSetAside.WithLabelValues(plugin).Set(value)
+}
+
+func (recorder) Overdue(plugin string, calls int) {
+	PluginCallsOverdue.WithLabelValues(plugin).Set(float64(calls))
 }
 
 func (recorder) StepLimitHit() { StepLimitHits.Inc() }

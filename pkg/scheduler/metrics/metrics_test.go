@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
@@ -22,8 +23,17 @@ func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
 	for _, metric := range All() {
 		names = append(names, metric.FQName())
 	}
-	for _, outcome := range []dispatch.Outcome{dispatch.Answered, dispatch.Errored, dispatch.Panicked, dispatch.TimedOut, dispatch.SetAside} {
+	for _, outcome := range []dispatch.Outcome{
+		plugincall.Answered, plugincall.Errored, plugincall.Panicked, plugincall.TimedOut, plugincall.NotReturned,
+		dispatch.InBackOff, dispatch.Quarantined,
+	} {
 		names = append(names, string(outcome))
+	}
+	for _, blamed := range []dispatch.Blamed{
+		dispatch.BlamedRequest, dispatch.BlamedNode, dispatch.BlamedHolder, dispatch.BlamedPlugin,
+		dispatch.BlamedNothing,
+	} {
+		names = append(names, string(blamed))
 	}
 	for _, name := range names {
 		if !strings.Contains(string(text), "\n| `"+name+"` |") {
@@ -42,11 +52,11 @@ func TestMetricsCountStepLimitHitsAndPluginsThatComeBack(t *testing.T) {
 	if after, err := testutil.GetCounterMetricValue(StepLimitHits); err != nil || after != before+1 {
 		t.Errorf("step limit hits %v after %v, error %v", after, before, err)
 	}
-	for _, aside := range []bool{true, false} {
-		recorder.SetAside("p", aside)
-		want := map[bool]float64{true: 1, false: 0}[aside]
+	for _, quarantined := range []bool{true, false} {
+		recorder.Quarantined("p", quarantined)
+		want := map[bool]float64{true: 1, false: 0}[quarantined]
 		if got, err := testutil.GetGaugeMetricValue(PluginSetAside.WithLabelValues("p")); err != nil || got != want {
-			t.Errorf("set aside %v: gauge %v, error %v, want %v", aside, got, err, want)
+			t.Errorf("quarantined %v: gauge %v, error %v, want %v", quarantined, got, err, want)
 		}
 	}
 }

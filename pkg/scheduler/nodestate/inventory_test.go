@@ -111,7 +111,8 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 	w.node("elsewhere", "e-1", "X")
 	w.plugin.broken.Store(true)
 	node := w.node("n", "n-1", "A")
-	const failure = `error: inventory not taken: device scheduler "gpus": AddNode: panic: ouch`
+	const failure = `error: inventory not taken: device scheduler "gpus": AddNode: it fails for this node: panic: ouch; ` +
+		`it is tried again after a while; check the node's devices, and the plugin (see the scheduler's log)`
 	w.want("free", w.free(nodeInfo(node)), failure)
 	w.plugin.broken.Store(false)
 	w.want("free before the pause is over", w.free(nodeInfo(node)), failure)
