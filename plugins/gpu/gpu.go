@@ -1,29 +1,28 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu holds what the GPU plugins share: how a GPU is called in a node's inventory and in a container's
-// allocation.
+// Package gpu holds what the GPU plugins share: the names of GPUs in a node's inventory and in a container's allocation.
 //
-// A GPU stands in two levels of groups, and has two resources:
+// A GPU is in two levels of groups, and has two resources:
 //
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/cards  = 1
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/memory = bytes
 //
-// Whoever has the card has the GPU for itself; whoever has only memory shares it.
+// A container that holds the card has the GPU for itself; one that holds only memory shares it.
 package gpu
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	sdkresource "github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Resource is the plain count that pods request and that nodes publish.
 const Resource types.ResourceName = "nvidia.com/gpu"
 
-// The levels of a GPU's name, from the outside in.
+// The levels of a GPU's name, from the outermost to the innermost.
 const (
 	// Wide groups GPUs that are joined by any path: over a host bridge, inside a CPU, across CPUs.
 	Wide = "gpugrp1"
@@ -45,10 +44,10 @@ type GPU struct {
 	ID string
 	// Memory is in bytes.
 	Memory int64
-	// Groups are the instances of the levels that the GPU stands in, from the inside out: close, wide. A node whose
-	// topology is not known has none.
+	// Groups are the instances of the levels that the GPU is in, from the innermost to the outermost: close, wide. A
+	// node whose topology is not known has none.
 	Groups []int
-	// Unhealthy GPUs count in the node's capacity, but no pod is given one.
+	// Unhealthy GPUs count in the node's capacity and are not allocatable.
 	Unhealthy bool
 }
 
@@ -63,7 +62,7 @@ func (g GPU) name(resource string) types.ResourceName {
 	return types.ResourceName(types.DeviceGroupPrefix + "/" + path)
 }
 
-// Publish adds the GPUs to a node: one by one, and counted as the plain resource.
+// Publish adds the GPUs to a node: each by its name, and all as the count of the plain resource.
 func Publish(node *types.NodeInfo, resource types.ResourceName, gpus []GPU) {
 	var healthy int64
 	for _, g := range gpus {
@@ -81,7 +80,7 @@ func Publish(node *types.NodeInfo, resource types.ResourceName, gpus []GPU) {
 	node.Allocatable[resource], node.KubeAlloc[resource] = healthy, healthy
 }
 
-// Allocated returns the IDs of the GPUs that the container was given, sorted.
+// Allocated returns the IDs of the GPUs that are allocated to the container, sorted.
 func Allocated(container *types.ContainerInfo) []string {
 	var ids []string
 	for _, name := range container.AllocateFrom {
@@ -96,13 +95,9 @@ func Allocated(container *types.ContainerInfo) []string {
 // Split returns the ID of the GPU in a device resource's name, and which of its resources it is. ok is false for the
 // resources of other devices.
 func Split(name types.ResourceName) (id, resource string, ok bool) {
-	rest, ok := strings.CutPrefix(string(name), types.DeviceGroupPrefix+"/")
-	if !ok {
+	path, err := sdkresource.ParsePath(name)
+	if err != nil || path.DeviceLevel() != Level {
 		return "", "", false
 	}
-	path := strings.Split(rest, "/")
-	if len(path)%2 == 0 || len(path) < 3 || path[len(path)-3] != Level {
-		return "", "", false
-	}
-	return path[len(path)-2], path[len(path)-1], true
+	return path.DeviceID(), path.Resource(), true
 }

@@ -9,17 +9,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// maxCounted bounds the GPUs that are made up for a node that only reports a count.
+// maxCounted is the largest number of GPUs that a node gets which only reports a count.
 const maxCounted = 1024
 
-// liftNode rewrites what a node may give such that all its GPUs stand in two levels of groups. A node that only reports
-// a count gets that many GPUs, called by number. A GPU whose close group is not known is one by itself, and GPUs of one
-// node are in one wide group unless the node says otherwise: some path joins them.
+// liftNode rewrites what is allocatable on a node such that all its GPUs are in two levels of groups. A node that only
+// reports a count gets that many GPUs, numbered from 0. A GPU whose close group is not known is in one of its own. GPUs
+// of a node are in one wide group unless the node reports otherwise: some path joins them.
 //
 // A GPU's name depends on no other GPU, so that what a pod holds keeps its name when another GPU comes or goes.
 func liftNode(node *types.NodeInfo, count types.ResourceName) {
@@ -43,8 +44,8 @@ func liftNode(node *types.NodeInfo, count types.ResourceName) {
 // liftName returns the name with both levels of groups. Names of other devices are their own.
 func liftName(name types.ResourceName) types.ResourceName {
 	path := strings.Split(string(name), "/")
-	if at, id := instance(path, gpu.Level); at >= 0 && index(path, gpu.Close) < 0 {
-		path = slices.Insert(path, at, gpu.Close, id)
+	if at := index(path, gpu.Level); at >= 0 && index(path, gpu.Close) < 0 {
+		path = slices.Insert(path, at, gpu.Close, path[at+1])
 	}
 	if at := index(path, gpu.Close); at >= 0 && index(path, gpu.Wide) < 0 {
 		path = slices.Insert(path, at, gpu.Wide, "0")
@@ -61,16 +62,17 @@ func hasGPUs(list types.ResourceList) bool {
 	return false
 }
 
-// topologyOf counts the node's GPUs by their groups. Only those with a card count: nobody can have the others alone.
+// topologyOf counts the node's GPUs by their groups. Only those with a card count: no container can have another one for
+// itself.
 func topologyOf(node *types.NodeInfo) topology {
 	sizes := map[string]map[string]int{}
 	for name, quantity := range node.Allocatable {
-		if _, resource, ok := gpu.Split(name); !ok || resource != gpu.Cards || quantity < 1 {
+		path, err := resource.ParsePath(name)
+		if err != nil || path.DeviceLevel() != gpu.Level || path.Resource() != gpu.Cards || quantity < 1 {
 			continue
 		}
-		path := strings.Split(string(name), "/")
-		_, wide := instance(path, gpu.Wide)
-		_, close := instance(path, gpu.Close)
+		wide, _ := path.Instance(gpu.Wide)
+		close, _ := path.Instance(gpu.Close)
 		if sizes[wide] == nil {
 			sizes[wide] = map[string]int{}
 		}
@@ -98,7 +100,7 @@ func countGPUs(node *types.NodeInfo) int64 {
 	return n
 }
 
-// index returns where a level stands in the path of a device resource, or -1.
+// index returns the position of a level among the segments of a device resource's name, or -1.
 func index(path []string, level string) int {
 	if len(path) < 2 || path[0]+"/"+path[1] != types.DeviceGroupPrefix {
 		return -1
@@ -109,12 +111,4 @@ func index(path []string, level string) int {
 		}
 	}
 	return -1
-}
-
-// instance returns where a level stands in the path, or -1, and its instance.
-func instance(path []string, level string) (at int, id string) {
-	if at = index(path, level); at >= 0 {
-		id = path[at+1]
-	}
-	return at, id
 }

@@ -18,9 +18,10 @@ import (
 const pattern = types.DeviceGroupPrefix + "/" + gpu.Wide + "/0/" + gpu.Close + "/0/" + gpu.Level + "/0/" + gpu.Cards
 
 // devicePath returns the full name of a request for GPUs, which users may write without the prefix. ok is false for
-// requests for anything else.
+// requests for anything else. A name that is malformed counts as a request for GPUs when it has one of their levels, so
+// that the group scheduler refuses it.
 func devicePath(name types.ResourceName) (full types.ResourceName, ok bool) {
-	full = types.ResourceName(types.DeviceGroupPrefix + "/" + strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"))
+	full = resource.WithPrefix(name)
 	path := strings.Split(string(full), "/")
 	return full, index(path, gpu.Wide) >= 0 || index(path, gpu.Close) >= 0 || index(path, gpu.Level) >= 0
 }

@@ -9,17 +9,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// generateTopology is the request that says how counted GPUs are placed: 1, or none, by the best topology that any node
-// has; 0 each by itself. Users write it for the pod or for a container, which goes before the pod.
+// generateTopology is the request that decides how counted GPUs are placed: 1, which is the default, by the best topology
+// of any node; 0 each GPU by itself. Users write it for the pod or for a container; the container's has precedence.
 const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
 
-// translate writes the pod's requests for GPUs into the DevRequests of its containers, for that node. What stands
-// there already was written by the plugins before this one, and stays.
+// translate writes the pod's requests for GPUs into the DevRequests of its containers, for that node. Entries that the
+// plugins before this one wrote stay.
 func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo) error {
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -42,7 +43,7 @@ func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo,
 		return err
 	}
 	requests := types.ResourceList{}
-	for _, name := range slices.Sorted(maps.Keys(container.Requests)) { // of two spellings of one name the full one counts
+	for _, name := range slices.Sorted(maps.Keys(container.Requests)) { // of two forms of one name the full one counts
 		if full, ok := devicePath(name); ok {
 			requests[full] = container.Requests[name]
 		}
@@ -79,7 +80,7 @@ func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo,
 func byTopology(lists ...types.ResourceList) (bool, error) {
 	automatic := true
 	for _, list := range lists {
-		for _, name := range []types.ResourceName{generateTopology, types.DeviceGroupPrefix + "/" + generateTopology} {
+		for _, name := range []types.ResourceName{generateTopology, resource.WithPrefix(generateTopology)} {
 			value, ok := list[name]
 			if ok && value != 0 && value != 1 {
 				return false, fmt.Errorf("%s is %d: use 1 to have the topology chosen, 0 to go without", name, value)
@@ -92,24 +93,29 @@ func byTopology(lists ...types.ResourceList) (bool, error) {
 	return automatic, nil
 }
 
-// placeholders returns the distinct GPUs that requests name, with the groups that they stand in.
+// placeholders returns the distinct GPUs that requests name, with the groups that they are in.
 func placeholders(requests types.ResourceList) map[string]bool {
 	found := map[string]bool{}
 	for name := range requests {
-		if _, resource, ok := gpu.Split(name); ok {
-			found[strings.TrimSuffix(string(name), "/"+resource)] = true
+		if _, kind, ok := gpu.Split(name); ok {
+			found[device(name, kind)] = true
 		}
 	}
 	return found
 }
 
-// checkHeld makes sure that each GPU that is asked for is also held: a container sees a GPU that serves any of its
-// requests, and one that holds neither card nor memory would see the GPU of somebody else.
+// device returns the name of a GPU that has the resource of that name and kind.
+func device(name types.ResourceName, kind string) string {
+	return strings.TrimSuffix(string(name), "/"+kind)
+}
+
+// checkHeld checks that the container holds the card or memory of each GPU that it requests anything of: a container sees
+// a GPU that serves any of its requests, and without card and memory that could be the GPU of another one.
 func checkHeld(requests types.ResourceList) error {
 	held := map[string]bool{}
 	for name, quantity := range requests {
-		if _, resource, ok := gpu.Split(name); ok && quantity > 0 && (resource == gpu.Cards || resource == gpu.Memory) {
-			held[strings.TrimSuffix(string(name), "/"+resource)] = true
+		if _, kind, ok := gpu.Split(name); ok && quantity > 0 && (kind == gpu.Cards || kind == gpu.Memory) {
+			held[device(name, kind)] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
@@ -135,7 +141,7 @@ func (s *Scheduler) addCounted(requests types.ResourceList, n int, automatic boo
 	}
 	for i := 0; n > 0; i++ {
 		name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, gpu.Level, i, gpu.Cards))
-		if _, taken := placeholders(requests)[strings.TrimSuffix(string(name), "/"+gpu.Cards)]; !taken {
+		if _, taken := placeholders(requests)[device(name, gpu.Cards)]; !taken {
 			requests[name] = 1
 			n--
 		}

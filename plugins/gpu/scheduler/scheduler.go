@@ -45,16 +45,16 @@ func (s *Scheduler) ConcurrentSafe() bool { return true }
 // ClaimedResources makes every pod that requests the count a device pod, also while no node lists it.
 func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
 
-// Revision grows when a kind of topology comes or goes: only then may counted GPUs be asked for in another way. For the
-// rest, a request is translated by the number of GPUs that the node has.
+// Revision grows when a kind of topology comes or goes: only then may the translation of counted GPUs change. Besides it
+// depends on the number of GPUs that the node has.
 func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
 
-// Kinds are GPUs, by their count and by the levels that they stand in.
+// Kinds are GPUs, by their count and by the levels of their names.
 func (s *Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{Plain: []types.ResourceName{s.resource}, Levels: []string{gpu.Wide, gpu.Close, gpu.Level}}
 }
 
-// Words says GPU for a GPU, and what joins those of a group.
+// Words are the words for a GPU and for the groups of GPUs.
 func (s *Scheduler) Words() devicescheduler.Words {
 	return devicescheduler.Words{
 		Levels: map[string]devicescheduler.Noun{
@@ -66,11 +66,8 @@ func (s *Scheduler) Words() devicescheduler.Words {
 	}
 }
 
-// AddNode lifts the node's GPUs to two levels of groups, and learns their topology.
+// AddNode lifts the node's GPUs to two levels of groups, and records their topology.
 func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
-	if nodeInfo.Allocatable == nil {
-		nodeInfo.Allocatable = types.ResourceList{}
-	}
 	liftNode(nodeInfo, s.resource)
 	s.nodes.set(nodeName, topologyOf(nodeInfo))
 }
@@ -78,9 +75,11 @@ func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
 // RemoveNode forgets the node's topology.
 func (s *Scheduler) RemoveNode(nodeName string) { s.nodes.remove(nodeName) }
 
-// PodFitsDevice translates the pod's requests. It says no to a container that counts more GPUs than the node has, and to
-// one that asks for an unknown way of placing them; all else is the group scheduler's to say.
-func (s *Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+// PodFitsDevice translates the pod's requests. It refuses a container that counts more GPUs than the node has, and one
+// whose requests are invalid; the group scheduler decides the rest.
+func (s *Scheduler) PodFitsDevice(
+	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	if err := s.PodAllocate(nodeInfo, podInfo); err != nil {
 		return false, []devicescheduler.PredicateFailureReason{reason{error: err, resource: s.resource}}, 0
 	}
@@ -92,13 +91,10 @@ func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo
 	return s.translate(nodeInfo, podInfo)
 }
 
-// TakePodResources keeps those apart who have a GPU for themselves and those who share one: the group scheduler itself
-// would give the card of a GPU whose memory is shared, and memory of a GPU whose card is taken. So a sharer also uses
-// up the card, and who has the card uses up the memory.
+// TakePodResources separates pods that have a GPU for themselves from pods that share one. The group scheduler by itself
+// would allocate the card of a GPU whose memory is shared, and memory of a GPU whose card is held. So a pod that shares
+// a GPU uses its card too, and a pod that holds the card uses all its memory.
 func (s *Scheduler) TakePodResources(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	if nodeInfo.Used == nil {
-		nodeInfo.Used = types.ResourceList{}
-	}
 	for name, quantity := range counterparts(nodeInfo, podInfo) {
 		nodeInfo.Used[name] += quantity
 	}
@@ -125,12 +121,12 @@ func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.Resour
 	}
 	others := types.ResourceList{}
 	for name := range held {
-		_, resource, ok := gpu.Split(name)
+		_, kind, ok := gpu.Split(name)
 		if !ok {
 			continue
 		}
-		other := map[string]string{gpu.Cards: gpu.Memory, gpu.Memory: gpu.Cards}[resource]
-		counterpart := name[:len(name)-len(resource)] + types.ResourceName(other)
+		other := map[string]string{gpu.Cards: gpu.Memory, gpu.Memory: gpu.Cards}[kind]
+		counterpart := name[:len(name)-len(kind)] + types.ResourceName(other)
 		if quantity, ok := nodeInfo.Allocatable[counterpart]; ok && !held[counterpart] {
 			others[counterpart] = quantity
 		}
@@ -138,7 +134,7 @@ func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.Resour
 	return others
 }
 
-// reason is an error as the reason why a pod does not fit.
+// reason is an error as a PredicateFailureReason.
 type reason struct {
 	error
 	resource types.ResourceName

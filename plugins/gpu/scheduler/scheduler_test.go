@@ -4,7 +4,6 @@
 package scheduler
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			node := &types.NodeInfo{Name: "n1", Allocatable: maps.Clone(test.allocatable), KubeAlloc: test.kubeAlloc}
+			node := (&types.NodeInfo{Name: "n1", Allocatable: test.allocatable, KubeAlloc: test.kubeAlloc}).Clone()
 			plugin := New("gpus", gpu.Resource)
 			plugin.AddNode("n1", node)
 			if diff := cmp.Diff(test.want, node.Allocatable); diff != "" {
@@ -159,7 +158,6 @@ func TestReturningUndoesTaking(t *testing.T) {
 		}
 	}
 	node := c.nodes["n1"].Clone()
-	node.Used = nil
 	for _, holder := range c.holders["n1"] {
 		if err := c.plugin.TakePodResources(node, holder); err != nil {
 			t.Fatal(err)

@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package widget is what both halves of the plugin know: what a widget is called, which ones a node has, and what a pod
-// that asks for widgets means.
+// Package widget is what both halves of the plugin share: the names of widgets, which ones a node has, and what a pod
+// that requests widgets gets.
 //
 // A widget is a device that does not exist. Its driver makes a device node /dev/widgets/<board>/<widget> for each, and
 // widgets of one board can talk to each other fast.
@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -36,19 +37,20 @@ func (w Widget) Resource() types.ResourceName {
 	return types.ResourceName(strings.Join([]string{types.DeviceGroupPrefix, boards, w.Board, widgets, w.ID, cards}, "/"))
 }
 
-// Parse returns the widget that an inventory's name names. ok is false for the resources of other devices.
+// Parse returns the widget that a name in an inventory stands for. ok is false for the resources of other devices.
 func Parse(name types.ResourceName) (w Widget, ok bool) {
-	path := strings.Split(strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"), "/")
-	if len(path) != 5 || path[0] != boards || path[2] != widgets || path[4] != cards {
+	path, err := resource.ParsePath(name)
+	board, onBoard := path.Instance(boards)
+	if err != nil || !onBoard || path.Depth() != 2 || path.DeviceLevel() != widgets || path.Resource() != cards {
 		return Widget{}, false
 	}
-	return Widget{Board: path[1], ID: path[3]}, true
+	return Widget{Board: board, ID: path.DeviceID()}, true
 }
 
-// Find returns the widgets whose device nodes are in a folder like /dev/widgets, in the order of their names.
-func Find(folder fs.FS) ([]Widget, error) {
+// Find returns the widgets whose device nodes are in a directory like /dev/widgets, in the order of their names.
+func Find(dir fs.FS) ([]Widget, error) {
 	var found []Widget
-	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -62,7 +64,7 @@ func Find(folder fs.FS) ([]Widget, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for widgets: %w", err)
+		return nil, fmt.Errorf("find widgets: %w", err)
 	}
 	return found, nil
 }
