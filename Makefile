@@ -83,7 +83,7 @@ fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}
 
 .PHONY: bench
-bench: build bench-upstream ## Compare the scheduler with upstream's and with DRA at 100 and 500 nodes, 20 rounds; BENCH='-rounds=5 -only=DRA' for less.
+bench: build bench-upstream ## Compare the scheduler with upstream's and with DRA at 100 and 500 nodes, 20 rounds; BENCH='-rounds=5 -only=DRA' for less, BENCH=-gogc=100 for one GOGC.
 	cd test && go run ./bench/scheduler $${BENCH:-}
 
 .PHONY: bench-5000

@@ -25,6 +25,7 @@ type bench struct {
 	profile      time.Duration
 	comparisons  []comparison
 	programs     programs
+	environment  []string // of the schedulers, besides this process's
 
 	client     *kube.Client
 	scratch    string // a directory for this run

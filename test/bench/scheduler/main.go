@@ -29,6 +29,9 @@
 // turns. The schedulers' own metrics are read before the first round and after the last; afterwards
 // both go on for a CPU profile.
 //
+// Our scheduler lets its heap grow further than upstream's before it collects garbage. -gogc sets
+// one value for both, which shows the cost of scheduling without that difference.
+//
 // This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that
 // of the API server, which is most of it, and every variant starts an API server of its own, so
 // that variants can't take turns.
@@ -83,6 +86,7 @@ func run(ctx context.Context, args []string) (err error) {
 	profile := flags.Duration("profile", 20*time.Second,
 		"after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into "+
 			"-out: by that of ours the plugin's own time is known; 0 for none")
+	gogc := flags.Int("gogc", 0, "GOGC of all schedulers, ours and upstream's; 0 for the default of each")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -110,6 +114,13 @@ func run(ctx context.Context, args []string) (err error) {
 		return fmt.Errorf("-full is %v: use a part from 0 to 0.9", *full)
 	}
 	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full}
+	machine := fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())
+	if *gogc < 0 {
+		return fmt.Errorf("-gogc is %d: use a percentage, or 0 for the default", *gogc)
+	} else if *gogc > 0 {
+		b.environment = []string{fmt.Sprint("GOGC=", *gogc)}
+		machine += fmt.Sprintf(", GOGC=%d for all schedulers", *gogc)
+	}
 	for _, c := range comparisons {
 		if pattern.MatchString(c.reported().String()) && (*full == 0 || !c.baseline.usesClaims()) {
 			b.comparisons = append(b.comparisons, c)
@@ -125,7 +136,6 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	machine := fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())
 	result := report.New(machine, *rounds, measured)
 	table, err := os.Create(filepath.Join(*out, *name+".txt"))
 	if err != nil {

@@ -96,6 +96,7 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 	defer log.Close()
 	p := &process{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(),
 		address: address}
+	p.command.Env = append(os.Environ(), b.environment...)
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.command.Start(); err != nil {
