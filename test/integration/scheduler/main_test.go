@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		gpus := gpuscheduler.New("gpus", gpu.Resource)
 		os.Exit(cli.Run(scheduler.NewCommand(
 			dispatch.Named{File: "built in", Plugin: kubeletplugin.New()},
-			dispatch.Named{File: "gpus.so", Plugin: gpus},
+			dispatch.Named{File: "gpus.so", Plugin: newPlugin(gpus)},
 		)))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
