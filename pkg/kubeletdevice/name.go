@@ -33,12 +33,14 @@ type Device struct {
 	Resource types.ResourceName
 	// ID is the plugin's name for the device, unique among those of its resource.
 	ID string
-	// NUMA are the NUMA nodes that it belongs to, in ascending order; empty when the plugin tells none.
+	// NUMA are the NUMA nodes that it belongs to, in ascending order; empty when the plugin tells
+	// none.
 	NUMA []int
 }
 
-// Name returns the resource that stands for the device. The NUMA nodes may come in any order and more than once; negative
-// ones, by which Linux says that there is none, are left out. The error of a device that has no name says why.
+// Name returns the resource that stands for the device. The NUMA nodes may come in any order and
+// more than once; negative ones, by which Linux says that there is none, are left out. The error of
+// a device that has no name says why.
 func Name(d Device) (types.ResourceName, error) {
 	level, err := Segment(d.Resource)
 	if err != nil {
@@ -55,7 +57,8 @@ func Name(d Device) (types.ResourceName, error) {
 	return types.ResourceName(name), nil
 }
 
-// Parse returns the device that a resource of a node stands for, and whether it is one that Name returns.
+// Parse returns the device that a resource of a node stands for, and whether it is one that Name
+// returns.
 func Parse(name types.ResourceName) (d Device, ok bool) {
 	numa, resource, id, ok := split(name)
 	if !ok {
@@ -82,8 +85,8 @@ func Parse(name types.ResourceName) (d Device, ok bool) {
 	return d, true
 }
 
-// Segment returns the level that the devices of an extended resource stand at, below Level. It returns an error for what is
-// no name of an extended resource.
+// Segment returns the level that the devices of an extended resource stand at, below Level. It
+// returns an error for what is no name of an extended resource.
 func Segment(resource types.ResourceName) (string, error) {
 	domain, name, qualified := strings.Cut(string(resource), "/")
 	if !qualified || !plain(domain) || !plain(name) {

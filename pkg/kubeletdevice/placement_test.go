@@ -42,7 +42,8 @@ func request(t *testing.T, resource types.ResourceName, numa, device string) typ
 	return name
 }
 
-// place returns the devices that the requests of one container are given, by ID, or nil if they do not fit.
+// place returns the devices that the requests of one container are given, by ID, or nil if they do
+// not fit.
 func place(t *testing.T, node, used types.ResourceList, requests ...types.ResourceName) []string {
 	t.Helper()
 	inventory, err := grouptree.CompileDeviceTree(node, nil)

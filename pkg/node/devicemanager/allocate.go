@@ -18,25 +18,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Allocate asks the plugin of the resource what a container needs for exactly the devices with those IDs. It waits for a
-// plugin that is starting again, for awaitLimit at most. The answer is opaque; see Decode. It is asked once for a container:
-// who starts that again uses the answer again, as the kubelet does, unless the machine was booted since.
+// Allocate calls Allocate of the resource's plugin for a container with exactly the devices of
+// these IDs. It waits up to awaitLimit for a plugin that is restarting. The answer is opaque; see
+// Decode. The caller keeps it and uses it again when the container is created again, as the kubelet
+// does, unless the machine has booted since.
 func (m *Manager) Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error) {
 	ids = slices.Sorted(slices.Values(ids))
 	s, err := m.await(ctx, resource, ids)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, allocateLimit)
-	defer cancel()
-	start := time.Now()
-	response, err := s.plugin.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: ids}}})
-	m.options.Observe(string(resource), "Allocate", time.Since(start), err)
+	var response *pluginapi.AllocateResponse
+	err = m.call(ctx, resource, "Allocate", allocateLimit, func(ctx context.Context) (err error) {
+		request := &pluginapi.ContainerAllocateRequest{DevicesIds: ids}
+		response, err = s.plugin.Allocate(ctx, &pluginapi.AllocateRequest{
+			ContainerRequests: []*pluginapi.ContainerAllocateRequest{request},
+		})
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("the device plugin of %s does not allocate %s: %w", resource, strings.Join(ids, ", "), reason(err))
+		return nil, fmt.Errorf("the device plugin of %s does not allocate %s: %w", resource, strings.Join(ids, ", "),
+			err)
 	}
 	if got := len(response.GetContainerResponses()); got != 1 {
-		return nil, fmt.Errorf("the device plugin of %s gave %d answers for the one container that needs %s", resource, got, strings.Join(ids, ", "))
+		return nil, fmt.Errorf("the device plugin of %s gave %d answers for the one container that needs %s",
+			resource, got, strings.Join(ids, ", "))
 	}
 	answer, err = proto.MarshalOptions{Deterministic: true}.Marshal(response.GetContainerResponses()[0])
 	if err != nil {
@@ -45,31 +51,48 @@ func (m *Manager) Allocate(ctx context.Context, resource types.ResourceName, ids
 	return answer, nil
 }
 
-// PreStart tells the plugin of the resource that a container with those devices is about to start, if the plugin wants to be
-// told. It waits like Allocate.
+// PreStart calls PreStartContainer of the resource's plugin before a container with those devices
+// starts, if the plugin requires that. It waits like Allocate.
 func (m *Manager) PreStart(ctx context.Context, resource types.ResourceName, ids []string) error {
 	ids = slices.Sorted(slices.Values(ids))
 	s, err := m.await(ctx, resource, ids)
 	if err != nil || !s.preStart {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, preStartLimit)
-	defer cancel()
-	start := time.Now()
-	_, err = s.plugin.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: ids})
-	m.options.Observe(string(resource), "PreStartContainer", time.Since(start), err)
+	err = m.call(ctx, resource, "PreStartContainer", preStartLimit, func(ctx context.Context) error {
+		_, err := s.plugin.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: ids})
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("the device plugin of %s does not prepare %s: %w", resource, strings.Join(ids, ", "), reason(err))
+		return fmt.Errorf("the device plugin of %s does not prepare %s: %w", resource, strings.Join(ids, ", "), err)
 	}
 	return nil
 }
 
-// await returns the session that serves the resource once it lists the devices as healthy.
+// call makes a call into the resource's plugin with a time limit.
+func (m *Manager) call(
+	ctx context.Context, resource types.ResourceName, name string, limit time.Duration, fn func(context.Context) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	start := time.Now()
+	err := fn(ctx)
+	m.options.Observe(string(resource), name, time.Since(start), err)
+	if err != nil {
+		return reason(err)
+	}
+	return nil
+}
+
+// await returns the session that serves the resource as soon as it lists the devices as healthy.
 func (m *Manager) await(ctx context.Context, name types.ResourceName, ids []string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
 	for {
-		s, changed, err := m.servedWith(name, ids)
+		m.mu.Lock()
+		s, err := m.resource(name).servedWith(ids)
+		changed := m.changed
+		m.mu.Unlock()
 		if err == nil {
 			return s, nil
 		}
@@ -81,68 +104,40 @@ func (m *Manager) await(ctx context.Context, name types.ResourceName, ids []stri
 	}
 }
 
-// servedWith returns the session that serves the resource and lists the devices, or why there is none, and when to ask again.
-func (m *Manager) servedWith(name types.ResourceName, ids []string) (*session, <-chan struct{}, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.resource(name)
-	s, err := r.served()
-	if err != nil {
-		return nil, m.changed, err
-	}
-	for _, id := range ids {
-		d, listed := r.find(id)
-		switch {
-		case !listed:
-			return nil, m.changed, fmt.Errorf("device %s of %s is not among those that its plugin lists", id, name)
-		case !d.healthy:
-			return nil, m.changed, fmt.Errorf("device %s of %s is unhealthy, its plugin says", id, name)
-		}
-	}
-	return s, nil, nil
-}
-
-// errAnswer is what is wrong with an answer that Allocate did not return.
+// errAnswer: Allocate did not return this.
 var errAnswer = errors.New("not the answer of a device plugin")
 
-// Decode returns what a container needs by the answer of Allocate.
-//
-// An answer may name a device, mount or CDI device twice, or two host paths for one path in the container: the first counts,
-// as with the kubelet.
+// Decode returns what a container needs according to an answer of Allocate. Of two devices or
+// mounts for one path of the container, and of two equal CDI devices, the first one counts, as with
+// the kubelet.
 func Decode(answer []byte) (device.Allocation, error) {
 	response := &pluginapi.ContainerAllocateResponse{}
 	if err := proto.Unmarshal(answer, response); err != nil {
 		return device.Allocation{}, fmt.Errorf("%w: %w", errAnswer, err)
 	}
 	allocation := device.Allocation{Envs: response.GetEnvs(), Annotations: response.GetAnnotations()}
-	devices, mounts, names := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, d := range response.GetDevices() {
-		if first(devices, d.GetContainerPath()) {
-			allocation.Devices = append(allocation.Devices, device.HostDevice{
-				HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath(), Permissions: d.GetPermissions(),
-			})
-		}
+	for _, d := range firsts(response.GetDevices(), (*pluginapi.DeviceSpec).GetContainerPath) {
+		allocation.Devices = append(allocation.Devices, device.HostDevice{
+			HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath(), Permissions: d.GetPermissions(),
+		})
 	}
-	for _, m := range response.GetMounts() {
-		if first(mounts, m.GetContainerPath()) {
-			allocation.Mounts = append(allocation.Mounts, device.HostMount{
-				HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), Readonly: m.GetReadOnly(),
-			})
-		}
+	for _, m := range firsts(response.GetMounts(), (*pluginapi.Mount).GetContainerPath) {
+		allocation.Mounts = append(allocation.Mounts, device.HostMount{
+			HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), Readonly: m.GetReadOnly(),
+		})
 	}
-	for _, d := range response.GetCdiDevices() {
-		if first(names, d.GetName()) {
-			allocation.CDIDevices = append(allocation.CDIDevices, d.GetName())
-		}
+	for _, d := range firsts(response.GetCdiDevices(), (*pluginapi.CDIDevice).GetName) {
+		allocation.CDIDevices = append(allocation.CDIDevices, d.GetName())
 	}
 	return allocation, nil
 }
 
-// first reports whether key is new, and notes it.
-func first(seen map[string]bool, key string) bool {
-	if seen[key] {
-		return false
-	}
-	seen[key] = true
-	return true
+// firsts returns the first element of each key.
+func firsts[T any](list []T, key func(T) string) []T {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(element T) bool {
+		duplicate := seen[key(element)]
+		seen[key(element)] = true
+		return duplicate
+	})
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func TestThePluginIsAskedForExactlyTheGivenDevices(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"), dev("b"), dev("c"))
 	mustRegister(t, h, p, qat)
 
@@ -37,46 +37,48 @@ func TestThePluginIsAskedForExactlyTheGivenDevices(t *testing.T) {
 	if err := h.PreStart(t.Context(), qat, []string{"c", "a"}); err != nil {
 		t.Fatal(err)
 	}
-	allocated, prepared := p.calls()
+	allocated, prepared := p.Calls()
 	if diff := cmp.Diff([][]string{{"a", "c"}}, allocated); diff != "" || len(prepared) > 0 {
 		t.Errorf("allocated (-want +got):\n%s\nprepared %v", diff, prepared)
 	}
 }
 
 func TestAPluginThatWantsToPrepareDevicesIsTold(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
-	p.preStart = true
+	p.PreStart = true
 	mustRegister(t, h, p, qat)
 
 	if err := h.PreStart(t.Context(), qat, []string{"a"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, prepared := p.calls(); !cmp.Equal(prepared, [][]string{{"a"}}) {
+	if _, prepared := p.Calls(); !cmp.Equal(prepared, [][]string{{"a"}}) {
 		t.Errorf("prepared %v", prepared)
 	}
-	p.fail(errors.New("reset is stuck"))
-	if err := h.PreStart(t.Context(), qat, []string{"a"}); err == nil || err.Error() != "the device plugin of intel.com/qat does not prepare a: reset is stuck" {
+	p.SetError(errors.New("reset is stuck"))
+	if err := h.PreStart(t.Context(), qat, []string{"a"}); err == nil ||
+		err.Error() != "the device plugin of intel.com/qat does not prepare a: reset is stuck" {
 		t.Errorf("a failure is told as %v", err)
 	}
 }
 
 func TestAPluginThatFailsToAllocateIsQuoted(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
-	p.fail(errors.New("no firmware"))
-	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err == nil || err.Error() != "the device plugin of intel.com/qat does not allocate a: no firmware" {
+	p.SetError(errors.New("no firmware"))
+	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err == nil ||
+		err.Error() != "the device plugin of intel.com/qat does not allocate a: no firmware" {
 		t.Errorf("a failure is told as %v", err)
 	}
-	p.fail(nil)
+	p.SetError(nil)
 	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err != nil {
 		t.Errorf("after that: %v", err)
 	}
 }
 
 func TestAContainerWaitsForAPluginThatComesLate(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	type outcome struct {
 		answer []byte
 		err    error
@@ -88,28 +90,39 @@ func TestAContainerWaitsForAPluginThatComesLate(t *testing.T) {
 	}()
 	p := startPlugin(t, h.socket("p.sock"), dev("early"))
 	mustRegister(t, h, p, qat)
-	p.say(dev("early"), sick("late"))
+	p.SetDevices(dev("early"), unhealthy("late"))
 	h.has(t, qat, map[string]bool{"none/early": true, "none/late": false})
 	select {
 	case o := <-done:
 		t.Fatalf("before the device was there: %v", o.err)
 	default:
 	}
-	p.say(dev("early"), dev("late"))
+	p.SetDevices(dev("early"), dev("late"))
 	if o := <-done; o.err != nil {
 		t.Error(o.err)
 	}
 }
 
 func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
-	h := startManager(t, tempFolder(t))
-	p := startPlugin(t, h.socket("p.sock"), dev("a"), sick("b"))
+	h := startManager(t, tempDirectory(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"), unhealthy("b"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true, "none/b": false})
 	for want, ask := range map[string]func(context.Context) error{
-		"no device plugin of nvidia.com/gpu has registered": func(ctx context.Context) error { _, err := h.Allocate(ctx, gpu, []string{"a"}); return err },
-		"device b of intel.com/qat is unhealthy":            func(ctx context.Context) error { return h.PreStart(ctx, qat, []string{"b"}) },
-		"device c of intel.com/qat is not among those":      func(ctx context.Context) error { _, err := h.Allocate(ctx, qat, []string{"a", "c"}); return err },
+		"no device plugin of nvidia.com/gpu has registered": func(ctx context.Context) error {
+			_,
+				err := h.Allocate(ctx, gpu, []string{"a"})
+			return err
+		},
+		"device b of intel.com/qat is unhealthy": func(ctx context.Context) error {
+			return h.PreStart(ctx,
+				qat, []string{"b"})
+		},
+		"device c of intel.com/qat is not among those": func(ctx context.Context) error {
+			_,
+				err := h.Allocate(ctx, qat, []string{"a", "c"})
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		if err := ask(ctx); err == nil || !strings.Contains(err.Error(), want) {
@@ -117,11 +130,12 @@ func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
 		}
 		cancel()
 	}
-	p.kill()
+	p.Stop()
 	h.has(t, qat, map[string]bool{"none/a": false, "none/b": false})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := h.Allocate(ctx, qat, []string{"a"}); err == nil || !strings.Contains(err.Error(), "the device plugin of intel.com/qat is gone since") {
+	if _, err := h.Allocate(ctx, qat, []string{"a"}); err == nil || !strings.Contains(err.Error(),
+		"the device plugin of intel.com/qat is gone since") {
 		t.Errorf("without the plugin: %v", err)
 	}
 }
@@ -131,10 +145,12 @@ func TestAllOfAnAnswerReachesTheContainerAndOfTwoTheFirst(t *testing.T) {
 		Envs:        map[string]string{"A": "1"},
 		Annotations: map[string]string{"a.b/c": "d"},
 		Devices: []*pluginapi.DeviceSpec{
-			{ContainerPath: "/dev/x", HostPath: "/dev/x0", Permissions: "rw"}, {ContainerPath: "/dev/x", HostPath: "/dev/x1"}, {ContainerPath: "/dev/y", HostPath: "/dev/x0"},
+			{ContainerPath: "/dev/x", HostPath: "/dev/x0", Permissions: "rw"}, {ContainerPath: "/dev/x",
+				HostPath: "/dev/x1"}, {ContainerPath: "/dev/y", HostPath: "/dev/x0"},
 		},
 		Mounts: []*pluginapi.Mount{
-			{ContainerPath: "/lib", HostPath: "/opt/lib", ReadOnly: true}, {ContainerPath: "/lib", HostPath: "/opt/lib64"},
+			{ContainerPath: "/lib", HostPath: "/opt/lib", ReadOnly: true},
+			{ContainerPath: "/lib", HostPath: "/opt/lib64"},
 		},
 		CdiDevices: []*pluginapi.CDIDevice{{Name: "a.b/c=0"}, {Name: "a.b/c=1"}, {Name: "a.b/c=0"}},
 	})
@@ -144,7 +160,8 @@ func TestAllOfAnAnswerReachesTheContainerAndOfTwoTheFirst(t *testing.T) {
 	got, err := Decode(answer)
 	want := device.Allocation{
 		Envs: map[string]string{"A": "1"}, Annotations: map[string]string{"a.b/c": "d"},
-		Devices:    []device.HostDevice{{HostPath: "/dev/x0", ContainerPath: "/dev/x", Permissions: "rw"}, {HostPath: "/dev/x0", ContainerPath: "/dev/y"}},
+		Devices: []device.HostDevice{{HostPath: "/dev/x0", ContainerPath: "/dev/x", Permissions: "rw"},
+			{HostPath: "/dev/x0", ContainerPath: "/dev/y"}},
 		Mounts:     []device.HostMount{{HostPath: "/opt/lib", ContainerPath: "/lib", Readonly: true}},
 		CDIDevices: []string{"a.b/c=0", "a.b/c=1"},
 	}
@@ -166,9 +183,10 @@ func FuzzDecodeNeverNamesAContainerPathTwice(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, d := range allocation.Devices {
-			if !first(seen, d.ContainerPath) {
+			if seen[d.ContainerPath] {
 				t.Errorf("%q stands twice", d.ContainerPath)
 			}
+			seen[d.ContainerPath] = true
 		}
 	})
 }

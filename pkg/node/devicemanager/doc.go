@@ -1,49 +1,46 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package devicemanager serves the kubelet's device-plugin API (v1beta1) in place of the kubelet, so that plugins that know
-// nothing of KubeDevice run unchanged: what they see is a folder with a kubelet.sock in it.
+// Package devicemanager serves the kubelet's device-plugin API (v1beta1) in the kubelet's place, so
+// that kubelet device plugins run unchanged: all they see is a directory with a kubelet.sock.
 //
-// A plugin registers a resource, by calling Register on kubelet.sock or by putting a socket into the registry folder. The
-// host calls back, follows the plugin's list of devices, and asks the plugin what a container needs for the devices that the
-// scheduler has chosen.
+// A plugin registers a resource: it calls Register on kubelet.sock, or puts a socket into the
+// registry directory. The manager calls back, watches the plugin's list of devices, and asks the
+// plugin what a container needs for the devices that the scheduler has chosen.
 //
-// # What holds for a resource
+// # Rules for a resource
 //
-//   - One plugin serves it at a time. A second one is refused while the first answers, unless it comes from the same socket:
-//     then it is the first one, started again.
-//   - Each list replaces the one before. A list that cannot be right is refused as a whole; the one before stays.
-//   - Devices that are not healthy are not allocatable. When the plugin's stream ends, none is, at once. What it had stays
-//     known for [Keep], and goes if no plugin comes back for it. A restart of this program is no different: what plugins
-//     told is remembered in a file.
-//   - The kubelet must not serve it too. While it does, or still remembers that it did, nothing of it is offered here.
+//   - One plugin serves it at a time. While that one answers, another is refused, unless it comes
+//     from the same socket: then it is the first one, restarted.
+//   - Each list replaces the one before. An invalid list is refused, and the one before remains.
+//   - Unhealthy devices are not allocatable. When the plugin's stream ends, none is, at once. The
+//     devices remain known for [Keep], and across a restart of this program by a state file.
+//   - The kubelet must not serve it too. While it does, or has it in its checkpoint, nothing is
+//     published here.
 //
-// What users see of it, the names of devices among them, is in package hosted.
+// Package kubeletdevice defines the names of the devices.
 package devicemanager
 
 import "time"
 
-// The folders' defaults, below the state folder, and the file in which the host remembers the plugins' devices.
+// The defaults of the directories and the state file, relative to the state directory.
 const (
 	DirName         = "device-plugins"
 	RegistryDirName = "plugins_registry"
 	StateFileName   = "devices"
 )
 
-// Keep is how long the devices of a plugin that is gone stay known, unallocatable: as long as with the kubelet.
+// Keep is how long the devices of a plugin that is gone remain known: as long as with the kubelet.
 const Keep = 5 * time.Minute
 
 const (
-	// dialLimit is how long a plugin may take to answer when it has registered.
-	dialLimit = 10 * time.Second
-	// aliveLimit is how long the plugin that has a resource may take to show that it is still there.
-	aliveLimit = 2 * time.Second
-	// allocateLimit and preStartLimit limit the calls of these names.
-	allocateLimit = 20 * time.Second
-	preStartLimit = 30 * time.Second
-	// awaitLimit is how long a call waits for a plugin that is starting again at this moment.
-	awaitLimit = 10 * time.Second
-	// returnLimit is how long after a start the host waits for the plugins that it remembers before it tells the node that
-	// their devices are away.
+	dialLimit     = 10 * time.Second // for a plugin that registers to answer
+	aliveLimit    = 2 * time.Second  // for the plugin that serves a resource to show that it still does
+	notifyLimit   = 5 * time.Second  // for a plugin to be notified whether it is registered
+	allocateLimit = 20 * time.Second // for Allocate
+	preStartLimit = 30 * time.Second // for PreStartContainer
+	awaitLimit    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
+	// returnLimit is for the plugins of the state file to register after a start. Until then nobody
+	// is told that their devices are gone.
 	returnLimit = 15 * time.Second
 )

@@ -19,41 +19,46 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// KubeletCheckpoint is the file in which the kubelet remembers its device plugins. Its place does not follow the kubelet's --root-dir.
+// KubeletCheckpoint is the file in which the kubelet remembers its device plugins. It does not
+// depend on the kubelet's --root-dir.
 const KubeletCheckpoint = pluginapi.DevicePluginPath + "kubelet_internal_checkpoint"
 
 const (
-	// servedInterval is the pause between two looks at what the kubelet serves.
-	servedInterval = 10 * time.Second
-	// servedLimit is how long one look may take.
-	servedLimit = 2 * time.Second
+	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
+	kubeletLimit    = 2 * time.Second  // for one of them
 )
 
-// FromKubelet returns a KubeletResources that asks the kubelet itself.
+// KubeletResources returns the extended resources that the kubelet knows, each with the ID of a
+// device that the kubelet would allocate, or with "" for the resource of a plugin that has left. An
+// error says that they are unknown. It is called at each registration and periodically.
+type KubeletResources func(ctx context.Context) (map[types.ResourceName]string, error)
+
+// FromKubelet returns the KubeletResources of the kubelet itself.
 //
-// At the socket of its PodResources API the kubelet tells which devices it would give to pods: what its plugins tell it at this
-// moment. In its checkpoint stand all resources that it knows, those of plugins that have left within the last five minutes
-// among them. A kubelet that does not answer serves nobody, and a checkpoint that is not there has nothing.
+// At the socket of its PodResources API the kubelet reports the devices that it would allocate now.
+// Its checkpoint has all resources that it knows, also those of plugins that have left within the
+// last five minutes. A kubelet that does not answer serves nothing; without a checkpoint it knows
+// nothing.
 func FromKubelet(socket, checkpoint string) KubeletResources {
 	return func(ctx context.Context) (map[types.ResourceName]string, error) {
-		served, err := remembered(checkpoint)
+		known, err := readCheckpoint(checkpoint)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the kubelet's checkpoint: %w", err)
 		}
 		devices, err := allocatable(ctx, socket)
 		if err != nil {
-			klog.FromContext(ctx).V(4).Info("The kubelet does not tell its devices", "reason", err.Error())
+			klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", "reason", err.Error())
 		}
 		for _, d := range devices {
 			for _, id := range d.GetDeviceIds() {
-				served[types.ResourceName(d.GetResourceName())] = id
+				known[types.ResourceName(d.GetResourceName())] = id
 			}
 		}
-		return served, nil
+		return known, nil
 	}
 }
 
-// allocatable returns the devices that the kubelet would give to pods.
+// allocatable returns the devices that the kubelet would allocate.
 func allocatable(ctx context.Context, socket string) ([]*podresourcesapi.ContainerDevices, error) {
 	if _, err := os.Lstat(socket); err != nil {
 		return nil, err
@@ -63,30 +68,31 @@ func allocatable(ctx context.Context, socket string) ([]*podresourcesapi.Contain
 		return nil, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, servedLimit)
+	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
-	response, err := podresourcesapi.NewPodResourcesListerClient(conn).GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
+	client := podresourcesapi.NewPodResourcesListerClient(conn)
+	response, err := client.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
 	if err != nil {
 		return nil, reason(err)
 	}
 	return response.GetDevices(), nil
 }
 
-// remembered returns the resources in the kubelet's checkpoint, without IDs.
-func remembered(checkpoint string) (map[types.ResourceName]string, error) {
-	raw, err := os.ReadFile(checkpoint)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the kubelet's checkpoint: %w", err)
-	}
+// readCheckpoint returns the resources in the kubelet's checkpoint, without IDs.
+func readCheckpoint(path string) (map[types.ResourceName]string, error) {
 	known := map[types.ResourceName]string{}
-	if err != nil {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return known, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	var content struct {
 		Data struct{ RegisteredDevices map[types.ResourceName]any }
 	}
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, fmt.Errorf("the kubelet's checkpoint: %s: %w", checkpoint, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for resource := range content.Data.RegisteredDevices {
 		known[resource] = ""
@@ -94,69 +100,68 @@ func remembered(checkpoint string) (map[types.ResourceName]string, error) {
 	return known, nil
 }
 
-// rival says that the kubelet is in the way of a resource.
-type rival struct {
+// conflict is a resource that is registered with the kubelet, too.
+type conflict struct {
 	resource types.ResourceName
-	id       string // of a device that it would give to pods; empty if its plugin has left
+	id       string // of a device that the kubelet would allocate; empty if its plugin has left
 }
 
-func (r *rival) Error() string {
-	if r.id == "" {
-		return fmt.Sprintf("the kubelet still remembers a device plugin of %s, for five minutes after that has left, and would fail pods that ask for it: "+
-			"it is offered when the kubelet has forgotten", r.resource)
+func (c *conflict) Error() string {
+	if c.id == "" {
+		return fmt.Sprintf("the kubelet still remembers a device plugin of %s, for five minutes after that has left, "+
+			"and would fail pods that ask for it: it is offered when the kubelet has forgotten", c.resource)
 	}
 	return fmt.Sprintf("resource %s is registered with the kubelet, too, which has its device %s: "+
-		"stop the plugin that uses the kubelet's folder, or leave the resource to it", r.resource, r.id)
+		"stop the plugin that uses the kubelet's directory, or leave the resource to it", c.resource, c.id)
 }
 
-// rivalOf returns how the kubelet is in the way of the resource, or nil.
-func rivalOf(resource types.ResourceName, served map[types.ResourceName]string) *rival {
-	id, known := served[resource]
-	if !known {
+// conflictOf returns the conflict of a resource, or nil.
+func conflictOf(resource types.ResourceName, known map[types.ResourceName]string) *conflict {
+	id, conflicts := known[resource]
+	if !conflicts {
 		return nil
 	}
-	return &rival{resource, id}
+	return &conflict{resource, id}
 }
 
-// lookForRival returns how the kubelet is in the way of the resource at this moment. What cannot be told is not.
-func (m *Manager) lookForRival(ctx context.Context, resource types.ResourceName) *rival {
-	served, err := m.options.KubeletResources(ctx)
+// findConflict returns the conflict of a resource now. What is unknown is none.
+func (m *Manager) findConflict(ctx context.Context, resource types.ResourceName) *conflict {
+	known, err := m.options.KubeletResources(ctx)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource, too, is not known", "resource", resource)
+		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", "resource", resource)
 	}
-	return rivalOf(resource, served)
+	return conflictOf(resource, known)
 }
 
-// watchKubelet notices when the kubelet begins to serve a resource that is served here, and when that is over.
+// watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
+// stops, until ctx is done.
 func (m *Manager) watchKubelet(ctx context.Context) {
 	for {
-		sleep(ctx, servedInterval)
+		sleep(ctx, kubeletInterval)
 		if ctx.Err() != nil {
 			return
 		}
-		// What cannot be told stays as it is.
-		if served, err := m.options.KubeletResources(ctx); err == nil {
-			m.noteServed(ctx, served)
+		// What is unknown stays as it is.
+		if known, err := m.options.KubeletResources(ctx); err == nil {
+			m.updateConflicts(ctx, known)
 		}
 	}
 }
 
-// noteServed notes what the kubelet serves.
-func (m *Manager) noteServed(ctx context.Context, served map[types.ResourceName]string) {
+// updateConflicts records what the kubelet knows.
+func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceName]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.resources {
-		now := rivalOf(name, served)
+		now := conflictOf(name, known)
 		if now != nil && now.id != "" && r.session == nil && r.listed {
-			// The plugin has moved to the kubelet.
-			if r.expiry != nil {
-				r.expiry.Stop()
-			}
-			m.forget(r)
+			r.stopExpiry()
+			m.forget(r) // the plugin has moved to the kubelet
 		}
-		if (now == nil) != (r.rival == nil) || now != nil && *now != *r.rival {
-			klog.FromContext(ctx).Info("The kubelet has begun or ceased to be in the way of a resource", "resource", name, "inTheWay", now != nil)
-			r.rival = now
+		if (now == nil) != (r.conflict == nil) || now != nil && *now != *r.conflict {
+			klog.FromContext(ctx).Info("The kubelet has begun or stopped to conflict over a resource",
+				"resource", name, "conflict", now != nil)
+			r.conflict = now
 			m.touch(r)
 		}
 	}

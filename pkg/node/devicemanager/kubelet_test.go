@@ -49,16 +49,20 @@ func (k *fakeKubelet) serve(resource types.ResourceName, ids ...string) {
 	k.devices = []*podresourcesapi.ContainerDevices{{ResourceName: string(resource), DeviceIds: ids}}
 }
 
-func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+func (k *fakeKubelet) GetAllocatableResources(context.Context,
+	*podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return &podresourcesapi.AllocatableResourcesResponse{Devices: k.devices}, nil
 }
 
 func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
-	folder := tempFolder(t)
-	socket := filepath.Join(folder, "kubelet.sock")
-	h := startManager(t, folder, func(o *Options) { o.KubeletResources = FromKubelet(socket, filepath.Join(folder, "no-checkpoint")) })
+	directory := tempDirectory(t)
+	socket := filepath.Join(directory, "kubelet.sock")
+	h := startManager(t, directory, func(o *Options) {
+		o.KubeletResources = FromKubelet(socket, filepath.Join(directory,
+			"no-checkpoint"))
+	})
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, gpu) // there is no kubelet yet
 	h.has(t, gpu, map[string]bool{"none/a": true})
@@ -66,7 +70,8 @@ func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
 	kubelet := startKubelet(t, socket)
 	kubelet.serve(qat, "b")
 	err := p.register(t, h.Manager, qat)
-	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "resource intel.com/qat is registered with the kubelet, too, which has its device b") {
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
+		"resource intel.com/qat is registered with the kubelet, too, which has its device b") {
 		t.Errorf("the plugin was told %v", err)
 	}
 	kubelet.serve(qat) // its plugin has left: the kubelet has the resource without a device
@@ -75,31 +80,31 @@ func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
 }
 
 func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
 	mustRegister(t, h, startPlugin(t, h.socket("q.sock"), dev("a")), gpu)
 	h.has(t, qat, map[string]bool{"none/a": true})
 	h.has(t, gpu, map[string]bool{"none/a": true})
 
-	h.noteServed(t.Context(), map[types.ResourceName]string{qat: "b"})
+	h.updateConflicts(t.Context(), map[types.ResourceName]string{qat: "b"})
 	h.has(t, qat, nil)
 	h.has(t, gpu, map[string]bool{"none/a": true})
 	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "registered with the kubelet, too") {
 		t.Errorf("the state says %v", err)
 	}
-	h.noteServed(t.Context(), nil)
+	h.updateConflicts(t.Context(), nil)
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
 func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
-	p.kill()
+	p.Stop()
 	h.has(t, qat, map[string]bool{"none/a": false})
 
-	h.noteServed(t.Context(), map[types.ResourceName]string{qat: "a"})
+	h.updateConflicts(t.Context(), map[types.ResourceName]string{qat: "a"})
 	h.has(t, qat, nil)
 	if err := h.state(qat).Err; err != nil {
 		t.Errorf("the state says %v", err)
@@ -107,16 +112,18 @@ func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
 }
 
 func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *testing.T) {
-	folder := tempFolder(t)
-	checkpoint := filepath.Join(folder, "checkpoint")
-	if err := os.WriteFile(checkpoint, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"intel.com/qat":[],"a.b/c":["x"]}},"Checksum":1}`), 0o600); err != nil {
+	directory := tempDirectory(t)
+	checkpoint := filepath.Join(directory, "checkpoint")
+	content := `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"intel.com/qat":[],"a.b/c":["x"]}},"Checksum":1}`
+	if err := os.WriteFile(checkpoint, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	served := FromKubelet(filepath.Join(folder, "no-socket"), checkpoint)
-	h := startManager(t, folder, func(o *Options) { o.KubeletResources = served })
+	served := FromKubelet(filepath.Join(directory, "no-socket"), checkpoint)
+	h := startManager(t, directory, func(o *Options) { o.KubeletResources = served })
 	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
 	eventually(t, func() error {
-		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "the kubelet still remembers a device plugin of intel.com/qat") {
+		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(),
+			"the kubelet still remembers a device plugin of intel.com/qat") {
 			return fmt.Errorf("the state says %v", err)
 		}
 		return nil
@@ -130,7 +137,7 @@ func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *tes
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.noteServed(t.Context(), now)
+	h.updateConflicts(t.Context(), now)
 	h.has(t, qat, map[string]bool{"none/a": true})
 	if err := h.state(qat).Err; err != nil {
 		t.Errorf("after that the state says %v", err)
@@ -145,7 +152,7 @@ func FuzzTheKubeletsCheckpointIsReadOrRefused(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		known, err := remembered(path)
+		known, err := readCheckpoint(path)
 		if (known == nil) == (err == nil) {
 			t.Errorf("%q was read as %v, %v", raw, known, err)
 		}

@@ -21,19 +21,20 @@ const MaxDevices = 10_000
 // entry is one device as its plugin last listed it.
 type entry struct {
 	kubeletdevice.Device
-	name    types.ResourceName // by which the node knows it
+	name    types.ResourceName // on the node
 	healthy bool
 }
 
-// readList returns the devices of a resource in the order of their IDs. The error says why the list cannot be used.
+// readList returns the devices of a resource in the order of their IDs. The error says why the list
+// cannot be used.
 func readList(resource types.ResourceName, listed []*pluginapi.Device) ([]entry, error) {
 	if len(listed) > MaxDevices {
 		return nil, fmt.Errorf("it has %d devices, more than %d", len(listed), MaxDevices)
 	}
 	devices := make([]entry, 0, len(listed))
 	seen := make(map[string]bool, len(listed))
-	for i, told := range listed {
-		id := told.GetID()
+	for i, item := range listed {
+		id := item.GetID()
 		if id == "" {
 			return nil, fmt.Errorf("device %d of %d has an empty ID", i+1, len(listed))
 		}
@@ -41,14 +42,18 @@ func readList(resource types.ResourceName, listed []*pluginapi.Device) ([]entry,
 			return nil, fmt.Errorf("device %.80q stands in it twice", id)
 		}
 		seen[id] = true
-		d, err := newEntry(kubeletdevice.Device{Resource: resource, ID: id, NUMA: numaOf(told)})
+		d := kubeletdevice.Device{Resource: resource, ID: id}
+		for _, node := range item.GetTopology().GetNodes() {
+			d.NUMA = append(d.NUMA, int(node.GetID()))
+		}
+		e, err := newEntry(d)
 		if err != nil {
 			return nil, err
 		}
-		d.healthy = told.GetHealth() == pluginapi.Healthy
-		devices = append(devices, d)
+		e.healthy = item.GetHealth() == pluginapi.Healthy
+		devices = append(devices, e)
 	}
-	slices.SortFunc(devices, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
+	sortByID(devices)
 	if _, err := deviceinfo.EncodeNode(infoOf(resource, devices, true)); err != nil {
 		return nil, fmt.Errorf("its devices cannot be published: %w", err)
 	}
@@ -61,21 +66,26 @@ func newEntry(d kubeletdevice.Device) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	// As the name says it, so that the order in which a plugin tells NUMA nodes is no change.
+	// As in the name, so that another order of the NUMA nodes in a list is no change.
 	d, _ = kubeletdevice.Parse(name)
 	return entry{Device: d, name: name}, nil
 }
 
-func numaOf(told *pluginapi.Device) []int {
-	var nodes []int
-	for _, node := range told.GetTopology().GetNodes() {
-		nodes = append(nodes, int(node.GetID()))
-	}
-	return nodes
+func sortByID(devices []entry) {
+	slices.SortFunc(devices, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// infoOf returns what the node has of the resource: each device and, for Kubernetes, their number. If the plugin is not
-// there to serve them, none is allocatable.
+func healthy(devices []entry) (count int) {
+	for _, d := range devices {
+		if d.healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// infoOf returns what the node has of the resource: each device and, for Kubernetes, their number.
+// If no plugin serves them, none is allocatable.
 func infoOf(resource types.ResourceName, devices []entry, served bool) *types.NodeInfo {
 	info := types.NewNodeInfo()
 	info.KubeCap[resource], info.KubeAlloc[resource] = int64(len(devices)), 0
@@ -89,7 +99,7 @@ func infoOf(resource types.ResourceName, devices []entry, served bool) *types.No
 	return info
 }
 
-// equalLists reports whether two lists say the same.
+// equalLists reports whether two lists have the same devices with the same health.
 func equalLists(a, b []entry) bool {
 	return slices.EqualFunc(a, b, func(a, b entry) bool { return a.name == b.name && a.healthy == b.healthy })
 }

@@ -20,19 +20,20 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// testManager is a host whose clock the test moves.
+// testManager is a manager whose clock the test moves.
 type testManager struct {
 	*Manager
-	clock  *clocktesting.FakeClock
-	folder string
-	stop   func()
+	clock     *clocktesting.FakeClock
+	directory string
+	stop      func()
 }
 
-// startManager runs a host whose folders are below folder, until the test ends or it is stopped.
-func startManager(t *testing.T, folder string, change ...func(*Options)) *testManager {
+// startManager runs a manager whose directories are below directory, until the test ends or it is
+// stopped.
+func startManager(t *testing.T, directory string, change ...func(*Options)) *testManager {
 	t.Helper()
-	h := &testManager{clock: clocktesting.NewFakeClock(time.Now()), folder: filepath.Join(folder, DirName)}
-	options := Options{Dir: h.folder, StateFile: filepath.Join(folder, StateFileName), Clock: h.clock}
+	h := &testManager{clock: clocktesting.NewFakeClock(time.Now()), directory: filepath.Join(directory, DirName)}
+	options := Options{Dir: h.directory, StateFile: filepath.Join(directory, StateFileName), Clock: h.clock}
 	for _, c := range change {
 		c(&options)
 	}
@@ -52,18 +53,18 @@ func startManager(t *testing.T, folder string, change ...func(*Options)) *testMa
 	return h
 }
 
-// tempFolder is short enough for sockets below it.
-func tempFolder(t *testing.T) string {
+// tempDirectory is short enough for sockets below it.
+func tempDirectory(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "dh")
+	directory, err := os.MkdirTemp("", "dh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	return folder
+	t.Cleanup(func() { os.RemoveAll(directory) })
+	return directory
 }
 
-func (h *testManager) socket(name string) string { return filepath.Join(h.folder, name) }
+func (h *testManager) socket(name string) string { return filepath.Join(h.directory, name) }
 
 // eventually waits until what returns no error any more.
 func eventually(t *testing.T, what func() error) {
@@ -81,7 +82,8 @@ func eventually(t *testing.T, what func() error) {
 	}
 }
 
-// has waits until the resource's devices are those, each with whether it is allocatable. Devices are written nodes/ID.
+// has waits until the resource's devices are those, each with whether it is allocatable. Devices
+// are written nodes/ID.
 func (h *testManager) has(t *testing.T, resource types.ResourceName, want map[string]bool) {
 	t.Helper()
 	eventually(t, func() error {
@@ -121,7 +123,7 @@ func (h *testManager) state(resource types.ResourceName) State {
 	return State{}
 }
 
-func mustRegister(t *testing.T, h *testManager, p *fakePlugin, resource types.ResourceName) {
+func mustRegister(t *testing.T, h *testManager, p *testPlugin, resource types.ResourceName) {
 	t.Helper()
 	if err := p.register(t, h.Manager, resource); err != nil {
 		t.Fatal(err)
@@ -129,9 +131,9 @@ func mustRegister(t *testing.T, h *testManager, p *fakePlugin, resource types.Re
 }
 
 func TestDevicesOfAllPluginsBecomeTheNodes(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	mustRegister(t, h, startPlugin(t, h.socket("qat.sock"), dev("a:0", 0), dev("b/1", 1, 0)), qat)
-	mustRegister(t, h, startPlugin(t, h.socket("gpu.sock"), dev("GPU-1"), sick("GPU-2", -1)), gpu)
+	mustRegister(t, h, startPlugin(t, h.socket("gpu.sock"), dev("GPU-1"), unhealthy("GPU-2", -1)), gpu)
 
 	h.has(t, qat, map[string]bool{"0/a:0": true, "0-1/b%2F1": true})
 	h.has(t, gpu, map[string]bool{"none/GPU-1": true, "none/GPU-2": false})
@@ -143,28 +145,28 @@ func TestDevicesOfAllPluginsBecomeTheNodes(t *testing.T) {
 }
 
 func TestOneSickDeviceTakesNoOtherWithIt(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("qat.sock"), dev("a"), dev("b"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true, "none/b": true})
 
-	p.say(sick("a"), dev("b"))
+	p.SetDevices(unhealthy("a"), dev("b"))
 	h.has(t, qat, map[string]bool{"none/a": false, "none/b": true})
-	p.say(dev("a"), dev("b"))
+	p.SetDevices(dev("a"), dev("b"))
 	h.has(t, qat, map[string]bool{"none/a": true, "none/b": true})
-	p.say(dev("b"), dev("c"))
+	p.SetDevices(dev("b"), dev("c"))
 	h.has(t, qat, map[string]bool{"none/b": true, "none/c": true})
-	p.say()
+	p.SetDevices()
 	h.has(t, qat, map[string]bool{})
 }
 
 func TestAPluginThatIsGoneKeepsItsCapacityForFiveMinutes(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("qat.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
 
-	p.kill()
+	p.Stop()
 	h.has(t, qat, map[string]bool{"none/a": false})
 	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "intel.com/qat is gone since") {
 		t.Errorf("the state says %v", err)
@@ -194,27 +196,29 @@ func TestAListThatCannotBeRightLosesNothing(t *testing.T) {
 		list []*pluginapi.Device
 		want string
 	}{
-		"an ID twice":                    {[]*pluginapi.Device{dev("a"), dev("b"), dev("a")}, `device "a" stands in it twice`},
+		"an ID twice": {[]*pluginapi.Device{dev("a"), dev("b"), dev("a")},
+			`device "a" stands in it twice`},
 		"an empty ID":                    {[]*pluginapi.Device{dev("a"), dev("")}, "device 2 of 2 has an empty ID"},
 		"an ID of absurd length":         {[]*pluginapi.Device{dev(long)}, "the plugin must use a shorter ID"},
 		"too many devices":               {many, "10001 devices, more than 10000"},
 		"more devices than can be shown": {many[:MaxDevices-1], "cannot be published"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := startManager(t, tempFolder(t))
+			h := startManager(t, tempDirectory(t))
 			p := startPlugin(t, h.socket("qat.sock"), dev("a"))
 			mustRegister(t, h, p, qat)
 			h.has(t, qat, map[string]bool{"none/a": true})
 
-			p.say(test.list...)
+			p.SetDevices(test.list...)
 			eventually(t, func() error {
-				if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 400 {
+				if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), test.want) ||
+					len(err.Error()) > 400 {
 					return fmt.Errorf("the state says %v, want %q", err, test.want)
 				}
 				return nil
 			})
 			h.has(t, qat, map[string]bool{"none/a": true})
-			p.say(dev("b"))
+			p.SetDevices(dev("b"))
 			h.has(t, qat, map[string]bool{"none/b": true})
 			if err := h.state(qat).Err; err != nil {
 				t.Errorf("after a good list the state says %v", err)
@@ -227,15 +231,15 @@ func TestAnUnchangedListWakesNobody(t *testing.T) {
 	h := New(Options{})
 	s := &session{resource: qat}
 	h.resource(qat).session = s
-	h.take(t.Context(), s, []*pluginapi.Device{dev("a", 0, 1), dev("b")})
+	h.update(t.Context(), s, []*pluginapi.Device{dev("a", 0, 1), dev("b")})
 	_, changed := h.States()
-	h.take(t.Context(), s, []*pluginapi.Device{dev("b"), dev("a", 1, 0)})
+	h.update(t.Context(), s, []*pluginapi.Device{dev("b"), dev("a", 1, 0)})
 	select {
 	case <-changed:
 		t.Error("the same list in another order woke who waits for changes")
 	default:
 	}
-	h.take(t.Context(), s, []*pluginapi.Device{dev("b"), sick("a", 1, 0)})
+	h.update(t.Context(), s, []*pluginapi.Device{dev("b"), unhealthy("a", 1, 0)})
 	select {
 	case <-changed:
 	default:
@@ -247,12 +251,13 @@ func TestWhatComesLateFromAnOldStreamIsNotTakenForTheNew(t *testing.T) {
 	h := New(Options{})
 	before, after := &session{resource: qat}, &session{resource: qat}
 	h.resource(qat).session = after
-	h.take(t.Context(), after, []*pluginapi.Device{dev("new")})
-	h.take(t.Context(), before, []*pluginapi.Device{dev("old")})
+	h.update(t.Context(), after, []*pluginapi.Device{dev("new")})
+	h.update(t.Context(), before, []*pluginapi.Device{dev("old")})
 	h.end(t.Context(), before, context.Canceled)
 
 	states, _ := h.States()
-	if len(states) != 1 || states[0].Err != nil || states[0].Info.Allocatable["resource/group/numa/none/intel.com:qat/new/device"] != 1 {
+	if len(states) != 1 || states[0].Err != nil ||
+		states[0].Info.Allocatable["resource/group/numa/none/intel.com:qat/new/device"] != 1 {
 		t.Errorf("states %+v", states)
 	}
 }

@@ -18,23 +18,24 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// socketName is the socket that plugins register with.
+// socketName is the socket that plugins register at.
 const socketName = "kubelet.sock"
 
-// registrar serves Register. Sessions that it begins last until ctx is done.
+// registrar serves Register. The sessions that it begins last until ctx is done.
 type registrar struct {
 	pluginapi.UnimplementedRegistrationServer
 	manager *Manager
 	ctx     context.Context
 }
 
-// Register is what a plugin calls. It returns when the plugin was called back.
+// Register is what a plugin calls. It returns after it has called the plugin back.
 func (g *registrar) Register(ctx context.Context, request *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
-	if err := g.register(ctx, request); err != nil {
-		klog.FromContext(g.ctx).Error(err, "A device plugin is not registered", "resource", request.GetResourceName(), "endpoint", request.GetEndpoint())
-		return nil, err
+	err := g.register(ctx, request)
+	if err != nil {
+		klog.FromContext(g.ctx).Error(err, "A device plugin is not registered",
+			"resource", request.GetResourceName(), "endpoint", request.GetEndpoint())
 	}
-	return &pluginapi.Empty{}, nil
+	return &pluginapi.Empty{}, err
 }
 
 func (g *registrar) register(ctx context.Context, request *pluginapi.RegisterRequest) error {
@@ -42,23 +43,26 @@ func (g *registrar) register(ctx context.Context, request *pluginapi.RegisterReq
 		return err
 	}
 	endpoint := request.GetEndpoint()
-	if endpoint == "" || endpoint != filepath.Base(endpoint) || endpoint == "." || endpoint == ".." || endpoint == socketName {
-		return status.Errorf(codes.InvalidArgument, "endpoint %q is not the name of a plugin's socket in the folder of %s: register with the base name alone",
-			endpoint, socketName)
+	if endpoint != filepath.Base(endpoint) || slices.Contains([]string{"", ".", "..", socketName}, endpoint) {
+		return status.Errorf(codes.InvalidArgument,
+			"endpoint %q is not the name of a plugin's socket in the directory "+
+				"of %s: register with the base name alone", endpoint, socketName)
 	}
-	_, err := g.manager.admit(ctx, g.ctx, types.ResourceName(request.GetResourceName()), filepath.Join(g.manager.options.Dir, endpoint))
+	socket := filepath.Join(g.manager.options.Dir, endpoint)
+	_, err := g.manager.admit(ctx, g.ctx, types.ResourceName(request.GetResourceName()), socket)
 	return err
 }
 
-// admit makes the plugin at the socket the one that serves the resource, or says why not. The plugin must answer before ctx
-// is done; what begins then lasts until life is done.
-func (m *Manager) admit(ctx, life context.Context, name types.ResourceName, socket string) (*session, error) {
+// admit makes the plugin at the socket the one that serves the resource, or says why not. The
+// plugin must answer before ctx is done; its session lasts until sessions is done.
+func (m *Manager) admit(ctx, sessions context.Context, name types.ResourceName, socket string) (*session, error) {
 	if !sdkresource.IsExtendedResource(name) {
-		return nil, status.Errorf(codes.InvalidArgument, "the resource name %q is invalid: it must be that of an extended resource, like vendor.example/device", name)
+		return nil, status.Errorf(codes.InvalidArgument, "the resource name %q is invalid: "+
+			"it must be that of an extended resource, like vendor.example/device", name)
 	}
-	rival := m.lookForRival(ctx, name)
-	if rival != nil && rival.id != "" {
-		return nil, status.Error(codes.AlreadyExists, rival.Error())
+	conflict := m.findConflict(ctx, name)
+	if conflict != nil && conflict.id != "" {
+		return nil, status.Error(codes.AlreadyExists, conflict.Error())
 	}
 	m.mu.Lock()
 	r := m.resource(name)
@@ -69,21 +73,23 @@ func (m *Manager) admit(ctx, life context.Context, name types.ResourceName, sock
 	before := r.session
 	m.mu.Unlock()
 	if before != nil && before.socket != socket && before.alive(ctx) {
-		return nil, status.Errorf(codes.AlreadyExists, "resource %s is already registered by a living plugin, at %s: stop that one first", name, before.socket)
+		return nil, status.Errorf(codes.AlreadyExists,
+			"resource %s is already registered by a living plugin, at %s: stop that one first", name, before.socket)
 	}
 	s, err := connect(ctx, name, socket)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	klog.FromContext(life).Info("A device plugin has registered", "resource", name, "socket", socket)
-	m.begin(life, s, rival)
+	klog.FromContext(sessions).Info("A device plugin has registered", "resource", name, "socket", socket)
+	m.begin(sessions, s, conflict)
 	return s, nil
 }
 
-// checkVersions demands that the plugin speaks the one version of the API that there is.
+// checkVersions checks that the plugin speaks the only version of the API.
 func checkVersions(versions ...string) error {
 	if slices.Contains(versions, pluginapi.Version) {
 		return nil
 	}
-	return status.Errorf(codes.InvalidArgument, "API version %q is not supported by kubecri: it speaks %s", strings.Join(versions, ", "), pluginapi.Version)
+	return status.Errorf(codes.InvalidArgument, "API version %q is not supported by kubecri: it speaks %s",
+		strings.Join(versions, ", "), pluginapi.Version)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func TestRegistrationsThatCannotBeAreRefusedAsUsersKnowIt(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	startPlugin(t, h.socket("p.sock"))
 	startPlugin(t, h.socket("p%41?a=b#c d.sock"))
 	for name, test := range map[string]struct {
@@ -29,24 +29,30 @@ func TestRegistrationsThatCannotBeAreRefusedAsUsersKnowIt(t *testing.T) {
 		code                        codes.Code
 		want                        string
 	}{
-		"another API version":           {"v1alpha", "p.sock", "a.b/c", codes.InvalidArgument, `API version "v1alpha" is not supported`},
-		"no API version":                {"", "p.sock", "a.b/c", codes.InvalidArgument, `API version "" is not supported`},
-		"a resource without a domain":   {"v1beta1", "p.sock", "gpu", codes.InvalidArgument, `the resource name "gpu" is invalid`},
-		"a resource of Kubernetes":      {"v1beta1", "p.sock", "kubernetes.io/gpu", codes.InvalidArgument, "is invalid"},
-		"a resource of quotas":          {"v1beta1", "p.sock", "requests.a.b/c", codes.InvalidArgument, "is invalid"},
-		"a resource with a space":       {"v1beta1", "p.sock", "a.b/c d", codes.InvalidArgument, "is invalid"},
-		"a socket elsewhere":            {"v1beta1", "../p.sock", "a.b/c", codes.InvalidArgument, `endpoint "../p.sock" is not the name of a plugin's socket`},
+		"another API version": {"v1alpha", "p.sock", "a.b/c", codes.InvalidArgument,
+			`API version "v1alpha" is not supported`},
+		"no API version": {"", "p.sock", "a.b/c", codes.InvalidArgument,
+			`API version "" is not supported`},
+		"a resource without a domain": {"v1beta1", "p.sock", "gpu", codes.InvalidArgument,
+			`the resource name "gpu" is invalid`},
+		"a resource of Kubernetes": {"v1beta1", "p.sock", "kubernetes.io/gpu", codes.InvalidArgument,
+			"is invalid"},
+		"a resource of quotas":    {"v1beta1", "p.sock", "requests.a.b/c", codes.InvalidArgument, "is invalid"},
+		"a resource with a space": {"v1beta1", "p.sock", "a.b/c d", codes.InvalidArgument, "is invalid"},
+		"a socket elsewhere": {"v1beta1", "../p.sock", "a.b/c", codes.InvalidArgument,
+			`endpoint "../p.sock" is not the name of a plugin's socket`},
 		"a socket below":                {"v1beta1", "x/p.sock", "a.b/c", codes.InvalidArgument, "is not the name"},
 		"an absolute path":              {"v1beta1", "/p.sock", "a.b/c", codes.InvalidArgument, "is not the name"},
 		"no socket":                     {"v1beta1", "", "a.b/c", codes.InvalidArgument, "is not the name"},
-		"the folder":                    {"v1beta1", ".", "a.b/c", codes.InvalidArgument, "is not the name"},
-		"the folder above":              {"v1beta1", "..", "a.b/c", codes.InvalidArgument, "is not the name"},
+		"the directory":                 {"v1beta1", ".", "a.b/c", codes.InvalidArgument, "is not the name"},
+		"the directory above":           {"v1beta1", "..", "a.b/c", codes.InvalidArgument, "is not the name"},
 		"kubecri's own socket":          {"v1beta1", "kubelet.sock", "a.b/c", codes.InvalidArgument, "is not the name"},
 		"a plugin that is as it should": {"v1beta1", "p.sock", "a.b/c", codes.OK, ""},
 		"a socket of a strange name":    {"v1beta1", "p%41?a=b#c d.sock", "a.b/d", codes.OK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := register(t, h.Manager, &pluginapi.RegisterRequest{Version: test.version, Endpoint: test.endpoint, ResourceName: test.resource})
+			err := register(t, h.Manager, &pluginapi.RegisterRequest{Version: test.version, Endpoint: test.endpoint,
+				ResourceName: test.resource})
 			if status.Code(err) != test.code || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the answer is %v, want %v with %q", err, test.code, test.want)
 			}
@@ -55,50 +61,52 @@ func TestRegistrationsThatCannotBeAreRefusedAsUsersKnowIt(t *testing.T) {
 }
 
 func TestAPluginThatDoesNotAnswerIsNotRegistered(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := h.admit(ctx, t.Context(), qat, h.socket("none.sock"))
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no answer from the plugin at "+h.socket("none.sock")) {
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(),
+		"no answer from the plugin at "+h.socket("none.sock")) {
 		t.Errorf("the answer is %v", err)
 	}
 	h.has(t, qat, nil)
 }
 
 func TestAResourceHasOneLivingPlugin(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	first := startPlugin(t, h.socket("first.sock"), dev("a"))
 	second := startPlugin(t, h.socket("second.sock"), dev("b"))
 	mustRegister(t, h, first, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
 
 	err := second.register(t, h.Manager, qat)
-	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "already registered by a living plugin, at "+first.socket) {
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
+		"already registered by a living plugin, at "+first.socket) {
 		t.Errorf("the second plugin was told %v", err)
 	}
 	h.has(t, qat, map[string]bool{"none/a": true})
 
-	first.kill()
+	first.Stop()
 	mustRegister(t, h, second, qat)
 	h.has(t, qat, map[string]bool{"none/b": true})
 }
 
 func TestAPluginThatComesBackAtItsSocketIsTheSamePlugin(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	for range 3 {
 		mustRegister(t, h, p, qat)
 		h.has(t, qat, map[string]bool{"none/a": true})
 	}
-	p.kill()
+	p.Stop()
 	again := startPlugin(t, p.socket, dev("b"))
 	mustRegister(t, h, again, qat)
 	h.has(t, qat, map[string]bool{"none/b": true})
 }
 
 func TestARestartRemovesSocketsAndTakesPluginsBack(t *testing.T) {
-	folder := tempFolder(t)
-	h := startManager(t, folder)
+	directory := tempDirectory(t)
+	h := startManager(t, directory)
 	p := startPlugin(t, h.socket("p.sock"), dev("a", 1))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"1/a": true})
@@ -113,7 +121,7 @@ func TestARestartRemovesSocketsAndTakesPluginsBack(t *testing.T) {
 	}
 	h.stop()
 
-	again := startManager(t, folder)
+	again := startManager(t, directory)
 	if _, err := os.Lstat(p.socket); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the plugin's socket is still there: %v", err)
 	}
@@ -121,22 +129,23 @@ func TestARestartRemovesSocketsAndTakesPluginsBack(t *testing.T) {
 		t.Errorf("what is no socket is gone: %v", err)
 	}
 	again.has(t, qat, map[string]bool{"1/a": false})
-	if s := again.state(qat); s.Reported || s.Err == nil || !strings.Contains(s.Err.Error(), "has not registered since kubecri was started") {
+	if s := again.state(qat); s.Reported || s.Err == nil || !strings.Contains(s.Err.Error(),
+		"has not registered since kubecri was started") {
 		t.Errorf("right after the restart: %+v", s)
 	}
 	again.clock.Step(returnLimit)
 	if s := again.state(qat); !s.Reported {
 		t.Errorf("when the plugin had time to come back: %+v", s)
 	}
-	p.kill()
+	p.Stop()
 	p.serve(t)
 	mustRegister(t, again, p, qat)
 	again.has(t, qat, map[string]bool{"1/a": true})
 }
 
 func TestDevicesThatAnEarlierReleaseRememberedAreReadOnce(t *testing.T) {
-	folder := tempFolder(t)
-	legacy := filepath.Join(folder, legacyName)
+	directory := tempDirectory(t)
+	legacy := filepath.Join(directory, legacyName)
 	written, err := os.ReadFile("testdata/device-plugins.json")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +153,7 @@ func TestDevicesThatAnEarlierReleaseRememberedAreReadOnce(t *testing.T) {
 	if err := os.WriteFile(legacy, written, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := startManager(t, folder)
+	h := startManager(t, directory)
 	h.has(t, qat, map[string]bool{"0/a": false, "1/b": false})
 	eventually(t, func() error {
 		if _, err := os.Stat(legacy); !errors.Is(err, fs.ErrNotExist) {
@@ -153,23 +162,24 @@ func TestDevicesThatAnEarlierReleaseRememberedAreReadOnce(t *testing.T) {
 		return nil
 	})
 	h.stop()
-	startManager(t, folder).has(t, qat, map[string]bool{"0/a": false, "1/b": false})
+	startManager(t, directory).has(t, qat, map[string]bool{"0/a": false, "1/b": false})
 }
 
 func TestAPluginThatNeverComesBackIsForgotten(t *testing.T) {
-	folder := tempFolder(t)
-	h := startManager(t, folder)
+	directory := tempDirectory(t)
+	h := startManager(t, directory)
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
 	h.stop()
 	for _, want := range []map[string]bool{{"none/a": false}, nil} {
-		again := startManager(t, folder)
+		again := startManager(t, directory)
 		again.has(t, qat, want)
 		again.clock.Step(Keep)
 		again.has(t, qat, nil)
 		eventually(t, func() error {
-			if raw, err := os.ReadFile(again.options.StateFile); err != nil || strings.Contains(string(raw), "/a/device") {
+			if raw, err := os.ReadFile(again.options.StateFile); err != nil || strings.Contains(string(raw),
+				"/a/device") {
 				return errors.New("the device is still remembered")
 			}
 			return nil
@@ -178,20 +188,20 @@ func TestAPluginThatNeverComesBackIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAFolderThatCannotBeUsedIsTriedAgain(t *testing.T) {
-	folder := tempFolder(t)
-	blocked := folder + "/blocked"
+func TestADirectoryThatCannotBeUsedIsTriedAgain(t *testing.T) {
+	directory := tempDirectory(t)
+	blocked := directory + "/blocked"
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := New(Options{Dir: blocked + "/plugins", StateFile: folder + "/" + StateFileName})
+	h := New(Options{Dir: blocked + "/plugins", StateFile: directory + "/" + StateFileName})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); h.Run(ctx) }()
 	defer func() { cancel(); <-done }()
 	eventually(t, func() error {
-		if err := h.Check(); err == nil || !strings.Contains(err.Error(), "folder of device plugins") {
-			return errors.New("nothing says that the folder is blocked")
+		if err := h.Check(); err == nil || !strings.Contains(err.Error(), "directory of device plugins") {
+			return errors.New("nothing says that the directory is blocked")
 		}
 		return nil
 	})
@@ -207,8 +217,8 @@ func TestAFolderThatCannotBeUsedIsTriedAgain(t *testing.T) {
 }
 
 func TestAPluginThatLeavesForTheNextProcessIsNotLost(t *testing.T) {
-	folder := tempFolder(t)
-	before := startManager(t, folder)
+	directory := tempDirectory(t)
+	before := startManager(t, directory)
 	p := startPlugin(t, before.socket("p.sock"), dev("a"))
 	mustRegister(t, before, p, qat)
 	before.has(t, qat, map[string]bool{"none/a": true})
@@ -216,8 +226,8 @@ func TestAPluginThatLeavesForTheNextProcessIsNotLost(t *testing.T) {
 	session := before.resources[qat].session
 	before.mu.Unlock()
 
-	after := startManager(t, folder)
-	p.kill()
+	after := startManager(t, directory)
+	p.Stop()
 	<-session.ended
 	before.has(t, qat, map[string]bool{"none/a": true})
 	if err := before.Check(); err == nil || !strings.Contains(err.Error(), "another process serves it") {
@@ -229,18 +239,19 @@ func TestAPluginThatLeavesForTheNextProcessIsNotLost(t *testing.T) {
 	after.has(t, qat, map[string]bool{"none/a": true})
 }
 
-func TestAFolderWithTooLongAPathIsToldAsThat(t *testing.T) {
-	folder := tempFolder(t) + "/" + strings.Repeat("x", 100)
-	if _, err := listen(folder); err == nil || !strings.Contains(err.Error(), "the path of a socket at most 107; choose a shorter one") {
+func TestADirectoryWithTooLongAPathIsToldAsThat(t *testing.T) {
+	directory := tempDirectory(t) + "/" + strings.Repeat("x", 100)
+	if _, err := listen(directory); err == nil || !strings.Contains(err.Error(),
+		"the path of a socket at most 107; choose a shorter one") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// A plugin sees the folder at another path, which may be a shorter one.
+// A plugin sees the directory at another path, which may be a shorter one.
 func TestAPluginIsServedWhoseSocketHasALongerPathThanAnAddressCanHave(t *testing.T) {
-	h := startManager(t, tempFolder(t))
+	h := startManager(t, tempDirectory(t))
 	name := strings.Repeat("x", 85) // the longest with the kubelet has 75
-	t.Chdir(h.folder)
+	t.Chdir(h.directory)
 	p := startPlugin(t, name, dev("a"))
 	if path := h.socket(name); len(path) <= maxSocketPath {
 		t.Fatalf("%s is no longer than an address can be", path)

@@ -23,66 +23,70 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// notifyLimit is how long a plugin may take to hear whether it is registered.
-const notifyLimit = 5 * time.Second
-
-// watchRegistry registers the plugins whose sockets are in the registry folder, for as long as they are there, until ctx is
-// done.
+// watchRegistry registers the plugins whose sockets are in the registry directory, for as long as
+// they are there, until ctx is done.
 func (m *Manager) watchRegistry(ctx context.Context) {
 	for ctx.Err() == nil {
-		w := &registryWatch{manager: m, tended: map[string]context.CancelFunc{}}
+		w := &registryWatch{manager: m, plugins: map[string]context.CancelFunc{}}
 		err := w.run(ctx, m.options.RegistryDir)
 		w.close()
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The registry of plugins cannot be watched; it is tried again", "folder", m.options.RegistryDir)
+			klog.FromContext(ctx).Error(err, "The registry of plugins cannot be watched; it is tried again",
+				"directory", m.options.RegistryDir)
 			sleep(ctx, serveRetry)
 		}
 	}
 }
 
-// registryWatch watches the registry folder and what is below it. It belongs to one goroutine.
+// registryWatch watches the registry directory and all below it. It belongs to one goroutine.
 type registryWatch struct {
 	manager *Manager
 	watcher *fsnotify.Watcher
-	tended  map[string]context.CancelFunc // by socket
-	tending sync.WaitGroup
+	plugins map[string]context.CancelFunc // by socket
+	running sync.WaitGroup
 }
 
-func (w *registryWatch) run(ctx context.Context, folder string) error {
-	if err := os.MkdirAll(folder, folderMode); err != nil {
-		return fmt.Errorf("registry of plugins: %w", err)
+// run watches until ctx is done. Otherwise its error says why it cannot.
+func (w *registryWatch) run(ctx context.Context, directory string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("registry of plugins: %w", err)
+		}
+	}()
+	if err := os.MkdirAll(directory, directoryMode); err != nil {
+		return err
 	}
-	var err error
 	if w.watcher, err = fsnotify.NewWatcher(); err != nil {
-		return fmt.Errorf("registry of plugins: %w", err)
+		return err
 	}
 	defer w.watcher.Close()
-	if err := w.enter(ctx, folder); err != nil {
-		return fmt.Errorf("registry of plugins: %w", err)
+	if err := w.add(ctx, directory); err != nil {
+		return err
 	}
 	for {
 		select {
 		case event := <-w.watcher.Events:
 			switch {
 			case event.Has(fsnotify.Create):
-				// A file that has gone again is no error.
-				_ = w.enter(ctx, event.Name)
+				// A file that is gone again is no error.
+				_ = w.add(ctx, event.Name)
 			case event.Has(fsnotify.Remove), event.Has(fsnotify.Rename):
-				w.leave(event.Name)
-				if event.Name == folder {
-					return fmt.Errorf("registry of plugins: %s was removed", folder)
+				w.remove(event.Name)
+				if event.Name == directory {
+					return fmt.Errorf("%s was removed", directory)
 				}
 			}
 		case err := <-w.watcher.Errors:
-			return fmt.Errorf("registry of plugins: %w", err)
+			return err
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// enter tends the socket at path, or all that are in the folder at path. Names that begin with a dot are left alone.
-func (w *registryWatch) enter(ctx context.Context, path string) error {
+// add registers the plugin whose socket is at path, or all whose sockets are in the directory at
+// path. Names that begin with a dot are ignored.
+func (w *registryWatch) add(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case err != nil:
@@ -90,15 +94,15 @@ func (w *registryWatch) enter(ctx context.Context, path string) error {
 	case strings.HasPrefix(info.Name(), "."):
 		return nil
 	case info.Mode().Type() == os.ModeSocket:
-		w.leave(path)
-		there, cancel := context.WithCancel(ctx)
-		w.tended[path] = cancel
-		w.tending.Go(func() { w.manager.tend(there, ctx, path) })
+		w.remove(path)
+		present, cancel := context.WithCancel(ctx)
+		w.plugins[path] = cancel
+		w.running.Go(func() { w.manager.keepRegistered(present, ctx, path) })
 		return nil
 	case !info.IsDir():
 		return nil
 	}
-	// The watch comes first, so that nothing is missed; what is seen twice is tended once.
+	// Watching begins before reading, so that nothing is missed. What both see is added once.
 	if err := w.watcher.Add(path); err != nil {
 		return err
 	}
@@ -108,81 +112,83 @@ func (w *registryWatch) enter(ctx context.Context, path string) error {
 	}
 	for _, entry := range entries {
 		inside := filepath.Join(path, entry.Name())
-		if _, known := w.tended[inside]; !known {
-			_ = w.enter(ctx, inside)
+		if _, known := w.plugins[inside]; !known {
+			_ = w.add(ctx, inside)
 		}
 	}
 	return nil
 }
 
-// leave ends what was begun for the socket at path.
-func (w *registryWatch) leave(path string) {
-	if cancel, known := w.tended[path]; known {
+// remove ends what add began for the socket at path.
+func (w *registryWatch) remove(path string) {
+	if cancel, known := w.plugins[path]; known {
 		cancel()
-		delete(w.tended, path)
+		delete(w.plugins, path)
 	}
 }
 
-// close waits for everything that was begun.
+// close ends everything and waits for it.
 func (w *registryWatch) close() {
-	for _, cancel := range w.tended {
+	for _, cancel := range w.plugins {
 		cancel()
 	}
-	w.tending.Wait()
+	w.running.Wait()
 }
 
-// tend registers the plugin behind the socket, and again when its stream has ended, until ctx is done: the socket is gone
-// then, or life is over.
-func (m *Manager) tend(ctx, life context.Context, socket string) {
+// keepRegistered registers the plugin behind the socket, and again whenever its stream has ended,
+// until ctx is done: the socket is gone, or sessions is done, too.
+func (m *Manager) keepRegistered(ctx, sessions context.Context, socket string) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "socket", socket)
-	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
-	pause := fresh
-	for ctx.Err() == nil {
-		s, err := m.invite(ctx, life, socket)
+	initial := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+	for backoff := initial; ctx.Err() == nil; sleep(ctx, backoff.Step()) {
+		s, err := m.invite(ctx, sessions, socket)
 		if err != nil {
 			logger.Error(err, "A device plugin in the registry is not registered; it is tried again")
-			sleep(ctx, pause.Step())
 			continue
 		}
-		pause = fresh
+		backoff = initial
 		stop := context.AfterFunc(ctx, s.close)
 		<-s.ended
 		stop()
-		sleep(ctx, pause.Step())
 	}
 }
 
-// invite asks the plugin behind the socket what it is, registers it and tells it the outcome.
-func (m *Manager) invite(ctx, life context.Context, socket string) (*session, error) {
+// invite asks the plugin behind the socket what it is, registers it and notifies it of the outcome.
+func (m *Manager) invite(ctx, sessions context.Context, socket string) (*session, error) {
 	conn, err := dial(socket)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	client := registrationapi.NewRegistrationClient(conn)
-	asked, cancel := context.WithTimeout(ctx, dialLimit)
+	asking, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	info, err := client.GetInfo(asked, &registrationapi.InfoRequest{}, grpc.WaitForReady(true))
+	info, err := client.GetInfo(asking, &registrationapi.InfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return nil, fmt.Errorf("no answer from the plugin at %s to GetInfo within %v: %w", socket, dialLimit, reason(err))
+		return nil, fmt.Errorf("no answer from the plugin at %s to GetInfo within %v: %w", socket, dialLimit,
+			reason(err))
 	}
-	s, err := m.admitInfo(ctx, life, socket, info)
+	s, err := m.admitInfo(ctx, sessions, socket, info)
 	outcome := &registrationapi.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
 		outcome.Error = reason(err).Error()
 	}
-	told, cancel := context.WithTimeout(ctx, notifyLimit)
+	notifying, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
-	if _, notifyErr := client.NotifyRegistrationStatus(told, outcome); notifyErr != nil && err == nil {
+	if _, notifyErr := client.NotifyRegistrationStatus(notifying, outcome); notifyErr != nil && err == nil {
 		s.close()
 		return nil, fmt.Errorf("the plugin at %s does not take that it is registered: %w", socket, reason(notifyErr))
 	}
 	return s, err
 }
 
-func (m *Manager) admitInfo(ctx, life context.Context, socket string, info *registrationapi.PluginInfo) (*session, error) {
+// admitInfo is admit for a plugin that has described itself.
+func (m *Manager) admitInfo(
+	ctx, sessions context.Context, socket string, info *registrationapi.PluginInfo,
+) (*session, error) {
 	if info.GetType() != registrationapi.DevicePlugin {
-		return nil, status.Errorf(codes.InvalidArgument, "plugin type %q is not supported by kubecri: only %s is", info.GetType(), registrationapi.DevicePlugin)
+		return nil, status.Errorf(codes.InvalidArgument, "plugin type %q is not supported by kubecri: only %s is",
+			info.GetType(), registrationapi.DevicePlugin)
 	}
 	if err := checkVersions(info.GetSupportedVersions()...); err != nil {
 		return nil, err
@@ -191,8 +197,11 @@ func (m *Manager) admitInfo(ctx, life context.Context, socket string, info *regi
 	if endpoint == "" {
 		endpoint = socket
 	}
-	if folder := filepath.Dir(endpoint); filepath.Clean(endpoint) != endpoint || folder != filepath.Clean(m.options.Dir) && folder != filepath.Dir(socket) {
-		return nil, status.Errorf(codes.InvalidArgument, "endpoint %q is not in the folder of the plugin's socket %s, nor in %s", endpoint, socket, m.options.Dir)
+	directory := filepath.Dir(endpoint)
+	if filepath.Clean(endpoint) != endpoint ||
+		directory != filepath.Clean(m.options.Dir) && directory != filepath.Dir(socket) {
+		return nil, status.Errorf(codes.InvalidArgument,
+			"endpoint %q is not in the directory of the plugin's socket %s, nor in %s", endpoint, socket, m.options.Dir)
 	}
-	return m.admit(ctx, life, types.ResourceName(info.GetName()), endpoint)
+	return m.admit(ctx, sessions, types.ResourceName(info.GetName()), endpoint)
 }

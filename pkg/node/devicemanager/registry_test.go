@@ -11,29 +11,33 @@ import (
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registrationapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice/fakeplugin"
 )
 
-// startRegistry runs a host with a registry folder and returns that folder, too.
+// startRegistry runs a manager with a registry directory and returns that directory, too.
 func startRegistry(t *testing.T) (*testManager, string) {
 	t.Helper()
-	folder := tempFolder(t)
-	registry := filepath.Join(folder, RegistryDirName)
+	directory := tempDirectory(t)
+	registry := filepath.Join(directory, RegistryDirName)
 	if err := os.MkdirAll(filepath.Join(registry, "below"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return startManager(t, folder, func(o *Options) { o.RegistryDir = registry }), registry
+	return startManager(t, directory, func(o *Options) { o.RegistryDir = registry }), registry
 }
 
 // offer puts a plugin into the registry. It says what it is when it is asked.
-func offer(t *testing.T, socket string, info *registrationapi.PluginInfo, devices ...*pluginapi.Device) *fakePlugin {
+func offer(t *testing.T, socket string, info *registrationapi.PluginInfo, devices ...*pluginapi.Device) *testPlugin {
 	t.Helper()
-	p := &fakePlugin{socket: socket, info: info, list: devices, changed: make(chan struct{}), outcomes: make(chan *registrationapi.RegistrationStatus, 100)}
+	p := &testPlugin{fakeplugin.New(devices...), socket}
+	p.Info = info
 	p.serve(t)
 	return p
 }
 
 func pluginInfo(change ...func(*registrationapi.PluginInfo)) *registrationapi.PluginInfo {
-	info := &registrationapi.PluginInfo{Type: registrationapi.DevicePlugin, Name: string(qat), SupportedVersions: []string{"v1alpha", pluginapi.Version}}
+	info := &registrationapi.PluginInfo{Type: registrationapi.DevicePlugin, Name: string(qat),
+		SupportedVersions: []string{"v1alpha", pluginapi.Version}}
 	for _, c := range change {
 		c(info)
 	}
@@ -41,11 +45,11 @@ func pluginInfo(change ...func(*registrationapi.PluginInfo)) *registrationapi.Pl
 }
 
 func TestAPluginInTheRegistryIsFoundAndTold(t *testing.T) {
-	for name, place := range map[string]string{"in the folder": "p.sock", "in a folder below": "below/p.sock"} {
+	for name, place := range map[string]string{"in the directory": "p.sock", "in a directory below": "below/p.sock"} {
 		t.Run(name, func(t *testing.T) {
 			h, registry := startRegistry(t)
 			p := offer(t, filepath.Join(registry, place), pluginInfo(), dev("a"))
-			if outcome := <-p.outcomes; !outcome.GetPluginRegistered() {
+			if outcome := <-p.Outcomes; !outcome.GetPluginRegistered() {
 				t.Fatalf("the plugin was told %v", outcome)
 			}
 			h.has(t, qat, map[string]bool{"none/a": true})
@@ -62,44 +66,46 @@ func TestAPluginOfTheRegistryIsGoneWithItsSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.has(t, qat, map[string]bool{"none/a": false})
-	p.kill()
+	p.Stop()
 	p.serve(t)
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
 func TestAPluginThatWasThereBeforeIsFound(t *testing.T) {
-	folder := tempFolder(t)
-	registry := filepath.Join(folder, RegistryDirName)
+	directory := tempDirectory(t)
+	registry := filepath.Join(directory, RegistryDirName)
 	if err := os.MkdirAll(registry, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := offer(t, filepath.Join(registry, "p.sock"), pluginInfo(), dev("a"))
-	h := startManager(t, folder, func(o *Options) { o.RegistryDir = registry })
+	h := startManager(t, directory, func(o *Options) { o.RegistryDir = registry })
 	h.has(t, qat, map[string]bool{"none/a": true})
 	if _, err := os.Lstat(p.socket); err != nil {
 		t.Errorf("the plugin's socket is gone: %v", err)
 	}
 }
 
-func TestAPluginMayServeAtAnotherSocketOfTheFolders(t *testing.T) {
+func TestAPluginMayServeAtAnotherSocketOfTheDirectorys(t *testing.T) {
 	h, registry := startRegistry(t)
 	serving := startPlugin(t, h.socket("serving.sock"), dev("a"))
-	offer(t, filepath.Join(registry, "p.sock"), pluginInfo(func(i *registrationapi.PluginInfo) { i.Endpoint = serving.socket }))
+	offer(t, filepath.Join(registry, "p.sock"),
+		pluginInfo(func(i *registrationapi.PluginInfo) { i.Endpoint = serving.socket }))
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
 func TestAPluginOfTheRegistryThatIsRefusedIsToldWhy(t *testing.T) {
-	for want, change := range map[string]func(*registrationapi.PluginInfo){
-		`plugin type "CSIPlugin" is not supported`:   func(i *registrationapi.PluginInfo) { i.Type = registrationapi.CSIPlugin },
-		`API version "v2" is not supported`:          func(i *registrationapi.PluginInfo) { i.SupportedVersions = []string{"v2"} },
-		`the resource name "qat" is invalid`:         func(i *registrationapi.PluginInfo) { i.Name = "qat" },
-		`endpoint "/run/p.sock" is not in the fold`:  func(i *registrationapi.PluginInfo) { i.Endpoint = "/run/p.sock" },
-		`endpoint "p.sock" is not in the folder of `: func(i *registrationapi.PluginInfo) { i.Endpoint = "p.sock" },
+	type info = registrationapi.PluginInfo
+	for want, change := range map[string]func(*info){
+		`plugin type "CSIPlugin" is not supported`:      func(i *info) { i.Type = registrationapi.CSIPlugin },
+		`API version "v2" is not supported`:             func(i *info) { i.SupportedVersions = []string{"v2"} },
+		`the resource name "qat" is invalid`:            func(i *info) { i.Name = "qat" },
+		`endpoint "/run/p.sock" is not in the direct`:   func(i *info) { i.Endpoint = "/run/p.sock" },
+		`endpoint "p.sock" is not in the directory of `: func(i *info) { i.Endpoint = "p.sock" },
 	} {
 		t.Run(want, func(t *testing.T) {
 			h, registry := startRegistry(t)
 			p := offer(t, filepath.Join(registry, "p.sock"), pluginInfo(change), dev("a"))
-			if outcome := <-p.outcomes; outcome.GetPluginRegistered() || !strings.Contains(outcome.GetError(), want) {
+			if outcome := <-p.Outcomes; outcome.GetPluginRegistered() || !strings.Contains(outcome.GetError(), want) {
 				t.Errorf("the plugin was told %v", outcome)
 			}
 			h.has(t, qat, nil)

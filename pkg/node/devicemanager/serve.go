@@ -16,28 +16,25 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// folderMode is the kubelet's: nobody but root may register.
-const folderMode = 0o750
+const (
+	directoryMode = 0o750       // the kubelet's: only root may register
+	maxSocketPath = 107         // bytes of a socket's path, on Linux
+	serveRetry    = time.Second // before a directory is tried again
+)
 
-// maxSocketPath is how long the path of a socket may be, in bytes: Linux's rule.
-const maxSocketPath = 107
-
-// serveRetry is the pause before the folder is tried again.
-const serveRetry = time.Second
-
-// Run serves plugins until ctx is done. It returns when none is called any more.
+// Run serves plugins until ctx is done and all calls have ended.
 func (m *Manager) Run(ctx context.Context) {
 	m.running.Go(func() { m.keepSaved(ctx) })
 	m.running.Go(func() { m.watchKubelet(ctx) })
 	if m.options.RegistryDir != "" {
 		m.running.Go(func() { m.watchRegistry(ctx) })
 	}
-	said := ""
+	logged := ""
 	for ctx.Err() == nil {
 		if err := m.serve(ctx); err != nil {
 			m.setServing(nil, err)
-			if err.Error() != said {
-				said = err.Error()
+			if err.Error() != logged {
+				logged = err.Error()
 				klog.FromContext(ctx).Error(err, "Device plugins cannot register; it is tried again")
 			}
 			sleep(ctx, serveRetry)
@@ -62,28 +59,31 @@ func (m *Manager) serve(ctx context.Context) error {
 		return fmt.Errorf("socket for device plugins: %w", err)
 	}
 	m.setServing(own, nil)
-	klog.FromContext(ctx).Info("Device plugins can register", "folder", m.options.Dir)
+	klog.FromContext(ctx).Info("Device plugins can register", "directory", m.options.Dir)
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve device plugins in %s: %w", m.options.Dir, err)
 	}
-	// Serve returns before Stop does; after this no registration is under way.
+	// Serve returns before Stop does; after this no registration is in progress.
 	server.Stop()
 	return nil
 }
 
-// listen makes the folder ready: stale sockets go first, then comes the host's own. Both matter: some plugins start anew
-// when their own socket is removed, others when kubelet.sock is created. The first to go is that of the process before, which
-// then knows why its plugins leave.
-func listen(folder string) (net.Listener, error) {
-	if path := filepath.Join(folder, socketName); len(path) > maxSocketPath {
-		return nil, fmt.Errorf("folder of device plugins: %s has %d bytes, and the path of a socket at most %d; choose a shorter one", path, len(path), maxSocketPath)
+// listen prepares the directory: it removes stale sockets and then creates the manager's own. Both
+// matter, as some plugins restart when their own socket is removed, others when kubelet.sock is
+// created. The first to be removed is that of the process before, which then knows why its plugins
+// leave.
+func listen(directory string) (net.Listener, error) {
+	socket := filepath.Join(directory, socketName)
+	if len(socket) > maxSocketPath {
+		return nil, fmt.Errorf("directory of device plugins: %s has %d bytes, and the path of a socket at most %d; "+
+			"choose a shorter one", socket, len(socket), maxSocketPath)
 	}
-	if err := os.MkdirAll(folder, folderMode); err != nil {
-		return nil, fmt.Errorf("folder of device plugins: %w", err)
+	if err := os.MkdirAll(directory, directoryMode); err != nil {
+		return nil, fmt.Errorf("directory of device plugins: %w", err)
 	}
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return nil, fmt.Errorf("folder of device plugins: %w", err)
+		return nil, fmt.Errorf("directory of device plugins: %w", err)
 	}
 	stale := []string{socketName}
 	for _, entry := range entries {
@@ -92,17 +92,17 @@ func listen(folder string) (net.Listener, error) {
 		}
 	}
 	for _, name := range stale {
-		if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
+		if err := os.Remove(filepath.Join(directory, name)); err != nil && !os.IsNotExist(err) {
 			return nil, fmt.Errorf("stale socket of a device plugin: %w", err)
 		}
 	}
-	listener, err := net.Listen("unix", filepath.Join(folder, socketName))
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("socket for device plugins: %w", err)
 	}
-	// By the time this listener is closed, the socket may be the next process's.
+	// When this listener is closed, the socket may be the next process's.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := os.Chmod(filepath.Join(folder, socketName), 0o600); err != nil {
+	if err := os.Chmod(socket, 0o600); err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("socket for device plugins: %w", err)
 	}

@@ -25,16 +25,16 @@ import (
 // maxMessage is the largest list that a plugin may send, in bytes.
 const maxMessage = 16 << 20
 
-// session is one registration of a plugin, until its stream ends. A plugin that registers again gets another, so nothing
-// that comes late from the one before can be taken for its own.
+// session is one registration of a plugin, until its stream ends. A plugin that registers again has
+// another one, so that nothing that is late in the first is mistaken for news.
 type session struct {
 	resource types.ResourceName
 	socket   string
 	conn     *grpc.ClientConn
 	plugin   pluginapi.DevicePluginClient
-	preStart bool          // it wants PreStartContainer
-	ended    chan struct{} // closed when its stream is over
-	listed   bool          // it has listed its devices; guarded by the host's mu
+	preStart bool          // it requires PreStartContainer
+	ended    chan struct{} // closed when its stream has ended
+	listed   bool          // it has listed its devices; guarded by the manager's mu
 }
 
 // connect calls the plugin at the socket back, within dialLimit.
@@ -43,13 +43,17 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 	if err != nil {
 		return nil, err
 	}
-	s := &session{resource: resource, socket: socket, conn: conn, plugin: pluginapi.NewDevicePluginClient(conn), ended: make(chan struct{})}
+	s := &session{
+		resource: resource, socket: socket, conn: conn, plugin: pluginapi.NewDevicePluginClient(conn),
+		ended: make(chan struct{}),
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	options, err := s.plugin.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true))
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("no answer from the plugin at %s to GetDevicePluginOptions within %v: %w", socket, dialLimit, reason(err))
+		return nil, fmt.Errorf("no answer from the plugin at %s to GetDevicePluginOptions within %v: %w",
+			socket, dialLimit, reason(err))
 	}
 	s.preStart = options.GetPreStartRequired()
 	return s, nil
@@ -57,28 +61,29 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 
 // dial returns a connection to the socket, which need not be there yet.
 func dial(socket string) (*grpc.ClientConn, error) {
-	// Not as a target of grpc's, which would read the path as a URL.
+	// gRPC would parse the path as a URL.
 	to := func(ctx context.Context, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
 	return grpc.NewClient("passthrough:///localhost", grpc.WithContextDialer(to),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
 		}),
 	)
 }
 
-// dialSocket connects to a socket whose path may be longer than an address can be: in a folder of its own, a plugin may use up all that
-// the kubelet's folder leaves it, as Intel's for FPGAs does.
+// dialSocket connects to a socket whose path may be longer than an address can be: a plugin may
+// need all bytes that the kubelet's directory leaves, as Intel's for FPGAs does.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	if len(path) > maxSocketPath {
-		folder, err := os.Open(filepath.Dir(path))
+		directory, err := os.Open(filepath.Dir(path))
 		if err != nil {
 			return nil, err
 		}
-		defer folder.Close()
-		path = fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path))
+		defer directory.Close()
+		path = fmt.Sprintf("/proc/self/fd/%d/%s", directory.Fd(), filepath.Base(path))
 	}
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
@@ -119,7 +124,7 @@ func (s *session) close() {
 	_ = s.conn.Close()
 }
 
-// reason is what a call's error says, without grpc's words around it.
+// reason returns what the error of a call says, without gRPC's words.
 func reason(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {

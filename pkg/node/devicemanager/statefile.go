@@ -4,7 +4,6 @@
 package devicemanager
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,21 +19,21 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// legacyName is the file in which releases before package statefile remembered the devices.
+// legacyName is the file of releases before package statefile.
 const legacyName = "device-plugins.json"
 
-// knownDevices is the content of the file: the names of all devices that are known.
+// knownDevices is the content of the state file.
 type knownDevices struct {
-	Devices []types.ResourceName `json:"devices"`
+	Devices []types.ResourceName `json:"devices"` // the names of all devices
 }
 
 func stateFile(path string) *statefile.File {
 	return &statefile.File{Path: path, Kind: "devices", Legacy: filepath.Join(filepath.Dir(path), legacyName)}
 }
 
-// Load takes over what is in the memory file, as devices of plugins that are gone. It is called
-// before Run. After an error the host is as good as without the file: the plugins report their
-// devices again.
+// Load loads the state file: its devices are those of plugins that are gone. It is called before
+// Run. After an error the manager works as without the file: the plugins report their devices
+// again.
 func (m *Manager) Load() error {
 	var known map[types.ResourceName][]entry
 	err := m.state.Load(func(body []byte) (err error) {
@@ -56,20 +55,20 @@ func (m *Manager) Load() error {
 	return nil
 }
 
-// stopWaiting notes that plugins that have not come back had time enough.
+// stopWaiting records that the plugins had enough time to come back.
 func (m *Manager) stopWaiting() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waited = true
 	for _, r := range m.resources {
-		if !r.told {
-			r.told = true
+		if !r.reported {
+			r.reported = true
 			m.touch(r)
 		}
 	}
 }
 
-// decodeState returns the devices in the file, by resource.
+// decodeState returns the devices in a state file, by resource.
 func decodeState(raw []byte) (map[types.ResourceName][]entry, error) {
 	var content knownDevices
 	if err := json.Unmarshal(raw, &content); err != nil {
@@ -86,17 +85,18 @@ func decodeState(raw []byte) (map[types.ResourceName][]entry, error) {
 		devices[d.Resource] = append(devices[d.Resource], entry{Device: d, name: name})
 	}
 	for _, list := range devices {
-		slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
+		sortByID(list)
 	}
 	return devices, nil
 }
 
-// keepSaved writes the file whenever other devices are known, until ctx is done.
+// keepSaved saves the devices whenever they change, until ctx is done.
 func (m *Manager) keepSaved(ctx context.Context) {
 	for {
 		content, changed := m.content()
 		if err := m.state.Save(content); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remember the devices of device plugins across a restart", "file", m.state.Path)
+			klog.FromContext(ctx).Error(err, "Cannot save the devices of device plugins for a restart", "file",
+				m.state.Path)
 		}
 		select {
 		case <-changed:
@@ -106,6 +106,8 @@ func (m *Manager) keepSaved(ctx context.Context) {
 	}
 }
 
+// content returns the content of the state file, and a channel that is closed when it may be
+// another.
 func (m *Manager) content() (knownDevices, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,24 +17,28 @@ import (
 
 // Plugins are device plugins of the kubelet's API by resource. *Manager is one.
 type Plugins interface {
-	// States returns what is known of each resource, by name, and a channel that is closed when that is no longer so.
+	// States returns the state of each resource, by name, and a channel that is closed when one
+	// changes.
 	States() (now []State, changed <-chan struct{})
-	// Allocate returns what the resource's plugin says that a container needs for the devices with those IDs; see Decode.
+	// Allocate calls the resource's plugin for a container with those devices. Decode decodes the
+	// answer.
 	Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error)
-	// PreStart notifies the resource's plugin that a container with those devices is about to start.
+	// PreStart notifies the resource's plugin that a container with those devices is about to
+	// start.
 	PreStart(ctx context.Context, resource types.ResourceName, ids []string) error
 }
 
 // Responses caches what plugins answered to Allocate. *grants.ResponseCache does.
 type Responses interface {
-	// Get returns the response that is cached for the container under the key, if it is still valid.
+	// Get returns the response that is cached for the container under the key, if it is still
+	// valid.
 	Get(podUID, container, key string) (response []byte, cached bool)
 	// Put caches the response, unless there is a valid one, and returns the cached one.
 	Put(podUID, container, key string, response []byte) (cached []byte, err error)
 }
 
-// transport makes each resource a source of its own, so that a container that requests two resources needs a device of
-// each.
+// transport makes each resource a source of its own, so that a container that requests two
+// resources needs a device of each.
 type transport struct {
 	plugins   Plugins
 	responses Responses
@@ -54,7 +58,8 @@ func (t transport) Sources() (now []plugins.Source, loaded bool, changed <-chan 
 	return now, true, changed
 }
 
-// Late implements plugins.Transport: a device's name tells its resource, and plugins register when they are ready.
+// Late implements plugins.Transport: a device's name has its resource, and plugins register when
+// they are ready.
 func (t transport) Late(device types.ResourceName) (label string, late bool) {
 	d, late := kubeletdevice.Parse(device)
 	return string(d.Resource), late
@@ -70,15 +75,13 @@ type source struct {
 func (s source) Label() string { return string(s.state.Resource) }
 
 // State implements plugins.Source.
-func (s source) State() plugins.State {
-	return plugins.State{Info: s.state.Info, Reported: s.state.Reported, Serving: s.state.Serving, Err: s.state.Err}
-}
+func (s source) State() plugins.State { return s.state.State }
 
 // DenyEnvs implements plugins.Source: the API has none.
 func (s source) DenyEnvs() map[string]string { return nil }
 
-// Allocate implements plugins.Source. The plugin allocates once for each container; when the container is created again,
-// its cached response is used for as long as it is valid.
+// Allocate implements plugins.Source. The plugin allocates once for each container; when the
+// container is created again, its cached response is used for as long as it is valid.
 func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addition, error) {
 	resource := s.state.Resource
 	ids := idsOf(resource, claim.Container.AllocateFrom)
@@ -99,7 +102,8 @@ func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addit
 	if err != nil {
 		return inject.Addition{}, fmt.Errorf("the device plugin of %s: %w", resource, err)
 	}
-	// The API cannot declare links, and plugins name some, such as those below /dev/dri/by-path; or directories.
+	// The API cannot declare links, and plugins name some, such as those below /dev/dri/by-path; or
+	// directories.
 	return inject.Addition{Plugin: s.Label(), Allocation: allocation, KubeletPaths: true}, nil
 }
 

@@ -96,7 +96,7 @@ func serving(t *testing.T, resource types.ResourceName, ids ...string) State {
 		d.healthy = true
 		devices = append(devices, d)
 	}
-	return State{Resource: resource, Info: infoOf(resource, devices, true), Serving: true, Reported: true}
+	return State{resource, plugins.State{Info: infoOf(resource, devices, true), Serving: true, Reported: true}}
 }
 
 func hostedName(t *testing.T, resource types.ResourceName, id string) types.ResourceName {
@@ -168,11 +168,13 @@ func TestAHostedPluginIsAskedOnceForEachContainer(t *testing.T) {
 	d := newDeviceplugins(serving(t, qat, "x", "y", "z"))
 	m := manage(t, d)
 	for range 2 {
-		got, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "z"), hostedName(t, qat, "x"), "resource/group/gpu/0/cards"))
+		got, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "z"), hostedName(t, qat, "x"),
+			"resource/group/gpu/0/cards"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := inject.Addition{Plugin: "intel.com/qat", Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, KubeletPaths: true}
+		want := inject.Addition{Plugin: "intel.com/qat",
+			Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, KubeletPaths: true}
 		if diff := cmp.Diff(want, got[0]); diff != "" {
 			t.Errorf("the container gets (-want +got):\n%s", diff)
 		}
@@ -188,7 +190,8 @@ func TestAHostedPluginThatFailsIsAskedAgain(t *testing.T) {
 	m := manage(t, d)
 	d.failure = errors.New("no firmware")
 	for range 2 {
-		if _, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "x"))); err == nil || !strings.Contains(err.Error(), "no firmware") {
+		if _, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "x"))); err == nil ||
+			!strings.Contains(err.Error(), "no firmware") {
 			t.Errorf("a failure is told as %v", err)
 		}
 	}

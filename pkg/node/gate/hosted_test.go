@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -55,7 +56,7 @@ func (v *vendor) States() ([]devicemanager.State, <-chan struct{}) {
 	info := types.NewNodeInfo()
 	info.Capacity[hostedCard], info.Allocatable[hostedCard] = 1, 0
 	info.KubeCap[hostedResource], info.KubeAlloc[hostedResource] = 1, 0
-	s := devicemanager.State{Resource: hostedResource, Info: info, Reported: true, Serving: v.there}
+	s := devicemanager.State{Resource: hostedResource, State: plugins.State{Info: info, Reported: true, Serving: v.there}}
 	if v.there {
 		info.Allocatable[hostedCard], info.KubeAlloc[hostedResource] = 1, 1
 	} else {
