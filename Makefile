@@ -14,6 +14,9 @@ LDFLAGS    := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)+kubedevi
 OUT        := $(CURDIR)/_output
 MODULES    := . pkg/sdk plugins/template test
 
+# "make verify" vets every package once; "go test" need not do it again for each way to build them.
+TEST := go test -vet=off
+
 ##@ Build
 
 .PHONY: build
@@ -52,18 +55,18 @@ test: test-unit test-integration test-e2e ## Run all tests; installs what it nee
 
 .PHONY: test-unit
 test-unit: ## Unit tests and fuzz seeds of every module, with the race detector.
-	go test -race ./cmd/... ./pkg/... ./plugins/... ./hack/...
-	cd pkg/sdk && go test -race ./...
-	cd plugins/template && go test -race ./...
-	cd test && go test $$(go list ./... | grep -v -e /integration -e /e2e)
+	$(TEST) -race ./cmd/... ./pkg/... ./plugins/... ./hack/...
+	cd pkg/sdk && $(TEST) -race ./...
+	cd plugins/template && $(TEST) -race ./...
+	cd test && $(TEST) $$(go list ./... | grep -v -e /integration -e /e2e)
 
 .PHONY: test-integration
 test-integration: ## Tests against a real etcd and kube-apiserver in one process; no root.
-	cd test && go test ./integration/...
+	cd test && $(TEST) ./integration/...
 
 .PHONY: test-e2e
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
-	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && go test -count=1 -timeout 40m -p 1 ./e2e/...; \
+	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
 .PHONY: critest
@@ -72,11 +75,11 @@ critest: build ## The conformance tests of the CRI, directly and through kubecri
 
 .PHONY: test-oracle
 test-oracle: ## Placement against the brute-force oracle on 100,000 random cases; CI takes a sample.
-	go test -timeout 60m ./pkg/grouptree -run Oracle -oracle.cases 100000
+	$(TEST) -timeout 60m ./pkg/grouptree -run Oracle -oracle.cases 100000
 
 .PHONY: churn
 churn: ## Restart schedulers and change leaders while 2,000 pods come and go on 160 devices; CI takes a sample.
-	cd test && go test ./integration/scheduler -run LeadersChange -v -count 1 -timeout 30m -churn.pods=2000 -churn.nodes=20 -churn.kills=10
+	cd test && $(TEST) ./integration/scheduler -run LeadersChange -v -count 1 -timeout 30m -churn.pods=2000 -churn.nodes=20 -churn.kills=10
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
