@@ -135,5 +135,9 @@ func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
 // Empty reports whether the pod requests nothing of the group scheduler.
 func (r *Request) Empty() bool { return len(r.items) == 0 }
 
+// Pinned reports whether some resources were chosen before. Where the request can be placed then depends on the names of
+// a node's resources, and not on their shape alone.
+func (r *Request) Pinned() bool { return r.pinned }
+
 // Digest identifies what is requested, names of containers and placeholders aside.
 func (r *Request) Digest() Digest { return r.digest }

@@ -53,13 +53,7 @@ type contained struct {
 	words    devicescheduler.Words
 	observer *observer // nil for a plugin that keeps no counters of its own
 
-	pure       bool
-	translator devicescheduler.Translator // nil for a plugin that does more than translate
-	revision   atomic.Uint64              // of the translator, as of the last call that told it of a node
-	recall     *recall                    // nil for a plugin whose answers may not be remembered
-	// allocations are the answers of PodAllocate, nil for a plugin that does more than translate:
-	// what that allocates changes the node, which is hardly ever the same again.
-	allocations *recall
+	cachedAnswers
 
 	// unavailable says that the plugin is not called for anybody: it is quarantined, or a call has
 	// not returned.
@@ -76,7 +70,7 @@ type contained struct {
 }
 
 // contain asks the plugin what it says of itself. A panic while asking is returned as an error.
-func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained, err error) {
+func contain(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes) (c *contained, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			c, err = nil, fmt.Errorf("ask %q for its name and abilities: panic: %v", named.File, r)
@@ -92,7 +86,7 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder) (c *contained
 		c.kinds = newKinds(specialist.Kinds())
 	}
 	c.becomeChooser(named.Plugin)
-	c.learnHabits(named.Plugin)
+	c.detectCapabilities(named.Plugin, sizes)
 	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {
 		c.words = describer.Words()
 	}

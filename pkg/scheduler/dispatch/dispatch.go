@@ -11,29 +11,26 @@
 package dispatch
 
 import (
-	"sync"
+	"context"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-const (
-	// memoEntries bounds the placements that are remembered, each for one request on nodes in one state.
-	memoEntries = 1 << 16
+// sizes are the entries of the caches: each cache has an answer for one request, on nodes in one state or built alike.
+type sizes struct {
+	fits, allocations, rests, placements, reasons int
+}
 
-	// recallEntries bounds the answers that are remembered of a plugin, each for one request on nodes in one state, or
-	// built alike.
-	recallEntries = 1 << 14
-
-	// recallAllocations bounds the same for PodAllocate, of plugins that only translate: a cluster has few kinds of pods, and
-	// of nodes.
-	recallAllocations = 1 << 10
-)
+// ordinary are the sizes of the caches. A cluster has few kinds of pods, and of nodes; its nodes have many states.
+var ordinary = sizes{fits: 1 << 14, allocations: 1 << 10, rests: 1 << 10, placements: 1 << 16, reasons: 1 << 12}
 
 // Set is the device schedulers of one process. It is safe for concurrent use.
 type Set struct {
@@ -48,11 +45,9 @@ type Set struct {
 	claimed map[types.ResourceName]bool
 	words   devicescheduler.Words
 
-	placers sync.Pool // of *grouptree.Placer
-	memo    *grouptree.Memo
-	limits  limitLog
+	rests          *cache.Cache[RequestKey, *rest] // by the key of the translation
+	groupScheduler groupScheduler
 
-	recorder     Recorder
 	retranslated atomic.Pointer[func()]
 }
 
@@ -68,22 +63,21 @@ func New(logger klog.Logger, recorder Recorder, plugins ...Named) *Set {
 	if recorder == nil {
 		recorder = unrecorded{}
 	}
-	return newSet(logger, clock.RealClock{}, recorder, plugins...)
+	return newSet(logger, clock.RealClock{}, recorder, ordinary, plugins...)
 }
 
-func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins ...Named) *Set {
+func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes sizes, plugins ...Named) *Set {
 	s := &Set{
 		specialists: true,
 
-		claimed:  map[types.ResourceName]bool{},
-		words:    devicescheduler.Words{Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{}},
-		placers:  sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
-		memo:     grouptree.NewMemo(memoEntries),
-		limits:   limitLog{clock: clk},
-		recorder: recorder,
+		claimed: map[types.ResourceName]bool{},
+		words:   devicescheduler.Words{Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{}},
+
+		rests:          cache.New[RequestKey, *rest](sizes.rests),
+		groupScheduler: newGroupScheduler(clk, recorder, sizes),
 	}
 	for _, named := range plugins {
-		plugin, err := contain(named, clk, recorder)
+		plugin, err := contain(named, clk, recorder, sizes)
 		if err != nil {
 			logger.Error(err, "Device scheduler left out", "file", named.File)
 			continue
@@ -106,6 +100,18 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, plugins
 	return s
 }
 
+// Load returns the set of the built-in device schedulers and, after them, of the plugins in a
+// directory, in the order of their file names. A file that cannot be loaded is reported in the log and
+// left out, and so is one that other users may change, unless allowWritable is set. recorder may be nil.
+func Load(ctx context.Context, recorder Recorder, dir string, allowWritable bool, builtIn ...Named) *Set {
+	plugins := slices.Clone(builtIn)
+	loaded, _ := pluginload.LoadDir(ctx, dir, pluginload.Schedulers().AllowWritable(allowWritable))
+	for _, plugin := range loaded {
+		plugins = append(plugins, Named{File: plugin.File, Plugin: plugin.Plugin})
+	}
+	return New(klog.FromContext(ctx), recorder, plugins...)
+}
+
 // OnRetranslation has f called when a node has changed how a plugin translates requests: pods that wait may ask for
 // something else now. f returns at once. There is one; the last call counts.
 func (s *Set) OnRetranslation(f func()) { s.retranslated.Store(&f) }
@@ -116,16 +122,22 @@ func (s *Set) announceRetranslation() {
 	}
 }
 
-// Predictable reports whether the answer for a pod on a node changes only with that node's devices and what is used of
-// them, or with a retranslation.
-func (s *Set) Predictable() bool {
-	for _, plugin := range s.plugins {
-		if plugin.recall == nil {
-			return false
-		}
-	}
-	return true
-}
-
 // Claims reports whether a plugin serves the plain resource name without any node advertising it.
 func (s *Set) Claims(name types.ResourceName) bool { return s.claimed[name] }
+
+// Words returns the words that the plugins have for their devices. They are not to be changed.
+func (s *Set) Words() devicescheduler.Words { return s.words }
+
+// learn adds the words of one plugin to those of the plugins before it.
+func learn(known *devicescheduler.Words, more devicescheduler.Words) {
+	for level, noun := range more.Levels {
+		if _, ok := known.Levels[level]; !ok {
+			known.Levels[level] = noun
+		}
+	}
+	for resource, unit := range more.Units {
+		if _, ok := known.Units[resource]; !ok {
+			known.Units[resource] = unit
+		}
+	}
+}

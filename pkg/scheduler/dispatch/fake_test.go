@@ -108,7 +108,7 @@ func set(t *testing.T, clk clock.WithTicker, plugins ...devicescheduler.DeviceSc
 	for i, plugin := range plugins {
 		named[i] = Named{File: fmt.Sprintf("f%d", i), Plugin: plugin}
 	}
-	return newSet(klog.Background(), clk, unrecorded{}, named...)
+	return newSet(klog.Background(), clk, unrecorded{}, ordinary, named...)
 }
 
 // nodeWith returns the state of a node with this many free GPUs.

@@ -44,7 +44,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	if request.Empty() {
 		return Verdict{Fits: true}, nil
 	}
-	at := request.asked()
+	at := request.begin()
 	var total float64
 	var voters int
 	var cut bool
@@ -52,7 +52,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		if !plugin.kinds.concern(at.pod) {
 			continue
 		}
-		answer, err := plugin.ask(ctx, node, request, at)
+		answer, err := plugin.cachedFit(ctx, node, request, at)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -68,56 +68,55 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	if err := node.gap(at.pod); err != nil {
 		return Verdict{}, err
 	}
-	rest, err := s.rest(request, at)
-	if err != nil {
-		return Verdict{}, err
-	}
-	if rest.unserved != "" {
-		return Verdict{Reasons: []string{rest.unserved}, Never: true}, nil
-	}
-	if rest.translation != nil {
-		placed := s.place(ctx, node, rest.translation)
-		if !placed.Fits {
-			reason := placed.explain(node)
-			return Verdict{Lack: reason, Never: never(reason), Cut: placed.LimitHit}, nil
+	left := s.rest(at)
+	switch {
+	case left.err != nil:
+		return Verdict{}, left.err
+	case left.unserved != "":
+		return Verdict{Reasons: []string{left.unserved}, Never: true}, nil
+	case left.request != nil:
+		placement := s.groupScheduler.place(ctx, node, left.request)
+		if !placement.Fits {
+			reason := s.groupScheduler.explain(node, left.request, placement)
+			return Verdict{Lack: reason, Never: never(reason), Cut: placement.LimitHit}, nil
 		}
-		total += unit(placed.Score)
+		total += unit(placement.Score)
 		voters++
-		cut = placed.LimitHit
+		cut = placement.LimitHit
 	}
 	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Cut: cut}, nil
 }
 
-// fitAnswer is one plugin's answer.
+// fitAnswer is one plugin's answer to PodFitsDevice.
 type fitAnswer struct {
 	fits    bool
-	next    *asked // as the plugin translated it
+	next    *translation // for one that fits
 	reasons []string
 	never   bool // it would not fit if the node were empty either
 	score   float64
 }
 
-func (c *contained) fit(ctx context.Context, node *Node, request *Request, at *asked) (fitAnswer, error) {
+func (c *contained) fit(ctx context.Context, node *Node, request *Request, at *translation) (*fitAnswer, error) {
 	of := &call{method: "PodFitsDevice", node: node.info.Name, state: node, request: request}
-	return do(ctx, c, of, c.fits(node, at))
+	return do(ctx, c, of, c.podFits(node, at, request.Pod.Name))
 }
 
-// fits returns the call of PodFitsDevice for a node.
-func (c *contained) fits(node *Node, at *asked) func() (fitAnswer, error) {
-	nodeInfo, given := node.info.Clone(), at.pod.Clone()
-	return func() (fitAnswer, error) {
+// podFits returns the call of PodFitsDevice for a pod on a node.
+func (c *contained) podFits(node *Node, at *translation, pod string) func() (*fitAnswer, error) {
+	nodeInfo, given := node.info.Clone(), at.named(pod, "")
+	return func() (*fitAnswer, error) {
 		if c.chooser != nil {
-			score, err := c.chooser.Choose(nodeInfo, given, at.spec)
+			score, err := c.chooser.Choose(nodeInfo, given, at.containers)
 			if err != nil {
-				return fitAnswer{reasons: []string{clip(err.Error())}, never: errors.As(err, new(NeverError))}, nil
+				return &fitAnswer{reasons: []string{clip(err.Error())}, never: errors.As(err, new(NeverError))}, nil
 			}
-			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given), at.spec), score: score}, nil
+			return &fitAnswer{fits: true, next: at.adopt(given), score: score}, nil
 		}
 		fits, reasons, score := c.PodFitsDevice(nodeInfo, given, false)
 		if fits {
-			return fitAnswer{fits: true, next: newAsked(adopt(at.pod, given), at.spec), score: score}, nil
+			return &fitAnswer{fits: true, next: at.adopt(given), score: score}, nil
 		}
-		return fitAnswer{reasons: c.texts(reasons)}, nil
+		return &fitAnswer{reasons: c.texts(reasons)}, nil
 	}
 }
 

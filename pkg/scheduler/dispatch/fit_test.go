@@ -324,36 +324,6 @@ func TestAnErrorOfAPluginIsItsAnswer(t *testing.T) {
 	}
 }
 
-func TestARequestIsCompiledOncePerTranslation(t *testing.T) {
-	request := asking(2)
-	translated := func(count int64) *types.PodInfo {
-		pod := request.Pod.Clone()
-		container := pod.RunningContainers["main"]
-		container.DevRequests = types.ResourceList{"resource/group/gpu/0/cards": count}
-		pod.RunningContainers["main"] = container
-		return pod
-	}
-	first, err := request.compile(translated(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for count := range int64(2 * maxTranslations) {
-		if _, err := request.compile(translated(count + 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	again, err := request.compile(translated(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again != first {
-		t.Error("the same translation was compiled twice")
-	}
-	if kept := len(*request.translations.Load()); kept != maxTranslations {
-		t.Errorf("%d translations are kept, want %d", kept, maxTranslations)
-	}
-}
-
 func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
 	s := set(t, clock.RealClock{}, gpus())
 	request := asking(3)
@@ -372,21 +342,23 @@ func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
 	}
 }
 
-func TestPodsThatAskForTheSameAreCompiledOnce(t *testing.T) {
+func TestPodsThatRequestTheSameAreCompiledOnce(t *testing.T) {
+	plugin := &translator{fake: gpus()}
+	s := set(t, clock.RealClock{}, plugin)
 	first, second := asking(2), asking(2)
-	compiled, err := first.compile(first.Pod)
-	if err != nil {
-		t.Fatal(err)
+	second.Pod.Name = "q"
+	compiled := func(request *Request, node string) *grouptree.Request {
+		t.Helper()
+		if verdict, err := s.Fit(t.Context(), nodeLike(t, s, node, 2, 0), request); err != nil || !verdict.Fits {
+			t.Fatal(verdict, err)
+		}
+		answer, ok := s.plugins[0].fits.Get(s.plugins[0].question(nodeLike(t, s, node, 2, 0), request.begin()))
+		if !ok {
+			t.Fatal("the plugin's answer is not cached")
+		}
+		return s.rest(answer.next).request
 	}
-	second.TakeOver(first)
-	again, err := second.compile(second.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.request != compiled.request {
+	if compiled(first, "a") != compiled(second, "b") {
 		t.Error("the second was compiled anew")
-	}
-	if again.reasons == compiled.reasons {
-		t.Error("the reasons of all pods are kept")
 	}
 }

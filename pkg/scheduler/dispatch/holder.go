@@ -57,6 +57,9 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}
 }
 
+// Holds returns how much the pod holds of a resource that the group scheduler has.
+func (h *Holder) Holds(name types.ResourceName) int64 { return h.held[name] }
+
 // take returns what is used after the plugin has taken the holders' resources. One that translates is asked once about each holder; one that is
 // set aside is asked each time, which fails: it would not be asked about what is remembered.
 func (c *contained) take(ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {

@@ -37,7 +37,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	for _, plugin := range s.plugins {
 		given := info.Clone()
 		left, err := do(ctx, plugin, &call{method: "AddNode", node: info.Name}, func() (types.ResourceList, error) {
-			defer plugin.revise(s.announceRetranslation)
+			defer plugin.updateRevision(s.announceRetranslation)
 			plugin.AddNode(given.Name, given)
 			return maps.Clone(given.Allocatable), nil
 		})
@@ -61,7 +61,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 func (s *Set) RemoveNode(ctx context.Context, name string) {
 	for _, plugin := range s.plugins {
 		_, err := do(ctx, plugin, &call{method: "RemoveNode", node: name}, func() (struct{}, error) {
-			defer plugin.revise(s.announceRetranslation)
+			defer plugin.updateRevision(s.announceRetranslation)
 			plugin.RemoveNode(name)
 			return struct{}{}, nil
 		})

@@ -20,9 +20,10 @@ type Node struct {
 	info *types.NodeInfo
 	// used is what the group scheduler sees, by the inventory's indices.
 	used []int64
-	// digest is of info. It is computed when it is asked for.
-	digest func() digest
-	gaps   gaps
+	gaps gaps
+
+	// The keys of info, and of used with the inventory's shape. They are computed on the first call.
+	content, state func() nodeKey
 }
 
 // Node returns the node's state: what is used from outside Kubernetes and what the holders hold, which must come in the
@@ -52,12 +53,14 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 		}
 		info.Used = used
 	}
+	used := inventory.groups.Dense(info.Used)
 	return &Node{
 		inventory: inventory,
 		info:      &info,
-		used:      inventory.groups.Dense(info.Used),
-		digest:    sync.OnceValue(func() digest { return nodeDigest(&info) }),
+		used:      used,
 		gaps:      missing,
+		content:   sync.OnceValue(func() nodeKey { return contentOf(&info) }),
+		state:     sync.OnceValue(func() nodeKey { return stateOf(inventory.groups, used) }),
 	}, nil
 }
 
@@ -73,4 +76,22 @@ func (c *contained) concerned(inventory *Inventory, holders []*Holder) []*Holder
 		_, known := holder.takenFor(c, inventory)
 		return !known && !c.kinds.concern(holder.Pod)
 	})
+}
+
+// Resource is one device resource of a node. Quantities are in base units.
+type Resource struct {
+	// Name is its full path.
+	Name types.ResourceName
+	// Allocatable is what pods may have of it, and Used what they and others have.
+	Allocatable, Used int64
+}
+
+// Resources returns the resources that the group scheduler has for the node, in the order of their names.
+func (n *Node) Resources() []Resource {
+	groups := n.inventory.groups
+	resources := make([]Resource, groups.Len())
+	for i := range resources {
+		resources[i] = Resource{Name: groups.Name(i), Allocatable: groups.Allocatable(i), Used: n.used[i]}
+	}
+	return resources
 }

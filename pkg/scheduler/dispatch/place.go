@@ -5,62 +5,87 @@ package dispatch
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 )
 
-// rest is what is left to do when all plugins have been asked.
-type rest struct {
-	of *Request
-	// unserved says what no plugin has taken up, or "".
-	unserved string
-	// translation is what the group scheduler is to place, or nil when it has nothing to do with the pod.
-	translation *translation
+// groupScheduler places what plugins translated. It is safe for concurrent use.
+type groupScheduler struct {
+	placers    sync.Pool // of *grouptree.Placer
+	placements *cache.Cache[placementKey, *grouptree.Placement]
+	reasons    *cache.Cache[reasonKey, *grouptree.Reason]
+	recorder   Recorder
+	limits     limitLog
 }
 
-// rest returns what is left of a request that plugins made this of. It is remembered: most nodes get the same.
-func (s *Set) rest(request *Request, at *asked) (*rest, error) {
-	if known := at.rest.Load(); known != nil && known.of == request {
-		return known, nil
+// placementKey is all that a placement depends on.
+type placementKey struct {
+	request grouptree.Digest
+	node    nodeKey
+}
+
+// reasonKey is all that a reason depends on. It names containers and requests, which placements do not.
+type reasonKey struct {
+	request   *grouptree.Request
+	placement *grouptree.Placement
+}
+
+func newGroupScheduler(clk clock.PassiveClock, recorder Recorder, sizes sizes) groupScheduler {
+	return groupScheduler{
+		placers:    sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
+		placements: cache.New[placementKey, *grouptree.Placement](sizes.placements),
+		reasons:    cache.New[reasonKey, *grouptree.Reason](sizes.reasons),
+		recorder:   recorder,
+		limits:     limitLog{clock: clk},
 	}
-	left := &rest{of: request, unserved: request.unserved(at.pod)}
-	if left.unserved == "" && s.usesGroups(at.pod) {
-		compiled, err := request.compile(at.pod)
-		if err != nil {
-			return nil, err
-		}
-		left.translation = &compiled
-	}
-	at.rest.Store(left)
-	return left, nil
 }
 
-// placed is the group scheduler's answer.
-type placed struct {
-	*grouptree.Placement
-	*translation
-}
-
-// place asks the group scheduler.
-func (s *Set) place(ctx context.Context, node *Node, translated *translation) placed {
-	placer := s.placers.Get().(*grouptree.Placer)
-	defer s.placers.Put(placer)
-	placement := s.memo.Place(placer, node.inventory.groups, node.used, translated.request)
+// place places a request on a node.
+func (g *groupScheduler) place(ctx context.Context, node *Node, request *grouptree.Request) *grouptree.Placement {
+	placement := g.cachedPlacement(node, request)
 	if placement.LimitHit {
-		s.recorder.StepLimitHit()
-		s.limits.log(ctx, node, placement)
+		g.recorder.StepLimitHit()
+		g.limits.log(ctx, node, placement)
 	}
-	return placed{placement, translated}
+	return placement
 }
 
-// explain says why the pod does not fit the node. Nodes that look the same share a placement, and so the reason: finding
-// it costs more than a look-up of the placement.
-func (p placed) explain(node *Node) *grouptree.Reason {
-	if known, ok := p.reasons.Load(p.Placement); ok {
-		return known.(*grouptree.Reason)
+func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request) *grouptree.Placement {
+	// What a pinned device is depends on the names of this node's devices.
+	key, caches := placementKey{request: request.Digest()}, !request.Pinned()
+	if caches {
+		key.node = node.state()
+		if known, ok := g.placements.Get(key); ok {
+			return known
+		}
 	}
-	reason := grouptree.Explain(node.inventory.groups, node.used, p.request, p.Placement)
-	p.reasons.Store(p.Placement, reason)
+	placer := g.placers.Get().(*grouptree.Placer)
+	defer g.placers.Put(placer)
+	placement := placer.Place(node.inventory.groups, node.used, request)
+	if caches {
+		g.placements.Add(key, placement)
+	}
+	return placement
+}
+
+// explain says why a request does not fit the node, as the placement shows. Nodes that look the same share a placement,
+// and so the reason: finding it costs more than a look-up.
+func (g *groupScheduler) explain(node *Node, request *grouptree.Request, placement *grouptree.Placement) *grouptree.Reason {
+	key := reasonKey{request, placement}
+	if known, ok := g.reasons.Get(key); ok {
+		return known
+	}
+	reason := grouptree.Explain(node.inventory.groups, node.used, request, placement)
+	if !request.Pinned() { // else the next placement is another one
+		g.reasons.Add(key, reason)
+	}
 	return reason
 }
 
@@ -74,4 +99,25 @@ func never(reason *grouptree.Reason) bool {
 	default:
 		return false
 	}
+}
+
+// limitLogPeriod is how often an answer that the step limit cut short is logged. A pod may get one
+// from every node; the recorder gets them all.
+const limitLogPeriod = time.Minute
+
+// limitLog logs answers that the step limit cut short. It is safe for concurrent use.
+type limitLog struct {
+	clock clock.PassiveClock
+	next  atomic.Int64 // when to log again, in nanoseconds since 1970
+}
+
+// log logs the answer, unless one was logged less than a period ago. The logger of ctx has the pod.
+func (l *limitLog) log(ctx context.Context, node *Node, placement *grouptree.Placement) {
+	now, next := l.clock.Now(), l.next.Load()
+	if now.UnixNano() < next || !l.next.CompareAndSwap(next, now.Add(limitLogPeriod).UnixNano()) {
+		return
+	}
+	klog.FromContext(ctx).Info("The search for devices stopped at its step limit: a placement that it found may not be "+
+		"the best, and one that it did not find may exist", "node", klog.KRef("", node.info.Name),
+		"steps", placement.Steps, "found", placement.Fits, "silentFor", limitLogPeriod)
 }

@@ -23,7 +23,7 @@ func (c *contained) probe(ctx context.Context, node *Node) *call {
 	of := &call{method: probeMethod, node: node.info.Name}
 	_, of.failed = plugincall.Do(ctx, c.caller, plugincall.Call{
 		Method: probeMethod, Limit: callLimit, Returned: func(took time.Duration) { c.returned(of, took) },
-	}, c.fits(node, c.plainRequest(node)))
+	}, c.podFits(node, c.plainRequest(node), "kubedevice-probe"))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.publish()
@@ -42,7 +42,7 @@ func answers(probe *call) bool {
 // plainRequest returns the simplest request for the plugin's devices: that of a pod with one
 // container, for one of a resource that the node lists or the plugin claims; or for one of the
 // node's devices, where pods do not count them.
-func (c *contained) plainRequest(node *Node) *asked {
+func (c *contained) plainRequest(node *Node) *translation {
 	own := func(name types.ResourceName) bool {
 		if c.kinds != nil {
 			return c.kinds.has(name)
@@ -68,7 +68,6 @@ func (c *contained) plainRequest(node *Node) *asked {
 	}
 	const only = "main"
 	pod := types.NewPodInfo()
-	pod.Name = "kubedevice-probe"
 	pod.RunningContainers[only] = container
-	return newAsked(pod, []grouptree.Container{{Name: only}})
+	return newTranslation(*pod, []grouptree.Container{{Name: only}}, nil)
 }

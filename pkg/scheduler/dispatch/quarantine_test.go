@@ -58,7 +58,7 @@ func newFixture(t *testing.T, make func(*fake) devicescheduler.DeviceScheduler) 
 		return allocate(node, pod)
 	}
 	plugin.add = func(node *types.NodeInfo) { node.Capacity["nvidia.com/gpu"] = 4 }
-	f.Set = newSet(klog.Background(), f.clock, f.minutes, Named{File: "f0", Plugin: make(plugin)})
+	f.Set = newSet(klog.Background(), f.clock, f.minutes, ordinary, Named{File: "f0", Plugin: make(plugin)})
 	for _, name := range []string{"a", "b", "c"} {
 		f.nodes[name] = nodeLike(t, f.Set, name, 4, 0)
 	}

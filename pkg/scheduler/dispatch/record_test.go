@@ -63,7 +63,7 @@ func (m *minutes) read() []string {
 // recorded returns the set of one plugin and what its recorder was told.
 func recorded(clk clock.WithTicker, plugin devicescheduler.DeviceScheduler) (*Set, *minutes) {
 	m := &minutes{}
-	return newSet(klog.Background(), clk, m, Named{File: "f0", Plugin: plugin}), m
+	return newSet(klog.Background(), clk, m, ordinary, Named{File: "f0", Plugin: plugin}), m
 }
 
 func TestEveryCallIsRecordedWithItsOutcomeAndItsTime(t *testing.T) {
@@ -142,7 +142,7 @@ func TestEveryAnswerCutShortByTheStepLimitIsCountedAndOneAMinuteIsLogged(t *test
 		return true, nil, 0
 	}
 	s, m := recorded(clk, plugin)
-	s.placers.New = func() any { return grouptree.NewPlacer(1) }
+	s.groupScheduler.placers.New = func() any { return grouptree.NewPlacer(1) }
 	info := types.NewNodeInfoWithName("n")
 	info.Allocatable = types.ResourceList{"resource/group/gpu/a/memory": 100, "resource/group/gpu/b/memory": 40}
 	info.Used = types.ResourceList{"resource/group/gpu/a/memory": 70, "resource/group/gpu/b/memory": 15}

@@ -10,7 +10,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Request is what one pod asks for. Its exported fields are immutable; it is safe for concurrent use.
+// Request is what one pod requests. Its exported fields are immutable; it is safe for concurrent use.
 type Request struct {
 	// Pod is the request as the user wrote it, with every container of the pod.
 	Pod *types.PodInfo
@@ -21,42 +21,32 @@ type Request struct {
 	// Forged says that the pod came with an allocation, which only the scheduler may write. It is not in Pod.
 	Forged bool
 
-	translations atomic.Pointer[[]translation]
-	began        atomic.Pointer[asked]
-	key          atomic.Pointer[RequestKey]
+	began atomic.Pointer[translation]
 }
 
-// asked returns the request as the first plugin is asked for it.
-func (r *Request) asked() *asked {
-	if at := r.began.Load(); at != nil {
-		return at
+// Key returns the request's key. It is computed on the first call.
+func (r *Request) Key() RequestKey { return r.begin().key() }
+
+// begin returns the request before any plugin has translated it.
+func (r *Request) begin() *translation {
+	if began := r.began.Load(); began != nil {
+		return began
 	}
-	r.began.CompareAndSwap(nil, newAsked(r.Pod, r.Containers))
+	r.began.CompareAndSwap(nil, newTranslation(*r.Pod, r.Containers, r.Counted))
 	return r.began.Load()
 }
 
-// Empty reports whether the pod asks for no device at all.
-func (r *Request) Empty() bool { return len(r.Counted) == 0 && !asks(r.Pod) }
-
-// asks reports whether the annotation asks for anything.
-func asks(pod *types.PodInfo) bool {
-	if len(pod.Requests) > 0 {
-		return true
+// Empty reports whether the pod requests no device at all.
+func (r *Request) Empty() bool {
+	if len(r.Counted)+len(r.Pod.Requests) > 0 {
+		return false
 	}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+	for _, containers := range []map[string]types.ContainerInfo{r.Pod.RunningContainers, r.Pod.InitContainers} {
 		for _, container := range containers {
 			if len(container.Requests) > 0 {
-				return true
+				return false
 			}
 		}
 	}
-	return false
-}
-
-// container returns the container of that name, whichever list it is in.
-func container(pod *types.PodInfo, name string) types.ContainerInfo {
-	if info, ok := pod.RunningContainers[name]; ok {
-		return info
-	}
-	return pod.InitContainers[name]
+	return true
 }

@@ -15,25 +15,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// unserved says which part of the request no plugin has taken up in pod, or has made a request for nothing of, or "".
+// unserved says which part of the request no plugin serves, or is translated to a request for nothing, or "".
 //
 // Without it, a pod whose device scheduler is not loaded would be bound without devices.
-func (r *Request) unserved(pod *types.PodInfo) string {
+func (t *translation) unserved() string {
 	served := false
-	for _, at := range r.Containers {
-		info := container(pod, at.Name)
+	for _, at := range t.containers {
+		info := container(t.pod, at.Name)
 		// It would hold nothing, and so fit any device, also one that somebody else has: the node refuses it.
 		if empty := forNothing(info.DevRequests); len(empty) > 0 {
 			return fmt.Sprintf("container %q asks for 0 of %s", at.Name, slices.Min(empty))
 		}
 		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
 			served = true
-			if left := r.unhosted(at.Name, info); len(left) > 0 {
+			if left := t.unhosted(at.Name, info); len(left) > 0 {
 				return fmt.Sprintf("no device scheduler serves %s of container %q", join(left), at.Name)
 			}
 			continue
 		}
-		names := slices.Clone(r.Counted[at.Name])
+		names := slices.Clone(t.counted[at.Name])
 		for name, quantity := range info.Requests {
 			if quantity > 0 && isDevicePath(name) {
 				names = append(names, name)
@@ -46,9 +46,9 @@ func (r *Request) unserved(pod *types.PodInfo) string {
 	if served {
 		return ""
 	}
-	names := slices.Collect(maps.Keys(r.Pod.Requests))
-	for _, at := range r.Containers {
-		names = slices.AppendSeq(names, maps.Keys(container(r.Pod, at.Name).Requests))
+	names := slices.Collect(maps.Keys(t.pod.Requests))
+	for _, at := range t.containers {
+		names = slices.AppendSeq(names, maps.Keys(container(t.pod, at.Name).Requests))
 	}
 	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
 }
@@ -66,7 +66,7 @@ func forNothing(requests types.ResourceList) []types.ResourceName {
 
 // unhosted returns what a container counts that nobody serves, when all that was made of its requests is hosted devices: of
 // these it is known which count they serve, of what other plugins make it is not.
-func (r *Request) unhosted(name string, info types.ContainerInfo) []types.ResourceName {
+func (t *translation) unhosted(name string, info types.ContainerInfo) []types.ResourceName {
 	for _, made := range []iter.Seq[types.ResourceName]{maps.Keys(info.DevRequests), maps.Keys(info.AllocateFrom)} {
 		for request := range made {
 			if _, _, _, ok := kubeletdevice.ParseRequest(request); !ok {
@@ -74,7 +74,7 @@ func (r *Request) unhosted(name string, info types.ContainerInfo) []types.Resour
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(r.Counted[name]), func(name types.ResourceName) bool { return info.KubeRequests[name] == 0 })
+	return slices.DeleteFunc(slices.Clone(t.counted[name]), func(name types.ResourceName) bool { return info.KubeRequests[name] == 0 })
 }
 
 // isDevicePath tells a request for a device, …/<level>/<instance>/<resource>, from one that says how devices are to be

@@ -36,9 +36,7 @@ type survey struct {
 	// do not.
 	unknown, unfit places
 
-	// For the surveyor: the request that was asked about last, when it took answers away, and what
-	// the places were.
-	request              *dispatch.Request
+	// For the surveyor: when it took answers away, and what the places were.
 	era, updates, layout uint64
 }
 

@@ -50,13 +50,10 @@ func (s *surveyor) begin(nodes []fwk.NodeInfo, request *dispatch.Request) *surve
 	case begun == nil || begun.era != era:
 		begun = newSurvey(nodes)
 	case begun.layout != s.roster.Layout():
-		request.TakeOver(begun.request)
 		begun = s.resume(nodes, begun)
 	default:
-		request.TakeOver(begun.request)
 		s.revise(begun, nodes)
 	}
-	begun.request = request
 	begun.era, begun.updates, begun.layout = era, s.roster.Updates(), s.roster.Layout()
 	s.kinds.Add(key, begun)
 	return begun

@@ -276,16 +276,6 @@ func TestARememberedAnswerIsThePodsOwn(t *testing.T) {
 	}
 }
 
-func TestRecallIsBounded(t *testing.T) {
-	m := newRecall(2 * recallWays)
-	for i := range 100 {
-		m.remember(&question{revision: uint64(i)}, fitAnswer{score: float64(i)})
-		if found := m.find(&question{revision: uint64(i)}); found == nil || found.score != float64(i) {
-			t.Errorf("answer %d: %v", i, found)
-		}
-	}
-}
-
 // because is a reason that is nothing but its text.
 type because string
 

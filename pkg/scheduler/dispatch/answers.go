@@ -1,0 +1,133 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+)
+
+// cachedAnswers are those of a plugin that declares what its answers depend on.
+type cachedAnswers struct {
+	pure       bool
+	translator devicescheduler.Translator // nil for a plugin that does more than translate
+	revision   atomic.Uint64              // of the translator, as of the last call that told it of a node
+
+	fits *cache.Cache[question, *fitAnswer]
+	// allocations is only used for a translator: what others allocate changes the node, which is hardly ever the same again.
+	allocations *cache.Cache[question, *translation]
+}
+
+// question is all that an answer to PodFitsDevice or PodAllocate depends on.
+type question struct {
+	revision uint64 // of the translator; 0 for a plugin that is pure
+	request  RequestKey
+	node     nodeKey
+}
+
+// detectCapabilities asks the plugin what its answers depend on.
+func (c *contained) detectCapabilities(plugin devicescheduler.DeviceScheduler, sizes sizes) {
+	if translator, ok := plugin.(devicescheduler.Translator); ok && c.groups {
+		c.translator = translator
+		c.revision.Store(translator.Revision())
+	}
+	pure, ok := plugin.(devicescheduler.Pure)
+	c.pure = ok && pure.Pure()
+	c.fits = cache.New[question, *fitAnswer](sizes.fits)
+	c.allocations = cache.New[question, *translation](sizes.allocations)
+}
+
+// predictable reports whether an answer changes only with the question.
+func (a *cachedAnswers) predictable() bool { return a.pure || a.translator != nil }
+
+// question returns what a plugin that is predictable is asked.
+func (a *cachedAnswers) question(node *Node, at *translation) question {
+	if a.pure {
+		return question{request: at.key(), node: node.content()}
+	}
+	return question{a.revision.Load(), at.key(), nodeKey(node.inventory.groups.Shape())}
+}
+
+// cachedFit answers from the cache, or calls the plugin. One that is kept from the request is asked in any case: it would
+// not allocate what it is known to fit, and only an answer ends a quarantine.
+func (c *contained) cachedFit(ctx context.Context, node *Node, request *Request, at *translation) (*fitAnswer, error) {
+	if !c.predictable() || c.unavailable.Load() || c.keptFrom(node, request) {
+		return c.fit(ctx, node, request, at)
+	}
+	q := c.question(node, at)
+	if known, ok := c.fits.Get(q); ok {
+		return known, nil
+	}
+	answer, err := c.fit(ctx, node, request, at)
+	if err == nil {
+		c.fits.Add(q, answer)
+	}
+	return answer, err
+}
+
+// cachedAllocate is cachedFit for PodAllocate.
+func (c *contained) cachedAllocate(
+	ctx context.Context, node *Node, request *Request, at *translation,
+) (*translation, error) {
+	if c.translator == nil || c.pure || c.unavailable.Load() {
+		return c.allocate(ctx, node, request, at)
+	}
+	q := c.question(node, at)
+	if known, ok := c.allocations.Get(q); ok {
+		return known, nil
+	}
+	next, err := c.allocate(ctx, node, request, at)
+	if err == nil {
+		c.allocations.Add(q, next)
+	}
+	return next, err
+}
+
+// updateRevision notes how the plugin translates from now on, and calls changed if that is new. It is part of each call
+// that tells the plugin of a node.
+func (a *cachedAnswers) updateRevision(changed func()) {
+	if a.translator == nil {
+		return
+	}
+	for now := a.translator.Revision(); ; {
+		before := a.revision.Load()
+		if now <= before { // a later call was faster
+			return
+		}
+		if a.revision.CompareAndSwap(before, now) {
+			changed()
+			return
+		}
+	}
+}
+
+// Era reports whether verdicts may be cached, and until when: of two verdicts for requests of equal key on one Node, in
+// the same era, the second equals the first. There is no era while a plugin is quarantined, since its answers may change
+// at any time, nor where the set is not Predictable.
+func (s *Set) Era() (era uint64, ok bool) {
+	for _, plugin := range s.plugins {
+		if !plugin.predictable() || plugin.unavailable.Load() {
+			return 0, false
+		}
+		era += plugin.revision.Load() // revisions only grow, so an equal sum means equal revisions
+		if plugin.chooser != nil {
+			era += plugin.chooser.Revision()
+		}
+	}
+	return era, true
+}
+
+// Predictable reports whether the answer for a pod on a node changes only with that node's devices and what is used of
+// them, or with a retranslation.
+func (s *Set) Predictable() bool {
+	for _, plugin := range s.plugins {
+		if !plugin.predictable() {
+			return false
+		}
+	}
+	return true
+}

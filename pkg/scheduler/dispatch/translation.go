@@ -1,0 +1,96 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// translation is a request with what the plugins so far wrote into its containers. It names neither pod nor node: what is
+// cached of it serves all pods of equal key. It is immutable and safe for concurrent use.
+type translation struct {
+	pod        *types.PodInfo // without names
+	containers []grouptree.Container
+	counted    map[string][]types.ResourceName
+	key        func() RequestKey // computed on the first call
+
+	once sync.Once
+	rest *rest
+}
+
+func newTranslation(pod types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName) *translation {
+	pod.Name, pod.NodeName = "", ""
+	return &translation{
+		pod: &pod, containers: containers, counted: counted,
+		key: sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted) }),
+	}
+}
+
+// rest is what is left to do when all plugins have translated a request. It is immutable.
+type rest struct {
+	// unserved says what no plugin serves, or "".
+	unserved string
+	// request is what the group scheduler places. It is nil when there is nothing to place.
+	request *grouptree.Request
+	// err says why the group scheduler cannot read what plugins wrote.
+	err error
+}
+
+// rest returns what is left to do of a request that all plugins have translated.
+func (s *Set) rest(t *translation) *rest {
+	t.once.Do(func() {
+		key := t.key()
+		known, ok := s.rests.Get(key)
+		if !ok {
+			known = &rest{unserved: t.unserved()}
+			if known.unserved == "" && s.usesGroups(t.pod) {
+				known.request, known.err = grouptree.CompileRequest(t.pod, t.containers)
+			}
+			s.rests.Add(key, known)
+		}
+		t.rest = known
+	})
+	return t.rest
+}
+
+// named returns a copy for a pod, and for the node on which it is to run, if that is known.
+func (t *translation) named(pod, node string) *types.PodInfo {
+	named := t.pod.Clone()
+	named.Name, named.NodeName = pod, node
+	return named
+}
+
+// adopt returns the translation with what a plugin may write, and wrote into the copy that it was given: DevRequests,
+// AllocateFrom and scorers, and without the counts that these serve. The plugin may keep its copy, so nothing of that is
+// kept here.
+func (t *translation) adopt(given *types.PodInfo) *translation {
+	pod := *t.pod
+	pod.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers)
+	pod.InitContainers = adoptContainers(pod.InitContainers, given.InitContainers)
+	return newTranslation(pod, t.containers, t.counted)
+}
+
+func adoptContainers(containers, given map[string]types.ContainerInfo) map[string]types.ContainerInfo {
+	adopted := maps.Clone(containers)
+	for name, info := range adopted {
+		info.DevRequests = maps.Clone(given[name].DevRequests)
+		info.AllocateFrom = maps.Clone(given[name].AllocateFrom)
+		info.Scorer = maps.Clone(given[name].Scorer)
+		info.KubeRequests = unhosted(info)
+		adopted[name] = info
+	}
+	return adopted
+}
+
+// container returns the container of that name, whichever list it is in.
+func container(pod *types.PodInfo, name string) types.ContainerInfo {
+	if info, ok := pod.RunningContainers[name]; ok {
+		return info
+	}
+	return pod.InitContainers[name]
+}
