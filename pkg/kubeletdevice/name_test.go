@@ -17,8 +17,10 @@ import (
 
 func TestADeviceHasOneNameAndTheNameOneDevice(t *testing.T) {
 	for want, device := range map[types.ResourceName]kubeletdevice.Device{
-		"resource/group/numa/0/intel.com:qat/0000:3d:01.0/device":     {Resource: "intel.com/qat", ID: "0000:3d:01.0", NUMA: []int{0}},
-		"resource/group/numa/0-1/nvidia.com:gpu/GPU-7f3a::3/device":   {Resource: "nvidia.com/gpu", ID: "GPU-7f3a::3", NUMA: []int{0, 1}},
+		"resource/group/numa/0/intel.com:qat/0000:3d:01.0/device": {Resource: "intel.com/qat", ID: "0000:3d:01.0",
+			NUMA: []int{0}},
+		"resource/group/numa/0-1/nvidia.com:gpu/GPU-7f3a::3/device": {Resource: "nvidia.com/gpu", ID: "GPU-7f3a::3",
+			NUMA: []int{0, 1}},
 		"resource/group/numa/2-10/a.b:c/x/device":                     {Resource: "a.b/c", ID: "x", NUMA: []int{2, 10}},
 		"resource/group/numa/none/nvidia.com:gpu/MIG-1%2F0/device":    {Resource: "nvidia.com/gpu", ID: "MIG-1/0"},
 		"resource/group/numa/none/a.b:c/%20%22%5C%25%0A%FF/device":    {Resource: "a.b/c", ID: " \"\\%\n\xff"},
@@ -44,7 +46,8 @@ func TestADeviceHasOneNameAndTheNameOneDevice(t *testing.T) {
 func TestNUMANodesAreNamedInOneWay(t *testing.T) {
 	for want, numa := range map[string][]int{"none": {-1}, "0-1": {1, 0, 1}, "3": {-1, 3}} {
 		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "a.b/c", ID: "x", NUMA: numa})
-		if expected := types.ResourceName("resource/group/numa/" + want + "/a.b:c/x/device"); err != nil || name != expected {
+		if expected := types.ResourceName("resource/group/numa/" + want + "/a.b:c/x/device"); err != nil ||
+			name != expected {
 			t.Errorf("nodes %v: %q, %v; want %q", numa, name, err, expected)
 		}
 	}
@@ -69,13 +72,19 @@ func TestOtherResourcesAreNoHostedDevices(t *testing.T) {
 	for _, name := range []types.ResourceName{
 		"", "intel.com/qat", "resource/group/gpu/GPU-1/cards", "resource/group/numa/0/gpu/GPU-1/cards",
 		"resource/group/numa/0/gpu/GPU-1/device",
-		"resource/group/numa/00/a.b:c/x/device", "resource/group/numa/1-0/a.b:c/x/device", "resource/group/numa/0-0/a.b:c/x/device",
-		"resource/group/numa/-1/a.b:c/x/device", "resource/group/numa/+1/a.b:c/x/device", "resource/group/numa//a.b:c/x/device",
+		"resource/group/numa/00/a.b:c/x/device", "resource/group/numa/1-0/a.b:c/x/device",
+		"resource/group/numa/0-0/a.b:c/x/device",
+		"resource/group/numa/-1/a.b:c/x/device", "resource/group/numa/+1/a.b:c/x/device",
+		"resource/group/numa//a.b:c/x/device",
 		"resource/group/numa/A/a.b:c/x/device",
-		"resource/group/numa/0/a.b:c//device", "resource/group/numa/0/a.b:c/x/devices", "resource/group/numa/0/a.b:c/x/device/device",
-		"resource/group/numa/0/a.b:c/%/device", "resource/group/numa/0/a.b:c/%4/device", "resource/group/numa/0/a.b:c/%41/device",
-		"resource/group/numa/0/a.b:c/%2f/device", "resource/group/numa/0/a.b:c/%2E/device", "resource/group/numa/0/a.b:c/a b/device",
-		"resource/group/numa/0/a.b:c:d/x/device", "resource/group/numa/0/a.b%2Fc/x/device", "resource/group/numa/0/a%2Eb:c/x/device",
+		"resource/group/numa/0/a.b:c//device", "resource/group/numa/0/a.b:c/x/devices",
+		"resource/group/numa/0/a.b:c/x/device/device",
+		"resource/group/numa/0/a.b:c/%/device", "resource/group/numa/0/a.b:c/%4/device",
+		"resource/group/numa/0/a.b:c/%41/device",
+		"resource/group/numa/0/a.b:c/%2f/device", "resource/group/numa/0/a.b:c/%2E/device",
+		"resource/group/numa/0/a.b:c/a b/device",
+		"resource/group/numa/0/a.b:c:d/x/device", "resource/group/numa/0/a.b%2Fc/x/device",
+		"resource/group/numa/0/a%2Eb:c/x/device",
 	} {
 		if device, ok := kubeletdevice.Parse(name); ok {
 			t.Errorf("%q was read as %+v", name, device)
