@@ -21,8 +21,15 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, fmt.Errorf("pod %s/%s is not bound: %w", pod.Namespace, pod.Name, ErrNoAllocation)
 	}
-	info, err := allocationFor(pod.Annotations, pod.Name, pod.Spec.NodeName)
+	value, annotated := pod.Annotations[Annotation]
+	if !annotated {
+		return nil, noAnnotation(pod.Name)
+	}
+	info, err := DecodePod(value)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkBound(info, pod.Name, pod.Spec.NodeName); err != nil {
 		return nil, err
 	}
 	if err := addSpec(info, &pod.Spec); err != nil {
@@ -31,29 +38,57 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	return info, nil
 }
 
-// notOurs is why a pod has no allocation, and what to do about it.
-const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the device scheduler"
+// BoundPod is what a node knows of a bound pod without the pod's object.
+type BoundPod struct {
+	Name, NodeName string
+	// InitContainers and RunningContainers are the names of its containers. Restartable init
+	// containers (sidecars) are among the running ones.
+	InitContainers, RunningContainers []string
+}
 
-// allocationFor returns what annotations allocate to the pod of that name on the node of that name. Containers are those of
-// the annotation.
-func allocationFor(annotations map[string]string, podName, nodeName string) (*types.PodInfo, error) {
-	value, ok := annotations[Annotation]
-	if !ok {
-		return nil, fmt.Errorf("pod %q has no annotation %s: %s: %w", podName, Annotation, notOurs, ErrNoAllocation)
+// Allocation is PodAllocation for a pod whose annotation DecodePod has read: written is nil for a pod
+// without one, and shares its lists with the result. KubeRequests are nil.
+func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
+	if written == nil {
+		return nil, noAnnotation(p.Name)
 	}
-	info, err := DecodePod(value)
+	if err := checkBound(written, p.Name, p.NodeName); err != nil {
+		return nil, err
+	}
+	pick := func(from map[string]types.ContainerInfo, names []string) map[string]types.ContainerInfo {
+		containers := make(map[string]types.ContainerInfo, len(names))
+		for _, name := range names {
+			containers[name] = from[name]
+		}
+		return containers
+	}
+	info := *written
+	err := setContainers(&info, pick(info.InitContainers, p.InitContainers), pick(info.RunningContainers, p.RunningContainers))
 	if err != nil {
 		return nil, err
 	}
+	return &info, nil
+}
+
+// notOurs is why a pod has no allocation, and what to do about it.
+const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the device scheduler"
+
+func noAnnotation(podName string) error {
+	return fmt.Errorf("pod %q has no annotation %s: %s: %w", podName, Annotation, notOurs, ErrNoAllocation)
+}
+
+// checkBound checks that the annotation has the scheduler's decision, for the pod of that name on the
+// node of that name.
+func checkBound(info *types.PodInfo, podName, nodeName string) error {
 	switch {
 	case info.NodeName == "":
-		return nil, fmt.Errorf("annotation %s of pod %q names no node: %s: %w", Annotation, podName, notOurs, ErrNoAllocation)
+		return fmt.Errorf("annotation %s of pod %q names no node: %s: %w", Annotation, podName, notOurs, ErrNoAllocation)
 	case info.NodeName != nodeName:
-		return nil, fmt.Errorf("annotation %s of pod %q is for node %q, not %q: delete the pod to have it scheduled again: %w",
+		return fmt.Errorf("annotation %s of pod %q is for node %q, not %q: delete the pod to have it scheduled again: %w",
 			Annotation, podName, info.NodeName, nodeName, ErrForeignAllocation)
 	case info.Name != podName:
-		return nil, fmt.Errorf("annotation %s of pod %q is for pod %q: delete the pod to have it scheduled again: %w",
+		return fmt.Errorf("annotation %s of pod %q is for pod %q: delete the pod to have it scheduled again: %w",
 			Annotation, podName, info.Name, ErrForeignAllocation)
 	}
-	return info, nil
+	return nil
 }

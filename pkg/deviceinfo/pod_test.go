@@ -5,10 +5,12 @@ package deviceinfo
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -147,6 +149,16 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			info, err := PodAllocation(test.pod)
+			if test.pod.Spec.NodeName != "" && name != "not readable" {
+				bound, written := boundPod(t, test.pod)
+				same, sameErr := bound.Allocation(written)
+				if fmt.Sprint(sameErr) != fmt.Sprint(err) || !errors.Is(sameErr, test.want) {
+					t.Errorf("the node's error is %v, want %v", sameErr, err)
+				}
+				if diff := cmp.Diff(info, same, cmpopts.IgnoreFields(types.ContainerInfo{}, "KubeRequests")); diff != "" {
+					t.Errorf("the node has another allocation (-pod +node):\n%s", diff)
+				}
+			}
 			if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
 				t.Fatalf("error %v, want %v", err, test.want)
 			}
@@ -168,18 +180,20 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 	}
 }
 
-func TestTheNodeReadsAnAllocationFromAnnotationsAlone(t *testing.T) {
-	annotations := map[string]string{Annotation: allocated, "other": "x"}
-	info, err := allocationFor(annotations, "train", "n1")
-	if err != nil {
-		t.Fatal(err)
+// boundPod is what a node knows of the pod, and its decoded annotation.
+func boundPod(t *testing.T, pod *corev1.Pod) (bound BoundPod, written *types.PodInfo) {
+	t.Helper()
+	bound = BoundPod{
+		Name: pod.Name, NodeName: pod.Spec.NodeName,
+		InitContainers: []string{"prepare"}, RunningContainers: []string{"proxy", "main"},
 	}
-	if got := info.RunningContainers["main"].AllocateFrom["resource/group/gpu/a/cards"]; got != "resource/group/gpu/GPU-0/cards" {
-		t.Errorf("allocated from %q", got)
+	if value, annotated := pod.Annotations[Annotation]; annotated {
+		var err error
+		if written, err = DecodePod(value); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := allocationFor(annotations, "train", "n2"); !errors.Is(err, ErrForeignAllocation) || !strings.Contains(err.Error(), `"n1", not "n2"`) {
-		t.Errorf("on another node: error %v, want one that names both nodes", err)
-	}
+	return bound, written
 }
 
 func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {

@@ -55,6 +55,11 @@ func addSpec(info *types.PodInfo, spec *corev1.PodSpec) error {
 	for i := range spec.Containers {
 		add(running, info.RunningContainers, &spec.Containers[i])
 	}
+	return setContainers(info, initial, running)
+}
+
+// setContainers makes the containers of info those of the pod's spec, and returns an error if info has others.
+func setContainers(info *types.PodInfo, initial, running map[string]types.ContainerInfo) error {
 	if err := checkContainers("initcontainer", info.InitContainers, initial, running); err != nil {
 		return err
 	}

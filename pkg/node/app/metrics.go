@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/component-base/metrics"
 
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
-	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
@@ -99,7 +99,7 @@ func (m *measures) handler() http.Handler {
 	return metrics.HandlerFor(m.registry, metrics.HandlerOpts{})
 }
 
-func (m *measures) observeContainer(outcome gate.Outcome) {
+func (m *measures) observeContainer(outcome admission.Outcome) {
 	m.containers.WithLabelValues(string(outcome)).Inc()
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
-	"github.com/kubedevice/kubedevice/pkg/node/gate"
 )
 
 // quietNode returns the parts of a node with one GPU, of which only the plugins run.
@@ -96,8 +96,8 @@ func documented(t *testing.T) map[string][]string {
 
 func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n := quietNode(t)
-	n.measures.observeCall(criproxy.Call{Method: gate.CreateContainerMethod})
-	n.measures.observeContainer(gate.Passed)
+	n.measures.observeCall(criproxy.Call{Method: admission.CreateContainerMethod})
+	n.measures.observeContainer(admission.Passed)
 	n.measures.observePlugin("one-gpu", "Allocate", time.Second, nil)
 	n.measures.observePatch(nil)
 	if diff := cmp.Diff(documented(t), exposed(t, n.measures)); diff != "" {
@@ -110,7 +110,7 @@ func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 	for i := range 1_000 {
 		m.observeCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i), Code: codes.Code(100 + i)})
 	}
-	m.observeCall(criproxy.Call{Method: gate.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second, Waited: 2 * time.Second})
+	m.observeCall(criproxy.Call{Method: admission.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second, Waited: 2 * time.Second})
 	m.observeCall(criproxy.Call{Method: "/runtime.v1.RuntimeService/GetContainerEvents", Code: codes.Canceled})
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -122,7 +122,7 @@ func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 			if family.GetName() == "kubecri_cri_calls_total" {
 				series = append(series, fmt.Sprintf("%s %s %v", metric.GetLabel()[1].GetValue(), metric.GetLabel()[0].GetValue(), metric.GetCounter().GetValue()))
 			}
-			if family.GetName() == "kubecri_cri_call_added_seconds" && metric.GetLabel()[0].GetValue() == gate.CreateContainerMethod {
+			if family.GetName() == "kubecri_cri_call_added_seconds" && metric.GetLabel()[0].GetValue() == admission.CreateContainerMethod {
 				if got := metric.GetHistogram().GetSampleSum(); got != 1 {
 					t.Errorf("a call of 3s that waited 2s added %vs", got)
 				}

@@ -15,11 +15,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
-	"github.com/kubedevice/kubedevice/pkg/node/gate"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
@@ -75,6 +75,10 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
 	}
 	n.plugins = plugins.New(options.NodeName, n.files, devicemanager.NewTransport(n.hosted, n.record.Responses()))
+	n.registry.Follow(func() (names []types.ResourceName, complete bool) {
+		now, _ := n.plugins.Inventory()
+		return now.ExtendedResources(), now.Complete
+	})
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
 		Settled: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
@@ -125,21 +129,18 @@ func (n *node) wait(ctx context.Context) {
 	n.running.Wait()
 	n.events.close()
 	if err := n.record.Close(); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot close the record of grants")
+		klog.FromContext(ctx).Error(err, "Cannot close the checkpoint of granted devices")
 	}
 }
 
-// followInventory tells the pods' registry which resources make a pod a device pod, and pods that a device of theirs ails.
+// followInventory keeps the registry's device resources up to date, and warns pods of their unhealthy
+// devices.
 func (n *node) followInventory(ctx context.Context) {
 	refused := ""
 	pods := &ailments{grants: n.record.List, tell: n.events.warnOfDevice}
 	for {
 		inventory, changed := n.plugins.Inventory()
-		var names []string
-		for _, name := range inventory.ExtendedResources() {
-			names = append(names, string(name))
-		}
-		n.registry.SetDeviceResources(names, inventory.Complete)
+		n.registry.DeviceResources() // so that the registry has seen and saved the names
 		pods.look(inventory.Unhealthy)
 		// What one plugin tells may be too large already.
 		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
@@ -154,23 +155,24 @@ func (n *node) followInventory(ctx context.Context) {
 	}
 }
 
-// proxy passes the kubelet's calls on to the runtime, save containers, which the gate changes or refuses.
+// proxy passes the kubelet's calls on to the runtime, except containers, which admission may change or
+// refuse.
 func (n *node) proxy() *criproxy.Proxy {
-	g := &gate.Gate{
+	a := &admission.Admission{
 		NodeName:  n.options.NodeName,
 		Pods:      n.registry,
 		Devices:   n.plugins,
 		Grants:    n.record,
 		Responses: n.record.Responses(),
-		Host:      osHost{},
+		HostFS:    osHost{},
 		CDI:       n.cdi.Check,
 		Isolate:   n.options.Isolate,
-		Tell:      n.events.warn,
+		Warn:      n.events.warn,
 		Observe:   n.measures.observeContainer,
 	}
 	return criproxy.New(n.upstream, criproxy.Options{
-		Edits:   map[string]criproxy.Edit{gate.CreateContainerMethod: g.CreateContainer, gate.RestorePodMethod: g.RestorePod},
-		Failed:  map[string]criproxy.Failed{gate.CreateContainerMethod: g.CreationFailed},
+		Edits:   map[string]criproxy.Edit{admission.CreateContainerMethod: a.CreateContainer, admission.RestorePodMethod: a.RestorePod},
+		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: a.CreationFailed},
 		Unary:   unaryMethods(),
 		Observe: n.measures.observeCall,
 	})

@@ -42,8 +42,8 @@ type Addition struct {
 	KubeletPaths bool
 }
 
-// Host is the part of the node's file system that plugins may name.
-type Host interface {
+// HostFS is the part of the node's file system that plugins may name.
+type HostFS interface {
 	// Lstat describes the file at an absolute path without following a symbolic link in its last element.
 	Lstat(path string) (fs.FileInfo, error)
 	// Readlink returns where a symbolic link points.

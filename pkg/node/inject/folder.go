@@ -18,7 +18,7 @@ var ofContainers = []string{"console", "fd", "mqueue", "pts", "shm", ".lxc", ".l
 // nodesIn returns the paths, from the folder on, of the device nodes in a folder and in those below it, in order: those that
 // container runtimes give a container when the kubelet names the folder. Symbolic links lead nowhere here. A folder without any
 // is an error: the container would start without its device.
-func nodesIn(host Host, folder string) ([]string, error) {
+func nodesIn(host HostFS, folder string) ([]string, error) {
 	nodes, err := walk(host, folder, "")
 	if err == nil && len(nodes) == 0 {
 		err = errors.New("the folder has no device nodes")
@@ -27,7 +27,7 @@ func nodesIn(host Host, folder string) ([]string, error) {
 }
 
 // walk returns the device nodes in below, a folder in folder.
-func walk(host Host, folder, below string) (nodes []string, err error) {
+func walk(host HostFS, folder, below string) (nodes []string, err error) {
 	entries, err := host.ReadDir(path.Join(folder, below))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Join(folder, below), cause(err))

@@ -14,7 +14,7 @@ import (
 
 // Merge returns what the additions change in config, in the order of the additions; config itself stays as it is. An error
 // names the plugin and what it wanted, and means that the container must not be created.
-func Merge(host Host, config *runtimeapi.ContainerConfig, additions []Addition) (*runtimeapi.ContainerConfig, error) {
+func Merge(host HostFS, config *runtimeapi.ContainerConfig, additions []Addition) (*runtimeapi.ContainerConfig, error) {
 	m := newMerger(host, config)
 	for _, addition := range additions {
 		if err := m.add(&addition); err != nil {
@@ -26,7 +26,7 @@ func Merge(host Host, config *runtimeapi.ContainerConfig, additions []Addition) 
 
 // merger collects a delta and knows what stands where.
 type merger struct {
-	host  Host
+	host  HostFS
 	delta *runtimeapi.ContainerConfig
 
 	paths       entries[any]    // deviceAt or mountAt, by path in the container
@@ -56,7 +56,7 @@ func (m mountAt) String() string {
 	return fmt.Sprintf("mount of %s (%s, propagation %v, SELinux relabelling %t)", m.hostPath, mode, m.propagation, m.relabel)
 }
 
-func newMerger(host Host, config *runtimeapi.ContainerConfig) *merger {
+func newMerger(host HostFS, config *runtimeapi.ContainerConfig) *merger {
 	m := &merger{
 		host: host, delta: &runtimeapi.ContainerConfig{},
 		paths: entries[any]{}, permissions: entries[string]{}, envs: entries[string]{}, annotations: entries[string]{}, cdiDevices: map[string]bool{},

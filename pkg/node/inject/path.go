@@ -34,7 +34,7 @@ func checkPath(p string) error {
 
 // resolve walks to the file at p and returns its path without symbolic links, and what is there. It follows a link only if
 // mayFollow says so of the link's own path.
-func resolve(host Host, p string, mayFollow func(link string) bool) (string, fs.FileInfo, error) {
+func resolve(host HostFS, p string, mayFollow func(link string) bool) (string, fs.FileInfo, error) {
 	if err := checkPath(p); err != nil {
 		return "", nil, err
 	}

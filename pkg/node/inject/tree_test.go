@@ -74,7 +74,7 @@ func (i info) Sys() any           { return nil }
 var _ fs.FileInfo = info{}
 
 var (
-	_ Host = tree{}
+	_ HostFS = tree{}
 
 	charNode = file{mode: fs.ModeDevice | fs.ModeCharDevice}
 	locked   = file{mode: fs.ModeDir | fs.ModeSticky}

@@ -30,10 +30,10 @@ func TestAPodCountsAsTheKubeletCountsIt(t *testing.T) {
 		initial, running []corev1.Container
 		want             map[string]int64
 	}{
-		"one that asks for no device":            {nil, []corev1.Container{requesting("main", "0")}, nil},
+		"one that requests no device":            {nil, []corev1.Container{requesting("main", "0")}, nil},
 		"containers that run together":           {nil, []corev1.Container{requesting("main", "2"), requesting("more", "1")}, map[string]int64{gpu: 3}},
-		"an init container that asks for less":   {[]corev1.Container{requesting("init", "1")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 2}},
-		"an init container that asks for more":   {[]corev1.Container{requesting("init", "4")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 4}},
+		"an init container that requests less":   {[]corev1.Container{requesting("init", "1")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 2}},
+		"an init container that requests more":   {[]corev1.Container{requesting("init", "4")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 4}},
 		"a sidecar":                              {[]corev1.Container{sidecar}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 3}},
 		"an init container that runs beside one": {[]corev1.Container{sidecar, requesting("init", "4")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 5}},
 	} {

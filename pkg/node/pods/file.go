@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // saveDelay is how long changes are collected before the file is written. A change that is lost costs
@@ -24,9 +25,9 @@ const saveDelay = time.Second
 
 // remembered is the file's content.
 type remembered struct {
-	Resources []string       `json:"resources"`
-	Told      bool           `json:"told"`
-	Pods      map[string]Pod `json:"pods"`
+	Resources []types.ResourceName `json:"resources"`
+	AllKnown  bool                 `json:"told"`
+	Pods      map[string]Pod       `json:"pods"`
 }
 
 func fileAt(path string) *statefile.File {
@@ -56,15 +57,12 @@ func (r *Registry) remember(body []byte) error {
 			r.pods[uid] = pod
 		}
 	}
-	for _, name := range content.Resources {
-		r.resources[name] = true
-	}
-	r.told = content.Told
-	r.wake()
+	r.setResources(nil, content.Resources, content.AllKnown)
+	r.notify()
 	return nil
 }
 
-// KeepSaved writes the registry to the file, soon after each change, until ctx is done, and then once more.
+// KeepSaved writes the registry to the file soon after each change until ctx is done, and then once more.
 func (r *Registry) KeepSaved(ctx context.Context, path string) {
 	file := fileAt(path)
 	save := func() (changed <-chan struct{}) {
@@ -94,7 +92,7 @@ func (r *Registry) KeepSaved(ctx context.Context, path string) {
 func (r *Registry) content() (remembered, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	content := remembered{Pods: map[string]Pod{}, Resources: slices.Sorted(maps.Keys(r.resources)), Told: r.told}
+	content := remembered{Pods: map[string]Pod{}, Resources: slices.Sorted(maps.Keys(r.resources)), AllKnown: r.allKnown}
 	for uid, pod := range r.pods {
 		if _, gone := r.gone[uid]; !gone {
 			content.Pods[uid] = pod

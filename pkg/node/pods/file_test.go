@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
@@ -30,15 +31,15 @@ func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := remembered{
-		Resources: []string{"example.com/gpu", "example.com/nic"}, Told: true,
+		Resources: []types.ResourceName{"example.com/gpu", "example.com/nic"}, AllKnown: true,
 		Pods: map[string]Pod{
 			"4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11": {
 				Namespace: "team-a", Name: "training-0",
 				Containers: []Container{{Name: "fetch", Init: true}, {Name: "log", Init: true, Always: true}, {Name: "main"}},
-				Asks:       map[string][]string{"main": {"example.com/gpu", "example.com/nic"}},
+				Requests:   map[string][]types.ResourceName{"main": {"example.com/gpu", "example.com/nic"}},
 			},
 			"9e1f6d0a-1c61-4b5f-9b5a-2f1f6f0f7c22": {
-				Namespace: "team-b", Name: "done", Containers: []Container{{Name: "main"}}, Over: true,
+				Namespace: "team-b", Name: "done", Containers: []Container{{Name: "main"}}, Ended: true,
 			},
 		},
 	}

@@ -18,27 +18,30 @@ import (
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Containers are the pod's containers in the order of its spec, init containers first. A pod has at least one.
+	// Containers are the pod's containers in the order of its spec, init containers first. A pod has at
+	// least one.
 	Containers []Container `json:"containers"`
-	// Asks are the extended resources that the pod's containers ask for, by the container's name. A pod that asks for none
-	// has none.
-	Asks map[string][]string `json:"asks,omitempty"`
-	// Counts are how many of each extended resource the pod asks for, as the kubelet and the scheduler count them. It is not
-	// written down: only the API server's pods are counted.
+	// Requests are the extended resources that the pod's containers request, sorted, by the container's
+	// name. A pod that requests none has none.
+	Requests map[string][]types.ResourceName `json:"asks,omitempty"`
+	// Counts are how many of each extended resource the pod requests, as the kubelet and the scheduler
+	// count them. They are not in the file: only the API server's pods are counted.
 	Counts map[string]int64 `json:"-"`
-	// Over says that the pod has succeeded or failed: none of its containers will be started again.
-	Over bool `json:"over,omitempty"`
+	// Ended says that the pod has succeeded or failed: none of its containers is started again.
+	Ended bool `json:"over,omitempty"`
 }
 
 // Container is one container of a pod's spec.
 type Container struct {
 	Name string `json:"name"`
-	// Init says that it is one of the spec's init containers, and Always that it is a restartable one of them (a sidecar).
+	// Init says that it is one of the spec's init containers, and Always that it is a restartable one of
+	// them (a sidecar).
 	Init   bool `json:"init,omitempty"`
 	Always bool `json:"always,omitempty"`
 }
 
-// InitOrder returns the names of the pod's init containers, sidecars included, in the order in which they start.
+// InitOrder returns the names of the pod's init containers, sidecars included, in the order in which
+// they start.
 func (p Pod) InitOrder() []string {
 	var order []string
 	for _, container := range p.Containers {
@@ -49,59 +52,44 @@ func (p Pod) InitOrder() []string {
 	return order
 }
 
-// On returns the pod as far as it is known, bound to the node and with the annotations, for those who need all of a pod.
-func (p Pod) On(node string, annotations map[string]string) *corev1.Pod {
-	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name, pod.Annotations, pod.Spec.NodeName = p.Namespace, p.Name, annotations, node
-	always := corev1.ContainerRestartPolicyAlways
-	for _, known := range p.Containers {
-		container := corev1.Container{Name: known.Name}
-		if known.Always {
-			container.RestartPolicy = &always
-		}
-		if known.Init {
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+// BoundTo returns the pod, as far as it is known, as bound to the node.
+func (p Pod) BoundTo(node string) deviceinfo.BoundPod {
+	bound := deviceinfo.BoundPod{Name: p.Name, NodeName: node}
+	for _, container := range p.Containers {
+		if container.Init && !container.Always {
+			bound.InitContainers = append(bound.InitContainers, container.Name)
 		} else {
-			pod.Spec.Containers = append(pod.Spec.Containers, container)
+			bound.RunningContainers = append(bound.RunningContainers, container.Name)
 		}
 	}
-	return pod
+	return bound
 }
 
-// AsksFor returns those of the resources that any container of the pod asks for.
-func (p Pod) AsksFor(resources map[string]bool) []string {
-	var asked []string
-	for container := range p.Asks {
-		asked = append(asked, p.ContainerAsksFor(container, resources)...)
-	}
-	slices.Sort(asked)
-	return slices.Compact(asked)
-}
-
-// AsksForOthers reports whether any container of the pod asks for an extended resource that is none of the resources.
-func (p Pod) AsksForOthers(resources map[string]bool) bool {
-	for container, all := range p.Asks {
-		if len(p.ContainerAsksFor(container, resources)) < len(all) {
+// RequestsAny reports whether any container of the pod requests one of the resources.
+func (p Pod) RequestsAny(resources map[types.ResourceName]bool) bool {
+	for _, requested := range p.Requests {
+		if slices.ContainsFunc(requested, func(name types.ResourceName) bool { return resources[name] }) {
 			return true
 		}
 	}
 	return false
 }
 
-// ContainerAsksFor returns those of the resources that the container asks for.
-func (p Pod) ContainerAsksFor(container string, resources map[string]bool) []string {
-	var asked []string
-	for _, name := range p.Asks[container] {
-		if resources[name] {
-			asked = append(asked, name)
+// RequestsOther reports whether any container of the pod requests an extended resource that is none of
+// the resources.
+func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
+	for _, requested := range p.Requests {
+		if slices.ContainsFunc(requested, func(name types.ResourceName) bool { return !resources[name] }) {
+			return true
 		}
 	}
-	return asked
+	return false
 }
 
 func (p Pod) equal(other Pod) bool {
-	return p.Namespace == other.Namespace && p.Name == other.Name && p.Over == other.Over &&
-		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Asks, other.Asks, slices.Equal) && maps.Equal(p.Counts, other.Counts)
+	return p.Namespace == other.Namespace && p.Name == other.Name && p.Ended == other.Ended &&
+		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
+		maps.Equal(p.Counts, other.Counts)
 }
 
 // summarize keeps of a pod what is remembered.
@@ -109,7 +97,7 @@ func summarize(pod *corev1.Pod) Pod {
 	summary := Pod{
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
-		Over:      pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Ended:     pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
 	summary.add(pod.Spec.InitContainers, true)
 	summary.add(pod.Spec.Containers, false)
@@ -121,25 +109,26 @@ func summarize(pod *corev1.Pod) Pod {
 func (p *Pod) add(containers []corev1.Container, initial bool) {
 	for i := range containers {
 		container := &containers[i]
-		p.Containers = append(p.Containers, Container{Name: container.Name, Init: initial, Always: initial && deviceinfo.IsSidecar(container)})
-		asked := extendedResources(container.Resources)
-		if len(asked) == 0 {
-			continue
+		p.Containers = append(p.Containers, Container{
+			Name: container.Name, Init: initial, Always: initial && deviceinfo.IsSidecar(container),
+		})
+		if requested := extendedResources(container.Resources); len(requested) > 0 {
+			if p.Requests == nil {
+				p.Requests = map[string][]types.ResourceName{}
+			}
+			p.Requests[container.Name] = requested
 		}
-		if p.Asks == nil {
-			p.Asks = map[string][]string{}
-		}
-		p.Asks[container.Name] = asked
 	}
 }
 
-// extendedResources returns the sorted names of extended resources that are asked for with a quantity above zero.
-func extendedResources(requirements corev1.ResourceRequirements) []string {
-	var names []string
+// extendedResources returns the sorted names of extended resources that are requested with a quantity
+// above zero.
+func extendedResources(requirements corev1.ResourceRequirements) []types.ResourceName {
+	var names []types.ResourceName
 	for _, list := range []corev1.ResourceList{requirements.Requests, requirements.Limits} {
 		for name, quantity := range list {
 			if isExtended(name) && quantity.Sign() > 0 {
-				names = append(names, string(name))
+				names = append(names, types.ResourceName(name))
 			}
 		}
 	}

@@ -1,55 +1,56 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods knows the pods of this node and what they ask for, without a call to the API server when a container is
-// created.
+// Package pods knows the pods of this node and what they request, without a call to the API server
+// when a container is created.
 //
-// A watch keeps the registry up to date. What it knew last is kept in a file, so that a restart of kubecri while the API
-// server is away blocks no container of a pod that was known before.
+// A watch keeps the registry up to date. What it knew last is kept in a file, so that a restart of
+// kubecri while the API server is away blocks no container of a pod that was known before.
 package pods
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// ErrUnknown is wrapped by Lookup's error for a pod that the registry has not heard of.
+// ErrUnknown is wrapped by Lookup's error for a pod that the registry does not know.
 var ErrUnknown = errors.New("the pod is not known to this node yet")
 
-// keepGone is how long a deleted pod stays known: its last containers may still be on their way.
+// keepGone is how long a deleted pod stays known: its last containers may still be created.
 const keepGone = 10 * time.Minute
 
 // Registry knows the pods of this node by UID. All methods are safe for concurrent use.
 type Registry struct {
-	wait time.Duration
-	now  func() time.Time
+	wait   time.Duration
+	now    func() time.Time
+	report Report
 
 	mu        sync.Mutex
 	pods      map[string]Pod
-	gone      map[string]time.Time // when pods of the map were deleted
-	resources map[string]bool      // names of the node's extended resources
-	told      bool                 // somebody who knows has told resources
-	complete  bool                 // every device plugin has
-	synced    bool
-	changed   chan struct{} // closed and replaced when anything above changes
-	asked     asked
+	gone      map[string]time.Time        // when pods of the map were deleted
+	resources map[types.ResourceName]bool // see DeviceResources; the map is never changed
+	allKnown  bool                        // there can be no other device resources
+	synced    bool                        // the API server has listed all pods
+	changed   chan struct{}               // closed and replaced when anything above changes
+	counted   counted
 }
 
 // NewRegistry returns an empty registry. Lookup waits for up to wait for a pod that is not known.
 func NewRegistry(wait time.Duration) *Registry {
 	return &Registry{
-		wait: wait, now: time.Now,
-		pods: map[string]Pod{}, gone: map[string]time.Time{}, resources: map[string]bool{},
-		changed: make(chan struct{}), asked: asked{changed: make(chan struct{})},
+		wait: wait, now: time.Now, report: noReport,
+		pods: map[string]Pod{}, gone: map[string]time.Time{},
+		changed: make(chan struct{}), counted: counted{changed: make(chan struct{})},
 	}
 }
 
-// Lookup returns what is known of the pod. It waits for a pod that the registry does not know, as the kubelet may hear of a
-// pod first; the error then wraps ErrUnknown.
+// Lookup returns what is known of the pod. It waits for a pod that the registry does not know, as the
+// kubelet may see a pod first; the error then wraps ErrUnknown.
 func (r *Registry) Lookup(ctx context.Context, uid string) (Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, ErrUnknown)
 	defer cancel()
@@ -79,13 +80,13 @@ func (r *Registry) get(uid string) (pod Pod, known bool, changed <-chan struct{}
 	return pod, known, r.changed
 }
 
-// Active reports whether the API server has the pod and it is not over, as far as the registry knows.
+// Active reports whether the API server has the pod and it has not ended, as far as the registry knows.
 func (r *Registry) Active(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pod, known := r.pods[uid]
 	_, gone := r.gone[uid]
-	return known && !gone && !pod.Over
+	return known && !gone && !pod.Ended
 }
 
 // Check returns an error until the API server has listed all pods of the node once.
@@ -98,51 +99,7 @@ func (r *Registry) Check() error {
 	return nil
 }
 
-// DeviceResources returns the names of the node's extended resources that device plugins stand behind. They are told if all
-// plugins were well at some time, or the node's object was seen; otherwise nobody knows yet whether there are others.
-func (r *Registry) DeviceResources() (names map[string]bool, told bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.resources), r.told
-}
-
-// SetDeviceResources notes those names as the device plugins tell them. Unless names are complete, the ones that were noted
-// before stay: a plugin that does not run must not turn the pods that ask for its devices into pods that ask for none.
-func (r *Registry) SetDeviceResources(names []string, complete bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.complete = complete
-	before := r.resources
-	if complete {
-		before = nil
-	}
-	r.noteResources(before, names, r.told || complete)
-}
-
-// NotePublished notes those names as the node's object has them, from an earlier life of this node maybe. They count while
-// some plugin is not well.
-func (r *Registry) NotePublished(names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.complete {
-		r.noteResources(r.resources, names, true)
-	}
-}
-
-// noteResources makes the resources those of before and names. The caller holds mu.
-func (r *Registry) noteResources(before map[string]bool, names []string, told bool) {
-	next := map[string]bool{}
-	maps.Copy(next, before)
-	for _, name := range names {
-		next[name] = true
-	}
-	if told != r.told || !maps.Equal(next, r.resources) {
-		r.resources, r.told = next, told
-		r.wake()
-	}
-}
-
-// set notes a pod. The caller of set, remove and keepOnly is the watch.
+// set, remove and keepOnly are called by the watch.
 func (r *Registry) set(uid string, pod Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,19 +108,19 @@ func (r *Registry) set(uid string, pod Pod) {
 	r.pods[uid] = pod
 	delete(r.gone, uid)
 	if !known || wasGone || !before.equal(pod) {
-		r.wake()
+		r.notify()
 	}
 }
 
-// remove notes that a pod was deleted, and forgets those that were long ago.
+// remove marks a pod as deleted, and forgets those that were deleted long ago.
 func (r *Registry) remove(uid string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.markGone(uid)
-	r.wake()
+	r.notify()
 }
 
-// keepOnly notes that the watch has delivered the pods with these UIDs and there are no others.
+// keepOnly marks all pods but those with the UIDs as deleted: the watch has delivered all pods.
 func (r *Registry) keepOnly(uids map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +130,7 @@ func (r *Registry) keepOnly(uids map[string]bool) {
 		}
 	}
 	r.synced = true
-	r.wake()
+	r.notify()
 }
 
 func (r *Registry) markGone(uid string) {
@@ -189,8 +146,8 @@ func (r *Registry) markGone(uid string) {
 	}
 }
 
-// wake tells who waits that something changed. The caller holds mu.
-func (r *Registry) wake() {
+// notify wakes who waits for a change. The caller holds mu.
+func (r *Registry) notify() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 	r.count()

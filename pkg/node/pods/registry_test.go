@@ -6,7 +6,9 @@ package pods
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,25 +55,25 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 		pod  *corev1.Pod
 		want Pod
 	}{
-		"a pod that asks for CPU only asks for nothing": {podOf("u", corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}), Pod{Containers: named("main")}},
-		"limits count":            {podOf("u", asking("main", gpu, "2")), Pod{Containers: named("main"), Asks: map[string][]string{"main": {gpu}}}},
+		"a pod that requests CPU only requests nothing": {podOf("u", corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}), Pod{Containers: named("main")}},
+		"limits count":            {podOf("u", asking("main", gpu, "2")), Pod{Containers: named("main"), Requests: map[string][]sdk.ResourceName{"main": {gpu}}}},
 		"a request of none is no": {podOf("u", asking("main", gpu, "0")), Pod{Containers: named("main")}},
 		"init containers count, in their order": {func() *corev1.Pod {
 			pod := podOf("u", corev1.Container{Name: "main"})
 			always := corev1.ContainerRestartPolicyAlways
 			pod.Spec.InitContainers = []corev1.Container{asking("first", gpu, "1"), {Name: "side", RestartPolicy: &always}}
 			return pod
-		}(), Pod{Containers: []Container{{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"}}, Asks: map[string][]string{"first": {gpu}}}},
-		"a pod that has succeeded is over": {func() *corev1.Pod {
+		}(), Pod{Containers: []Container{{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"}}, Requests: map[string][]sdk.ResourceName{"first": {gpu}}}},
+		"a pod that has succeeded has ended": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Status.Phase = corev1.PodSucceeded
 			return pod
-		}(), Pod{Over: true}},
-		"a pod that has failed is over": {func() *corev1.Pod {
+		}(), Pod{Ended: true}},
+		"a pod that has failed has ended": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Status.Phase = corev1.PodFailed
 			return pod
-		}(), Pod{Over: true}},
+		}(), Pod{Ended: true}},
 	} {
 		test.want.Namespace, test.want.Name = "default", "pod-u"
 		if diff := cmp.Diff(test.want, summarize(test.pod)); diff != "" {
@@ -146,12 +151,12 @@ func TestTheWatchFollowsAPodsLife(t *testing.T) {
 	if _, err := pods.UpdateStatus(ctx, over, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, r, "a pod that is over is not active", func() bool { return !r.Active("late") })
+	until(t, r, "a pod that has ended is not active", func() bool { return !r.Active("late") })
 	if err := pods.Delete(ctx, "pod-early", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, r, "a deleted pod is not active", func() bool { return !r.Active("early") })
-	if pod, known := r.Get("early"); !known || len(pod.Asks) == 0 {
+	if pod, known := r.Get("early"); !known || len(pod.Requests) == 0 {
 		t.Error("a deleted pod was forgotten while its containers may be on their way")
 	}
 }
@@ -195,47 +200,60 @@ func TestDeletedPodsAreForgottenInTheEnd(t *testing.T) {
 	}
 }
 
-func TestResourcesStayWhileAPluginIsMissing(t *testing.T) {
-	r := NewRegistry(0)
+// plugins are the device plugins of the node.
+type plugins struct {
+	names    []sdk.ResourceName
+	complete bool
+}
+
+func (p *plugins) report() ([]sdk.ResourceName, bool) { return p.names, p.complete }
+
+func TestWhichNamesAreDeviceResources(t *testing.T) {
+	const nic = "example.com/nic"
+	r, p := NewRegistry(0), &plugins{}
+	r.Follow(p.report)
+	published := func(names ...string) func() { return func() { r.NotePublished(names) } }
+	report := func(complete bool, names ...sdk.ResourceName) func() {
+		return func() { *p = plugins{names, complete} }
+	}
 	for _, step := range []struct {
-		names    []string
-		complete bool
-		want     map[string]bool
+		what string
+		do   func()
+		want []sdk.ResourceName
+		all  bool
 	}{
-		{[]string{gpu}, true, map[string]bool{gpu: true}},
-		{nil, false, map[string]bool{gpu: true}},
-		{[]string{"example.com/nic"}, false, map[string]bool{gpu: true, "example.com/nic": true}},
-		{[]string{"example.com/nic"}, true, map[string]bool{"example.com/nic": true}},
+		{"no plugin has reported", func() {}, nil, false},
+		{"one plugin of two has", report(false, nic), []sdk.ResourceName{nic}, false},
+		{"the node is seen", published(gpu), []sdk.ResourceName{gpu, nic}, true},
+		{"the node lost its annotation", published(), []sdk.ResourceName{gpu, nic}, true},
+		{"all plugins are healthy", report(true, nic), []sdk.ResourceName{nic}, true},
+		{"an old state of the node is seen", published(gpu), []sdk.ResourceName{nic}, true},
+		{"a plugin breaks", report(false), []sdk.ResourceName{nic}, true},
+		{"a plugin comes while another is broken", report(false, gpu), []sdk.ResourceName{gpu, nic}, true},
 	} {
-		r.SetDeviceResources(step.names, step.complete)
-		got, _ := r.DeviceResources()
-		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("%v complete=%v (-want +got):\n%s", step.names, step.complete, diff)
+		step.do()
+		got, all := r.DeviceResources()
+		if diff := cmp.Diff(step.want, slices.Sorted(maps.Keys(got))); diff != "" || all != step.all {
+			t.Errorf("%s: all=%v, want %v (-want +got):\n%s", step.what, all, step.all, diff)
 		}
 	}
 }
 
-func TestWhatTheNodeHasPublishedCountsWhileAPluginIsMissing(t *testing.T) {
+func TestWhatAPodRequests(t *testing.T) {
 	const nic = "example.com/nic"
-	r := NewRegistry(0)
-	for _, step := range []struct {
-		what string
-		do   func()
-		want map[string]bool
-		told bool
+	for name, test := range map[string]struct {
+		requests   map[string][]sdk.ResourceName
+		any, other bool
 	}{
-		{"nobody has spoken", func() {}, map[string]bool{}, false},
-		{"one plugin of two has", func() { r.SetDeviceResources([]string{nic}, false) }, map[string]bool{nic: true}, false},
-		{"the node is seen", func() { r.NotePublished([]string{gpu}) }, map[string]bool{nic: true, gpu: true}, true},
-		{"the node lost its annotation", func() { r.NotePublished(nil) }, map[string]bool{nic: true, gpu: true}, true},
-		{"all plugins are well", func() { r.SetDeviceResources([]string{nic}, true) }, map[string]bool{nic: true}, true},
-		{"an old state of the node is seen", func() { r.NotePublished([]string{gpu}) }, map[string]bool{nic: true}, true},
-		{"a plugin breaks", func() { r.SetDeviceResources(nil, false) }, map[string]bool{nic: true}, true},
+		"nothing":                     {nil, false, false},
+		"a device":                    {map[string][]sdk.ResourceName{"main": {gpu}}, true, false},
+		"something else":              {map[string][]sdk.ResourceName{"main": {nic}}, false, true},
+		"both, in one container":      {map[string][]sdk.ResourceName{"main": {gpu, nic}}, true, true},
+		"both, in several containers": {map[string][]sdk.ResourceName{"main": {gpu}, "side": {nic}}, true, true},
 	} {
-		step.do()
-		got, told := r.DeviceResources()
-		if diff := cmp.Diff(step.want, got); diff != "" || told != step.told {
-			t.Errorf("%s: told=%v, want %v (-want +got):\n%s", step.what, told, step.told, diff)
+		pod, devices := Pod{Requests: test.requests}, map[sdk.ResourceName]bool{gpu: true}
+		if pod.RequestsAny(devices) != test.any || pod.RequestsOther(devices) != test.other {
+			t.Errorf("%s: any %v, other %v", name, pod.RequestsAny(devices), pod.RequestsOther(devices))
 		}
 	}
 }
@@ -246,7 +264,8 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 	before.note(podOf("stays", asking("main", gpu, "1")))
 	before.note(podOf("goes", corev1.Container{Name: "main"}))
 	before.remove("goes")
-	before.SetDeviceResources([]string{gpu}, true)
+	before.Follow((&plugins{[]sdk.ResourceName{gpu}, true}).report)
+	before.DeviceResources()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -264,8 +283,8 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after a restart: %v", err)
 	}
-	if names, told := after.DeviceResources(); len(pod.AsksFor(names)) != 1 || !told {
-		t.Errorf("after a restart: %v of %v, told=%v", pod, names, told)
+	if names, all := after.DeviceResources(); !pod.RequestsAny(names) || !all {
+		t.Errorf("after a restart: %v of %v, all=%v", pod, names, all)
 	}
 	if _, known := after.Get("goes"); known {
 		t.Error("a deleted pod came back")
@@ -286,15 +305,17 @@ func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestAPodIsMadeUpAgainFromWhatIsKnown(t *testing.T) {
+func TestAPodIsBoundWithTheContainersThatAreKnown(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
-	want := podOf("u", corev1.Container{Name: "main"})
-	want.UID, want.Annotations = "", map[string]string{"a": "b"}
-	want.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "first"}}
-	if diff := cmp.Diff(want, summarize(want).On("node-1", want.Annotations)); diff != "" {
+	pod := podOf("u", corev1.Container{Name: "main"})
+	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "first"}}
+	want := deviceinfo.BoundPod{
+		Name: "pod-u", NodeName: "node-1", InitContainers: []string{"first"}, RunningContainers: []string{"side", "main"},
+	}
+	if diff := cmp.Diff(want, summarize(pod).BoundTo("node-1")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"side", "first"}, summarize(want).InitOrder()); diff != "" {
+	if diff := cmp.Diff([]string{"side", "first"}, summarize(pod).InitOrder()); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch keeps the registry up to date with the API server's pods of the node until ctx is done. Outages are survived; what
-// is known stays known meanwhile.
+// Watch keeps the registry up to date with the API server's pods of the node until ctx is done. While
+// the API server is away, what is known stays known.
 func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeName string) {
 	onNode := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
@@ -37,7 +37,7 @@ func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeN
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) { r.note(object) },
 			UpdateFunc: func(old, object any) {
-				// A pod that was deleted and made anew while the watch was down is one update to it.
+				// A pod that was deleted and created again while the watch was down is one update to it.
 				if old.(*corev1.Pod).UID != object.(*corev1.Pod).UID {
 					r.forget(old)
 				}
@@ -66,7 +66,7 @@ func (r *Registry) note(object any) {
 	r.set(string(pod.UID), summarize(pod))
 }
 
-// forget takes what a watch says of a deleted object. When the watch missed the deletion, that is the last known state.
+// forget takes what a watch delivers of a deleted object: the last known state, if it missed the deletion.
 func (r *Registry) forget(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
@@ -76,7 +76,7 @@ func (r *Registry) forget(object any) {
 	}
 }
 
-// strip takes off a pod what nobody here reads, so that a node with many pods costs little memory.
+// strip removes from a pod what nobody here reads, so that a node with many pods costs little memory.
 func strip(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

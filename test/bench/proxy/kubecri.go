@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // gpuResource is how simulated GPUs are counted.
@@ -83,7 +84,8 @@ func rememberPods(ctx context.Context, file string) error {
 	client := fake.NewClientset(pod(plainPod, nil),
 		pod(devicePod, corev1.ResourceList{gpuResource: resource.MustParse("1")}))
 	registry := pods.NewRegistry(0)
-	registry.SetDeviceResources([]string{gpuResource}, true)
+	registry.Follow(func() ([]sdk.ResourceName, bool) { return []sdk.ResourceName{gpuResource}, true })
+	registry.DeviceResources()
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
 	watched := make(chan struct{})
 	go func() {

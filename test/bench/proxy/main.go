@@ -6,9 +6,9 @@
 // It compares four variants to a runtime that answers at once with messages it has ready: the
 // runtime's own socket (direct); a program that copies bytes between two sockets (splice), which is
 // the least that any second process can cost; kubecri, the real program with its device plugin,
-// gate, record and metrics; and a proxy of the usual kind, which decodes and encodes every message
-// (re-encode). Each is a process of its own. All take turns in each of several rounds, in which
-// they are started anew, and the client, which does not decode, is the same for all.
+// admission, checkpoint and metrics; and a proxy of the usual kind, which decodes and encodes every
+// message (re-encode). Each is a process of its own. All take turns in each of several rounds, in
+// which they are started anew, and the client, which does not decode, is the same for all.
 //
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.

@@ -1,16 +1,24 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -34,8 +42,8 @@ func TestEachContainerOfAPodGetsWhatWasGivenToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotations := map[string]string{deviceinfo.Annotation: value}
-	b := newBench(t, true)
-	b.pods["u"] = asking
+	f := newFixture(t, true)
+	f.pods["u"] = requesting
 	for _, step := range []struct{ container, device string }{
 		{"first", "/dev/gpu0"},
 		{"log", "/dev/gpu1"},
@@ -46,7 +54,7 @@ func TestEachContainerOfAPodGetsWhatWasGivenToIt(t *testing.T) {
 		{"first", "/dev/gpu0"}, // the sandbox was lost: all over again
 		{"main", "/dev/gpu0"},
 	} {
-		config, err := b.create(t, "u", step.container, "api", annotations)
+		config, err := f.create(t, "u", step.container, "api", annotations)
 		if err != nil {
 			t.Fatalf("%s: %v", step.container, err)
 		}
@@ -74,17 +82,49 @@ func TestContainersThatWereNeverScheduledPassUntouched(t *testing.T) {
 		"a container without a sandbox":      nil,
 	} {
 		for _, working := range []bool{true, false} {
-			b := newBench(t, working)
-			b.pods["u"], b.Isolate = asking, true
+			f := newFixture(t, working)
+			f.pods["u"], f.Isolate = requesting, true
 			raw, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
 				PodSandboxId: "s", SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if suffix, err := b.CreateContainer(context.Background(), raw); err != nil || len(suffix) > 0 {
+			if suffix, err := f.CreateContainer(context.Background(), raw); err != nil || len(suffix) > 0 {
 				t.Errorf("%s, plugins working: %t: %q, %v", name, working, suffix, err)
 			}
 		}
+	}
+}
+
+func TestAContainerGetsWhatThePluginSaysAndCarriesItsPodsDecision(t *testing.T) {
+	f := newFixture(t, true)
+	f.pods["u"] = pods.Pod{Namespace: "default", Containers: []pods.Container{{Name: "main"}}, Requests: requesting.Requests}
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card1}})
+	got, err := f.create(t, "u", "main", "api", annotations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &runtimeapi.ContainerConfig{
+		Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
+		Devices:     []*runtimeapi.Device{{ContainerPath: "/dev/gpu1", HostPath: "/dev/gpu1", Permissions: "mrw"}},
+		Annotations: map[string]string{grants.Annotation: annotations[deviceinfo.Annotation]},
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAPluginThatFailsIsTriedAgain(t *testing.T) {
+	f := newFixture(t, true)
+	f.pods["u"] = requesting
+	f.plugin.err = errors.New("driver is loading")
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "driver is loading") {
+		t.Errorf("got %v", err)
+	}
+	f.plugin.err = nil
+	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
+		t.Errorf("again: %v", err)
 	}
 }

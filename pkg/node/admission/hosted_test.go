@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -80,29 +80,29 @@ func (v *vendor) Allocate(_ context.Context, resource types.ResourceName, ids []
 
 func (v *vendor) PreStart(context.Context, types.ResourceName, []string) error { return nil }
 
-func newVendorBench(t *testing.T, there bool) (*bench, *vendor) {
+func newVendorFixture(t *testing.T, there bool) (*fixture, *vendor) {
 	t.Helper()
 	v := &vendor{there: there, changed: make(chan struct{})}
-	return bootVendorBench(t, filepath.Join(t.TempDir(), "grants"), "", v), v
+	return bootVendorFixture(t, filepath.Join(t.TempDir(), "grants"), "", v), v
 }
 
-// bootVendorBench is newVendorBench in a boot of the machine that may find a record.
-func bootVendorBench(t *testing.T, path, boot string, v *vendor) *bench {
+// bootVendorFixture is newVendorFixture in a boot of the machine that may find a record.
+func bootVendorFixture(t *testing.T, path, boot string, v *vendor) *fixture {
 	t.Helper()
-	b := newBenchAt(t, path, boot, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
-	<-b.Devices.Synced()
-	b.pods["u"] = pods.Pod{
-		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}}, Asks: map[string][]string{"main": {string(hostedResource)}},
+	f := newFixtureAt(t, path, boot, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
+	<-f.Devices.Synced()
+	f.pods["u"] = pods.Pod{
+		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}}, Requests: map[string][]types.ResourceName{"main": {hostedResource}},
 	}
-	b.live["u"] = true
-	return b
+	f.live["u"] = true
+	return f
 }
 
 func TestAHostedPluginsAnswerIsUsedAgain(t *testing.T) {
-	b, v := newVendorBench(t, true)
+	f, v := newVendorFixture(t, true)
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 	for range 2 {
-		delta, err := b.create(t, "u", "main", "api", annotations)
+		delta, err := f.create(t, "u", "main", "api", annotations)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,14 +123,14 @@ func TestAHostedPluginIsAskedAgainOnceAfterABootForTheSameDevice(t *testing.T) {
 	for _, boot := range []string{"first boot", "second boot"} {
 		want = append(want, "vendor.example/card card-7")
 		for range 2 {
-			b := bootVendorBench(t, path, boot, v)
+			f := bootVendorFixture(t, path, boot, v)
 			for range 2 {
-				if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+				if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 					t.Fatal(err)
 				}
 			}
 			annotations = nil // as somebody may have changed it
-			if err := b.Grants.(*grants.Checkpoint).Close(); err != nil {
+			if err := f.Grants.(*grants.Checkpoint).Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -141,24 +141,24 @@ func TestAHostedPluginIsAskedAgainOnceAfterABootForTheSameDevice(t *testing.T) {
 }
 
 func TestAHostedPluginThatRefusesIsQuotedAndAskedAgain(t *testing.T) {
-	b, v := newVendorBench(t, true)
+	f, v := newVendorFixture(t, true)
 	v.set(true, errors.New("the device plugin does not allocate card-7: no firmware"))
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
-	if _, err := b.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no firmware") {
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no firmware") {
 		t.Errorf("the answer is %v", err)
 	}
 	v.set(true, nil)
-	if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 		t.Errorf("when it does: %v", err)
 	}
 }
 
 func TestAContainerWaitsForTheHostedPluginOfItsDevice(t *testing.T) {
-	b, v := newVendorBench(t, false)
+	f, v := newVendorFixture(t, false)
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.create(t, "u", "main", "api", annotations)
+		_, err := f.create(t, "u", "main", "api", annotations)
 		done <- err
 	}()
 	select {
@@ -173,11 +173,11 @@ func TestAContainerWaitsForTheHostedPluginOfItsDevice(t *testing.T) {
 }
 
 func TestAContainerWhoseHostedPluginDoesNotComeIsRefusedForNow(t *testing.T) {
-	b, _ := newVendorBench(t, false)
+	f, _ := newVendorFixture(t, false)
 	from := types.ResourceLocation{"request": hostedCard}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := b.present(ctx, from)
+	err := f.verifyContainer(ctx, pods.Pod{}, "main", from)
 	if r := (*refusal)(nil); !errors.As(err, &r) || r.code != codes.Unavailable || !strings.Contains(err.Error(), "the device plugin of vendor.example/card is gone") {
 		t.Errorf("the refusal is %v", err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -52,22 +52,22 @@ func TestWhoIsIsolated(t *testing.T) {
 		outcome    Outcome
 	}{
 		"a pod without devices":                          {known: plain, want: all, outcome: Isolated},
-		"also one that asks for somebody else's":         {known: other, want: all, outcome: Isolated},
+		"also one that requests somebody else's":         {known: other, want: all, outcome: Isolated},
 		"an init container":                              {known: plain, container: "first", want: all, outcome: Isolated},
 		"a debug container":                              {known: plain, container: "debugger-x7k2p", want: all, outcome: Isolated},
-		"a container beside one that has devices":        {known: asking, container: "side", given: []types.ResourceName{card0}, want: all, outcome: Isolated},
-		"a container with a card, from widgets":          {known: asking, given: []types.ResourceName{card0}, want: map[string]string{"VISIBLE_CARDS": "0", "VISIBLE_WIDGETS": ""}, outcome: Injected},
+		"a container beside one that has devices":        {known: requesting, container: "side", given: []types.ResourceName{card0}, want: all, outcome: Isolated},
+		"a container with a card, from widgets":          {known: requesting, given: []types.ResourceName{card0}, want: map[string]string{"VISIBLE_CARDS": "0", "VISIBLE_WIDGETS": ""}, outcome: Injected},
 		"a container with a widget, from cards":          {known: plain, given: []types.ResourceName{widget0}, want: map[string]string{"VISIBLE_CARDS": "void"}, outcome: Injected},
 		"not one with both":                              {known: both, given: []types.ResourceName{card0, widget0}, want: map[string]string{"VISIBLE_CARDS": "0"}, outcome: Injected},
 		"not a privileged one, which sees them all":      {known: plain, privileged: true, outcome: Passed},
 		"not a static pod, which root wrote":             {source: "file", outcome: Passed},
 		"not anybody unless it is asked for":             {off: true, known: plain, outcome: Passed},
-		"nor then one with a card, beyond what it needs": {off: true, known: asking, given: []types.ResourceName{card0}, want: map[string]string{"VISIBLE_CARDS": "0"}, outcome: Injected},
+		"nor then one with a card, beyond what it needs": {off: true, known: requesting, given: []types.ResourceName{card0}, want: map[string]string{"VISIBLE_CARDS": "0"}, outcome: Injected},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := benchWith(t, &visibleCards{}, &greedyWidgets{})
-			b.Isolate = !test.off
-			b.pods["u"] = test.known
+			f := fixtureWith(t, &visibleCards{}, &greedyWidgets{})
+			f.Isolate = !test.off
+			f.pods["u"] = test.known
 			source, container := test.source, test.container
 			if source == "" {
 				source = "api"
@@ -79,7 +79,7 @@ func TestWhoIsIsolated(t *testing.T) {
 			if test.given != nil {
 				annotations = allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": test.given})
 			}
-			config, err := b.createAs(t, "u", source, annotations, &runtimeapi.ContainerConfig{
+			config, err := f.createAs(t, "u", source, annotations, &runtimeapi.ContainerConfig{
 				Metadata: &runtimeapi.ContainerMetadata{Name: container},
 				Envs:     []*runtimeapi.KeyValue{{Key: "VISIBLE_CARDS", Value: []byte("all")}},
 				Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
@@ -100,7 +100,7 @@ func TestWhoIsIsolated(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("added (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]Outcome{test.outcome}, b.outcomes); diff != "" {
+			if diff := cmp.Diff([]Outcome{test.outcome}, f.outcomes); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
 		})
@@ -109,27 +109,27 @@ func TestWhoIsIsolated(t *testing.T) {
 
 func TestNobodySlipsThroughWhilePluginsAreLoaded(t *testing.T) {
 	loading := make(chan struct{})
-	b := newBenchOf(t, plugins.Load(func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+	f := newFixtureOf(t, plugins.Load(func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		<-loading
 		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: &visibleCards{}}}, nil
 	}))
-	b.pods["u"] = plain
+	f.pods["u"] = plain
 	raw := createRequest(t, "u", "api", nil, &runtimeapi.ContainerConfig{})
 	impatient, cancel := context.WithCancel(context.Background())
 	cancel()
 
-	if suffix, err := b.CreateContainer(impatient, raw); err != nil || len(suffix) > 0 {
+	if suffix, err := f.CreateContainer(impatient, raw); err != nil || len(suffix) > 0 {
 		t.Errorf("without --isolate: %q, %v", suffix, err)
 	}
-	b.Isolate = true
-	if _, err := b.CreateContainer(impatient, raw); status.Code(err) != codes.Unavailable {
+	f.Isolate = true
+	if _, err := f.CreateContainer(impatient, raw); status.Code(err) != codes.Unavailable {
 		t.Errorf("with --isolate: %v, want Unavailable", err)
 	}
-	if len(b.told) > 0 {
-		t.Errorf("the pod, which has nothing to do with devices, was told %q", b.told)
+	if len(f.warnings) > 0 {
+		t.Errorf("the pod, which has nothing to do with devices, was told %q", f.warnings)
 	}
 	close(loading)
-	if suffix, err := b.CreateContainer(context.Background(), raw); err != nil || len(suffix) == 0 {
+	if suffix, err := f.CreateContainer(context.Background(), raw); err != nil || len(suffix) == 0 {
 		t.Errorf("when they are loaded: %q, %v", suffix, err)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -45,24 +45,24 @@ func (s *sharedWidget) UpdateNodeInfo(info *types.NodeInfo) error {
 func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
 	const others = 40
 	hanging := &hangingCards{inside: make(chan struct{}, 2), release: make(chan struct{})}
-	b := benchWith(t, hanging, &sharedWidget{})
-	b.Tell, b.Observe = func(*corev1.ObjectReference, string) {}, nil
+	f := fixtureWith(t, hanging, &sharedWidget{})
+	f.Warn, f.Observe = func(*corev1.ObjectReference, string) {}, nil
 	request := func(uid string, from types.ResourceName) []byte {
 		annotations := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {from}})
-		b.live[uid] = true
+		f.live[uid] = true
 		return createRequest(t, uid, "api", annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
 	}
-	wants := podThatAsks(widget)
-	for uid, pod := range map[string]pods.Pod{"hanging": asking, "impatient": asking} {
-		b.pods[uid] = pod
+	wants := podThatRequests(widget)
+	for uid, pod := range map[string]pods.Pod{"hanging": requesting, "impatient": requesting} {
+		f.pods[uid] = pod
 	}
 	own, impatient := request("hanging", card0), request("impatient", card1)
 	var requests [][]byte
 	for i := range others {
 		uid := fmt.Sprintf("other-%d", i)
-		b.pods[uid] = wants
+		f.pods[uid] = wants
 		if i%2 == 0 {
-			b.pods[uid] = plain
+			f.pods[uid] = plain
 			requests = append(requests, createRequest(t, uid, "api", nil, &runtimeapi.ContainerConfig{}))
 			continue
 		}
@@ -71,7 +71,7 @@ func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
 
 	var delayed sync.WaitGroup
 	delayed.Go(func() {
-		if _, err := b.CreateContainer(context.Background(), own); err != nil {
+		if _, err := f.CreateContainer(context.Background(), own); err != nil {
 			t.Errorf("the hanging plugin's own pod, when it is released: %v", err)
 		}
 	})
@@ -80,7 +80,7 @@ func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
 	var passing sync.WaitGroup
 	for _, raw := range requests {
 		passing.Go(func() {
-			if _, err := b.CreateContainer(context.Background(), raw); err != nil {
+			if _, err := f.CreateContainer(context.Background(), raw); err != nil {
 				t.Error(err)
 			}
 		})
@@ -88,7 +88,7 @@ func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
 	passing.Wait()
 	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := b.CreateContainer(short, impatient); status.Code(err) != codes.Unavailable {
+	if _, err := f.CreateContainer(short, impatient); status.Code(err) != codes.Unavailable {
 		t.Errorf("a second pod of the hanging plugin, whose caller gives up: %v, want Unavailable", err)
 	}
 	close(hanging.release)
@@ -125,24 +125,24 @@ func TestAPluginThatIsStillStartingDelaysOnlyPodsThatMightNeedIt(t *testing.T) {
 		given  []types.ResourceName
 		waited bool
 	}{
-		"a pod that asks for nothing":                                   {pod: plain},
-		"a pod with a device of another plugin":                         {pod: podThatAsks(widget), given: []types.ResourceName{widget0}},
-		"a pod with a device of the plugin":                             {pod: asking, given: []types.ResourceName{card0}, waited: true},
+		"a pod that requests nothing":                                   {pod: plain},
+		"a pod with a device of another plugin":                         {pod: podThatRequests(widget), given: []types.ResourceName{widget0}},
+		"a pod with a device of the plugin":                             {pod: requesting, given: []types.ResourceName{card0}, waited: true},
 		"a pod with a resource that nobody has, which it may yet offer": {pod: other, waited: true},
 	} {
 		late := &lateCards{release: make(chan struct{})}
-		b := newBenchOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+		f := newFixtureOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 			return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: late}, {Name: "widgets", Plugin: &widgets{}}}, nil
 		})
-		b.waitForDevices(t, 1)
-		b.pods["u"] = test.pod
-		devices := &waits{Devices: b.Devices}
-		b.Devices = devices
+		f.waitForDevices(t, 1)
+		f.pods["u"] = test.pod
+		devices := &waits{Devices: f.Devices}
+		f.Devices = devices
 		var annotations map[string]string
 		if test.given != nil {
 			annotations = allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": test.given})
 		}
-		_, err := b.create(t, "u", "main", "api", annotations)
+		_, err := f.create(t, "u", "main", "api", annotations)
 		if devices.waited != test.waited {
 			t.Errorf("%s: waited: %t, want %t (%v)", name, devices.waited, test.waited, err)
 		}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"strings"
@@ -15,18 +15,18 @@ import (
 )
 
 func TestARestartedContainerGetsTheSameDevicesWhateverTheAnnotationHasBecome(t *testing.T) {
-	b := newBench(t, true)
-	b.pods["u"] = asking
-	if _, err := b.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})); err != nil {
+	f := newFixture(t, true)
+	f.pods["u"] = requesting
+	if _, err := f.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})); err != nil {
 		t.Fatal(err)
 	}
-	delete(b.pods, "u") // the API server may be away, too
+	delete(f.pods, "u") // the API server may be away, too
 	for name, annotations := range map[string]map[string]string{
 		"changed": allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card1}}),
 		"removed": nil,
 		"broken":  {deviceinfo.Annotation: "{"},
 	} {
-		config, err := b.create(t, "u", "main", "api", annotations)
+		config, err := f.create(t, "u", "main", "api", annotations)
 		if err != nil || len(config.GetDevices()) != 1 || config.Devices[0].HostPath != "/dev/gpu0" {
 			t.Errorf("%s: %v, %v", name, config, err)
 		}
@@ -34,18 +34,18 @@ func TestARestartedContainerGetsTheSameDevicesWhateverTheAnnotationHasBecome(t *
 }
 
 func TestASecondPodGetsTheDeviceOnlyWhenTheFirstIsGone(t *testing.T) {
-	b := newBench(t, true)
-	b.pods["a"], b.pods["b"] = asking, asking
+	f := newFixture(t, true)
+	f.pods["a"], f.pods["b"] = requesting, requesting
 	same := map[string][]types.ResourceName{"main": {card0}}
-	if _, err := b.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", same)); err != nil {
+	if _, err := f.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", same)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same))
+	_, err := f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same))
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/pod-a") {
 		t.Errorf("while the first lives: %v", err)
 	}
-	delete(b.live, "a")
-	if _, err := b.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same)); err != nil {
+	delete(f.live, "a")
+	if _, err := f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", same)); err != nil {
 		t.Errorf("when the first is gone: %v", err)
 	}
 }
@@ -56,23 +56,23 @@ type forgetful struct{ Grants }
 func (forgetful) Has(string) bool { return true }
 
 func TestAPodThatLeavesTheRecordIsLookedUp(t *testing.T) {
-	b := newBench(t, true)
-	b.Gate.Grants = forgetful{b.Gate.Grants}
+	f := newFixture(t, true)
+	f.Admission.Grants = forgetful{f.Admission.Grants}
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
-	if _, err := b.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable {
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable {
 		t.Errorf("nobody knows the pod: %v, want Unavailable", err)
 	}
-	b.pods["u"] = asking
-	if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+	f.pods["u"] = requesting
+	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 		t.Errorf("the API server has told of it: %v", err)
 	}
 }
 
 func TestAMaskIsHeldByAnyNumberOfPods(t *testing.T) {
-	b := newBench(t, true)
+	f := newFixture(t, true)
 	for _, uid := range []string{"a", "b"} {
-		b.pods[uid] = asking
-		if _, err := b.create(t, uid, "main", "api", allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})); err != nil {
+		f.pods[uid] = requesting
+		if _, err := f.create(t, uid, "main", "api", allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})); err != nil {
 			t.Errorf("pod %s: %v", uid, err)
 		}
 	}

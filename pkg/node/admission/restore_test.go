@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -26,17 +26,17 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		claim  string
 		code   codes.Code
 	}{
-		"a device pod":                          {known: &asking, source: "api", code: codes.FailedPrecondition},
-		"a device pod with an allocation":       {known: &asking, source: "api", claim: claim, code: codes.FailedPrecondition},
-		"a pod that asks in the annotation":     {known: &plain, source: "api", claim: claim, code: codes.FailedPrecondition},
+		"a device pod":                          {known: &requesting, source: "api", code: codes.FailedPrecondition},
+		"a device pod with an allocation":       {known: &requesting, source: "api", claim: claim, code: codes.FailedPrecondition},
+		"a pod that requests in the annotation": {known: &plain, source: "api", claim: claim, code: codes.FailedPrecondition},
 		"another pod":                           {known: &plain, source: "api"},
 		"a pod that nobody knows yet":           {source: "api", code: codes.Unavailable},
 		"a static pod, which never has devices": {source: "file", claim: claim},
 	} {
-		b := newBench(t, true)
-		b.Isolate = true
+		f := newFixture(t, true)
+		f.Isolate = true
 		if test.known != nil {
-			b.pods["u"] = *test.known
+			f.pods["u"] = *test.known
 		}
 		annotations := map[string]string{sourceAnnotation: test.source}
 		if test.claim != "" {
@@ -49,12 +49,12 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		suffix, err := b.RestorePod(context.Background(), raw)
+		suffix, err := f.RestorePod(context.Background(), raw)
 		if status.Code(err) != test.code || len(suffix) > 0 {
 			t.Errorf("%s: %q, %v; want code %v", name, suffix, err, test.code)
 		}
-		if refused := test.code == codes.FailedPrecondition; refused && (!strings.Contains(err.Error(), "create it anew") || len(b.told) != 1) {
-			t.Errorf("%s: %v; the pod was told %q", name, err, b.told)
+		if refused := test.code == codes.FailedPrecondition; refused && (!strings.Contains(err.Error(), "create it anew") || len(f.warnings) != 1) {
+			t.Errorf("%s: %v; the pod was warned %q", name, err, f.warnings)
 		}
 	}
 }

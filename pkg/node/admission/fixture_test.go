@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -42,66 +42,66 @@ const (
 	widget0 = "resource/group/widget/0/pieces"
 )
 
-// bench is a gate with everything around it.
-type bench struct {
-	*Gate
+// fixture is an admission with everything around it.
+type fixture struct {
+	*Admission
 	pods     knownPods
 	live     map[string]bool
-	told     []string
+	warnings []string
 	outcomes []Outcome
 	plugin   *cards
 }
 
 // Pods is the runtime as the grants see it.
-func (b *bench) Pods(context.Context) (map[string]grants.RuntimeState, error) {
+func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 	seen := map[string]grants.RuntimeState{}
-	for uid := range b.live {
+	for uid := range f.live {
 		seen[uid] = grants.RuntimeState{Live: true}
 	}
 	return seen, nil
 }
 
-// newBench has cards and widgets, or nothing but a plugin file that could not be loaded.
-func newBench(t *testing.T, loaded bool) *bench {
+// newFixture has cards and widgets, or nothing but a plugin file that could not be loaded.
+func newFixture(t *testing.T, loaded bool) *fixture {
 	t.Helper()
 	plugin := &cards{}
-	b := newBenchOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+	f := newFixtureOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		if !loaded {
 			return nil, []error{errors.New("every plugin is broken")}
 		}
 		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: plugin}, {Name: "widgets", Plugin: &widgets{}}}, nil
 	})
-	b.plugin = plugin
-	return b
+	f.plugin = plugin
+	return f
 }
 
-// benchWith has the plugins, and is ready when each has told its devices.
-func benchWith(t *testing.T, loaded ...device.Device) *bench {
+// fixtureWith has the plugins, and is ready when each has told its devices.
+func fixtureWith(t *testing.T, loaded ...device.Device) *fixture {
 	t.Helper()
-	b := newBenchOf(t, func(context.Context) (all []pluginload.Loaded[device.Device], _ []error) {
+	f := newFixtureOf(t, func(context.Context) (all []pluginload.Loaded[device.Device], _ []error) {
 		for _, plugin := range loaded {
 			all = append(all, pluginload.Loaded[device.Device]{Name: plugin.GetName(), Plugin: plugin})
 		}
 		return all, nil
 	})
-	<-b.Devices.Synced()
-	b.waitForDevices(t, len(loaded))
-	return b
+	<-f.Devices.Synced()
+	f.waitForDevices(t, len(loaded))
+	return f
 }
 
-// newBenchOf has what load loads, and the hosted plugins if there are any.
-func newBenchOf(t *testing.T, load plugins.Load, served ...devicemanager.Plugins) *bench {
+// newFixtureOf has what load loads, and the hosted plugins if there are any.
+func newFixtureOf(t *testing.T, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
-	return newBenchAt(t, filepath.Join(t.TempDir(), "grants"), "", load, served...)
+	return newFixtureAt(t, filepath.Join(t.TempDir(), "grants"), "", load, served...)
 }
 
-// newBenchAt is newBenchOf in a boot of the machine that may find a record.
-func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *bench {
+// newFixtureAt is newFixtureOf in a boot of the machine that may find a record.
+func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...devicemanager.Plugins) *fixture {
 	t.Helper()
-	b := &bench{pods: knownPods{}, live: map[string]bool{}}
+	f := &fixture{pods: knownPods{}, live: map[string]bool{}}
 	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
 	transports := []plugins.Transport{files}
-	record := grants.New(path, boot, runtimeOf{b}, func(uid string) bool { return b.live[uid] })
+	record := grants.New(path, boot, runtimeOf{f}, func(uid string) bool { return f.live[uid] })
 	t.Cleanup(func() { record.Close() })
 	for _, p := range served {
 		transports = append(transports, devicemanager.NewTransport(p, record.Responses()))
@@ -115,18 +115,20 @@ func newBenchAt(t *testing.T, path, boot string, load plugins.Load, served ...de
 		cancel()
 		running.Wait()
 	})
-	b.Gate = &Gate{
-		NodeName: "node-1", Pods: b.pods, Devices: manager, Grants: record, Responses: record.Responses(), Host: devNodes{}, CDI: func() error { return nil },
-		Tell:    func(_ *corev1.ObjectReference, message string) { b.told = append(b.told, message) },
-		Observe: func(outcome Outcome) { b.outcomes = append(b.outcomes, outcome) },
+	registry := registryOf(manager)
+	registry.NotePublished([]string{"example.com/before"})
+	f.Admission = &Admission{
+		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record, Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
+		Warn:    func(_ *corev1.ObjectReference, message string) { f.warnings = append(f.warnings, message) },
+		Observe: func(outcome Outcome) { f.outcomes = append(f.outcomes, outcome) },
 	}
-	return b
+	return f
 }
 
-type runtimeOf struct{ b *bench }
+type runtimeOf struct{ f *fixture }
 
 func (r runtimeOf) Pods(ctx context.Context) (map[string]grants.RuntimeState, error) {
-	return r.b.Pods(ctx)
+	return r.f.Pods(ctx)
 }
 
 // allocation is an annotation that gives containers devices, each for one request.
@@ -148,18 +150,18 @@ func allocation(t *testing.T, pod, node string, containers map[string][]types.Re
 	return map[string]string{deviceinfo.Annotation: value}
 }
 
-// create asks the gate for a container as the kubelet would, for a pod that lives from then on.
-func (b *bench) create(t *testing.T, uid, container, source string, annotations map[string]string) (*runtimeapi.ContainerConfig, error) {
+// create creates a container as the kubelet would, for a pod that lives from then on.
+func (f *fixture) create(t *testing.T, uid, container, source string, annotations map[string]string) (*runtimeapi.ContainerConfig, error) {
 	t.Helper()
-	return b.createAs(t, uid, source, annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}})
+	return f.createAs(t, uid, source, annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}})
 }
 
 // createAs is create with the container as the kubelet has it.
-func (b *bench) createAs(t *testing.T, uid, source string, annotations map[string]string, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, error) {
+func (f *fixture) createAs(t *testing.T, uid, source string, annotations map[string]string, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, error) {
 	t.Helper()
-	b.live[uid] = true
+	f.live[uid] = true
 	raw := createRequest(t, uid, source, annotations, config)
-	suffix, err := b.CreateContainer(context.Background(), raw)
+	suffix, err := f.CreateContainer(context.Background(), raw)
 	if err != nil || len(suffix) == 0 {
 		return nil, err
 	}
@@ -189,28 +191,28 @@ func createRequest(t *testing.T, uid, source string, annotations map[string]stri
 }
 
 var (
-	plain  = podThatAsks()
-	asking = podThatAsks(gpu)
-	// before asks for what a plugin had before it broke, other for what no plugin ever had.
-	before = podThatAsks("example.com/before")
-	other  = podThatAsks("example.com/other")
-	both   = podThatAsks(gpu, widget)
+	plain      = podThatRequests()
+	requesting = podThatRequests(gpu)
+	// before requests what a plugin had before it broke, other for what no plugin ever had.
+	before = podThatRequests("example.com/before")
+	other  = podThatRequests("example.com/other")
+	both   = podThatRequests(gpu, widget)
 )
 
-// podThatAsks returns a pod with an init container, a sidecar and two containers, of which main asks for the resources.
-func podThatAsks(resources ...string) pods.Pod {
+// podThatRequests returns a pod with an init container, a sidecar and two containers, of which main requests the resources.
+func podThatRequests(resources ...types.ResourceName) pods.Pod {
 	return pods.Pod{
 		Namespace:  "default",
 		Containers: []pods.Container{{Name: "first", Init: true}, {Name: "log", Init: true, Always: true}, {Name: "main"}, {Name: "side"}},
-		Asks:       map[string][]string{"main": resources},
+		Requests:   map[string][]types.ResourceName{"main": resources},
 	}
 }
 
 // waitForDevices waits until there are that many extended resources.
-func (b *bench) waitForDevices(t *testing.T, want int) {
+func (f *fixture) waitForDevices(t *testing.T, want int) {
 	t.Helper()
 	for {
-		inventory, changed := b.Devices.Inventory()
+		inventory, changed := f.Devices.Inventory()
 		if len(inventory.ExtendedResources()) == want {
 			return
 		}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"slices"
@@ -19,22 +19,22 @@ import (
 const lifted = "resource/group/switch/0/gpu/0/cards"
 
 func TestADeviceIsKnownWhateverGroupsTheSchedulerPutsItInto(t *testing.T) {
-	b := newBench(t, true)
-	b.pods["a"], b.pods["b"] = asking, asking
-	config, err := b.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", map[string][]types.ResourceName{"main": {lifted}}))
+	f := newFixture(t, true)
+	f.pods["a"], f.pods["b"] = requesting, requesting
+	config, err := f.create(t, "a", "main", "api", allocation(t, "pod-a", "node-1", map[string][]types.ResourceName{"main": {lifted}}))
 	if err != nil || len(config.GetDevices()) != 1 || config.Devices[0].HostPath != "/dev/gpu0" {
 		t.Errorf("the device under another name: %v, %v", config, err)
 	}
-	_, err = b.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", map[string][]types.ResourceName{"main": {card0}}))
+	_, err = f.create(t, "b", "main", "api", allocation(t, "pod-b", "node-1", map[string][]types.ResourceName{"main": {card0}}))
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/pod-a") {
 		t.Errorf("the same device under its own name, for a second pod: %v", err)
 	}
 }
 
 func TestADeviceUnderTwoNamesIsOneDevice(t *testing.T) {
-	b := newBench(t, true)
-	b.pods["u"] = asking
-	_, err := b.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0, lifted}}))
+	f := newFixture(t, true)
+	f.pods["u"] = requesting
+	_, err := f.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0, lifted}}))
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "the node has 1") {
 		t.Errorf("got %v", err)
 	}
@@ -50,7 +50,7 @@ func TestTheNameThatADeviceHasHere(t *testing.T) {
 		"resource/group/board/2/fpga/0/slots":   "resource/group/board/2/fpga/0/slots", // one of two, nobody knows which
 		"resource/group/switch/0/fpga/0/slots/": "resource/group/switch/0/fpga/0/slots/",
 	} {
-		if diff := cmp.Diff(want, named(slices.Values(names), name)); diff != "" {
+		if diff := cmp.Diff(want, currentName(slices.Values(names), name)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"errors"
@@ -36,10 +36,10 @@ func TestADeviceThatTheRuntimeWouldIgnoreIsRefused(t *testing.T) {
 		"CDI, and the runtime was not asked yet": {plugin: &cdiCards{}, cdi: fmt.Errorf("%w: starting", cdi.ErrUnknown), code: codes.Unavailable, says: "not known yet: starting"},
 		"a device node needs no CDI":             {plugin: &cards{}, cdi: errors.New("the runtime is too old")},
 	} {
-		b := benchWith(t, test.plugin)
-		b.CDI = func() error { return test.cdi }
-		b.pods["u"] = asking
-		config, err := b.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}))
+		f := fixtureWith(t, test.plugin)
+		f.CDI = func() error { return test.cdi }
+		f.pods["u"] = requesting
+		config, err := f.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}))
 		if status.Code(err) != test.code || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %v with %q", name, err, test.code, test.says)
 		}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -30,23 +30,28 @@ func never(cause error) error { return &refusal{code: codes.FailedPrecondition, 
 // later refuses what may work when it is tried again.
 func later(cause error) error { return &refusal{code: codes.Unavailable, cause: cause} }
 
-// undecided is later for a pod that need not be one that devices matter to.
-func undecided(cause error) error {
-	return &refusal{code: codes.Unavailable, cause: fmt.Errorf("whether the pod asks for devices cannot be told: %w", cause), quiet: true}
+// quietly is later for a pod that may have nothing to do with devices.
+func quietly(cause error) error {
+	return &refusal{code: codes.Unavailable, cause: cause, quiet: true}
 }
 
-// invalid refuses what is no request at all.
+func undecided(cause error) error {
+	return quietly(fmt.Errorf("whether the pod requests devices is not known: %w", cause))
+}
+
+// invalid refuses a call that cannot be read.
 func invalid(cause error) error {
 	return status.Error(codes.InvalidArgument, "kubecri: "+cause.Error())
 }
 
-// refuse turns an error into the call's answer, and tells the log and the pod.
-func (g *Gate) refuse(ctx context.Context, s subject, err error) error {
+// refuse turns an error into the answer to the call, and puts it into the log and on the pod.
+func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 	r := &refusal{code: codes.Internal, cause: err}
 	errors.As(err, &r)
-	klog.FromContext(ctx).Info("A container is refused", "pod", klog.KRef(s.namespace, s.name), "podUID", s.uid, "code", r.code, "reason", err.Error())
+	klog.FromContext(ctx).Info("A container is refused", "pod", pod.ref(), "podUID", pod.uid,
+		"code", r.code, "reason", err.Error())
 	if !r.quiet {
-		g.Tell(s.reference(), err.Error())
+		a.Warn(pod.object(), err.Error())
 	}
 	return status.Error(r.code, "kubecri: "+err.Error())
 }

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"errors"
@@ -29,15 +29,15 @@ func TestAHostedPluginIsAskedAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testi
 		"an image that is gone":                {status.Error(codes.NotFound, "failed to resolve image"), false},
 		"a folder on the host that is no more": {status.Error(codes.Unknown, `failed to mkdir "/data": no such file or directory`), false},
 	} {
-		b, v := newVendorBench(t, true)
+		f, v := newVendorFixture(t, true)
 		v.answer = &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.example/card=card-7"}}}
 		annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
-		if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+		if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 			t.Fatal(err)
 		}
 		raw := createRequest(t, "u", "api", annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
-		b.CreationFailed(t.Context(), raw, test.failure)
-		delta, err := b.create(t, "u", "main", "api", annotations)
+		f.CreationFailed(t.Context(), raw, test.failure)
+		delta, err := f.create(t, "u", "main", "api", annotations)
 		if err != nil || len(delta.GetCDIDevices()) != 1 {
 			t.Errorf("%s: created again with %v, %v", name, delta, err)
 		}
@@ -61,25 +61,25 @@ func (w *without) Lstat(path string) (fs.FileInfo, error) {
 }
 
 func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
-	b, v := newVendorBench(t, true)
+	f, v := newVendorFixture(t, true)
 	host := &without{}
-	b.Host = host
+	f.HostFS = host
 	node := func(path string) *pluginapi.ContainerAllocateResponse {
 		return &pluginapi.ContainerAllocateResponse{Devices: []*pluginapi.DeviceSpec{{HostPath: path, ContainerPath: "/dev/card", Permissions: "rw"}}}
 	}
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 	v.answer = node("/dev/card0")
-	if _, err := b.create(t, "u", "main", "api", annotations); err != nil {
+	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 		t.Fatal(err)
 	}
 	// The driver was loaded anew, and the device has another number.
 	host.path, v.answer = "/dev/card0", node("/dev/card1")
 
-	if _, err := b.create(t, "u", "main", "api", annotations); status.Code(err) != codes.FailedPrecondition {
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("with the path of before: %v", err)
 	}
 	for range 2 {
-		delta, err := b.create(t, "u", "main", "api", annotations)
+		delta, err := f.create(t, "u", "main", "api", annotations)
 		if err != nil || len(delta.GetDevices()) != 1 || delta.GetDevices()[0].GetHostPath() != "/dev/card1" {
 			t.Errorf("when the kubelet tries again: %v, %v", delta, err)
 		}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gate
+package admission
 
 import (
 	"context"
@@ -71,14 +71,27 @@ func (k knownPods) Lookup(_ context.Context, uid string) (pods.Pod, error) {
 	return pods.Pod{}, fmt.Errorf("pod with UID %q: %w", uid, pods.ErrUnknown)
 }
 
-func (k knownPods) DeviceResources() (map[string]bool, bool) {
-	return map[string]bool{"example.com/before": true}, true
+// nodePods are the known pods, with the device resources of the node.
+type nodePods struct {
+	knownPods
+	*pods.Registry
 }
 
-// untold is knownPods on a node without a past: what else might be a device is not known.
-type untold struct{ knownPods }
+func (n nodePods) Get(uid string) (pods.Pod, bool) { return n.knownPods.Get(uid) }
 
-func (u untold) DeviceResources() (map[string]bool, bool) { return map[string]bool{}, false }
+func (n nodePods) Lookup(ctx context.Context, uid string) (pods.Pod, error) {
+	return n.knownPods.Lookup(ctx, uid)
+}
+
+// registryOf returns a registry that follows the plugins.
+func registryOf(devices Devices) *pods.Registry {
+	registry := pods.NewRegistry(0)
+	registry.Follow(func() ([]types.ResourceName, bool) {
+		now, _ := devices.Inventory()
+		return now.ExtendedResources(), now.Complete
+	})
+	return registry
+}
 
 // devNodes is a file system where everything is a device node.
 type devNodes struct{}

@@ -1,0 +1,169 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission decides, for each container that the kubelet creates, whether it passes untouched,
+// gets devices, or is refused. The call takes four steps over one request value:
+//
+//   - parse reads the call;
+//   - verify finds out whether the pod is a device pod, and checks the allocation that it claims;
+//   - grant makes the allocation the pod's own, for good;
+//   - inject calls the device plugins and adds what they say to the container.
+//
+// It fails closed for device pods and lets all others pass. A pod is a device pod if its annotation
+// KubeDevice/DeviceInfo requests devices, or if one of its containers requests a device resource of the
+// node. As long as nobody knows all of those, a pod that requests another extended resource is refused
+// for the time being.
+//
+// A device pod needs an allocation that the device scheduler made for this node, of devices that exist,
+// are healthy, and are held by no other pod. Static pods, and whatever else does not come from the API
+// server, cannot have been scheduled: they pass untouched and never get a device.
+package admission
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// The methods that an Admission edits, by full name.
+const (
+	CreateContainerMethod = "/runtime.v1.RuntimeService/CreateContainer"
+	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
+)
+
+// Pods knows the pods of this node. *pods.Registry does.
+type Pods interface {
+	// Lookup returns what is known of the pod. It may wait for a while; its error wraps pods.ErrUnknown
+	// for a pod that stays unknown.
+	Lookup(ctx context.Context, uid string) (pods.Pod, error)
+	// Get is Lookup without waiting.
+	Get(uid string) (pod pods.Pod, known bool)
+	// DeviceResources returns the names of the node's device resources, and whether there can be no
+	// others. The map is read only.
+	DeviceResources() (names map[types.ResourceName]bool, all bool)
+}
+
+// Devices are the devices of this node. *plugins.Manager is one.
+type Devices interface {
+	// Synced returns a channel that is closed when every plugin has reported its devices once, or failed
+	// to.
+	Synced() <-chan struct{}
+	// Inventory returns what there is.
+	Inventory() (now *plugins.Inventory, changed <-chan struct{})
+	// Await waits, not for long, until those plugins of the devices are there that may come late.
+	Await(ctx context.Context, from types.ResourceLocation)
+	// Allocate returns what the container needs for its devices.
+	Allocate(ctx context.Context, claim plugins.Claim) ([]inject.Addition, error)
+	// DenyEnvs returns the environment variables that keep a container from using devices that it does
+	// not hold. It may wait.
+	DenyEnvs(ctx context.Context, holds types.ResourceLocation) (map[string]string, error)
+}
+
+// Grants are the allocations that were granted to pods. *grants.Checkpoint has them.
+type Grants interface {
+	// Has reports at once whether the pod has one, as far as that is known.
+	Has(podUID string) bool
+	// Granted returns it.
+	Granted(ctx context.Context, podUID string) (allocation grants.Allocation, granted bool, err error)
+	// Grant grants the pod the wanted one, or returns the one that it has. Its error is a
+	// *grants.Conflict if other pods hold the devices.
+	Grant(ctx context.Context, wanted grants.Allocation, capacity grants.Capacity) (grants.Allocation, error)
+}
+
+// Responses caches what device plugins answered to Allocate. *grants.ResponseCache does.
+type Responses interface {
+	// Drop drops the responses for the container, and reports whether there were any.
+	Drop(podUID, container string) (dropped bool, err error)
+}
+
+// Outcome is how the creation of a container ended here.
+type Outcome string
+
+// The outcomes.
+const (
+	Passed   Outcome = "passed"   // untouched
+	Injected Outcome = "injected" // with devices
+	Isolated Outcome = "isolated" // without devices, and with what keeps it from them
+	Refused  Outcome = "refused"
+)
+
+// Admission is set up once; its methods are then safe for concurrent use.
+type Admission struct {
+	NodeName  string
+	Pods      Pods
+	Devices   Devices
+	Grants    Grants
+	Responses Responses
+	HostFS    inject.HostFS
+	// CDI returns nil if the runtime honours CDI devices, and otherwise why not; see package cdi.
+	CDI func() error
+	// Isolate says to keep containers from devices that they do not hold.
+	Isolate bool
+	// Warn puts a warning on the pod for its owner to see. It must not block.
+	Warn func(pod *corev1.ObjectReference, message string)
+	// Observe, if set, is called with the outcome of each container.
+	Observe func(Outcome)
+}
+
+// CreateContainer is the criproxy.Edit of CreateContainerMethod.
+func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
+	outcome := Refused
+	defer func() {
+		if a.Observe != nil {
+			a.Observe(outcome)
+		}
+	}()
+	r, err := parse(raw)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	failpoint.Reach(failpoint.Decoded)
+	devicePod, err := a.verify(ctx, r)
+	if err == nil && devicePod {
+		err = a.grant(ctx, r)
+	}
+	result := Passed
+	if err == nil {
+		suffix, result, err = a.inject(ctx, r)
+	}
+	if err != nil {
+		return nil, a.refuse(ctx, r.podRef, err)
+	}
+	outcome = result
+	if outcome != Passed {
+		klog.FromContext(ctx).V(2).Info("A container is changed", "outcome", outcome, "pod", r.ref(), "container", r.container)
+	}
+	return suffix, nil
+}
+
+// errRestore is why a device pod is not restored. Its processes go on where they were, with the
+// environment that names the devices of before, which a restore must not change; and what was in the
+// memory of those devices is in no checkpoint.
+var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
+	"it has neither the state of its devices nor a place for other devices; create it anew")
+
+// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and lets all others pass
+// untouched, isolated or not: a restored process keeps the environment of its checkpoint.
+func (a *Admission) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
+	pod, err := parseRestore(raw)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	_, devicePod, err := a.isDevicePod(ctx, pod)
+	if err == nil && devicePod {
+		err = never(errRestore)
+	}
+	if err != nil {
+		return nil, a.refuse(ctx, pod, err)
+	}
+	return nil, nil
+}

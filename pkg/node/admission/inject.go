@@ -1,0 +1,130 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// inject returns what to append to the call, and the outcome of that.
+func (a *Admission) inject(ctx context.Context, r *request) (suffix []byte, outcome Outcome, err error) {
+	delta, holds, err := a.devicesFor(ctx, r)
+	if err != nil {
+		return nil, Refused, err
+	}
+	outcome = Injected
+	if delta == nil {
+		delta, outcome = &runtimeapi.ContainerConfig{}, Isolated
+	}
+	if err := a.isolate(ctx, r, holds, delta); err != nil {
+		return nil, Refused, err
+	}
+	if outcome == Isolated && len(delta.GetEnvs()) == 0 {
+		return nil, Passed, nil
+	}
+	suffix, err = inject.Suffix(delta)
+	return suffix, outcome, err
+}
+
+// devicesFor returns what to add to the container for its devices, and those; nil if it has none.
+func (a *Admission) devicesFor(
+	ctx context.Context, r *request,
+) (delta *runtimeapi.ContainerConfig, holds types.ResourceLocation, err error) {
+	if r.granted == nil {
+		return nil, nil, nil
+	}
+	pod := r.granted.PodInfo.Clone() // verifyContainer may rename devices
+	container := pod.GetContainerInPod(r.container)
+	if container == nil {
+		// Debug containers, for one, are in no allocation.
+		container = types.NewContainerInfo()
+	}
+	// Devices may be gone when a container starts again.
+	if now, _ := a.Devices.Inventory(); r.verified != (verification{r.granted.PodInfo, now}) {
+		if err := a.verifyContainer(ctx, r.spec, r.container, container.AllocateFrom); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(container.AllocateFrom) == 0 {
+		return nil, nil, nil
+	}
+	claim := plugins.Claim{PodUID: r.uid, ContainerName: r.container, Pod: pod, Container: container}
+	additions, err := a.Devices.Allocate(ctx, claim)
+	if err != nil {
+		return nil, nil, later(err)
+	}
+	failpoint.Reach(failpoint.PluginCalled)
+	if delta, err = inject.Merge(a.HostFS, r.config, additions); err != nil {
+		a.dropIfGone(ctx, r, err)
+		return nil, nil, never(fmt.Errorf("container %q: %w", r.container, err))
+	}
+	if err := a.checkCDI(delta); err != nil {
+		return nil, nil, err
+	}
+	carried, err := deviceinfo.EncodePod(r.granted.PodInfo)
+	if err != nil {
+		return nil, nil, never(err)
+	}
+	if delta.Annotations == nil {
+		delta.Annotations = map[string]string{}
+	}
+	delta.Annotations[grants.Annotation] = carried
+	return delta, container.AllocateFrom, nil
+}
+
+// checkCDI refuses CDI devices where the runtime would ignore them: the container would start without.
+func (a *Admission) checkCDI(delta *runtimeapi.ContainerConfig) error {
+	if len(delta.GetCDIDevices()) == 0 {
+		return nil
+	}
+	err := a.CDI()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, cdi.ErrUnknown):
+		return later(err)
+	default:
+		return never(fmt.Errorf("CDI device %q: %w", delta.GetCDIDevices()[0].GetName(), err))
+	}
+}
+
+// isolate adds the environment variables that keep the container from devices which it does not hold,
+// except those that are set with devices that it holds.
+//
+// It leaves alone pods that the API server does not know, such as static pods: whoever writes those is
+// root on the node; and privileged containers, which see all devices whatever their environment says.
+func (a *Admission) isolate(
+	ctx context.Context, r *request, holds types.ResourceLocation, delta *runtimeapi.ContainerConfig,
+) error {
+	if !a.Isolate || !r.fromAPI || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	defer cancel()
+	deny, err := a.Devices.DenyEnvs(ctx, holds)
+	if err != nil {
+		return quietly(fmt.Errorf("how to keep the container from devices is not known: %w", err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(deny)) {
+		given := func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name }
+		if !slices.ContainsFunc(delta.GetEnvs(), given) {
+			delta.Envs = append(delta.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(deny[name])})
+		}
+	}
+	return nil
+}

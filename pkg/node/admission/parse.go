@@ -1,0 +1,111 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// The annotation with which the kubelet says where it has a pod from. A user cannot set it: the kubelet
+// overwrites it.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	sourceAPI        = "api"
+)
+
+// podRef is the pod that a call is about, as the kubelet describes it.
+type podRef struct {
+	uid, namespace, name string
+	fromAPI              bool // the API server has the pod, so it may have been scheduled
+	annotation           func() (*types.PodInfo, error)
+}
+
+// request is a container that is created. Each step fills its part.
+type request struct {
+	// By parse.
+	podRef
+	container string
+	config    *runtimeapi.ContainerConfig
+
+	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a restart,
+	// and the allocation that the pod claims.
+	spec     pods.Pod
+	claimed  *types.PodInfo
+	verified verification
+
+	// By verify for a pod that has one already, by grant otherwise; nil for a pod that is no device pod.
+	granted *grants.Allocation
+}
+
+// verification says which allocation was verified for all containers, and by which inventory.
+type verification struct {
+	allocation *types.PodInfo
+	inventory  *plugins.Inventory
+}
+
+// parse reads a CreateContainerRequest.
+func parse(raw []byte) (*request, error) {
+	decoded, err := inject.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &request{
+		podRef:    newPodRef(decoded.GetSandboxConfig()),
+		container: decoded.GetConfig().GetMetadata().GetName(),
+		config:    decoded.GetConfig(),
+	}, nil
+}
+
+// parseRestore reads the pod of a RestorePodRequest.
+func parseRestore(raw []byte) (podRef, error) {
+	decoded := &runtimeapi.RestorePodRequest{}
+	if err := proto.Unmarshal(raw, decoded); err != nil {
+		return podRef{}, fmt.Errorf("read RestorePodRequest: %w", err)
+	}
+	return newPodRef(decoded.GetConfig()), nil
+}
+
+func newPodRef(sandbox *runtimeapi.PodSandboxConfig) podRef {
+	return podRef{
+		uid:        sandbox.GetMetadata().GetUid(),
+		namespace:  sandbox.GetMetadata().GetNamespace(),
+		name:       sandbox.GetMetadata().GetName(),
+		fromAPI:    sandbox.GetAnnotations()[sourceAnnotation] == sourceAPI,
+		annotation: decodeOnce(sandbox.GetAnnotations()),
+	}
+}
+
+// decodeOnce returns a function that decodes the pod's annotation KubeDevice/DeviceInfo when it is first
+// called. It returns nil for a pod without the annotation.
+func decodeOnce(annotations map[string]string) func() (*types.PodInfo, error) {
+	value, annotated := annotations[deviceinfo.Annotation]
+	if !annotated {
+		return func() (*types.PodInfo, error) { return nil, nil }
+	}
+	return sync.OnceValues(func() (*types.PodInfo, error) { return deviceinfo.DecodePod(value) })
+}
+
+// ref returns the pod for logs.
+func (p podRef) ref() klog.ObjectRef { return klog.KRef(p.namespace, p.name) }
+
+// object returns the pod for events.
+func (p podRef) object() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.namespace, Name: p.name, UID: apitypes.UID(p.uid),
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// syncLimit is how long a container waits for plugins that have not reported their devices yet.
+const syncLimit = 5 * time.Second
+
+// scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's life.
+const scheduleAgain = "delete the pod to have it scheduled again"
+
+// errNotAllKnown is why a pod that requests extended resources waits on a node that was never complete.
+var errNotAllKnown = errors.New("it requests extended resources, and whether they are devices of this node is not known: " +
+	"not all device plugins work, and the API server has not shown the node yet; see kubecri's /readyz")
+
+// verify reports whether the pod is a device pod. It finds what the pod was granted before, or verifies,
+// for all its containers, the allocation that it claims.
+func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err error) {
+	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil || !devicePod {
+		return false, err
+	}
+	granted, ok, err := a.Grants.Granted(ctx, r.uid)
+	if err != nil {
+		return false, later(err)
+	}
+	if ok {
+		r.granted = &granted
+		return true, nil
+	}
+	// The checkpoint may have lost the pod meanwhile, which was a device pod because of it.
+	if r.spec, err = a.Pods.Lookup(ctx, r.uid); err != nil {
+		return false, later(err)
+	}
+	written, err := r.annotation()
+	if err == nil {
+		r.claimed, err = r.spec.BoundTo(a.NodeName).Allocation(written)
+	}
+	if err != nil {
+		return false, never(err)
+	}
+	inventory, _ := a.Devices.Inventory()
+	containers := containersOf(r.claimed)
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		if err := wellFormed(name, containers[name]); err != nil {
+			return false, err
+		}
+		if err := a.verifyContainer(ctx, r.spec, name, containers[name].AllocateFrom); err != nil {
+			return false, err
+		}
+	}
+	r.verified = verification{r.claimed, inventory}
+	return true, nil
+}
+
+// isDevicePod reports whether the pod is a device pod, and what is known of its spec. A pod with granted
+// devices is one, whatever its annotation says now, and does not wait for the API server.
+func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod, is bool, err error) {
+	if !pod.fromAPI {
+		return pods.Pod{}, false, nil
+	}
+	if a.Grants.Has(pod.uid) {
+		spec, _ = a.Pods.Get(pod.uid)
+		return spec, true, nil
+	}
+	if spec, err = a.Pods.Lookup(ctx, pod.uid); err != nil {
+		return pods.Pod{}, false, undecided(err)
+	}
+	resources, all := a.Pods.DeviceResources()
+	if spec.RequestsOther(resources) {
+		// It may be a device resource of a plugin that has not reported yet. No other pod waits for a slow plugin.
+		a.sync(ctx)
+		resources, all = a.Pods.DeviceResources()
+	}
+	if !all && spec.RequestsOther(resources) {
+		return pods.Pod{}, false, undecided(errNotAllKnown)
+	}
+	return spec, claimsDevices(pod) || spec.RequestsAny(resources), nil
+}
+
+// sync waits until every plugin has reported, for syncLimit at most.
+func (a *Admission) sync(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	defer cancel()
+	select {
+	case <-a.Devices.Synced():
+	case <-ctx.Done():
+	}
+}
+
+// claimsDevices reports whether the pod's annotation requests devices, or may: a malformed one counts.
+func claimsDevices(pod podRef) bool {
+	info, err := pod.annotation()
+	if err != nil {
+		return true
+	}
+	if info == nil {
+		return false
+	}
+	for _, container := range containersOf(info) {
+		if len(container.Requests)+len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+			return true
+		}
+	}
+	return len(info.Requests) > 0
+}
+
+// containersOf returns all containers of a pod by name.
+func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
+	all := make(map[string]types.ContainerInfo, len(info.InitContainers)+len(info.RunningContainers))
+	maps.Copy(all, info.InitContainers)
+	maps.Copy(all, info.RunningContainers)
+	return all
+}
+
+// wellFormed checks that each request of the container is met, and that each allocated resource is a
+// device's and has a quantity, without which it would be held for free.
+func wellFormed(name string, container types.ContainerInfo) error {
+	for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
+		problem := ""
+		switch {
+		case !resource.IsGroupResourceName(container.AllocateFrom[request]):
+			problem = "is no device resource: its name does not begin with " + types.DeviceGroupPrefix + "/"
+		case container.DevRequests[request] <= 0:
+			problem = "has no quantity in devrequests"
+		default:
+			continue
+		}
+		return never(fmt.Errorf("annotation %s: container %q is allocated %s for %s, which %s; %s",
+			deviceinfo.Annotation, name, container.AllocateFrom[request], request, problem, scheduleAgain))
+	}
+	for _, request := range slices.Sorted(maps.Keys(container.DevRequests)) {
+		if _, met := container.AllocateFrom[request]; !met && resource.IsGroupResourceName(request) {
+			return unmet(name, request)
+		}
+	}
+	// The names in Requests are the user's; DevRequests is what the scheduler made of them.
+	for _, request := range slices.Sorted(maps.Keys(container.Requests)) {
+		if len(container.AllocateFrom) == 0 && resource.IsGroupResourceName(request) {
+			return unmet(name, request)
+		}
+	}
+	return nil
+}
+
+func unmet(container string, request types.ResourceName) error {
+	return never(fmt.Errorf("annotation %s: container %q requests %s and is allocated nothing for it; %s",
+		deviceinfo.Annotation, container, request, scheduleAgain))
+}
+
+// verifyContainer checks that the container's devices are on this node and healthy, and that each device
+// resource that it requests is served by one of them. It gives each device the name that it has now. It
+// waits for devices of plugins that have not reported yet, or come late.
+func (a *Admission) verifyContainer(
+	ctx context.Context, spec pods.Pod, container string, from types.ResourceLocation,
+) error {
+	a.Devices.Await(ctx, from)
+	for _, request := range slices.Sorted(maps.Keys(from)) {
+		inventory, _ := a.Devices.Inventory()
+		if _, known := inventory.Allocatable(from[request]); !known {
+			a.sync(ctx)
+			inventory, _ = a.Devices.Inventory()
+			from[request] = currentName(maps.Keys(inventory.Node.Capacity), from[request])
+		}
+		name := from[request]
+		quantity, known := inventory.Allocatable(name)
+		missing := inventory.Missing(name)
+		switch {
+		case missing != nil:
+			return later(fmt.Errorf("device resource %s of node %q cannot be used now: %w", name, a.NodeName, missing))
+		case !known:
+			return never(fmt.Errorf("device resource %s is not on node %q (any more); if it does not come back, %s",
+				name, a.NodeName, scheduleAgain))
+		case quantity == 0:
+			return never(fmt.Errorf("device resource %s of node %q exists but must not be used, it may be unhealthy; "+
+				"if it does not recover, %s", name, a.NodeName, scheduleAgain))
+		}
+	}
+	// A container that requests two kinds of devices must not start with one.
+	inventory, _ := a.Devices.Inventory()
+	resources, _ := a.Pods.DeviceResources()
+	for _, requested := range spec.Requests[container] {
+		if resources[requested] && !inventory.Serves(requested, from) {
+			return never(fmt.Errorf("container %q requests %s, but the pod's allocation gives it no device of that plugin; %s",
+				container, requested, scheduleAgain))
+		}
+	}
+	return nil
+}
+
+// currentName returns the one of the node's names that is the same resource of the same device. The
+// groups above a device do not identify it: a device scheduler may know more levels of them than the
+// node publishes, and a node may number them anew when it starts. A name that matches no resource, or
+// several, stays.
+func currentName(names iter.Seq[types.ResourceName], name types.ResourceName) types.ResourceName {
+	var found []types.ResourceName
+	for candidate := range names {
+		if grants.SameResource(candidate, name) {
+			found = append(found, candidate)
+		}
+	}
+	if len(found) != 1 {
+		return name
+	}
+	return found[0]
+}

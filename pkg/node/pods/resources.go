@@ -1,0 +1,66 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"maps"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Report returns the names of the extended resources that the device plugins of the node publish now,
+// and whether every plugin has reported them without an error. It returns at once.
+type Report func() (names []types.ResourceName, complete bool)
+
+func noReport() (names []types.ResourceName, complete bool) { return nil, false }
+
+// Follow makes report the source of the device resources. It must be called before the other methods.
+func (r *Registry) Follow(report Report) { r.report = report }
+
+// DeviceResources returns the names of the node's device resources: a pod that requests one is a
+// device pod. all says that there can be no others. The caller must not change the map.
+//
+// The registry owns these names. They are those that the device plugins report now and, unless every
+// plugin does, also those that they reported before, maybe before a restart, and those in the node's
+// object: a plugin that does not run must not turn the pods that request its devices into pods that
+// request none. There may be others until every plugin has reported, or the node's object was seen.
+func (r *Registry) DeviceResources() (names map[types.ResourceName]bool, all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reported, complete := r.report()
+	if complete {
+		r.setResources(nil, reported, true)
+	} else {
+		r.setResources(r.resources, reported, r.allKnown)
+	}
+	return r.resources, r.allKnown
+}
+
+// NotePublished adds the names in the node's object, which may be from an earlier life of the node.
+// They count while some plugin does not report.
+func (r *Registry) NotePublished(names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, complete := r.report(); complete {
+		return
+	}
+	published := make([]types.ResourceName, len(names))
+	for i, name := range names {
+		published[i] = types.ResourceName(name)
+	}
+	r.setResources(r.resources, published, true)
+}
+
+// setResources makes the resources those of before and names. The caller holds mu.
+func (r *Registry) setResources(before map[types.ResourceName]bool, names []types.ResourceName, all bool) {
+	next := map[types.ResourceName]bool{}
+	maps.Copy(next, before)
+	for _, name := range names {
+		next[name] = true
+	}
+	if all != r.allKnown || !maps.Equal(next, r.resources) {
+		r.resources, r.allKnown = next, all
+		r.notify()
+	}
+}
