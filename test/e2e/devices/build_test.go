@@ -57,11 +57,9 @@ func sdkVersion(ctx context.Context, t *testing.T) string {
 	return strings.TrimSpace(runGo(ctx, t, ".", "list", "-m", "-f", "{{.Version}}", sdkModule))
 }
 
-// buildPlugin builds halves of a plugin, both unless they are named, as its vendor does: from a
-// module of its own, in a directory outside the repository, with nothing but the SDK in some
-// version.
-func buildPlugin(ctx context.Context, t *testing.T, source, module, version string,
-	halves ...string) map[string][]byte {
+// buildPlugin builds both halves of a plugin as its vendor does: from a module of its own, in a
+// directory outside the repository, with nothing but the SDK in some version.
+func buildPlugin(ctx context.Context, t *testing.T, source, module, version string) map[string][]byte {
 	t.Helper()
 	root, err := checkout.Root()
 	if err != nil {
@@ -76,11 +74,8 @@ func buildPlugin(ctx context.Context, t *testing.T, source, module, version stri
 	}
 	runGo(ctx, t, dir, "mod", "edit", "-require="+sdkModule+"@"+version, "-replace="+sdkModule+"="+filepath.Join(root,
 		"pkg", "sdk"))
-	if len(halves) == 0 {
-		halves = sides
-	}
 	built := map[string][]byte{}
-	for _, side := range halves {
+	for _, side := range sides {
 		file := filepath.Join(dir, side+".so")
 		runGo(ctx, t, dir, "build", "-buildmode=plugin", "-trimpath", "-o", file, "./"+side)
 		if built[side], err = os.ReadFile(file); err != nil {

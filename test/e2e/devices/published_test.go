@@ -4,13 +4,7 @@
 package devices
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,43 +14,59 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// mixed are 60 pods of every kind that a plugin meets. Those that fit need all 16 GPUs.
+// chips is the resource of the plugin in testdata/published: the node has four, in two pairs.
+const chips corev1.ResourceName = "example.com/chip"
+
+// mixed are 60 pods of every kind that a plugin meets. Those that fit need all 16 GPUs, and all 4
+// chips of the plugin.
 var mixed = []struct {
 	kind       string
 	pods       int
 	annotation string
-	gpus       int64 // that the container main counts in its limits
+	resource   corev1.ResourceName
+	count      int64 // of the resource, in the limits of the container main
 	inInit     bool  // an init container counts them instead
 	waits      string
 }{
-	{kind: "pair", pods: 3, gpus: 2}, // first: single GPUs may split the last pairs
-	{kind: "limits", pods: 2, gpus: 1},
-	{kind: "empty-annotation", pods: 2, annotation: "{}", gpus: 1},
-	{kind: "no-container", pods: 2, annotation: `{"requests":{"gpu/gpu-generate-topology":1}}`, gpus: 1},
-	{kind: "init", pods: 4, gpus: 1, inInit: true},
-	{kind: "plain", pods: 10},
-	{kind: "plain-annotation", pods: 10, annotation: "{}"},
+	{kind: "chip-pair", pods: 1, resource: chips, count: 2}, // first: single chips may split the last pair
+	{kind: "chip", pods: 1, resource: chips, count: 1},
+	{kind: "chip-init", pods: 1, resource: chips, count: 1, inInit: true, annotation: "{}"},
+	{kind: "gpu", pods: 4, resource: observe.Resource, count: 1},
+	{kind: "gpu-empty-annotation", pods: 4, resource: observe.Resource, count: 1, annotation: "{}"},
 	{
-		kind: "unknown-container", pods: 17, gpus: 1, waits: `the pod has no such container`,
+		kind: "gpu-no-container", pods: 4, resource: observe.Resource, count: 1,
+		annotation: `{"requests":{"gpu/gpu-generate-topology":1}}`,
+	},
+	{kind: "gpu-init", pods: 4, resource: observe.Resource, count: 1, inInit: true},
+	{kind: "plain", pods: 8},
+	{kind: "plain-annotation", pods: 8, annotation: "{}"},
+	{
+		kind: "unknown-container", pods: 15, resource: chips, count: 1, waits: `the pod has no such container`,
 		annotation: `{"runningcontainer":{"other":{"requests":{"gpu/a/cards":1}}}}`,
 	},
-	{kind: "excess", pods: 10, gpus: 1, waits: "2 have no free gpu"},
+	{kind: "excess", pods: 10, resource: chips, count: 1, waits: "1 have no free chip"},
 }
 
 // The plugin is in the style of the published host's: it uses nothing but DeviceScheduler and
 // checks no map for nil.
 func TestAPluginForThePublishedHostServesSixtyPodsOfEveryKind(t *testing.T) {
 	ctx := begin(t)
-	built := buildPlugin(ctx, t, "testdata/topology", "example.com/topology", sdkVersion(ctx, t), "scheduler")
-	log := replaceScheduler(ctx, t, "topology.so", built["scheduler"])
+	logs := install(ctx, t, shared.Nodes[0], map[string]map[string][]byte{
+		"published.so": buildPlugin(ctx, t, "testdata/published", "example.com/published", sdkVersion(ctx, t)),
+	})
 	namespace := clustertest.Namespace(t, shared.Client)
 	expected := map[string]string{} // what a pod waits for, by its name; "" for those that run
 	for _, kind := range mixed {
 		var creating errgroup.Group
 		for i := range kind.pods {
-			pod := gpuPod(namespace, fmt.Sprintf("%s-%d", kind.kind, i), kind.gpus)
+			pod := gpuPod(namespace, fmt.Sprintf("%s-%d", kind.kind, i), 0)
+			if kind.count > 0 {
+				limits := map[corev1.ResourceName]int64{kind.resource: kind.count}
+				pod.Spec.Containers[0].Resources = clustertest.Limits(limits)
+			}
 			if kind.annotation != "" {
 				pod.Annotations = map[string]string{deviceinfo.Annotation: kind.annotation}
 			}
@@ -86,25 +96,24 @@ func TestAPluginForThePublishedHostServesSixtyPodsOfEveryKind(t *testing.T) {
 		return len(all.those(kube.Ready)) == runs(expected) &&
 			len(all.those(kube.Unschedulable)) == len(expected)-runs(expected)
 	})
-	withDevices := maps.Clone(all)
-	maps.DeleteFunc(withDevices, func(name string, _ *corev1.Pod) bool { return strings.HasPrefix(name, "plain-") })
-	if err := withDevices.twice(); err != nil {
-		t.Error(err)
-	}
 	for name, pod := range all {
 		reason := unschedulable(pod)
 		if !strings.Contains(reason, expected[name]) || (reason == "") != (expected[name] == "") {
 			t.Errorf("pod %s waits for %q, want %q", name, reason, expected[name])
 		}
-		if strings.HasPrefix(name, "pair-") {
-			seen := inspect(ctx, t, pod, "main")
-			if len(seen.Paths) != 2 || pairOf(seen.Paths[0]) != pairOf(seen.Paths[1]) {
-				t.Errorf("pod %s has %q, want an NVLink pair", name, seen.Paths)
-			}
-		}
 	}
-	if lines := log.lines(t, "panic"); len(lines) > 0 {
-		t.Errorf("the plugin panicked:\n%s", strings.Join(lines, "\n"))
+	gpuPods := all.those(func(pod *corev1.Pod) bool {
+		return strings.HasPrefix(pod.Name, "gpu-") && len(pod.Spec.InitContainers) == 0
+	})
+	expectDistinct(ctx, t, gpuPods)
+	pair, err := shared.Client.Exec(ctx, all["chip-pair-0"], "main", "sh", "-c", "echo $CHIPS")
+	if pair = strings.TrimSpace(pair); err != nil || pair != "chip-0,chip-1" && pair != "chip-2,chip-3" {
+		t.Errorf("pod chip-pair-0 has the chips %q, %v; want a pair", pair, err)
+	}
+	for side, log := range logs {
+		if lines := log.lines(t, "panic"); len(lines) > 0 {
+			t.Errorf("the plugin's %s half panicked:\n%s", side, strings.Join(lines, "\n"))
+		}
 	}
 }
 
@@ -118,9 +127,6 @@ func runs(expected map[string]string) (count int) {
 	return count
 }
 
-// pairOf returns the path of a GPU's pair, of .../gpugrp0/<pair>/gpu/<id>/cards.
-func pairOf(gpu string) string { return path.Dir(path.Dir(path.Dir(gpu))) }
-
 // unschedulable returns why the scheduler has found no node for a pod, "" for one with a node.
 func unschedulable(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
@@ -129,21 +135,4 @@ func unschedulable(pod *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// replaceScheduler gives the scheduler this plugin in place of all others, until the test ends.
-func replaceScheduler(ctx context.Context, t *testing.T, name string, plugin []byte) journal {
-	t.Helper()
-	dir := files.schedulerPlugins()
-	t.Cleanup(func() {
-		if err := errors.Join(os.Remove(filepath.Join(dir, name)), files.addPlugin("scheduler", dir)); err != nil {
-			t.Error(err)
-		}
-		restart(context.WithoutCancel(ctx), t, shared.Scheduler)
-	})
-	if err := errors.Join(os.Remove(filepath.Join(dir, simgpu)),
-		os.WriteFile(filepath.Join(dir, name), plugin, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	return restart(ctx, t, shared.Scheduler)
 }
