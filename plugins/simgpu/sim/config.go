@@ -6,7 +6,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -66,19 +65,7 @@ func defaults() Config {
 	}
 }
 
-// readConfig reads a file strictly: a field that is unknown or makes no sense is an error that names it.
-func readConfig(file string) (Config, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return Config{}, fmt.Errorf("read simulated GPUs: %w", err)
-	}
-	config, err := parseConfig(content)
-	if err != nil {
-		return Config{}, fmt.Errorf("read simulated GPUs from %s: %w", file, err)
-	}
-	return config, nil
-}
-
+// parseConfig parses a file's content strictly: a field that is unknown or makes no sense is an error that names it.
 func parseConfig(content []byte) (Config, error) {
 	config := defaults()
 	if err := yaml.UnmarshalStrict(content, &config); err != nil {

@@ -49,7 +49,7 @@ func TestAFileDescribesGPUs(t *testing.T) {
 }
 
 func TestTheSampleFileSpellsOutTheDefaults(t *testing.T) {
-	sample, err := readConfig("../simgpu.yaml")
+	sample, err := New("../simgpu.yaml").read()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,9 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,13 +22,15 @@ import (
 // VisibleDevices is the environment variable that tells a container its GPUs, comma-separated.
 const VisibleDevices = "SIMGPU_VISIBLE_DEVICES"
 
-// Device is the simulated GPUs of this node. It reads its file each time it is asked for the inventory: what changes
-// there, changes on the node.
+// Device is the simulated GPUs of this node. It reads its file for each inventory: what changes there, changes on the
+// node.
 type Device struct {
 	file string
 
-	mu    sync.Mutex
-	paths map[string]string // of the device nodes, by ID
+	mu      sync.Mutex
+	content []byte            // of the file, when it was last parsed; nil before
+	config  Config            // what it says
+	paths   map[string]string // of the device nodes, by ID
 }
 
 var (
@@ -67,7 +71,7 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 func (d *Device) load() (Config, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	config, err := readConfig(d.file)
+	config, err := d.read()
 	if err != nil {
 		return Config{}, err
 	}
@@ -81,6 +85,23 @@ func (d *Device) load() (Config, error) {
 		return Config{}, err
 	}
 	d.paths = paths
+	return config, nil
+}
+
+// read returns what the file says. A file that has not changed is not parsed again. The mutex is held.
+func (d *Device) read() (Config, error) {
+	content, err := os.ReadFile(d.file)
+	if err != nil {
+		return Config{}, fmt.Errorf("read simulated GPUs: %w", err)
+	}
+	if d.content != nil && bytes.Equal(content, d.content) {
+		return d.config, nil
+	}
+	config, err := parseConfig(content)
+	if err != nil {
+		return Config{}, fmt.Errorf("read simulated GPUs from %s: %w", d.file, err)
+	}
+	d.content, d.config = content, config
 	return config, nil
 }
 
