@@ -7,8 +7,11 @@ import (
 	"context"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // Socket is a listener that is known by a path, until another one takes that.
@@ -29,23 +32,40 @@ func (s *Socket) Close() error {
 	return s.Listener.Close()
 }
 
-// lookInterval is the pause between two looks at who has the path. Looking costs a microsecond, and works where a node has
-// run out of inotify instances, which are few.
-const lookInterval = 100 * time.Millisecond
+// How often AwaitSuccessor looks at the path: rarely where changes of the directory are reported, as each look wakes an
+// idle process, and more often on a node that has run out of inotify instances, which are few.
+const (
+	watchedInterval   = 10 * time.Second
+	unwatchedInterval = 500 * time.Millisecond
+)
 
 // AwaitSuccessor returns true when another socket has taken the path, and false when ctx is done before that. From then on
 // nobody new connects to this one.
 func (s *Socket) AwaitSuccessor(ctx context.Context) bool {
-	look := time.NewTicker(lookInterval)
+	interval := unwatchedInterval
+	var changes <-chan fsnotify.Event
+	if watcher, err := fsnotify.NewWatcher(); err == nil {
+		defer watcher.Close()
+		if watcher.Add(filepath.Dir(s.path)) == nil {
+			interval, changes = watchedInterval, watcher.Events
+		}
+	}
+	return s.awaitSuccessor(ctx, changes, interval)
+}
+
+// awaitSuccessor looks at the path now, at each change, and every interval.
+func (s *Socket) awaitSuccessor(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
+	look := time.NewTicker(interval)
 	defer look.Stop()
 	for {
+		if now, err := os.Lstat(s.path); err == nil && now.Mode().Type() == os.ModeSocket && !os.SameFile(now, s.own) {
+			return true
+		}
 		select {
+		case <-changes:
 		case <-look.C:
 		case <-ctx.Done():
 			return false
-		}
-		if now, err := os.Lstat(s.path); err == nil && now.Mode().Type() == os.ModeSocket && !os.SameFile(now, s.own) {
-			return true
 		}
 	}
 }

@@ -11,37 +11,46 @@ import (
 	"time"
 )
 
-func TestASocketIsToldOfItsSuccessorAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kubecri.sock")
-	first := mustListen(t, path)
-	defer first.Close()
-	succeeded := make(chan bool, 1)
-	go func() { succeeded <- first.AwaitSuccessor(testContext(t)) }()
-	// A path that is missing, or is something else for a moment, has nobody else who serves it.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-succeeded:
-		t.Fatal("taken for succeeded by a file")
-	case <-time.After(3 * lookInterval):
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	defer mustListen(t, path).Close()
-	if !<-succeeded {
-		t.Error("the successor was not noticed")
+func TestASocketNoticesItsSuccessorAlone(t *testing.T) {
+	for name, await := range map[string]func(*Socket, context.Context) bool{
+		"where changes are reported": (*Socket).AwaitSuccessor,
+		"where they are not": func(s *Socket, ctx context.Context) bool {
+			return s.awaitSuccessor(ctx, nil, time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "kubecri.sock")
+			first := mustListen(t, path)
+			defer first.Close()
+			succeeded := make(chan bool, 1)
+			go func() { succeeded <- await(first, testContext(t)) }()
+			// A path that is missing, or is something else for a moment, has nobody else who serves it.
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-succeeded:
+				t.Fatal("taken for succeeded by a file")
+			case <-time.After(100 * time.Millisecond):
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			defer mustListen(t, path).Close()
+			if !<-succeeded {
+				t.Error("the successor was not noticed")
+			}
+		})
 	}
 }
 
 func TestASocketWithoutASuccessorWaitsUntilTheEnd(t *testing.T) {
 	socket := mustListen(t, filepath.Join(t.TempDir(), "kubecri.sock"))
 	defer socket.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*lookInterval)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if socket.AwaitSuccessor(ctx) {
 		t.Error("succeeded by nobody")
