@@ -103,6 +103,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.hosted.Run(ctx) })
 	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
+	n.running.Go(func() { trimAfterStart(ctx, n.plugins.Synced()) })
 	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })

@@ -1,0 +1,86 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// trimDelay is how long after the plugins' first reports the start is over: caches are filled and devices published.
+const trimDelay = 10 * time.Second
+
+// trimAfterStart gives back the memory that only the start needs, most of what the process has then: garbage, code that
+// runs once, and the symbols by which plugins are linked, which alone are 13 MiB.
+func trimAfterStart(ctx context.Context, synced <-chan struct{}) {
+	select {
+	case <-synced:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(trimDelay):
+	case <-ctx.Done():
+		return
+	}
+	debug.FreeOSMemory()
+	if err := unmapFilePages(); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot give back the memory that the start needed")
+	}
+}
+
+// unmapFilePages unmaps the pages of the process's program, plugins and libraries that it has not changed. They stay in
+// the kernel's page cache, and those that are needed again are mapped again from there.
+func unmapFilePages() error {
+	file, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	ranges, err := unchangedFileRanges(file)
+	if err != nil {
+		return fmt.Errorf("/proc/self/smaps: %w", err)
+	}
+	for _, r := range ranges {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, r.start, r.end-r.start, unix.MADV_DONTNEED); errno != 0 {
+			return fmt.Errorf("unmap pages %x to %x: %w", r.start, r.end, errno)
+		}
+	}
+	return nil
+}
+
+// addressRange is a range of addresses, without its end.
+type addressRange struct{ start, end uintptr }
+
+// unchangedFileRanges returns the mappings of files, in the format of /proc/PID/smaps, that are read only and have no
+// page that differs from the file, such as one that was relocated.
+func unchangedFileRanges(smaps io.Reader) ([]addressRange, error) {
+	var ranges []addressRange
+	var current addressRange
+	readOnly := false
+	lines := bufio.NewScanner(smaps)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) >= 5 && !strings.HasSuffix(fields[0], ":") {
+			if _, err := fmt.Sscanf(fields[0], "%x-%x", &current.start, &current.end); err != nil {
+				return nil, fmt.Errorf("%q: %w", lines.Text(), err)
+			}
+			readOnly = strings.HasPrefix(fields[1], "r-") && strings.HasSuffix(fields[1], "p") &&
+				len(fields) > 5 && strings.HasPrefix(fields[5], "/")
+		}
+		if readOnly && fields[0] == "Anonymous:" && fields[1] == "0" {
+			ranges = append(ranges, current)
+		}
+	}
+	return ranges, lines.Err()
+}
