@@ -43,7 +43,8 @@ func checkAgreement(t *testing.T, p *policy, value string) {
 	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
 		for name, container := range containers {
 			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
-				t.Errorf("the policy lets through a value that decodes to an allocation of container %q: %s", name, value)
+				t.Errorf("the policy lets through a value that decodes to an allocation of container %q: %s",
+					name, value)
 			}
 		}
 	}
@@ -70,7 +71,8 @@ func spellings(value string) []string {
 		for i := range word {
 			letter := word[i : i+1]
 			for _, other := range []string{
-				strings.ToUpper(letter), `\u00` + hex(word[i]), `\U00` + hex(word[i]), `\` + letter, letter + "\u200b", letter + "\x00", "",
+				strings.ToUpper(letter), `\u00` + hex(word[i]), `\U00` + hex(word[i]), `\` + letter, letter + "\u200b",
+				letter + "\x00", "",
 				map[string]string{"s": "\u017f", "k": "\u212a"}[letter],
 			} {
 				all = append(all, strings.ReplaceAll(value, word, word[:i]+other+word[i+1:]))

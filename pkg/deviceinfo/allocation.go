@@ -11,12 +11,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// PodAllocation returns the allocation of a bound pod, with every container of its spec as PodRequest has them.
+// PodAllocation returns the allocation of a bound pod, with every container of its spec as
+// PodRequest has them.
 //
-// It returns ErrNoAllocation when the pod is not bound or its annotation does not carry the scheduler's decision,
-// ErrForeignAllocation when that was made for another node or pod, and ErrMalformed when the annotation cannot be read
-// or does not match the pod's containers; see errors.Is. Nothing else about an allocation is checked: whether its
-// resources exist is for the node's inventory to say.
+// It returns ErrNoAllocation when the pod is not bound or its annotation does not carry the
+// scheduler's decision, ErrForeignAllocation when that was made for another node or pod, and
+// ErrMalformed when the annotation cannot be read or does not match the pod's containers; see
+// errors.Is. Nothing else about an allocation is checked: whether its resources exist is for the
+// node's inventory to say.
 func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, fmt.Errorf("pod %s/%s is not bound: %w", pod.Namespace, pod.Name, ErrNoAllocation)
@@ -46,8 +48,8 @@ type BoundPod struct {
 	InitContainers, RunningContainers []string
 }
 
-// Allocation is PodAllocation for a pod whose annotation DecodePod has read: written is nil for a pod
-// without one, and shares its lists with the result. KubeRequests are nil.
+// Allocation is PodAllocation for a pod whose annotation DecodePod has read: written is nil for a
+// pod without one, and shares its lists with the result. KubeRequests are nil.
 func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
 	if written == nil {
 		return nil, noAnnotation(p.Name)
@@ -63,7 +65,8 @@ func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
 		return containers
 	}
 	info := *written
-	err := setContainers(&info, pick(info.InitContainers, p.InitContainers), pick(info.RunningContainers, p.RunningContainers))
+	err := setContainers(&info, pick(info.InitContainers, p.InitContainers),
+		pick(info.RunningContainers, p.RunningContainers))
 	if err != nil {
 		return nil, err
 	}
@@ -71,21 +74,25 @@ func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
 }
 
 // notOurs is why a pod has no allocation, and what to do about it.
-const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the device scheduler"
+const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the " +
+	"device scheduler"
 
 func noAnnotation(podName string) error {
 	return fmt.Errorf("pod %q has no annotation %s: %s: %w", podName, Annotation, notOurs, ErrNoAllocation)
 }
 
-// checkBound checks that the annotation has the scheduler's decision, for the pod of that name on the
-// node of that name.
+// checkBound checks that the annotation has the scheduler's decision, for the pod of that name on
+// the node of that name.
 func checkBound(info *types.PodInfo, podName, nodeName string) error {
 	switch {
 	case info.NodeName == "":
-		return fmt.Errorf("annotation %s of pod %q names no node: %s: %w", Annotation, podName, notOurs, ErrNoAllocation)
+		return fmt.Errorf("annotation %s of pod %q names no node: %s: %w",
+			Annotation, podName, notOurs, ErrNoAllocation)
 	case info.NodeName != nodeName:
-		return fmt.Errorf("annotation %s of pod %q is for node %q, not %q: delete the pod to have it scheduled again: %w",
-			Annotation, podName, info.NodeName, nodeName, ErrForeignAllocation)
+		return fmt.Errorf(
+			"annotation %s of pod %q is for node %q, not %q: delete the pod to have it scheduled again: %w", Annotation,
+			podName, info.NodeName, nodeName, ErrForeignAllocation,
+		)
 	case info.Name != podName:
 		return fmt.Errorf("annotation %s of pod %q is for pod %q: delete the pod to have it scheduled again: %w",
 			Annotation, podName, info.Name, ErrForeignAllocation)

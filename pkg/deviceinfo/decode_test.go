@@ -23,26 +23,37 @@ func TestPodAnnotationIsReadAsUsersWriteIt(t *testing.T) {
 		"nothing": {`{}`, types.PodInfo{}},
 		"the published example": {
 			`{"runningcontainer":{"tfcont":{"requests":{"gpu/gpu-generate-topology":1}}}}`,
-			types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"tfcont": {Requests: types.ResourceList{"gpu/gpu-generate-topology": 1}}}},
+			types.PodInfo{
+				RunningContainers: map[string]types.ContainerInfo{
+					"tfcont": {Requests: types.ResourceList{"gpu/gpu-generate-topology": 1}},
+				},
+			},
 		},
 		"spaces and lines between": {
 			" {\n\t\"requests\" : { \"gpu/x\" : 2 }\r\n}\n",
 			types.PodInfo{Requests: types.ResourceList{"gpu/x": 2}},
 		},
 		"everything": {
-			`{"podname":"p","nodename":"n","requests":{"a":1},"initcontainer":{"i":{"devrequests":{"resource/group/gpu/a/cards":1}}},` +
-				`"runningcontainer":{"r":{"requests":{"b":9223372036854775807},"allocatefrom":{"x/y":"u/v"},"scorer":{"b":2}}}}`,
+			`{"podname":"p","nodename":"n","requests":{"a":1},` +
+				`"initcontainer":{"i":{"devrequests":{"resource/group/gpu/a/cards":1}}},` +
+				`"runningcontainer":{"r":{"requests":{"b":9223372036854775807},"allocatefrom":{"x/y":"u/v"},` +
+				`"scorer":{"b":2}}}}`,
 			types.PodInfo{
 				Name: "p", NodeName: "n", Requests: types.ResourceList{"a": 1},
-				InitContainers: map[string]types.ContainerInfo{"i": {DevRequests: types.ResourceList{"resource/group/gpu/a/cards": 1}}},
+				InitContainers: map[string]types.ContainerInfo{
+					"i": {DevRequests: types.ResourceList{"resource/group/gpu/a/cards": 1}},
+				},
 				RunningContainers: map[string]types.ContainerInfo{"r": {
-					Requests: types.ResourceList{"b": 9223372036854775807}, AllocateFrom: types.ResourceLocation{"x/y": "u/v"}, Scorer: types.ResourceScorer{"b": 2},
+					Requests:     types.ResourceList{"b": 9223372036854775807},
+					AllocateFrom: types.ResourceLocation{"x/y": "u/v"}, Scorer: types.ResourceScorer{"b": 2},
 				}},
 			},
 		},
 		"fields of a later release are ignored": {
 			`{"seal":{"key":[1,2,{"a":"a"}]},"runningcontainer":{"r":{"profile":"x","requests":{"a":1}}}}`,
-			types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"r": {Requests: types.ResourceList{"a": 1}}}},
+			types.PodInfo{
+				RunningContainers: map[string]types.ContainerInfo{"r": {Requests: types.ResourceList{"a": 1}}},
+			},
 		},
 		"keys in another case are unknown": {
 			`{"NodeName":"n","Requests":{"a":1},"nodeName":"n","requeſts":{"a":1}}`,
@@ -77,20 +88,26 @@ func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
 	for name, test := range map[string]struct {
 		value, field, problem string
 	}{
-		"nothing at all":                  {``, "", "not JSON"},
-		"not JSON":                        {`{"a":`, "", "not JSON"},
-		"a comma too many":                {`{"requests":{"a":1,}}`, "", "not JSON"},
-		"two values":                      {`{}{}`, "", "not JSON"},
-		"null":                            {`null`, "", "null"},
-		"a list":                          {`[]`, "", "a list"},
-		"a string":                        {`"nodename"`, "", "a string"},
-		"not UTF-8":                       {"{\"a\":\"\xff\"}", "", "UTF-8"},
-		"too large":                       {strings.Repeat(" ", MaxBytes) + "{}", "", "262146 bytes"},
-		"a key twice":                     {`{"requests":{"a":1},"requests":{"b":1}}`, "", `"requests" stands twice`},
-		"a key twice, once escaped":       {`{"requests":{"a":1},"request\u0073":{"b":1}}`, "", `"requests" stands twice`},
-		"an unknown key twice":            {`{"x":1,"x":2}`, "", `"x" stands twice`},
-		"a container twice":               {`{"runningcontainer":{"r":{},"r":{}}}`, "runningcontainer", `"r" stands twice`},
-		"a resource twice":                {`{"runningcontainer":{"r":{"requests":{"a":1,"a":1}}}}`, field, `"a" stands twice`},
+		"nothing at all":   {``, "", "not JSON"},
+		"not JSON":         {`{"a":`, "", "not JSON"},
+		"a comma too many": {`{"requests":{"a":1,}}`, "", "not JSON"},
+		"two values":       {`{}{}`, "", "not JSON"},
+		"null":             {`null`, "", "null"},
+		"a list":           {`[]`, "", "a list"},
+		"a string":         {`"nodename"`, "", "a string"},
+		"not UTF-8":        {"{\"a\":\"\xff\"}", "", "UTF-8"},
+		"too large":        {strings.Repeat(" ", MaxBytes) + "{}", "", "262146 bytes"},
+		"a key twice":      {`{"requests":{"a":1},"requests":{"b":1}}`, "", `"requests" stands twice`},
+		"a key twice, once escaped": {
+			`{"requests":{"a":1},"request\u0073":{"b":1}}`, "", `"requests" stands twice`,
+		},
+		"an unknown key twice": {`{"x":1,"x":2}`, "", `"x" stands twice`},
+		"a container twice": {
+			`{"runningcontainer":{"r":{},"r":{}}}`, "runningcontainer", `"r" stands twice`,
+		},
+		"a resource twice": {
+			`{"runningcontainer":{"r":{"requests":{"a":1,"a":1}}}}`, field, `"a" stands twice`,
+		},
 		"a container is a number":         {`{"runningcontainer":{"r":1}}`, `runningcontainer["r"]`, "a number"},
 		"containers are a list":           {`{"initcontainer":[]}`, "initcontainer", "a list"},
 		"the node's name is true":         {`{"nodename":true}`, "nodename", "true or false"},
@@ -113,9 +130,17 @@ func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
 		"a quantity with an exponent":     {number("1e3"), field + `["gpu/a/cards"]`, "whole number"},
 		"a quantity as a string":          {number(`"1"`), field + `["gpu/a/cards"]`, "a string"},
 		"a quantity that is null":         {number("null"), field + `["gpu/a/cards"]`, "null"},
-		"a scorer beyond int32":           {`{"runningcontainer":{"r":{"scorer":{"a":2147483648}}}}`, `runningcontainer["r"].scorer["a"]`, "too large"},
-		"a location that is a number":     {`{"runningcontainer":{"r":{"allocatefrom":{"a":1}}}}`, `runningcontainer["r"].allocatefrom["a"]`, "a number"},
-		"a location with ..":              {`{"runningcontainer":{"r":{"allocatefrom":{"a":"../../dev/sda"}}}}`, `runningcontainer["r"].allocatefrom["a"]`, `".."`},
+		"a scorer beyond int32": {
+			`{"runningcontainer":{"r":{"scorer":{"a":2147483648}}}}`, `runningcontainer["r"].scorer["a"]`, "too large",
+		},
+		"a location that is a number": {
+			`{"runningcontainer":{"r":{"allocatefrom":{"a":1}}}}`, `runningcontainer["r"].allocatefrom["a"]`,
+			"a number",
+		},
+		"a location with ..": {
+			`{"runningcontainer":{"r":{"allocatefrom":{"a":"../../dev/sda"}}}}`,
+			`runningcontainer["r"].allocatefrom["a"]`, `".."`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := DecodePod(test.value)
@@ -124,7 +149,8 @@ func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
 				t.Fatalf("error %v, want an *Error", err)
 			}
 			if malformed.Field != test.field || !strings.Contains(malformed.Problem, test.problem) {
-				t.Errorf("field %s, problem %q; want field %s, problem with %q", malformed.Field, malformed.Problem, test.field, test.problem)
+				t.Errorf("field %s, problem %q; want field %s, problem with %q",
+					malformed.Field, malformed.Problem, test.field, test.problem)
 			}
 			if malformed.Fix == "" || len(err.Error()) > 400 {
 				t.Errorf("the message has no next step, or is too long: %v", err)
@@ -135,12 +161,15 @@ func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
 
 func TestNodeAnnotationComesBackAsItWas(t *testing.T) {
 	node := &types.NodeInfo{
-		Name:        "n1",
-		Capacity:    types.ResourceList{"resource/group/gpu/GPU-0/cards": 1, "nvidia.com/gpu": 1},
-		Allocatable: types.ResourceList{"resource/group/gpu/GPU-0/cards": 1, "resource/group/gpu/GPU-0/memory": 85899345920},
-		Used:        types.ResourceList{"resource/group/gpu/GPU-0/memory": 1},
-		Scorer:      types.ResourceScorer{"resource/group/gpu/GPU-0/memory": 1},
-		KubeCap:     types.ResourceList{"cpu": 8},
+		Name:     "n1",
+		Capacity: types.ResourceList{"resource/group/gpu/GPU-0/cards": 1, "nvidia.com/gpu": 1},
+		Allocatable: types.ResourceList{
+			"resource/group/gpu/GPU-0/cards":  1,
+			"resource/group/gpu/GPU-0/memory": 85899345920,
+		},
+		Used:    types.ResourceList{"resource/group/gpu/GPU-0/memory": 1},
+		Scorer:  types.ResourceScorer{"resource/group/gpu/GPU-0/memory": 1},
+		KubeCap: types.ResourceList{"cpu": 8},
 	}
 	value, err := EncodeNode(node)
 	if err != nil {
@@ -158,7 +187,8 @@ func TestNodeAnnotationComesBackAsItWas(t *testing.T) {
 }
 
 func TestWhatCannotBeReadBackIsNotWritten(t *testing.T) {
-	if _, err := EncodeNode(&types.NodeInfo{Allocatable: types.ResourceList{"gpu/\x00": 1}}); !errors.Is(err, ErrMalformed) {
+	_, err := EncodeNode(&types.NodeInfo{Allocatable: types.ResourceList{"gpu/\x00": 1}})
+	if !errors.Is(err, ErrMalformed) {
 		t.Errorf("node with a bad name: error %v, want ErrMalformed", err)
 	}
 	if _, err := EncodePod(&types.PodInfo{Requests: types.ResourceList{"gpu": -1}}); !errors.Is(err, ErrMalformed) {
@@ -168,7 +198,7 @@ func TestWhatCannotBeReadBackIsNotWritten(t *testing.T) {
 	for i := range 8000 {
 		large[types.ResourceName(fmt.Sprintf("resource/group/gpu/GPU-%032d/cards", i))] = 1
 	}
-	_, err := EncodeNode(&types.NodeInfo{Allocatable: large})
+	_, err = EncodeNode(&types.NodeInfo{Allocatable: large})
 	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "262144") {
 		t.Errorf("node with 8000 devices: error %v, want one that names the limit", err)
 	}

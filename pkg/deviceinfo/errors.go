@@ -12,7 +12,8 @@ import (
 var (
 	// ErrMalformed: the annotation cannot be read. All errors of decoding match it.
 	ErrMalformed = errors.New("malformed annotation")
-	// ErrNoAllocation: the pod has no allocation. It is not bound, or was not bound by the device scheduler.
+	// ErrNoAllocation: the pod has no allocation. It is not bound, or was not bound by the device
+	// scheduler.
 	ErrNoAllocation = errors.New("no allocation")
 	// ErrForeignAllocation: the allocation was made for another node or another pod.
 	ErrForeignAllocation = errors.New("allocation of another node or pod")
@@ -20,8 +21,8 @@ var (
 
 // Error says what is wrong with an annotation. It matches ErrMalformed.
 type Error struct {
-	// Field is the path of the field, such as runningcontainer["main"].requests["gpu/a/cards"]. It is empty for the value
-	// as a whole.
+	// Field is the path of the field, such as runningcontainer["main"].requests["gpu/a/cards"]. It
+	// is empty for the value as a whole.
 	Field string
 	// Problem is what is wrong with it, and Fix what to do about it.
 	Problem, Fix string

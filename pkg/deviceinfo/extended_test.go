@@ -47,7 +47,8 @@ func FuzzExtendedResources(f *testing.F) {
 
 func compareWithUpstream(t *testing.T, name string) bool {
 	t.Helper()
-	got, want := resource.IsExtendedResource(types.ResourceName(name)), v1helper.IsExtendedResourceName(v1.ResourceName(name))
+	got := resource.IsExtendedResource(types.ResourceName(name))
+	want := v1helper.IsExtendedResourceName(v1.ResourceName(name))
 	if got != want {
 		t.Fatalf("IsExtendedResource(%q) = %v, upstream says %v", name, got, want)
 	}

@@ -8,16 +8,21 @@ import (
 	"strings"
 )
 
-// checkName checks a name that is part of an annotation: of a resource, a container, a pod or a node. Names are visible
-// ASCII without quotes and backslashes, so that their JSON is the name itself and a policy that looks at the text sees
-// it; and they go into paths, logs and the environment of containers.
+// checkName checks a name that is part of an annotation: of a resource, a container, a pod or a
+// node. Names are visible ASCII without quotes and backslashes, so that their JSON is the name
+// itself and a policy that looks at the text sees it; and they go into paths, logs and the
+// environment of containers.
 func checkName(field, name string) error {
 	fix := "use letters, digits and punctuation other than quotes and backslashes"
 	if name == "" {
 		return &Error{Field: field, Problem: "the name is empty", Fix: "name it"}
 	}
 	if len(name) > MaxNameBytes {
-		return &Error{Field: field, Problem: fmt.Sprintf("the name is %d bytes long", len(name)), Fix: fmt.Sprintf("use at most %d", MaxNameBytes)}
+		return &Error{
+			Field:   field,
+			Problem: fmt.Sprintf("the name is %d bytes long", len(name)),
+			Fix:     fmt.Sprintf("use at most %d", MaxNameBytes),
+		}
 	}
 	for _, r := range name {
 		if r <= ' ' || r > '~' || r == '"' || r == '\\' {
@@ -36,7 +41,11 @@ func checkResource(field, name string) error {
 		return &Error{Field: field, Problem: `the name has ".."`, Fix: "use a name without it"}
 	}
 	if strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") || strings.Contains(name, "//") {
-		return &Error{Field: field, Problem: "the name has an empty segment", Fix: `use one "/" between segments and none at the ends`}
+		return &Error{
+			Field:   field,
+			Problem: "the name has an empty segment",
+			Fix:     `use one "/" between segments and none at the ends`,
+		}
 	}
 	return nil
 }

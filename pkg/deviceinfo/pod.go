@@ -11,8 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// DecodePod reads the annotation of a pod, all fields as they were written, whoever wrote them: see PodRequest and
-// PodAllocation. Lists that are absent are nil. An error is of type *Error.
+// DecodePod reads the annotation of a pod, all fields as they were written, whoever wrote them: see
+// PodRequest and PodAllocation. Lists that are absent are nil. An error is of type *Error.
 func DecodePod(value string) (*types.PodInfo, error) {
 	pod := &types.PodInfo{}
 	err := decode(value, func(r *reader, key string) error {
@@ -70,8 +70,8 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 	return err
 }
 
-// EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod would refuse is an error
-// of type *Error.
+// EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod
+// would refuse is an error of type *Error.
 func EncodePod(pod *types.PodInfo) (string, error) {
 	if sound(pod) {
 		written := make(text, 0, 1024)
@@ -89,7 +89,8 @@ func EncodePod(pod *types.PodInfo) (string, error) {
 	return value, nil
 }
 
-// encode writes JSON without the escapes that encoding/json adds for HTML: the policies refuse backslashes.
+// encode writes JSON without the escapes that encoding/json adds for HTML: the policies refuse
+// backslashes.
 func encode(info any) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

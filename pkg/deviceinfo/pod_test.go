@@ -53,9 +53,13 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 			},
 		},
 		"a topology by hand stays as it was written": {
-			training(`{"requests":{"gpu/x":1},"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,"resource/group/gpu/b/cards":1},"scorer":{"gpugrp0/A/gpu/a/cards":1}}}}`),
+			training(
+				`{"requests":{"gpu/x":1},"runningcontainer":{"main":{"requests":{"gpugrp0/A/gpu/a/cards":1,` +
+					`"resource/group/gpu/b/cards":1},"scorer":{"gpugrp0/A/gpu/a/cards":1}}}}`,
+			),
 			types.PodInfo{
-				Name: "train", Requests: types.ResourceList{"gpu/x": 1}, InitContainers: map[string]types.ContainerInfo{"prepare": none},
+				Name: "train", Requests: types.ResourceList{"gpu/x": 1},
+				InitContainers: map[string]types.ContainerInfo{"prepare": none},
 				RunningContainers: map[string]types.ContainerInfo{
 					"main": {
 						KubeRequests: kube,
@@ -74,12 +78,18 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 			},
 		},
 		"init containers and sidecars ask too": {
-			training(`{"podname":"other","initcontainer":{"prepare":{"requests":{"a":1}}},"runningcontainer":{"proxy":{"requests":{"b":2}}}}`),
+			training(
+				`{"podname":"other","initcontainer":{"prepare":{"requests":{"a":1}}},` +
+					`"runningcontainer":{"proxy":{"requests":{"b":2}}}}`,
+			),
 			types.PodInfo{
-				Name:           "train",
-				InitContainers: map[string]types.ContainerInfo{"prepare": {KubeRequests: types.ResourceList{}, Requests: types.ResourceList{"a": 1}}},
+				Name: "train",
+				InitContainers: map[string]types.ContainerInfo{
+					"prepare": {KubeRequests: types.ResourceList{}, Requests: types.ResourceList{"a": 1}},
+				},
 				RunningContainers: map[string]types.ContainerInfo{
-					"main": {KubeRequests: kube}, "proxy": {KubeRequests: types.ResourceList{}, Requests: types.ResourceList{"b": 2}},
+					"main":  {KubeRequests: kube},
+					"proxy": {KubeRequests: types.ResourceList{}, Requests: types.ResourceList{"b": 2}},
 				},
 			},
 		},
@@ -111,12 +121,16 @@ func requestOf(pod *corev1.Pod) (*types.PodInfo, error) {
 
 func TestARequestForAContainerThatIsNotThereNamesIt(t *testing.T) {
 	for name, test := range map[string]struct{ value, want string }{
-		"unknown":                 {`{"runningcontainer":{"mian":{}}}`, `runningcontainer["mian"]: the pod has no such container; use one of the names in the pod's spec: ["main" "proxy"]`},
-		"unknown among init":      {`{"initcontainer":{"x":{}}}`, `initcontainer["x"]: the pod has no such container; use one of the names in the pod's spec: ["prepare"]`},
-		"sidecar among init":      {`{"initcontainer":{"proxy":{}}}`, `initcontainer["proxy"]: the container runs along with the others; write it under runningcontainer`},
-		"container among init":    {`{"initcontainer":{"main":{}}}`, `write it under runningcontainer`},
-		"init among running ones": {`{"runningcontainer":{"prepare":{}}}`, `runningcontainer["prepare"]: the container is an init container; write it under initcontainer`},
-		"not readable":            {`{"runningcontainer":[]}`, `runningcontainer: it is a list; write an object`},
+		"unknown": {`{"runningcontainer":{"mian":{}}}`, `runningcontainer["mian"]: the pod has no ` +
+			`such container; use one of the names in the pod's spec: ["main" "proxy"]`},
+		"unknown among init": {`{"initcontainer":{"x":{}}}`, `initcontainer["x"]: the pod has no such ` +
+			`container; use one of the names in the pod's spec: ["prepare"]`},
+		"sidecar among init": {`{"initcontainer":{"proxy":{}}}`, `initcontainer["proxy"]: the container runs ` +
+			`along with the others; write it under runningcontainer`},
+		"container among init": {`{"initcontainer":{"main":{}}}`, `write it under runningcontainer`},
+		"init among running ones": {`{"runningcontainer":{"prepare":{}}}`, `runningcontainer["prepare"]: the ` +
+			`container is an init container; write it under initcontainer`},
+		"not readable": {`{"runningcontainer":[]}`, `runningcontainer: it is a list; write an object`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := requestOf(training(test.value))
@@ -141,11 +155,19 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 		"not bound, with a stale or forged allocation": {training(allocated), ErrNoAllocation},
 		"bound without an annotation":                  {bound(""), ErrNoAllocation},
 		"bound by another scheduler":                   {bound(asks), ErrNoAllocation},
-		"bound to another node":                        {bound(strings.Replace(allocated, `"n1"`, `"n2"`, 1)), ErrForeignAllocation},
-		"copied from another pod":                      {bound(strings.Replace(allocated, `"train"`, `"other"`, 1)), ErrForeignAllocation},
-		"without the pod's name":                       {bound(strings.Replace(allocated, `"podname":"train",`, ``, 1)), ErrForeignAllocation},
-		"not readable":                                 {bound(allocated + "}"), ErrMalformed},
-		"for a container that the pod does not have":   {bound(strings.Replace(allocated, `"main"`, `"mian"`, 1)), ErrMalformed},
+		"bound to another node": {
+			bound(strings.Replace(allocated, `"n1"`, `"n2"`, 1)), ErrForeignAllocation,
+		},
+		"copied from another pod": {
+			bound(strings.Replace(allocated, `"train"`, `"other"`, 1)), ErrForeignAllocation,
+		},
+		"without the pod's name": {
+			bound(strings.Replace(allocated, `"podname":"train",`, ``, 1)), ErrForeignAllocation,
+		},
+		"not readable": {bound(allocated + "}"), ErrMalformed},
+		"for a container that the pod does not have": {
+			bound(strings.Replace(allocated, `"main"`, `"mian"`, 1)), ErrMalformed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			info, err := PodAllocation(test.pod)
@@ -155,7 +177,9 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 				if fmt.Sprint(sameErr) != fmt.Sprint(err) || !errors.Is(sameErr, test.want) {
 					t.Errorf("the node's error is %v, want %v", sameErr, err)
 				}
-				if diff := cmp.Diff(info, same, cmpopts.IgnoreFields(types.ContainerInfo{}, "KubeRequests")); diff != "" {
+				if diff := cmp.Diff(
+					info, same, cmpopts.IgnoreFields(types.ContainerInfo{}, "KubeRequests"),
+				); diff != "" {
 					t.Errorf("the node has another allocation (-pod +node):\n%s", diff)
 				}
 			}
@@ -197,11 +221,15 @@ func boundPod(t *testing.T, pod *corev1.Pod) (bound BoundPod, written *types.Pod
 }
 
 func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {
-	others := map[string]string{"other": strings.Repeat("x", MaxBytes-len("other")-len(Annotation)-100), Annotation: strings.Repeat("x", 1000)}
+	others := map[string]string{
+		"other":    strings.Repeat("x", MaxBytes-len("other")-len(Annotation)-100),
+		Annotation: strings.Repeat("x", 1000),
+	}
 	if err := CheckSize(others, strings.Repeat("x", 100)); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
-	if err := CheckSize(others, strings.Repeat("x", 101)); err == nil || !strings.Contains(err.Error(), "262145 bytes") {
+	if err := CheckSize(others, strings.Repeat("x", 101)); err == nil ||
+		!strings.Contains(err.Error(), "262145 bytes") {
 		t.Errorf("beyond the limit: error %v, want one that names the size", err)
 	}
 }

@@ -31,8 +31,8 @@ type policy struct {
 	validator validating.Validator
 }
 
-// readPolicy reads a policy from deploy/policies or deploy/policies-optional, with its binding, and checks that it is
-// enforced.
+// readPolicy reads a policy from deploy/policies or deploy/policies-optional, with its binding, and
+// checks that it is enforced.
 func readPolicy(tb testing.TB, name string) *policy {
 	tb.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "policies*", name+".yaml"))
@@ -52,10 +52,13 @@ func readPolicy(tb testing.TB, name string) *policy {
 		}
 	}
 	if shipped.Name != name || *shipped.Spec.FailurePolicy != admissionv1.Fail {
-		tb.Fatalf("the file of policy %q has policy %q with failure policy %s", name, shipped.Name, *shipped.Spec.FailurePolicy)
+		tb.Fatalf("the file of policy %q has policy %q with failure policy %s",
+			name, shipped.Name, *shipped.Spec.FailurePolicy)
 	}
-	if binding.Spec.PolicyName != name || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
-		tb.Fatalf("policy %q is bound as %q with actions %q", name, binding.Spec.PolicyName, binding.Spec.ValidationActions)
+	if binding.Spec.PolicyName != name ||
+		!slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+		tb.Fatalf("policy %q is bound as %q with actions %q",
+			name, binding.Spec.PolicyName, binding.Spec.ValidationActions)
 	}
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
@@ -72,17 +75,21 @@ func readPolicy(tb testing.TB, name string) *policy {
 		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
 	}
 	for _, v := range shipped.Spec.Validations {
-		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		validations = append(validations,
+			&validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
 		messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
 	}
-	compile := func(expressions []cel.ExpressionAccessor, vars cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
+	compile := func(
+		expressions []cel.ExpressionAccessor, vars cel.OptionalVariableDeclarations,
+	) cel.ConditionEvaluator {
 		condition := compiler.CompileCondition(expressions, vars, environment.NewExpressions)
 		for _, err := range condition.CompilationErrors() {
 			tb.Fatalf("policy %s: %v", name, err)
 		}
 		return condition
 	}
-	matcher := matchconditions.NewMatcher(compile(conditions, vars), shipped.Spec.FailurePolicy, "policy", "validate", name)
+	matcher := matchconditions.NewMatcher(compile(conditions, vars), shipped.Spec.FailurePolicy, "policy", "validate",
+		name)
 	return &policy{
 		spec: shipped.Spec,
 		validator: validating.NewValidator(compile(validations, vars), matcher, compile(nil, vars),
@@ -167,8 +174,12 @@ func onNode(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }
 const (
 	asks      = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`
 	asksOther = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":2}}}}`
-	allocated = `{"podname":"train","nodename":"n1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-0/cards"}}}}`
-	stolen    = `{"podname":"train","nodename":"n1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-1/cards"}}}}`
+	allocated = `{"podname":"train","nodename":"n1",` +
+		`"runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},` +
+		`"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-0/cards"}}}}`
+	stolen = `{"podname":"train","nodename":"n1",` +
+		`"runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},` +
+		`"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-1/cards"}}}}`
 )
 
 func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
@@ -178,29 +189,91 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 		request
 		refused string // a part of the message
 	}{
-		"a user asks for devices":                           {request{user: ada, resource: "pods", object: annotated(asks)}, ""},
-		"a user asks for nothing":                           {request{user: ada, resource: "pods", object: annotated("")}, ""},
-		"a user changes what a pending pod asks for":        {request{user: ada, resource: "pods", object: annotated(asksOther), old: annotated(asks)}, ""},
-		"a user creates a pod on a node that asks":          {request{user: ada, resource: "pods", object: annotated(asks, onNode)}, ""},
-		"a user creates a pod with an allocation":           {request{user: ada, resource: "pods", object: annotated(allocated)}, "pod team/train: the annotation"},
-		"a user creates one on a node, with an allocation":  {request{user: ada, resource: "pods", object: annotated(allocated, onNode)}, "remove them"},
-		"the scheduler creates one on a node, with one":     {request{user: scheduler, resource: "pods", object: annotated(allocated, onNode)}, "cannot be created with both"},
-		"a controller creates a pod from a forged template": {request{user: "system:serviceaccount:kube-system:replicaset-controller", resource: "pods", object: annotated(allocated, unnamed)}, "pod team/train-*: "},
-		"a user forges an allocation before binding":        {request{user: ada, resource: "pods", object: annotated(allocated), old: annotated(asks)}, "only the device scheduler may write"},
-		"a user takes another device after binding":         {request{user: ada, resource: "pods", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
-		"a user does it through the status":                 {request{user: ada, resource: "pods/status", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
-		"a user does it through ephemeral containers":       {request{user: ada, resource: "pods/ephemeralcontainers", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
-		"a user does it through a resize":                   {request{user: ada, resource: "pods/resize", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
-		"a node does it to a pod of its own":                {request{user: kubelet, resource: "pods/status", object: annotated(stolen, onNode), old: bound}, "only the device scheduler may"},
-		"a user removes the allocation":                     {request{user: ada, resource: "pods", object: annotated("", onNode), old: bound}, "leave it as it is, or delete the pod"},
-		"a user replaces the allocation by a request":       {request{user: ada, resource: "pods", object: annotated(asks, onNode), old: bound}, "leave it as it is"},
-		"the kubelet updates the status of a bound pod":     {request{user: kubelet, resource: "pods/status", object: bound, old: bound}, ""},
-		"a user labels a bound pod":                         {request{user: ada, resource: "pods", object: annotated(allocated, onNode, labelled), old: bound}, ""},
-		"the scheduler writes an allocation":                {request{user: scheduler, resource: "pods", object: bound, old: annotated(asks)}, ""},
-		"a user spells a word with an escape":               {request{user: ada, resource: "pods", object: annotated(strings.ReplaceAll(allocated, "nodename", `node\u006eame`))}, "backslash"},
-		"a user writes a word in another case":              {request{user: ada, resource: "pods", object: annotated(`{"NodeName":"n1"}`)}, "nodename"},
-		"a user writes a value beyond all limits":           {request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", 4*MaxBytes))}, "cost"},
-		"a user writes the largest value that is allowed":   {request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", MaxBytes-len(Annotation)))}, ""},
+		"a user asks for devices": {
+			request{user: ada, resource: "pods", object: annotated(asks)}, "",
+		},
+		"a user asks for nothing": {
+			request{user: ada, resource: "pods", object: annotated("")}, "",
+		},
+		"a user changes what a pending pod asks for": {
+			request{user: ada, resource: "pods", object: annotated(asksOther), old: annotated(asks)}, "",
+		},
+		"a user creates a pod on a node that asks": {
+			request{user: ada, resource: "pods", object: annotated(asks, onNode)}, "",
+		},
+		"a user creates a pod with an allocation": {
+			request{user: ada, resource: "pods", object: annotated(allocated)}, "pod team/train: the annotation",
+		},
+		"a user creates one on a node, with an allocation": {
+			request{user: ada, resource: "pods", object: annotated(allocated, onNode)}, "remove them",
+		},
+		"the scheduler creates one on a node, with one": {
+			request{user: scheduler, resource: "pods", object: annotated(allocated, onNode)},
+			"cannot be created with both",
+		},
+		"a controller creates a pod from a forged template": {
+			request{
+				user: "system:serviceaccount:kube-system:replicaset-controller", resource: "pods",
+				object: annotated(allocated, unnamed),
+			},
+			"pod team/train-*: ",
+		},
+		"a user forges an allocation before binding": {
+			request{user: ada, resource: "pods", object: annotated(allocated), old: annotated(asks)},
+			"only the device scheduler may write",
+		},
+		"a user takes another device after binding": {
+			request{user: ada, resource: "pods", object: annotated(stolen, onNode), old: bound},
+			"only the device scheduler may",
+		},
+		"a user does it through the status": {
+			request{user: ada, resource: "pods/status", object: annotated(stolen, onNode), old: bound},
+			"only the device scheduler may",
+		},
+		"a user does it through ephemeral containers": {
+			request{user: ada, resource: "pods/ephemeralcontainers", object: annotated(stolen, onNode), old: bound},
+			"only the device scheduler may",
+		},
+		"a user does it through a resize": {
+			request{user: ada, resource: "pods/resize", object: annotated(stolen, onNode), old: bound},
+			"only the device scheduler may",
+		},
+		"a node does it to a pod of its own": {
+			request{user: kubelet, resource: "pods/status", object: annotated(stolen, onNode), old: bound},
+			"only the device scheduler may",
+		},
+		"a user removes the allocation": {
+			request{user: ada, resource: "pods", object: annotated("", onNode), old: bound},
+			"leave it as it is, or delete the pod",
+		},
+		"a user replaces the allocation by a request": {
+			request{user: ada, resource: "pods", object: annotated(asks, onNode), old: bound}, "leave it as it is",
+		},
+		"the kubelet updates the status of a bound pod": {
+			request{user: kubelet, resource: "pods/status", object: bound, old: bound}, "",
+		},
+		"a user labels a bound pod": {
+			request{user: ada, resource: "pods", object: annotated(allocated, onNode, labelled), old: bound}, "",
+		},
+		"the scheduler writes an allocation": {
+			request{user: scheduler, resource: "pods", object: bound, old: annotated(asks)}, "",
+		},
+		"a user spells a word with an escape": {
+			request{
+				user: ada, resource: "pods",
+				object: annotated(strings.ReplaceAll(allocated, "nodename", `node\u006eame`)),
+			},
+			"backslash",
+		},
+		"a user writes a word in another case": {
+			request{user: ada, resource: "pods", object: annotated(`{"NodeName":"n1"}`)}, "nodename",
+		},
+		"a user writes a value beyond all limits": {
+			request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", 4*MaxBytes))}, "cost",
+		},
+		"a user writes the largest value that is allowed": {
+			request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", MaxBytes-len(Annotation)))}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkRefusal(t, readPolicy(t, "kubedevice-pod-allocations"), test.request, test.refused)
@@ -211,7 +284,8 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 func unnamed(pod *corev1.Pod)  { pod.GenerateName, pod.Name = pod.Name+"-", "" }
 func labelled(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} }
 
-// checkRefusal checks that a policy refuses a request with a message that has this part; "" is for letting it through.
+// checkRefusal checks that a policy refuses a request with a message that has this part; "" is for
+// letting it through.
 func checkRefusal(t *testing.T, p *policy, r request, want string) {
 	t.Helper()
 	got := p.refusal(t, r)
@@ -233,20 +307,38 @@ func TestOnlyTheSchedulerSendsAllocationsWithABinding(t *testing.T) {
 		request
 		refused string
 	}{
-		"the scheduler binds":                             {request{user: "system:kube-scheduler", resource: "pods/binding", object: carries}, ""},
-		"another scheduler binds without it":              {request{user: "other", resource: "pods/binding", object: binding(nil)}, ""},
-		"another scheduler binds with its own annotation": {request{user: "other", resource: "bindings", object: binding(map[string]string{"other": "x"})}, ""},
-		"another scheduler binds with it":                 {request{user: "other", resource: "pods/binding", object: carries}, "binding of pod team/train: only the device scheduler"},
-		"a user does so through the old path":             {request{user: "ada", resource: "bindings", object: carries}, "only the device scheduler"},
-		"a user clears the allocation with a binding":     {request{user: "ada", resource: "pods/binding", object: binding(map[string]string{Annotation: ""})}, "remove it"},
+		"the scheduler binds": {
+			request{user: "system:kube-scheduler", resource: "pods/binding", object: carries}, "",
+		},
+		"another scheduler binds without it": {
+			request{user: "other", resource: "pods/binding", object: binding(nil)}, "",
+		},
+		"another scheduler binds with its own annotation": {
+			request{user: "other", resource: "bindings", object: binding(map[string]string{"other": "x"})}, "",
+		},
+		"another scheduler binds with it": {
+			request{user: "other", resource: "pods/binding", object: carries},
+			"binding of pod team/train: only the device scheduler",
+		},
+		"a user does so through the old path": {
+			request{user: "ada", resource: "bindings", object: carries}, "only the device scheduler",
+		},
+		"a user clears the allocation with a binding": {
+			request{user: "ada", resource: "pods/binding", object: binding(map[string]string{Annotation: ""})},
+			"remove it",
+		},
 	} {
-		t.Run(name, func(t *testing.T) { checkRefusal(t, readPolicy(t, "kubedevice-bindings"), test.request, test.refused) })
+		t.Run(name,
+			func(t *testing.T) { checkRefusal(t, readPolicy(t, "kubedevice-bindings"), test.request, test.refused) })
 	}
 }
 
 func TestOnlyANodeWritesItsInventory(t *testing.T) {
 	node := func(value string) *corev1.Node {
-		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		n := &corev1.Node{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		}
 		if value != "" {
 			n.Annotations = map[string]string{Annotation: value}
 		}
@@ -257,16 +349,43 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		request
 		refused string
 	}{
-		"the node writes it":                           {request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node("{}"), old: node("")}, ""},
-		"the node removes it":                          {request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node(""), old: node("{}")}, ""},
-		"the node registers with it":                   {request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node("{}")}, ""},
-		"another node writes it":                       {request{user: "system:node:n2", groups: nodes, resource: "nodes", object: node("{}"), old: node("")}, "node n1: only the node itself"},
-		"somebody of that name who is no node does":    {request{user: "system:node:n1", resource: "nodes", object: node("{}"), old: node("")}, "only the node itself"},
-		"an operator writes it":                        {request{user: "ada", resource: "nodes", object: node(`{"used":{}}`), old: node("{}")}, "leave it to kubecri"},
-		"an operator writes it through the status":     {request{user: "ada", resource: "nodes/status", object: node(`{"used":{}}`), old: node("{}")}, "leave it to kubecri"},
-		"an operator removes it":                       {request{user: "ada", resource: "nodes", object: node(""), old: node("{}")}, "leave it to kubecri"},
-		"a member of system:masters repairs it":        {request{user: "root", groups: []string{"system:masters"}, resource: "nodes", object: node(""), old: node("{}")}, ""},
-		"a controller changes something else about it": {request{user: "cloud", resource: "nodes", object: node("{}"), old: node("{}")}, ""},
+		"the node writes it": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node("{}"), old: node("")}, "",
+		},
+		"the node removes it": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node(""), old: node("{}")}, "",
+		},
+		"the node registers with it": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes", object: node("{}")}, "",
+		},
+		"another node writes it": {
+			request{user: "system:node:n2", groups: nodes, resource: "nodes", object: node("{}"), old: node("")},
+			"node n1: only the node itself",
+		},
+		"somebody of that name who is no node does": {
+			request{user: "system:node:n1", resource: "nodes", object: node("{}"), old: node("")},
+			"only the node itself",
+		},
+		"an operator writes it": {
+			request{user: "ada", resource: "nodes", object: node(`{"used":{}}`), old: node("{}")},
+			"leave it to kubecri",
+		},
+		"an operator writes it through the status": {
+			request{user: "ada", resource: "nodes/status", object: node(`{"used":{}}`), old: node("{}")},
+			"leave it to kubecri",
+		},
+		"an operator removes it": {
+			request{user: "ada", resource: "nodes", object: node(""), old: node("{}")}, "leave it to kubecri",
+		},
+		"a member of system:masters repairs it": {
+			request{
+				user: "root", groups: []string{"system:masters"}, resource: "nodes", object: node(""), old: node("{}"),
+			},
+			"",
+		},
+		"a controller changes something else about it": {
+			request{user: "cloud", resource: "nodes", object: node("{}"), old: node("{}")}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkRefusal(t, readPolicy(t, "kubedevice-node-inventories"), test.request, test.refused)
@@ -285,15 +404,18 @@ func TestRequestsInTheAnnotationNeedLimits(t *testing.T) {
 		object  *corev1.Pod
 		refused string
 	}{
-		"asks for devices in both":                {annotated(asks, limited), ""},
-		"asks for devices in the annotation only": {annotated(asks), "pod team/train: container main asks for devices in the annotation"},
-		"asks for CPU in its limits":              {annotated(asks, onlyCPU), "add the device resource"},
-		"an init container asks":                  {annotated(asksInit, limited, initial), "container prepare"},
-		"asks for no devices":                     {annotated(`{"runningcontainer":{}}`), ""},
-		"has no annotation":                       {annotated(""), ""},
+		"asks for devices in both": {annotated(asks, limited), ""},
+		"asks for devices in the annotation only": {
+			annotated(asks), "pod team/train: container main asks for devices in the annotation",
+		},
+		"asks for CPU in its limits": {annotated(asks, onlyCPU), "add the device resource"},
+		"an init container asks":     {annotated(asksInit, limited, initial), "container prepare"},
+		"asks for no devices":        {annotated(`{"runningcontainer":{}}`), ""},
+		"has no annotation":          {annotated(""), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkRefusal(t, readPolicy(t, "kubedevice-requests-need-limits"), request{user: "ada", resource: "pods", object: test.object}, test.refused)
+			checkRefusal(t, readPolicy(t, "kubedevice-requests-need-limits"),
+				request{user: "ada", resource: "pods", object: test.object}, test.refused)
 		})
 	}
 }

@@ -15,14 +15,17 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// reader reads the JSON of an annotation, token by token: encoding/json's own mapping to structs would fold the case of
-// keys and let the last of two equal keys win.
+// reader reads the JSON of an annotation, token by token: encoding/json's own mapping to structs
+// would fold the case of keys and let the last of two equal keys win.
 type reader struct{ dec *json.Decoder }
 
 // decode reads a value that must be one JSON object, handing each of its fields to field.
 func decode(value string, field func(r *reader, key string) error) error {
 	if len(value) > MaxBytes {
-		return &Error{Problem: fmt.Sprintf("the value has %d bytes", len(value)), Fix: fmt.Sprintf("use at most %d", MaxBytes)}
+		return &Error{
+			Problem: fmt.Sprintf("the value has %d bytes", len(value)),
+			Fix:     fmt.Sprintf("use at most %d", MaxBytes),
+		}
 	}
 	if !utf8.ValidString(value) {
 		return &Error{Problem: "the value is not UTF-8", Fix: "write it in UTF-8"}
@@ -39,7 +42,8 @@ func decode(value string, field func(r *reader, key string) error) error {
 	return r.object("", func(key string) error { return field(r, key) })
 }
 
-// object reads an object, or null, which stands for one without fields. Each field's value must be read by field.
+// object reads an object, or null, which stands for one without fields. Each field's value must be
+// read by field.
 func (r *reader) object(path string, field func(key string) error) error {
 	token, err := r.token(path)
 	if err != nil || token == nil {

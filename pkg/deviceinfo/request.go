@@ -13,17 +13,20 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// PodRequest returns what a pod asks for: what its annotation says, with every container of its spec. written is the
-// annotation as DecodePod reads it, empty for a pod without; it is not changed, but shares lists with the result. Restartable
-// init containers (sidecars) stand among the running ones. KubeRequests are the containers' requests in the spec, in base
-// units, rounded up to whole numbers. What the annotation says in the scheduler's fields is thrown away.
+// PodRequest returns what a pod asks for: what its annotation says, with every container of its
+// spec. written is the annotation as DecodePod reads it, empty for a pod without; it is not
+// changed, but shares lists with the result. Restartable init containers (sidecars) stand among the
+// running ones. KubeRequests are the containers' requests in the spec, in base units, rounded up to
+// whole numbers. What the annotation says in the scheduler's fields is thrown away.
 //
 // Requests are kept as they were written; it is the device scheduler's plugin that translates them.
 //
-// An annotation that names a container which the pod does not have or has in the other list is an error of type *Error.
+// An annotation that names a container which the pod does not have or has in the other list is an
+// error of type *Error.
 func PodRequest(pod *corev1.Pod, written *types.PodInfo) (*types.PodInfo, error) {
 	info := &types.PodInfo{
-		Name: pod.Name, Requests: written.Requests, InitContainers: written.InitContainers, RunningContainers: written.RunningContainers,
+		Name: pod.Name, Requests: written.Requests,
+		InitContainers: written.InitContainers, RunningContainers: written.RunningContainers,
 	}
 	if err := addSpec(info, &pod.Spec); err != nil {
 		return nil, err
@@ -70,7 +73,8 @@ func setContainers(info *types.PodInfo, initial, running map[string]types.Contai
 	return nil
 }
 
-// checkContainers checks that the containers of one of the annotation's lists are in the pod, and not in the other list.
+// checkContainers checks that the containers of one of the annotation's lists are in the pod, and
+// not in the other list.
 func checkContainers(list string, have, want, other map[string]types.ContainerInfo) error {
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if _, ok := want[name]; ok {
@@ -88,13 +92,14 @@ func checkContainers(list string, have, want, other map[string]types.ContainerIn
 	return nil
 }
 
-// IsSidecar reports whether an init container is restartable: once started, it runs along with the other containers.
+// IsSidecar reports whether an init container is restartable: once started, it runs along with the
+// other containers.
 func IsSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// kubeRequests returns the requests of a container's spec. A limit stands in for a request that is absent, as the API
-// server has it.
+// kubeRequests returns the requests of a container's spec. A limit stands in for a request that is
+// absent, as the API server has it.
 func kubeRequests(container *corev1.Container) types.ResourceList {
 	list := types.ResourceList{}
 	for _, resources := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {

@@ -5,8 +5,8 @@ package deviceinfo
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
-// sound reports whether DecodePod reads what encode writes of the pod, its length aside. It is the short way: only DecodePod
-// says what is wrong with a pod that is not sound.
+// sound reports whether DecodePod reads what encode writes of the pod, its length aside. It is the
+// short way: only DecodePod says what is wrong with a pod that is not sound.
 func sound(pod *types.PodInfo) bool {
 	return soundName(pod.Name) && soundName(pod.NodeName) && soundQuantities(pod.Requests) &&
 		soundContainers(pod.InitContainers) && soundContainers(pod.RunningContainers)
@@ -17,7 +17,8 @@ func soundName(name string) bool { return name == "" || checkName("", name) == n
 
 func soundContainers(containers map[string]types.ContainerInfo) bool {
 	for name, info := range containers {
-		if checkName("", name) != nil || !soundQuantities(info.Requests) || !soundQuantities(info.DevRequests) || !soundQuantities(info.Scorer) {
+		if checkName("", name) != nil || !soundQuantities(info.Requests) || !soundQuantities(info.DevRequests) ||
+			!soundQuantities(info.Scorer) {
 			return false
 		}
 		for request, from := range info.AllocateFrom {

@@ -19,7 +19,10 @@ func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 			if r.IntN(60) > 0 {
 				return []string{"a", "gpu/0/cards", "resource/group/gpu/GPU-1/memory", "x.y-z", "<&>"}[r.IntN(5)]
 			}
-			return []string{"", "/a", "a/", "a//b", "a/../b", "a b", "ü", "\xff", "\"", "\\", string(make([]byte, 3)), string(make([]rune, MaxNameBytes+1))}[r.IntN(12)]
+			return []string{
+				"", "/a", "a/", "a//b", "a/../b", "a b", "ü", "\xff", "\"", "\\", string(make([]byte, 3)),
+				string(make([]rune, MaxNameBytes+1)),
+			}[r.IntN(12)]
 		}
 		quantity := func() int64 {
 			if r.IntN(60) > 0 {
@@ -37,7 +40,12 @@ func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 		containers := func() map[string]types.ContainerInfo {
 			containers := map[string]types.ContainerInfo{}
 			for range r.IntN(3) {
-				info := types.ContainerInfo{Requests: list(), DevRequests: list(), AllocateFrom: types.ResourceLocation{}, Scorer: types.ResourceScorer{}}
+				info := types.ContainerInfo{
+					Requests:     list(),
+					DevRequests:  list(),
+					AllocateFrom: types.ResourceLocation{},
+					Scorer:       types.ResourceScorer{},
+				}
 				for range r.IntN(3) {
 					info.AllocateFrom[types.ResourceName(name())] = types.ResourceName(name())
 					info.Scorer[types.ResourceName(name())] = int32(quantity())
@@ -46,7 +54,13 @@ func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 			}
 			return containers
 		}
-		pod := &types.PodInfo{Name: name(), NodeName: name(), Requests: list(), InitContainers: containers(), RunningContainers: containers()}
+		pod := &types.PodInfo{
+			Name:              name(),
+			NodeName:          name(),
+			Requests:          list(),
+			InitContainers:    containers(),
+			RunningContainers: containers(),
+		}
 		value, err := encode(pod)
 		if err != nil {
 			t.Fatal(err)

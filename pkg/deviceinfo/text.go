@@ -11,8 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// text writes a sound pod as encode does. Nothing has to be escaped: names are their own JSON. It is done for each pod while the
-// next one waits.
+// text writes a sound pod as encode does. Nothing has to be escaped: names are their own JSON. It
+// is done for each pod while the next one waits.
 type text []byte
 
 func (t *text) pod(pod *types.PodInfo) {

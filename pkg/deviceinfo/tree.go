@@ -11,11 +11,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// plainBytes is the largest value in the published form, in which each list names each resource in full: about 330 GPUs of
-// cards and memory. Half of what Kubernetes allows is left to the node's other annotations.
+// plainBytes is the largest value in the published form, in which each list names each resource in
+// full: about 330 GPUs of cards and memory. Half of what Kubernetes allows is left to the node's
+// other annotations.
 const plainBytes = MaxBytes / 2
 
-// compact is a node in the compact form: what the published form says in four lists stands in one tree.
+// compact is a node in the compact form: what the published form says in four lists stands in one
+// tree.
 type compact struct {
 	Name string `json:"name,omitempty"`
 	Tree any    `json:"tree"`
@@ -39,7 +41,8 @@ func encodeCompact(node *types.NodeInfo) (string, error) {
 		}
 		entries[name][place] = quantity
 	}
-	for place, list := range []types.ResourceList{inCapacity: node.Capacity, inAllocatable: node.Allocatable, inUsed: node.Used} {
+	lists := []types.ResourceList{inCapacity: node.Capacity, inAllocatable: node.Allocatable, inUsed: node.Used}
+	for place, list := range lists {
 		for name, quantity := range list {
 			enter(place, name, quantity)
 		}
@@ -57,7 +60,8 @@ func encodeCompact(node *types.NodeInfo) (string, error) {
 	return encode(compact{Name: node.Name, Tree: root.folded()})
 }
 
-// shortest returns the value of a resource: one number for a capacity that is all allocatable, else a list.
+// shortest returns the value of a resource: one number for a capacity that is all allocatable, else
+// a list.
 func shortest(entry *[places]any) any {
 	last := places - 1
 	for entry[last] == nil {
@@ -88,7 +92,8 @@ func (b *branch) insert(name string, value any) {
 	b.value = value
 }
 
-// folded returns the branch as its JSON: a value, or an object in which segments without a fork between them share a key.
+// folded returns the branch as its JSON: a value, or an object in which segments without a fork
+// between them share a key.
 func (b *branch) folded() any {
 	if len(b.below) == 0 && b.value != nil {
 		return b.value

@@ -19,7 +19,8 @@ import (
 func gpuNode(n int) *types.NodeInfo {
 	node := types.NewNodeInfoWithName("node-1")
 	for i := range n {
-		gpu := fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/GPU-%08x-aaaa-bbbb-cccc-%012x", i/4, i/2, i*7919, i*104729)
+		gpu := fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/GPU-%08x-aaaa-bbbb-cccc-%012x",
+			i/4, i/2, i*7919, i*104729)
 		for resource, quantity := range map[string]int64{"cards": 1, "memory": 80 << 30} {
 			name := types.ResourceName(gpu + "/" + resource)
 			node.Capacity[name] = quantity
@@ -67,7 +68,8 @@ func TestSmallNodesKeepThePublishedFormAndLargeOnesFit(t *testing.T) {
 			continue
 		}
 		if compact := strings.Contains(value, `"tree"`); compact != test.compact || len(value) > test.most {
-			t.Errorf("%d GPUs: compact=%v, %d bytes; want compact=%v, at most %d bytes", test.gpus, compact, len(value), test.compact, test.most)
+			t.Errorf("%d GPUs: compact=%v, %d bytes; want compact=%v, at most %d bytes",
+				test.gpus, compact, len(value), test.compact, test.most)
 		}
 		got, err := DecodeNode(value)
 		if err != nil {
@@ -81,17 +83,34 @@ func TestSmallNodesKeepThePublishedFormAndLargeOnesFit(t *testing.T) {
 
 func TestTheCompactFormIsWrittenAsItsDescriptionSays(t *testing.T) {
 	node := &types.NodeInfo{
-		Name:        "n1",
-		Capacity:    types.ResourceList{"a.b/gpu": 2, "x/y/0": 1, "x/y/1/c": 3, "x/y/1/d": 4, "sick": 1, "z": 5, "z/v": 6},
-		Allocatable: types.ResourceList{"a.b/gpu": 2, "x/y/0": 1, "x/y/1/c": 2, "x/y/1/d": 4, "odd": 1, "z": 5, "z/v": 6},
-		Used:        types.ResourceList{"x/y/1/d": 1},
-		Scorer:      types.ResourceScorer{"x/y/0": 2},
+		Name: "n1",
+		Capacity: types.ResourceList{
+			"a.b/gpu": 2,
+			"x/y/0":   1,
+			"x/y/1/c": 3,
+			"x/y/1/d": 4,
+			"sick":    1,
+			"z":       5,
+			"z/v":     6,
+		},
+		Allocatable: types.ResourceList{
+			"a.b/gpu": 2,
+			"x/y/0":   1,
+			"x/y/1/c": 2,
+			"x/y/1/d": 4,
+			"odd":     1,
+			"z":       5,
+			"z/v":     6,
+		},
+		Used:   types.ResourceList{"x/y/1/d": 1},
+		Scorer: types.ResourceScorer{"x/y/0": 2},
 	}
 	got, err := encodeCompact(node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"name":"n1","tree":{"a.b/gpu":2,"odd":[null,1],"sick":[1],"x/y":{"0":[1,1,null,2],"1":{"c":[3,2],"d":[4,4,1]}},"z":{"":5,"v":6}}}`
+	want := `{"name":"n1","tree":{"a.b/gpu":2,"odd":[null,1],"sick":[1],"x/y":{"0":[1,1,null,2],"1":{"c":[3,2],` +
+		`"d":[4,4,1]}},"z":{"":5,"v":6}}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -143,24 +162,28 @@ func TestAMalformedTreeNamesTheResource(t *testing.T) {
 		fmt.Fprintf(&many, `,"%d":1`, i)
 	}
 	for name, test := range map[string]struct{ value, field, problem string }{
-		"no object":                          {`{"tree":1}`, "tree", "a number"},
-		"a resource without a name":          {`{"tree":{"":1}}`, `tree[""]`, "empty"},
-		"an empty segment":                   {`{"tree":{"a":{"/b":1}}}`, `tree["a//b"]`, "empty segment"},
-		"a segment of two dots":              {`{"tree":{"a":{"..":{"b":1}}}}`, `tree["a/.."]`, `".."`},
-		"a branch below an empty key":        {`{"tree":{"a":{"":{"b":1}}}}`, `tree["a"]`, "an object"},
-		"a quantity that is a string":        {`{"tree":{"a":"1"}}`, `tree["a"]`, "a string"},
-		"a quantity that is null":            {`{"tree":{"a":null}}`, `tree["a"]`, "null"},
-		"a negative quantity":                {`{"tree":{"a":{"b":[1,-1]}}}`, `tree["a/b"]`, "negative"},
-		"a scorer beyond int32":              {`{"tree":{"a":[1,1,1,2147483648]}}`, `tree["a"]`, "too large"},
-		"a list that is too long":            {`{"tree":{"a":[1,1,1,1,1]}}`, `tree["a"]`, "too long"},
-		"a list in a list":                   {`{"tree":{"a":[[1]]}}`, `tree["a"]`, "a list"},
-		"a key twice":                        {`{"tree":{"a":1,"a":1}}`, "tree", `"a" stands twice`},
-		"a resource twice, spelled with /":   {`{"tree":{"a/b":1,"a":{"b":1}}}`, `tree["a/b"]`, "stands twice"},
-		"a resource twice, by an empty key":  {`{"tree":{"a":{"b":{"":1}},"a/b":1}}`, `tree["a/b"]`, "stands twice"},
-		"a resource in the tree and a list":  {`{"tree":{"a":1},"allocatable":{"a":1}}`, `tree["a"]`, "stands twice"},
-		"a resource in a list and the tree":  {`{"scorer":{"a":1},"tree":{"a":[null,null,null,1]}}`, `tree["a"]`, "stands twice"},
+		"no object":                         {`{"tree":1}`, "tree", "a number"},
+		"a resource without a name":         {`{"tree":{"":1}}`, `tree[""]`, "empty"},
+		"an empty segment":                  {`{"tree":{"a":{"/b":1}}}`, `tree["a//b"]`, "empty segment"},
+		"a segment of two dots":             {`{"tree":{"a":{"..":{"b":1}}}}`, `tree["a/.."]`, `".."`},
+		"a branch below an empty key":       {`{"tree":{"a":{"":{"b":1}}}}`, `tree["a"]`, "an object"},
+		"a quantity that is a string":       {`{"tree":{"a":"1"}}`, `tree["a"]`, "a string"},
+		"a quantity that is null":           {`{"tree":{"a":null}}`, `tree["a"]`, "null"},
+		"a negative quantity":               {`{"tree":{"a":{"b":[1,-1]}}}`, `tree["a/b"]`, "negative"},
+		"a scorer beyond int32":             {`{"tree":{"a":[1,1,1,2147483648]}}`, `tree["a"]`, "too large"},
+		"a list that is too long":           {`{"tree":{"a":[1,1,1,1,1]}}`, `tree["a"]`, "too long"},
+		"a list in a list":                  {`{"tree":{"a":[[1]]}}`, `tree["a"]`, "a list"},
+		"a key twice":                       {`{"tree":{"a":1,"a":1}}`, "tree", `"a" stands twice`},
+		"a resource twice, spelled with /":  {`{"tree":{"a/b":1,"a":{"b":1}}}`, `tree["a/b"]`, "stands twice"},
+		"a resource twice, by an empty key": {`{"tree":{"a":{"b":{"":1}},"a/b":1}}`, `tree["a/b"]`, "stands twice"},
+		"a resource in the tree and a list": {`{"tree":{"a":1},"allocatable":{"a":1}}`, `tree["a"]`, "stands twice"},
+		"a resource in a list and the tree": {
+			`{"scorer":{"a":1},"tree":{"a":[null,null,null,1]}}`, `tree["a"]`, "stands twice",
+		},
 		"branches deeper than a name can be": {`{"tree":` + deep + `}`, "", "1025 bytes"},
-		"names that are long beyond measure": {`{"tree":{"` + long + `":{"x":1` + many.String() + `}}}`, "tree", "more than 4194304 bytes"},
+		"names that are long beyond measure": {
+			`{"tree":{"` + long + `":{"x":1` + many.String() + `}}}`, "tree", "more than 4194304 bytes",
+		},
 	} {
 		_, err := DecodeNode(test.value)
 		var malformed *Error

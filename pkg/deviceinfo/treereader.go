@@ -15,8 +15,9 @@ import (
 // treeField is the field of the compact form.
 const treeField = "tree"
 
-// maxTreeNameBytes is how long all names of a tree may be together when written in full, so that a small text cannot make a
-// reader keep much. It is more than ten times what a tree of devices reaches.
+// maxTreeNameBytes is how long all names of a tree may be together when written in full, so that a
+// small text cannot make a reader keep much. It is more than ten times what a tree of devices
+// reaches.
 const maxTreeNameBytes = 16 * MaxBytes
 
 // unfolding is the tree of the compact form while it is read.
@@ -46,7 +47,8 @@ func (u *unfolding) set(place int, name types.ResourceName, quantity int64) {
 
 // into adds what was read to a node, in which none of it may stand yet.
 func (u *unfolding) into(node *types.NodeInfo) error {
-	for place, list := range []*types.ResourceList{inCapacity: &node.Capacity, inAllocatable: &node.Allocatable, inUsed: &node.Used} {
+	lists := []*types.ResourceList{inCapacity: &node.Capacity, inAllocatable: &node.Allocatable, inUsed: &node.Used}
+	for place, list := range lists {
 		for name := range u.lists[place] {
 			if _, twice := (*list)[name]; twice {
 				return twiceInTree(name)
@@ -105,7 +107,11 @@ func (r *reader) branch(u *unfolding, above, key string) error {
 	}
 	u.seen[resource] = true
 	if u.bytes += len(name); u.bytes > maxTreeNameBytes {
-		return &Error{Field: treeField, Problem: fmt.Sprintf("the names in it have more than %d bytes", maxTreeNameBytes), Fix: "use fewer resources or shorter names"}
+		return &Error{
+			Field:   treeField,
+			Problem: fmt.Sprintf("the names in it have more than %d bytes", maxTreeNameBytes),
+			Fix:     "use fewer resources or shorter names",
+		}
 	}
 	if token == json.Delim('[') {
 		return r.entry(u, field, resource)
@@ -123,7 +129,11 @@ func (r *reader) branch(u *unfolding, above, key string) error {
 func (r *reader) entry(u *unfolding, field string, name types.ResourceName) error {
 	for place := 0; r.dec.More(); place++ {
 		if place == places {
-			return &Error{Field: field, Problem: "the list is too long", Fix: "write capacity, allocatable, used and scorer"}
+			return &Error{
+				Field:   field,
+				Problem: "the list is too long",
+				Fix:     "write capacity, allocatable, used and scorer",
+			}
 		}
 		token, err := r.token(field)
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// machine returns a node with 8 or 64 GPUs of 80 GiB. 8 stand in two sockets of two pairs, 64 in 4 racks of 4 boards of 4.
+// machine returns a node with 8 or 64 GPUs of 80 GiB. 8 stand in two sockets of two pairs, 64 in 4
+// racks of 4 boards of 4.
 func machine(gpus int) *types.NodeInfo {
 	node := &types.NodeInfo{Allocatable: types.ResourceList{}, Used: types.ResourceList{}}
 	for g := range gpus {
@@ -27,7 +28,9 @@ func gpuName(gpus, g int) types.ResourceName {
 	if gpus == 8 {
 		return types.ResourceName(fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/GPU-%02d", g/4, g/2, g))
 	}
-	return types.ResourceName(fmt.Sprintf("resource/group/rack/%d/gpugrp1/%02d/gpugrp0/%02d/gpu/GPU-%02d", g/16, g/8, g/4, g))
+	return types.ResourceName(
+		fmt.Sprintf("resource/group/rack/%d/gpugrp1/%02d/gpugrp0/%02d/gpu/GPU-%02d", g/16, g/8, g/4, g),
+	)
 }
 
 // busy takes GPUs of a machine.
@@ -54,8 +57,9 @@ func states(gpus int) map[string][]int {
 	return map[string][]int{"empty": nil, "half-full": half, "fragmented": fragmented}
 }
 
-// asking returns a pod of one container that asks for GPUs: for each wide group (a socket) the sizes of the close groups
-// (pairs) in it. The paths have the levels of a machine of that many GPUs.
+// asking returns a pod of one container that asks for GPUs: for each wide group (a socket) the
+// sizes of the close groups (pairs) in it. The paths have the levels of a machine of that many
+// GPUs.
 func asking(gpus int, sockets ...[]int) *types.PodInfo {
 	requests := types.ResourceList{}
 	for s, pairs := range sockets {
@@ -87,8 +91,9 @@ var placementBenchmarks = []struct {
 	{64, "8-in-two-sockets", [][]int{{2, 2}, {2, 2}}},
 }
 
-// BenchmarkPlacement places a pod on one node, tree and request compiled before: when the node's state is seen for
-// the first time, and when it was seen before. It reports how many times faster the second is.
+// BenchmarkPlacement places a pod on one node, tree and request compiled before: when the node's
+// state is seen for the first time, and when it was seen before. It reports how many times faster
+// the second is.
 func BenchmarkPlacement(b *testing.B) {
 	for _, bench := range placementBenchmarks {
 		for _, state := range []string{"empty", "half-full", "fragmented"} {
@@ -155,8 +160,9 @@ func BenchmarkStepLimit(b *testing.B) {
 	}
 }
 
-// hopeless returns 64 GPUs in three levels, all with different memory free, and a pod that asks for many different parts
-// of memory, for which there is just too little room: there is no telling without trying.
+// hopeless returns 64 GPUs in three levels, all with different memory free, and a pod that asks for
+// many different parts of memory, for which there is just too little room: there is no telling
+// without trying.
 func hopeless() (*types.NodeInfo, *types.PodInfo) {
 	node := machine(64)
 	for g := range 64 {
@@ -164,7 +170,8 @@ func hopeless() (*types.NodeInfo, *types.PodInfo) {
 	}
 	requests := types.ResourceList{}
 	for k := range 64 {
-		requests[types.ResourceName(fmt.Sprintf("resource/group/rack/%d/gpugrp1/%d/gpugrp0/%d/gpu/%d/memory", k/16, k/8, k/4, k))] = int64(999 + (k*37)%64)
+		key := fmt.Sprintf("rack/%d/gpugrp1/%d/gpugrp0/%d/gpu/%d/memory", k/16, k/8, k/4, k)
+		types.AddGroupResource(requests, key, int64(999+(k*37)%64))
 	}
 	return node, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {DevRequests: requests}}}
 }

@@ -14,18 +14,19 @@ import (
 // MaxResources is the largest number of device resources that one node may have.
 const MaxResources = 1 << 20
 
-// DeviceTree is the compiled tree of one node's allocatable devices. It is immutable and safe for concurrent use.
+// DeviceTree is the compiled tree of one node's allocatable devices. It is immutable and safe for
+// concurrent use.
 //
-// The resources are numbered from 0 in the order of their names. Below one instance they are consecutive, because the
-// instance's path is a prefix of their names.
+// The resources are numbered from 0 in the order of their names. Below one instance they are
+// consecutive, because the instance's path is a prefix of their names.
 type DeviceTree struct {
 	names []types.ResourceName
 	index map[types.ResourceName]int32
 	layout
 }
 
-// layout is the part of a device tree that placement works on: it knows the order of the instances but not their names,
-// so nodes that differ only in the names of their devices have equal layouts.
+// layout is the part of a device tree that placement works on: it knows the order of the instances
+// but not their names, so nodes that differ only in the names of their devices have equal layouts.
 type layout struct {
 	allocatable []int64
 	mode        []mode  // by resource
@@ -56,9 +57,10 @@ type edge struct{ signature, first, last int32 }
 // ownResource is a resource that an instance has itself.
 type ownResource struct{ typ, resource int32 }
 
-// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers. Names outside
-// resource/group belong to others and are left out. It returns an error that names the resource when a name is not a
-// path of levels and instances, a quantity is negative, or a scorer number is unknown.
+// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers.
+// Names outside resource/group belong to others and are left out. It returns an error that names
+// the resource when a name is not a path of levels and instances, a quantity is negative, or a
+// scorer number is unknown.
 func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScorer) (*DeviceTree, error) {
 	tree := &DeviceTree{}
 	for name := range allocatable {
@@ -67,7 +69,8 @@ func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScor
 		}
 	}
 	if len(tree.names) > MaxResources {
-		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer", len(tree.names), MaxResources)
+		return nil, fmt.Errorf("the node has %d device resources, more than %d: advertise fewer",
+			len(tree.names), MaxResources)
 	}
 	slices.Sort(tree.names)
 	tree.index = make(map[types.ResourceName]int32, len(tree.names))
@@ -110,11 +113,12 @@ func (tree *DeviceTree) Index(name types.ResourceName) (int, bool) {
 // Allocatable returns what is allocatable of resource i.
 func (tree *DeviceTree) Allocatable(i int) int64 { return tree.allocatable[i] }
 
-// Shape identifies what the tree looks like, names of instances aside: for trees of equal shape the same
-// request and the same vector of used quantities give the same placement.
+// Shape identifies what the tree looks like, names of instances aside: for trees of equal shape the
+// same request and the same vector of used quantities give the same placement.
 func (tree *DeviceTree) Shape() Digest { return tree.shape }
 
-// child returns the instances of a level below x, as a range. The range is empty when x has no such level.
+// child returns the instances of a level below x, as a range. The range is empty when x has no such
+// level.
 func (l *layout) child(x, signature int32) (first, last int32) {
 	at := &l.instances[x]
 	for i := at.edgeLo; i < at.edgeHi; i++ {

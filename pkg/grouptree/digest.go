@@ -29,8 +29,9 @@ func (e *encoder) str(values ...string) {
 	}
 }
 
-// classify gives each instance the class of those that are built alike: same levels, same resources with the same
-// allocatable quantities and modes, in the same positions. It returns the digest of the whole.
+// classify gives each instance the class of those that are built alike: same levels, same resources
+// with the same allocatable quantities and modes, in the same positions. It returns the digest of
+// the whole.
 func (l *layout) classify() Digest {
 	content := encoder{}
 	for _, names := range []map[string]int32{l.signatures, l.types} {

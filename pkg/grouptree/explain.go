@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// Explain says why a request did not fit a node, in the most telling way that it finds. It looks at necessary
-// conditions, from the plainest to the most specific: what the node lacks, what no device has enough of, what the node,
-// and then what one group, has too little of, and how many groups there is room for. It returns nil when p fits.
+// Explain says why a request did not fit a node, in the most telling way that it finds. It looks at
+// necessary conditions, from the plainest to the most specific: what the node lacks, what no device
+// has enough of, what the node, and then what one group, has too little of, and how many groups
+// there is room for. It returns nil when p fits.
 //
-// It is meant for the few nodes and pods that someone reads about: it costs more than most placements,
-// and no more than a search up to DefaultStepLimit. A reason that would take longer to find is
-// Fragmented, which is always true when the node as a whole has enough.
+// It is meant for the few nodes and pods that someone reads about: it costs more than most
+// placements, and no more than a search up to DefaultStepLimit. A reason that would take longer to
+// find is Fragmented, which is always true when the node as a whole has enough.
 func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason {
 	if p.Fits {
 		return nil
@@ -140,8 +141,8 @@ func lastLevel(signature string) string {
 	return signature[strings.LastIndexByte(signature, '/')+1:]
 }
 
-// missing finds a level or a resource that the node has nowhere. Where already the outermost level is missing, it is the
-// device that people miss.
+// missing finds a level or a resource that the node has nowhere. Where already the outermost level
+// is missing, it is the device that people miss.
 func (e *explainer) missing() *Reason {
 	for i, it := range e.req.items {
 		if e.types[it.typ] >= 0 {
@@ -199,7 +200,8 @@ func (e *explainer) alone() *Reason {
 	return nil
 }
 
-// together finds what the node as a whole has too little of for all running containers, or for one init container.
+// together finds what the node as a whole has too little of for all running containers, or for one
+// init container.
 func (e *explainer) together() *Reason {
 	ends := []int32{}
 	if e.req.running > 0 {
@@ -224,7 +226,8 @@ type shortage struct {
 	has  stock
 }
 
-// short finds what instance x has too little of for these needs. A kind of which some are masks is never short.
+// short finds what instance x has too little of for these needs. A kind of which some are masks is
+// never short.
 func (e *explainer) short(x int32, needs []need) *shortage {
 	for _, need := range needs {
 		if s := e.stock(need.typ, x); need.total > s.free && !e.supply(need.typ).masked {

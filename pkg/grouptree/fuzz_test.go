@@ -10,19 +10,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// FuzzPlacement compiles whatever names and quantities it is given, places what compiles, and checks what was placed.
-// Each line of the texts is a resource; the quantities come from the bytes that belong to it.
+// FuzzPlacement compiles whatever names and quantities it is given, places what compiles, and
+// checks what was placed. Each line of the texts is a resource; the quantities come from the bytes
+// that belong to it.
 func FuzzPlacement(f *testing.F) {
-	f.Add("resource/group/gpu/a/cards\nresource/group/gpu/a/memory", "resource/group/gpu/x/cards", int64(1), int64(1), int64(0), int32(0))
-	f.Add("resource/group/grp0/0/gpu/a/cards\nresource/group/grp0/0/gpu/b/cards", "resource/group/grp0/0/gpu/x/cards\nresource/group/grp0/0/gpu/y/cards", int64(1), int64(1), int64(1), int32(1))
-	f.Add("resource/group/gpu/a/enumType", "resource/group/gpu/x/enumType", int64(-1), int64(1<<62), int64(1<<62), int32(2))
-	f.Add("resource/group", "resource/group/", int64(9223372036854775807), int64(9223372036854775807), int64(9223372036854775807), int32(-1))
-	f.Add("resource/group//a/cards\nresource/group/gpu/a", "resource/group/gpu/\x00/cards\nresource/group/x", int64(0), int64(0), int64(-5), int32(3))
+	f.Add("resource/group/gpu/a/cards\nresource/group/gpu/a/memory", "resource/group/gpu/x/cards", int64(1), int64(1),
+		int64(0), int32(0))
+	f.Add("resource/group/grp0/0/gpu/a/cards\nresource/group/grp0/0/gpu/b/cards",
+		"resource/group/grp0/0/gpu/x/cards\nresource/group/grp0/0/gpu/y/cards", int64(1), int64(1), int64(1), int32(1))
+	f.Add("resource/group/gpu/a/enumType", "resource/group/gpu/x/enumType", int64(-1), int64(1<<62), int64(1<<62),
+		int32(2))
+	f.Add("resource/group", "resource/group/", int64(9223372036854775807), int64(9223372036854775807),
+		int64(9223372036854775807), int32(-1))
+	f.Add("resource/group//a/cards\nresource/group/gpu/a", "resource/group/gpu/\x00/cards\nresource/group/x", int64(0),
+		int64(0), int64(-5), int32(3))
 	f.Fuzz(func(t *testing.T, has, asks string, allocatable, quantity, used int64, scorer int32) {
 		if strings.Count(has, "\n")+strings.Count(asks, "\n") > 12 {
 			return
 		}
-		s := scenario{node: types.NodeInfo{Allocatable: types.ResourceList{}, Used: types.ResourceList{}, Scorer: types.ResourceScorer{}}}
+		s := scenario{
+			node: types.NodeInfo{
+				Allocatable: types.ResourceList{},
+				Used:        types.ResourceList{},
+				Scorer:      types.ResourceScorer{},
+			},
+		}
 		for i, name := range strings.Split(has, "\n") {
 			name := types.ResourceName(name)
 			s.node.Allocatable[name], s.node.Used[name] = allocatable>>i, used>>(2*i)
@@ -54,7 +66,8 @@ func FuzzPlacement(f *testing.F) {
 		}
 		for i, r := range got.Assigned {
 			if tree.mode[r] != enum && req.items[i].quantity > tree.Allocatable(int(r))-vector[r] {
-				t.Errorf("%s gives %d of %d, %d in use", tree.Name(int(r)), req.items[i].quantity, tree.Allocatable(int(r)), vector[r])
+				t.Errorf("%s gives %d of %d, %d in use",
+					tree.Name(int(r)), req.items[i].quantity, tree.Allocatable(int(r)), vector[r])
 			}
 		}
 		pod := s.pod

@@ -3,7 +3,8 @@
 
 package grouptree
 
-// rooms finds siblings that ask for the same and are more than there is room for below any one instance.
+// rooms finds siblings that ask for the same and are more than there is room for below any one
+// instance.
 func (e *explainer) rooms() *Reason {
 	for g := range e.req.groups {
 		at := &e.req.groups[g]
@@ -23,7 +24,8 @@ func (e *explainer) rooms() *Reason {
 		}
 		if most < groups {
 			r := e.reason(InsufficientGroups, at.itemLo)
-			r.Level, r.Groups, r.Placeable, r.Needed = lastLevel(e.req.signatures[at.signature]), groups, most, at.needs[0].total
+			r.Level, r.Needed = lastLevel(e.req.signatures[at.signature]), at.needs[0].total
+			r.Groups, r.Placeable = groups, most
 			return r
 		}
 	}
@@ -32,9 +34,10 @@ func (e *explainer) rooms() *Reason {
 
 // twins returns how many siblings from group g on ask for the same, and the group after them.
 func (e *explainer) twins(g int32) (groups int64, next int32) {
-	groups, next = 1, e.req.groups[g].end
-	for next < int32(len(e.req.groups)) && e.req.groups[next].parent == e.req.groups[g].parent && e.req.groups[next].twin >= 0 {
-		groups, next = groups+1, e.req.groups[next].end
+	all := e.req.groups
+	groups, next = 1, all[g].end
+	for next < int32(len(all)) && all[next].parent == all[g].parent && all[next].twin >= 0 {
+		groups, next = groups+1, all[next].end
 	}
 	return groups, next
 }

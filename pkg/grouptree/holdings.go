@@ -11,15 +11,17 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Holdings returns what a pod that has an allocation holds on its node: for each device resource the most that is in use
-// at any time, by Kubernetes' own formula. Init containers run one after another, each along with the sidecars started
-// before it; then all sidecars and regular containers run together. Masks are not held: here a mask is a resource whose
-// last segment begins with "enum"; what only a node's scorer makes one is left out by [DeviceTree.Take].
+// Holdings returns what a pod that has an allocation holds on its node: for each device resource
+// the most that is in use at any time, by Kubernetes' own formula. Init containers run one after
+// another, each along with the sidecars started before it; then all sidecars and regular containers
+// run together. Masks are not held: here a mask is a resource whose last segment begins with
+// "enum"; what only a node's scorer makes one is left out by [DeviceTree.Take].
 //
-// spec lists the pod's containers in the order of its spec, init containers first, as CompileRequest has it.
+// spec lists the pod's containers in the order of its spec, init containers first, as
+// CompileRequest has it.
 //
-// The pod may come from anywhere: a request without a location, a location outside resource/group and a negative
-// quantity are left out, and whether the node has the resource does not matter here.
+// The pod may come from anywhere: a request without a location, a location outside resource/group
+// and a negative quantity are left out, and whether the node has the resource does not matter here.
 func Holdings(pod *types.PodInfo, spec []Container) types.ResourceList {
 	running := map[types.ResourceName]int64{} // regular containers and sidecars
 	sidecars := map[types.ResourceName]int64{}
@@ -76,8 +78,8 @@ func raise(held types.ResourceList, inUse map[types.ResourceName]int64) {
 	}
 }
 
-// Take adds what a pod holds to a node's used resources. Sums stay at the largest int64, so that what is used beyond all
-// measure can never look free.
+// Take adds what a pod holds to a node's used resources. Sums stay at the largest int64, so that
+// what is used beyond all measure can never look free.
 func Take(used, held types.ResourceList) {
 	for name, quantity := range held {
 		used[name] = addCapped(max(0, used[name]), max(0, quantity))

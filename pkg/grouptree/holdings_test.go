@@ -39,17 +39,26 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 			types.ResourceList{a: 7, b: 1},
 		},
 		"init containers run one after another": {
-			types.PodInfo{InitContainers: containers{"i": hold(a, 5), "j": hold(a, 9)}, RunningContainers: containers{"x": hold(a, 3)}},
+			types.PodInfo{
+				InitContainers:    containers{"i": hold(a, 5), "j": hold(a, 9)},
+				RunningContainers: containers{"x": hold(a, 3)},
+			},
 			[]Container{{"i", Init}, {"j", Init}, {"x", Regular}},
 			types.ResourceList{a: 9},
 		},
 		"an init container runs along with the sidecars before it": {
-			types.PodInfo{InitContainers: containers{"i": hold(a, 5)}, RunningContainers: containers{"s": hold(a, 4), "x": hold(a, 1)}},
+			types.PodInfo{
+				InitContainers:    containers{"i": hold(a, 5)},
+				RunningContainers: containers{"s": hold(a, 4), "x": hold(a, 1)},
+			},
 			[]Container{{"s", Sidecar}, {"i", Init}, {"x", Regular}},
 			types.ResourceList{a: 9},
 		},
 		"but not with those after it": {
-			types.PodInfo{InitContainers: containers{"i": hold(a, 5)}, RunningContainers: containers{"s": hold(a, 4), "x": hold(a, 1)}},
+			types.PodInfo{
+				InitContainers:    containers{"i": hold(a, 5)},
+				RunningContainers: containers{"s": hold(a, 4), "x": hold(a, 1)},
+			},
 			[]Container{{"i", Init}, {"s", Sidecar}, {"x", Regular}},
 			types.ResourceList{a: 5},
 		},
@@ -59,7 +68,10 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 			types.ResourceList{a: 6},
 		},
 		"without a spec all running containers count as regular ones": {
-			types.PodInfo{InitContainers: containers{"i": hold(a, 5)}, RunningContainers: containers{"s": hold(a, 4), "x": hold(a, 2)}},
+			types.PodInfo{
+				InitContainers:    containers{"i": hold(a, 5)},
+				RunningContainers: containers{"s": hold(a, 4), "x": hold(a, 2)},
+			},
 			nil,
 			types.ResourceList{a: 6},
 		},
@@ -69,14 +81,21 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 			types.ResourceList{a: 1},
 		},
 		"quantities beyond all measure stay there": {
-			types.PodInfo{InitContainers: containers{"i": hold(a, math.MaxInt64)}, RunningContainers: containers{"s": hold(a, math.MaxInt64), "x": hold(a, 2)}},
+			types.PodInfo{
+				InitContainers:    containers{"i": hold(a, math.MaxInt64)},
+				RunningContainers: containers{"s": hold(a, math.MaxInt64), "x": hold(a, 2)},
+			},
 			[]Container{{"s", Sidecar}, {"i", Init}, {"x", Regular}},
 			types.ResourceList{a: math.MaxInt64},
 		},
 		"what no scheduler wrote is left out": {
 			types.PodInfo{RunningContainers: containers{"x": {
-				DevRequests:  types.ResourceList{"resource/group/gpu/u/cards": 1, "resource/group/gpu/v/cards": -1, "other": 1},
-				AllocateFrom: types.ResourceLocation{"resource/group/gpu/v/cards": a, "other": "other", "resource/group/gpu/w/cards": a},
+				DevRequests: types.ResourceList{
+					"resource/group/gpu/u/cards": 1, "resource/group/gpu/v/cards": -1, "other": 1,
+				},
+				AllocateFrom: types.ResourceLocation{
+					"resource/group/gpu/v/cards": a, "other": "other", "resource/group/gpu/w/cards": a,
+				},
 			}}},
 			[]Container{{"gone", Regular}, {"x", Regular}},
 			types.ResourceList{},
@@ -92,10 +111,16 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 
 func TestAccountingSurvivesAnInventoryThatChanged(t *testing.T) {
 	tree := mustTree(t, &types.NodeInfo{Allocatable: types.ResourceList{
-		"resource/group/gpu/a/memory": 10, "resource/group/gpu/b/memory": 10, "resource/group/gpu/b/enumType": 3, "nvidia.com/gpu": 2,
+		"resource/group/gpu/a/memory": 10, "resource/group/gpu/b/memory": 10, "resource/group/gpu/b/enumType": 3,
+		"nvidia.com/gpu": 2,
 	}})
 	used := tree.Dense(types.ResourceList{"resource/group/gpu/a/memory": 4, "resource/group/gpu/b/memory": -1})
-	held := types.ResourceList{"resource/group/gpu/a/memory": 20, "resource/group/gpu/b/enumType": 1, "resource/group/gpu/gone/memory": 5, "nvidia.com/gpu": 1}
+	held := types.ResourceList{
+		"resource/group/gpu/a/memory":    20,
+		"resource/group/gpu/b/enumType":  1,
+		"resource/group/gpu/gone/memory": 5,
+		"nvidia.com/gpu":                 1,
+	}
 	tree.Take(used, held)
 	if diff := cmp.Diff(types.ResourceList{"resource/group/gpu/a/memory": 24}, tree.List(used)); diff != "" {
 		t.Errorf("after taking (-want +got):\n%s", diff)

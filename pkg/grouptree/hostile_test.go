@@ -12,8 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// hostile describes a request that is made to cost as much as it can: the walk misses every placement
-// of it, and what is free is just too little, or just enough in another order.
+// hostile describes a request that is made to cost as much as it can: the walk misses every
+// placement of it, and what is free is just too little, or just enough in another order.
 type hostile struct {
 	gpus                     int // of the machine: 8 or 64
 	regular, sidecars, inits int // containers that request devices
@@ -139,7 +139,12 @@ func (h hostile) mutate(rng *rand.Rand) hostile {
 
 // climb looks for costly requests: it keeps each mutation that costs as much as the one before, and
 // begins anew now and then. It calls visit with each request that can be compiled.
-func climb(tb testing.TB, rounds int, seed uint64, visit func(h hostile, tree *DeviceTree, used []int64, req *Request) (cost int)) {
+func climb(
+	tb testing.TB,
+	rounds int,
+	seed uint64,
+	visit func(h hostile, tree *DeviceTree, used []int64, req *Request) (cost int),
+) {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(7, seed))
 	first := hostile{gpus: 8, regular: 1, devices: 9}
@@ -187,8 +192,8 @@ func TestNoRequestCostsMoreThanTheStepLimit(t *testing.T) {
 	}
 }
 
-// overshoot returns how many steps a search may go beyond its limit: what the look at one request costs,
-// and what one path from the first container to the last does.
+// overshoot returns how many steps a search may go beyond its limit: what the look at one request
+// costs, and what one path from the first container to the last does.
 func overshoot(tree *DeviceTree, req *Request) int {
 	return 2*len(tree.typ) + len(tree.instances) + stepsPerRequest*len(req.items) + len(req.groups) +
 		2*len(req.containers)*(len(req.containers)+len(req.items))
@@ -224,14 +229,15 @@ func TestContainersThatRequestNothingCostNothing(t *testing.T) {
 func TestARequestOfTooManyContainersNamesOne(t *testing.T) {
 	_, pod, spec := hostile{gpus: 8, regular: MaxContainers + 1, devices: 1}.build()
 	_, err := CompileRequest(pod, spec)
-	const want = `container "r0128": more than 128 containers of the pod request devices: request them in fewer containers`
+	const want = `container "r0128": more than 128 containers of the pod request devices: request them in fewer ` +
+		`containers`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// BenchmarkHostileRequests looks for the request that takes longest, to place and to explain, and prints
-// it beside the most that an ordinary request takes, one GPU on a machine of the same size.
+// BenchmarkHostileRequests looks for the request that takes longest, to place and to explain, and
+// prints it beside the most that an ordinary request takes, one GPU on a machine of the same size.
 func BenchmarkHostileRequests(b *testing.B) {
 	placer := NewPlacer(0)
 	measure := func(tree *DeviceTree, used []int64, req *Request) time.Duration {

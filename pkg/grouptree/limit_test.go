@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A search that may take few steps says that a request fits only when it does, and that it does not fit only when that is
-// sure, or with the word that it gave up.
+// A search that may take few steps says that a request fits only when it does, and that it does not
+// fit only when that is sure, or with the word that it gave up.
 func TestWhateverTheLimitAnAnswerIsNeverWrong(t *testing.T) {
 	cut, fitting := 0, 0
 	for seed := range uint64(3000) {

@@ -98,8 +98,8 @@ func (o *oracle) instances(k int) []string {
 	return o.children[above+"/"+segments[len(segments)-2]]
 }
 
-// each calls visit with every complete assignment, in the order in which the exact search prefers them, until it returns
-// false or there were too many.
+// each calls visit with every complete assignment, in the order in which the exact search prefers
+// them, until it returns false or there were too many.
 func (o *oracle) each(visit func() bool) (complete bool) {
 	count := 0
 	var next func(k int) bool
@@ -135,7 +135,8 @@ func (o *oracle) where() location {
 	return where
 }
 
-// best returns the highest score of all valid placements, and of those that score the same the first by name.
+// best returns the highest score of all valid placements, and of those that score the same the
+// first by name.
 func (o *oracle) best() (score float64, where location, complete bool) {
 	score = math.Inf(-1)
 	complete = o.each(func() bool {
@@ -153,7 +154,13 @@ func (o *oracle) best() (score float64, where location, complete bool) {
 // randomScenario returns a small node, partly used, and a pod.
 func randomScenario(r *rand.Rand) *scenario {
 	levels := [][]string{{"gpu"}, {"grp0", "gpu"}, {"grp1", "grp0", "gpu"}, {"grp2", "grp1", "grp0", "gpu"}}[r.IntN(4)]
-	s := &scenario{node: types.NodeInfo{Allocatable: types.ResourceList{}, Used: types.ResourceList{}, Scorer: types.ResourceScorer{}}}
+	s := &scenario{
+		node: types.NodeInfo{
+			Allocatable: types.ResourceList{},
+			Used:        types.ResourceList{},
+			Scorer:      types.ResourceScorer{},
+		},
+	}
 	instances := []string{"0", "1", "10", "9-a", "9", "b"}
 	devices, exclusive, masks := 1+r.IntN(6), r.IntN(2) == 0, r.IntN(3) == 0
 	sizes := []int64{40, 80, 7}[:1+r.IntN(3)]
@@ -238,8 +245,8 @@ func randomScenario(r *rand.Rand) *scenario {
 	return s
 }
 
-// The exact search finds a placement whenever there is one, the one with the highest score, and of those the first by
-// name; what the walk finds is a placement, too.
+// The exact search finds a placement whenever there is one, the one with the highest score, and of
+// those the first by name; what the walk finds is a placement, too.
 func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 	placer := NewPlacer(0)
 	checked, fitting, walked, unfinished := 0, 0, 0, 0
@@ -262,7 +269,8 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 			t.Fatalf("step limit hit after %d steps\nnode: %v\npod: %v", exact.Steps, s.node, s.pod)
 		}
 		if exact.Fits != (where != nil) {
-			t.Fatalf("fits %v, the oracle says %v\nnode: %v\npod: %v\nspec: %v\noracle: %v", exact.Fits, where != nil, s.node, s.pod, s.spec, where)
+			t.Fatalf("fits %v, the oracle says %v\nnode: %v\npod: %v\nspec: %v\noracle: %v",
+				exact.Fits, where != nil, s.node, s.pod, s.spec, where)
 		}
 		got := placer.Place(tree, used, req)
 		if got.Fits != exact.Fits {
@@ -300,14 +308,15 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 		}
 		checkAccounting(t, s, tree, req, got, used)
 	}
-	t.Logf("%d cases checked, %d fit, %d of them by the walk; %d were too large for the oracle", checked, fitting, walked, unfinished)
+	t.Logf("%d cases checked, %d fit, %d of them by the walk; %d were too large for the oracle",
+		checked, fitting, walked, unfinished)
 	if unfinished > checked || fitting < checked/10 || walked == fitting {
 		t.Error("the random cases are not what they should be")
 	}
 }
 
-// checkAccounting adds what a placed pod holds to what is used: no resource is used beyond what there is, and the list and
-// the vector of used quantities agree.
+// checkAccounting adds what a placed pod holds to what is used: no resource is used beyond what
+// there is, and the list and the vector of used quantities agree.
 func checkAccounting(t *testing.T, s *scenario, tree *DeviceTree, req *Request, p *Placement, used []int64) {
 	t.Helper()
 	pod := s.pod

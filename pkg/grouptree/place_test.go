@@ -40,91 +40,182 @@ func TestPlacementStories(t *testing.T) {
 		where location // nil: whatever is valid
 	}{
 		"of equal devices the later name is taken": {
-			scenario{node: types.NodeInfo{Allocatable: pair}, pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}}},
+			scenario{
+				node: types.NodeInfo{Allocatable: pair},
+				pod:  types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}},
+			},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/b/cards")}},
 		},
 		"an exclusive device is not given twice": {
 			scenario{node: types.NodeInfo{Allocatable: pair, Used: devices(types.ResourceList{"gpu/b/cards": 1})},
-				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1})}}},
+				pod: types.PodInfo{
+					RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1})},
+				}},
 			false, nil,
 		},
 		"two halves share one device": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
-				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/memory": 40}), "web": ask(types.ResourceList{"gpu/x/memory": 40})}}},
-			true, location{"main": {at("gpu/x/memory"): at("gpu/b/memory")}, "web": {at("gpu/x/memory"): at("gpu/b/memory")}},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": ask(types.ResourceList{"gpu/x/memory": 40}),
+						"web":  ask(types.ResourceList{"gpu/x/memory": 40}),
+					},
+				}},
+			true,
+			location{"main": {at("gpu/x/memory"): at("gpu/b/memory")}, "web": {at("gpu/x/memory"): at("gpu/b/memory")}},
 		},
 		"the walk would tear the memory apart, the exact search does not": {
-			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/memory": 50, "gpu/b/memory": 30})},
-				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/memory": 30, "gpu/y/memory": 25, "gpu/z/memory": 25})}}},
-			true, location{"main": {at("gpu/x/memory"): at("gpu/b/memory"), at("gpu/y/memory"): at("gpu/a/memory"), at("gpu/z/memory"): at("gpu/a/memory")}},
+			scenario{node: types.NodeInfo{
+				Allocatable: devices(types.ResourceList{"gpu/a/memory": 50, "gpu/b/memory": 30}),
+			},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": ask(types.ResourceList{"gpu/x/memory": 30, "gpu/y/memory": 25, "gpu/z/memory": 25}),
+					},
+				}},
+			true,
+			location{
+				"main": {
+					at("gpu/x/memory"): at("gpu/b/memory"), at("gpu/y/memory"): at("gpu/a/memory"),
+					at("gpu/z/memory"): at("gpu/a/memory"),
+				},
+			},
 		},
 		"an init container shares the device of the containers after it": {
 			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1})},
-				pod:  types.PodInfo{InitContainers: containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})}, RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}},
+				pod: types.PodInfo{
+					InitContainers:    containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})},
+					RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})},
+				},
 				spec: []Container{{"first", Init}, {"main", Regular}}},
 			true, nil,
 		},
 		"an init container cannot share the device of a sidecar before it": {
 			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1})},
-				pod:  types.PodInfo{InitContainers: containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})}, RunningContainers: containers{"proxy": ask(types.ResourceList{"gpu/x/cards": 1})}},
+				pod: types.PodInfo{
+					InitContainers:    containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})},
+					RunningContainers: containers{"proxy": ask(types.ResourceList{"gpu/x/cards": 1})},
+				},
 				spec: []Container{{"proxy", Sidecar}, {"first", Init}}},
 			false, nil,
 		},
 		"but it can share that of a sidecar after it": {
 			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1})},
-				pod:  types.PodInfo{InitContainers: containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})}, RunningContainers: containers{"proxy": ask(types.ResourceList{"gpu/x/cards": 1})}},
+				pod: types.PodInfo{
+					InitContainers:    containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})},
+					RunningContainers: containers{"proxy": ask(types.ResourceList{"gpu/x/cards": 1})},
+				},
 				spec: []Container{{"first", Init}, {"proxy", Sidecar}}},
 			true, nil,
 		},
 		"a device that others over-use does not block the rest": {
-			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1, "gpu/sick/cards": 0}), Used: devices(types.ResourceList{"gpu/sick/cards": 1})},
+			scenario{node: types.NodeInfo{
+				Allocatable: devices(types.ResourceList{"gpu/a/cards": 1, "gpu/sick/cards": 0}),
+				Used:        devices(types.ResourceList{"gpu/sick/cards": 1}),
+			},
 				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}}},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/a/cards")}},
 		},
 		"a mask is met when any bit is there": {
-			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/enumType": 1, "gpu/b/enumType": 6})},
-				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/enumType": 2})}}},
+			scenario{node: types.NodeInfo{
+				Allocatable: devices(types.ResourceList{"gpu/a/enumType": 1, "gpu/b/enumType": 6}),
+			},
+				pod: types.PodInfo{
+					RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/enumType": 2})},
+				}},
 			true, location{"main": {at("gpu/x/enumType"): at("gpu/b/enumType")}},
 		},
 		"a container's own scorer gives it no device that is taken": {
-			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1}), Used: devices(types.ResourceList{"gpu/a/cards": 1})},
-				pod: types.PodInfo{RunningContainers: containers{"main": {DevRequests: devices(types.ResourceList{"gpu/x/cards": 1}), Scorer: types.ResourceScorer{at("gpu/x/cards"): 2}}}}},
+			scenario{node: types.NodeInfo{
+				Allocatable: devices(types.ResourceList{"gpu/a/cards": 1}),
+				Used:        devices(types.ResourceList{"gpu/a/cards": 1}),
+			},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": {
+							DevRequests: devices(types.ResourceList{"gpu/x/cards": 1}),
+							Scorer:      types.ResourceScorer{at("gpu/x/cards"): 2},
+						},
+					},
+				}},
 			false, nil,
 		},
 		"an allocation that was filled in stays": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
-				pod: types.PodInfo{RunningContainers: containers{"main": {DevRequests: devices(types.ResourceList{"gpu/x/cards": 1, "gpu/x/memory": 1}), AllocateFrom: types.ResourceLocation{at("gpu/x/cards"): at("gpu/a/cards")}}}}},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": {
+							DevRequests:  devices(types.ResourceList{"gpu/x/cards": 1, "gpu/x/memory": 1}),
+							AllocateFrom: types.ResourceLocation{at("gpu/x/cards"): at("gpu/a/cards")},
+						},
+					},
+				}},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/a/cards"), at("gpu/x/memory"): at("gpu/a/memory")}},
 		},
 		"others make way for it": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
-				pod: types.PodInfo{RunningContainers: containers{"main": {DevRequests: devices(types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1}), AllocateFrom: types.ResourceLocation{at("gpu/y/cards"): at("gpu/b/cards")}}}}},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": {
+							DevRequests:  devices(types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1}),
+							AllocateFrom: types.ResourceLocation{at("gpu/y/cards"): at("gpu/b/cards")},
+						},
+					},
+				}},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/a/cards"), at("gpu/y/cards"): at("gpu/b/cards")}},
 		},
 		"one that puts a placeholder on two devices does not fit": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
-				pod: types.PodInfo{RunningContainers: containers{"main": {DevRequests: devices(types.ResourceList{"gpu/x/cards": 1, "gpu/x/memory": 1}), AllocateFrom: types.ResourceLocation{at("gpu/x/cards"): at("gpu/a/cards"), at("gpu/x/memory"): at("gpu/b/memory")}}}}},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": {
+							DevRequests: devices(types.ResourceList{"gpu/x/cards": 1, "gpu/x/memory": 1}),
+							AllocateFrom: types.ResourceLocation{
+								at("gpu/x/cards"): at("gpu/a/cards"), at("gpu/x/memory"): at("gpu/b/memory"),
+							},
+						},
+					},
+				}},
 			false, nil,
 		},
 		"one of another shape does not fit": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
-				pod: types.PodInfo{RunningContainers: containers{"main": {DevRequests: devices(types.ResourceList{"gpu/x/cards": 1}), AllocateFrom: types.ResourceLocation{at("gpu/x/cards"): at("gpu/a/memory")}}}}},
+				pod: types.PodInfo{
+					RunningContainers: containers{
+						"main": {
+							DevRequests:  devices(types.ResourceList{"gpu/x/cards": 1}),
+							AllocateFrom: types.ResourceLocation{at("gpu/x/cards"): at("gpu/a/memory")},
+						},
+					},
+				}},
 			false, nil,
 		},
 		"a level that the node lacks does not fit": {
-			scenario{node: types.NodeInfo{Allocatable: pair}, pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"pair/0/gpu/x/cards": 1})}}},
+			scenario{
+				node: types.NodeInfo{Allocatable: pair},
+				pod: types.PodInfo{
+					RunningContainers: containers{"main": ask(types.ResourceList{"pair/0/gpu/x/cards": 1})},
+				},
+			},
 			false, nil,
 		},
 		"a request of nothing needs the resource all the same": {
-			scenario{node: types.NodeInfo{Allocatable: pair}, pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/links": 0})}}},
+			scenario{
+				node: types.NodeInfo{Allocatable: pair},
+				pod:  types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/links": 0})}},
+			},
 			false, nil,
 		},
 		"a pod without device requests fits": {
-			scenario{node: types.NodeInfo{Allocatable: pair}, pod: types.PodInfo{RunningContainers: containers{"main": {}}}},
+			scenario{
+				node: types.NodeInfo{Allocatable: pair}, pod: types.PodInfo{RunningContainers: containers{"main": {}}},
+			},
 			true, location{"main": {}},
 		},
 		"a node without devices holds none": {
-			scenario{pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}}},
+			scenario{
+				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}},
+			},
 			false, nil,
 		},
 	} {
@@ -140,7 +231,8 @@ func TestPlacementStories(t *testing.T) {
 				return
 			}
 			checkValid(t, &test.scenario, tree, req, got)
-			if diff := cmp.Diff(test.where, locations(&test.scenario, tree, req, got)); diff != "" && test.where != nil {
+			if diff := cmp.Diff(test.where, locations(&test.scenario, tree, req, got)); diff != "" &&
+				test.where != nil {
 				t.Errorf("placed (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, test.pod.RunningContainers); diff != "" {
@@ -160,7 +252,8 @@ func TestTheSearchStopsAtItsLimitAndSaysSo(t *testing.T) {
 		if got.Fits || !got.LimitHit || got.Steps != limit {
 			t.Errorf("limit %d: fits %v, limit hit %v after %d steps", limit, got.Fits, got.LimitHit, got.Steps)
 		}
-		if got := Explain(tree, tree.Dense(node.Used), req, got).String(); !strings.Contains(got, "a placement may exist") {
+		if got := Explain(tree, tree.Dense(node.Used), req, got).String(); !strings.Contains(got,
+			"a placement may exist") {
 			t.Errorf("limit %d: reason %q", limit, got)
 		}
 		easy := mustRequest(t, asking(64, []int{4}), nil)
@@ -202,23 +295,41 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 		scorer   types.ResourceScorer
 		want     string
 	}{
-		"no slash":            {requests: list{"resource/group": 1}, want: `"resource/group": the name must begin with "resource/group/"`},
-		"another prefix":      {requests: list{"resource/groups/gpu/a/cards": 1}, want: "must begin with"},
-		"an empty segment":    {requests: list{"resource/group/gpu//cards": 1}, want: "empty segment"},
-		"nothing after it":    {requests: list{"resource/group/": 1}, want: "empty segment"},
-		"no resource":         {requests: list{"resource/group/gpu/a": 1}, want: "must alternate level and instance"},
-		"too many levels":     {requests: list{types.ResourceName("resource/group" + strings.Repeat("/l/i", resource.MaxLevels+1) + "/r"): 1}, want: "17 levels"},
-		"a negative":          {requests: list{"resource/group/gpu/a/cards": -1}, want: "negative (-1)"},
-		"an unknown scorer":   {requests: list{"resource/group/gpu/a/cards": 1}, scorer: types.ResourceScorer{"resource/group/gpu/a/cards": 3}, want: "scorer 3 is unknown"},
-		"a scorer that wraps": {requests: list{"resource/group/gpu/a/cards": 1}, scorer: types.ResourceScorer{"resource/group/gpu/a/cards": 257}, want: "scorer 257 is unknown"},
+		"no slash": {
+			requests: list{"resource/group": 1}, want: `"resource/group": the name must begin with "resource/group/"`,
+		},
+		"another prefix":   {requests: list{"resource/groups/gpu/a/cards": 1}, want: "must begin with"},
+		"an empty segment": {requests: list{"resource/group/gpu//cards": 1}, want: "empty segment"},
+		"nothing after it": {requests: list{"resource/group/": 1}, want: "empty segment"},
+		"no resource":      {requests: list{"resource/group/gpu/a": 1}, want: "must alternate level and instance"},
+		"too many levels": {
+			requests: list{
+				types.ResourceName("resource/group" + strings.Repeat("/l/i", resource.MaxLevels+1) + "/r"): 1,
+			},
+			want: "17 levels",
+		},
+		"a negative": {requests: list{"resource/group/gpu/a/cards": -1}, want: "negative (-1)"},
+		"an unknown scorer": {
+			requests: list{"resource/group/gpu/a/cards": 1},
+			scorer:   types.ResourceScorer{"resource/group/gpu/a/cards": 3}, want: "scorer 3 is unknown",
+		},
+		"a scorer that wraps": {
+			requests: list{"resource/group/gpu/a/cards": 1},
+			scorer:   types.ResourceScorer{"resource/group/gpu/a/cards": 257}, want: "scorer 257 is unknown",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := CompileDeviceTree(test.requests, test.scorer)
 			if err == nil || !strings.Contains(err.Error(), test.want) && !strings.Contains(test.want, "negative") {
 				t.Errorf("device tree: error %v, want one with %q", err, test.want)
 			}
-			pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {DevRequests: test.requests, Scorer: test.scorer}}}
-			if _, err := CompileRequest(pod, nil); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `container "main"`) {
+			pod := &types.PodInfo{
+				RunningContainers: map[string]types.ContainerInfo{
+					"main": {DevRequests: test.requests, Scorer: test.scorer},
+				},
+			}
+			if _, err := CompileRequest(pod, nil); err == nil || !strings.Contains(err.Error(), test.want) ||
+				!strings.Contains(err.Error(), `container "main"`) {
 				t.Errorf("request: error %v, want one with the container and %q", err, test.want)
 			}
 		})
@@ -231,14 +342,23 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 			types.PodInfo{
 				InitContainers:    map[string]types.ContainerInfo{"first": ask(list{"gpu/a/memory": 1})},
 				RunningContainers: map[string]types.ContainerInfo{"main": ask(list{"gpu/a/memory": math.MaxInt64})},
-			}, `container "first": device request "resource/group/gpu/a/memory": the pod's requests add up to more than 9223372036854775807`,
+			}, `container "first": device request "resource/group/gpu/a/memory": the pod's requests add up to more ` +
+				`than 9223372036854775807`,
 		},
 		"too many requests": {
 			types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": many(MaxRequests), "web": many(1)}},
 			`container "web": the pod makes more than 4096 device requests`,
 		},
 		"an allocation without a request": {
-			types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {AllocateFrom: types.ResourceLocation{"resource/group/gpu/x/cards": "resource/group/gpu/a/cards"}}}},
+			types.PodInfo{
+				RunningContainers: map[string]types.ContainerInfo{
+					"main": {
+						AllocateFrom: types.ResourceLocation{
+							"resource/group/gpu/x/cards": "resource/group/gpu/a/cards",
+						},
+					},
+				},
+			},
 			`"resource/group/gpu/x/cards" is served by "resource/group/gpu/a/cards" but not requested`,
 		},
 	} {
@@ -262,7 +382,10 @@ func many(requests int) types.ContainerInfo {
 func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	tree := mustTree(t, &types.NodeInfo{Allocatable: types.ResourceList{"nvidia.com/gpu": 8, "gpu/x": -1}})
 	req := mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
-		"main": {DevRequests: types.ResourceList{"nvidia.com/gpu": 2}, AllocateFrom: types.ResourceLocation{"fpga": "fpga/0"}},
+		"main": {
+			DevRequests:  types.ResourceList{"nvidia.com/gpu": 2},
+			AllocateFrom: types.ResourceLocation{"fpga": "fpga/0"},
+		},
 	}}, nil)
 	if tree.Len() != 0 || !req.Empty() {
 		t.Errorf("%d resources, empty request %v; want none of either", tree.Len(), req.Empty())

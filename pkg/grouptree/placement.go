@@ -9,26 +9,29 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Placement is the answer for one request on one node. It is immutable: a memo hands the same one to many callers.
+// Placement is the answer for one request on one node. It is immutable: a memo hands the same one
+// to many callers.
 type Placement struct {
 	// Fits reports whether a placement was found.
 	Fits bool
-	// Score is the score of the node with the pod on it, from 0 (bad) to 1 (good). It is 0 when the pod does not fit.
+	// Score is the score of the node with the pod on it, from 0 (bad) to 1 (good). It is 0 when the
+	// pod does not fit.
 	Score float64
-	// Assigned is the number of the resource that serves each request, in the request's canonical order. It is empty when
-	// the pod does not fit.
+	// Assigned is the number of the resource that serves each request, in the request's canonical
+	// order. It is empty when the pod does not fit.
 	Assigned []int32
 	// Exact reports that the walk failed and the exact search answered.
 	Exact bool
-	// LimitHit reports that the exact search stopped at the step limit: when the pod fits, there may be a better
-	// placement; when it does not, there may be one.
+	// LimitHit reports that the exact search stopped at the step limit: when the pod fits, there
+	// may be a better placement; when it does not, there may be one.
 	LimitHit bool
 	// Steps is the work of the exact search, at most the step limit.
 	Steps int
 }
 
-// Apply writes a placement that fits into the AllocateFrom of the pod's containers. The pod is the one that the request
-// was compiled from, or a copy of it; its maps are replaced, not changed, as other copies may share them.
+// Apply writes a placement that fits into the AllocateFrom of the pod's containers. The pod is the
+// one that the request was compiled from, or a copy of it; its maps are replaced, not changed, as
+// other copies may share them.
 func (r *Request) Apply(tree *DeviceTree, p *Placement, pod *types.PodInfo) {
 	if !p.Fits {
 		return

@@ -5,7 +5,8 @@ package grouptree
 
 import "slices"
 
-// Placer places requests. It holds the memory that this takes, to be used again: one goroutine at a time may use it.
+// Placer places requests. It holds the memory that this takes, to be used again: one goroutine at a
+// time may use it.
 type Placer struct {
 	limit int
 
@@ -40,8 +41,8 @@ type change struct {
 	score           float64
 }
 
-// NewPlacer returns a placer whose exact search tries at most stepLimit instances for one request; 0 stands for
-// DefaultStepLimit.
+// NewPlacer returns a placer whose exact search tries at most stepLimit instances for one request;
+// 0 stands for DefaultStepLimit.
 func NewPlacer(stepLimit int) *Placer {
 	if stepLimit <= 0 {
 		stepLimit = DefaultStepLimit
@@ -49,7 +50,8 @@ func NewPlacer(stepLimit int) *Placer {
 	return &Placer{limit: stepLimit}
 }
 
-// Place places a request on a node of which used is in use: a vector of the tree's length, which is only read.
+// Place places a request on a node of which used is in use: a vector of the tree's length, which is
+// only read.
 func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement {
 	p.reset(tree, used, req)
 	if score, ok := p.walk(); ok {
@@ -96,7 +98,8 @@ func lookUp(to []int32, numbers map[string]int32, names []string) []int32 {
 	return to
 }
 
-// find returns the resource of instance x that serves request i, or -1 when x lacks it or it was decided otherwise.
+// find returns the resource of instance x that serves request i, or -1 when x lacks it or it was
+// decided otherwise.
 func (p *Placer) find(i, x int32) int32 {
 	it := &p.req.items[i]
 	r := p.tree.resource(x, p.types[it.typ])
@@ -114,14 +117,14 @@ func (p *Placer) modeFor(i, r int32) mode {
 	return p.tree.mode[r]
 }
 
-// counts reports whether request i consumes resource r. A container's scorer may turn a mask into a quantity, but not
-// the other way round: a user could else ask for a device that is taken.
+// counts reports whether request i consumes resource r. A container's scorer may turn a mask into a
+// quantity, but not the other way round: a user could else ask for a device that is taken.
 func (p *Placer) counts(i, r int32) bool {
 	return p.tree.mode[r] != enum || p.req.items[i].scorer == leftOver
 }
 
-// land puts request i on resource r, if it fits there. whole is all that an init container puts on r, the request
-// included; it doesn't matter for a running container.
+// land puts request i on resource r, if it fits there. whole is all that an init container puts on
+// r, the request included; it doesn't matter for a running container.
 func (p *Placer) land(i, r int32, whole int64) bool {
 	quantity := p.req.items[i].quantity
 	if p.modeFor(i, r) == enum && quantity != 0 && p.tree.allocatable[r]&quantity == 0 {
@@ -139,8 +142,8 @@ func (p *Placer) land(i, r int32, whole int64) bool {
 	return true
 }
 
-// growth returns by how much the pod's use of resource r grows with a request: a running container's quantity comes on
-// top, an init container can share what the pod uses at other times.
+// growth returns by how much the pod's use of resource r grows with a request: a running
+// container's quantity comes on top, an init container can share what the pod uses at other times.
 func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 	if p.running {
 		return quantity
@@ -148,7 +151,8 @@ func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 	return max(0, whole+p.side[r]-p.pod[r])
 }
 
-// set changes the state of resource r, of which request i uses more than before. The change can be undone.
+// set changes the state of resource r, of which request i uses more than before. The change can be
+// undone.
 func (p *Placer) set(i, r int32, more int64) {
 	p.used[r] += more
 	p.pod[r] += more
@@ -158,7 +162,8 @@ func (p *Placer) set(i, r int32, more int64) {
 
 // remember keeps the state of resource r for undo.
 func (p *Placer) remember(r int32, touched bool) {
-	p.trail = append(p.trail, change{resource: r, touched: touched, used: p.used[r], pod: p.pod[r], bits: p.bits[r], score: p.score[r]})
+	p.trail = append(p.trail,
+		change{resource: r, touched: touched, used: p.used[r], pod: p.pod[r], bits: p.bits[r], score: p.score[r]})
 }
 
 // touch notes that resource r serves request i.
@@ -208,7 +213,8 @@ func (p *Placer) leave(at *container) {
 	}
 }
 
-// sidecars adds to side (or takes away, with -1) what those sidecars hold that run while init container at does.
+// sidecars adds to side (or takes away, with -1) what those sidecars hold that run while init
+// container at does.
 func (p *Placer) sidecars(at *container, sign int64) {
 	p.exact.steps += p.req.running
 	for k := range p.req.running {

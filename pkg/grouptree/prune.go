@@ -3,10 +3,7 @@
 
 package grouptree
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // slack is more than the rounding errors of a score and less than any difference that counts.
 const slack = 1e-11
@@ -41,7 +38,7 @@ func (p *Placer) gain(i int32) float64 {
 			continue
 		}
 		if p.tree.mode[r] == enum {
-			most = max(most, float64(bits.OnesCount64(uint64(allocatable&it.quantity)))/float64(bits.OnesCount64(uint64(allocatable))))
+			most = max(most, rate(enum, allocatable, 0, it.quantity))
 		} else if it.quantity <= allocatable-p.used[r] {
 			most = max(most, float64(it.quantity)/float64(allocatable))
 		}
@@ -92,7 +89,8 @@ func (p *Placer) free(r int32) int64 {
 	return max(0, free)
 }
 
-// redundant reports whether instance x is as good as one of those that were tried at the same point.
+// redundant reports whether instance x is as good as one of those that were tried at the same
+// point.
 func (p *Placer) redundant(x int32, tried []int32) bool {
 	if p.req.pinned { // a request that is still to come may be bound to one of them
 		return false

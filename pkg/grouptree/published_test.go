@@ -58,8 +58,8 @@ func readPublished(tb testing.TB) []published {
 	return cases
 }
 
-// Where the published allocator found a placement, the walk finds the same one; where it found none, the exact search
-// may, and then the placement is valid.
+// Where the published allocator found a placement, the walk finds the same one; where it found
+// none, the exact search may, and then the placement is valid.
 func TestPublishedPlacementsStay(t *testing.T) {
 	cases := readPublished(t)
 	if len(cases) != 3000 {

@@ -15,8 +15,11 @@ import (
 
 // gpuWords leaves out the word for gpugrp1, which so appears by its name.
 var gpuWords = devicescheduler.Words{
-	Levels: map[string]devicescheduler.Noun{"gpu": {One: "GPU", Many: "GPUs"}, "gpugrp0": {One: "NVLink pair", Many: "NVLink pairs"}},
-	Units:  map[string]devicescheduler.Unit{"gpu/memory": devicescheduler.Bytes},
+	Levels: map[string]devicescheduler.Noun{
+		"gpu":     {One: "GPU", Many: "GPUs"},
+		"gpugrp0": {One: "NVLink pair", Many: "NVLink pairs"},
+	},
+	Units: map[string]devicescheduler.Unit{"gpu/memory": devicescheduler.Bytes},
 }
 
 func TestReasonsSayWhatIsMissing(t *testing.T) {
@@ -49,44 +52,61 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), *asking(8, []int{1}), "have no free GPU",
 		},
 		"the node has too few free": {
-			busy(machine(8), 0, 1, 2, 3, 4), *asking(8, []int{1}, []int{1}, []int{1}, []int{1}), "have fewer than 4 free GPUs (best: 3 free of 8)",
+			busy(machine(8), 0, 1, 2, 3, 4), *asking(8, []int{1}, []int{1}, []int{1}, []int{1}),
+			"have fewer than 4 free GPUs (best: 3 free of 8)",
 		},
 		"no pair has enough free": {
-			busy(machine(8), 0, 2, 4, 6), *asking(8, []int{2}), "have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2)",
+			busy(machine(8), 0, 2, 4, 6), *asking(8, []int{2}),
+			"have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2)",
 		},
 		"no socket has enough free": {
-			busy(machine(8), 0, 7), *asking(8, []int{2, 2}), "have fewer than 4 free GPUs in one gpugrp1 (best: 3 free of 4)",
+			busy(machine(8), 0, 7), *asking(8, []int{2, 2}),
+			"have fewer than 4 free GPUs in one gpugrp1 (best: 3 free of 4)",
 		},
 		"there are too few free pairs": {
-			busy(machine(8), 0, 2), *asking(8, []int{2}, []int{2}, []int{2}), "have fewer than 3 gpugrp1 with 2 free GPUs each (best: 2)",
+			busy(machine(8), 0, 2), *asking(8, []int{2}, []int{2}, []int{2}),
+			"have fewer than 3 gpugrp1 with 2 free GPUs each (best: 2)",
 		},
 		"no device has enough memory": {
-			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}), "have no GPU with 40 GiB of memory free (best: 20 GiB free of 80 GiB)",
+			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}),
+			"have no GPU with 40 GiB of memory free (best: 20 GiB free of 80 GiB)",
 		},
 		"no device is so large, and all that are there are full": {
-			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 160 << 30}),
+			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7),
+			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 160 << 30}),
 			"have no GPU with 160 GiB of memory (the largest has 80 GiB)",
 		},
 		"the node has too little memory in all": {
 			used(almostFull...), running(types.ResourceList{
-				"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 20 << 30,
-				"gpugrp1/0/gpugrp0/0/gpu/d/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/e/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/f/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/g/memory": 20 << 30,
+				"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30,
+				"gpugrp1/0/gpugrp0/0/gpu/c/memory": 20 << 30,
+				"gpugrp1/0/gpugrp0/0/gpu/d/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/e/memory": 20 << 30,
+				"gpugrp1/0/gpugrp0/0/gpu/f/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/g/memory": 20 << 30,
 			}), "have less than 140 GiB of GPU memory free (best: 132 GiB free of 640 GiB)",
 		},
 		"no pair has enough memory": {
-			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30}),
+			used(almostFull...),
+			running(
+				types.ResourceList{
+					"gpugrp1/0/gpugrp0/0/gpu/a/memory": 20 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 20 << 30,
+				},
+			),
 			"have no NVLink pair with 40 GiB of GPU memory free (best: 39 GiB free of 160 GiB)",
 		},
 		"cards and memory are free on different devices": {
 			used(types.ResourceList{
-				gpuName(8, 1) + "/cards": 1, gpuName(8, 2) + "/cards": 1, gpuName(8, 3) + "/cards": 1, gpuName(8, 4) + "/cards": 1,
+				gpuName(8, 1) + "/cards": 1, gpuName(8, 2) + "/cards": 1, gpuName(8, 3) + "/cards": 1,
+				gpuName(8, 4) + "/cards": 1,
 				gpuName(8, 5) + "/cards": 1, gpuName(8, 6) + "/cards": 1, gpuName(8, 7) + "/cards": 1,
 			}, memory(0, 80<<30)),
-			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}),
+			running(
+				types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30},
+			),
 			"have no GPU with everything free that is asked of one",
 		},
 		"no device is of the type": {
-			typed, running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/enumType": 12}), "have no GPU enumType with any bit of 0xc",
+			typed, running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/enumType": 12}),
+			"have no GPU enumType with any bit of 0xc",
 		},
 		"the level is unknown": {
 			machine(8), running(types.ResourceList{"gpugrp1/0/nvlink/0/gpu/a/cards": 1}), "have no nvlink",
@@ -99,16 +119,28 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		},
 		"an allocation from before is gone": {
 			machine(8), types.PodInfo{RunningContainers: containers{"main": {
-				DevRequests:  devices(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1}),
-				AllocateFrom: types.ResourceLocation{"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": gpuName(8, 0) + "-old/cards"},
+				DevRequests: devices(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1}),
+				AllocateFrom: types.ResourceLocation{
+					"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": gpuName(8, 0) + "-old/cards",
+				},
 			}}}, "have lost the GPU that was allocated before",
 		},
 		"an init container asks for too much": {
-			busy(machine(8), 0, 1, 2, 3, 4, 5), types.PodInfo{InitContainers: asking(8, []int{1}, []int{1}, []int{1}).RunningContainers}, "have fewer than 3 free GPUs (best: 2 free of 8)",
+			busy(machine(8), 0, 1, 2, 3, 4, 5),
+			types.PodInfo{InitContainers: asking(8, []int{1}, []int{1}, []int{1}).RunningContainers},
+			"have fewer than 3 free GPUs (best: 2 free of 8)",
 		},
 		"the pieces do not come together": {
-			used(memory(0, 40<<30), memory(1, 40<<30), memory(2, 80<<30), memory(3, 80<<30), memory(4, 80<<30), memory(5, 80<<30), memory(6, 80<<30), memory(7, 80<<30)),
-			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 30 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 25 << 30, "gpugrp1/0/gpugrp0/0/gpu/c/memory": 24 << 30}),
+			used(
+				memory(0, 40<<30), memory(1, 40<<30), memory(2, 80<<30), memory(3, 80<<30), memory(4, 80<<30),
+				memory(5, 80<<30), memory(6, 80<<30), memory(7, 80<<30),
+			),
+			running(
+				types.ResourceList{
+					"gpugrp1/0/gpugrp0/0/gpu/a/memory": 30 << 30, "gpugrp1/0/gpugrp0/0/gpu/b/memory": 25 << 30,
+					"gpugrp1/0/gpugrp0/0/gpu/c/memory": 24 << 30,
+				},
+			),
 			`have free devices, but not in the groups that container "main" asks for`,
 		},
 	} {
@@ -143,7 +175,8 @@ func TestAReasonCarriesTheNumbers(t *testing.T) {
 
 func TestQuantitiesAreWrittenForPeople(t *testing.T) {
 	for quantity, want := range map[int64]string{
-		0: "0", 7: "7", 1<<20 - 1: "1048575", 1 << 20: "1 MiB", 1536 << 20: "1.5 GiB", 80 << 30: "80 GiB", 1<<40 - 1: "1023.9 GiB", 1 << 62: "4 EiB",
+		0: "0", 7: "7", 1<<20 - 1: "1048575", 1 << 20: "1 MiB", 1536 << 20: "1.5 GiB", 80 << 30: "80 GiB",
+		1<<40 - 1: "1023.9 GiB", 1 << 62: "4 EiB",
 	} {
 		if got := Human(quantity); got != want {
 			t.Errorf("Human(%d) is %q, want %q", quantity, got, want)
@@ -152,9 +185,17 @@ func TestQuantitiesAreWrittenForPeople(t *testing.T) {
 }
 
 func TestUnitsArePluginsOwn(t *testing.T) {
-	reason := Reason{Cause: Small, Level: "nic", Device: "nic", Resource: "bandwidth", Needed: 100_000_000, Of: 25_000_000}
+	reason := Reason{
+		Cause:    Small,
+		Level:    "nic",
+		Device:   "nic",
+		Resource: "bandwidth",
+		Needed:   100_000_000,
+		Of:       25_000_000,
+	}
 	words := devicescheduler.Words{Units: map[string]devicescheduler.Unit{"nic/bandwidth": "Mbit/s"}}
-	if got, want := reason.Text(words), "have no nic with 100000000 Mbit/s of bandwidth (the largest has 25000000 Mbit/s)"; got != want {
+	const want = "have no nic with 100000000 Mbit/s of bandwidth (the largest has 25000000 Mbit/s)"
+	if got := reason.Text(words); got != want {
 		t.Errorf("reason %q, want %q", got, want)
 	}
 }
@@ -173,8 +214,8 @@ func TestAReasonIsShortHoweverLongTheNamesAre(t *testing.T) {
 	}
 }
 
-// Two nodes lack the same, the one more of it than the other: their reasons are of one kind, and the text of the nearer
-// node stands for both.
+// Two nodes lack the same, the one more of it than the other: their reasons are of one kind, and
+// the text of the nearer node stands for both.
 func TestReasonsOfOneKindDifferInNumbersOnly(t *testing.T) {
 	explain := func(busyGPUs ...int) *Reason {
 		node, pod := busy(machine(8), busyGPUs...), asking(8, []int{2})

@@ -11,8 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// maxWord bounds the bytes of a name in a reason. Names come from users and nodes and are of any length; an event has
-// 1024 bytes for everything.
+// maxWord bounds the bytes of a name in a reason. Names come from users and nodes and are of any
+// length; an event has 1024 bytes for everything.
 const maxWord = 63
 
 // String returns the reason with the names that levels and resources have in paths.
@@ -34,7 +34,8 @@ func (r *Reason) Text(words devicescheduler.Words) string {
 	case Insufficient:
 		return w.short()
 	case InsufficientGroups:
-		return fmt.Sprintf("have fewer than %d %s with %s each (best: %d)", r.Groups, w.level(r.Groups), w.freeAmount(), r.Placeable)
+		return fmt.Sprintf("have fewer than %d %s with %s each (best: %d)",
+			r.Groups, w.level(r.Groups), w.freeAmount(), r.Placeable)
 	case Fragmented:
 		if r.Level != "" {
 			return fmt.Sprintf("have no %s with everything free that is asked of one", w.level(1))
@@ -59,13 +60,17 @@ func (w wording) short() string {
 	case w.Countable && w.Level == "" && w.Needed <= 1:
 		return "have no free " + w.thing(1)
 	case w.Countable && w.Level == "":
-		return fmt.Sprintf("have fewer than %d free %s (best: %d free of %d)", w.Needed, w.thing(w.Needed), w.Best, w.Of)
+		return fmt.Sprintf("have fewer than %d free %s (best: %d free of %d)",
+			w.Needed, w.thing(w.Needed), w.Best, w.Of)
 	case w.Countable:
-		return fmt.Sprintf("have fewer than %d free %s in one %s (best: %d free of %d)", w.Needed, w.thing(w.Needed), w.level(1), w.Best, w.Of)
+		return fmt.Sprintf("have fewer than %d free %s in one %s (best: %d free of %d)",
+			w.Needed, w.thing(w.Needed), w.level(1), w.Best, w.Of)
 	case w.Level == "":
-		return fmt.Sprintf("have less than %s of %s free (best: %s free of %s)", w.quantity(w.Needed), w.thing(1), w.quantity(w.Best), w.quantity(w.Of))
+		return fmt.Sprintf("have less than %s of %s free (best: %s free of %s)",
+			w.quantity(w.Needed), w.thing(1), w.quantity(w.Best), w.quantity(w.Of))
 	default:
-		return fmt.Sprintf("have no %s with %s free (best: %s free of %s)", w.level(1), w.amount(), w.quantity(w.Best), w.quantity(w.Of))
+		return fmt.Sprintf("have no %s with %s free (best: %s free of %s)",
+			w.level(1), w.amount(), w.quantity(w.Best), w.quantity(w.Of))
 	}
 }
 
@@ -135,8 +140,8 @@ func word(name string) string {
 	return strings.ToValidUTF8(name[:maxWord], "") + "…"
 }
 
-// Human returns a quantity the way people write it: from 1 MiB on in the largest binary unit that leaves at least 1, as
-// such numbers are bytes, with at most one digit after the point.
+// Human returns a quantity the way people write it: from 1 MiB on in the largest binary unit that
+// leaves at least 1, as such numbers are bytes, with at most one digit after the point.
 func Human(quantity int64) string {
 	units := []string{"MiB", "GiB", "TiB", "PiB", "EiB"}
 	if quantity < 1<<20 {

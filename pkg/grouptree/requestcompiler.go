@@ -42,7 +42,8 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 	}
 	for _, request := range slices.Sorted(maps.Keys(info.AllocateFrom)) {
 		if _, ok := info.DevRequests[request]; !ok && resource.IsGroupResourceName(request) {
-			return fmt.Errorf("container %q: %q is served by %q but not requested", name, request, info.AllocateFrom[request])
+			return fmt.Errorf("container %q: %q is served by %q but not requested",
+				name, request, info.AllocateFrom[request])
 		}
 	}
 	if most := MaxRequests - len(c.req.items); len(info.DevRequests) > most {
@@ -55,7 +56,13 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 		return fmt.Errorf("container %q: more than %d containers of the pod request devices: "+
 			"request them in fewer containers", name, MaxContainers)
 	}
-	at := container{name: name, kind: kind, turn: turn, groupLo: int32(len(c.req.groups)), itemLo: int32(len(c.req.items))}
+	at := container{
+		name:    name,
+		kind:    kind,
+		turn:    turn,
+		groupLo: int32(len(c.req.groups)),
+		itemLo:  int32(len(c.req.items)),
+	}
 	c.flatten(root, -1)
 	at.groupHi, at.itemHi = int32(len(c.req.groups)), int32(len(c.req.items))
 	c.req.containers = append(c.req.containers, at)
@@ -72,7 +79,8 @@ func (c *compiler) request(root *placeholder, name types.ResourceName, info type
 	if it.quantity < 0 {
 		return fmt.Errorf("the quantity is negative (%d)", it.quantity)
 	}
-	if it.quantity > math.MaxInt64-c.total { // so that no sum of them can overflow, whatever a node's scorers make of masks
+	// So no sum of quantities can overflow, whatever a node's scorers make of masks.
+	if it.quantity > math.MaxInt64-c.total {
 		return fmt.Errorf("the pod's requests add up to more than %d", int64(math.MaxInt64))
 	}
 	c.total += it.quantity
@@ -107,7 +115,12 @@ func (c *compiler) request(root *placeholder, name types.ResourceName, info type
 func (c *compiler) flatten(at *placeholder, parent int32) {
 	r := c.req
 	self := int32(len(r.groups))
-	g := group{signature: intern(c.signatures, &r.signatures, at.signature), parent: parent, twin: -1, itemLo: int32(len(r.items))}
+	g := group{
+		signature: intern(c.signatures, &r.signatures, at.signature),
+		parent:    parent,
+		twin:      -1,
+		itemLo:    int32(len(r.items)),
+	}
 	r.items = append(r.items, at.items...)
 	g.itemHi = int32(len(r.items))
 	r.groups = append(r.groups, g)
@@ -127,7 +140,8 @@ func (c *compiler) flatten(at *placeholder, parent int32) {
 	r.groups[self].needs = r.sum(r.items[g.itemLo:])
 }
 
-// alike reports whether two groups ask for exactly the same, so that exchanging them changes nothing.
+// alike reports whether two groups ask for exactly the same, so that exchanging them changes
+// nothing.
 func (r *Request) alike(a, b int32) bool {
 	width := r.groups[a].end - a
 	if r.groups[b].end-b != width || r.groups[a].itemEnd-r.groups[a].itemLo != r.groups[b].itemEnd-r.groups[b].itemLo {

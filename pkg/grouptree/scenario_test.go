@@ -24,10 +24,12 @@ type scenario struct {
 	infos map[string]types.ContainerInfo
 }
 
-// location says where each request of each container goes; init containers have "init/" before their name.
+// location says where each request of each container goes; init containers have "init/" before
+// their name.
 type location map[string]types.ResourceLocation
 
-// containers returns the containers by their names in a location, in the order in which they are placed.
+// containers returns the containers by their names in a location, in the order in which they are
+// placed.
 func (s *scenario) containers() (names []string, infos map[string]types.ContainerInfo) {
 	if s.infos != nil {
 		return s.names, s.infos
@@ -44,7 +46,8 @@ func (s *scenario) containers() (names []string, infos map[string]types.Containe
 	return s.names, s.infos
 }
 
-// resourceMode is how the node treats a resource, or a request for it when it has a scorer of its own.
+// resourceMode is how the node treats a resource, or a request for it when it has a scorer of its
+// own.
 func resourceMode(name types.ResourceName, scorers ...types.ResourceScorer) string {
 	for _, scorer := range scorers {
 		if number := scorer[name]; number != 0 {
@@ -75,8 +78,8 @@ func (s *scenario) consumes(info types.ContainerInfo, request, at types.Resource
 	return resourceMode(at, s.node.Scorer) == "left-over" || own && s.requestMode(info, request, at) == "left-over"
 }
 
-// peak returns the most that the pod uses of each resource at any time, by Kubernetes' formula: each init container with
-// the sidecars started before it, then everything that goes on running.
+// peak returns the most that the pod uses of each resource at any time, by Kubernetes' formula:
+// each init container with the sidecars started before it, then everything that goes on running.
 func (s *scenario) peak(where location) map[types.ResourceName]int64 {
 	names, infos := s.containers()
 	use := func(name string) map[types.ResourceName]int64 {
@@ -166,7 +169,8 @@ func (s *scenario) shortage(where location) string {
 			if s.requestMode(infos[name], request, at) == "enum" && quantity != 0 && quantity&allocatable == 0 {
 				return string(at) + " has none of the bits of " + string(request)
 			}
-			if s.consumes(infos[name], request, at) && resourceMode(at, s.node.Scorer) != "enum" && s.node.Used[at] > allocatable {
+			if s.consumes(infos[name], request, at) && resourceMode(at, s.node.Scorer) != "enum" &&
+				s.node.Used[at] > allocatable {
 				return string(at) + " is over-used and requested"
 			}
 		}
@@ -219,7 +223,9 @@ func (s *scenario) score(where location) float64 {
 		switch {
 		case allocatable == 0:
 		case mode == "enum":
-			sum += float64(bits.OnesCount64(uint64(allocatable&asked[at]))) / float64(bits.OnesCount64(uint64(allocatable)))
+			sum += float64(
+				bits.OnesCount64(uint64(allocatable&asked[at])),
+			) / float64(bits.OnesCount64(uint64(allocatable)))
 		default:
 			sum += min(1, 1-float64(allocatable-used[at])/float64(allocatable))
 		}
@@ -227,7 +233,8 @@ func (s *scenario) score(where location) float64 {
 	return sum / float64(max(1, len(resources)))
 }
 
-// canonical returns the requests of a container in canonical order: those of a group before those of the groups below.
+// canonical returns the requests of a container in canonical order: those of a group before those
+// of the groups below.
 func canonical(requests types.ResourceList) []types.ResourceName {
 	names := slices.Collect(maps.Keys(requests))
 	slices.SortFunc(names, func(a, b types.ResourceName) int {

@@ -50,7 +50,8 @@ func rate(m mode, allocatable, used, bitsAsked int64) float64 {
 	return 1 - float64(allocatable-used)/float64(allocatable)
 }
 
-// mean is the score of an instance: the mean of the scores of the resources below it, in their order.
+// mean is the score of an instance: the mean of the scores of the resources below it, in their
+// order.
 func mean(scores []float64) float64 {
 	if len(scores) == 0 {
 		return 0

@@ -8,21 +8,25 @@ import (
 	"slices"
 )
 
-// DefaultStepLimit is how many steps the exact search takes for one request on one node before it gives
-// up. A step is one look at an instance, a resource or a request, so that the limit bounds the work,
-// whatever the request looks like: 2 to 3 ms on one core (BenchmarkStepLimit, BenchmarkHostileRequests).
+// DefaultStepLimit is how many steps the exact search takes for one request on one node before it
+// gives up. A step is one look at an instance, a resource or a request, so that the limit bounds
+// the work, whatever the request looks like: 2 to 3 ms on one core (BenchmarkStepLimit,
+// BenchmarkHostileRequests).
 const DefaultStepLimit = 400_000
 
 // stepsPerRequest is what putting a request on a resource and taking it away again costs.
 const stepsPerRequest = 4
 
-// search is the state of the exact search: a depth-first search over the groups of the request in canonical order, each
-// trying the instances of its level from the last name to the first. It leaves out what cannot matter:
+// search is the state of the exact search: a depth-first search over the groups of the request in
+// canonical order, each trying the instances of its level from the last name to the first. It
+// leaves out what cannot matter:
 //
 //   - of instances built alike and in the same state, only the first is tried;
-//   - of siblings that ask for the same, the later one goes no further up in the order than the earlier one;
+//   - of siblings that ask for the same, the later one goes no further up in the order than the
+//     earlier one;
 //   - an instance that has less free than the group needs in total;
-//   - when a placement is known: what cannot score higher, even if every remaining request found its best resource.
+//   - when a placement is known: what cannot score higher, even if every remaining request found
+//     its best resource.
 //
 // Init containers have no part in the score: for them the first placement found is as good as any.
 type search struct {
@@ -41,8 +45,8 @@ type search struct {
 	assigned []int32
 }
 
-// rank makes scores comparable: scores that differ by less than about 1e-9 rank the same. The offset keeps the fractions
-// that scores usually are away from the edges between ranks.
+// rank makes scores comparable: scores that differ by less than about 1e-9 rank the same. The
+// offset keeps the fractions that scores usually are away from the edges between ranks.
 func rank(score float64) float64 { return math.Floor(score*1e9 + 1/math.Pi) }
 
 // searchAll is the exact search. The placer is in the state that reset left.
@@ -64,8 +68,9 @@ func (p *Placer) searchAll() *Placement {
 	return placement
 }
 
-// nextContainer places container k and all after it. It returns true when the search need not go on: an init container's
-// once a placement is found, a running one's when no better placement can be found.
+// nextContainer places container k and all after it. It returns true when the search need not go
+// on: an init container's once a placement is found, a running one's when no better placement can
+// be found.
 func (p *Placer) nextContainer(k int) bool {
 	s := &p.exact
 	if p.exhausted() {
@@ -137,7 +142,8 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 	return stop
 }
 
-// try puts group g of container k on instance x and goes on with the groups after it. It leaves the state as it was.
+// try puts group g of container k on instance x and goes on with the groups after it. It leaves the
+// state as it was.
 func (p *Placer) try(k int, g, x int32) bool {
 	at := &p.req.groups[g]
 	if at.end > g+1 && !p.enough(at, x) {
@@ -175,8 +181,9 @@ func (p *Placer) add(i, r int32) bool {
 	return true
 }
 
-// sums adds requests that are placed to what the container that is being placed uses (1), or takes them away (-1). Only
-// init containers are interested: a running container's requests come on top of all others anyway.
+// sums adds requests that are placed to what the container that is being placed uses (1), or takes
+// them away (-1). Only init containers are interested: a running container's requests come on top
+// of all others anyway.
 func (p *Placer) sums(from, to int32, sign int64) {
 	if p.running {
 		return

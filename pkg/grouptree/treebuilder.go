@@ -59,8 +59,8 @@ func (b *builder) add(number int32, path resource.Path) {
 	at.own[typ] = number
 }
 
-// join adds a level to the signature of an instance, or a resource: a signature names the levels that lead to an
-// instance, whichever instances are on the way.
+// join adds a level to the signature of an instance, or a resource: a signature names the levels
+// that lead to an instance, whichever instances are on the way.
 func join(signature, segment string) string {
 	if signature == "" {
 		return segment

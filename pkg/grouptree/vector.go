@@ -9,8 +9,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Dense turns a list of used quantities into a vector for this tree. Names that the tree lacks, masks and
-// negative quantities are left out.
+// Dense turns a list of used quantities into a vector for this tree. Names that the tree lacks,
+// masks and negative quantities are left out.
 func (tree *DeviceTree) Dense(used types.ResourceList) []int64 {
 	vector := make([]int64, len(tree.names))
 	tree.Take(vector, used)
@@ -28,8 +28,9 @@ func (tree *DeviceTree) List(used []int64) types.ResourceList {
 	return list
 }
 
-// Take adds what is held to a vector of used quantities. Names that the tree lacks (a device that is gone), masks
-// and negative quantities are skipped; a sum beyond int64 stays at the largest number, so that it can never look free.
+// Take adds what is held to a vector of used quantities. Names that the tree lacks (a device that
+// is gone), masks and negative quantities are skipped; a sum beyond int64 stays at the largest
+// number, so that it can never look free.
 func (tree *DeviceTree) Take(used []int64, held types.ResourceList) {
 	for name, quantity := range held {
 		if i, ok := tree.index[name]; ok && tree.mode[i] != enum && quantity > 0 {

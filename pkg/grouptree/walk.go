@@ -5,8 +5,8 @@ package grouptree
 
 import "slices"
 
-// walk is the canonical walk: it places each placeholder on the best instance as things stand, for good. It returns the
-// pod's score, or false when some placeholder fits nowhere.
+// walk is the canonical walk: it places each placeholder on the best instance as things stand, for
+// good. It returns the pod's score, or false when some placeholder fits nowhere.
 func (p *Placer) walk() (float64, bool) {
 	score := mean(p.score)
 	for k := range p.req.containers {
@@ -44,15 +44,16 @@ func (p *Placer) fill(g, x int32, depth int) bool {
 	return p.running || p.settle(at, mark)
 }
 
-// choose puts group g on the best instance of its level below x, if it fits one: of those that the pod uses already, or
-// else of the others.
+// choose puts group g on the best instance of its level below x, if it fits one: of those that the
+// pod uses already, or else of the others.
 func (p *Placer) choose(g, x int32, depth int) bool {
 	first, last := p.tree.child(x, p.signatures[p.req.groups[g].signature])
 	return p.touched[x] > 0 && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
 }
 
-// chooseAmong puts group g on the best of those instances of a range that the pod uses, or of those that it does not use.
-// An instance that looks like one tried before would score like it, bit for bit: it is not tried again.
+// chooseAmong puts group g on the best of those instances of a range that the pod uses, or of those
+// that it does not use. An instance that looks like one tried before would score like it, bit for
+// bit: it is not tried again.
 func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 	at := &p.req.groups[g]
 	mark := len(p.trail)
@@ -82,8 +83,8 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 	return best >= 0 && p.restore(at, depth, p.tree.instances[best].lo-p.tree.instances[model].lo, mark)
 }
 
-// looksLike reports whether two instances of one level are built alike, have the same in use and are not used by this
-// pod.
+// looksLike reports whether two instances of one level are built alike, have the same in use and
+// are not used by this pod.
 func (p *Placer) looksLike(x, y int32) bool {
 	if y < 0 || p.req.pinned || p.touched[x] != 0 || p.touched[y] != 0 {
 		return false
@@ -100,8 +101,8 @@ func (p *Placer) save(at *group, depth int) {
 	p.saved[depth] = append(p.saved[depth][:0], p.assigned[at.itemLo:at.itemEnd]...)
 }
 
-// restore puts a group where save found it, or on an instance that looks like that one, shift resources further on. It
-// returns true, as the group has fitted there before.
+// restore puts a group where save found it, or on an instance that looks like that one, shift
+// resources further on. It returns true, as the group has fitted there before.
 func (p *Placer) restore(at *group, depth int, shift int32, mark int) bool {
 	for k, r := range p.saved[depth] {
 		i, r := at.itemLo+int32(k), r+shift
@@ -114,9 +115,10 @@ func (p *Placer) restore(at *group, depth int, shift int32, mark int) bool {
 	return p.running || p.settle(at, mark)
 }
 
-// settle computes what a group of an init container uses as a whole, from the state that the trail had when the group
-// was entered: the container can share what the pod uses at other times, but each of its own requests comes on top of
-// the others. It replaces what the groups below computed, and returns false when that does not fit.
+// settle computes what a group of an init container uses as a whole, from the state that the trail
+// had when the group was entered: the container can share what the pod uses at other times, but
+// each of its own requests comes on top of the others. It replaces what the groups below computed,
+// and returns false when that does not fit.
 func (p *Placer) settle(at *group, mark int) bool {
 	for k := len(p.trail) - 1; k >= mark; k-- {
 		c := &p.trail[k]

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 
 const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 
-// recipe says how a plugin of testdata is built. Its zero value is how a vendor builds one for this program.
+// recipe says how a plugin of testdata is built. Its zero value is how a vendor builds one for this
+// program.
 type recipe struct {
 	source string // folder in testdata
 	module string // module path; empty for one of its own
@@ -35,7 +36,8 @@ type recipe struct {
 func build(t *testing.T, file string, r recipe) {
 	t.Helper()
 	if r.module == "" {
-		r.module = "example.com/" + strings.ReplaceAll(t.Name(), "/", "_") + "/" + strings.TrimSuffix(filepath.Base(file), ".so")
+		test, plugin := strings.ReplaceAll(t.Name(), "/", "_"), strings.TrimSuffix(filepath.Base(file), ".so")
+		r.module = "example.com/" + test + "/" + plugin
 	}
 	if r.sdk == "" {
 		r.sdk = "v0.1.0"
@@ -49,7 +51,9 @@ func build(t *testing.T, file string, r recipe) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "go.mod"), fmt.Sprintf("module %s\n\ngo 1.26.0\n\nrequire %s %s\n\nreplace %s => %s\n", r.module, sdkModule, r.sdk, sdkModule, sdk))
+	module := fmt.Sprintf("module %s\n\ngo 1.26.0\n\nrequire %s %s\n\nreplace %s => %s\n",
+		r.module, sdkModule, r.sdk, sdkModule, sdk)
+	writeFile(t, filepath.Join(dir, "go.mod"), module)
 
 	args := []string{"build", "-trimpath", "-buildmode=" + r.mode, "-o", file}
 	if raceEnabled() {
@@ -72,7 +76,8 @@ func goBuild(t *testing.T, dir string, args []string) {
 // raceEnabled reports whether this test runs under -race: its plugins are built alike then.
 func raceEnabled() bool { return setting(hostInfo(), "-race") == "true" }
 
-// copySource copies the files of a folder, with the import prefix of the published SDK changed to ours.
+// copySource copies the files of a folder, with the import prefix of the published SDK changed to
+// ours.
 func copySource(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
@@ -100,7 +105,8 @@ func copySource(t *testing.T, from, to string) {
 
 func buildC(t *testing.T, file string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-o", file, "testdata/c/library.c").CombinedOutput()
+	gcc := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-o", file, "testdata/c/library.c")
+	out, err := gcc.CombinedOutput()
 	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}

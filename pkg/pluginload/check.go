@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Check says in one line whether this program could load file as a plugin of any kind. The error is the text that a
-// host logs for the file. This process itself opens nothing: only the child does.
+// Check says in one line whether this program could load file as a plugin of any kind. The error is
+// the text that a host logs for the file. This process itself opens nothing: only the child does.
 //
-// The verdict is about this program. One that is built from the same sources, with the same flags, loads the same
-// plugins, except those that share further libraries with only one of the two.
+// The verdict is about this program. One that is built from the same sources, with the same flags,
+// loads the same plugins, except those that share further libraries with only one of the two.
 func Check(ctx context.Context, file string) (line string, err error) {
 	file, err = filepath.Abs(file)
 	if err != nil {
@@ -37,7 +37,8 @@ func Check(ctx context.Context, file string) (line string, err error) {
 		found = append(found, fmt.Sprintf("%s %q", s.what, name))
 	}
 	if found == nil {
-		return "", about(file, refuse("export one of them from its package main", "exports neither %s", strings.Join(symbols, " nor ")))
+		return "", about(file,
+			refuse("export one of them from its package main", "exports neither %s", strings.Join(symbols, " nor ")))
 	}
 	return fmt.Sprintf("plugin %q: loads as %s, %s", file, strings.Join(found, " and "), c.describe()), nil
 }

@@ -19,7 +19,8 @@ const (
 	// requestEnv carries the request to the child. Its presence makes a process a child.
 	requestEnv = "KUBEDEVICE_PLUGIN_REHEARSAL"
 
-	// replyFD is where the child finds the pipe for its reply: the first one behind the standard three.
+	// replyFD is where the child finds the pipe for its reply: the first one behind the standard
+	// three.
 	replyFD = 3
 )
 
@@ -36,8 +37,9 @@ type reply struct {
 	Refusal *refusal // why it did not
 }
 
-// MaybeChild turns a process that was started to rehearse a plugin into just that, and does not return then. In any
-// other process it does nothing. Call it before anything else in main, and in TestMain of tests that load plugins.
+// MaybeChild turns a process that was started to rehearse a plugin into just that, and does not
+// return then. In any other process it does nothing. Call it before anything else in main, and in
+// TestMain of tests that load plugins.
 func MaybeChild() {
 	value, ok := os.LookupEnv(requestEnv)
 	if !ok {

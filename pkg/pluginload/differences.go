@@ -15,15 +15,18 @@ import (
 // maxDifferences bounds how many differences one line lists.
 const maxDifferences = 5
 
-// abiSettings are the build settings that must be equal in host and plugin. Tags, -ldflags and GOAMD64 need not be.
-var abiSettings = []string{"-race", "-msan", "-asan", "-cover", "-gcflags", "-asmflags", "-compiler", "-trimpath", "GOEXPERIMENT"}
+// abiSettings are the build settings that must be equal in host and plugin. Tags, -ldflags and
+// GOAMD64 need not be.
+var abiSettings = []string{
+	"-race", "-msan", "-asan", "-cover", "-gcflags", "-asmflags", "-compiler", "-trimpath", "GOEXPERIMENT",
+}
 
 // sdkPackage is one package of the SDK, by which its module is found.
 var sdkPackage = reflect.TypeFor[types.PodInfo]().PkgPath()
 
-// explain says why the runtime found that plugin was built with another version of package pkg than host. The build
-// information is no verdict by itself: modules of which the two share no package may differ, and sources may differ
-// where versions do not.
+// explain says why the runtime found that plugin was built with another version of package pkg than
+// host. The build information is no verdict by itself: modules of which the two share no package
+// may differ, and sources may differ where versions do not.
 func explain(host, plugin *debug.BuildInfo, pkg string) string {
 	if difference := moduleDifference(moduleOf(host, pkg), moduleOf(plugin, pkg)); difference != "" {
 		return difference
@@ -45,7 +48,8 @@ func settingDifferences(host, plugin *debug.BuildInfo) []string {
 	var differences []string
 	for _, key := range abiSettings {
 		if here, there := setting(host, key), setting(plugin, key); here != there {
-			differences = append(differences, fmt.Sprintf("%s is %s in the plugin and %s here", key, orUnset(there), orUnset(here)))
+			differences = append(differences,
+				fmt.Sprintf("%s is %s in the plugin and %s here", key, orUnset(there), orUnset(here)))
 		}
 	}
 	return differences
@@ -65,7 +69,8 @@ func moduleDifferences(host, plugin *debug.BuildInfo) []string {
 	return differences
 }
 
-// moduleDifference compares one module in host and plugin. It is empty when one of them lacks the module.
+// moduleDifference compares one module in host and plugin. It is empty when one of them lacks the
+// module.
 func moduleDifference(host, plugin *debug.Module) string {
 	if host == nil || plugin == nil || host.Path != plugin.Path || version(host) == version(plugin) {
 		return ""
@@ -82,14 +87,16 @@ func modules(info *debug.BuildInfo) []*debug.Module {
 func moduleOf(info *debug.BuildInfo, pkg string) *debug.Module {
 	var longest *debug.Module
 	for _, module := range modules(info) {
-		if module.Path != "" && strings.HasPrefix(pkg+"/", module.Path+"/") && (longest == nil || len(module.Path) > len(longest.Path)) {
+		if module.Path != "" && strings.HasPrefix(pkg+"/", module.Path+"/") &&
+			(longest == nil || len(module.Path) > len(longest.Path)) {
 			longest = module
 		}
 	}
 	return longest
 }
 
-// version is the version that was built: that of the replacement, unless this is a folder, which has none.
+// version is the version that was built: that of the replacement, unless this is a folder, which
+// has none.
 func version(module *debug.Module) string {
 	const folder = "(devel)"
 	if r := module.Replace; r != nil && r.Version != "" && r.Version != folder {

@@ -26,7 +26,8 @@ func TestADifferenceIsExplained(t *testing.T) {
 		want         string
 	}{
 		"the module of the package comes before all others": {
-			host:   program(map[string]string{"-race": "true"}, module("example.com/a", "v1.0.0"), module("example.com/b", "v1.0.0")),
+			host: program(map[string]string{"-race": "true"}, module("example.com/a", "v1.0.0"),
+				module("example.com/b", "v1.0.0")),
 			plugin: program(nil, module("example.com/a", "v1.1.0"), module("example.com/b", "v1.1.0")),
 			pkg:    "example.com/b/sub",
 			want:   "module example.com/b is v1.1.0 in the plugin and v1.0.0 here",
@@ -44,10 +45,12 @@ func TestADifferenceIsExplained(t *testing.T) {
 			want:   "-race is unset in the plugin and true here",
 		},
 		"flags explain a package of the standard library": {
-			host:   program(map[string]string{"-trimpath": "true", "-tags": "x", "GOAMD64": "v1", "-ldflags": "-s"}, module("example.com/a", "v1.0.0")),
-			plugin: program(map[string]string{"-trimpath": "true", "-tags": "y", "GOAMD64": "v3", "-asan": "true"}, module("example.com/a", "v1.1.0")),
-			pkg:    "internal/abi",
-			want:   "-asan is true in the plugin and unset here",
+			host: program(map[string]string{"-trimpath": "true", "-tags": "x", "GOAMD64": "v1", "-ldflags": "-s"},
+				module("example.com/a", "v1.0.0")),
+			plugin: program(map[string]string{"-trimpath": "true", "-tags": "y", "GOAMD64": "v3", "-asan": "true"},
+				module("example.com/a", "v1.1.0")),
+			pkg:  "internal/abi",
+			want: "-asan is true in the plugin and unset here",
 		},
 		"other modules explain it where no flag does": {
 			host:   program(nil, module("example.com/a", "v1.0.0"), module("example.com/host", "v1.0.0")),
@@ -68,10 +71,13 @@ func TestADifferenceIsExplained(t *testing.T) {
 			want:   "module example.com/a is v1.1.0 in the plugin and v1.0.0 here",
 		},
 		"many differences are cut short": {
-			host:   program(nil, module("a", "v1"), module("b", "v1"), module("c", "v1"), module("d", "v1"), module("e", "v1"), module("f", "v1"), module("g", "v1")),
-			plugin: program(nil, module("a", "v2"), module("b", "v2"), module("c", "v2"), module("d", "v2"), module("e", "v2"), module("f", "v2"), module("g", "v2")),
-			pkg:    "h",
-			want: "module a is v2 in the plugin and v1 here, module b is v2 in the plugin and v1 here, module c is v2 in the plugin and v1 here, " +
+			host: program(nil, module("a", "v1"), module("b", "v1"), module("c", "v1"), module("d", "v1"),
+				module("e", "v1"), module("f", "v1"), module("g", "v1")),
+			plugin: program(nil, module("a", "v2"), module("b", "v2"), module("c", "v2"), module("d", "v2"),
+				module("e", "v2"), module("f", "v2"), module("g", "v2")),
+			pkg: "h",
+			want: "module a is v2 in the plugin and v1 here, module b is v2 in the plugin and v1 here, module c is " +
+				"v2 in the plugin and v1 here, " +
 				"module d is v2 in the plugin and v1 here, module e is v2 in the plugin and v1 here, and 2 more",
 		},
 		"changed sources are all that is left": {

@@ -1,21 +1,21 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pluginload opens vendors' plugins, which are Go programs built with -buildmode=plugin, or says in one line why
-// it does not.
+// Package pluginload opens vendors' plugins, which are Go programs built with -buildmode=plugin, or
+// says in one line why it does not.
 //
-// Opening such a file is dangerous. A truncated one ends the process by SIGBUS, a shared library that is not Go's ends
-// it in the runtime, one that hangs or calls os.Exit while it is initialised takes the process with it, and a second
-// attempt at a file that panicked in init never returns. So each file passes three stages, and only a file that passed
-// one enters the next:
+// Opening such a file is dangerous. A truncated one ends the process by SIGBUS, a shared library
+// that is not Go's ends it in the runtime, one that hangs or calls os.Exit while it is initialised
+// takes the process with it, and a second attempt at a file that panicked in init never returns. So
+// each file passes three stages, and only a file that passed one enters the next:
 //
 //  1. It is read: a whole ELF file, built by the same Go, as a plugin, with the entry point.
-//  2. It is rehearsed: a child process, which is this very program started again, opens it and creates the plugin,
-//     within a deadline. Whatever happens there happens to the child.
-//  3. It is opened for real, by the same code, with the same deadline, and with panics recovered.
+//  2. A child process tries it: this program, started again, opens the file and creates the
+//     plugin, within a deadline. Whatever happens there happens to the child.
+//  3. This process opens it, by the same code, with the same deadline, and recovers panics.
 //
 // A program that uses this package calls [MaybeChild] before anything else.
 //
-// Install a plugin by renaming it into its folder. Copying over a file that a running program has opened damages that
-// program; nothing can be checked against that.
+// Install a plugin by renaming it into its directory. Copying over a file that a running program has
+// opened damages that program; no check can prevent that.
 package pluginload

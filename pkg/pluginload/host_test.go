@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAHostProgramLoadsPlugins is the story with a real program as host: unlike that of a test, its build information
-// lists its modules, and its child is started through main.
+// TestAHostProgramLoadsPlugins is the story with a real program as host: unlike that of a test, its
+// build information lists its modules, and its child is started through main.
 func TestAHostProgramLoadsPlugins(t *testing.T) {
 	host := filepath.Join(t.TempDir(), "host")
 	args := []string{"build", "-trimpath", "-o", host}
@@ -31,8 +31,10 @@ func TestAHostProgramLoadsPlugins(t *testing.T) {
 		t.Fatalf("host: %v", err)
 	}
 	refused := `plugin "` + old + `": is built with a different version of package ` + sdkModule + `/types: ` +
-		`module ` + sdkModule + ` is v0.0.9 in the plugin and v0.1.0 here; rebuild it with this program's versions and flags`
-	want := `check: plugin "` + good + `": loads as device plugin "gadget", built from example.com/good with ` + hostInfo().GoVersion + " and SDK v0.1.0 <nil>\n" +
+		`module ` + sdkModule + ` is v0.0.9 in the plugin and v0.1.0 here; rebuild it with this program's versions ` +
+		`and flags`
+	want := `check: plugin "` + good + `": loads as device plugin "gadget", built from example.com/good with ` +
+		`` + hostInfo().GoVersion + " and SDK v0.1.0 <nil>\n" +
 		"check:  " + refused + "\n" +
 		"loaded: gadget\n" +
 		"rejected: " + refused + "\n"

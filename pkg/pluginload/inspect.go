@@ -22,7 +22,8 @@ import (
 // self is the program that runs, also after its file was replaced.
 const self = "/proc/self/exe"
 
-// candidate is a file that may be opened: a whole Go plugin, built by the same Go for the same machine.
+// candidate is a file that may be opened: a whole Go plugin, built by the same Go for the same
+// machine.
 type candidate struct {
 	file    string
 	sum     [sha256.Size]byte
@@ -80,7 +81,8 @@ func unreadable(err error) error {
 	return refuse("check the path and its permissions", "cannot be read: %v", err)
 }
 
-// readELF reads the headers and makes sure that the file, which is of that size, holds all that they describe.
+// readELF reads the headers and makes sure that the file, which is of that size, holds all that
+// they describe.
 func readELF(content io.ReaderAt, size int64) (*elf.File, error) {
 	start := make([]byte, min(size, 16))
 	if _, err := content.ReadAt(start, 0); err != nil {
@@ -113,12 +115,14 @@ func readELF(content io.ReaderAt, size int64) (*elf.File, error) {
 	}
 	defer host.Close()
 	if binary.Machine != host.Machine {
-		return nil, refuse("build it for this machine", "is built for %v, this program for %v", binary.Machine, host.Machine)
+		return nil, refuse("build it for this machine", "is built for %v, this program for %v", binary.Machine,
+			host.Machine)
 	}
 	return binary, nil
 }
 
-// readBuildInfo reads what the go command recorded, and refuses what the runtime cannot tell from a plugin of ours.
+// readBuildInfo reads what the go command recorded, and refuses what the runtime cannot tell from a
+// plugin of ours.
 func readBuildInfo(content io.ReaderAt) (*debug.BuildInfo, error) {
 	info, err := buildinfo.Read(content)
 	if err != nil {
@@ -128,7 +132,8 @@ func readBuildInfo(content io.ReaderAt) (*debug.BuildInfo, error) {
 		return nil, refuse(rebuild, "is no Go plugin: it is built with -buildmode=%s", mode)
 	}
 	if host := hostInfo(); info.GoVersion != host.GoVersion {
-		return nil, refuse("rebuild it with "+host.GoVersion, "is built with %s, this program with %s", info.GoVersion, host.GoVersion)
+		return nil, refuse("rebuild it with "+host.GoVersion, "is built with %s, this program with %s", info.GoVersion,
+			host.GoVersion)
 	}
 	return info, nil
 }
@@ -149,7 +154,8 @@ func (c *candidate) require(want subject) error {
 	}
 	for _, other := range subjects() {
 		if c.exports(other) {
-			return refuse("move it to "+other.belongs, "is a %s: it exports %s, not %s", other.what, other.symbol, want.symbol)
+			return refuse("move it to "+other.belongs, "is a %s: it exports %s, not %s", other.what, other.symbol,
+				want.symbol)
 		}
 	}
 	return refuse("export a function of that name from its package main", "does not export %s", want.symbol)
@@ -161,7 +167,8 @@ func (c *candidate) exports(s subject) bool {
 	})
 }
 
-// conflictsWith refuses a file of which the runtime would say that it is loaded already, since other is open.
+// conflictsWith refuses a file of which the runtime would say that it is loaded already, since
+// other is open.
 func (c *candidate) conflictsWith(other *candidate) error {
 	const unnamed = "command-line-arguments" // built from a list of files: the runtime tells those apart by content
 	switch {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzAnyFileIsRefusedWithoutHarm reads damaged beginnings of a real program: none of them is a plugin.
+// FuzzAnyFileIsRefusedWithoutHarm reads damaged beginnings of a real program: none of them is a
+// plugin.
 func FuzzAnyFileIsRefusedWithoutHarm(f *testing.F) {
 	program, err := os.ReadFile(self)
 	if err != nil {

@@ -45,7 +45,8 @@ func Schedulers() Kind[devicescheduler.DeviceScheduler] {
 	}
 }
 
-// Devices is the kind that kubecri loads from --cridevices. Loading one calls its New; Start is left to the caller.
+// Devices is the kind that kubecri loads from --cridevices. Loading one calls its New; Start is
+// left to the caller.
 func Devices() Kind[device.Device] {
 	return Kind[device.Device]{
 		what:     "device plugin",

@@ -25,14 +25,16 @@ type Loaded[T named] struct {
 	Plugin T
 }
 
-// LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. What plugins log through the SDK
-// goes to ctx's logger from then on. Each outcome is logged, in one line; rejected has the errors of the files that were left out, for counting: they are logged already. A folder that
-// does not exist is empty.
+// LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. What
+// plugins log through the SDK goes to ctx's logger from then on. Each outcome is logged, in one
+// line; rejected has the errors of the files that were left out, for counting: they are logged
+// already. A folder that does not exist is empty.
 //
-// A file that users other than root and the process's own may change is left out, unless the kind says
-// AllowWritable.
+// A file that users other than root and the process's own may change is left out, unless the kind
+// says AllowWritable.
 //
-// It returns early with what it has when ctx ends. Call it once per kind and process: a file that was opened stays open.
+// It returns early with what it has when ctx ends. Call it once per kind and process: a file that
+// was opened stays open.
 func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []Loaded[T], rejected []error) {
 	logger := klog.FromContext(ctx)
 	logTo(logger)
@@ -59,7 +61,8 @@ func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []L
 			rejected = append(rejected, err)
 			continue
 		}
-		logger.Info("Loaded a plugin", "kind", kind.what, "file", file, "name", l.Name, "build", open[len(open)-1].describe())
+		logger.Info("Loaded a plugin", "kind", kind.what, "file", file, "name", l.Name, "build",
+			open[len(open)-1].describe())
 		loaded = append(loaded, l)
 	}
 	return loaded, rejected
@@ -84,7 +87,8 @@ func pluginFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// load takes one file through the three stages. It adds the file to open as soon as the runtime has it.
+// load takes one file through the three stages. It adds the file to open as soon as the runtime has
+// it.
 func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*candidate) (Loaded[T], error) {
 	if !kind.allowWritable {
 		if err := requireTrusted(file, trustedOwner); err != nil {

@@ -22,8 +22,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// TestEachBadFileGivesOneLine is the list of what people put into plugin folders by mistake, and what they read then.
-// Every case goes the whole way to the line, by Check and by LoadDir, and this process is alive at the end of each.
+// TestEachBadFileGivesOneLine is the list of what people put into plugin folders by mistake, and
+// what they read then. Every case goes the whole way to the line, by Check and by LoadDir, and this
+// process is alive at the end of each.
 func TestEachBadFileGivesOneLine(t *testing.T) {
 	otherRace := "-race"
 	if raceEnabled() {
@@ -35,7 +36,8 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 	}{
 		"a text file": {
 			make: func(t *testing.T, file string) { writeFile(t, file, "hello, world\n") },
-			want: `is no shared library: it begins with "hello, world\n"; remove it, or rebuild it with go build -buildmode=plugin -trimpath`,
+			want: `is no shared library: it begins with "hello, world\n"; remove it, or rebuild it with go build ` +
+				`-buildmode=plugin -trimpath`,
 		},
 		"half of a plugin": {
 			make: func(t *testing.T, file string) {
@@ -50,13 +52,16 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			want: `; copy or build it again`,
 		},
 		"the first bytes of a plugin": {
-			make: func(t *testing.T, file string) { damage(t, file, func(content []byte) []byte { return content[:20] }) },
+			make: func(t *testing.T, file string) {
+				damage(t, file, func(content []byte) []byte { return content[:20] })
+			},
 			want: `is truncated or damaged, at 20 bytes: `,
 		},
 		"another release of Go": {
 			make: func(t *testing.T, file string) {
 				damage(t, file, func(content []byte) []byte {
-					return bytes.ReplaceAll(content, []byte(hostInfo().GoVersion), []byte(strings.Repeat("x", len(hostInfo().GoVersion))))
+					return bytes.ReplaceAll(content, []byte(hostInfo().GoVersion),
+						[]byte(strings.Repeat("x", len(hostInfo().GoVersion))))
 				})
 			},
 			want: `is built with x`,
@@ -73,7 +78,8 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 		},
 		"an empty file": {
 			make: func(t *testing.T, file string) { writeFile(t, file, "") },
-			want: `is no shared library: it begins with ""; remove it, or rebuild it with go build -buildmode=plugin -trimpath`,
+			want: `is no shared library: it begins with ""; remove it, or rebuild it with go build ` +
+				`-buildmode=plugin -trimpath`,
 		},
 		"a folder": {
 			make: func(t *testing.T, file string) {
@@ -101,25 +107,30 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 		},
 		"a shared library that is C's": {
 			make: buildC,
-			want: `is no Go plugin: it carries no Go build information; rebuild it with go build -buildmode=plugin -trimpath`,
+			want: `is no Go plugin: it carries no Go build information; rebuild it with go build -buildmode=plugin ` +
+				`-trimpath`,
 		},
 		"a shared library of Go for C programs": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "c-shared", mode: "c-shared"}) },
-			want: `is no Go plugin: it is built with -buildmode=c-shared; rebuild it with go build -buildmode=plugin -trimpath`,
+			want: `is no Go plugin: it is built with -buildmode=c-shared; rebuild it with go build ` +
+				`-buildmode=plugin -trimpath`,
 		},
 		"another version of the SDK": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "device", sdk: "v0.2.0"}) },
-			want: `is built with a different version of package ` + sdkModule + `/types: `, // the rest is in TestAHostProgramLoadsPlugins
+			want: `is built with a different version of package ` + sdkModule + `/types: `,
 		},
 		"another setting of the race detector": {
-			make: func(t *testing.T, file string) { build(t, file, recipe{source: "device", flags: []string{otherRace}}) },
+			make: func(t *testing.T, file string) {
+				build(t, file, recipe{source: "device", flags: []string{otherRace}})
+			},
 			want: `: -race is `,
 		},
 		"other compiler flags": {
 			make: func(t *testing.T, file string) {
 				build(t, file, recipe{source: "device", flags: []string{"-gcflags=all=-N -l"}})
 			},
-			want: `is built with a different version of package internal/abi: -gcflags is all=-N -l in the plugin and unset here; rebuild it with this program's versions and flags`,
+			want: `is built with a different version of package internal/abi: -gcflags is all=-N -l in the plugin ` +
+				`and unset here; rebuild it with this program's versions and flags`,
 		},
 		"no -trimpath": {
 			make: func(t *testing.T, file string) {
@@ -137,11 +148,13 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 		},
 		"an entry point of another type": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "wrong-type"}) },
-			want: `CreateDevicePlugin is a func() device.Device, not a func() (device.Device, error); declare it as func CreateDevicePlugin() (device.Device, error)`,
+			want: `CreateDevicePlugin is a func() device.Device, not a func() (device.Device, error); declare it as ` +
+				`func CreateDevicePlugin() (device.Device, error)`,
 		},
 		"an entry point that is a variable": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "variable"}) },
-			want: `CreateDevicePlugin is a *func() (device.Device, error), not a func() (device.Device, error); declare it as func CreateDevicePlugin() (device.Device, error)`,
+			want: `CreateDevicePlugin is a *func() (device.Device, error), not a func() (device.Device, error); ` +
+				`declare it as func CreateDevicePlugin() (device.Device, error)`,
 		},
 		"a panic in init": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "panics-in-init"}) },
@@ -177,7 +190,8 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 		},
 		"a crash that nobody can recover": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "crashes"}) },
-			want: `ended the process that tried it: exit status 2: panic: lost in a goroutine; report it to the plugin's author`,
+			want: `ended the process that tried it: exit status 2: panic: lost in a goroutine; report it to the ` +
+				`plugin's author`,
 		},
 	}
 	for name, test := range tests {
@@ -191,7 +205,8 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 				t.Fatalf("Check = %q, want an error", line)
 			}
 			checked := err.Error()
-			if !strings.HasPrefix(checked, `plugin "`+file+`": `) || !strings.Contains(checked, test.want) || strings.Contains(checked, "\n") {
+			if !strings.HasPrefix(checked, `plugin "`+file+`": `) || !strings.Contains(checked, test.want) ||
+				strings.Contains(checked, "\n") {
 				t.Errorf("got  %s\nwant %s", checked, test.want)
 			}
 
@@ -244,7 +259,8 @@ func TestAFileThatHangsIsGivenUp(t *testing.T) {
 	kind.patience = 200 * time.Millisecond
 
 	loaded, rejected := LoadDir(quietly(t), dir, kind)
-	want := `plugin "` + filepath.Join(dir, "hangs.so") + `": its initialisation did not end within 200ms; report it to the plugin's author`
+	want := `plugin "` + filepath.Join(dir, "hangs.so") +
+		`": its initialisation did not end within 200ms; report it to the plugin's author`
 	if len(loaded) != 0 || len(rejected) != 1 || rejected[0].Error() != want {
 		t.Errorf("got %v, %v\nwant %s", loaded, rejected, want)
 	}
@@ -256,7 +272,10 @@ func TestAFolderIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	build(t, in("20-gadget.so"), recipe{source: "device"})
 	build(t, in("10-existing.so"), recipe{source: "existing"})
 	build(t, in("50-scheduler.so"), recipe{source: "scheduler"})
-	build(t, in("40-copied-module.so"), recipe{source: "device", module: "example.com/" + t.Name() + "/20-gadget", flags: []string{"-tags=other", "-ldflags=-s -w"}})
+	build(t, in("40-copied-module.so"), recipe{
+		source: "device", module: "example.com/" + t.Name() + "/20-gadget",
+		flags: []string{"-tags=other", "-ldflags=-s -w"},
+	})
 	copyFile(t, in("20-gadget.so"), in("30-copy.so"))
 	copyFile(t, in("20-gadget.so"), in(".hidden.so"))
 	writeFile(t, in("README.md"), "Plugins go here.")
@@ -279,9 +298,12 @@ func TestAFolderIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	}
 	wantLines := []string{
 		`plugin "` + in("30-copy.so") + `": is the same file as "` + in("20-gadget.so") + `"; remove one of the two`,
-		`plugin "` + in("40-copied-module.so") + `": is built from package example.com/` + t.Name() + `/20-gadget, as "` + in("20-gadget.so") +
-			`" is, and Go opens a package only once; give one of them a module path of its own in its go.mod and rebuild it`,
-		`plugin "` + in("50-scheduler.so") + `": is a scheduler plugin: it exports CreateDeviceSchedulerPlugin, not CreateDevicePlugin; move it to kube-scheduler's --devschedpath`,
+		`plugin "` + in("40-copied-module.so") + `": is built from package ` +
+			`example.com/` + t.Name() + `/20-gadget, as "` + in("20-gadget.so") +
+			`" is, and Go opens a package only once; give one of them a module path of its own in its go.mod and ` +
+			`rebuild it`,
+		`plugin "` + in("50-scheduler.so") + `": is a scheduler plugin: it exports CreateDeviceSchedulerPlugin, ` +
+			`not CreateDevicePlugin; move it to kube-scheduler's --devschedpath`,
 	}
 	if diff := cmp.Diff(wantLines, lines); diff != "" {
 		t.Errorf("rejected (-want +got):\n%s", diff)
@@ -311,7 +333,8 @@ func TestASchedulerPluginIsLoadedAndChecked(t *testing.T) {
 	build(t, file, recipe{source: "existing", module: "example.com/gadgets"})
 
 	line, err := Check(t.Context(), file)
-	want := `plugin "` + file + `": loads as scheduler plugin "gadgets" and device plugin "gadgets", built from example.com/gadgets with ` +
+	want := `plugin "` + file + `": loads as scheduler plugin "gadgets" and device plugin "gadgets", built from ` +
+		`example.com/gadgets with ` +
 		hostInfo().GoVersion + " and SDK v0.1.0"
 	if err != nil || line != want {
 		t.Errorf("Check = %q, %v\nwant    %q", line, err, want)
@@ -350,7 +373,8 @@ func TestLoadingEndsWithItsContext(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "a.so"), "")
 	ctx, cancel := context.WithCancel(quietly(t))
 	cancel()
-	if loaded, rejected := LoadDir(ctx, dir, Devices()); len(loaded) != 0 || len(rejected) != 1 || rejected[0] != context.Canceled {
+	if loaded, rejected := LoadDir(ctx, dir, Devices()); len(loaded) != 0 || len(rejected) != 1 ||
+		rejected[0] != context.Canceled {
 		t.Errorf("LoadDir = %v, %v", loaded, rejected)
 	}
 }

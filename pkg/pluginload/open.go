@@ -20,8 +20,9 @@ type opened[T named] struct {
 	name   string
 }
 
-// openContained opens file, creates the plugin and prepares it, within the kind's patience. The error is a *refusal. After a
-// time-out the attempt goes on in the background, as nothing can stop it.
+// openContained opens file, creates the plugin and prepares it, within the kind's patience. The
+// error is a *refusal. After a time-out the attempt goes on in the background, as nothing can stop
+// it.
 func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
 	var step atomic.Value // what runs, in words
 	step.Store("its initialisation")
@@ -69,8 +70,10 @@ func openNow[T named](file string, kind Kind[T], enter func(step string)) (opene
 	}
 	create, ok := symbol.(func() (T, error))
 	if !ok {
-		return none, refuse(fmt.Sprintf("declare it as func %s%s", kind.symbol, strings.TrimPrefix(fmt.Sprintf("%T", create), "func")),
-			"%s is a %T, not a %T", kind.symbol, symbol, create)
+		return none, refuse(
+			fmt.Sprintf("declare it as func %s%s", kind.symbol, strings.TrimPrefix(fmt.Sprintf("%T", create), "func")),
+			"%s is a %T, not a %T", kind.symbol, symbol, create,
+		)
 	}
 
 	enter(kind.symbol)

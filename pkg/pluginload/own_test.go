@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheProjectsOwnPluginsLoad builds them as the host is built: in the same module, with the same flags.
+// TestTheProjectsOwnPluginsLoad builds them as the host is built: in the same module, with the same
+// flags.
 func TestTheProjectsOwnPluginsLoad(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"nvidiagpu", "simgpu"}

@@ -23,7 +23,8 @@ const (
 	maxStderr = 64 << 10
 )
 
-// rehearse has a child process load file and returns the plugin's name. The error is a *refusal, or ctx's.
+// rehearse has a child process load file and returns the plugin's name. The error is a *refusal, or
+// ctx's.
 func rehearse(ctx context.Context, file string, s subject) (name string, err error) {
 	within, cancel := context.WithTimeout(ctx, s.patience+startUp)
 	defer cancel()
@@ -70,7 +71,8 @@ func noChild(err error) error {
 	return refuse("allow this program to start itself", "cannot be tried in a child process: %v", err)
 }
 
-// lastWords says how a child ended: by the runtime's own headline where there is one, else by the last line that it wrote.
+// lastWords says how a child ended: by the runtime's own headline where there is one, else by the
+// last line that it wrote.
 func lastWords(exit error, stderr string) string {
 	if exit == nil {
 		exit = errors.New("exit status 0")
@@ -78,7 +80,8 @@ func lastWords(exit error, stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	words := lines[len(lines)-1]
 	for _, line := range lines {
-		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "SIG") {
+		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") ||
+			strings.HasPrefix(line, "SIG") {
 			words = line
 			break
 		}

@@ -16,12 +16,24 @@ func TestTheLastWordsOfAChildAreItsHeadline(t *testing.T) {
 		stderr string
 		want   string
 	}{
-		"nothing was written":             {killed, "", "signal: killed"},
-		"it left without an error":        {nil, "", "exit status 0"},
-		"the last line of a log":          {killed, "starting\nno licence\n", "signal: killed: no licence"},
-		"a panic, not its stack":          {killed, "starting\npanic: lost\n\ngoroutine 1 [running]:\n", "signal: killed: panic: lost"},
-		"a runtime error, not its stack":  {killed, "fatal error: no plugin module data\n\ngoroutine 1:\n", "signal: killed: fatal error: no plugin module data"},
-		"a signal that the runtime named": {killed, "SIGBUS: bus error\nPC=0x1 m=0\n", "signal: killed: SIGBUS: bus error"},
+		"nothing was written":      {killed, "", "signal: killed"},
+		"it left without an error": {nil, "", "exit status 0"},
+		"the last line of a log":   {killed, "starting\nno licence\n", "signal: killed: no licence"},
+		"a panic, not its stack": {
+			killed,
+			"starting\npanic: lost\n\ngoroutine 1 [running]:\n",
+			"signal: killed: panic: lost",
+		},
+		"a runtime error, not its stack": {
+			killed,
+			"fatal error: no plugin module data\n\ngoroutine 1:\n",
+			"signal: killed: fatal error: no plugin module data",
+		},
+		"a signal that the runtime named": {
+			killed,
+			"SIGBUS: bus error\nPC=0x1 m=0\n",
+			"signal: killed: SIGBUS: bus error",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

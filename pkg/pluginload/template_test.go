@@ -54,7 +54,9 @@ func TestTheTemplateLoadsFromACopyElsewhere(t *testing.T) {
 	types.AddGroupResource(node.Allocatable, "board/b0/widget/w0/cards", 1)
 	node.Allocatable["example.com/widget"] = 1
 	pod := types.NewPodInfo()
-	pod.RunningContainers["app"] = types.ContainerInfo{KubeRequests: types.ResourceList{"example.com/widget": 1}}
+	app := types.NewContainerInfo()
+	app.KubeRequests["example.com/widget"] = 1
+	pod.RunningContainers["app"] = *app
 	if fits, reasons, _ := scheduler[0].Plugin.PodFitsDevice(node, pod, false); !fits {
 		t.Errorf("PodFitsDevice = %v", reasons)
 	}

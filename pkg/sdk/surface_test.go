@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sdk_test holds the SDK to the surface that plugins in the field were written against: every exported name, with
-// its fields, tags and signature, is assigned to the type it was published with. What drifts does not compile.
+// Package sdk_test holds the SDK to the surface that plugins in the field were written against:
+// every exported name, with its fields, tags and signature, is assigned to the type it was
+// published with. What drifts does not compile.
 package sdk_test
 
 import (
@@ -17,8 +18,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 )
 
-// A value of a struct type can be assigned to a named type only when fields, order and tags are the same.
-func _(name string, list map[types.ResourceName]int64, location map[types.ResourceName]types.ResourceName, scorer map[types.ResourceName]int32,
+// A value of a struct type can be assigned to a named type only when fields, order and tags are the
+// same.
+func _(
+	name string,
+	list map[types.ResourceName]int64,
+	location map[types.ResourceName]types.ResourceName,
+	scorer map[types.ResourceName]int32,
 	container struct {
 		KubeRequests types.ResourceList     `json:"-"`
 		Requests     types.ResourceList     `json:"requests,omitempty"`
@@ -79,7 +85,8 @@ func _(name string, list map[types.ResourceName]int64, location map[types.Resour
 	)
 }
 
-// The optional interfaces, too: a plugin that no longer implements one would be treated as if it never had.
+// The optional interfaces, too: a plugin that no longer implements one would be treated as if it
+// never had.
 func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
@@ -93,7 +100,10 @@ func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator de
 }
 
 // Interfaces are the same when each can be assigned to the other.
-func _(d device.Device, s devicescheduler.DeviceScheduler, r devicescheduler.PredicateFailureReason,
+func _(
+	d device.Device,
+	s devicescheduler.DeviceScheduler,
+	r devicescheduler.PredicateFailureReason,
 	publishedDevice interface {
 		New() error
 		Start() error
@@ -104,7 +114,9 @@ func _(d device.Device, s devicescheduler.DeviceScheduler, r devicescheduler.Pre
 	publishedScheduler interface {
 		AddNode(nodeName string, nodeInfo *types.NodeInfo)
 		RemoveNode(nodeName string)
-		PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fillAllocateFrom bool) (bool, []devicescheduler.PredicateFailureReason, float64)
+		PodFitsDevice(
+			nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fillAllocateFrom bool,
+		) (bool, []devicescheduler.PredicateFailureReason, float64)
 		PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error
 		TakePodResources(*types.NodeInfo, *types.PodInfo) error
 		ReturnPodResources(*types.NodeInfo, *types.PodInfo) error
@@ -122,23 +134,28 @@ func _(d device.Device, s devicescheduler.DeviceScheduler, r devicescheduler.Pre
 }
 
 var (
-	_ func() *types.ContainerInfo                                                                        = types.NewContainerInfo
-	_ func(*types.ContainerInfo) *types.ContainerInfo                                                    = types.FillContainerInfo
-	_ func() *types.PodInfo                                                                              = types.NewPodInfo
-	_ func(*types.PodInfo, string) *types.ContainerInfo                                                  = (*types.PodInfo).GetContainerInPod
-	_ func() *types.NodeInfo                                                                             = types.NewNodeInfo
-	_ func(string) *types.NodeInfo                                                                       = types.NewNodeInfoWithName
-	_ func(*types.NodeInfo) *types.NodeInfo                                                              = (*types.NodeInfo).Clone
-	_ func(list types.ResourceList, key string, val int64)                                               = types.AddGroupResource
-	_ func(string) (device.Device, error)                                                                = device.CreateDeviceFromPlugin
-	_ func(types.ResourceName) bool                                                                      = resource.IsGroupResourceName
-	_ func(types.ResourceName) bool                                                                      = resource.PrecheckedResource
-	_ func(types.ResourceName) bool                                                                      = resource.IsEnumResource
-	_ func(types.ResourceList, string, int64)                                                            = resource.AddGroupResource
-	_ devicescheduler.PredicateFailureReason                                                             = (*resource.InsufficientResourceError)(nil)
-	_ error                                                                                              = (*resource.InsufficientResourceError)(nil)
-	_ func(a, b types.ResourceList, c, d string) (bool, types.ResourceList)                              = resource.TranslateResource
-	_ func(name types.ResourceName, requested, used, capacity int64) *resource.InsufficientResourceError = resource.NewInsufficientResourceError
+	_ func() *types.ContainerInfo                          = types.NewContainerInfo
+	_ func(*types.ContainerInfo) *types.ContainerInfo      = types.FillContainerInfo
+	_ func() *types.PodInfo                                = types.NewPodInfo
+	_ func(*types.PodInfo, string) *types.ContainerInfo    = (*types.PodInfo).GetContainerInPod
+	_ func() *types.NodeInfo                               = types.NewNodeInfo
+	_ func(string) *types.NodeInfo                         = types.NewNodeInfoWithName
+	_ func(*types.NodeInfo) *types.NodeInfo                = (*types.NodeInfo).Clone
+	_ func(list types.ResourceList, key string, val int64) = types.AddGroupResource
+
+	_ func(string) (device.Device, error) = device.CreateDeviceFromPlugin
+
+	_ func(types.ResourceName) bool                                         = resource.IsGroupResourceName
+	_ func(types.ResourceName) bool                                         = resource.PrecheckedResource
+	_ func(types.ResourceName) bool                                         = resource.IsEnumResource
+	_ func(types.ResourceList, string, int64)                               = resource.AddGroupResource
+	_ devicescheduler.PredicateFailureReason                                = (*resource.InsufficientResourceError)(nil)
+	_ error                                                                 = (*resource.InsufficientResourceError)(nil)
+	_ func(a, b types.ResourceList, c, d string) (bool, types.ResourceList) = resource.TranslateResource
+
+	_ func(
+		name types.ResourceName, requested, used, capacity int64,
+	) *resource.InsufficientResourceError = resource.NewInsufficientResourceError
 
 	_ *func(int) bool                                = &utils.Logb
 	_ *func(int, string, ...any)                     = &utils.Logf

@@ -5,10 +5,10 @@ package devicescheduler
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
-// Specialist is implemented by a plugin that has to do with nothing but devices of its own kinds: it neither looks at nor
-// changes what nodes have, use and are asked for of others. It is not asked about pods that ask for none of its kinds,
-// and not told of what they hold. Where all plugins are specialists, one that is set aside keeps only pods waiting that
-// ask for its kinds.
+// Specialist is implemented by a plugin that has to do with nothing but devices of its own kinds:
+// it neither looks at nor changes what nodes have, use and are asked for of others. It is not asked
+// about pods that ask for none of its kinds, and not told of what they hold. Where all plugins are
+// specialists, one that is set aside keeps only pods waiting that ask for its kinds.
 type Specialist interface {
 	// Kinds returns the plugin's kinds of devices. It is asked once, when the plugin is loaded.
 	Kinds() Kinds
@@ -18,7 +18,7 @@ type Specialist interface {
 type Kinds struct {
 	// Plain are plain resource names, such as nvidia.com/gpu.
 	Plain []types.ResourceName
-	// Levels are the levels of device resources: a path, written with or without resource/group, is of these kinds when
-	// any of them stands in it as a level.
+	// Levels are the levels of device resources: a path, written with or without resource/group, is
+	// of these kinds when any of them stands in it as a level.
 	Levels []string
 }

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kdlog is leveled logging for plugins, in the shape of Kubernetes' own. Everything goes where package utils
-// sends it: to the host's logger inside a host, to the standard library's log outside one.
+// Package kdlog is leveled logging for plugins, in the shape of Kubernetes' own. Everything goes
+// where package utils sends it: to the host's logger inside a host, to the standard library's log
+// outside one.
 package kdlog
 
 import (
@@ -15,8 +16,8 @@ import (
 // Level is the verbosity of a message. See utils.Logb for what the levels mean.
 type Level int32
 
-// Verbose says whether messages of some level are written, and writes them: V(4).Infof(…), or if V(4) { … } around
-// messages that are costly to build.
+// Verbose says whether messages of some level are written, and writes them: V(4).Infof(…), or if
+// V(4) { … } around messages that are costly to build.
 type Verbose bool
 
 // V asks for that level.

@@ -45,9 +45,7 @@ func TestMessagesReachTheHostsLogger(t *testing.T) {
 	kdlog.FlushLogs()
 
 	want := []string{
-		"I at 100%", "I 8 GPUs", "I two words",
-		"W w", "W 1", "W w 2",
-		"E e", "E 1", "E e 2",
+		"I at 100%", "I 8 GPUs", "I two words", "W w", "W 1", "W w 2", "E e", "E 1", "E e 2",
 		"I four", "I four", "I four 4",
 	}
 	if got := strings.Join(lines, "\n"); got != strings.Join(want, "\n") {

@@ -21,8 +21,14 @@ func TestAPathNamesLevelsInstancesAndAResource(t *testing.T) {
 			levels: []string{"gpugrp1=0", "gpugrp0=1", "gpu=GPU-7f3a"},
 			device: "gpugrp1/0/gpugrp0/1/gpu/GPU-7f3a", level: "gpu", id: "GPU-7f3a", resource: "memory",
 		},
-		"resource/group/gpu/0/cards": {levels: []string{"gpu=0"}, device: "gpu/0", level: "gpu", id: "0", resource: "cards"},
-		"resource/group/tokens":      {resource: "tokens"},
+		"resource/group/gpu/0/cards": {
+			levels:   []string{"gpu=0"},
+			device:   "gpu/0",
+			level:    "gpu",
+			id:       "0",
+			resource: "cards",
+		},
+		"resource/group/tokens": {resource: "tokens"},
 	}
 	for name, want := range tests {
 		t.Run(string(name), func(t *testing.T) {
@@ -154,7 +160,9 @@ func TestAPathCostsNoMemory(t *testing.T) {
 
 // FuzzParsePath holds a parsed path to the name that it was parsed from.
 func FuzzParsePath(f *testing.F) {
-	for _, seed := range []string{"resource/group/gpu/0/cards", "resource/group/a", "resource/group/a/b", "resource/group//", ""} {
+	for _, seed := range []string{
+		"resource/group/gpu/0/cards", "resource/group/a", "resource/group/a/b", "resource/group//", "",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -167,7 +175,8 @@ func FuzzParsePath(f *testing.F) {
 			segments = append(segments, level, instance)
 		}
 		segments = append(segments, path.Resource())
-		if again := types.DeviceGroupPrefix + "/" + strings.Join(segments, "/"); again != name || slices.Contains(segments, "") {
+		if again := types.DeviceGroupPrefix + "/" + strings.Join(segments, "/"); again != name ||
+			slices.Contains(segments, "") {
 			t.Errorf("%q reads as %q", name, segments)
 		}
 		if again, err := resource.ParsePath(path.Name()); err != nil || again != path {

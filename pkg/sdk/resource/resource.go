@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resource parses the names of resources and lifts requests to the levels of topology that a node
-// has. All functions are pure and safe for concurrent use.
+// Package resource parses the names of resources and lifts requests to the levels of topology that
+// a node has. All functions are pure and safe for concurrent use.
 package resource
 
 import (
@@ -12,20 +12,20 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// IsGroupResourceName reports whether name is a device resource, which the group scheduler places: one that begins with
-// types.DeviceGroupPrefix.
+// IsGroupResourceName reports whether name is a device resource, which the group scheduler places:
+// one that begins with types.DeviceGroupPrefix.
 func IsGroupResourceName(name types.ResourceName) bool {
 	return strings.HasPrefix(string(name), types.DeviceGroupPrefix)
 }
 
-// PrecheckedResource reports whether name is a plain count, which Kubernetes itself has checked before any device
-// scheduler is asked.
+// PrecheckedResource reports whether name is a plain count, which Kubernetes itself has checked
+// before any device scheduler is asked.
 func PrecheckedResource(name types.ResourceName) bool {
 	return !IsGroupResourceName(name)
 }
 
-// IsEnumResource reports whether name is a bit mask, which is met when any requested bit is there: one whose last
-// segment begins with "enum", in any case.
+// IsEnumResource reports whether name is a bit mask, which is met when any requested bit is there:
+// one whose last segment begins with "enum", in any case.
 func IsEnumResource(name types.ResourceName) bool {
 	const enum = "enum"
 	last := name[strings.LastIndexByte(string(name), '/')+1:]
@@ -37,8 +37,8 @@ func AddGroupResource(list types.ResourceList, key string, val int64) {
 	types.AddGroupResource(list, key, val)
 }
 
-// InsufficientResourceError says that a node has too little of a resource. It is a devicescheduler.PredicateFailureReason.
-// Quantities are in base units.
+// InsufficientResourceError says that a node has too little of a resource. It is a
+// devicescheduler.PredicateFailureReason. Quantities are in base units.
 type InsufficientResourceError struct {
 	ResourceName types.ResourceName
 	Requested    int64
@@ -46,8 +46,8 @@ type InsufficientResourceError struct {
 	Capacity     int64
 }
 
-// NewInsufficientResourceError returns the reason that requested units of name do not fit beside the used ones in
-// capacity.
+// NewInsufficientResourceError returns the reason that requested units of name do not fit beside
+// the used ones in capacity.
 func NewInsufficientResourceError(name types.ResourceName, requested, used, capacity int64) *InsufficientResourceError {
 	return &InsufficientResourceError{ResourceName: name, Requested: requested, Used: used, Capacity: capacity}
 }

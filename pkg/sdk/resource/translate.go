@@ -14,16 +14,22 @@ import (
 
 // TranslateResource lifts requests by one level of topology, for a node that has that level.
 //
-// Where a node resource is named …/<thisStage>/<x>/<nextStage>/…, each request that has <nextStage>/<id>/… without
-// <thisStage>/… in front of it becomes …/<thisStage>/<k>/<nextStage>/<id>/…. Each distinct id gets one fresh number k,
-// counted on from the largest number that the requests already use at that level, in the sorted order of the request
-// names: so resources of one device stay together, and devices that asked for no common group may land anywhere.
+// Where a node resource is named …/<thisStage>/<x>/<nextStage>/…, each request that has
+// <nextStage>/<id>/… without <thisStage>/… in front of it becomes
+// …/<thisStage>/<k>/<nextStage>/<id>/…. Each distinct id gets one fresh number k, counted on from
+// the largest number that the requests already use at that level, in the sorted order of the
+// request names: so resources of one device stay together, and devices that asked for no common
+// group may land anywhere.
 //
-// out is a new list when modified is true, and containerRequests itself otherwise. Lift the lowest level first:
+// out is a new list when modified is true, and containerRequests itself otherwise. Lift the lowest
+// level first:
 //
 //	_, out := TranslateResource(node, requests, "gpugrp0", "gpu")
 //	_, out = TranslateResource(node, out, "gpugrp1", "gpugrp0")
-func TranslateResource(nodeResources, containerRequests types.ResourceList, thisStage, nextStage string) (modified bool, out types.ResourceList) {
+func TranslateResource(
+	nodeResources, containerRequests types.ResourceList,
+	thisStage, nextStage string,
+) (modified bool, out types.ResourceList) {
 	if !hasStages(nodeResources, thisStage, nextStage) {
 		return false, containerRequests
 	}
@@ -62,9 +68,9 @@ func segments(name types.ResourceName) []string {
 	return strings.Split(string(name), "/")
 }
 
-// levelIndex returns the position of stage among the levels of path, or -1. Levels and instances alternate after the
-// group prefix, so an instance that happens to be called like a level is none. A level has an instance behind it and
-// something behind that.
+// levelIndex returns the position of stage among the levels of path, or -1. Levels and instances
+// alternate after the group prefix, so an instance that happens to be called like a level is none.
+// A level has an instance behind it and something behind that.
 func levelIndex(path []string, stage string) int {
 	first := 0
 	if len(path) > 2 && path[0]+"/"+path[1] == types.DeviceGroupPrefix {
@@ -78,7 +84,8 @@ func levelIndex(path []string, stage string) int {
 	return -1
 }
 
-// hasStages reports whether some resource has an instance of thisStage directly above one of nextStage.
+// hasStages reports whether some resource has an instance of thisStage directly above one of
+// nextStage.
 func hasStages(list types.ResourceList, thisStage, nextStage string) bool {
 	for name := range list {
 		path := segments(name)

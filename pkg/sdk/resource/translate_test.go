@@ -12,7 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// names makes a list of names, each with its place as quantity, so that a test sees which request went where.
+// names makes a list of names, each with its place as quantity, so that a test sees which request
+// went where.
 func names(list ...types.ResourceName) types.ResourceList {
 	out := types.ResourceList{}
 	for i, name := range list {
@@ -38,12 +39,15 @@ func TestRequestsAreLiftedToTheLevelsOfTheNode(t *testing.T) {
 		"the resources of one device stay together": {
 			node: oneLevel, thisStage: "gpugrp0", nextStage: "gpu",
 			requests: names("resource/group/gpu/a/cards", "resource/group/gpu/a/memory", "resource/group/gpu/b/memory"),
-			want:     names("resource/group/gpugrp0/0/gpu/a/cards", "resource/group/gpugrp0/0/gpu/a/memory", "resource/group/gpugrp0/1/gpu/b/memory"),
+			want: names("resource/group/gpugrp0/0/gpu/a/cards", "resource/group/gpugrp0/0/gpu/a/memory",
+				"resource/group/gpugrp0/1/gpu/b/memory"),
 		},
 		"numbers go on from the largest that is in use": {
 			node: oneLevel, thisStage: "gpugrp0", nextStage: "gpu",
-			requests: names("resource/group/gpugrp0/7/gpu/a/cards", "resource/group/gpugrp0/3/gpu/b/cards", "resource/group/gpu/c/cards"),
-			want:     names("resource/group/gpugrp0/7/gpu/a/cards", "resource/group/gpugrp0/3/gpu/b/cards", "resource/group/gpugrp0/8/gpu/c/cards"),
+			requests: names("resource/group/gpugrp0/7/gpu/a/cards", "resource/group/gpugrp0/3/gpu/b/cards",
+				"resource/group/gpu/c/cards"),
+			want: names("resource/group/gpugrp0/7/gpu/a/cards", "resource/group/gpugrp0/3/gpu/b/cards",
+				"resource/group/gpugrp0/8/gpu/c/cards"),
 		},
 		"placeholders that are no numbers do not count": {
 			node: oneLevel, thisStage: "gpugrp0", nextStage: "gpu",
@@ -58,7 +62,8 @@ func TestRequestsAreLiftedToTheLevelsOfTheNode(t *testing.T) {
 		"the second level is lifted above the first": {
 			node: twoLevels, thisStage: "gpugrp1", nextStage: "gpugrp0",
 			requests: names("resource/group/gpugrp0/A/gpu/a/cards", "resource/group/gpugrp0/A/gpu/b/cards"),
-			want:     names("resource/group/gpugrp1/0/gpugrp0/A/gpu/a/cards", "resource/group/gpugrp1/0/gpugrp0/A/gpu/b/cards"),
+			want: names("resource/group/gpugrp1/0/gpugrp0/A/gpu/a/cards",
+				"resource/group/gpugrp1/0/gpugrp0/A/gpu/b/cards"),
 		},
 		"a level goes in below a level that is there": {
 			node: twoLevels, thisStage: "gpugrp0", nextStage: "gpu",
@@ -124,7 +129,8 @@ func TestRequestsAreLiftedToTheLevelsOfTheNode(t *testing.T) {
 func FuzzLiftingKeepsEveryRequestAndIsDoneAfterOnce(f *testing.F) {
 	f.Add("resource/group/gpugrp0/0/gpu/x/cards", "resource/group/gpu/a/cards", "resource/group/gpugrp0/4/gpu/b/cards")
 	f.Add("gpugrp0/0/gpu/x/cards", "gpu/a/cards", "gpu//")
-	f.Add("resource/group/gpugrp0/gpugrp0/gpu/gpu/gpu", "resource/group/gpu/gpugrp0/gpu/gpu/c", "resource/group/gpu/gpu/gpu")
+	f.Add("resource/group/gpugrp0/gpugrp0/gpu/gpu/gpu", "resource/group/gpu/gpugrp0/gpu/gpu/c",
+		"resource/group/gpu/gpu/gpu")
 	f.Fuzz(func(t *testing.T, node, first, second string) {
 		requests := names(types.ResourceName(first), types.ResourceName(second))
 		nodeList := names(types.ResourceName(node))

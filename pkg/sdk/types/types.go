@@ -1,17 +1,19 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package types holds the data that the host and its plugins exchange: what a node has, what a pod requests, and which
-// of the node's devices a container is allocated.
+// Package types holds the data that the host and its plugins exchange: what a node has, what a pod
+// requests, and which of the node's devices a container is allocated.
 //
-// All types are plain data without locks. The host makes a copy for each call of a plugin and takes back only what the
-// documentation of the call names; a plugin keeps no argument after it returns.
+// All types are plain data without locks. The host makes a copy for each call of a plugin and takes
+// back only what the documentation of the call names; a plugin keeps no argument after it returns.
 //
-// No map of an argument is nil: not in a NodeInfo, not in a PodInfo, not in any ContainerInfo. A plugin may write into
-// each of them. A PodInfo has an entry for every container of the pod's spec, also when the pod has no annotation or one
-// that names no container. An empty map and a nil one are the same content everywhere.
+// No map of an argument is nil: not in a NodeInfo, not in a PodInfo, not in any ContainerInfo. A
+// plugin may write into each of them. A PodInfo has an entry for every container of the pod's spec,
+// also when the pod has no annotation or one that names no container. An empty map and a nil one
+// are the same content everywhere.
 //
-// The JSON form of NodeInfo and PodInfo is the value of the annotation KubeDevice/DeviceInfo on nodes and pods.
+// The JSON form of NodeInfo and PodInfo is the value of the annotation KubeDevice/DeviceInfo on
+// nodes and pods.
 package types
 
 import "maps"
@@ -21,33 +23,38 @@ const DeviceGroupPrefix = "resource/group"
 
 // ResourceName names a countable resource of a node.
 //
-// A name under DeviceGroupPrefix is a path: resource/group/<level>/<instance>/…/<resource>. In a node's lists the
-// instances are the node's own (resource/group/gpugrp0/0/gpu/GPU-7f3a/memory). In a request they are placeholders:
-// requests of one container that share a placeholder must be met inside the same group. Any other name, such as
-// nvidia.com/gpu, is a plain count.
+// A name under DeviceGroupPrefix is a path: resource/group/<level>/<instance>/…/<resource>. In a
+// node's lists the instances are the node's own (resource/group/gpugrp0/0/gpu/GPU-7f3a/memory). In
+// a request they are placeholders: requests of one container that share a placeholder must be met
+// inside the same group. Any other name, such as nvidia.com/gpu, is a plain count.
 //
 // A path whose last segment begins with "enum", in any case, is a bit mask instead of a quantity.
 type ResourceName string
 
-// ResourceList maps names to quantities in base units: devices, bytes, or a bit mask for enum resources.
+// ResourceList maps names to quantities in base units: devices, bytes, or a bit mask for enum
+// resources.
 type ResourceList map[ResourceName]int64
 
-// ResourceLocation maps each device request of a container to the resource of the node that serves it.
+// ResourceLocation maps each device request of a container to the resource of the node that serves
+// it.
 type ResourceLocation map[ResourceName]ResourceName
 
-// ResourceScorer maps a device resource to the number of the scorer that decides fit and score for it:
-// 0 default (enum left-over for enum resources, left-over for all others), 1 left-over, which packs, 2 enum left-over.
+// ResourceScorer maps a device resource to the number of the scorer that decides fit and score for
+// it: 0 default (enum left-over for enum resources, left-over for all others), 1 left-over, which
+// packs, 2 enum left-over.
 type ResourceScorer map[ResourceName]int32
 
-// ContainerInfo is what one container requests and what it is allocated. Users write Requests and Scorer; DevRequests and
-// AllocateFrom belong to the scheduler, which overwrites whatever a user wrote there.
+// ContainerInfo is what one container requests and what it is allocated. Users write Requests and
+// Scorer; DevRequests and AllocateFrom belong to the scheduler, which overwrites whatever a user
+// wrote there.
 type ContainerInfo struct {
-	// KubeRequests are the container's requests in the pod spec, by resource name, in base units. They are empty on the
-	// node, where only the allocation counts.
+	// KubeRequests are the container's requests in the pod spec, by resource name, in base units.
+	// They are empty on the node, where only the allocation counts.
 	KubeRequests ResourceList `json:"-"`
 	// Requests are the device requests as the user wrote them.
 	Requests ResourceList `json:"requests,omitempty"`
-	// DevRequests are the requests as a device scheduler translated them for one node: what is searched for.
+	// DevRequests are the requests as a device scheduler translated them for one node: what is
+	// searched for.
 	DevRequests ResourceList `json:"devrequests,omitempty"`
 	// AllocateFrom names, for each of DevRequests, the resource of the node that serves it.
 	AllocateFrom ResourceLocation `json:"allocatefrom,omitempty"`
@@ -65,8 +72,8 @@ type PodInfo struct {
 	Requests ResourceList `json:"requests,omitempty"`
 	// InitContainers are the pod's init containers by name, those that run one after another.
 	InitContainers map[string]ContainerInfo `json:"initcontainer,omitempty"`
-	// RunningContainers are the pod's containers by name, and with them its restartable init containers (sidecars),
-	// which run along with the rest.
+	// RunningContainers are the pod's containers by name, and with them its restartable init
+	// containers (sidecars), which run along with the rest.
 	RunningContainers map[string]ContainerInfo `json:"runningcontainer,omitempty"`
 }
 
@@ -78,13 +85,13 @@ type NodeInfo struct {
 	Capacity ResourceList `json:"capacity,omitempty"`
 	// Allocatable is what pods may be given.
 	Allocatable ResourceList `json:"allocatable,omitempty"`
-	// Used is what is in use. In a node's annotation it is use from outside Kubernetes; in the scheduler the holdings
-	// of the node's pods are added to it.
+	// Used is what is in use. In a node's annotation it is use from outside Kubernetes; in the
+	// scheduler the holdings of the node's pods are added to it.
 	Used ResourceList `json:"used,omitempty"`
 	// Scorer is the scorer of each resource; see ResourceScorer.
 	Scorer ResourceScorer `json:"scorer,omitempty"`
-	// KubeCap carries the node's status.capacity, in base units. A device plugin that sets a name here has the host
-	// publish it as an extended resource.
+	// KubeCap carries the node's status.capacity, in base units. A device plugin that sets a name
+	// here has the host publish it as an extended resource.
 	KubeCap ResourceList `json:"-"`
 	// KubeAlloc carries the node's status.allocatable, in base units.
 	KubeAlloc ResourceList `json:"-"`
@@ -111,7 +118,8 @@ func FillContainerInfo(fill *ContainerInfo) *ContainerInfo {
 	return fill
 }
 
-// Clone returns a deep copy. No map of the copy is nil: where c has none, the copy has an empty one.
+// Clone returns a deep copy. No map of the copy is nil: where c has none, the copy has an empty
+// one.
 func (c *ContainerInfo) Clone() *ContainerInfo {
 	return &ContainerInfo{
 		KubeRequests: clone(c.KubeRequests),
@@ -131,8 +139,9 @@ func NewPodInfo() *PodInfo {
 	}
 }
 
-// GetContainerInPod returns a copy of the container of that name, running containers first. No map of the copy is nil;
-// those that p has are shared with p. It returns nil when p has no such container.
+// GetContainerInPod returns a copy of the container of that name, running containers first. No map
+// of the copy is nil; those that p has are shared with p. It returns nil when p has no such
+// container.
 func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
 	for _, containers := range []map[string]ContainerInfo{p.RunningContainers, p.InitContainers} {
 		if container, ok := containers[name]; ok {
@@ -142,8 +151,8 @@ func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
 	return nil
 }
 
-// Clone returns a deep copy. No map of the copy is nil, in its containers neither: where p has none, the copy has an
-// empty one.
+// Clone returns a deep copy. No map of the copy is nil, in its containers neither: where p has
+// none, the copy has an empty one.
 func (p *PodInfo) Clone() *PodInfo {
 	return &PodInfo{
 		Name:              p.Name,
@@ -181,7 +190,8 @@ func NewNodeInfoWithName(name string) *NodeInfo {
 	return ni
 }
 
-// Clone returns a deep copy. No map of the copy is nil: where ni has none, the copy has an empty one.
+// Clone returns a deep copy. No map of the copy is nil: where ni has none, the copy has an empty
+// one.
 func (ni *NodeInfo) Clone() *NodeInfo {
 	return &NodeInfo{
 		Name:        ni.Name,

@@ -148,7 +148,8 @@ func TestTheJSONIsWhatAnnotationsInTheFieldSay(t *testing.T) {
 	fill(node, 1)
 	for want, value := range map[string]any{
 		`{"podname":"p","nodename":"n","requests":{"gpu/gpu-generate-topology":1},"initcontainer":{"i":{}},` +
-			`"runningcontainer":{"r":{"requests":{"a":1},"devrequests":{"b":2},"allocatefrom":{"b":"c"},"scorer":{"b":1}}}}`: pod,
+			`"runningcontainer":{"r":{"requests":{"a":1},"devrequests":{"b":2},"allocatefrom":{"b":"c"},` +
+			`"scorer":{"b":1}}}}`: pod,
 		`{"name":"n","capacity":{"a":1},"allocatable":{"a":1},"used":{"a":1},"scorer":{"a":1}}`: node,
 	} {
 		got, err := json.Marshal(value)

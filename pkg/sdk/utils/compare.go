@@ -9,7 +9,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// CompareMapStringString reports whether a and b have the same entries. Here and below, a nil map equals an empty one.
+// CompareMapStringString reports whether a and b have the same entries. Here and below, a nil map
+// equals an empty one.
 func CompareMapStringString(a, b map[string]string) bool {
 	return maps.Equal(a, b)
 }

@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package utils holds the small helpers that plugins share: logging through the host's logger, maps in a stable order,
-// nested maps, and comparison of the exchanged types.
+// Package utils holds the small helpers that plugins share: logging through the host's logger, maps
+// in a stable order, nested maps, and comparison of the exchanged types.
 package utils
 
 import (
@@ -10,9 +10,10 @@ import (
 	"log"
 )
 
-// The host points these at its own logger before it opens the first plugin and never changes them afterwards, so that
-// plugins may call them from any goroutine. They are never nil: outside a host they write to the standard library's
-// log. Levels: 0 what an operator must see, 2 changes of state, 4 decisions, 6 detail.
+// The host points these at its own logger before it opens the first plugin and never changes them
+// afterwards, so that plugins may call them from any goroutine. They are never nil: outside a host
+// they write to the standard library's log. Levels: 0 what an operator must see, 2 changes of
+// state, 4 decisions, 6 detail.
 var (
 	// Logb reports whether messages of that level are written.
 	Logb func(level int) bool = LogV

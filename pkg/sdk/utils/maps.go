@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// SortedStringKeys returns the keys of m, which is any map with string keys, in ascending order. It panics on anything
-// else.
+// SortedStringKeys returns the keys of m, which is any map with string keys, in ascending order. It
+// panics on anything else.
 func SortedStringKeys(m any) []string {
 	v := stringMap(m)
 	keys := make([]string, 0, v.Len())
@@ -21,9 +21,10 @@ func SortedStringKeys(m any) []string {
 	return keys
 }
 
-// AssignMap sets m[keys[0]][keys[1]]… to val and makes the maps that are missing on the way: of the map's own element
-// type, or map[string]any where that is an interface. It panics when keys is empty, when m is nil or one of the maps is
-// no map with string keys, and when val cannot be assigned.
+// AssignMap sets m[keys[0]][keys[1]]… to val and makes the maps that are missing on the way: of
+// the map's own element type, or map[string]any where that is an interface. It panics when keys is
+// empty, when m is nil or one of the maps is no map with string keys, and when val cannot be
+// assigned.
 func AssignMap(m any, keys []string, val any) {
 	if len(keys) == 0 {
 		panic("utils.AssignMap: no keys")
@@ -43,8 +44,8 @@ func AssignMap(m any, keys []string, val any) {
 	at.SetMapIndex(keyOf(at, keys[len(keys)-1]), value)
 }
 
-// GetMap returns m[keys[0]][keys[1]]…, nil when one of the keys is missing, and m itself when keys is empty. It panics
-// when one of the maps is no map with string keys.
+// GetMap returns m[keys[0]][keys[1]]…, nil when one of the keys is missing, and m itself when
+// keys is empty. It panics when one of the maps is no map with string keys.
 func GetMap(m any, keys []string) any {
 	for _, key := range keys {
 		at := stringMap(m)

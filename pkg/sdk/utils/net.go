@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// LocalIPsWithoutLoopback returns the IP addresses of this machine's interfaces, IPv4 and IPv6, without those of
-// loopback.
+// LocalIPsWithoutLoopback returns the IP addresses of this machine's interfaces, IPv4 and IPv6,
+// without those of loopback.
 func LocalIPsWithoutLoopback() ([]net.IP, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -20,7 +20,10 @@ func TestKeysComeSorted(t *testing.T) {
 		m    any
 		want []string
 	}{
-		"a map of strings":                    {map[string]string{"b": "1", "a": "2", "c": "3"}, []string{"a", "b", "c"}},
+		"a map of strings": {
+			map[string]string{"b": "1", "a": "2", "c": "3"},
+			[]string{"a", "b", "c"},
+		},
 		"a map whose keys are a named type":   {types.ResourceList{"b": 1, "a": 2}, []string{"a", "b"}},
 		"a map of containers":                 {map[string]types.ContainerInfo{"x": {}}, []string{"x"}},
 		"an empty map has an empty list":      {map[string]int{}, []string{}},
@@ -65,14 +68,44 @@ func TestWhatIsAssignedIsFound(t *testing.T) {
 		val  any
 		want any
 	}{
-		"one key":                        {map[string]int{"a": 1}, []string{"b"}, 2, map[string]int{"a": 1, "b": 2}},
-		"maps are made on the way":       {map[string]map[string]int{}, []string{"a", "b"}, 2, map[string]map[string]int{"a": {"b": 2}}},
-		"a nil map on the way is made":   {map[string]map[string]int{"a": nil}, []string{"a", "b"}, 2, map[string]map[string]int{"a": {"b": 2}}},
-		"maps of anything are made":      {map[string]any{}, []string{"a", "b", "c"}, true, map[string]any{"a": map[string]any{"b": map[string]any{"c": true}}}},
-		"maps that are there are kept":   {map[string]any{"a": map[string]int{"x": 1}}, []string{"a", "b"}, 2, map[string]any{"a": map[string]int{"x": 1, "b": 2}}},
-		"keys may be of a named type":    {types.ResourceList{}, []string{"nvidia.com/gpu"}, int64(2), types.ResourceList{"nvidia.com/gpu": 2}},
+		"one key": {map[string]int{"a": 1}, []string{"b"}, 2, map[string]int{"a": 1, "b": 2}},
+		"maps are made on the way": {
+			map[string]map[string]int{},
+			[]string{"a", "b"},
+			2,
+			map[string]map[string]int{"a": {"b": 2}},
+		},
+		"a nil map on the way is made": {
+			map[string]map[string]int{"a": nil},
+			[]string{"a", "b"},
+			2,
+			map[string]map[string]int{"a": {"b": 2}},
+		},
+		"maps of anything are made": {
+			map[string]any{},
+			[]string{"a", "b", "c"},
+			true,
+			map[string]any{"a": map[string]any{"b": map[string]any{"c": true}}},
+		},
+		"maps that are there are kept": {
+			map[string]any{"a": map[string]int{"x": 1}},
+			[]string{"a", "b"},
+			2,
+			map[string]any{"a": map[string]int{"x": 1, "b": 2}},
+		},
+		"keys may be of a named type": {
+			types.ResourceList{},
+			[]string{"nvidia.com/gpu"},
+			int64(2),
+			types.ResourceList{"nvidia.com/gpu": 2},
+		},
 		"nil is the element type's zero": {map[string]any{}, []string{"a"}, nil, map[string]any{"a": nil}},
-		"a value in place of an old one": {map[string]string{"a": "1"}, []string{"a"}, "2", map[string]string{"a": "2"}},
+		"a value in place of an old one": {
+			map[string]string{"a": "1"},
+			[]string{"a"},
+			"2",
+			map[string]string{"a": "2"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +132,8 @@ func TestLookingUpWhatIsNotThereGivesNil(t *testing.T) {
 	}
 }
 
-// TestComparisonSeesEveryField changes each field of each type in turn, so that a field added later cannot be forgotten.
+// TestComparisonSeesEveryField changes each field of each type in turn, so that a field added later
+// cannot be forgotten.
 func TestComparisonSeesEveryField(t *testing.T) {
 	tests := map[string]struct {
 		fresh func() any
@@ -107,7 +141,9 @@ func TestComparisonSeesEveryField(t *testing.T) {
 	}{
 		"ContainerInfo": {
 			fresh: func() any { return types.NewContainerInfo() },
-			equal: func(a, b any) bool { return utils.CompareContainer(a.(*types.ContainerInfo), b.(*types.ContainerInfo)) },
+			equal: func(a, b any) bool {
+				return utils.CompareContainer(a.(*types.ContainerInfo), b.(*types.ContainerInfo))
+			},
 		},
 		"PodInfo": {
 			fresh: func() any { return types.NewPodInfo() },
@@ -127,7 +163,9 @@ func TestComparisonSeesEveryField(t *testing.T) {
 			if empty := reflect.New(fields).Interface(); !test.equal(empty, test.fresh()) {
 				t.Error("nil maps and empty maps differ")
 			}
-			if none := reflect.Zero(reflect.PointerTo(fields)).Interface(); !test.equal(none, none) || test.equal(none, test.fresh()) || test.equal(test.fresh(), none) {
+			if none := reflect.Zero(reflect.PointerTo(fields)).Interface(); !test.equal(none, none) ||
+				test.equal(none, test.fresh()) ||
+				test.equal(test.fresh(), none) {
 				t.Error("nil must equal nil and nothing else")
 			}
 			for i := range fields.NumField() {

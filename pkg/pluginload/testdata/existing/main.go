@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// A pair of plugins in one file, as they were written against the published SDK. A build changes nothing but the import
-// prefix.
+// A pair of plugins in one file, as they were written against the published SDK. A build changes
+// nothing but the import prefix.
 package main
 
 import (
@@ -36,7 +36,11 @@ func (s *gadgetScheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
 
 func (s *gadgetScheduler) RemoveNode(nodeName string) { delete(s.nodes, nodeName) }
 
-func (s *gadgetScheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fillAllocateFrom bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (s *gadgetScheduler) PodFitsDevice(
+	nodeInfo *types.NodeInfo,
+	podInfo *types.PodInfo,
+	fillAllocateFrom bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	var requested int64
 	for name, container := range podInfo.RunningContainers {
 		modified, requests := resource.TranslateResource(nodeInfo.Allocatable, container.Requests, "board", "gadget")
@@ -94,12 +98,21 @@ func (g *gadget) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	return nil
 }
 
-func (g *gadget) Allocate(podInfo *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (g *gadget) Allocate(
+	podInfo *types.PodInfo,
+	container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	if len(container.AllocateFrom) == 0 {
 		utils.Errorf("nothing allocated to %s", podInfo.Name)
 		return nil, nil, nil, fmt.Errorf("nothing allocated to %s", podInfo.Name)
 	}
-	return []device.Mount{{ContainerPath: "/gadget", HostPath: "/gadget", Readonly: true}}, []string{"/dev/gadget"}, map[string]string{"GADGET": "0"}, nil
+	return []device.Mount{
+			{ContainerPath: "/gadget", HostPath: "/gadget", Readonly: true},
+		}, []string{
+			"/dev/gadget",
+		}, map[string]string{
+			"GADGET": "0",
+		}, nil
 }
 
 func (g *gadget) GetName() string { return "gadgets" }
