@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu holds what the GPU plugins share: the names of GPUs in a node's inventory and in a container's allocation.
+// Package gpu holds what the GPU plugins share: the names of GPUs in a node's inventory and in a
+// container's allocation.
 //
 // A GPU is in two levels of groups, and has two resources:
 //
@@ -44,8 +45,8 @@ type GPU struct {
 	ID string
 	// Memory is in bytes.
 	Memory int64
-	// Groups are the instances of the levels that the GPU is in, from the innermost to the outermost: close, wide. A
-	// node whose topology is not known has none.
+	// Groups are the instances of the levels that the GPU is in, from the innermost to the
+	// outermost: close, wide. A node whose topology is not known has none.
 	Groups []int
 	// Unhealthy GPUs count in the node's capacity and are not allocatable.
 	Unhealthy bool
@@ -92,8 +93,8 @@ func Allocated(container *types.ContainerInfo) []string {
 	return slices.Compact(ids)
 }
 
-// Split returns the ID of the GPU in a device resource's name, and which of its resources it is. ok is false for the
-// resources of other devices.
+// Split returns the ID of the GPU in a device resource's name, and which of its resources it is. ok
+// is false for the resources of other devices.
 func Split(name types.ResourceName) (id, resource string, ok bool) {
 	path, err := sdkresource.ParsePath(name)
 	if err != nil || path.DeviceLevel() != Level {

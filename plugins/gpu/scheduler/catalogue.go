@@ -16,7 +16,12 @@ type catalogue struct {
 }
 
 func newCatalogue() *catalogue {
-	return &catalogue{nodes: map[string]string{}, kinds: map[string]topology{}, count: map[string]int{}, best: map[int]topology{}}
+	return &catalogue{
+		nodes: map[string]string{},
+		kinds: map[string]topology{},
+		count: map[string]int{},
+		best:  map[int]topology{},
+	}
 }
 
 // set records a node's topology, in place of the one before.
@@ -68,8 +73,8 @@ func (c *catalogue) revision() uint64 {
 	return c.turns
 }
 
-// bestFor returns the best-connected topology that any node has for n GPUs, nil when no node has so many. It must not be
-// changed.
+// bestFor returns the best-connected topology that any node has for n GPUs, nil when no node has so
+// many. It must not be changed.
 func (c *catalogue) bestFor(n int) topology {
 	c.mu.RLock()
 	best, ok := c.best[n]

@@ -24,11 +24,16 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T) *cluster {
-	return &cluster{t: t, plugin: New("gpus", gpu.Resource), nodes: map[string]*types.NodeInfo{}, holders: map[string][]*types.PodInfo{}}
+	return &cluster{
+		t:       t,
+		plugin:  New("gpus", gpu.Resource),
+		nodes:   map[string]*types.NodeInfo{},
+		holders: map[string][]*types.PodInfo{},
+	}
 }
 
-// add adds a node of GPUs of 16 GiB, called by letters, from a drawing: close groups are separated by spaces, wide ones by
-// bars. "ab cd | ef gh" is two sockets of two NVLink pairs each.
+// add adds a node of GPUs of 16 GiB, called by letters, from a drawing: close groups are separated
+// by spaces, wide ones by bars. "ab cd | ef gh" is two sockets of two NVLink pairs each.
 func (c *cluster) add(name, drawing string) {
 	var gpus []gpu.GPU
 	close := 0
@@ -50,7 +55,8 @@ func (c *cluster) addInfo(node *types.NodeInfo) {
 	c.nodes[node.Name] = node
 }
 
-// place puts the pod on the node and returns the GPUs of its container "app", or why it does not fit.
+// place puts the pod on the node and returns the GPUs of its container "app", or why it does not
+// fit.
 func (c *cluster) place(node string, pod *types.PodInfo) (gpus, reason string) {
 	c.t.Helper()
 	state := c.nodes[node].Clone()
@@ -99,11 +105,13 @@ func asking(n int64, requests types.ResourceList) *types.PodInfo {
 	return pod
 }
 
-// requested returns the names of what the pod's container asks the group scheduler for, without the prefix, sorted.
+// requested returns the names of what the pod's container asks the group scheduler for, without the
+// prefix, sorted.
 func requested(pod *types.PodInfo) []string {
 	var names []string
 	for name, quantity := range pod.RunningContainers["app"].DevRequests {
-		names = append(names, fmt.Sprintf("%s=%d", strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"), quantity))
+		names = append(names,
+			fmt.Sprintf("%s=%d", strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/"), quantity))
 	}
 	slices.Sort(names)
 	return names

@@ -18,11 +18,13 @@ import (
 // maxCounted is the largest number of GPUs that a node gets which only reports a count.
 const maxCounted = 1024
 
-// liftNode rewrites what is allocatable on a node such that all its GPUs are in two levels of groups. A node that only
-// reports a count gets that many GPUs, numbered from 0. A GPU whose close group is not known is in one of its own. GPUs
-// of a node are in one wide group unless the node reports otherwise: some path joins them.
+// liftNode rewrites what is allocatable on a node such that all its GPUs are in two levels of
+// groups. A node that only reports a count gets that many GPUs, numbered from 0. A GPU whose close
+// group is not known is in one of its own. GPUs of a node are in one wide group unless the node
+// reports otherwise: some path joins them.
 //
-// A GPU's name depends on no other GPU, so that what a pod holds keeps its name when another GPU comes or goes.
+// A GPU's name depends on no other GPU, so that what a pod holds keeps its name when another GPU
+// comes or goes.
 func liftNode(node *types.NodeInfo, count types.ResourceName) {
 	if !hasGPUs(node.Allocatable) {
 		number, ok := node.Allocatable[count]
@@ -62,8 +64,8 @@ func hasGPUs(list types.ResourceList) bool {
 	return false
 }
 
-// topologyOf counts the node's GPUs by their groups. Only those with a card count: no container can have another one for
-// itself.
+// topologyOf counts the node's GPUs by their groups. Only those with a card count: no container can
+// have another one for itself.
 func topologyOf(node *types.NodeInfo) topology {
 	sizes := map[string]map[string]int{}
 	for name, quantity := range node.Allocatable {

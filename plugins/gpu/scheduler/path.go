@@ -14,12 +14,13 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// pattern is a node's GPU in both levels of groups. All nodes are lifted to it, so all requests are.
+// pattern is a node's GPU in both levels of groups. All nodes are lifted to it, so all requests
+// are.
 const pattern = types.DeviceGroupPrefix + "/" + gpu.Wide + "/0/" + gpu.Close + "/0/" + gpu.Level + "/0/" + gpu.Cards
 
-// devicePath returns the full name of a request for GPUs, which users may write without the prefix. ok is false for
-// requests for anything else. A name that is malformed counts as a request for GPUs when it has one of their levels, so
-// that the group scheduler refuses it.
+// devicePath returns the full name of a request for GPUs, which users may write without the prefix.
+// ok is false for requests for anything else. A name that is malformed counts as a request for GPUs
+// when it has one of their levels, so that the group scheduler refuses it.
 func devicePath(name types.ResourceName) (full types.ResourceName, ok bool) {
 	full = resource.WithPrefix(name)
 	path := strings.Split(string(full), "/")

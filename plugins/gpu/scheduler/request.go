@@ -15,12 +15,13 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// generateTopology is the request that decides how counted GPUs are placed: 1, which is the default, by the best topology
-// of any node; 0 each GPU by itself. Users write it for the pod or for a container; the container's has precedence.
+// generateTopology is the request that decides how counted GPUs are placed: 1, which is the
+// default, by the best topology of any node; 0 each GPU by itself. Users write it for the pod or
+// for a container; the container's has precedence.
 const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
 
-// translate writes the pod's requests for GPUs into the DevRequests of its containers, for that node. Entries that the
-// plugins before this one wrote stay.
+// translate writes the pod's requests for GPUs into the DevRequests of its containers, for that
+// node. Entries that the plugins before this one wrote stay.
 func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo) error {
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -109,8 +110,9 @@ func device(name types.ResourceName, kind string) string {
 	return strings.TrimSuffix(string(name), "/"+kind)
 }
 
-// checkHeld checks that the container holds the card or memory of each GPU that it requests anything of: a container sees
-// a GPU that serves any of its requests, and without card and memory that could be the GPU of another one.
+// checkHeld checks that the container holds the card or memory of each GPU that it requests
+// anything of: a container sees a GPU that serves any of its requests, and without card and memory
+// that could be the GPU of another one.
 func checkHeld(requests types.ResourceList) error {
 	held := map[string]bool{}
 	for name, quantity := range requests {
@@ -125,7 +127,8 @@ func checkHeld(requests types.ResourceList) error {
 	}
 	for _, placeholder := range slices.Sorted(maps.Keys(placeholders(requests))) {
 		if !held[placeholder] {
-			return fmt.Errorf("of %s neither %s nor %s is asked for: ask for one of them", placeholder, gpu.Cards, gpu.Memory)
+			return fmt.Errorf("of %s neither %s nor %s is asked for: ask for one of them",
+				placeholder, gpu.Cards, gpu.Memory)
 		}
 	}
 	return nil

@@ -57,7 +57,13 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 			want: []string{"gpugrp1/0/gpugrp0/A/gpu/a/cards=1", "gpugrp1/0/gpugrp0/A/gpu/b/cards=1"},
 		},
 		"a shape may be written with the prefix, and with both levels": {
-			pod:  asking(0, types.ResourceList{"resource/group/gpugrp1/X/gpugrp0/A/gpu/a/cards": 1, "resource/group/gpugrp1/X/gpugrp0/B/gpu/a/cards": 1}),
+			pod: asking(
+				0,
+				types.ResourceList{
+					"resource/group/gpugrp1/X/gpugrp0/A/gpu/a/cards": 1,
+					"resource/group/gpugrp1/X/gpugrp0/B/gpu/a/cards": 1,
+				},
+			),
 			want: []string{"gpugrp1/X/gpugrp0/A/gpu/a/cards=1", "gpugrp1/X/gpugrp0/B/gpu/a/cards=1"},
 		},
 		"a shape is kept also when topology is asked for": {
@@ -75,7 +81,8 @@ func TestWhatAPodSaysBecomesRequestsForGPUs(t *testing.T) {
 		"limits beyond what was written add GPUs, called by what is free": {
 			pod: asking(3, types.ResourceList{"gpu/0/cards": 1}),
 			want: []string{
-				"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1", "gpugrp1/2/gpugrp0/2/gpu/2/cards=1",
+				"gpugrp1/0/gpugrp0/0/gpu/0/cards=1", "gpugrp1/1/gpugrp0/1/gpu/1/cards=1",
+				"gpugrp1/2/gpugrp0/2/gpu/2/cards=1",
 			},
 		},
 		"requests for other devices are left alone": {
@@ -120,7 +127,10 @@ func TestScorersFollowTheirRequests(t *testing.T) {
 func TestWhatAnotherPluginWroteStays(t *testing.T) {
 	theirs := types.ResourceList{"resource/group/gpu/x/cards": 1}
 	served := counting(1)
-	served.RunningContainers["app"] = types.ContainerInfo{KubeRequests: types.ResourceList{gpu.Resource: 1}, DevRequests: theirs}
+	served.RunningContainers["app"] = types.ContainerInfo{
+		KubeRequests: types.ResourceList{gpu.Resource: 1},
+		DevRequests:  theirs,
+	}
 	if err := newCluster(t).plugin.PodAllocate(types.NewNodeInfo(), served); err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +168,14 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 			want: `cannot serve container "app": resource/group/gpu/a/cards is 0: ask for at least 1`,
 		},
 		"a GPU of a kind, of which neither card nor memory is held": {
-			pod:  asking(1, types.ResourceList{"gpu/a/enumType": 1, "gpu/b/cards": 1, "gpu/b/enumType": 1}),
-			want: `cannot serve container "app": of resource/group/gpu/a neither cards nor memory is asked for: ask for one of them`,
+			pod: asking(1, types.ResourceList{"gpu/a/enumType": 1, "gpu/b/cards": 1, "gpu/b/enumType": 1}),
+			want: `cannot serve container "app": of resource/group/gpu/a neither cards nor memory is asked for: ask ` +
+				`for one of them`,
 		},
 		"a way of placing them that there is not": {
-			pod:  asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
-			want: `cannot serve container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, 0 to go without`,
+			pod: asking(2, types.ResourceList{"gpu/gpu-generate-topology": 2}),
+			want: `cannot serve container "app": gpu/gpu-generate-topology is 2: use 1 to have the topology chosen, ` +
+				`0 to go without`,
 		},
 	}
 	for name, test := range tests {
@@ -174,14 +186,16 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 			if fits || len(reasons) != 1 || reasons[0].GetReason() != test.want {
 				t.Errorf("got  %v %v\nwant %s", fits, reasons, test.want)
 			}
-			if err := c.plugin.PodAllocate(c.nodes["n1"], test.pod.Clone()); err == nil || "cannot serve "+err.Error() != test.want {
+			if err := c.plugin.PodAllocate(c.nodes["n1"], test.pod.Clone()); err == nil ||
+				"cannot serve "+err.Error() != test.want {
 				t.Errorf("PodAllocate = %v", err)
 			}
 		})
 	}
 }
 
-// FuzzWhateverAPodAsksForIsTranslatedTheSameWay also shows that the group scheduler takes the result, or says why not.
+// FuzzWhateverAPodAsksForIsTranslatedTheSameWay also shows that the group scheduler takes the
+// result, or says why not.
 func FuzzWhateverAPodAsksForIsTranslatedTheSameWay(f *testing.F) {
 	f.Add("gpugrp0/A/gpu/a/cards", "resource/group/gpugrp0/A/gpu/a/cards", int64(2), int64(3))
 	f.Add("gpu/gpu-generate-topology", "gpu/0/memory", int64(1), int64(2))

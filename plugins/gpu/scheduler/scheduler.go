@@ -42,16 +42,20 @@ func (s *Scheduler) UsingGroupScheduler() bool { return true }
 // ConcurrentSafe is true: what the methods share is guarded.
 func (s *Scheduler) ConcurrentSafe() bool { return true }
 
-// ClaimedResources makes every pod that requests the count a device pod, also while no node lists it.
+// ClaimedResources makes every pod that requests the count a device pod, also while no node lists
+// it.
 func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
 
-// Revision grows when a kind of topology comes or goes: only then may the translation of counted GPUs change. Besides it
-// depends on the number of GPUs that the node has.
+// Revision grows when a kind of topology comes or goes: only then may the translation of counted
+// GPUs change. Besides it depends on the number of GPUs that the node has.
 func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
 
 // Kinds are GPUs, by their count and by the levels of their names.
 func (s *Scheduler) Kinds() devicescheduler.Kinds {
-	return devicescheduler.Kinds{Plain: []types.ResourceName{s.resource}, Levels: []string{gpu.Wide, gpu.Close, gpu.Level}}
+	return devicescheduler.Kinds{
+		Plain:  []types.ResourceName{s.resource},
+		Levels: []string{gpu.Wide, gpu.Close, gpu.Level},
+	}
 }
 
 // Words are the words for a GPU and for the groups of GPUs.
@@ -75,8 +79,8 @@ func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
 // RemoveNode forgets the node's topology.
 func (s *Scheduler) RemoveNode(nodeName string) { s.nodes.remove(nodeName) }
 
-// PodFitsDevice translates the pod's requests. It refuses a container that counts more GPUs than the node has, and one
-// whose requests are invalid; the group scheduler decides the rest.
+// PodFitsDevice translates the pod's requests. It refuses a container that counts more GPUs than
+// the node has, and one whose requests are invalid; the group scheduler decides the rest.
 func (s *Scheduler) PodFitsDevice(
 	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
 ) (bool, []devicescheduler.PredicateFailureReason, float64) {
@@ -91,9 +95,10 @@ func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo
 	return s.translate(nodeInfo, podInfo)
 }
 
-// TakePodResources separates pods that have a GPU for themselves from pods that share one. The group scheduler by itself
-// would allocate the card of a GPU whose memory is shared, and memory of a GPU whose card is held. So a pod that shares
-// a GPU uses its card too, and a pod that holds the card uses all its memory.
+// TakePodResources separates pods that have a GPU for themselves from pods that share one. The
+// group scheduler by itself would allocate the card of a GPU whose memory is shared, and memory of
+// a GPU whose card is held. So a pod that shares a GPU uses its card too, and a pod that holds the
+// card uses all its memory.
 func (s *Scheduler) TakePodResources(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
 	for name, quantity := range counterparts(nodeInfo, podInfo) {
 		nodeInfo.Used[name] += quantity
@@ -109,7 +114,8 @@ func (s *Scheduler) ReturnPodResources(nodeInfo *types.NodeInfo, podInfo *types.
 	return nil
 }
 
-// counterparts returns, for each GPU of which the pod holds one resource and not the other, the other one, all of it.
+// counterparts returns, for each GPU of which the pod holds one resource and not the other, the
+// other one, all of it.
 func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.ResourceList {
 	held := map[types.ResourceName]bool{}
 	for _, containers := range []map[string]types.ContainerInfo{podInfo.InitContainers, podInfo.RunningContainers} {

@@ -25,16 +25,36 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/cards": 1, "nvidia.com/gpu": 1},
 		},
 		"close groups stand in one wide group": {
-			allocatable: types.ResourceList{"resource/group/gpugrp0/0/gpu/a/cards": 1, "resource/group/gpugrp0/1/gpu/b/cards": 1, "resource/group/gpugrp0/1/links": 4},
-			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": 1, "resource/group/gpugrp1/0/gpugrp0/1/gpu/b/cards": 1, "resource/group/gpugrp1/0/gpugrp0/1/links": 4},
+			allocatable: types.ResourceList{
+				"resource/group/gpugrp0/0/gpu/a/cards": 1,
+				"resource/group/gpugrp0/1/gpu/b/cards": 1,
+				"resource/group/gpugrp0/1/links":       4,
+			},
+			want: types.ResourceList{
+				"resource/group/gpugrp1/0/gpugrp0/0/gpu/a/cards": 1,
+				"resource/group/gpugrp1/0/gpugrp0/1/gpu/b/cards": 1,
+				"resource/group/gpugrp1/0/gpugrp0/1/links":       4,
+			},
 		},
 		"GPUs without groups are each by themselves, under a name that no other GPU changes": {
-			allocatable: types.ResourceList{"resource/group/gpu/a/cards": 1, "resource/group/gpu/a/memory": 5, "resource/group/gpu/b/cards": 1},
-			want:        types.ResourceList{"resource/group/gpugrp1/0/gpugrp0/a/gpu/a/cards": 1, "resource/group/gpugrp1/0/gpugrp0/a/gpu/a/memory": 5, "resource/group/gpugrp1/0/gpugrp0/b/gpu/b/cards": 1},
+			allocatable: types.ResourceList{
+				"resource/group/gpu/a/cards":  1,
+				"resource/group/gpu/a/memory": 5,
+				"resource/group/gpu/b/cards":  1,
+			},
+			want: types.ResourceList{
+				"resource/group/gpugrp1/0/gpugrp0/a/gpu/a/cards":  1,
+				"resource/group/gpugrp1/0/gpugrp0/a/gpu/a/memory": 5,
+				"resource/group/gpugrp1/0/gpugrp0/b/gpu/b/cards":  1,
+			},
 		},
 		"a count becomes GPUs": {
 			allocatable: types.ResourceList{"nvidia.com/gpu": 2},
-			want:        types.ResourceList{"nvidia.com/gpu": 2, "resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": 1, "resource/group/gpugrp1/0/gpugrp0/1/gpu/1/cards": 1},
+			want: types.ResourceList{
+				"nvidia.com/gpu": 2,
+				"resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": 1,
+				"resource/group/gpugrp1/0/gpugrp0/1/gpu/1/cards": 1,
+			},
 		},
 		"so does a count that only the node's status has": {
 			kubeAlloc: types.ResourceList{"nvidia.com/gpu": 1, "cpu": 8},
@@ -94,8 +114,12 @@ func TestTwoGPUsThatAreNoPairAreGivenToWhoGoesWithoutTopology(t *testing.T) {
 	// One GPU of each pair is in use.
 	for _, taken := range []string{"a", "c"} {
 		holder := types.NewPodInfo()
-		name := types.ResourceName("resource/group/gpugrp1/0/gpugrp0/" + map[string]string{"a": "0", "c": "1"}[taken] + "/gpu/" + taken + "/cards")
-		holder.RunningContainers["app"] = types.ContainerInfo{DevRequests: types.ResourceList{name: 1}, AllocateFrom: types.ResourceLocation{name: name}}
+		pair := map[string]string{"a": "0", "c": "1"}[taken]
+		name := types.ResourceName("resource/group/gpugrp1/0/gpugrp0/" + pair + "/gpu/" + taken + "/cards")
+		holder.RunningContainers["app"] = types.ContainerInfo{
+			DevRequests:  types.ResourceList{name: 1},
+			AllocateFrom: types.ResourceLocation{name: name},
+		}
 		c.holders["n1"] = append(c.holders["n1"], holder)
 	}
 	if gpus, reason := c.place("n1", counting(2)); reason == "" {

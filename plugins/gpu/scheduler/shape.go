@@ -18,9 +18,10 @@ type group []int
 
 // topology is a node's GPUs, or those that a container asks for, by their wide groups.
 //
-// How n GPUs are best spread over a node's groups: over as few wide groups as possible, and inside those over as few
-// close groups as possible. The best-connected topology that any node can give, by those two numbers, is what a
-// container with n GPUs asks for. So the choice depends on all nodes, and on nothing else: not on what is in use.
+// How n GPUs are best spread over a node's groups: over as few wide groups as possible, and inside
+// those over as few close groups as possible. The best-connected topology that any node can give,
+// by those two numbers, is what a container with n GPUs asks for. So the choice depends on all
+// nodes, and on nothing else: not on what is in use.
 type topology []group
 
 // size is the number of GPUs.
@@ -56,8 +57,9 @@ func descending(a, b int) int { return cmp.Compare(b, a) }
 // key identifies a canonical topology.
 func (t topology) key() string { return fmt.Sprint([]group(t)) }
 
-// take returns the best-connected n GPUs of a canonical topology, nil when there are fewer: whole wide groups, the
-// largest first, until a single one can hold the rest; that one is the one that needs the fewest close groups for it.
+// take returns the best-connected n GPUs of a canonical topology, nil when there are fewer: whole
+// wide groups, the largest first, until a single one can hold the rest; that one is the one that
+// needs the fewest close groups for it.
 func (t topology) take(n int) topology {
 	if n <= 0 || t.size() < n {
 		return nil
@@ -95,7 +97,8 @@ func (g group) take(n int) group {
 	return taken
 }
 
-// compareConnected is negative when a is better connected than b; both are canonical and of the same size.
+// compareConnected is negative when a is better connected than b; both are canonical and of the
+// same size.
 func compareConnected(a, b topology) int {
 	closeGroups := func(t topology) int {
 		n := 0
@@ -104,11 +107,8 @@ func compareConnected(a, b topology) int {
 		}
 		return n
 	}
-	return cmp.Or(
-		cmp.Compare(len(a), len(b)),
-		cmp.Compare(closeGroups(a), closeGroups(b)),
-		slices.CompareFunc(a, b, func(x, y group) int { return slices.CompareFunc(x, y, descending) }),
-	)
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(closeGroups(a), closeGroups(b)),
+		slices.CompareFunc(a, b, func(x, y group) int { return slices.CompareFunc(x, y, descending) }))
 }
 
 // addTo adds the requests for exactly these GPUs to list.
@@ -117,7 +117,12 @@ func (t topology) addTo(list types.ResourceList) {
 	for i, wide := range t {
 		for _, size := range wide {
 			for range size {
-				types.AddGroupResource(list, fmt.Sprintf("%s/%d/%s/%d/%s/%d/%s", gpu.Wide, i, gpu.Close, closeGroups, gpu.Level, gpus, gpu.Cards), 1)
+				types.AddGroupResource(
+					list,
+					fmt.Sprintf("%s/%d/%s/%d/%s/%d/%s",
+						gpu.Wide, i, gpu.Close, closeGroups, gpu.Level, gpus, gpu.Cards),
+					1,
+				)
 				gpus++
 			}
 			closeGroups++

@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the device side of NVIDIA's GPUs: it tells which GPUs the node has and how they are joined, and shows
-// a container those that it was given.
+// Package node is the device side of NVIDIA's GPUs: it tells which GPUs the node has and how they
+// are joined, and shows a container those that it was given.
 package node
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
 )
 
-// VisibleDevices is the environment variable by which NVIDIA's container runtime knows which GPUs a container sees.
+// VisibleDevices is the environment variable by which NVIDIA's container runtime knows which GPUs a
+// container sees.
 const VisibleDevices = "NVIDIA_VISIBLE_DEVICES"
 
 // Device is the GPUs of this node.
@@ -50,8 +51,8 @@ func (d *Device) GetName() string { return "nvidiagpu" }
 // ConcurrentSafe is true: what the methods share is guarded.
 func (d *Device) ConcurrentSafe() bool { return true }
 
-// DenyEnvs hides all GPUs from NVIDIA's container runtime. Its value for "no GPUs" is void; an empty one would be the same, but
-// none would still give the driver's libraries.
+// DenyEnvs hides all GPUs from NVIDIA's container runtime. Its value for "no GPUs" is void; an
+// empty one would be the same, but none would still give the driver's libraries.
 func (d *Device) DenyEnvs() map[string]string { return map[string]string{VisibleDevices: "void"} }
 
 // New does nothing: whether there is a driver is asked in Start, which is tried again.
@@ -66,14 +67,19 @@ func (d *Device) Start() error {
 	}
 	library, err := nvml.Open(d.path)
 	if err != nil {
-		return fmt.Errorf("this node has no NVIDIA driver that answers (%w): install it, or remove the nvidiagpu plugin from this node", err)
+		return fmt.Errorf(
+
+			"this node has no NVIDIA driver that answers (%w): install it, or remove the nvidiagpu plugin from this "+
+				"node",
+			err,
+		)
 	}
 	d.library = library
 	return nil
 }
 
-// UpdateNodeInfo asks for the GPUs and adds them. A GPU that answered before and does not now is unhealthy until it
-// answers again.
+// UpdateNodeInfo asks for the GPUs and adds them. A GPU that answered before and does not now is
+// unhealthy until it answers again.
 func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,14 +138,18 @@ func (d *Device) learn(present []found) error {
 	d.wide.add(uuids, func(i, j int) bool { return matrix[i][j] != apart })
 	for _, f := range present {
 		if isNew(f) {
-			d.known = append(d.known, gpu.GPU{ID: f.uuid, Memory: f.memory, Groups: []int{d.close.number[f.uuid], d.wide.number[f.uuid]}})
+			d.known = append(d.known,
+				gpu.GPU{ID: f.uuid, Memory: f.memory, Groups: []int{d.close.number[f.uuid], d.wide.number[f.uuid]}})
 		}
 	}
 	return nil
 }
 
 // Allocate names the container's GPUs for NVIDIA's container runtime.
-func (d *Device) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (d *Device) Allocate(
+	_ *types.PodInfo,
+	container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	uuids := gpu.Allocated(container)
 	if len(uuids) == 0 {
 		return nil, nil, nil, nil

@@ -21,13 +21,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The machines, as nvidia-smi topo -m shows them. PIX is one PCIe switch, PXB several, PHB a host bridge, NODE a socket,
-// SYS the link between sockets.
+// The machines, as nvidia-smi topo -m shows them. PIX is one PCIe switch, PXB several, PHB a host
+// bridge, NODE a socket, SYS the link between sockets.
 const (
 	pix, pxb, phb, node, sys = 10, 20, 30, 40, 50
 )
 
-// nvswitch8 is a server like DGX: eight GPUs, all joined by NVSwitch, two to a PCIe switch, four to a socket.
+// nvswitch8 is a server like DGX: eight GPUs, all joined by NVSwitch, two to a PCIe switch, four to
+// a socket.
 func nvswitch8() nvmltest.Machine {
 	return nvmltest.Machine{
 		Ancestor: nvmltest.Matrix(8, func(i, j int) int {
@@ -56,7 +57,8 @@ func pcie8() nvmltest.Machine {
 	})}
 }
 
-// pairs4 has four GPUs on host bridges of their own, with NVLink bridges between 0 and 2, and between 1 and 3.
+// pairs4 has four GPUs on host bridges of their own, with NVLink bridges between 0 and 2, and
+// between 1 and 3.
 func pairs4() nvmltest.Machine {
 	return nvmltest.Machine{
 		Ancestor: nvmltest.Matrix(4, func(_, _ int) int { return phb }),
@@ -96,7 +98,8 @@ func TestTheTopologyOfServers(t *testing.T) {
 				}
 				prefix := fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/%s/", wide, close, nvmltest.UUID(i))
 				for _, list := range []types.ResourceList{want.Capacity, want.Allocatable} {
-					list[types.ResourceName(prefix+"cards")], list[types.ResourceName(prefix+"memory")] = 1, nvmltest.Memory
+					list[types.ResourceName(prefix+"cards")] = 1
+					list[types.ResourceName(prefix+"memory")] = nvmltest.Memory
 				}
 			}
 			for _, list := range []types.ResourceList{want.Capacity, want.Allocatable, want.KubeCap, want.KubeAlloc} {
@@ -169,7 +172,9 @@ func TestWithoutADriverStartSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := d.Start()
-	if err == nil || !strings.Contains(err.Error(), "this node has no NVIDIA driver that answers (libnvidia-ml-that-is-not-there.so.1: cannot open") ||
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			"this node has no NVIDIA driver that answers (libnvidia-ml-that-is-not-there.so.1: cannot open") ||
 		!strings.Contains(err.Error(), "install it, or remove the nvidiagpu plugin from this node") {
 		t.Errorf("Start = %v", err)
 	}
@@ -178,7 +183,8 @@ func TestWithoutADriverStartSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestEveryMachineMakesSense runs on each stand-in, and on this machine's own driver where it has one.
+// TestEveryMachineMakesSense runs on each stand-in, and on this machine's own driver where it has
+// one.
 func TestEveryMachineMakesSense(t *testing.T) {
 	libraries := map[string]string{
 		"NVSwitch": nvmltest.Build(t, nvswitch8()).Path,
@@ -206,7 +212,8 @@ func TestEveryMachineMakesSense(t *testing.T) {
 				if !ok {
 					continue
 				}
-				if !uuid.MatchString(id) || quantity < 1 || !strings.HasPrefix(string(resource), "resource/group/gpugrp1/") {
+				if !uuid.MatchString(id) || quantity < 1 ||
+					!strings.HasPrefix(string(resource), "resource/group/gpugrp1/") {
 					t.Errorf("%s = %d", resource, quantity)
 				}
 				if kind == gpu.Cards {
@@ -218,7 +225,8 @@ func TestEveryMachineMakesSense(t *testing.T) {
 				t.Errorf("%d GPUs are counted, %d are listed", count, cards)
 			}
 			mounts, paths, envs, err := d.Allocate(types.NewPodInfo(), container)
-			if err != nil || len(mounts)+len(paths) != 0 || len(strings.Split(envs[VisibleDevices], ",")) != int(cards) {
+			if err != nil || len(mounts)+len(paths) != 0 ||
+				len(strings.Split(envs[VisibleDevices], ",")) != int(cards) {
 				t.Errorf("Allocate = %v, %v, %v, %v", mounts, paths, envs, err)
 			}
 		})
@@ -240,12 +248,15 @@ func TestAContainerSeesTheGPUsThatItWasGiven(t *testing.T) {
 		container.AllocateFrom["resource/group/nic/a/ports"] = "resource/group/nic/eth0/ports"
 		for i, id := range ids {
 			request := types.ResourceName(fmt.Sprintf("resource/group/gpugrp1/0/gpugrp0/0/gpu/%d/cards", i))
-			container.AllocateFrom[request] = types.ResourceName("resource/group/gpugrp1/0/gpugrp0/0/gpu/" + id + "/cards")
+			container.AllocateFrom[request] = types.ResourceName(
+				"resource/group/gpugrp1/0/gpugrp0/0/gpu/" + id + "/cards",
+			)
 		}
 		return container
 	}
 	_, _, envs, err := d.Allocate(types.NewPodInfo(), given(nvmltest.UUID(2), nvmltest.UUID(0)))
-	if diff := cmp.Diff(map[string]string{"NVIDIA_VISIBLE_DEVICES": nvmltest.UUID(0) + "," + nvmltest.UUID(2)}, envs); diff != "" || err != nil {
+	want := map[string]string{"NVIDIA_VISIBLE_DEVICES": nvmltest.UUID(0) + "," + nvmltest.UUID(2)}
+	if diff := cmp.Diff(want, envs); diff != "" || err != nil {
 		t.Errorf("two GPUs: %v (-want +got):\n%s", err, diff)
 	}
 	if _, _, envs, err := d.Allocate(types.NewPodInfo(), given()); envs != nil || err != nil {

@@ -17,8 +17,8 @@ type found struct {
 	device nvml.Device
 }
 
-// discover returns the GPUs that answer, in NVML's order, and what is wrong with the others. One lost GPU does not hide
-// the rest.
+// discover returns the GPUs that answer, in NVML's order, and what is wrong with the others. One
+// lost GPU does not hide the rest.
 func discover(library *nvml.Library) (gpus []found, problems []error, err error) {
 	count, err := library.Count()
 	if err != nil {

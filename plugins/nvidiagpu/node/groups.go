@@ -3,8 +3,8 @@
 
 package node
 
-// groups numbers the groups of GPUs at one level. A GPU keeps the number that it was given first, whatever happens to the
-// others: it is part of the names under which pods hold the GPU.
+// groups numbers the groups of GPUs at one level. A GPU keeps the number that it was given first,
+// whatever happens to the others: it is part of the names under which pods hold the GPU.
 type groups struct {
 	number map[string]int // by UUID
 	next   int
@@ -14,8 +14,8 @@ func newGroups() *groups {
 	return &groups{number: map[string]int{}}
 }
 
-// add numbers those of uuids that have no number yet: that of a GPU they are joined to, over others if need be, or a new
-// one. joined reports whether the GPUs at two positions are joined.
+// add numbers those of uuids that have no number yet: that of a GPU they are joined to, over others
+// if need be, or a new one. joined reports whether the GPUs at two positions are joined.
 func (g *groups) add(uuids []string, joined func(i, j int) bool) {
 	seen := make([]bool, len(uuids))
 	for first := range uuids {

@@ -1,12 +1,15 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml asks NVIDIA's management library for the GPUs of this machine and how they are joined.
+// Package nvml asks NVIDIA's management library for the GPUs of this machine and how they are
+// joined.
 //
-// It binds the few functions that are needed itself, by dlsym. The usual binding, github.com/NVIDIA/go-nvml, cannot be
-// part of a plugin: it leaves all of NVML's functions undefined until it opens the library, and package plugin, which
-// binds everything at once (RTLD_NOW), then refuses the file: "undefined symbol: nvmlVgpuTypeGetCapabilities". The tests
-// build a stand-in for the library against go-nvml's header, which holds this binding to NVIDIA's own declarations.
+// It binds the few functions that are needed itself, by dlsym. The usual binding,
+// github.com/NVIDIA/go-nvml, cannot be part of a plugin: it leaves all of NVML's functions
+// undefined until it opens the library, and package plugin, which binds everything at once
+// (RTLD_NOW), then refuses the file: "undefined symbol: nvmlVgpuTypeGetCapabilities". The tests
+// build a stand-in for the library against go-nvml's header, which holds this binding to NVIDIA's
+// own declarations.
 package nvml
 
 // // A plugin's symbols are global in the host: hidden ones cannot clash.
@@ -25,8 +28,8 @@ import (
 // DefaultLibrary is NVML as the driver installs it, where the dynamic linker finds it.
 const DefaultLibrary = "libnvidia-ml.so.1"
 
-// Library is an NVML that was opened and initialised. NVML itself is safe for concurrent use, and so is this, except
-// that nothing may be called after Close.
+// Library is an NVML that was opened and initialised. NVML itself is safe for concurrent use, and
+// so is this, except that nothing may be called after Close.
 type Library struct {
 	functions C.struct_library
 }
@@ -113,7 +116,8 @@ func (l *Library) Device(index int) (Device, error) {
 // UUID returns the name that the GPU has everywhere: GPU-….
 func (d Device) UUID() (string, error) {
 	var uuid [uuidLength]C.char
-	if err := d.library.check("ask a GPU for its UUID", C.library_uuid(&d.library.functions, d.handle, &uuid[0], uuidLength)); err != nil {
+	code := C.library_uuid(&d.library.functions, d.handle, &uuid[0], uuidLength)
+	if err := d.library.check("ask a GPU for its UUID", code); err != nil {
 		return "", err
 	}
 	return C.GoString(&uuid[0]), nil
@@ -129,15 +133,17 @@ func (d Device) Memory() (int64, error) {
 // CommonAncestor returns what joins two GPUs over PCIe.
 func CommonAncestor(a, b Device) (Ancestor, error) {
 	var level C.int
-	err := a.library.check("ask how two GPUs are joined", C.library_common_ancestor(&a.library.functions, a.handle, b.handle, &level))
+	err := a.library.check("ask how two GPUs are joined",
+		C.library_common_ancestor(&a.library.functions, a.handle, b.handle, &level))
 	return Ancestor(level), err
 }
 
-// NVLinked reports whether NVLink joins two GPUs, directly or over a switch. Where the driver or the GPUs don't know
-// NVLink, it does not.
+// NVLinked reports whether NVLink joins two GPUs, directly or over a switch. Where the driver or
+// the GPUs don't know NVLink, it does not.
 func NVLinked(a, b Device) (bool, error) {
 	var status C.int
-	err := a.library.check("ask whether NVLink joins two GPUs", C.library_p2p_status(&a.library.functions, a.handle, b.handle, nvlinkCapability, &status))
+	err := a.library.check("ask whether NVLink joins two GPUs",
+		C.library_p2p_status(&a.library.functions, a.handle, b.handle, nvlinkCapability, &status))
 	var nvmlErr *Error
 	if errors.As(err, &nvmlErr) && (nvmlErr.Code == NotSupported || nvmlErr.Code == FunctionNotFound) {
 		return false, nil

@@ -58,13 +58,16 @@ func TestWhatNVMLSaysIsRead(t *testing.T) {
 
 	standIn.Lose(t, 1)
 	_, err = devices[1].UUID()
-	if nvmlErr := new(nvml.Error); !errors.As(err, &nvmlErr) || nvmlErr.Code != 15 || err.Error() != "ask a GPU for its UUID: NVML: GPU is lost" {
+	if nvmlErr := new(nvml.Error); !errors.As(err, &nvmlErr) || nvmlErr.Code != 15 ||
+		err.Error() != "ask a GPU for its UUID: NVML: GPU is lost" {
 		t.Errorf("UUID of a lost GPU: %v", err)
 	}
 }
 
 func TestAnOldDriverKnowsNoTopology(t *testing.T) {
-	library, err := nvml.Open(nvmltest.Build(t, nvmltest.Machine{Ancestor: [][]int{{0, 0}, {0, 0}}, OldDriver: true}).Path)
+	library, err := nvml.Open(
+		nvmltest.Build(t, nvmltest.Machine{Ancestor: [][]int{{0, 0}, {0, 0}}, OldDriver: true}).Path,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +89,15 @@ func TestAnOldDriverKnowsNoTopology(t *testing.T) {
 func TestALibraryThatCannotBeUsedIsAnError(t *testing.T) {
 	const driverNotLoaded = 9
 	tests := map[string]struct{ path, want string }{
-		"no library":          {"libnvidia-ml-that-is-not-there.so.1", "libnvidia-ml-that-is-not-there.so.1: cannot open shared object file"},
-		"another library":     {"libm.so.6", "undefined symbol: nvmlInit_v2"},
-		"no driver behind it": {nvmltest.Build(t, nvmltest.Machine{Ancestor: [][]int{{0}}, Init: driverNotLoaded}).Path, "initialise: NVML: Driver Not Loaded"},
+		"no library": {
+			"libnvidia-ml-that-is-not-there.so.1",
+			"libnvidia-ml-that-is-not-there.so.1: cannot open shared object file",
+		},
+		"another library": {"libm.so.6", "undefined symbol: nvmlInit_v2"},
+		"no driver behind it": {
+			nvmltest.Build(t, nvmltest.Machine{Ancestor: [][]int{{0}}, Init: driverNotLoaded}).Path,
+			"initialise: NVML: Driver Not Loaded",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvmltest builds stand-ins for NVIDIA's management library, one for each machine that a test imagines.
+// Package nvmltest builds stand-ins for NVIDIA's management library, one for each machine that a
+// test imagines.
 package nvmltest
 
 import (
@@ -19,7 +20,8 @@ import (
 
 // Machine is a machine with GPUs.
 type Machine struct {
-	// Ancestor is the innermost part that joins two GPUs over PCIe, as NVML's number, by their numbers.
+	// Ancestor is the innermost part that joins two GPUs over PCIe, as NVML's number, by their
+	// numbers.
 	Ancestor [][]int
 	// NVLink says which GPUs NVLink joins.
 	NVLink [][]bool
@@ -59,7 +61,8 @@ type Library struct {
 	lost, events string
 }
 
-// Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml. It lasts as long as the test.
+// Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml. It
+// lasts as long as the test.
 func Build(t *testing.T, m Machine) Library {
 	t.Helper()
 	l, err := BuildIn(t.Context(), t.TempDir(), m)
@@ -71,7 +74,11 @@ func Build(t *testing.T, m Machine) Library {
 
 // BuildIn builds as Build does, in a folder.
 func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
-	l := Library{Path: filepath.Join(dir, "libnvidia-ml.so.1"), lost: filepath.Join(dir, "lost"), events: filepath.Join(dir, "events")}
+	l := Library{
+		Path:   filepath.Join(dir, "libnvidia-ml.so.1"),
+		lost:   filepath.Join(dir, "lost"),
+		events: filepath.Join(dir, "events"),
+	}
 	header, err := includeDir(ctx)
 	if err != nil {
 		return l, err
@@ -103,8 +110,8 @@ func (l Library) Lose(t *testing.T, numbers ...int) {
 	}
 }
 
-// Break makes the GPU of that number report a critical error to all who listen, now or later, until Repair: XID 79 says that it has
-// fallen off the bus.
+// Break makes the GPU of that number report a critical error to all who listen, now or later, until
+// Repair: XID 79 says that it has fallen off the bus.
 func (l Library) Break(t *testing.T, number, xid int) {
 	t.Helper()
 	file, err := os.OpenFile(l.events, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -128,7 +135,8 @@ func (l Library) Repair(t *testing.T) {
 func (m Machine) header(l Library) string {
 	var text strings.Builder
 	n := len(m.Ancestor)
-	fmt.Fprintf(&text, "#define COUNT %d\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n#define EVENTS %q\n",
+	fmt.Fprintf(&text,
+		"#define COUNT %d\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n#define EVENTS %q\n",
 		n, uint64(Memory), bus, m.Init, l.lost, l.events)
 	if m.OldDriver {
 		text.WriteString("#define OLD_DRIVER\n")

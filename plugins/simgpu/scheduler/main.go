@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The scheduler side of simulated GPUs: that of all GPUs, under the name of the count that the nodes publish.
+// The scheduler side of simulated GPUs: that of all GPUs, under the name of the count that the
+// nodes publish.
 //
 //	go build -buildmode=plugin -trimpath -o simgpu.so ./plugins/simgpu/scheduler
 package main

@@ -32,19 +32,21 @@ type Config struct {
 	IDPrefix string `json:"idPrefix"`
 	// Memory of each GPU, as a Kubernetes quantity. Default: 16Gi
 	Memory resource.Quantity `json:"memory"`
-	// Topology gives the sizes of the groups that GPUs stand in, from the inside out: [2, 4] makes pairs, two to a
-	// socket. With one number there are close groups only; with none, GPUs whose topology is not known.
+	// Topology gives the sizes of the groups that GPUs stand in, from the inside out: [2, 4] makes
+	// pairs, two to a socket. With one number there are close groups only; with none, GPUs whose
+	// topology is not known.
 	Topology []int `json:"topology"`
 	// Unhealthy names the GPUs that no pod is given.
 	Unhealthy []string `json:"unhealthy"`
 	// ResourceName is the plain count. Default: nvidia.com/gpu
 	ResourceName types.ResourceName `json:"resourceName"`
-	// DeviceDir is the folder, on the node, in which each GPU has a device node. It is the plugin's own: character
-	// devices there that are no GPU are removed. Default: /var/lib/kubedevice/simgpu
+	// DeviceDir is the folder, on the node, in which each GPU has a device node. It is the plugin's
+	// own: character devices there that are no GPU are removed. Default: /var/lib/kubedevice/simgpu
 	DeviceDir string `json:"deviceDir"`
-	// DeviceNumber is what the device node of the first GPU opens; each further GPU has the next minor number, so that a
-	// container runtime can tell them apart. Default: 60:0, of the majors that Linux keeps for experiments: there is no
-	// driver behind, so opening one fails with ENXIO where it is allowed, and with EPERM where it is not.
+	// DeviceNumber is what the device node of the first GPU opens; each further GPU has the next
+	// minor number, so that a container runtime can tell them apart. Default: 60:0, of the majors
+	// that Linux keeps for experiments: there is no driver behind, so opening one fails with ENXIO
+	// where it is allowed, and with EPERM where it is not.
 	DeviceNumber DeviceNumber `json:"deviceNumber"`
 }
 
@@ -65,7 +67,8 @@ func defaults() Config {
 	}
 }
 
-// parseConfig parses a file's content strictly: a field that is unknown or makes no sense is an error that names it.
+// parseConfig parses a file's content strictly: a field that is unknown or makes no sense is an
+// error that names it.
 func parseConfig(content []byte) (Config, error) {
 	config := defaults()
 	if err := yaml.UnmarshalStrict(content, &config); err != nil {

@@ -32,7 +32,10 @@ func TestAFileDescribesGPUs(t *testing.T) {
 		},
 		"close groups only, one GPU sick": {
 			yaml: "count: 2\ntopology: [2]\nunhealthy: [sim-1, sim-7]",
-			want: []gpu.GPU{{ID: "sim-0", Memory: 16 << 30, Groups: []int{0}}, {ID: "sim-1", Memory: 16 << 30, Groups: []int{0}, Unhealthy: true}},
+			want: []gpu.GPU{
+				{ID: "sim-0", Memory: 16 << 30, Groups: []int{0}},
+				{ID: "sim-1", Memory: 16 << 30, Groups: []int{0}, Unhealthy: true},
+			},
 		},
 	}
 	for name, test := range tests {
@@ -89,7 +92,9 @@ func TestAFileThatMakesNoSenseIsAnErrorThatNamesTheField(t *testing.T) {
 }
 
 func FuzzAnyFileIsGPUsOrAnError(f *testing.F) {
-	f.Add("count: 5\ntopology: [2, 4]\nmemory: 1Ki\nidPrefix: n1-\nunhealthy: [n1-0]\ndeviceNumber: {major: 1, minor: 2}")
+	f.Add(
+		"count: 5\ntopology: [2, 4]\nmemory: 1Ki\nidPrefix: n1-\nunhealthy: [n1-0]\ndeviceNumber: {major: 1, minor: 2}",
+	)
 	f.Add("count: 1e3")
 	f.Add("topology: [-1, 1]")
 	f.Fuzz(func(t *testing.T, yaml string) {

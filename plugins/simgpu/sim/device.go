@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sim is the device side of simulated GPUs: an inventory that a YAML file describes, with a real device node for
-// each GPU, so that a container's access to it can be proved.
+// Package sim is the device side of simulated GPUs: an inventory that a YAML file describes, with a
+// real device node for each GPU, so that a container's access to it can be proved.
 package sim
 
 import (
@@ -22,8 +22,8 @@ import (
 // VisibleDevices is the environment variable that tells a container its GPUs, comma-separated.
 const VisibleDevices = "SIMGPU_VISIBLE_DEVICES"
 
-// Device is the simulated GPUs of this node. It reads its file for each inventory: what changes there, changes on the
-// node.
+// Device is the simulated GPUs of this node. It reads its file for each inventory: what changes
+// there, changes on the node.
 type Device struct {
 	file string
 
@@ -88,7 +88,8 @@ func (d *Device) load() (Config, error) {
 	return config, nil
 }
 
-// read returns what the file says. A file that has not changed is not parsed again. The mutex is held.
+// read returns what the file says. A file that has not changed is not parsed again. The mutex is
+// held.
 func (d *Device) read() (Config, error) {
 	content, err := os.ReadFile(d.file)
 	if err != nil {
@@ -105,9 +106,13 @@ func (d *Device) read() (Config, error) {
 	return config, nil
 }
 
-// Allocate returns the device nodes of the container's GPUs, and their names as environment variable. A GPU that turned
-// unhealthy is still given: the scheduler chose it before, and a container that starts again keeps its devices.
-func (d *Device) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+// Allocate returns the device nodes of the container's GPUs, and their names as environment
+// variable. A GPU that turned unhealthy is still given: the scheduler chose it before, and a
+// container that starts again keeps its devices.
+func (d *Device) Allocate(
+	_ *types.PodInfo,
+	container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	ids := gpu.Allocated(container)
 	if len(ids) == 0 {
 		return nil, nil, nil, nil

@@ -67,12 +67,18 @@ func (m *machine) nodes() []string {
 		if err := unix.Lstat(filepath.Join(m.dir, entry.Name()), &stat); err != nil {
 			m.t.Fatal(err)
 		}
-		nodes = append(nodes, fmt.Sprintf("%s %s %d:%d", entry.Name(), fs.FileMode(stat.Mode).Perm(), unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev))))
+		nodes = append(
+			nodes,
+			fmt.Sprintf("%s %s %d:%d",
+				entry.Name(), fs.FileMode(stat.Mode).Perm(), unix.Major(uint64(stat.Rdev)),
+				unix.Minor(uint64(stat.Rdev))),
+		)
 	}
 	return nodes
 }
 
-// canMakeNodes reports whether this process may make device nodes; without that, only the error for it can be tested.
+// canMakeNodes reports whether this process may make device nodes; without that, only the error for
+// it can be tested.
 func canMakeNodes(t *testing.T) bool {
 	err := unix.Mknod(filepath.Join(t.TempDir(), "probe"), unix.S_IFCHR|0o600, int(unix.Mkdev(60, 0)))
 	return !errors.Is(err, fs.ErrPermission)
@@ -96,15 +102,23 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 	node := m.update()
 	if diff := cmp.Diff(types.ResourceList{
 		"nvidia.com/gpu": 2,
-		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/cards": 1, "resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/memory": 100,
-		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/cards": 1, "resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/memory": 100,
+		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/cards":  1,
+		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/memory": 100,
+		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/cards":  1,
+		"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-1/memory": 100,
 	}, node.Allocatable); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
 	}
 
-	m.write("count: 3\nmemory: 100\nunhealthy: [sim-0]\nresourceName: example.com/gpu\ndeviceNumber: {major: 10, minor: 200}")
+	m.write(
+
+		"count: 3\nmemory: 100\nunhealthy: [sim-0]\nresourceName: example.com/gpu\ndeviceNumber: {major: 10, minor: " +
+			"200}",
+	)
 	node = m.update()
-	if diff := cmp.Diff([]string{"sim-0 -rw-rw-rw- 10:200", "sim-1 -rw-rw-rw- 10:201", "sim-2 -rw-rw-rw- 10:202"}, m.nodes()); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"sim-0 -rw-rw-rw- 10:200", "sim-1 -rw-rw-rw- 10:201", "sim-2 -rw-rw-rw- 10:202"}, m.nodes(),
+	); diff != "" {
 		t.Errorf("device nodes after GPUs were added (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(types.ResourceList{"example.com/gpu": 2}, node.KubeAlloc); diff != "" {
@@ -135,7 +149,10 @@ func TestAContainerGetsTheDeviceNodesOfItsGPUs(t *testing.T) {
 		err     string
 	}{
 		"two GPUs": {
-			given:   []string{"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-2/cards", "resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/cards"},
+			given: []string{
+				"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-2/cards",
+				"resource/group/gpugrp1/0/gpugrp0/0/gpu/sim-0/cards",
+			},
 			paths:   []string{"/dir/sim-0", "/dir/sim-2"},
 			visible: "sim-0,sim-2",
 		},
@@ -166,7 +183,8 @@ func TestAContainerGetsTheDeviceNodesOfItsGPUs(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(mounts) != 0 || !slices.Equal(paths, test.paths) || envs[VisibleDevices] != test.visible {
+			if err != nil || len(mounts) != 0 || !slices.Equal(paths, test.paths) ||
+				envs[VisibleDevices] != test.visible {
 				t.Errorf("Allocate = %v, %v, %v, %v", mounts, paths, envs, err)
 			}
 		})

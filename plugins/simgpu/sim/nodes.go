@@ -16,8 +16,8 @@ import (
 // deviceMode lets any user of a container open the device that the container was given.
 const deviceMode = 0o666
 
-// makeNodes makes the folder hold a device node for each name, and no other character devices. What is right already is
-// left alone.
+// makeNodes makes the folder hold a device node for each name, and no other character devices. What
+// is right already is left alone.
 func makeNodes(dir string, names []string, first DeviceNumber) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of simulated GPUs: %w", err)

@@ -33,13 +33,16 @@ var _ device.Device = (*node)(nil)
 
 func (n *node) GetName() string { return "widget" }
 
-// New is for what can never work, such as a licence that is missing: an error leaves the plugin out.
+// New is for what can never work, such as a licence that is missing: an error leaves the plugin
+// out.
 func (n *node) New() error { return nil }
 
-// Start is for what may work later, such as a driver that is not loaded yet: after an error it is called again.
+// Start is for what may work later, such as a driver that is not loaded yet: after an error it is
+// called again.
 func (n *node) Start() error { return nil }
 
-// UpdateNodeInfo is called all the time. It says what is there now: each widget, and how many there are.
+// UpdateNodeInfo is called all the time. It says what is there now: each widget, and how many there
+// are.
 func (n *node) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	found, err := widget.Find(os.DirFS(n.dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,9 +61,12 @@ func (n *node) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	return nil
 }
 
-// Allocate says what a container needs to use the widgets that the scheduler chose for it. The same question must have
-// the same answer: it is asked again when the container starts again.
-func (n *node) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+// Allocate says what a container needs to use the widgets that the scheduler chose for it. The same
+// question must have the same answer: it is asked again when the container starts again.
+func (n *node) Allocate(
+	_ *types.PodInfo,
+	container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	var paths []string
 	for _, resource := range container.AllocateFrom {
 		if w, ok := widget.Parse(resource); ok { // what is not ours belongs to another plugin

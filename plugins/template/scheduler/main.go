@@ -19,8 +19,9 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	return scheduler{}, nil
 }
 
-// scheduler only says what a pod means; the group scheduler finds the widgets and keeps account of them. It has no state,
-// so it is safe for concurrent use, and its answers depend on nothing but the arguments.
+// scheduler only says what a pod means; the group scheduler finds the widgets and keeps account of
+// them. It has no state, so it is safe for concurrent use, and its answers depend on nothing but
+// the arguments.
 type scheduler struct{}
 
 var _ devicescheduler.DeviceScheduler = scheduler{}
@@ -35,7 +36,11 @@ func (scheduler) AddNode(string, *types.NodeInfo) {}
 func (scheduler) RemoveNode(string)               {}
 
 // PodFitsDevice is asked for each node, with a copy of the pod for that node.
-func (scheduler) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (scheduler) PodFitsDevice(
+	node *types.NodeInfo,
+	pod *types.PodInfo,
+	_ bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	if short := request(node, pod); short != nil {
 		return false, []devicescheduler.PredicateFailureReason{short}, 0
 	}
@@ -50,7 +55,8 @@ func (scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 	return nil
 }
 
-// request adds the requests for widgets of all the pod's containers, unless one wants more than there can be.
+// request adds the requests for widgets of all the pod's containers, unless one wants more than
+// there can be.
 func request(node *types.NodeInfo, pod *types.PodInfo) *resource.InsufficientResourceError {
 	has := node.Allocatable[widget.Count]
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {

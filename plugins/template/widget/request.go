@@ -12,16 +12,20 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Request adds a container's requests for widgets to its DevRequests, in the form that the node's inventory has. The group
-// scheduler then finds the widgets.
+// Request adds a container's requests for widgets to its DevRequests, in the form that the node's
+// inventory has. The group scheduler then finds the widgets.
 //
-// A container requests a number of widgets (example.com/widget in its limits), or names them in its annotation:
+// A container requests a number of widgets (example.com/widget in its limits), or names them in its
+// annotation:
 //
-//	board/A/widget/0/cards: 1, board/A/widget/1/cards: 1    two widgets of one board; A, 0 and 1 are placeholders
+//	board/A/widget/0/cards: 1, board/A/widget/1/cards: 1
+//
+// requests two widgets of one board; A, 0 and 1 are placeholders.
 func Request(node *types.NodeInfo, container *types.ContainerInfo) {
 	requests := types.ResourceList{}
 	for _, name := range slices.Sorted(maps.Keys(container.Requests)) { // of two forms of one name the full one counts
-		// A request for 0 holds nothing, and would show the container a widget that another one may hold.
+		// A request for 0 holds nothing, and would show the container a widget that another one may
+		// hold.
 		if quantity := container.Requests[name]; quantity > 0 && isWidget(name) {
 			requests[resource.WithPrefix(name)] = quantity
 		}
@@ -35,7 +39,8 @@ func Request(node *types.NodeInfo, container *types.ContainerInfo) {
 	maps.Copy(container.DevRequests, requests)
 }
 
-// isWidget reports whether a name requests a widget, with or without its board. Users may leave out the prefix.
+// isWidget reports whether a name requests a widget, with or without its board. Users may leave out
+// the prefix.
 func isWidget(name types.ResourceName) bool {
 	path, err := resource.ParseRequest(name)
 	_, onBoard := path.Instance(boards)

@@ -1,11 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package widget is what both halves of the plugin share: the names of widgets, which ones a node has, and what a pod
-// that requests widgets gets.
+// Package widget is what both halves of the plugin share: the names of widgets, which ones a node
+// has, and what a pod that requests widgets gets.
 //
-// A widget is a device that does not exist. Its driver makes a device node /dev/widgets/<board>/<widget> for each, and
-// widgets of one board can talk to each other fast.
+// A widget is a device that does not exist. Its driver makes a device node
+// /dev/widgets/<board>/<widget> for each, and widgets of one board can talk to each other fast.
 package widget
 
 import (
@@ -34,10 +34,13 @@ type Widget struct{ Board, ID string }
 
 // Resource returns the widget's name in the inventory.
 func (w Widget) Resource() types.ResourceName {
-	return types.ResourceName(strings.Join([]string{types.DeviceGroupPrefix, boards, w.Board, widgets, w.ID, cards}, "/"))
+	return types.ResourceName(
+		strings.Join([]string{types.DeviceGroupPrefix, boards, w.Board, widgets, w.ID, cards}, "/"),
+	)
 }
 
-// Parse returns the widget that a name in an inventory stands for. ok is false for the resources of other devices.
+// Parse returns the widget that a name in an inventory stands for. ok is false for the resources of
+// other devices.
 func Parse(name types.ResourceName) (w Widget, ok bool) {
 	path, err := resource.ParsePath(name)
 	board, onBoard := path.Instance(boards)
@@ -47,7 +50,8 @@ func Parse(name types.ResourceName) (w Widget, ok bool) {
 	return Widget{Board: board, ID: path.DeviceID()}, true
 }
 
-// Find returns the widgets whose device nodes are in a directory like /dev/widgets, in the order of their names.
+// Find returns the widgets whose device nodes are in a directory like /dev/widgets, in the order of
+// their names.
 func Find(dir fs.FS) ([]Widget, error) {
 	var found []Widget
 	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -68,16 +68,25 @@ func TestWhatAContainerMeans(t *testing.T) {
 	}{
 		"a count is that many widgets, on any boards": {
 			count: 2,
-			want:  types.ResourceList{"resource/group/board/0/widget/counted-0/cards": 1, "resource/group/board/1/widget/counted-1/cards": 1},
+			want: types.ResourceList{
+				"resource/group/board/0/widget/counted-0/cards": 1,
+				"resource/group/board/1/widget/counted-1/cards": 1,
+			},
 		},
 		"widgets of one board, written by hand": {
 			requests: types.ResourceList{"board/A/widget/0/cards": 1, "resource/group/board/A/widget/1/cards": 1},
-			want:     types.ResourceList{"resource/group/board/A/widget/0/cards": 1, "resource/group/board/A/widget/1/cards": 1},
+			want: types.ResourceList{
+				"resource/group/board/A/widget/0/cards": 1,
+				"resource/group/board/A/widget/1/cards": 1,
+			},
 		},
 		"a count beyond what was written adds to it": {
 			count:    2,
 			requests: types.ResourceList{"board/A/widget/0/cards": 1},
-			want:     types.ResourceList{"resource/group/board/A/widget/0/cards": 1, "resource/group/board/0/widget/counted-1/cards": 1},
+			want: types.ResourceList{
+				"resource/group/board/A/widget/0/cards":         1,
+				"resource/group/board/0/widget/counted-1/cards": 1,
+			},
 		},
 		"none of a widget is no widget": {
 			requests: types.ResourceList{"board/A/widget/0/cards": 0},
