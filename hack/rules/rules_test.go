@@ -91,9 +91,10 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate",
+		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
 		"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
 	},
+	"pkg/scheduler/verdict":    {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},
 	"pkg/scheduler/policies":   {"pkg/scheduler/metrics"},
 	"pkg/node": {

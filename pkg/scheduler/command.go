@@ -36,10 +36,12 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
 	var allowWritable bool
+	verdictCache := true
 	page := devicepage.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
 		schedulers := dispatch.Load(context.Background(), metrics.NewRecorder(), pluginPath, allowWritable, builtIn...)
-		return registry.Register(frameworkplugin.Name, newFactory(schedulers, page))
+		options := frameworkplugin.Options{NoVerdictCache: !verdictCache}
+		return registry.Register(frameworkplugin.Name, newFactory(schedulers, options, page))
 	})
 	page.Follow(cmd.Flags())
 
@@ -48,6 +50,9 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 		"loaded in the order of their file names. A file that cannot be loaded is reported and left out.")
 	flags.BoolVar(&allowWritable, pluginload.AllowWritableFlag, false,
 		"Load plugin files that users other than root may write or replace.")
+	flags.BoolVar(&verdictCache, "device-verdict-cache", true, "Cache on which nodes the devices for a pod fit. "+
+		"Without it every node is evaluated for every pod: use that only to find out whether the cache is the cause of "+
+		"a problem, or what it is worth.")
 	page.AddFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)
@@ -57,12 +62,14 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 // newFactory returns the factory of the framework plugin. The framework calls it once per profile;
 // what the profiles share is made in the first call, and so are the page of devices and the check
 // of the admission policies.
-func newFactory(schedulers *dispatch.Set, page *devicepage.Server) frameworkruntime.PluginFactory {
+func newFactory(
+	schedulers *dispatch.Set, options frameworkplugin.Options, page *devicepage.Server,
+) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var shared *frameworkplugin.Shared
 	var err error
 	start := func(ctx context.Context, handle fwk.Handle) {
-		if shared, err = frameworkplugin.NewShared(ctx, schedulers, handle); err != nil {
+		if shared, err = frameworkplugin.NewShared(ctx, schedulers, handle, options); err != nil {
 			return
 		}
 		shared.Run(func(ctx context.Context) { policies.Watch(ctx, handle.ClientSet()) })

@@ -36,7 +36,7 @@ func (p *Plugin) resolveBinding(ctx context.Context, pod *v1.Pod, nodeName strin
 		}
 		logger.V(2).Info("Resolved a binding without an answer", "tookEffect", bound)
 		if !bound {
-			p.nodes.Settle(nodeName, pod.UID)
+			p.nodes.Resolve(nodeName, pod.UID)
 			p.requeuer.after(0)
 		}
 		return true, nil

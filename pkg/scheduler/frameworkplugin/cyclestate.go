@@ -9,43 +9,45 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 )
 
-// cycle is what the plugin keeps of one pod's scheduling cycle: the request, read once, and what
-// the nodes answer.
+// cycle is what the plugin keeps of one pod's scheduling cycle.
 type cycle struct {
-	request *dispatch.Request
-	survey  *survey
-	reasons *reasonAggregator
+	request  *dispatch.Request
+	verdicts verdict.Cycle
+	reasons  *reasonAggregator
 	// doubtful are the nodes that are not known to fit, when they are few; nil when they are not,
 	// and in a simulation. The framework simulates with a clone of the state alone: with the state
-	// itself, it asks about nodes as they are in the snapshot.
-	doubtful    *fewNodes
-	preFiltered bool    // nodes were, see preFilter
-	scores      []int64 // of the nodes that PreScore was given, in their order
+	// itself, it filters nodes as they are in the snapshot.
+	doubtful    map[*framework.NodeInfo]struct{}
+	simulation  bool
+	preFiltered bool    // nodes were removed, see preFilter
+	scores      []int64 // of PreScore's nodes, in their order
 }
 
 const cycleKey fwk.StateKey = Name
 
-// Clone returns a cycle for a simulation, whose answers do not count.
+// Clone returns a cycle for a simulation, whose reasons do not count.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{request: c.request, survey: c.survey, reasons: c.reasons.simulation()}
+	return &cycle{request: c.request, verdicts: c.verdicts, reasons: c.reasons.simulation(), simulation: true}
 }
 
 // inGroup reports whether the pod is one of a pod group, which are scheduled together.
 func inGroup(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }
 
 // knownToFit reports whether a node is known to fit, as most are in most clusters, without looking
-// it up in the survey.
+// up its verdict.
 func (c *cycle) knownToFit(nodeInfo fwk.NodeInfo) bool {
 	if c.doubtful == nil {
 		return false
 	}
-	known, ok := nodeInfo.(*framework.NodeInfo)
-	return ok && !c.doubtful.has(known)
+	known, _ := nodeInfo.(*framework.NodeInfo)
+	_, doubtful := c.doubtful[known]
+	return !doubtful
 }
 
-// latest is the cycle that was begun last, and the state that has it. Filter is asked for one node
+// latest is the cycle that was begun last, and the state that has it. Filter is called for one node
 // after the other in the same cycle; reading it from the state each time would be most of what it
 // does.
 type latest struct {
@@ -61,7 +63,7 @@ func (p *Plugin) begin(state fwk.CycleState, c *cycle) {
 	}
 }
 
-// cycleOf returns nil for a pod that asks for no device.
+// cycleOf returns nil for a pod that requests no device.
 func (p *Plugin) cycleOf(state fwk.CycleState) *cycle {
 	if known, ok := state.(*framework.CycleState); ok {
 		if last := p.latest.Load(); last != nil && last.state == known {

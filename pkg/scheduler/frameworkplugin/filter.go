@@ -13,14 +13,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
-// Filter reports whether the node has the devices that the pod asks for, given the pods that
+// Filter reports whether the node has the devices that the pod requests, given the pods that
 // nodeInfo lists.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
 	c := p.cycleOf(state)
 	if c == nil || c.knownToFit(nodeInfo) {
 		return nil
 	}
-	found, err := p.fit(ctx, c, pod, nodeInfo)
+	found, err := p.verdict(ctx, c, pod, nodeInfo)
 	switch {
 	case err != nil:
 		return p.rejected(err)
@@ -37,38 +37,32 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	return fwk.NewStatus(code, found.Reasons...)
 }
 
-// fit returns the node's answer, which it finds in the survey or adds there. An error says that
-// there is none.
-func (p *Plugin) fit(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) (*dispatch.Verdict, error) {
-	return p.fitAt(ctx, c, pod, nodeInfo, c.survey.find(nodeInfo))
-}
-
-// fitAt is fit for a node whose place in the survey is known; it is negative for one that is not of
-// the snapshot. The snapshot stays as it is during a cycle, but for the preemption of a pod group,
-// which changes it and asks on for the group's pods.
-func (p *Plugin) fitAt(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo, place int) (*dispatch.Verdict, error) {
-	if inGroup(pod) {
-		place = c.survey.unlessChanged(place)
-	}
-	if known := c.survey.verdict(place); known != nil {
+// verdict returns the verdict on the node, cached or computed. An error says that there is none.
+func (p *Plugin) verdict(
+	ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo,
+) (*dispatch.Verdict, error) {
+	known, unmodified := c.verdicts.Get(nodeInfo)
+	if known != nil {
 		return known, nil
 	}
-	node, err := p.nodes.Of(ctx, nodeInfo, pod, place >= 0)
+	// The snapshot stays as it is during a cycle, except that the preemption of a pod group changes
+	// it.
+	node, err := p.nodes.State(ctx, nodeInfo, pod, unmodified || !c.simulation && !inGroup(pod))
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := p.schedulers.Fit(ctx, node, c.request)
+	found, err := p.schedulers.Fit(ctx, node, c.request)
 	if err != nil {
 		return nil, err
 	}
-	if place >= 0 {
-		c.survey.note(place, node, &verdict)
+	if unmodified {
+		c.verdicts.Put(nodeInfo, node, &found)
 	}
-	return &verdict, nil
+	return &found, nil
 }
 
 // rejected returns the status of a node whose devices cannot be scheduled, which no eviction
-// changes. Events groups nodes by its text.
+// changes. Events group nodes by its text.
 func (p *Plugin) rejected(err error) *fwk.Status {
 	if errors.Is(err, dispatch.ErrNoAnswer) {
 		p.requeuer.after(dispatch.RetryAfter(err))

@@ -129,7 +129,7 @@ func newFixtureOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes
 	schedulers := dispatch.New(
 		klog.Background(), metrics.NewRecorder(), dispatch.Named{File: "gpus.so", Plugin: scheduler})
 	factory := func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		shared, err := NewShared(ctx, schedulers, handle)
+		shared, err := NewShared(ctx, schedulers, handle, Options{})
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 		UpdateFunc: func(before, after any) { s.afterRewrite(before.(*v1.Pod), after.(*v1.Pod)) },
 		DeleteFunc: func(obj any) {
 			if pod, ok := deleted[*v1.Pod](obj); ok {
-				s.nodes.PodGone(pod.UID)
+				s.nodes.PodDeleted(pod.UID)
 				s.schedulers.PodGone(ctx, string(pod.UID))
 			}
 		},

@@ -7,7 +7,6 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -39,16 +38,16 @@ func (p *Plugin) PreFilter(
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c := &cycle{
-		request: request,
-		survey:  p.surveyor.begin(nodes, request),
-		reasons: newReasonAggregator(p.schedulers.Words(), nil),
+		request:  request,
+		verdicts: p.verdicts.Begin(nodes, request, !inGroup(pod)),
+		reasons:  newReasonAggregator(p.schedulers.Words(), nil),
 	}
-	remaining := c.preFilter(pod, nodes)
-	if remaining == nil && !inGroup(pod) {
-		c.doubtful = c.survey.doubtful(len(nodes) / few)
+	candidates := c.preFilter(pod, len(nodes))
+	if candidates == nil && !inGroup(pod) {
+		c.doubtful = c.verdicts.Doubtful(len(nodes) / few)
 	}
 	p.begin(state, c)
-	return remaining, nil
+	return candidates, nil
 }
 
 // PreFilterExtensions returns nil: Filter computes from the NodeInfo that it is given, which
@@ -62,19 +61,13 @@ func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 //
 // A few infeasible nodes are not worth it: naming the nodes that remain costs more than filtering
 // those. None is removed for the pods of a group, for which upstream runs no PostFilter.
-func (c *cycle) preFilter(pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
-	unfit := c.survey.countUnfit()
-	if unfit*few < len(nodes) || unfit == len(nodes) || inGroup(pod) || othersMayPreFilter(pod) {
+func (c *cycle) preFilter(pod *v1.Pod, nodes int) *fwk.PreFilterResult {
+	infeasible := c.verdicts.Infeasible()
+	if infeasible*few < nodes || infeasible == nodes || inGroup(pod) || othersMayPreFilter(pod) {
 		return nil
 	}
 	c.preFiltered = true
-	remaining := make(sets.Set[string], len(nodes)-unfit)
-	for place, node := range nodes {
-		if known := c.survey.verdict(place); known == nil || known.Fits {
-			remaining.Insert(node.Node().Name)
-		}
-	}
-	return &fwk.PreFilterResult{NodeNames: remaining}
+	return &fwk.PreFilterResult{NodeNames: c.verdicts.Candidates()}
 }
 
 // othersMayPreFilter reports whether another plugin may remove nodes for this pod: if nothing

@@ -68,7 +68,7 @@ type allocation struct {
 func (p *Plugin) allocate(
 	ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo,
 ) (chosen allocation, contended bool, err error) {
-	node, contended, err := p.nodes.Latest(ctx, nodeInfo, pod)
+	node, contended, err := p.nodes.LatestState(ctx, nodeInfo, pod)
 	if err != nil {
 		return allocation{}, false, err
 	}

@@ -26,11 +26,10 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.NewStatus(fwk.Skip)
 	}
 	c.scores = make([]int64, len(nodes))
-	places := finder{survey: c.survey}
 	var last *dispatch.Verdict // which most nodes share
 	var score int64
 	for i, nodeInfo := range nodes {
-		found, err := p.fitAt(ctx, c, pod, nodeInfo, places.find(nodeInfo))
+		found, err := p.verdict(ctx, c, pod, nodeInfo)
 		if err != nil {
 			return p.rejected(err)
 		}

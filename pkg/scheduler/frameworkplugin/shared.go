@@ -16,6 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 )
 
 // Shared is what the profiles of one scheduler have in common. It is safe for concurrent use.
@@ -26,7 +27,7 @@ type Shared struct {
 	nodes      *nodestate.Cache
 	clock      clock.Clock
 	requeuer   *requeuer
-	surveyor   *surveyor
+	verdicts   verdict.Cache
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
@@ -36,9 +37,17 @@ type Shared struct {
 	synced func() bool
 }
 
+// Options are what the command line decides.
+type Options struct {
+	// NoVerdictCache makes the plugin evaluate every node for every pod.
+	NoVerdictCache bool
+}
+
 // NewShared follows nodes and pods through the informers of the first profile's handle. The caller
 // closes it, or a plugin that it made.
-func NewShared(ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle) (*Shared, error) {
+func NewShared(
+	ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle, options Options,
+) (*Shared, error) {
 	metrics.Register()
 	core := handle.SharedInformerFactory().Core().V1()
 	clk := clock.RealClock{}
@@ -50,7 +59,10 @@ func NewShared(ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle)
 		pods:       core.Pods().Informer().GetIndexer(),
 	}
 	s.background.init(ctx)
-	s.surveyor = newSurveyor(schedulers, s.nodes)
+	s.verdicts = verdict.New(schedulers, s.nodes)
+	if options.NoVerdictCache {
+		s.verdicts = verdict.PassThrough()
+	}
 	if err := indexByNode(core.Pods().Informer()); err != nil {
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}

@@ -109,11 +109,52 @@ var StepLimitHits = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
+// VerdictCacheHits counts verdicts on nodes that were known when the scheduling cycle of a pod
+// began.
+var VerdictCacheHits = metrics.NewCounter(&metrics.CounterOpts{
+	Namespace:      namespace,
+	Subsystem:      subsystem,
+	Name:           "verdict_cache_hits_total",
+	Help:           "Verdicts on nodes that were known when the scheduling cycle of a device pod began.",
+	StabilityLevel: metrics.ALPHA,
+})
+
+// VerdictCacheMisses counts verdicts on nodes of the snapshot that were computed in a scheduling
+// cycle.
+var VerdictCacheMisses = metrics.NewCounter(&metrics.CounterOpts{
+	Namespace:      namespace,
+	Subsystem:      subsystem,
+	Name:           "verdict_cache_misses_total",
+	Help:           "Verdicts on nodes that were not known, and were computed in the scheduling cycle of a device pod.",
+	StabilityLevel: metrics.ALPHA,
+})
+
+// VerdictCacheSize is how many verdicts are cached.
+var VerdictCacheSize = metrics.NewGauge(&metrics.GaugeOpts{
+	Namespace:      namespace,
+	Subsystem:      subsystem,
+	Name:           "verdict_cache_size",
+	Help:           "Verdicts that are cached, each of one request on one node.",
+	StabilityLevel: metrics.ALPHA,
+})
+
+// VerdictCacheInvalidations counts verdicts that left the cache.
+var VerdictCacheInvalidations = metrics.NewCounterVec(&metrics.CounterOpts{
+	Namespace: namespace,
+	Subsystem: subsystem,
+	Name:      "verdict_cache_invalidations_total",
+	Help: "Verdicts that were dropped from the cache, by reason: inventory, reservation, node_info (what else changed " +
+		"on the node), node_removed, plugins (they changed their answers, or do not answer), step_limit (the search for " +
+		"devices was cut short), request_evicted.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"reason"})
+
 // All returns all metrics of this package.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		ForgedAllocations, PoliciesMissing, StepLimitHits,
 		PluginCalls, PluginCallDuration, PluginFailures, PluginSetAside, PluginCallsOverdue,
+		VerdictCacheHits, VerdictCacheMisses, VerdictCacheSize, VerdictCacheInvalidations,
 	}
 }
 

@@ -35,7 +35,6 @@ type Cache struct {
 	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
 	revisions  atomic.Uint64
 	plain      names
-	changes    changes
 	written    *lru.Cache // of *sdk.PodInfo, by the annotation that says so
 }
 
@@ -45,17 +44,17 @@ func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.Pass
 	return &Cache{schedulers: schedulers, lister: lister, clock: clk, written: lru.New(annotationsRead)}
 }
 
-// node is what is known of one node name. It leaves the cache when nothing is known any more.
+// node is what is known of one node name. It is dropped from the cache when nothing is known any
+// more.
 type node struct {
 	// Read by anyone at any time.
 	inventory atomic.Pointer[inventory]
 	reserved  atomic.Pointer[reservations]
-	last      atomic.Pointer[memo]
-	seen      atomic.Pointer[View]
+	last      atomic.Pointer[state]
+	view      atomic.Pointer[View]
 
-	mu     sync.Mutex  // serialises writers
-	gone   bool        // it has left the cache
-	listed atomic.Bool // among the cache's changes
+	mu      sync.Mutex // serialises writers
+	dropped bool       // from the cache
 }
 
 // find returns what is known of a node name, or nil.
@@ -80,13 +79,12 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.gone {
+	if n.dropped {
 		return false
 	}
-	defer c.changes.add(n)
 	change(n)
 	if n.inventory.Load() == nil && n.reserved.Load().empty() {
-		n.gone = true
+		n.dropped = true
 		c.nodes.Delete(name)
 	}
 	return true

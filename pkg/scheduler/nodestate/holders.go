@@ -21,10 +21,10 @@ type holder struct {
 	annotation string
 }
 
-// census is what the pods of a NodeInfo come to.
-type census struct {
-	// holders are the pods that hold devices.
-	holders map[types.UID]holder
+// holders are the pods of a NodeInfo, as far as devices are concerned.
+type holders struct {
+	// present are the pods that hold devices.
+	present map[types.UID]holder
 	// nominated are pods that are not on the node, but listed because they may come.
 	nominated []*v1.Pod
 	// bound are the pods that have a reservation and are listed as bound.
@@ -33,20 +33,20 @@ type census struct {
 	unlisted map[types.UID]holder
 }
 
-// count takes the census of a NodeInfo. last is an earlier census of the node, which saves decoding
-// what is known; it may be nil.
+// holdersOf sorts the pods of a NodeInfo. last is an earlier state of the node, which saves
+// decoding what is known; it may be nil.
 //
 // A pod that is assumed has a node's name but still the user's annotation, which may be forged: its
 // reservation stands in for it. It does so too for a pod that has no node's name yet: preemption
 // for a pod group lists the group's own pods like that. A bound pod without an allocation for this
 // node holds nothing: kubecri refuses its containers.
-func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census {
-	now := &census{holders: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
+func holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, last *state) holders {
+	h := holders{present: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
 	for uid, r := range reserved.pods {
-		if r.unknown > 0 {
-			now.holders[uid] = holder{r.holder, r.annotation}
+		if r.unresolved > 0 {
+			h.present[uid] = r.asHolder()
 		} else {
-			now.unlisted[uid] = holder{r.holder, r.annotation}
+			h.unlisted[uid] = r.asHolder()
 		}
 	}
 	for _, info := range nodeInfo.GetPods() {
@@ -54,32 +54,32 @@ func count(nodeInfo fwk.NodeInfo, reserved *reservations, last *census) *census 
 		r, isReserved := reserved.of(pod.UID)
 		switch {
 		case pod.Spec.NodeName == "" && !isReserved:
-			now.nominated = append(now.nominated, pod)
+			h.nominated = append(h.nominated, pod)
 			continue
 		case isReserved && (pod.Spec.NodeName == "" || pod.ResourceVersion == r.version):
-			now.holders[pod.UID] = holder{r.holder, r.annotation}
-			delete(now.unlisted, pod.UID)
+			h.present[pod.UID] = r.asHolder()
+			delete(h.unlisted, pod.UID)
 			continue
 		case isReserved:
-			now.bound = append(now.bound, pod.UID)
-			delete(now.holders, pod.UID)
-			delete(now.unlisted, pod.UID)
+			h.bound = append(h.bound, pod.UID)
+			delete(h.present, pod.UID)
+			delete(h.unlisted, pod.UID)
 		}
 		if held, ok := allocationOf(pod, last); ok {
-			now.holders[pod.UID] = held
+			h.present[pod.UID] = held
 		}
 	}
-	return now
+	return h
 }
 
 // allocationOf reads what a bound pod's annotation says it holds.
-func allocationOf(pod *v1.Pod, last *census) (holder, bool) {
+func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
 	annotation := pod.Annotations[deviceinfo.Annotation]
 	if annotation == "" {
 		return holder{}, false
 	}
 	if last != nil {
-		if known, ok := last.holders[pod.UID]; ok && known.annotation == annotation {
+		if known, ok := last.present[pod.UID]; ok && known.annotation == annotation {
 			return known, true
 		}
 	}

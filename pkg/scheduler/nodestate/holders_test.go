@@ -11,10 +11,10 @@ import (
 )
 
 func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A", "B", "C")
-	pod := w.pod("p", 1)
-	terminating := w.bound(pod, "n", allocated("p", "n", "B"))
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C")
+	pod := f.pod("p", 1)
+	terminating := f.bound(pod, "n", allocated("p", "n", "B"))
 	terminating.DeletionTimestamp = &metav1.Time{}
 	for name, test := range map[string]struct {
 		annotation string
@@ -30,106 +30,106 @@ func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
 		"the same device twice over":      {allocated("p", "n", "B", "B"), "A C"},
 	} {
 		t.Run(name, func(*testing.T) {
-			w.want("free", w.free(nodeInfo(node, w.bound(pod, "n", test.annotation))), test.want)
+			f.want("free", f.free(nodeInfo(node, f.bound(pod, "n", test.annotation))), test.want)
 		})
 	}
-	w.want("free beside a terminating pod", w.free(nodeInfo(node, terminating)), "A C")
+	f.want("free beside a terminating pod", f.free(nodeInfo(node, terminating)), "A C")
 }
 
 func TestWhatAnAssumedPodHoldsIsItsReservationAndNotWhatItsAnnotationSays(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A", "B", "C")
-	forger := with(w.pod("p", 1), allocated("p", "n", "A", "B"))
-	annotation := w.mustReserve(nodeInfo(node), forger)
-	w.want("annotation", annotation, allocated("p", "n", "C"))
-	w.want("free beside the assumed pod", w.free(nodeInfo(node, assumed(forger, "n"))), "A B")
-	w.want("free where it is not listed", w.free(nodeInfo(node)), "A B C")
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C")
+	forger := with(f.pod("p", 1), allocated("p", "n", "A", "B"))
+	annotation := f.mustReserve(nodeInfo(node), forger)
+	f.want("annotation", annotation, allocated("p", "n", "C"))
+	f.want("free beside the assumed pod", f.free(nodeInfo(node, assumed(forger, "n"))), "A B")
+	f.want("free where it is not listed", f.free(nodeInfo(node)), "A B C")
 
-	w.want("free beside the bound pod", w.free(nodeInfo(node, w.bound(forger, "n", annotation))), "A B")
-	w.want("what is reserved after that", w.cache.Reserved("n", "p"), "")
+	f.want("free beside the bound pod", f.free(nodeInfo(node, f.bound(forger, "n", annotation))), "A B")
+	f.want("what is reserved after that", f.cache.Reserved("n", "p"), "")
 }
 
 func TestAPodThatForgesExactlyItsAllocationIsNotTakenForBound(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A")
-	forger := with(w.pod("p", 1), allocated("p", "n", "A"))
-	annotation := w.mustReserve(nodeInfo(node), forger)
-	w.want("annotation", annotation, allocated("p", "n", "A"))
-	w.want("free", w.free(nodeInfo(node, assumed(forger, "n"))), "none")
-	w.want("reserved", w.cache.Reserved("n", "p"), annotation)
-	w.cache.Unreserve("n", "p")
-	w.want("free after the binding failed", w.free(nodeInfo(node)), "A")
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A")
+	forger := with(f.pod("p", 1), allocated("p", "n", "A"))
+	annotation := f.mustReserve(nodeInfo(node), forger)
+	f.want("annotation", annotation, allocated("p", "n", "A"))
+	f.want("free", f.free(nodeInfo(node, assumed(forger, "n"))), "none")
+	f.want("reserved", f.cache.Reserved("n", "p"), annotation)
+	f.cache.Unreserve("n", "p")
+	f.want("free after the binding failed", f.free(nodeInfo(node)), "A")
 }
 
 func TestAPodThatForgesWithoutAskingHoldsNothing(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A")
-	forger := with(w.pod("p", 0), allocated("p", "n", "A"))
-	annotation := w.mustReserve(nodeInfo(node), forger)
-	w.want("annotation", annotation, `{"podname":"p","nodename":"n","runningcontainer":{"main":{}}}`)
-	w.want("free while it is assumed", w.free(nodeInfo(node, assumed(forger, "n"))), "A")
-	w.want("free when it is bound", w.free(nodeInfo(node, w.bound(forger, "n", annotation))), "A")
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A")
+	forger := with(f.pod("p", 0), allocated("p", "n", "A"))
+	annotation := f.mustReserve(nodeInfo(node), forger)
+	f.want("annotation", annotation, `{"podname":"p","nodename":"n","runningcontainer":{"main":{}}}`)
+	f.want("free while it is assumed", f.free(nodeInfo(node, assumed(forger, "n"))), "A")
+	f.want("free when it is bound", f.free(nodeInfo(node, f.bound(forger, "n", annotation))), "A")
 }
 
 func TestAPodBoundByOthersHoldsWhatItsOwnAnnotationSays(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A", "B")
-	pod := w.pod("p", 1)
-	w.want("reserved", w.mustReserve(nodeInfo(node), pod), allocated("p", "n", "B"))
-	w.want("free", w.free(nodeInfo(node, w.bound(pod, "n", allocated("p", "n", "A")))), "B")
-	w.want("reserved after that", w.cache.Reserved("n", "p"), "")
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B")
+	pod := f.pod("p", 1)
+	f.want("reserved", f.mustReserve(nodeInfo(node), pod), allocated("p", "n", "B"))
+	f.want("free", f.free(nodeInfo(node, f.bound(pod, "n", allocated("p", "n", "A")))), "B")
+	f.want("reserved after that", f.cache.Reserved("n", "p"), "")
 }
 
 func TestEvictingAPodInASimulationFreesExactlyItsDevices(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A", "B", "C", "D")
-	victim := w.bound(w.pod("victim", 2), "n", allocated("victim", "n", "B", "C"))
-	other := w.bound(w.pod("other", 1), "n", allocated("other", "n", "A"))
-	binding := w.pod("binding", 1)
-	w.mustReserve(nodeInfo(node, victim, other), binding)
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C", "D")
+	victim := f.bound(f.pod("victim", 2), "n", allocated("victim", "n", "B", "C"))
+	other := f.bound(f.pod("other", 1), "n", allocated("other", "n", "A"))
+	binding := f.pod("binding", 1)
+	f.mustReserve(nodeInfo(node, victim, other), binding)
 	snapshot := nodeInfo(node, victim, other, assumed(binding, "n"))
-	w.want("free", w.free(snapshot), "none")
+	f.want("free", f.free(snapshot), "none")
 
 	clone := snapshot.Snapshot()
 	if err := clone.RemovePod(klog.Background(), victim); err != nil {
 		t.Fatal(err)
 	}
-	w.want("free without the victim", w.freeFor(clone, w.pod("q", 1), false), "B C")
+	f.want("free without the victim", f.freeFor(clone, f.pod("q", 1), false), "B C")
 	if err := clone.RemovePod(klog.Background(), assumed(binding, "n")); err != nil {
 		t.Fatal(err)
 	}
-	w.want("free without the pod that is being bound", w.freeFor(clone, w.pod("q", 1), false), "B C D")
-	w.want("free in the snapshot, still", w.free(snapshot), "none")
+	f.want("free without the pod that is being bound", f.freeFor(clone, f.pod("q", 1), false), "B C D")
+	f.want("free in the snapshot, still", f.free(snapshot), "none")
 }
 
 func TestNominatedPodsAreGivenDevicesInSimulation(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A", "B", "C")
-	one, two, tooMany := w.pod("one", 1), w.pod("two", 1), w.pod("too-many", 9)
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C")
+	one, two, tooMany := f.pod("one", 1), f.pod("two", 1), f.pod("too-many", 9)
 	info := nodeInfo(node, one, tooMany, two)
-	w.want("free", w.freeFor(info, w.pod("q", 1), false), "A")
-	w.want("free for one of them", w.freeFor(info, two, false), "A B")
-	forger := with(w.pod("forger", 1), allocated("forger", "n", "A", "B", "C"))
-	w.want("free beside a forged one", w.freeFor(nodeInfo(node, forger), w.pod("q", 1), false), "A B")
-	w.want("free beside a plain one", w.freeFor(nodeInfo(node, w.pod("plain", 0)), w.pod("q", 1), false), "A B C")
+	f.want("free", f.freeFor(info, f.pod("q", 1), false), "A")
+	f.want("free for one of them", f.freeFor(info, two, false), "A B")
+	forger := with(f.pod("forger", 1), allocated("forger", "n", "A", "B", "C"))
+	f.want("free beside a forged one", f.freeFor(nodeInfo(node, forger), f.pod("q", 1), false), "A B")
+	f.want("free beside a plain one", f.freeFor(nodeInfo(node, f.pod("plain", 0)), f.pod("q", 1), false), "A B C")
 }
 
 // Preemption for a pod group adds the group's pods to a node one by one as they are, and reserves
 // devices for them.
 func TestAReservationCountsForAPodThatIsListedWithoutANodesName(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A", "B", "C")
-	member := with(w.pod("member", 1), allocated("member", "n", "A", "B"))
-	w.want("annotation", w.mustReserve(nodeInfo(node, member), member), allocated("member", "n", "C"))
-	w.want("free", w.freeFor(nodeInfo(node, member), w.pod("q", 1), false), "A B")
-	w.want("free for itself", w.freeFor(nodeInfo(node, member), member, false), "A B C")
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C")
+	member := with(f.pod("member", 1), allocated("member", "n", "A", "B"))
+	f.want("annotation", f.mustReserve(nodeInfo(node, member), member), allocated("member", "n", "C"))
+	f.want("free", f.freeFor(nodeInfo(node, member), f.pod("q", 1), false), "A B")
+	f.want("free for itself", f.freeFor(nodeInfo(node, member), member, false), "A B C")
 }
 
 func TestAPodDoesNotStandInItsOwnWay(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "n-1", "A")
-	pod := w.pod("p", 1)
-	w.mustReserve(nodeInfo(node), pod)
-	w.want("free for the pod itself", w.freeFor(nodeInfo(node, assumed(pod, "n")), pod, true), "A")
-	w.want("free for others", w.free(nodeInfo(node, assumed(pod, "n"))), "none")
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A")
+	pod := f.pod("p", 1)
+	f.mustReserve(nodeInfo(node), pod)
+	f.want("free for the pod itself", f.freeFor(nodeInfo(node, assumed(pod, "n")), pod, true), "A")
+	f.want("free for others", f.free(nodeInfo(node, assumed(pod, "n"))), "none")
 }

@@ -19,8 +19,7 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// addPause is how long a node whose inventory a plugin failed to take is left alone before the
-// plugins are told again.
+// addPause is the time between two AddNode calls for a node that a plugin failed to take.
 const addPause = 5 * time.Second
 
 // inventory is what one version of a Node object says of the node's devices, compiled. It is
@@ -31,11 +30,11 @@ type inventory struct {
 	devices  *dispatch.Inventory
 	plain    []sdk.ResourceName // sorted
 	err      error              // instead of devices
-	retryAt  time.Time          // when to compile again, for an err that may pass and for devices that are not whole
+	retryAt  time.Time          // when to compile again, after an err that may pass and for incomplete devices
 }
 
-// gone stands for the inventory of a node that no longer exists.
-var gone = &inventory{err: errors.New("node is gone")}
+// nodeDeleted stands for the inventory of a node that no longer exists.
+var nodeDeleted = &inventory{err: errors.New("node is deleted")}
 
 // Observe brings what is known of the node up to date. Calling it is never needed for correctness,
 // since Of does the same; it lets plugins that compare nodes know all of them before the first pod
@@ -54,7 +53,7 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 		}
 		n.inventory.Store(nil)
 		n.last.Store(nil)
-		n.seen.Store(nil)
+		n.view.Store(nil)
 		c.plain.replace(current.plain, nil)
 		c.schedulers.RemoveNode(ctx, source.Name)
 	})
@@ -67,7 +66,7 @@ func (c *Cache) sync(ctx context.Context, source *v1.Node) *inventory {
 	if _, current := c.covering(source); current != nil {
 		return current
 	}
-	answer := gone
+	answer := nodeDeleted
 	c.write(source.Name, func(n *node) {
 		latest, err := c.lister.Get(source.Name)
 		if err != nil { // Forget will come, or was here

@@ -20,7 +20,7 @@ import (
 // one of the states that the lists name; what it knows of devices it reads from the annotations of
 // bound pods alone.
 type cluster struct {
-	*world
+	*fixture
 	rand *rand.Rand
 	node *v1.Node
 	gpus []string
@@ -59,7 +59,7 @@ func (c *cluster) persist(pod *v1.Pod) *v1.Pod {
 	if annotation == "" {
 		c.Fatalf("pod %s is bound without a reservation", pod.Name)
 	}
-	return c.world.bound(pod, "n", annotation)
+	return c.fixture.bound(pod, "n", annotation)
 }
 
 // steps are what can happen.
@@ -127,7 +127,7 @@ var steps = map[string]func(*cluster){
 	},
 	"a lost binding is settled": func(c *cluster) {
 		if pod := c.take(&c.lost); pod != nil {
-			c.cache.Settle("n", pod.UID)
+			c.cache.Resolve("n", pod.UID)
 			c.pending = append(c.pending, pod)
 		}
 	},
@@ -136,7 +136,7 @@ var steps = map[string]func(*cluster){
 			if !c.cache.Resume("n", pod) {
 				c.Fatalf("pod %s has nothing to resume", pod.Name)
 			}
-			c.cache.Settle("n", pod.UID)
+			c.cache.Resolve("n", pod.UID)
 			c.assumed = append(c.assumed, pod)
 		}
 	},
@@ -149,10 +149,10 @@ var steps = map[string]func(*cluster){
 		if len(names) > 0 {
 			pod := c.bound[names[c.rand.IntN(len(names))]]
 			delete(c.bound, pod.Name)
-			c.cache.PodGone(pod.UID)
+			c.cache.PodDeleted(pod.UID)
 		}
 	},
-	"the node is updated": func(c *cluster) { c.node = c.world.node("n", "n-1", c.gpus...) },
+	"the node is updated": func(c *cluster) { c.node = c.fixture.node("n", "n-1", c.gpus...) },
 	"the scheduler is started again": func(c *cluster) {
 		c.pending = slices.Concat(c.pending, c.assumed, c.lost)
 		c.assumed, c.lost = nil, nil
@@ -196,10 +196,10 @@ func TestNoDeviceIsGivenTwiceOrLost(t *testing.T) {
 	names := slices.Sorted(maps.Keys(steps))
 	for seed := range uint64(40) {
 		c := &cluster{
-			world: newWorld(t), rand: rand.New(rand.NewPCG(seed, 0)), gpus: []string{"A", "B", "C", "D", "E", "F"},
+			fixture: newFixture(t), rand: rand.New(rand.NewPCG(seed, 0)), gpus: []string{"A", "B", "C", "D", "E", "F"},
 			inFlight: map[string]*v1.Pod{}, bound: map[string]*v1.Pod{},
 		}
-		c.node = c.world.node("n", "n-1", c.gpus...)
+		c.node = c.fixture.node("n", "n-1", c.gpus...)
 		var history []string
 		for range 100 {
 			step := names[c.rand.IntN(len(names))]
@@ -217,7 +217,7 @@ func TestNoDeviceIsGivenTwiceOrLost(t *testing.T) {
 			if want == "" {
 				want = "none"
 			}
-			if got := c.world.free(nodeInfo(c.node, c.snapshot...)); got != want {
+			if got := c.fixture.free(nodeInfo(c.node, c.snapshot...)); got != want {
 				t.Fatalf("seed %d: free are %q, want %q, after:\n%s", seed, got, want, strings.Join(history, "\n"))
 			}
 		}

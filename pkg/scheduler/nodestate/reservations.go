@@ -21,30 +21,30 @@ type reservations struct {
 
 // reservation is an allocation that is made and not yet seen on the bound pod.
 type reservation struct {
-	holder *dispatch.Holder
+	devices *dispatch.Holder
 	// annotation is the value with which the pod is bound.
 	annotation string
 	// version is the pod's resourceVersion when it was reserved. The scheduler's cache lists that
 	// very object, with a node's name but the user's annotation, until the API server's shows up,
 	// which has another version.
 	version string
-	// reserved says that the pod is on its way to this node: between Reserve and Unreserve.
+	// reserved says that the pod is between Reserve and Unreserve.
 	reserved bool
-	// unknown is the number of bindings that may have taken effect, for all that is known. While
-	// there are any, the allocation counts although no NodeInfo lists the pod.
-	unknown int
+	// unresolved is the number of bindings that may have taken effect. While there are any, the
+	// allocation counts although no NodeInfo lists the pod.
+	unresolved int
 }
+
+func (r reservation) asHolder() holder { return holder{r.devices, r.annotation} }
 
 func (r *reservations) empty() bool { return r == nil || len(r.pods) == 0 }
 
-// uncertain reports whether a pod that is not listed may hold devices: one that is scheduled again,
-// which Of leaves out.
-func (r *reservations) uncertain() bool {
-	if r != nil {
-		for _, of := range r.pods {
-			if of.unknown > 0 {
-				return true
-			}
+// unresolved reports whether a pod that is not listed may hold devices: one that is scheduled
+// again, which State excludes.
+func (r *reservations) unresolved() bool {
+	for _, of := range r.pods {
+		if of.unresolved > 0 {
+			return true
 		}
 	}
 	return false
@@ -60,18 +60,21 @@ func (r *reservations) of(uid types.UID) (reservation, bool) {
 }
 
 // reservations returns what is reserved on a node now.
-func (n *node) reservations() *reservations {
-	if r := n.reserved.Load(); r != nil {
-		return r
+func (n *node) reservations() *reservations { return orNone(n.reserved.Load()) }
+
+// orNone returns r, or reservations of no pod for nil.
+func orNone(r *reservations) *reservations {
+	if r == nil {
+		return &reservations{}
 	}
-	return &reservations{}
+	return r
 }
 
 // Reserve keeps an allocation for a pod on a node. annotation is the value with which the pod will
 // be bound.
 func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *dispatch.Holder, annotation string) {
 	c.change(nodeName, pod.UID, func(reservation) reservation {
-		return reservation{holder: holder, annotation: annotation, version: pod.ResourceVersion, reserved: true}
+		return reservation{devices: holder, annotation: annotation, version: pod.ResourceVersion, reserved: true}
 	})
 	c.reservedOn.Store(pod.UID, nodeName)
 }
@@ -82,7 +85,7 @@ func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *dispatch.Holder, a
 func (c *Cache) Resume(nodeName string, pod *v1.Pod) bool {
 	resumed := false
 	c.change(nodeName, pod.UID, func(r reservation) reservation {
-		if resumed = r.unknown > 0; resumed {
+		if resumed = r.unresolved > 0; resumed {
 			r.version, r.reserved = pod.ResourceVersion, true
 		}
 		return r
@@ -104,8 +107,7 @@ func (c *Cache) Reserved(nodeName string, uid types.UID) string {
 	return r.annotation
 }
 
-// Unreserve ends what Reserve began. It may be called any number of times. What is kept by Keep
-// stays.
+// Unreserve ends what Reserve began. It may be called any number of times. What Keep keeps stays.
 func (c *Cache) Unreserve(nodeName string, uid types.UID) {
 	c.change(nodeName, uid, func(r reservation) reservation {
 		r.reserved = false
@@ -113,28 +115,28 @@ func (c *Cache) Unreserve(nodeName string, uid types.UID) {
 	})
 }
 
-// Keep makes the pod's allocation on the node count until Settle is called as often, or until the
-// pod is gone or seen bound: a binding may have taken effect.
+// Keep makes the pod's allocation on the node count until Resolve is called as often, or until the
+// pod is deleted or seen bound: a binding may have taken effect.
 func (c *Cache) Keep(nodeName string, uid types.UID) {
 	c.change(nodeName, uid, func(r reservation) reservation {
-		if r.holder != nil {
-			r.unknown++
+		if r.devices != nil {
+			r.unresolved++
 		}
 		return r
 	})
 }
 
-// Settle undoes one Keep: that binding is known not to have taken effect.
-func (c *Cache) Settle(nodeName string, uid types.UID) {
+// Resolve undoes one Keep: that binding is known not to have taken effect.
+func (c *Cache) Resolve(nodeName string, uid types.UID) {
 	c.change(nodeName, uid, func(r reservation) reservation {
-		r.unknown = max(0, r.unknown-1)
+		r.unresolved = max(0, r.unresolved-1)
 		return r
 	})
 }
 
-// PodGone drops the latest reservation of a pod that no longer exists. What is kept on other nodes
-// is settled in time.
-func (c *Cache) PodGone(uid types.UID) {
+// PodDeleted drops the latest reservation of a pod that no longer exists. What is kept on other
+// nodes is resolved in time.
+func (c *Cache) PodDeleted(uid types.UID) {
 	if nodeName, ok := c.reservedOn.Load(uid); ok {
 		c.change(nodeName.(string), uid, func(reservation) reservation { return reservation{} })
 	}
@@ -163,7 +165,7 @@ func (c *Cache) change(nodeName string, uid types.UID, to func(reservation) rese
 func (r *reservations) with(uid types.UID, next reservation) *reservations {
 	pods := make(map[types.UID]reservation, len(r.pods)+1)
 	maps.Copy(pods, r.pods)
-	if next.reserved || next.unknown > 0 {
+	if next.reserved || next.unresolved > 0 {
 		pods[uid] = next
 	} else {
 		delete(pods, uid)
@@ -171,14 +173,14 @@ func (r *reservations) with(uid types.UID, next reservation) *reservations {
 	return &reservations{epoch: r.epoch, pods: pods}
 }
 
-// seenBound drops reservations that a NodeInfo shows on the bound pods. Nothing changes by it in
-// who holds what: the pods' own annotations stand for them from here on.
-func (c *Cache) seenBound(nodeName string, seen *reservations, uids []types.UID) {
+// dropBound drops reservations of pods that a NodeInfo shows bound. Who holds what stays the same:
+// the pods' own annotations say it from now on.
+func (c *Cache) dropBound(nodeName string, then *reservations, uids []types.UID) {
 	c.write(nodeName, func(n *node) {
 		next := n.reservations()
 		for _, uid := range uids {
 			now, _ := next.of(uid)
-			if then, _ := seen.of(uid); now == then {
+			if before, _ := then.of(uid); now == before {
 				next = next.with(uid, reservation{})
 				c.reservedOn.CompareAndDelete(uid, nodeName)
 			}

@@ -14,15 +14,14 @@ import (
 )
 
 // View is a node's devices and their holders as the informers have them, at any moment and outside
-// all scheduling cycles. It is immutable and safe for concurrent use.
+// of scheduling cycles. It is immutable and safe for concurrent use.
 type View struct {
 	key viewKey
 	// Devices is the node's state.
 	Devices *dispatch.Node
 	// Holders are the pods that hold devices, in the order of their UIDs.
 	Holders []*dispatch.Holder
-	// Bound says which of them are bound. The others are on their way to the node: their devices
-	// are reserved.
+	// Bound says which of them are bound. The devices of the others are reserved.
 	Bound map[types.UID]bool
 }
 
@@ -49,58 +48,56 @@ func fingerprint(pods []*v1.Pod) uint64 {
 	return sum
 }
 
-// Look returns the node's devices and what these pods, which are bound to it, hold of them.
-// Reservations are left out: a pod that has one may yet be turned away, of which no event tells.
-// The last answer is remembered. The error says why the node's devices cannot be scheduled, without
-// the node's name.
+// View returns the node's devices and what these pods, which are bound to it, hold of them. It has
+// no reservations: a pod that has one may still be rejected, and no event reports that. The last
+// view of a node is cached. The error says why the node's devices cannot be scheduled, without the
+// node's name.
 func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*View, error) {
 	n, inv, err := c.current(ctx, source)
 	if err != nil {
 		return nil, err
 	}
 	key := viewKey{source.UID, inv.revision, fingerprint(pods)}
-	if seen := n.seen.Load(); seen != nil && seen.key == key {
-		return seen, nil
+	if cached := n.view.Load(); cached != nil && cached.key == key {
+		return cached, nil
 	}
-	seen, err := c.look(ctx, n, inv, pods, nil)
+	view, err := c.newView(ctx, n, inv, pods, nil)
 	if err != nil {
 		return nil, err
 	}
-	seen.key = key
-	if seen.Devices.Whole() {
-		n.seen.Store(seen)
+	view.key = key
+	if view.Devices.Whole() {
+		n.view.Store(view)
 	}
-	return seen, nil
+	return view, nil
 }
 
-// ViewReserved is Look with the reservations.
+// ViewReserved is View with the reservations, and without the cache.
 func (c *Cache) ViewReserved(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*View, error) {
 	n, inv, err := c.current(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	return c.look(ctx, n, inv, pods, n.reservations())
+	return c.newView(ctx, n, inv, pods, n.reservations())
 }
 
-// look takes the census of these pods and of those that have a reservation.
-func (c *Cache) look(ctx context.Context, n *node, inv *inventory, pods []*v1.Pod, reserved *reservations) (*View, error) {
-	holders, bound := map[types.UID]holder{}, map[types.UID]bool{}
+func (c *Cache) newView(
+	ctx context.Context, n *node, inv *inventory, pods []*v1.Pod, reserved *reservations,
+) (*View, error) {
+	all, bound := map[types.UID]holder{}, map[types.UID]bool{}
 	if reserved != nil {
 		for uid, r := range reserved.pods {
-			holders[uid] = holder{r.holder, r.annotation}
+			all[uid] = r.asHolder()
 		}
 	}
-	var known *census
-	if last := n.last.Load(); last != nil {
-		known = last.census
-	}
+	last := n.last.Load()
 	for _, pod := range pods {
-		delete(holders, pod.UID)
-		if held, ok := allocationOf(pod, known); ok {
-			holders[pod.UID], bound[pod.UID] = held, true
+		delete(all, pod.UID)
+		if held, ok := allocationOf(pod, last); ok {
+			all[pod.UID], bound[pod.UID] = held, true
 		}
 	}
-	ordered := inOrder(holders)
+	ordered := inOrder(all)
 	devices, err := c.schedulers.Node(ctx, inv.devices, ordered)
 	if err != nil {
 		return nil, err

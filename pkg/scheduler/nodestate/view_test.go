@@ -33,45 +33,45 @@ func held(t *testing.T, sight *View, err error) string {
 }
 
 func TestALookShowsBoundPodsAndACloserOneReservationsToo(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "u", "A", "B", "C")
-	bound := w.bound(w.pod("bound", 1), "n", allocated("bound", "n", "A"))
-	reserved := w.pod("reserved", 1)
-	w.mustReserve(nodeInfo(node, bound), reserved)
+	f := newFixture(t)
+	node := f.node("n", "u", "A", "B", "C")
+	bound := f.bound(f.pod("bound", 1), "n", allocated("bound", "n", "A"))
+	reserved := f.pod("reserved", 1)
+	f.mustReserve(nodeInfo(node, bound), reserved)
 	pods := []*v1.Pod{bound}
 
 	look := func() string {
-		sight, err := w.cache.View(t.Context(), node, pods)
+		sight, err := f.cache.View(t.Context(), node, pods)
 		return held(t, sight, err)
 	}
 	closer := func() string {
-		sight, err := w.cache.ViewReserved(t.Context(), node, pods)
+		sight, err := f.cache.ViewReserved(t.Context(), node, pods)
 		return held(t, sight, err)
 	}
-	w.want("a look", look(), "A:bound")
-	w.want("a closer look", closer(), "A:bound C:reserved?")
+	f.want("a look", look(), "A:bound")
+	f.want("a closer look", closer(), "A:bound C:reserved?")
 
-	pods = append(pods, w.bound(reserved, "n", allocated("reserved", "n", "C")))
-	w.want("a look after the binding", look(), "A:bound C:reserved")
-	w.want("a closer look after the binding", closer(), "A:bound C:reserved")
-	if w.cache.Reserved("n", reserved.UID) == "" {
+	pods = append(pods, f.bound(reserved, "n", allocated("reserved", "n", "C")))
+	f.want("a look after the binding", look(), "A:bound C:reserved")
+	f.want("a closer look after the binding", closer(), "A:bound C:reserved")
+	if f.cache.Reserved("n", reserved.UID) == "" {
 		t.Error("looking has dropped the reservation, which the scheduler's snapshot may still need")
 	}
 
 	pods = pods[1:]
-	w.want("a look after a pod went", look(), "C:reserved")
-	w.deleteNode(node)
-	if _, err := w.cache.View(t.Context(), node, pods); err == nil {
+	f.want("a look after a pod went", look(), "C:reserved")
+	f.deleteNode(node)
+	if _, err := f.cache.View(t.Context(), node, pods); err == nil {
 		t.Error("a look at a node that is gone succeeds")
 	}
 }
 
 func TestTheSameSightIsSeenOnce(t *testing.T) {
-	w := newWorld(t)
-	node := w.node("n", "u", "A")
-	pods := []*v1.Pod{w.bound(w.pod("p", 1), "n", allocated("p", "n", "A"))}
+	f := newFixture(t)
+	node := f.node("n", "u", "A")
+	pods := []*v1.Pod{f.bound(f.pod("p", 1), "n", allocated("p", "n", "A"))}
 	look := func() *View {
-		sight, err := w.cache.View(t.Context(), node, pods)
+		sight, err := f.cache.View(t.Context(), node, pods)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,12 +81,12 @@ func TestTheSameSightIsSeenOnce(t *testing.T) {
 	if look() != first {
 		t.Error("nothing has changed, and the node was looked at again")
 	}
-	pods = []*v1.Pod{w.bound(w.pod("p", 1), "n", allocated("p", "n", "A"))}
+	pods = []*v1.Pod{f.bound(f.pod("p", 1), "n", allocated("p", "n", "A"))}
 	if look() == first {
 		t.Error("a pod has changed, and the node was not looked at again")
 	}
 	second := look()
-	node = w.node("n", "u", "A", "B")
+	node = f.node("n", "u", "A", "B")
 	if look() == second {
 		t.Error("the inventory has changed, and the node was not looked at again")
 	}

@@ -22,6 +22,7 @@ type bench struct {
 	out          string
 	rounds, pods int
 	full         float64
+	noCache      bool // of verdicts, in our scheduler
 	profile      time.Duration
 	comparisons  []comparison
 	programs     programs

@@ -83,6 +83,8 @@ func run(ctx context.Context, args []string) (err error) {
 	full := flags.Float64("full", 0,
 		"part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, "+
 			"which would not know of them")
+	noCache := flags.Bool("no-verdict-cache", false,
+		"run our scheduler with --device-verdict-cache=false: every node is evaluated for every pod")
 	profile := flags.Duration("profile", 20*time.Second,
 		"after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into "+
 			"-out: by that of ours the plugin's own time is known; 0 for none")
@@ -113,7 +115,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if *full < 0 || *full > 0.9 {
 		return fmt.Errorf("-full is %v: use a part from 0 to 0.9", *full)
 	}
-	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full}
+	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full, noCache: *noCache}
 	machine := fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())
 	if *gogc < 0 {
 		return fmt.Errorf("-gogc is %d: use a percentage, or 0 for the default", *gogc)

@@ -87,7 +87,7 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 		if err := os.Symlink(b.programs.plugin, filepath.Join(dir, filepath.Base(b.programs.plugin))); err != nil {
 			return nil, err
 		}
-		arguments = append(arguments, "--devschedpath="+dir)
+		arguments = append(arguments, "--devschedpath="+dir, fmt.Sprintf("--device-verdict-cache=%t", !b.noCache))
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

@@ -70,8 +70,8 @@ func (g *gpus) GetName() string                                      { return "g
 func (g *gpus) UsingGroupScheduler() bool                            { return true }
 func (g *gpus) Pure() bool                                           { return g.pure }
 
-// world is a cache and what the informer has.
-type world struct {
+// fixture is a cache and what the informer has.
+type fixture struct {
 	*testing.T
 	plugin  *gpus
 	set     *dispatch.Set
@@ -81,28 +81,28 @@ type world struct {
 	version int
 }
 
-func newWorld(t *testing.T) *world { return newWorldOf(t, &gpus{}) }
+func newFixture(t *testing.T) *fixture { return newFixtureOf(t, &gpus{}) }
 
-func newWorldOf(t *testing.T, plugin *gpus) *world {
-	w := &world{
+func newFixtureOf(t *testing.T, plugin *gpus) *fixture {
+	f := &fixture{
 		T: t, plugin: plugin,
 		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
 		clock:   clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
-	w.set = dispatch.New(klog.Background(), nil, dispatch.Named{File: "gpus.so", Plugin: w.plugin})
-	w.cache = New(w.set, corelisters.NewNodeLister(w.indexer), w.clock)
-	return w
+	f.set = dispatch.New(klog.Background(), nil, dispatch.Named{File: "gpus.so", Plugin: f.plugin})
+	f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
+	return f
 }
 
-func (w *world) nextVersion() string {
-	w.version++
-	return fmt.Sprint(w.version)
+func (f *fixture) nextVersion() string {
+	f.version++
+	return fmt.Sprint(f.version)
 }
 
 // node puts a node with these GPUs into the informer, in place of the one before, and tells the
 // cache of it.
-func (w *world) node(name, uid string, gpus ...string) *v1.Node {
-	w.Helper()
+func (f *fixture) node(name, uid string, gpus ...string) *v1.Node {
+	f.Helper()
 	info := sdk.NewNodeInfoWithName(name)
 	info.Capacity["nvidia.com/gpu"] = int64(len(gpus))
 	for _, gpu := range gpus {
@@ -110,38 +110,38 @@ func (w *world) node(name, uid string, gpus ...string) *v1.Node {
 	}
 	annotation, err := deviceinfo.EncodeNode(info)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	return w.annotatedNode(name, uid, annotation)
+	return f.annotatedNode(name, uid, annotation)
 }
 
-func (w *world) annotatedNode(name, uid, annotation string) *v1.Node {
-	w.Helper()
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: w.nextVersion()}}
+func (f *fixture) annotatedNode(name, uid, annotation string) *v1.Node {
+	f.Helper()
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: f.nextVersion()}}
 	if annotation != "" {
 		node.Annotations = map[string]string{deviceinfo.Annotation: annotation}
 	}
-	if err := w.indexer.Update(node); err != nil {
-		w.Fatal(err)
+	if err := f.indexer.Update(node); err != nil {
+		f.Fatal(err)
 	}
-	w.cache.Observe(w.Context(), node)
+	f.cache.Observe(f.Context(), node)
 	return node
 }
 
 // deleteNode takes a node out of the informer and tells the cache.
-func (w *world) deleteNode(node *v1.Node) {
-	w.Helper()
-	if err := w.indexer.Delete(node); err != nil {
-		w.Fatal(err)
+func (f *fixture) deleteNode(node *v1.Node) {
+	f.Helper()
+	if err := f.indexer.Delete(node); err != nil {
+		f.Fatal(err)
 	}
-	w.cache.Forget(w.Context(), node)
+	f.cache.Forget(f.Context(), node)
 }
 
 // pod returns a pending pod that asks for this many GPUs. Its UID is its name.
-func (w *world) pod(name string, count int64) *v1.Pod {
+func (f *fixture) pod(name string, count int64) *v1.Pod {
 	quantity := *apiresource.NewQuantity(count, apiresource.DecimalSI)
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: w.nextVersion()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: f.nextVersion()},
 		Spec: v1.PodSpec{Containers: []v1.Container{{
 			Name:      "main",
 			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"nvidia.com/gpu": quantity}, Limits: v1.ResourceList{"nvidia.com/gpu": quantity}},
@@ -179,9 +179,9 @@ func assumed(pod *v1.Pod, nodeName string) *v1.Pod {
 }
 
 // bound returns the pod as the API server has it after a binding with an annotation.
-func (w *world) bound(pod *v1.Pod, nodeName, annotation string) *v1.Pod {
+func (f *fixture) bound(pod *v1.Pod, nodeName, annotation string) *v1.Pod {
 	pod = assumed(with(pod, annotation), nodeName)
-	pod.ResourceVersion = w.nextVersion()
+	pod.ResourceVersion = f.nextVersion()
 	return pod
 }
 
@@ -193,34 +193,34 @@ func nodeInfo(node *v1.Node, pods ...*v1.Pod) fwk.NodeInfo {
 }
 
 // free returns which GPUs are free for a pod that is not on the node.
-func (w *world) free(info fwk.NodeInfo) string {
-	w.Helper()
-	return w.freeFor(info, w.pod("probe", 1), true)
+func (f *fixture) free(info fwk.NodeInfo) string {
+	f.Helper()
+	return f.freeFor(info, f.pod("probe", 1), true)
 }
 
-func (w *world) freeFor(info fwk.NodeInfo, pod *v1.Pod, unmodified bool) string {
-	w.Helper()
-	node, err := w.cache.Of(w.Context(), info, pod, unmodified)
+func (f *fixture) freeFor(info fwk.NodeInfo, pod *v1.Pod, unmodified bool) string {
+	f.Helper()
+	node, err := f.cache.State(f.Context(), info, pod, unmodified)
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	return w.freeOn(node)
+	return f.freeOn(node)
 }
 
 // freeOn returns which GPUs are free in a node's state.
-func (w *world) freeOn(node *dispatch.Node) string {
-	w.Helper()
+func (f *fixture) freeOn(node *dispatch.Node) string {
+	f.Helper()
 	for count := int64(7); count > 0; count-- { // no test has more
-		request, err := w.cache.Request(w.pod("probe", count))
+		request, err := f.cache.Request(f.pod("probe", count))
 		if err != nil || request == nil {
-			w.Fatalf("request %v, error %v", request, err)
+			f.Fatalf("request %v, error %v", request, err)
 		}
-		allocation, err := w.set.Allocate(w.Context(), node, request)
+		allocation, err := f.set.Allocate(f.Context(), node, request)
 		if err == nil {
 			return strings.Join(devices(allocation), " ")
 		}
 		if errors.Is(err, dispatch.ErrNoAnswer) {
-			w.Fatal(err)
+			f.Fatal(err)
 		}
 	}
 	return "none"
@@ -239,40 +239,40 @@ func devices(allocation *sdk.PodInfo) []string {
 }
 
 // reserve places a pod on a node as the plugin does and returns its annotation.
-func (w *world) reserve(info fwk.NodeInfo, pod *v1.Pod) (string, error) {
-	w.Helper()
-	node, _, err := w.cache.Latest(w.Context(), info, pod)
+func (f *fixture) reserve(info fwk.NodeInfo, pod *v1.Pod) (string, error) {
+	f.Helper()
+	node, _, err := f.cache.LatestState(f.Context(), info, pod)
 	if err != nil {
 		return "", err
 	}
-	request, err := w.cache.Request(pod)
+	request, err := f.cache.Request(pod)
 	if err != nil {
 		return "", err
 	}
-	allocation, err := w.set.Allocate(w.Context(), node, request)
+	allocation, err := f.set.Allocate(f.Context(), node, request)
 	if err != nil {
 		return "", err
 	}
 	annotation, err := deviceinfo.EncodePod(allocation)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	w.cache.Reserve(info.Node().Name, pod, dispatch.NewHolder(string(pod.UID), allocation, request.Containers), annotation)
+	f.cache.Reserve(info.Node().Name, pod, dispatch.NewHolder(string(pod.UID), allocation, request.Containers), annotation)
 	return annotation, nil
 }
 
-func (w *world) mustReserve(info fwk.NodeInfo, pod *v1.Pod) string {
-	w.Helper()
-	annotation, err := w.reserve(info, pod)
+func (f *fixture) mustReserve(info fwk.NodeInfo, pod *v1.Pod) string {
+	f.Helper()
+	annotation, err := f.reserve(info, pod)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return annotation
 }
 
-func (w *world) want(what, got, want string) {
-	w.Helper()
+func (f *fixture) want(what, got, want string) {
+	f.Helper()
 	if got != want {
-		w.Errorf("%s: got %q, want %q", what, got, want)
+		f.Errorf("%s: got %q, want %q", what, got, want)
 	}
 }

@@ -5,9 +5,6 @@ package frameworkplugin
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,9 +28,10 @@ func (f *fixture) cycleOn(pod *v1.Pod) (known map[string]bool) {
 		f.Fatal(status)
 	}
 	known = map[string]bool{}
-	survey := f.plugin.cycleOf(state).survey
+	verdicts := f.plugin.cycleOf(state).verdicts
 	for _, nodeInfo := range nodes {
-		known[nodeInfo.Node().Name] = survey.verdict(survey.unlessChanged(survey.find(nodeInfo))) != nil
+		found, _ := verdicts.Get(nodeInfo)
+		known[nodeInfo.Node().Name] = found != nil
 		f.framework.RunFilterPlugins(f.Context(), state, pod, nodeInfo)
 	}
 	return known
@@ -139,15 +137,13 @@ func TestNoAnswerIsRememberedWhileAPluginIsQuarantined(t *testing.T) {
 func TestAnAnswerThatWasCutShortIsGivenAnew(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	f.cycleOn(newPod("p", 1))
-	request, err := f.plugin.nodes.Request(newPod("p", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, _ := f.plugin.surveyor.kinds.Get(request.Key())
-	survey := last.(*survey)
-	cut := *survey.verdict(0)
+	nodeInfo := f.nodes()[0].(*framework.NodeInfo)
+	state, _ := f.fit(newPod("p", 1), "n")
+	verdicts := f.plugin.cycleOf(state).verdicts
+	found, _ := verdicts.Get(nodeInfo)
+	cut := *found
 	cut.Cut = true
-	survey.note(0, survey.states[0], &cut)
+	verdicts.Put(nodeInfo, f.plugin.nodes.Snapshot(nodeInfo).Devices, &cut)
 	if known := f.cycleOn(newPod("q", 1)); known["n"] {
 		t.Error("it was taken over, so nobody counts or logs it")
 	}
@@ -169,7 +165,7 @@ func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.
 	f.reserve(newPod("taker", 1), "n3")
 	pod := newPod("q", 1)
 	state, status := f.fit(pod, "n3")
-	if doubtful := f.plugin.cycleOf(state).doubtful.nodes; len(doubtful) != 1 {
+	if doubtful := f.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
 		t.Fatalf("%d nodes are in doubt, want the one that has changed", len(doubtful))
 	}
 	if !status.IsSuccess() { // the snapshot does not list the pod
@@ -200,7 +196,7 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 	for _, nodeInfo := range f.nodes() {
 		name := nodeInfo.Node().Name
 		state, status := f.fit(newPod("q", 1), name)
-		if doubtful := f.plugin.cycleOf(state).doubtful.nodes; len(doubtful) != 1 {
+		if doubtful := f.plugin.cycleOf(state).doubtful; len(doubtful) != 1 {
 			t.Fatalf("%d nodes are in doubt, want the one that is full", len(doubtful))
 		}
 		if status.IsSuccess() == (name == "n7") {
@@ -255,46 +251,6 @@ func TestScoringWithoutPreScoreSaysWhatToEnable(t *testing.T) {
 	state, _ := f.fit(pod, "n0")
 	if _, status := f.framework.RunScorePlugins(t.Context(), state, pod, f.nodes()); !strings.Contains(status.Message(), "must enable it for preScore too") {
 		t.Errorf("RunScorePlugins says %v", status)
-	}
-}
-
-// A finder finds what find finds, in whatever order it is asked.
-func TestAFinderFindsInAnyOrder(t *testing.T) {
-	f := newFixture(t, manyNodes(70))
-	nodes := f.nodes()
-	survey := newSurvey(nodes)
-	var mixed []fwk.NodeInfo // from two stretches
-	for i := range 35 {
-		mixed = append(mixed, nodes[i], nodes[35+i])
-	}
-	shuffled := slices.Clone(nodes)
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	backwards := slices.Clone(nodes)
-	slices.Reverse(backwards)
-	places := finder{survey: survey}
-	for _, list := range [][]fwk.NodeInfo{nodes, mixed, shuffled, backwards, {nodes[69].Snapshot(), nodes[0], nodes[0]}} {
-		for _, nodeInfo := range list {
-			if got, want := places.find(nodeInfo), survey.find(nodeInfo); got != want {
-				t.Errorf("found at %d, want %d", got, want)
-			}
-		}
-	}
-}
-
-func TestPlacesAreASet(t *testing.T) {
-	set, want := newPlaces(200), map[int]bool{}
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 2000 {
-		place, in := random.IntN(200), random.IntN(3) > 0
-		set.put(place, in)
-		want[place] = in
-		maps.DeleteFunc(want, func(_ int, in bool) bool { return !in })
-		if got := set.count(); got != len(want) {
-			t.Fatalf("%d places, want %d", got, len(want))
-		}
-	}
-	if got := slices.Collect(set.all()); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-		t.Errorf("places are %v, want %v", got, want)
 	}
 }
 

@@ -25,29 +25,29 @@ func (s specialist) Kinds() devicescheduler.Kinds { return s.kinds }
 // One plugin of two cannot take a node: the devices of the other are scheduled, and the first is
 // told again after a while.
 func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	other := &gpus{}
 	other.broken.Store(true)
-	w.set = dispatch.New(klog.Background(), nil,
-		dispatch.Named{File: "gpus.so", Plugin: specialist{w.plugin, devicescheduler.Kinds{Plain: []sdk.ResourceName{"nvidia.com/gpu"}, Levels: []string{"gpu"}}}},
+	f.set = dispatch.New(klog.Background(), nil,
+		dispatch.Named{File: "gpus.so", Plugin: specialist{f.plugin, devicescheduler.Kinds{Plain: []sdk.ResourceName{"nvidia.com/gpu"}, Levels: []string{"gpu"}}}},
 		dispatch.Named{File: "other.so", Plugin: specialist{other, devicescheduler.Kinds{Levels: []string{"fpga"}}}})
-	w.cache = New(w.set, corelisters.NewNodeLister(w.indexer), w.clock)
+	f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
 
-	info := nodeInfo(w.node("n", "u", "A", "B"))
-	w.want("free while the other plugin is broken", w.free(info), "A B")
+	info := nodeInfo(f.node("n", "u", "A", "B"))
+	f.want("free while the other plugin is broken", f.free(info), "A B")
 	before := other.added.Load()
-	w.want("free at once", w.free(info), "A B")
+	f.want("free at once", f.free(info), "A B")
 	if other.added.Load() != before {
 		t.Error("the broken plugin is told of the node all the time")
 	}
 	other.broken.Store(false)
-	w.clock.Step(addPause)
-	w.want("free after a while", w.free(info), "A B")
+	f.clock.Step(addPause)
+	f.want("free after a while", f.free(info), "A B")
 	if other.added.Load() != before+1 {
 		t.Errorf("the plugin was told %d times after a while, want once", other.added.Load()-before)
 	}
-	w.clock.Step(addPause)
-	w.want("free later", w.free(info), "A B")
+	f.clock.Step(addPause)
+	f.want("free later", f.free(info), "A B")
 	if other.added.Load() != before+1 {
 		t.Error("the plugin is told again although it has taken the node")
 	}

@@ -1,0 +1,75 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestate
+
+import (
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+)
+
+// Snapshot is the state of a node of the scheduler's snapshot that was computed last, and what
+// identifies it. Any number of users may keep any number of them: asking whether one still holds
+// changes nothing.
+type Snapshot struct {
+	// NodeInfo is the node in the scheduler's snapshot.
+	NodeInfo *framework.NodeInfo
+	// Devices are what State returns for every pod that is not on the node, or nil where State
+	// would have to compute, or where that differs from pod to pod.
+	Devices *dispatch.Node
+
+	generation int64
+	pods       int
+	node       *node
+	inventory  *inventory
+	reserved   *reservations
+}
+
+// Snapshot looks up the last state of a node. It computes nothing.
+func (c *Cache) Snapshot(nodeInfo *framework.NodeInfo) Snapshot {
+	s := Snapshot{NodeInfo: nodeInfo, generation: nodeInfo.Generation, pods: len(nodeInfo.Pods)}
+	s.node = c.find(nodeInfo.Node().Name)
+	if s.node == nil {
+		return s
+	}
+	s.inventory, s.reserved = s.node.inventory.Load(), s.node.reserved.Load()
+	if !c.covers(s.inventory, nodeInfo.Node()) || s.inventory.err != nil || !s.inventory.retryAt.IsZero() {
+		return s
+	}
+	reserved, last := orNone(s.reserved), s.node.last.Load()
+	if last != nil && last.version == versionOf(nodeInfo, reserved, s.inventory) &&
+		len(last.nominated) == 0 && !reserved.unresolved() {
+		s.Devices = last.devices
+	}
+	return s
+}
+
+// Holds reports whether the node is as it was, in the scheduler's snapshot and in the cache: then
+// Devices, if any, are its state.
+func (s *Snapshot) Holds() bool {
+	return s.generation == s.NodeInfo.Generation && s.pods == len(s.NodeInfo.Pods) && s.node != nil &&
+		s.inventory == s.node.inventory.Load() && s.reserved == s.node.reserved.Load()
+}
+
+// Change is what made a state invalid.
+type Change uint8
+
+// The changes, of which the first that applies counts.
+const (
+	InventoryChange   Change = iota // of the node's devices, or of the node itself
+	ReservationChange               // of allocations that are not yet seen on a bound pod
+	NodeInfoChange                  // of anything else in the scheduler's snapshot of the node
+)
+
+// ChangeSince returns what has changed from an earlier snapshot of the node to this one.
+func (s *Snapshot) ChangeSince(before *Snapshot) Change {
+	switch {
+	case s.node != before.node || s.inventory == nil || s.inventory.revision != before.inventory.revision:
+		return InventoryChange
+	case orNone(s.reserved).epoch != orNone(before.reserved).epoch:
+		return ReservationChange
+	default:
+		return NodeInfoChange
+	}
+}

@@ -1,0 +1,129 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/lru"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+)
+
+// maxRequests is for how many requests verdicts are kept. Each takes 16 bytes for each node.
+const maxRequests = 32
+
+// cache keeps the verdicts of the requests that were used last.
+//
+// For a pod it passes over the snapshot's list once, and looks up in a Go map each node that is in
+// doubt or scored.
+type cache struct {
+	schedulers *dispatch.Set
+	states     *nodestate.Cache
+
+	mu     sync.Mutex
+	index  *index
+	tables *lru.Cache // of *table, by dispatch.RequestKey
+}
+
+// New returns an empty cache of the verdicts that these schedulers give on nodes in these states.
+func New(schedulers *dispatch.Set, states *nodestate.Cache) Cache {
+	return &cache{
+		schedulers: schedulers,
+		states:     states,
+		index:      &index{},
+		tables: lru.NewWithEvictionFunc(maxRequests, func(_ lru.Key, evicted any) {
+			countDropped(requestEvicted, evicted.(*table).known)
+		}),
+	}
+}
+
+// Begin finds out which nodes have changed, and drops the verdicts on them.
+func (c *cache) Begin(nodes []fwk.NodeInfo, request *dispatch.Request, fixed bool) Cycle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.refresh(nodes) {
+		return passThrough{}
+	}
+	t := c.table(request)
+	y := &cycle{table: t, index: t.index, states: c.states, fixed: fixed}
+	y.begin()
+	return y
+}
+
+// table returns the verdicts on a request, which may be about states that nodes are no longer in.
+func (c *cache) table(request *dispatch.Request) *table {
+	era, ok := c.schedulers.Era()
+	if !ok { // no verdict holds for longer than this cycle
+		return &table{index: c.index, slots: make([]slot, len(c.index.entries)), temporary: true}
+	}
+	cached, _ := c.tables.Get(request.Key())
+	t, _ := cached.(*table)
+	switch {
+	case t == nil || t.era != era:
+		if t != nil {
+			countDropped(pluginsChanged, t.known)
+		}
+		t = &table{era: era, index: c.index, slots: make([]slot, len(c.index.entries))}
+		c.tables.Add(request.Key(), t)
+	case t.index != c.index:
+		countDropped(nodeRemoved, t.moveTo(c.index))
+	}
+	return t
+}
+
+// index has the nodes of the snapshot's list. When the list changes, another index takes its place.
+type index struct {
+	entries   []entry
+	positions map[*framework.NodeInfo]int
+}
+
+// entry is a node of the snapshot, in its state when the last cycle began or evaluated it.
+type entry struct {
+	nodestate.Snapshot
+	change nodestate.Change // the last one
+}
+
+// update brings the entry up to date.
+func (e *entry) update(states *nodestate.Cache) {
+	now := states.Snapshot(e.NodeInfo)
+	if e.Devices != nil && now.Devices != e.Devices {
+		e.change = now.ChangeSince(&e.Snapshot)
+	}
+	e.Snapshot = now
+}
+
+// refresh brings the index up to date with the snapshot. It reports false for a list of NodeInfos
+// that are not upstream's own.
+func (c *cache) refresh(nodes []fwk.NodeInfo) bool {
+	same := len(nodes) == len(c.index.entries)
+	for i, nodeInfo := range nodes {
+		known, ok := nodeInfo.(*framework.NodeInfo)
+		if !ok {
+			return false
+		}
+		same = same && c.index.entries[i].NodeInfo == known
+	}
+	if !same {
+		before := c.index
+		c.index = &index{make([]entry, len(nodes)), make(map[*framework.NodeInfo]int, len(nodes))}
+		for i, nodeInfo := range nodes {
+			known := nodeInfo.(*framework.NodeInfo)
+			if at, ok := before.positions[known]; ok {
+				c.index.entries[i] = before.entries[at]
+			}
+			c.index.entries[i].NodeInfo = known
+			c.index.positions[known] = i
+		}
+	}
+	for i := range c.index.entries {
+		if e := &c.index.entries[i]; e.Devices == nil || !e.Holds() {
+			e.update(c.states)
+		}
+	}
+	return true
+}
