@@ -84,7 +84,10 @@ var mayImport = map[string][]string{
 		"pkg/pluginload", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
-		"pkg/cache", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+	},
+	"pkg/scheduler/kubeletplugin": {
+		"pkg/scheduler/dispatch", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
 	"pkg/scheduler/metrics": {"pkg/scheduler/dispatch"},
 	"pkg/scheduler/nodestate": {

@@ -52,15 +52,9 @@ func (c *contained) allocate(ctx context.Context, node *Node, request *Request, 
 	nodeInfo, given := node.info.Clone(), at.named(request.Pod.Name, node.info.Name)
 	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
 	return do(ctx, c, of, func() (*translation, error) {
-		var err error
-		if c.chooser != nil {
-			_, err = c.chooser.Choose(nodeInfo, given, at.containers)
-		} else {
-			err = c.PodAllocate(nodeInfo, given)
-		}
-		if err != nil {
+		if err := c.forContainers(at.containers).PodAllocate(nodeInfo, given); err != nil {
 			return nil, err
 		}
-		return at.adopt(given), nil
+		return at.adopt(given, c.allocator != nil), nil
 	})
 }

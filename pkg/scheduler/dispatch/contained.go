@@ -45,13 +45,13 @@ type contained struct {
 	caller   *plugincall.Caller
 
 	// What the plugin says of itself, asked once.
-	name     string
-	groups   bool // leaves placement to the group scheduler
-	claimed  []types.ResourceName
-	kinds    *kinds  // nil for a plugin that may have to do with everything
-	chooser  Chooser // nil for all but the chooser
-	words    devicescheduler.Words
-	observer *observer // nil for a plugin that keeps no counters of its own
+	name      string
+	groups    bool // leaves placement to the group scheduler
+	claimed   []types.ResourceName
+	kinds     *kinds    // nil for a plugin that may have to do with everything
+	allocator Allocator // nil for a plugin that is none
+	words     devicescheduler.Words
+	observer  *observer // nil for a plugin that keeps no counters of its own
 
 	cachedAnswers
 
@@ -85,7 +85,9 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes) 
 	if specialist, ok := named.Plugin.(devicescheduler.Specialist); ok {
 		c.kinds = newKinds(specialist.Kinds())
 	}
-	c.becomeChooser(named.Plugin)
+	if allocator, ok := named.Plugin.(Allocator); ok {
+		c.allocator, c.kinds.serves = allocator, allocator.Serves
+	}
 	c.detectCapabilities(named.Plugin, sizes)
 	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {
 		c.words = describer.Words()

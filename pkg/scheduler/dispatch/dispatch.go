@@ -37,8 +37,8 @@ type Set struct {
 	plugins []*contained
 	// groups says that a plugin leaves placement to the group scheduler.
 	groups bool
-	// chooser is the one for hosted devices, nil where there is none.
-	chooser *contained
+	// allocators says that a plugin is an allocator.
+	allocators bool
 	// specialists says that all plugins are.
 	specialists bool
 
@@ -85,11 +85,8 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		s.plugins = append(s.plugins, plugin)
 		recorder.Quarantined(plugin.name, false)
 		recorder.Overdue(plugin.name, 0)
-		if plugin.chooser != nil {
-			s.chooser = plugin
-		} else {
-			s.groups = s.groups || plugin.groups
-		}
+		s.allocators = s.allocators || plugin.allocator != nil
+		s.groups = s.groups || plugin.groups && plugin.allocator == nil
 		s.specialists = s.specialists && plugin.kinds != nil
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true

@@ -5,7 +5,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -60,7 +59,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 			return Verdict{Reasons: answer.reasons, Never: answer.never}, nil
 		}
 		at = answer.next
-		if !plugin.groups || plugin.chooser != nil && answer.score > 0 {
+		if plugin.scores(answer.score) {
 			total += unit(answer.score)
 			voters++
 		}
@@ -105,18 +104,12 @@ func (c *contained) fit(ctx context.Context, node *Node, request *Request, at *t
 func (c *contained) podFits(node *Node, at *translation, pod string) func() (*fitAnswer, error) {
 	nodeInfo, given := node.info.Clone(), at.named(pod, "")
 	return func() (*fitAnswer, error) {
-		if c.chooser != nil {
-			score, err := c.chooser.Choose(nodeInfo, given, at.containers)
-			if err != nil {
-				return &fitAnswer{reasons: []string{clip(err.Error())}, never: errors.As(err, new(NeverError))}, nil
-			}
-			return &fitAnswer{fits: true, next: at.adopt(given), score: score}, nil
-		}
-		fits, reasons, score := c.PodFitsDevice(nodeInfo, given, false)
+		allocates := c.allocator != nil
+		fits, reasons, score := c.forContainers(at.containers).PodFitsDevice(nodeInfo, given, allocates)
 		if fits {
-			return &fitAnswer{fits: true, next: at.adopt(given), score: score}, nil
+			return &fitAnswer{fits: true, next: at.adopt(given, allocates), score: score}, nil
 		}
-		return &fitAnswer{reasons: c.texts(reasons)}, nil
+		return &fitAnswer{reasons: c.texts(reasons), never: slices.ContainsFunc(reasons, isUnresolvable)}, nil
 	}
 }
 
@@ -125,6 +118,11 @@ const (
 	maxReasons     = 4
 	maxReasonBytes = 256
 )
+
+func isUnresolvable(reason devicescheduler.PredicateFailureReason) bool {
+	unresolvable, ok := reason.(Unresolvable)
+	return ok && unresolvable.Unresolvable()
+}
 
 func (c *contained) texts(reasons []devicescheduler.PredicateFailureReason) []string {
 	var texts []string

@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// picky is a chooser of plain resources that come and go.
+// picky is an allocator of plain resources that come and go.
 type picky struct {
 	*fake
 	serves   map[types.ResourceName]bool
@@ -24,8 +24,9 @@ func (picky) Pure() bool                            { return true }
 func (picky) Kinds() devicescheduler.Kinds          { return devicescheduler.Kinds{Levels: []string{"numa"}} }
 func (p picky) Serves(name types.ResourceName) bool { return p.serves[name] }
 func (p picky) Revision() uint64                    { return p.revision }
-func (picky) Choose(*types.NodeInfo, *types.PodInfo, []grouptree.Container) (float64, error) {
-	return 0, nil
+func (picky) Allocates(types.ResourceName) bool     { return false }
+func (p picky) ForContainers([]grouptree.Container) devicescheduler.DeviceScheduler {
+	return p
 }
 
 func TestEachPartOfWhatAPodRequestsChangesItsKey(t *testing.T) {

@@ -45,7 +45,7 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 			return nil, err
 		}
 	}
-	if s.groups || s.chooser != nil {
+	if s.groups || s.allocators {
 		used := types.ResourceList{}
 		maps.Copy(used, info.Used)
 		for _, holder := range holders {
@@ -69,7 +69,7 @@ func (c *contained) concerned(inventory *Inventory, holders []*Holder) []*Holder
 	switch {
 	case c.kinds == nil:
 		return holders
-	case c.chooser != nil: // the group scheduler accounts for all that it chose
+	case c.allocator != nil: // the group scheduler accounts for its devices
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool {

@@ -47,7 +47,7 @@ func (s *Set) rest(t *translation) *rest {
 		key := t.key()
 		known, ok := s.rests.Get(key)
 		if !ok {
-			known = &rest{unserved: t.unserved()}
+			known = &rest{unserved: t.unserved(s.isAllocated)}
 			if known.unserved == "" && s.usesGroups(t.pod) {
 				known.request, known.err = grouptree.CompileRequest(t.pod, t.containers)
 			}
@@ -65,23 +65,29 @@ func (t *translation) named(pod, node string) *types.PodInfo {
 	return named
 }
 
-// adopt returns the translation with what a plugin may write, and wrote into the copy that it was given: DevRequests,
-// AllocateFrom and scorers, and without the counts that these serve. The plugin may keep its copy, so nothing of that is
-// kept here.
-func (t *translation) adopt(given *types.PodInfo) *translation {
+// adopt returns the translation with what a plugin may write, and wrote into the copy that it was
+// given: DevRequests, AllocateFrom and scorers; an allocator may also remove counts. The plugin may
+// keep its copy, so nothing of that is kept here.
+func (t *translation) adopt(given *types.PodInfo, allocator bool) *translation {
 	pod := *t.pod
-	pod.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers)
-	pod.InitContainers = adoptContainers(pod.InitContainers, given.InitContainers)
+	pod.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers, allocator)
+	pod.InitContainers = adoptContainers(pod.InitContainers, given.InitContainers, allocator)
 	return newTranslation(pod, t.containers, t.counted)
 }
 
-func adoptContainers(containers, given map[string]types.ContainerInfo) map[string]types.ContainerInfo {
+func adoptContainers(containers, given map[string]types.ContainerInfo, allocator bool) map[string]types.ContainerInfo {
 	adopted := maps.Clone(containers)
 	for name, info := range adopted {
 		info.DevRequests = maps.Clone(given[name].DevRequests)
 		info.AllocateFrom = maps.Clone(given[name].AllocateFrom)
 		info.Scorer = maps.Clone(given[name].Scorer)
-		info.KubeRequests = unhosted(info)
+		if left := given[name].KubeRequests; allocator && len(left) < len(info.KubeRequests) {
+			info.KubeRequests = maps.Clone(info.KubeRequests)
+			maps.DeleteFunc(info.KubeRequests, func(counted types.ResourceName, _ int64) bool {
+				_, kept := left[counted]
+				return !kept
+			})
+		}
 		adopted[name] = info
 	}
 	return adopted

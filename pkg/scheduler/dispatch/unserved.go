@@ -10,15 +10,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // unserved says which part of the request no plugin serves, or is translated to a request for nothing, or "".
 //
-// Without it, a pod whose device scheduler is not loaded would be bound without devices.
-func (t *translation) unserved() string {
+// Without it, a pod whose device scheduler is not loaded would be bound without devices. isAllocated says of
+// a device request whether it is that of an allocator.
+func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string {
 	served := false
 	for _, at := range t.containers {
 		info := container(t.pod, at.Name)
@@ -28,7 +28,7 @@ func (t *translation) unserved() string {
 		}
 		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
 			served = true
-			if left := t.unhosted(at.Name, info); len(left) > 0 {
+			if left := t.uncounted(at.Name, info, isAllocated); len(left) > 0 {
 				return fmt.Sprintf("no device scheduler serves %s of container %q", join(left), at.Name)
 			}
 			continue
@@ -64,17 +64,20 @@ func forNothing(requests types.ResourceList) []types.ResourceName {
 	return empty
 }
 
-// unhosted returns what a container counts that nobody serves, when all that was made of its requests is hosted devices: of
-// these it is known which count they serve, of what other plugins make it is not.
-func (t *translation) unhosted(name string, info types.ContainerInfo) []types.ResourceName {
+// uncounted returns what a container counts that nobody serves, if only allocators have translated its
+// requests: they remove the counts that they serve. Which counts others serve is unknown.
+func (t *translation) uncounted(
+	name string, info types.ContainerInfo, isAllocated func(types.ResourceName) bool,
+) []types.ResourceName {
 	for _, made := range []iter.Seq[types.ResourceName]{maps.Keys(info.DevRequests), maps.Keys(info.AllocateFrom)} {
 		for request := range made {
-			if _, _, _, ok := kubeletdevice.ParseRequest(request); !ok {
+			if !isAllocated(request) {
 				return nil
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(t.counted[name]), func(name types.ResourceName) bool { return info.KubeRequests[name] == 0 })
+	isServed := func(counted types.ResourceName) bool { return info.KubeRequests[counted] == 0 }
+	return slices.DeleteFunc(slices.Clone(t.counted[name]), isServed)
 }
 
 // isDevicePath tells a request for a device, …/<level>/<instance>/<resource>, from one that says how devices are to be

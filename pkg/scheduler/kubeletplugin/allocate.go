@@ -134,6 +134,7 @@ func (a *allocation) write(pod *types.PodInfo) {
 		for _, assigned := range c.assigned {
 			info.DevRequests[assigned.request] = 1
 			info.AllocateFrom[assigned.request] = assigned.device.name
+			delete(info.KubeRequests, assigned.device.resource)
 			// A scorer of the pod's could turn the device into a mask, which nobody holds.
 			delete(info.Scorer, assigned.request)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // A node with two NUMA nodes, 8 GPUs and 8 NICs.
-func BenchmarkChoose(b *testing.B) {
+func BenchmarkPodAllocate(b *testing.B) {
 	node := types.NewNodeInfo()
 	for i := range 8 {
 		for resource, id := range map[string]string{"nvidia.com:gpu": "GPU-7f3a", "vendor.example:nic": "0000:3d:01"} {
@@ -28,7 +28,7 @@ func BenchmarkChoose(b *testing.B) {
 			s, pod := kubeletplugin.New(), request("p", of).Pod
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Choose(node, pod.Clone(), nil); err != nil {
+				if err := s.PodAllocate(node, pod.Clone()); err != nil {
 					b.Fatal(err)
 				}
 			}

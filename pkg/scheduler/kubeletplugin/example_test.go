@@ -12,7 +12,7 @@ import (
 )
 
 // A container asks for two devices by its limits; the annotation then names them.
-func ExampleScheduler_Choose() {
+func ExampleScheduler_PodAllocate() {
 	node := types.NewNodeInfoWithName("node-1")
 	node.Allocatable["resource/group/numa/0/intel.com:qat/0000:3d:01.0/device"] = 1
 	node.Allocatable["resource/group/numa/1/intel.com:qat/0000:b1:01.0/device"] = 1
@@ -20,7 +20,7 @@ func ExampleScheduler_Choose() {
 	pod := types.NewPodInfo()
 	pod.RunningContainers["main"] = types.ContainerInfo{KubeRequests: types.ResourceList{"intel.com/qat": 2}}
 
-	if _, err := kubeletplugin.New().Choose(node, pod, nil); err != nil {
+	if err := kubeletplugin.New().PodAllocate(node, pod); err != nil {
 		fmt.Println("nodes", err)
 		return
 	}

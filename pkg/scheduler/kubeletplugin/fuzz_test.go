@@ -36,9 +36,9 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 			requests: list{types.ResourceName(first): firstQuantity, types.ResourceName(second): secondQuantity},
 		}).Pod
 
-		score, err := kubeletplugin.New().Choose(node, pod, nil)
-		if err != nil {
-			if text := err.Error(); !strings.HasPrefix(text, "have ") && !strings.HasPrefix(text, "do not have ") &&
+		fits, reasons, score := kubeletplugin.New().PodFitsDevice(node, pod, true)
+		if !fits {
+			if text := reasons[0].GetReason(); !strings.HasPrefix(text, "have ") && !strings.HasPrefix(text, "do not have ") &&
 				!strings.HasPrefix(text, "cannot serve ") {
 				t.Errorf("the reason does not follow on a number of nodes: %s", text)
 			}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -103,7 +101,7 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 		pod, spec = randomPod(random, ids)
 	}
 	asked := pod.Clone()
-	score, err := New().Choose(node, pod, spec)
+	fits, reasons, score := New().ForContainers(spec).PodFitsDevice(node, pod, true)
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encode := func(title string, v any) {
@@ -125,9 +123,10 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 	if len(asked.Requests) > 0 {
 		encode("pod", asked.Requests)
 	}
-	if err != nil {
-		fmt.Fprintf(&out, "refused, never %v: %s\n", errors.As(err, new(dispatch.NeverError)), err)
-		return out.String(), false, err.Error()
+	if !fits {
+		why := reasons[0].(reason)
+		fmt.Fprintf(&out, "refused, never %v: %s\n", why.unresolvable, why)
+		return out.String(), false, why.Error()
 	}
 	fmt.Fprintf(&out, "score %.9f\n", score)
 	for _, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {

@@ -15,20 +15,30 @@ import (
 
 // Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
 // concurrent use.
-type Scheduler struct{ published resources }
+type Scheduler struct {
+	published *resources
+	// containers are those of the pods that it is asked about. One that they do not list is a
+	// regular container, or a last init container.
+	containers []grouptree.Container
+}
 
 var (
-	_ dispatch.Chooser               = (*Scheduler)(nil)
+	_ dispatch.Allocator             = (*Scheduler)(nil)
 	_ devicescheduler.Pure           = (*Scheduler)(nil)
 	_ devicescheduler.Describer      = (*Scheduler)(nil)
 	_ devicescheduler.ConcurrentSafe = (*Scheduler)(nil)
 )
 
 // New returns a scheduler that knows no node.
-func New() *Scheduler { return &Scheduler{} }
+func New() *Scheduler { return &Scheduler{published: &resources{}} }
 
-// GetName returns "hosted".
-func (*Scheduler) GetName() string { return "hosted" }
+// ForContainers returns the scheduler for pods with these containers, in the order of their spec.
+func (s *Scheduler) ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler {
+	return &Scheduler{s.published, containers}
+}
+
+// GetName returns "kubelet-device-plugins".
+func (*Scheduler) GetName() string { return "kubelet-device-plugins" }
 
 // UsingGroupScheduler is true: the group scheduler accounts for the devices.
 func (*Scheduler) UsingGroupScheduler() bool { return true }
@@ -42,6 +52,12 @@ func (*Scheduler) Pure() bool { return true }
 // Kinds returns the level of the devices. Serves knows the plain names.
 func (*Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}}
+}
+
+// Allocates reports whether a name is that of a device, or of a request for one.
+func (*Scheduler) Allocates(name types.ResourceName) bool {
+	_, _, _, ok := kubeletdevice.ParseRequest(name)
+	return ok
 }
 
 // Serves reports whether some node publishes devices of a plain resource.
@@ -64,21 +80,47 @@ func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
 // RemoveNode forgets the node.
 func (s *Scheduler) RemoveNode(nodeName string) { s.published.set(nodeName, nil) }
 
-// PodFitsDevice is Choose for a pod without sidecars.
-func (s *Scheduler) PodFitsDevice(
-	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
-) (bool, []devicescheduler.PredicateFailureReason, float64) {
-	score, err := s.Choose(nodeInfo, podInfo, nil)
+// PodFitsDevice allocates devices of a node to a pod: it writes DevRequests and AllocateFrom into
+// the pod's containers, and removes from KubeRequests the counts that these serve. The score is 0
+// for a pod that requests none of the node's devices. The text of a reason follows on a number of
+// nodes.
+func (s *Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (
+	bool, []devicescheduler.PredicateFailureReason, float64,
+) {
+	score, err := s.allocate(nodeInfo, podInfo)
 	if err != nil {
-		return false, []devicescheduler.PredicateFailureReason{reason{err}}, 0
+		unused := *nodeInfo
+		unused.Used = nil
+		_, whenUnused := s.run(&unused, podInfo)
+		unresolvable := whenUnused != nil && !errors.Is(whenUnused, errGivenUp)
+		return false, []devicescheduler.PredicateFailureReason{reason{err, unresolvable}}, 0
 	}
 	return true, nil, score
 }
 
-// PodAllocate is Choose for a pod without sidecars.
+// PodAllocate allocates like PodFitsDevice.
 func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	_, err := s.Choose(nodeInfo, podInfo, nil)
+	_, err := s.allocate(nodeInfo, podInfo)
 	return err
+}
+
+// allocate writes an allocation into the pod and returns its score.
+func (s *Scheduler) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, error) {
+	a, err := s.run(node, pod)
+	if err != nil || a.empty() {
+		return 0, err
+	}
+	a.write(pod)
+	return a.score(), nil
+}
+
+// run returns an allocation of a node's devices to a pod, or why there is none.
+func (s *Scheduler) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error) {
+	a, err := newAllocation(node, pod, s.containers)
+	if err == nil && !a.empty() {
+		err = a.run()
+	}
+	return a, err
 }
 
 // TakePodResources does nothing: the group scheduler accounts for the devices.
@@ -87,42 +129,13 @@ func (*Scheduler) TakePodResources(*types.NodeInfo, *types.PodInfo) error { retu
 // ReturnPodResources does nothing: the group scheduler accounts for the devices.
 func (*Scheduler) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
 
-// Choose allocates devices of a node to a pod, and writes them into DevRequests and AllocateFrom of
-// its containers. The score is from 0 to 1, and 0 for a pod that requests no device of this node's.
-// spec lists the pod's containers in the order of its spec; one that it does not list is a regular
-// one, or a last init container. The error says why the pod does not fit, as a text that follows on
-// a number of nodes; it is a [dispatch.NeverError] if evicting pods would not help.
-func (*Scheduler) Choose(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (float64, error) {
-	a, err := newAllocation(node, pod, spec)
-	if err != nil {
-		return 0, dispatch.NeverError{Reason: err}
-	}
-	if a.empty() {
-		return 0, nil
-	}
-	if err := a.run(); err != nil {
-		if !fitsUnused(node, pod, spec) {
-			err = dispatch.NeverError{Reason: err}
-		}
-		return 0, err
-	}
-	a.write(pod)
-	return a.score(), nil
+// reason is why a pod does not fit.
+type reason struct {
+	error
+	unresolvable bool
 }
 
-// fitsUnused reports whether the pod might fit the node if no other pod held anything of it.
-func fitsUnused(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) bool {
-	unused := *node
-	unused.Used = nil
-	a, err := newAllocation(&unused, pod, spec)
-	if err == nil {
-		err = a.run()
-	}
-	return err == nil || errors.Is(err, errGivenUp)
-}
-
-// reason is an error as the reason why a pod does not fit.
-type reason struct{ error }
+var _ dispatch.Unresolvable = reason{}
 
 // GetReason returns the error's text.
 func (r reason) GetReason() string { return r.Error() }
@@ -131,3 +144,7 @@ func (r reason) GetReason() string { return r.Error() }
 func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
 	return "", 0, 0, 0
 }
+
+// Unresolvable reports whether the pod would not fit if no other pod held a device of the node
+// either.
+func (r reason) Unresolvable() bool { return r.unresolvable }

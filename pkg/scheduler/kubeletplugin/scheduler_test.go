@@ -40,7 +40,7 @@ func TestAResourceIsServedAsLongAsANodeHostsIt(t *testing.T) {
 	}
 }
 
-func TestThePublishedMethodsChooseAsWell(t *testing.T) {
+func TestWithoutContainersTheMethodsAllocateToo(t *testing.T) {
 	s := kubeletplugin.New()
 	node := types.NewNodeInfo()
 	node.Allocatable[deviceName(t, "qat 0 a")] = 1

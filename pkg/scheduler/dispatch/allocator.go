@@ -1,0 +1,88 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"maps"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Allocator is implemented by a device scheduler that allocates its devices by itself and uses the
+// group scheduler for their accounting only. PodFitsDevice and PodAllocate write DevRequests and
+// AllocateFrom, and remove from KubeRequests the counts that these serve, so that no later plugin
+// serves them again. The group scheduler checks the allocation. The allocator's score counts beside
+// the group scheduler's, unless it is 0: it has nothing to do with the pod on this node.
+//
+// For the sake of allocators alone, the group scheduler has nothing to do with the devices of
+// others.
+type Allocator interface {
+	devicescheduler.Specialist
+	// ForContainers returns the scheduler for pods with these containers, in the order of the pod's
+	// spec: they say which of them run at the same time, and the methods' arguments do not.
+	ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler
+	// Allocates reports whether a device resource, or a request for one, is that of one of its
+	// devices.
+	Allocates(name types.ResourceName) bool
+	// Serves reports whether it serves a plain resource on any node. That changes with the nodes.
+	Serves(name types.ResourceName) bool
+	// Revision grows whenever Serves changes.
+	Revision() uint64
+}
+
+// Unresolvable is implemented by a reason why a pod does not fit a node that may be unresolvable.
+type Unresolvable interface {
+	// Unresolvable reports whether the pod would not fit if the node were empty either.
+	Unresolvable() bool
+}
+
+// forContainers returns the plugin for pods with these containers.
+func (c *contained) forContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler {
+	if c.allocator != nil {
+		return c.allocator.ForContainers(containers)
+	}
+	return c.DeviceScheduler
+}
+
+// scores reports whether a plugin's score counts.
+func (c *contained) scores(score float64) bool { return !c.groups || c.allocator != nil && score > 0 }
+
+// isAllocated reports whether a device resource, or a request for one, is that of an allocator.
+func (s *Set) isAllocated(name types.ResourceName) bool {
+	for _, plugin := range s.plugins {
+		if plugin.allocator != nil && plugin.allocator.Allocates(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// usesGroups reports whether the group scheduler has to do with a translated pod.
+func (s *Set) usesGroups(pod *types.PodInfo) bool {
+	if s.groups {
+		return true
+	}
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, info := range containers {
+			for request := range info.DevRequests {
+				if s.isAllocated(request) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// accounted returns what the group scheduler accounts for of what a pod holds.
+func (s *Set) accounted(held types.ResourceList) types.ResourceList {
+	if s.groups {
+		return held
+	}
+	held = maps.Clone(held)
+	maps.DeleteFunc(held, func(name types.ResourceName, _ int64) bool { return !s.isAllocated(name) })
+	return held
+}
