@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission decides, for each container that the kubelet creates, whether it passes untouched,
-// gets devices, or is refused. The call takes four steps over one request value:
+// Package admission decides, for each container that the kubelet creates, whether it passes
+// untouched, gets devices, or is refused. The call takes four steps over one request value:
 //
 //   - parse reads the call;
 //   - verify finds out whether the pod is a device pod, and checks the allocation that it claims;
@@ -10,13 +10,13 @@
 //   - inject calls the device plugins and adds what they say to the container.
 //
 // It fails closed for device pods and lets all others pass. A pod is a device pod if its annotation
-// KubeDevice/DeviceInfo requests devices, or if one of its containers requests a device resource of the
-// node. As long as nobody knows all of those, a pod that requests another extended resource is refused
-// for the time being.
+// KubeDevice/DeviceInfo requests devices, or if one of its containers requests a device resource of
+// the node. As long as nobody knows all of those, a pod that requests another extended resource is
+// refused for the time being.
 //
-// A device pod needs an allocation that the device scheduler made for this node, of devices that exist,
-// are healthy, and are held by no other pod. Static pods, and whatever else does not come from the API
-// server, cannot have been scheduled: they pass untouched and never get a device.
+// A device pod needs an allocation that the device scheduler made for this node, of devices that
+// exist, are healthy, and are held by no other pod. Static pods, and whatever else does not come
+// from the API server, cannot have been scheduled: they pass untouched and never get a device.
 package admission
 
 import (
@@ -42,8 +42,8 @@ const (
 
 // Pods knows the pods of this node. *pods.Registry does.
 type Pods interface {
-	// Lookup returns what is known of the pod. It may wait for a while; its error wraps pods.ErrUnknown
-	// for a pod that stays unknown.
+	// Lookup returns what is known of the pod. It may wait for a while; its error wraps
+	// pods.ErrUnknown for a pod that stays unknown.
 	Lookup(ctx context.Context, uid string) (pods.Pod, error)
 	// Get is Lookup without waiting.
 	Get(uid string) (pod pods.Pod, known bool)
@@ -54,8 +54,8 @@ type Pods interface {
 
 // Devices are the devices of this node. *plugins.Manager is one.
 type Devices interface {
-	// Synced returns a channel that is closed when every plugin has reported its devices once, or failed
-	// to.
+	// Synced returns a channel that is closed when every plugin has reported its devices once, or
+	// failed to.
 	Synced() <-chan struct{}
 	// Inventory returns what there is.
 	Inventory() (now *plugins.Inventory, changed <-chan struct{})
@@ -63,8 +63,8 @@ type Devices interface {
 	Await(ctx context.Context, from types.ResourceLocation)
 	// Allocate returns what the container needs for its devices.
 	Allocate(ctx context.Context, claim plugins.Claim) ([]inject.Addition, error)
-	// DenyEnvs returns the environment variables that keep a container from using devices that it does
-	// not hold. It may wait.
+	// DenyEnvs returns the environment variables that keep a container from using devices that it
+	// does not hold. It may wait.
 	DenyEnvs(ctx context.Context, holds types.ResourceLocation) (map[string]string, error)
 }
 
@@ -140,19 +140,21 @@ func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []b
 	}
 	outcome = result
 	if outcome != Passed {
-		klog.FromContext(ctx).V(2).Info("A container is changed", "outcome", outcome, "pod", r.ref(), "container", r.container)
+		klog.FromContext(ctx).
+			V(2).
+			Info("A container is changed", "outcome", outcome, "pod", r.ref(), "container", r.container)
 	}
 	return suffix, nil
 }
 
 // errRestore is why a device pod is not restored. Its processes go on where they were, with the
-// environment that names the devices of before, which a restore must not change; and what was in the
-// memory of those devices is in no checkpoint.
+// environment that names the devices of before, which a restore must not change; and what was in
+// the memory of those devices is in no checkpoint.
 var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
 	"it has neither the state of its devices nor a place for other devices; create it anew")
 
-// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and lets all others pass
-// untouched, isolated or not: a restored process keeps the environment of its checkpoint.
+// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and lets all others
+// pass untouched, isolated or not: a restored process keeps the environment of its checkpoint.
 func (a *Admission) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
 	pod, err := parseRestore(raw)
 	if err != nil {

@@ -36,17 +36,29 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		code        codes.Code
 		says        string
 	}{
-		"a pod that requests nothing passes":                     {known: &plain, want: Passed},
-		"and does so when every plugin is broken":                {known: &plain, broken: true, want: Passed},
-		"so does one that requests somebody else's resource":     {known: &other, want: Passed},
-		"also when all plugins are broken":                       {known: &other, broken: true, want: Passed},
-		"a static pod passes":                                    {source: "file", want: Passed},
-		"a static pod passes without the devices that it claims": {source: "file", annotations: forHere(card0), want: Passed},
-		"a pod that nobody knows yet is asked to come again":     {want: Refused, code: codes.Unavailable, says: "not known"},
-		"a pod with an allocation gets its devices":              {known: &requesting, annotations: forHere(card0), want: Injected},
-		"so does one that requests in the annotation alone":      {known: &plain, annotations: forHere(card0, card1), want: Injected},
-		"a pod that asks and has no annotation is refused":       {known: &requesting, want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
-		"also when the plugin behind the resource is broken":     {known: &before, broken: true, want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
+		"a pod that requests nothing passes":                 {known: &plain, want: Passed},
+		"and does so when every plugin is broken":            {known: &plain, broken: true, want: Passed},
+		"so does one that requests somebody else's resource": {known: &other, want: Passed},
+		"also when all plugins are broken":                   {known: &other, broken: true, want: Passed},
+		"a static pod passes":                                {source: "file", want: Passed},
+		"a static pod passes without the devices that it claims": {
+			source: "file", annotations: forHere(card0), want: Passed,
+		},
+		"a pod that nobody knows yet is asked to come again": {
+			want: Refused, code: codes.Unavailable, says: "not known",
+		},
+		"a pod with an allocation gets its devices": {
+			known: &requesting, annotations: forHere(card0), want: Injected,
+		},
+		"so does one that requests in the annotation alone": {
+			known: &plain, annotations: forHere(card0, card1), want: Injected,
+		},
+		"a pod that asks and has no annotation is refused": {
+			known: &requesting, want: Refused, code: codes.FailedPrecondition, says: "no allocation",
+		},
+		"also when the plugin behind the resource is broken": {
+			known: &before, broken: true, want: Refused, code: codes.FailedPrecondition, says: "no allocation",
+		},
 		"a pod that requests in the annotation and was bound by another scheduler is refused": {known: &plain, annotations: text(`{"runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
 		"an allocation for another node is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
@@ -55,20 +67,50 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		"an allocation for another pod is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
 			return allocation(t, "pod-v", "node-1", map[string][]types.ResourceName{"main": {card0}})
 		}, want: Refused, code: codes.FailedPrecondition, says: "pod-v"},
-		"an annotation that cannot be read is refused": {known: &plain, annotations: text("{"), want: Refused, code: codes.FailedPrecondition, says: deviceinfo.Annotation},
-		"an annotation that requests nothing passes":   {known: &plain, annotations: text(`{"runningcontainer":{"main":{"scorer":{"x":1}}}}`), want: Passed},
-		"a device that is not here is refused":         {known: &requesting, annotations: forHere("resource/group/gpu/9/cards"), want: Refused, code: codes.FailedPrecondition, says: `gpu/9/cards is not on node "node-1"`},
-		"a device that is sick is refused":             {known: &requesting, annotations: forHere(sick), want: Refused, code: codes.FailedPrecondition, says: "unhealthy"},
-		"a device whose plugin is broken is refused":   {known: &requesting, annotations: forHere(card0), broken: true, want: Refused, code: codes.FailedPrecondition, says: "is not on node"},
-		"one card twice in a pod is refused":           {known: &requesting, annotations: forHere(card0, card0), want: Refused, code: codes.FailedPrecondition, says: "the node has 1"},
+		"an annotation that cannot be read is refused": {
+			known: &plain, annotations: text("{"), want: Refused, code: codes.FailedPrecondition,
+			says: deviceinfo.Annotation,
+		},
+		"an annotation that requests nothing passes": {
+			known: &plain, annotations: text(`{"runningcontainer":{"main":{"scorer":{"x":1}}}}`), want: Passed,
+		},
+		"a device that is not here is refused": {
+			known: &requesting, annotations: forHere("resource/group/gpu/9/cards"), want: Refused,
+			code: codes.FailedPrecondition, says: `gpu/9/cards is not on node "node-1"`,
+		},
+		"a device that is sick is refused": {
+			known: &requesting, annotations: forHere(sick), want: Refused, code: codes.FailedPrecondition,
+			says: "unhealthy",
+		},
+		"a device whose plugin is broken is refused": {
+			known: &requesting, annotations: forHere(card0), broken: true, want: Refused,
+			code: codes.FailedPrecondition, says: "is not on node",
+		},
+		"one card twice in a pod is refused": {
+			known: &requesting, annotations: forHere(card0, card0), want: Refused, code: codes.FailedPrecondition,
+			says: "the node has 1",
+		},
 		"a container that asks and was given nothing is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
 			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"side": {card0}})
 		}, want: Refused, code: codes.FailedPrecondition, says: "gives it no device"},
-		"a container that requests two kinds of devices gets both":                  {known: &both, annotations: forHere(card0, widget0), want: Injected},
-		"a container that requests two kinds and was given the first is refused":    {known: &both, annotations: forHere(card0, card1), want: Refused, code: codes.FailedPrecondition, says: "requests example.com/widget"},
-		"a container that requests two kinds and was given the second is refused":   {known: &both, annotations: forHere(widget0), want: Refused, code: codes.FailedPrecondition, says: "requests example.com/gpu"},
-		"no container of a pod starts when another one's allocation lacks a device": {known: &both, container: "side", annotations: forHere(card0), want: Refused, code: codes.FailedPrecondition, says: `container "main" requests example.com/widget`},
-		"a container of a device pod that requests nothing passes":                  {known: &requesting, container: "side", annotations: forHere(card0), want: Passed},
+		"a container that requests two kinds of devices gets both": {
+			known: &both, annotations: forHere(card0, widget0), want: Injected,
+		},
+		"a container that requests two kinds and was given the first is refused": {
+			known: &both, annotations: forHere(card0, card1), want: Refused, code: codes.FailedPrecondition,
+			says: "requests example.com/widget",
+		},
+		"a container that requests two kinds and was given the second is refused": {
+			known: &both, annotations: forHere(widget0), want: Refused, code: codes.FailedPrecondition,
+			says: "requests example.com/gpu",
+		},
+		"no container of a pod starts when another one's allocation lacks a device": {
+			known: &both, container: "side", annotations: forHere(card0), want: Refused, code: codes.FailedPrecondition,
+			says: `container "main" requests example.com/widget`,
+		},
+		"a container of a device pod that requests nothing passes": {
+			known: &requesting, container: "side", annotations: forHere(card0), want: Passed,
+		},
 		"a device without a quantity, which nobody would count, is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/0/cards"}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: "no quantity"},
 		"a request that was not met is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1}}}}`),
@@ -84,7 +126,10 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		}, want: Injected},
 		"a bound pod whose annotation is malformed is refused and told where": {known: &requesting, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":-1}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: `runningcontainer["main"].devrequests["resource/group/gpu/a/cards"]`},
-		"a plain count instead of a device is refused": {known: &requesting, annotations: forHere(gpu), want: Refused, code: codes.FailedPrecondition, says: "no device resource"},
+		"a plain count instead of a device is refused": {
+			known: &requesting, annotations: forHere(gpu), want: Refused, code: codes.FailedPrecondition,
+			says: "no device resource",
+		},
 		"a user's request that the scheduler made nothing of is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
 			want: Refused, code: codes.FailedPrecondition, says: "allocated nothing"},
 	} {
@@ -120,7 +165,8 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%q does not say %q", err, test.says)
 			}
-			if tell := test.code == codes.FailedPrecondition; (len(f.warnings) == 1) != tell || tell && !strings.Contains(f.warnings[0], test.says) {
+			if tell := test.code == codes.FailedPrecondition; (len(f.warnings) == 1) != tell ||
+				tell && !strings.Contains(f.warnings[0], test.says) {
 				t.Errorf("the pod was warned %q", f.warnings)
 			}
 			if (config != nil) != (test.want == Injected) {
@@ -139,7 +185,9 @@ func TestOnANodeWithoutAPastOnlyPodsThatMightNeedDevicesWaitForIt(t *testing.T) 
 		"a pod that requests nothing, without a plugin":                {pod: plain, want: codes.OK},
 		"a pod that requests some extended resource, without a plugin": {pod: other, want: codes.Unavailable},
 		"the same when every plugin has spoken":                        {pod: other, plugins: true, want: codes.OK},
-		"a pod without an allocation when every plugin has spoken":     {pod: requesting, plugins: true, want: codes.FailedPrecondition},
+		"a pod without an allocation when every plugin has spoken": {
+			pod: requesting, plugins: true, want: codes.FailedPrecondition,
+		},
 	} {
 		f := newFixture(t, test.plugins)
 		f.pods["u"] = test.pod

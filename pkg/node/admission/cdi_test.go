@@ -31,15 +31,27 @@ func TestADeviceThatTheRuntimeWouldIgnoreIsRefused(t *testing.T) {
 		code   codes.Code
 		says   string
 	}{
-		"CDI, and the runtime honours it":        {plugin: &cdiCards{}},
-		"CDI, and the runtime ignores it":        {plugin: &cdiCards{}, cdi: errors.New("the runtime is too old"), code: codes.FailedPrecondition, says: `CDI device "example.com/gpu=0": the runtime is too old`},
-		"CDI, and the runtime was not asked yet": {plugin: &cdiCards{}, cdi: fmt.Errorf("%w: starting", cdi.ErrUnknown), code: codes.Unavailable, says: "not known yet: starting"},
-		"a device node needs no CDI":             {plugin: &cards{}, cdi: errors.New("the runtime is too old")},
+		"CDI, and the runtime honours it": {plugin: &cdiCards{}},
+		"CDI, and the runtime ignores it": {
+			plugin: &cdiCards{}, cdi: errors.New("the runtime is too old"), code: codes.FailedPrecondition,
+			says: `CDI device "example.com/gpu=0": the runtime is too old`,
+		},
+		"CDI, and the runtime was not asked yet": {
+			plugin: &cdiCards{}, cdi: fmt.Errorf("%w: starting", cdi.ErrUnknown), code: codes.Unavailable,
+			says: "not known yet: starting",
+		},
+		"a device node needs no CDI": {plugin: &cards{}, cdi: errors.New("the runtime is too old")},
 	} {
 		f := fixtureWith(t, test.plugin)
 		f.CDI = func() error { return test.cdi }
 		f.pods["u"] = requesting
-		config, err := f.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}))
+		config, err := f.create(
+			t,
+			"u",
+			"main",
+			"api",
+			allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}),
+		)
 		if status.Code(err) != test.code || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %v with %q", name, err, test.code, test.says)
 		}

@@ -30,8 +30,8 @@ func given(from types.ResourceName) types.ContainerInfo {
 	}
 }
 
-// A pod's init container and main container share a card, as they never run together; its sidecar, which runs along, has one of
-// its own. Somebody debugs the pod later.
+// A pod's init container and main container share a card, as they never run together; its sidecar,
+// which runs along, has one of its own. Somebody debugs the pod later.
 func TestEachContainerOfAPodGetsWhatWasGivenToIt(t *testing.T) {
 	value, err := deviceinfo.EncodePod(&types.PodInfo{
 		Name: "pod-u", NodeName: "node-1",
@@ -68,24 +68,32 @@ func TestEachContainerOfAPodGetsWhatWasGivenToIt(t *testing.T) {
 	}
 }
 
-// What did not come from the API server was not scheduled. It may claim what it likes: it passes as it is, and gets nothing,
-// whatever state the plugins are in.
+// What did not come from the API server was not scheduled. It may claim what it likes: it passes as
+// it is, and gets nothing, whatever state the plugins are in.
 func TestContainersThatWereNeverScheduledPassUntouched(t *testing.T) {
 	claim := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})[deviceinfo.Annotation]
 	metadata := &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "kube-system", Name: "pod-u"}
 	for name, sandbox := range map[string]*runtimeapi.PodSandboxConfig{
-		"a static pod":                       {Metadata: metadata, Annotations: map[string]string{sourceAnnotation: "file", deviceinfo.Annotation: claim}},
-		"a static pod from a URL":            {Metadata: metadata, Annotations: map[string]string{sourceAnnotation: "http", deviceinfo.Annotation: claim}},
-		"a sandbox without its pod's source": {Metadata: metadata, Annotations: map[string]string{deviceinfo.Annotation: claim}},
-		"a sandbox without annotations":      {Metadata: metadata},
-		"a sandbox without a pod":            {},
-		"a container without a sandbox":      nil,
+		"a static pod": {
+			Metadata: metadata, Annotations: map[string]string{sourceAnnotation: "file", deviceinfo.Annotation: claim},
+		},
+		"a static pod from a URL": {
+			Metadata: metadata, Annotations: map[string]string{sourceAnnotation: "http", deviceinfo.Annotation: claim},
+		},
+		"a sandbox without its pod's source": {
+			Metadata: metadata, Annotations: map[string]string{deviceinfo.Annotation: claim},
+		},
+		"a sandbox without annotations": {Metadata: metadata},
+		"a sandbox without a pod":       {},
+		"a container without a sandbox": nil,
 	} {
 		for _, working := range []bool{true, false} {
 			f := newFixture(t, working)
 			f.pods["u"], f.Isolate = requesting, true
 			raw, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
-				PodSandboxId: "s", SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+				PodSandboxId: "s", SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{
+					Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+				},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +107,11 @@ func TestContainersThatWereNeverScheduledPassUntouched(t *testing.T) {
 
 func TestAContainerGetsWhatThePluginSaysAndCarriesItsPodsDecision(t *testing.T) {
 	f := newFixture(t, true)
-	f.pods["u"] = pods.Pod{Namespace: "default", Containers: []pods.Container{{Name: "main"}}, Requests: requesting.Requests}
+	f.pods["u"] = pods.Pod{
+		Namespace:  "default",
+		Containers: []pods.Container{{Name: "main"}},
+		Requests:   requesting.Requests,
+	}
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card1}})
 	got, err := f.create(t, "u", "main", "api", annotations)
 	if err != nil {
@@ -120,7 +132,8 @@ func TestAPluginThatFailsIsTriedAgain(t *testing.T) {
 	f.pods["u"] = requesting
 	f.plugin.err = errors.New("driver is loading")
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
-	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "driver is loading") {
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "driver is loading") {
 		t.Errorf("got %v", err)
 	}
 	f.plugin.err = nil

@@ -35,7 +35,10 @@ func (c *cards) UpdateNodeInfo(info *types.NodeInfo) error {
 	return nil
 }
 
-func (c *cards) Allocate(_ *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (c *cards) Allocate(
+	_ *types.PodInfo,
+	container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	var devices []string
 	for _, name := range container.AllocateFrom {
 		devices = append(devices, "/dev/gpu"+strings.Split(string(name), "/")[3])
@@ -54,7 +57,10 @@ func (w *widgets) UpdateNodeInfo(info *types.NodeInfo) error {
 	return nil
 }
 
-func (w *widgets) Allocate(_ *types.PodInfo, _ *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (w *widgets) Allocate(
+	_ *types.PodInfo,
+	_ *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	return nil, []string{"/dev/widget0"}, nil, nil
 }
 

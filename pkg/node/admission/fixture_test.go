@@ -69,7 +69,10 @@ func newFixture(t *testing.T, loaded bool) *fixture {
 		if !loaded {
 			return nil, []error{errors.New("every plugin is broken")}
 		}
-		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: plugin}, {Name: "widgets", Plugin: &widgets{}}}, nil
+		return []pluginload.Loaded[device.Device]{
+			{Name: "cards", Plugin: plugin},
+			{Name: "widgets", Plugin: &widgets{}},
+		}, nil
 	})
 	f.plugin = plugin
 	return f
@@ -118,7 +121,8 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	registry := registryOf(manager)
 	registry.NotePublished([]string{"example.com/before"})
 	f.Admission = &Admission{
-		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record, Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
+		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
+		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
 		Warn:    func(_ *corev1.ObjectReference, message string) { f.warnings = append(f.warnings, message) },
 		Observe: func(outcome Outcome) { f.outcomes = append(f.outcomes, outcome) },
 	}
@@ -151,13 +155,28 @@ func allocation(t *testing.T, pod, node string, containers map[string][]types.Re
 }
 
 // create creates a container as the kubelet would, for a pod that lives from then on.
-func (f *fixture) create(t *testing.T, uid, container, source string, annotations map[string]string) (*runtimeapi.ContainerConfig, error) {
+func (f *fixture) create(
+	t *testing.T,
+	uid, container, source string,
+	annotations map[string]string,
+) (*runtimeapi.ContainerConfig, error) {
 	t.Helper()
-	return f.createAs(t, uid, source, annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}})
+	return f.createAs(
+		t,
+		uid,
+		source,
+		annotations,
+		&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}},
+	)
 }
 
 // createAs is create with the container as the kubelet has it.
-func (f *fixture) createAs(t *testing.T, uid, source string, annotations map[string]string, config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, error) {
+func (f *fixture) createAs(
+	t *testing.T,
+	uid, source string,
+	annotations map[string]string,
+	config *runtimeapi.ContainerConfig,
+) (*runtimeapi.ContainerConfig, error) {
 	t.Helper()
 	f.live[uid] = true
 	raw := createRequest(t, uid, source, annotations, config)
@@ -172,7 +191,12 @@ func (f *fixture) createAs(t *testing.T, uid, source string, annotations map[str
 	return merged.Config, nil
 }
 
-func createRequest(t *testing.T, uid, source string, annotations map[string]string, config *runtimeapi.ContainerConfig) []byte {
+func createRequest(
+	t *testing.T,
+	uid, source string,
+	annotations map[string]string,
+	config *runtimeapi.ContainerConfig,
+) []byte {
 	t.Helper()
 	all := map[string]string{"kubernetes.io/config.source": source}
 	maps.Copy(all, annotations)
@@ -199,12 +223,18 @@ var (
 	both   = podThatRequests(gpu, widget)
 )
 
-// podThatRequests returns a pod with an init container, a sidecar and two containers, of which main requests the resources.
+// podThatRequests returns a pod with an init container, a sidecar and two containers, of which main
+// requests the resources.
 func podThatRequests(resources ...types.ResourceName) pods.Pod {
 	return pods.Pod{
-		Namespace:  "default",
-		Containers: []pods.Container{{Name: "first", Init: true}, {Name: "log", Init: true, Always: true}, {Name: "main"}, {Name: "side"}},
-		Requests:   map[string][]types.ResourceName{"main": resources},
+		Namespace: "default",
+		Containers: []pods.Container{
+			{Name: "first", Init: true},
+			{Name: "log", Init: true, Always: true},
+			{Name: "main"},
+			{Name: "side"},
+		},
+		Requests: map[string][]types.ResourceName{"main": resources},
 	}
 }
 

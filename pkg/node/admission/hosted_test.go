@@ -56,7 +56,10 @@ func (v *vendor) States() ([]devicemanager.State, <-chan struct{}) {
 	info := types.NewNodeInfo()
 	info.Capacity[hostedCard], info.Allocatable[hostedCard] = 1, 0
 	info.KubeCap[hostedResource], info.KubeAlloc[hostedResource] = 1, 0
-	s := devicemanager.State{Resource: hostedResource, State: plugins.State{Info: info, Reported: true, Serving: v.there}}
+	s := devicemanager.State{
+		Resource: hostedResource,
+		State:    plugins.State{Info: info, Reported: true, Serving: v.there},
+	}
 	if v.there {
 		info.Allocatable[hostedCard], info.KubeAlloc[hostedResource] = 1, 1
 	} else {
@@ -89,10 +92,17 @@ func newVendorFixture(t *testing.T, there bool) (*fixture, *vendor) {
 // bootVendorFixture is newVendorFixture in a boot of the machine that may find a record.
 func bootVendorFixture(t *testing.T, path, boot string, v *vendor) *fixture {
 	t.Helper()
-	f := newFixtureAt(t, path, boot, func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil }, v)
+	f := newFixtureAt(
+		t,
+		path,
+		boot,
+		func(context.Context) ([]pluginload.Loaded[device.Device], []error) { return nil, nil },
+		v,
+	)
 	<-f.Devices.Synced()
 	f.pods["u"] = pods.Pod{
-		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}}, Requests: map[string][]types.ResourceName{"main": {hostedResource}},
+		Namespace: "default", Name: "pod-u", Containers: []pods.Container{{Name: "main"}},
+		Requests: map[string][]types.ResourceName{"main": {hostedResource}},
 	}
 	f.live["u"] = true
 	return f
@@ -106,7 +116,8 @@ func TestAHostedPluginsAnswerIsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if envs := delta.GetEnvs(); len(envs) != 1 || envs[0].GetKey() != "CARD" || string(envs[0].GetValue()) != "card-7" {
+		if envs := delta.GetEnvs(); len(envs) != 1 || envs[0].GetKey() != "CARD" ||
+			string(envs[0].GetValue()) != "card-7" {
 			t.Errorf("the container gets %v", delta)
 		}
 	}
@@ -144,7 +155,8 @@ func TestAHostedPluginThatRefusesIsQuotedAndAskedAgain(t *testing.T) {
 	f, v := newVendorFixture(t, true)
 	v.set(true, errors.New("the device plugin does not allocate card-7: no firmware"))
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
-	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no firmware") {
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "no firmware") {
 		t.Errorf("the answer is %v", err)
 	}
 	v.set(true, nil)
@@ -178,7 +190,8 @@ func TestAContainerWhoseHostedPluginDoesNotComeIsRefusedForNow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := f.verifyContainer(ctx, pods.Pod{}, "main", from)
-	if r := (*refusal)(nil); !errors.As(err, &r) || r.code != codes.Unavailable || !strings.Contains(err.Error(), "the device plugin of vendor.example/card is gone") {
+	if r := (*refusal)(nil); !errors.As(err, &r) || r.code != codes.Unavailable ||
+		!strings.Contains(err.Error(), "the device plugin of vendor.example/card is gone") {
 		t.Errorf("the refusal is %v", err)
 	}
 }

@@ -87,7 +87,8 @@ func (a *Admission) devicesFor(
 	return delta, container.AllocateFrom, nil
 }
 
-// checkCDI refuses CDI devices where the runtime would ignore them: the container would start without.
+// checkCDI refuses CDI devices where the runtime would ignore them: the container would start
+// without.
 func (a *Admission) checkCDI(delta *runtimeapi.ContainerConfig) error {
 	if len(delta.GetCDIDevices()) == 0 {
 		return nil
@@ -103,11 +104,12 @@ func (a *Admission) checkCDI(delta *runtimeapi.ContainerConfig) error {
 	}
 }
 
-// isolate adds the environment variables that keep the container from devices which it does not hold,
-// except those that are set with devices that it holds.
+// isolate adds the environment variables that keep the container from devices which it does not
+// hold, except those that are set with devices that it holds.
 //
-// It leaves alone pods that the API server does not know, such as static pods: whoever writes those is
-// root on the node; and privileged containers, which see all devices whatever their environment says.
+// It leaves alone pods that the API server does not know, such as static pods: whoever writes those
+// is root on the node; and privileged containers, which see all devices whatever their environment
+// says.
 func (a *Admission) isolate(
 	ctx context.Context, r *request, holds types.ResourceLocation, delta *runtimeapi.ContainerConfig,
 ) error {

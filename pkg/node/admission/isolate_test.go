@@ -28,7 +28,10 @@ func (v *visibleCards) DenyEnvs() map[string]string {
 	return map[string]string{"VISIBLE_CARDS": "void"}
 }
 
-func (v *visibleCards) Allocate(_ *types.PodInfo, _ *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (v *visibleCards) Allocate(
+	_ *types.PodInfo,
+	_ *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	return nil, nil, map[string]string{"VISIBLE_CARDS": "0"}, nil
 }
 
@@ -51,18 +54,36 @@ func TestWhoIsIsolated(t *testing.T) {
 		want       map[string]string
 		outcome    Outcome
 	}{
-		"a pod without devices":                          {known: plain, want: all, outcome: Isolated},
-		"also one that requests somebody else's":         {known: other, want: all, outcome: Isolated},
-		"an init container":                              {known: plain, container: "first", want: all, outcome: Isolated},
-		"a debug container":                              {known: plain, container: "debugger-x7k2p", want: all, outcome: Isolated},
-		"a container beside one that has devices":        {known: requesting, container: "side", given: []types.ResourceName{card0}, want: all, outcome: Isolated},
-		"a container with a card, from widgets":          {known: requesting, given: []types.ResourceName{card0}, want: map[string]string{"VISIBLE_CARDS": "0", "VISIBLE_WIDGETS": ""}, outcome: Injected},
-		"a container with a widget, from cards":          {known: plain, given: []types.ResourceName{widget0}, want: map[string]string{"VISIBLE_CARDS": "void"}, outcome: Injected},
-		"not one with both":                              {known: both, given: []types.ResourceName{card0, widget0}, want: map[string]string{"VISIBLE_CARDS": "0"}, outcome: Injected},
-		"not a privileged one, which sees them all":      {known: plain, privileged: true, outcome: Passed},
-		"not a static pod, which root wrote":             {source: "file", outcome: Passed},
-		"not anybody unless it is asked for":             {off: true, known: plain, outcome: Passed},
-		"nor then one with a card, beyond what it needs": {off: true, known: requesting, given: []types.ResourceName{card0}, want: map[string]string{"VISIBLE_CARDS": "0"}, outcome: Injected},
+		"a pod without devices":                  {known: plain, want: all, outcome: Isolated},
+		"also one that requests somebody else's": {known: other, want: all, outcome: Isolated},
+		"an init container": {
+			known: plain, container: "first", want: all, outcome: Isolated,
+		},
+		"a debug container": {
+			known: plain, container: "debugger-x7k2p", want: all, outcome: Isolated,
+		},
+		"a container beside one that has devices": {
+			known: requesting, container: "side", given: []types.ResourceName{card0}, want: all, outcome: Isolated,
+		},
+		"a container with a card, from widgets": {
+			known: requesting, given: []types.ResourceName{card0},
+			want: map[string]string{"VISIBLE_CARDS": "0", "VISIBLE_WIDGETS": ""}, outcome: Injected,
+		},
+		"a container with a widget, from cards": {
+			known: plain, given: []types.ResourceName{widget0}, want: map[string]string{"VISIBLE_CARDS": "void"},
+			outcome: Injected,
+		},
+		"not one with both": {
+			known: both, given: []types.ResourceName{card0, widget0}, want: map[string]string{"VISIBLE_CARDS": "0"},
+			outcome: Injected,
+		},
+		"not a privileged one, which sees them all": {known: plain, privileged: true, outcome: Passed},
+		"not a static pod, which root wrote":        {source: "file", outcome: Passed},
+		"not anybody unless it is asked for":        {off: true, known: plain, outcome: Passed},
+		"nor then one with a card, beyond what it needs": {
+			off: true, known: requesting, given: []types.ResourceName{card0},
+			want: map[string]string{"VISIBLE_CARDS": "0"}, outcome: Injected,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fixtureWith(t, &visibleCards{}, &greedyWidgets{})

@@ -21,8 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// The annotation with which the kubelet says where it has a pod from. A user cannot set it: the kubelet
-// overwrites it.
+// The annotation with which the kubelet says where it has a pod from. A user cannot set it: the
+// kubelet overwrites it.
 const (
 	sourceAnnotation = "kubernetes.io/config.source"
 	sourceAPI        = "api"
@@ -42,13 +42,14 @@ type request struct {
 	container string
 	config    *runtimeapi.ContainerConfig
 
-	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a restart,
-	// and the allocation that the pod claims.
+	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a
+	// restart, and the allocation that the pod claims.
 	spec     pods.Pod
 	claimed  *types.PodInfo
 	verified verification
 
-	// By verify for a pod that has one already, by grant otherwise; nil for a pod that is no device pod.
+	// By verify for a pod that has one already, by grant otherwise; nil for a pod that is no device
+	// pod.
 	granted *grants.Allocation
 }
 
@@ -90,8 +91,8 @@ func newPodRef(sandbox *runtimeapi.PodSandboxConfig) podRef {
 	}
 }
 
-// decodeOnce returns a function that decodes the pod's annotation KubeDevice/DeviceInfo when it is first
-// called. It returns nil for a pod without the annotation.
+// decodeOnce returns a function that decodes the pod's annotation KubeDevice/DeviceInfo when it is
+// first called. It returns nil for a pod without the annotation.
 func decodeOnce(annotations map[string]string) func() (*types.PodInfo, error) {
 	value, annotated := annotations[deviceinfo.Annotation]
 	if !annotated {

@@ -26,9 +26,13 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		claim  string
 		code   codes.Code
 	}{
-		"a device pod":                          {known: &requesting, source: "api", code: codes.FailedPrecondition},
-		"a device pod with an allocation":       {known: &requesting, source: "api", claim: claim, code: codes.FailedPrecondition},
-		"a pod that requests in the annotation": {known: &plain, source: "api", claim: claim, code: codes.FailedPrecondition},
+		"a device pod": {known: &requesting, source: "api", code: codes.FailedPrecondition},
+		"a device pod with an allocation": {
+			known: &requesting, source: "api", claim: claim, code: codes.FailedPrecondition,
+		},
+		"a pod that requests in the annotation": {
+			known: &plain, source: "api", claim: claim, code: codes.FailedPrecondition,
+		},
 		"another pod":                           {known: &plain, source: "api"},
 		"a pod that nobody knows yet":           {source: "api", code: codes.Unavailable},
 		"a static pod, which never has devices": {source: "file", claim: claim},
@@ -43,7 +47,10 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 			annotations[deviceinfo.Annotation] = test.claim
 		}
 		raw, err := proto.Marshal(&runtimeapi.RestorePodRequest{
-			Config:           &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}, Annotations: annotations},
+			Config: &runtimeapi.PodSandboxConfig{
+				Metadata:    &runtimeapi.PodSandboxMetadata{Uid: "u"},
+				Annotations: annotations,
+			},
 			ContainerConfigs: []*runtimeapi.ContainerConfig{{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}},
 		})
 		if err != nil {
@@ -53,7 +60,8 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		if status.Code(err) != test.code || len(suffix) > 0 {
 			t.Errorf("%s: %q, %v; want code %v", name, suffix, err, test.code)
 		}
-		if refused := test.code == codes.FailedPrecondition; refused && (!strings.Contains(err.Error(), "create it anew") || len(f.warnings) != 1) {
+		if refused := test.code == codes.FailedPrecondition; refused &&
+			(!strings.Contains(err.Error(), "create it anew") || len(f.warnings) != 1) {
 			t.Errorf("%s: %v; the pod was warned %q", name, err, f.warnings)
 		}
 	}

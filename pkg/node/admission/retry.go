@@ -13,9 +13,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// CreationFailed is the criproxy.Failed of CreateContainerMethod. A runtime that does not find a CDI
-// device, or a part of one, says so in the words of the CDI library, which name CDI. A file that its
-// plugin made, maybe while it answered, describes such a device, and somebody may have removed it.
+// CreationFailed is the criproxy.Failed of CreateContainerMethod. A runtime that does not find a
+// CDI device, or a part of one, says so in the words of the CDI library, which name CDI. A file
+// that its plugin made, maybe while it answered, describes such a device, and somebody may have
+// removed it.
 func (a *Admission) CreationFailed(ctx context.Context, raw []byte, err error) {
 	if !strings.Contains(status.Convert(err).Message(), "CDI") {
 		return
@@ -27,7 +28,8 @@ func (a *Admission) CreationFailed(ctx context.Context, raw []byte, err error) {
 	a.dropResponses(ctx, r, err)
 }
 
-// dropIfGone is dropResponses for an error that says that a path which a plugin names does not exist.
+// dropIfGone is dropResponses for an error that says that a path which a plugin names does not
+// exist.
 func (a *Admission) dropIfGone(ctx context.Context, r *request, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		a.dropResponses(ctx, r, err)
@@ -35,7 +37,8 @@ func (a *Admission) dropIfGone(ctx context.Context, r *request, err error) {
 }
 
 // dropResponses drops the cached responses for the container, so that the device plugins are called
-// again when the kubelet tries again: what the responses name does not exist, and they would never do.
+// again when the kubelet tries again: what the responses name does not exist, and they would never
+// do.
 func (a *Admission) dropResponses(ctx context.Context, r *request, reason error) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", r.ref(), "container", r.container)
 	dropped, err := a.Responses.Drop(r.uid, r.container)
@@ -43,6 +46,10 @@ func (a *Admission) dropResponses(ctx context.Context, r *request, reason error)
 	case err != nil:
 		logger.Error(err, "Cached responses of device plugins are still used, although they are of no use")
 	case dropped:
-		logger.Info("Cached responses of device plugins are of no use; the plugins are called again", "reason", reason.Error())
+		logger.Info(
+			"Cached responses of device plugins are of no use; the plugins are called again",
+			"reason",
+			reason.Error(),
+		)
 	}
 }

@@ -22,20 +22,34 @@ func TestAHostedPluginIsAskedAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testi
 		again   bool
 	}{
 		"a CDI device that the runtime does not find": {
-			status.Error(codes.Unknown, `failed to create containerd container: CDI device injection failed: unresolvable CDI devices vendor.example/card=card-7`), true,
+			status.Error(
+				codes.Unknown,
+				`failed to create containerd container: CDI device injection failed: unresolvable CDI devices vendor.example/card=card-7`,
+			),
+			true,
 		},
-		"a runtime that is away":               {status.Error(codes.Unavailable, "connection refused"), false},
-		"a caller that has gone":               {errors.New("broken pipe"), false},
-		"an image that is gone":                {status.Error(codes.NotFound, "failed to resolve image"), false},
-		"a folder on the host that is no more": {status.Error(codes.Unknown, `failed to mkdir "/data": no such file or directory`), false},
+		"a runtime that is away": {status.Error(codes.Unavailable, "connection refused"), false},
+		"a caller that has gone": {errors.New("broken pipe"), false},
+		"an image that is gone":  {status.Error(codes.NotFound, "failed to resolve image"), false},
+		"a directory on the host that is no more": {
+			status.Error(codes.Unknown, `failed to mkdir "/data": no such file or directory`), false,
+		},
 	} {
 		f, v := newVendorFixture(t, true)
-		v.answer = &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.example/card=card-7"}}}
+		v.answer = &pluginapi.ContainerAllocateResponse{
+			CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.example/card=card-7"}},
+		}
 		annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 		if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
 			t.Fatal(err)
 		}
-		raw := createRequest(t, "u", "api", annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+		raw := createRequest(
+			t,
+			"u",
+			"api",
+			annotations,
+			&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+		)
 		f.CreationFailed(t.Context(), raw, test.failure)
 		delta, err := f.create(t, "u", "main", "api", annotations)
 		if err != nil || len(delta.GetCDIDevices()) != 1 {
@@ -65,7 +79,9 @@ func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
 	host := &without{}
 	f.HostFS = host
 	node := func(path string) *pluginapi.ContainerAllocateResponse {
-		return &pluginapi.ContainerAllocateResponse{Devices: []*pluginapi.DeviceSpec{{HostPath: path, ContainerPath: "/dev/card", Permissions: "rw"}}}
+		return &pluginapi.ContainerAllocateResponse{
+			Devices: []*pluginapi.DeviceSpec{{HostPath: path, ContainerPath: "/dev/card", Permissions: "rw"}},
+		}
 	}
 	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
 	v.answer = node("/dev/card0")

@@ -27,7 +27,10 @@ type hangingCards struct {
 	inside, release chan struct{}
 }
 
-func (h *hangingCards) Allocate(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (h *hangingCards) Allocate(
+	*types.PodInfo,
+	*types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	h.inside <- struct{}{}
 	<-h.release
 	return nil, []string{"/dev/gpu0"}, nil, nil
@@ -50,7 +53,13 @@ func TestAHangingPluginDelaysOnlyItsOwnPods(t *testing.T) {
 	request := func(uid string, from types.ResourceName) []byte {
 		annotations := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {from}})
 		f.live[uid] = true
-		return createRequest(t, uid, "api", annotations, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+		return createRequest(
+			t,
+			uid,
+			"api",
+			annotations,
+			&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+		)
 	}
 	wants := podThatRequests(widget)
 	for uid, pod := range map[string]pods.Pod{"hanging": requesting, "impatient": requesting} {
@@ -125,14 +134,21 @@ func TestAPluginThatIsStillStartingDelaysOnlyPodsThatMightNeedIt(t *testing.T) {
 		given  []types.ResourceName
 		waited bool
 	}{
-		"a pod that requests nothing":                                   {pod: plain},
-		"a pod with a device of another plugin":                         {pod: podThatRequests(widget), given: []types.ResourceName{widget0}},
-		"a pod with a device of the plugin":                             {pod: requesting, given: []types.ResourceName{card0}, waited: true},
+		"a pod that requests nothing": {pod: plain},
+		"a pod with a device of another plugin": {
+			pod: podThatRequests(widget), given: []types.ResourceName{widget0},
+		},
+		"a pod with a device of the plugin": {
+			pod: requesting, given: []types.ResourceName{card0}, waited: true,
+		},
 		"a pod with a resource that nobody has, which it may yet offer": {pod: other, waited: true},
 	} {
 		late := &lateCards{release: make(chan struct{})}
 		f := newFixtureOf(t, func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
-			return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: late}, {Name: "widgets", Plugin: &widgets{}}}, nil
+			return []pluginload.Loaded[device.Device]{
+				{Name: "cards", Plugin: late},
+				{Name: "widgets", Plugin: &widgets{}},
+			}, nil
 		})
 		f.waitForDevices(t, 1)
 		f.pods["u"] = test.pod

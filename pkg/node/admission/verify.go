@@ -22,15 +22,19 @@ import (
 // syncLimit is how long a container waits for plugins that have not reported their devices yet.
 const syncLimit = 5 * time.Second
 
-// scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's life.
+// scheduleAgain is the next step where an allocation cannot be used: one is made once in a pod's
+// life.
 const scheduleAgain = "delete the pod to have it scheduled again"
 
-// errNotAllKnown is why a pod that requests extended resources waits on a node that was never complete.
-var errNotAllKnown = errors.New("it requests extended resources, and whether they are devices of this node is not known: " +
-	"not all device plugins work, and the API server has not shown the node yet; see kubecri's /readyz")
+// errNotAllKnown is why a pod that requests extended resources waits on a node that was never
+// complete.
+var errNotAllKnown = errors.New(
+	"it requests extended resources, and whether they are devices of this node is not known: " +
+		"not all device plugins work, and the API server has not shown the node yet; see kubecri's /readyz",
+)
 
-// verify reports whether the pod is a device pod. It finds what the pod was granted before, or verifies,
-// for all its containers, the allocation that it claims.
+// verify reports whether the pod is a device pod. It finds what the pod was granted before, or
+// verifies, for all its containers, the allocation that it claims.
 func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err error) {
 	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil || !devicePod {
 		return false, err
@@ -68,8 +72,8 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	return true, nil
 }
 
-// isDevicePod reports whether the pod is a device pod, and what is known of its spec. A pod with granted
-// devices is one, whatever its annotation says now, and does not wait for the API server.
+// isDevicePod reports whether the pod is a device pod, and what is known of its spec. A pod with
+// granted devices is one, whatever its annotation says now, and does not wait for the API server.
 func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod, is bool, err error) {
 	if !pod.fromAPI {
 		return pods.Pod{}, false, nil
@@ -83,7 +87,8 @@ func (a *Admission) isDevicePod(ctx context.Context, pod podRef) (spec pods.Pod,
 	}
 	resources, all := a.Pods.DeviceResources()
 	if spec.RequestsOther(resources) {
-		// It may be a device resource of a plugin that has not reported yet. No other pod waits for a slow plugin.
+		// It may be a device resource of a plugin that has not reported yet. No other pod waits for
+		// a slow plugin.
 		a.sync(ctx)
 		resources, all = a.Pods.DeviceResources()
 	}
@@ -103,7 +108,8 @@ func (a *Admission) sync(ctx context.Context) {
 	}
 }
 
-// claimsDevices reports whether the pod's annotation requests devices, or may: a malformed one counts.
+// claimsDevices reports whether the pod's annotation requests devices, or may: a malformed one
+// counts.
 func claimsDevices(pod podRef) bool {
 	info, err := pod.annotation()
 	if err != nil {
@@ -128,8 +134,8 @@ func containersOf(info *types.PodInfo) map[string]types.ContainerInfo {
 	return all
 }
 
-// wellFormed checks that each request of the container is met, and that each allocated resource is a
-// device's and has a quantity, without which it would be held for free.
+// wellFormed checks that each request of the container is met, and that each allocated resource is
+// a device's and has a quantity, without which it would be held for free.
 func wellFormed(name string, container types.ContainerInfo) error {
 	for _, request := range slices.Sorted(maps.Keys(container.AllocateFrom)) {
 		problem := ""
@@ -163,9 +169,9 @@ func unmet(container string, request types.ResourceName) error {
 		deviceinfo.Annotation, container, request, scheduleAgain))
 }
 
-// verifyContainer checks that the container's devices are on this node and healthy, and that each device
-// resource that it requests is served by one of them. It gives each device the name that it has now. It
-// waits for devices of plugins that have not reported yet, or come late.
+// verifyContainer checks that the container's devices are on this node and healthy, and that each
+// device resource that it requests is served by one of them. It gives each device the name that it
+// has now. It waits for devices of plugins that have not reported yet, or come late.
 func (a *Admission) verifyContainer(
 	ctx context.Context, spec pods.Pod, container string, from types.ResourceLocation,
 ) error {
@@ -196,17 +202,19 @@ func (a *Admission) verifyContainer(
 	resources, _ := a.Pods.DeviceResources()
 	for _, requested := range spec.Requests[container] {
 		if resources[requested] && !inventory.Serves(requested, from) {
-			return never(fmt.Errorf("container %q requests %s, but the pod's allocation gives it no device of that plugin; %s",
-				container, requested, scheduleAgain))
+			return never(
+				fmt.Errorf("container %q requests %s, but the pod's allocation gives it no device of that plugin; %s",
+					container, requested, scheduleAgain),
+			)
 		}
 	}
 	return nil
 }
 
 // currentName returns the one of the node's names that is the same resource of the same device. The
-// groups above a device do not identify it: a device scheduler may know more levels of them than the
-// node publishes, and a node may number them anew when it starts. A name that matches no resource, or
-// several, stays.
+// groups above a device do not identify it: a device scheduler may know more levels of them than
+// the node publishes, and a node may number them anew when it starts. A name that matches no
+// resource, or several, stays.
 func currentName(names iter.Seq[types.ResourceName], name types.ResourceName) types.ResourceName {
 	var found []types.ResourceName
 	for candidate := range names {

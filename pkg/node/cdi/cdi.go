@@ -1,11 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi knows whether the node's container runtime honours CDI devices. One that does not ignores them in silence, and
-// a container would start without its devices.
+// Package cdi finds out whether the node's container runtime honours CDI devices. One that does not
+// ignores them in silence, and a container would start without its devices.
 //
-// The runtime is asked once for each connection to it, away from the creation of containers: another version, or another
-// configuration, needs a restart of the runtime.
+// The runtime is queried once for each connection to it, not when containers are created: another
+// version, or another configuration, needs a restart of the runtime.
 package cdi
 
 import (
@@ -21,14 +21,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ErrUnknown says that the runtime has not been asked yet, or did not answer.
+// ErrUnknown says that the runtime was not queried yet, or did not answer.
 var ErrUnknown = errors.New("whether the container runtime honours CDI devices is not known yet")
 
 const (
-	// askLimit is how long the runtime may take to answer.
-	askLimit = 10 * time.Second
-	// askAgain is the pause after it did not.
-	askAgain = time.Second
+	// queryLimit is how long the runtime may take to answer.
+	queryLimit = 10 * time.Second
+	// queryRetry is the pause after it did not.
+	queryRetry = time.Second
 )
 
 // Support is whether the runtime honours CDI devices, for any number of readers.
@@ -37,11 +37,11 @@ type Support struct {
 	err error
 }
 
-// NewSupport returns a Support that knows nothing; Watch teaches it.
+// NewSupport returns a Support that knows nothing before Watch.
 func NewSupport() *Support { return &Support{err: ErrUnknown} }
 
-// Check returns nil if the runtime honours CDI devices, and otherwise why it does not. The error wraps ErrUnknown if that is
-// not known.
+// Check returns nil if the runtime honours CDI devices, and otherwise why it does not. The error
+// wraps ErrUnknown if that is not known.
 func (s *Support) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,8 @@ func (s *Support) set(err error) {
 	s.err = err
 }
 
-// Watch asks the runtime behind conn, now and whenever the connection was lost, until ctx is done.
+// Watch queries the runtime behind conn, now and whenever the connection was lost, until ctx is
+// done.
 func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 	logger := klog.FromContext(ctx)
 	client := runtimeapi.NewRuntimeServiceClient(conn)
@@ -64,35 +65,36 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 			conn.WaitForStateChange(ctx, state)
 			continue
 		}
-		err := ask(ctx, client)
+		err := query(ctx, client)
 		s.set(err)
 		if errors.Is(err, ErrUnknown) {
 			logger.V(4).Info("The runtime did not say whether it honours CDI devices", "reason", err.Error())
-			pause(ctx, askAgain)
+			pause(ctx, queryRetry)
 			continue
 		}
-		logger.V(2).Info("Asked the runtime about CDI devices", "honoured", err == nil, "reason", fmt.Sprint(err))
+		logger.V(2).Info("Queried the runtime about CDI devices", "honoured", err == nil, "reason", fmt.Sprint(err))
 		conn.WaitForStateChange(ctx, connectivity.Ready)
 		s.set(ErrUnknown)
 	}
 }
 
-// ask returns what Check returns.
-func ask(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// query returns what Check is to return.
+func query(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
 	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if err := judgeVersion(version.GetRuntimeName(), version.GetRuntimeVersion()); err != nil || version.GetRuntimeName() != containerd {
+	if err := checkVersion(version.GetRuntimeName(), version.GetRuntimeVersion()); err != nil ||
+		version.GetRuntimeName() != containerd {
 		return err
 	}
 	status, err := client.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	return judgeConfig(status.GetInfo()["config"])
+	return checkConfig(status.GetInfo()["config"])
 }
 
 // pause waits for d or until ctx is done.

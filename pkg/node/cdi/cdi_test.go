@@ -29,19 +29,39 @@ func TestWhichRuntimesHonourCDIDevices(t *testing.T) {
 		says                     string // "" if they are honoured
 		unknown                  bool
 	}{
-		"containerd 2.4":                       {runtime: "containerd", version: "v2.4.2", config: `{"cdiSpecDirs":["/etc/cdi"]}`},
-		"containerd 2.0 with CDI off":          {runtime: "containerd", version: "2.0.1", config: `{"enableCDI":false}`, says: "enable_cdi = true"},
-		"containerd 1.7 with CDI on":           {runtime: "containerd", version: "v1.7.36", config: `{"enableCDI":true}`},
-		"containerd 1.7 as it comes":           {runtime: "containerd", version: "1.7.36", config: `{"enableCDI":false}`, says: "enable_cdi = true"},
-		"containerd 1.6":                       {runtime: "containerd", version: "1.6.38", config: `{}`, says: "containerd 1.6.38 ignores CDI devices; upgrade it to 1.7"},
-		"a containerd built from a tree":       {runtime: "containerd", version: "v2.1.0-12-gdeadbeef.m", config: `{}`},
-		"a containerd without a version":       {runtime: "containerd", version: "unknown", says: `version is "unknown"`, unknown: true},
-		"a containerd that shows no config":    {runtime: "containerd", version: "v2.4.2", says: "containerd's configuration", unknown: true},
-		"CRI-O 1.27":                           {runtime: "cri-o", version: "1.27.0"},
-		"CRI-O 1.26":                           {runtime: "cri-o", version: "1.26.4", says: "upgrade it to 1.27"},
-		"Docker's, which knows nothing of CDI": {runtime: "docker", version: "28.0.0", says: "docker is not known to honour CDI devices"},
+		"containerd 2.4": {
+			runtime: "containerd", version: "v2.4.2", config: `{"cdiSpecDirs":["/etc/cdi"]}`,
+		},
+		"containerd 2.0 with CDI off": {
+			runtime: "containerd", version: "2.0.1", config: `{"enableCDI":false}`, says: "enable_cdi = true",
+		},
+		"containerd 1.7 with CDI on": {
+			runtime: "containerd", version: "v1.7.36", config: `{"enableCDI":true}`,
+		},
+		"containerd 1.7 as it comes": {
+			runtime: "containerd", version: "1.7.36", config: `{"enableCDI":false}`, says: "enable_cdi = true",
+		},
+		"containerd 1.6": {
+			runtime: "containerd", version: "1.6.38", config: `{}`,
+			says: "containerd 1.6.38 ignores CDI devices; upgrade it to 1.7",
+		},
+		"a containerd built from a tree": {runtime: "containerd", version: "v2.1.0-12-gdeadbeef.m", config: `{}`},
+		"a containerd without a version": {
+			runtime: "containerd", version: "unknown", says: `version is "unknown"`, unknown: true,
+		},
+		"a containerd that shows no config": {
+			runtime: "containerd", version: "v2.4.2", says: "containerd's configuration", unknown: true,
+		},
+		"CRI-O 1.27": {runtime: "cri-o", version: "1.27.0"},
+		"CRI-O 1.26": {runtime: "cri-o", version: "1.26.4", says: "upgrade it to 1.27"},
+		"Docker's, which knows nothing of CDI": {
+			runtime: "docker", version: "28.0.0", says: "docker is not known to honour CDI devices",
+		},
 	} {
-		fake := &runtimeServer{version: &runtimeapi.VersionResponse{RuntimeName: test.runtime, RuntimeVersion: test.version}, config: test.config}
+		fake := &runtimeServer{
+			version: &runtimeapi.VersionResponse{RuntimeName: test.runtime, RuntimeVersion: test.version},
+			config:  test.config,
+		}
 		support := watch(t, serve(t, filepath.Join(t.TempDir(), "cri.sock"), fake))
 		var err error
 		if test.unknown {
@@ -70,7 +90,14 @@ func TestARuntimeThatComesBackIsAskedAnew(t *testing.T) {
 	until(t, support, func(err error) bool { return err != nil && strings.Contains(err.Error(), "1.6.1") })
 	server.Stop()
 	until(t, support, func(err error) bool { return errors.Is(err, ErrUnknown) })
-	serve(t, path, &runtimeServer{version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "2.0.0"}, config: "{}"})
+	serve(
+		t,
+		path,
+		&runtimeServer{
+			version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "2.0.0"},
+			config:  "{}",
+		},
+	)
 	until(t, support, func(err error) bool { return err == nil })
 }
 
@@ -110,7 +137,10 @@ func (r *runtimeServer) Version(context.Context, *runtimeapi.VersionRequest) (*r
 	return r.version, nil
 }
 
-func (r *runtimeServer) Status(_ context.Context, request *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+func (r *runtimeServer) Status(
+	_ context.Context,
+	request *runtimeapi.StatusRequest,
+) (*runtimeapi.StatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !request.GetVerbose() || r.config == "" {

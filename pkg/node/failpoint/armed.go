@@ -15,9 +15,10 @@ import (
 // Enabled says that this program is no release.
 const Enabled = true
 
-// Variable is the environment variable that names the file. The file says one point and a number, such as "written 3": the
-// process ends at the third time that the point is reached from then on, in whatever life of the process. The file is removed
-// right before that, so that whoever wrote it sees that it has come to pass, and the next life is spared.
+// Variable is the environment variable that names the file. The file has a point and a number, such
+// as "written 3": the process ends the third time that the point is reached from then on, also if
+// it was started again in between. The file is removed right before that, so that its writer sees
+// that it happened, and the next process does not end.
 const Variable = "KUBECRI_FAILPOINT"
 
 // reaching orders the goroutines that reach points.

@@ -1,11 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package failpoint names the moments of kubecri's work at which it is killed on purpose, to prove that a crash at any of them
-// costs no container and gives no device to two pods.
+// Package failpoint names the moments at which tests kill kubecri, to prove that a crash at any of
+// them costs no container and gives no device to two pods.
 //
-// A kubecri that is built with the tag failpoint ends itself with SIGKILL at the point that a file names. Without the tag, which
-// is how kubecri is released, Reach is empty and nothing of this is left in the program.
+// A kubecri that is built with the tag failpoint ends itself with SIGKILL at the point that a file
+// names. Releases are built without the tag: there Reach is empty.
 package failpoint
 
 import "slices"
@@ -13,7 +13,8 @@ import "slices"
 // Point is a moment in the life of kubecri. Its text is what the file says.
 type Point string
 
-// The points, in the order in which the creation of a container reaches them; then those of other calls and of the background.
+// The points, in the order in which the creation of a container reaches them; then those of other
+// calls and of the background.
 const (
 	// Accepted is when a call that is edited was accepted and its request is not there yet.
 	Accepted Point = "accepted"
@@ -21,15 +22,15 @@ const (
 	Received Point = "received"
 	// Decoded is when the request of a CreateContainer is read.
 	Decoded Point = "decoded"
-	// Granting is when a pod's grant is decided and not written yet.
+	// Granting is when a pod's allocation is verified and not written yet.
 	Granting Point = "granting"
-	// Writing is when a change of the record of grants is in a file that is not in its place yet.
+	// Writing is when a change of the checkpoint is in a file that is not in its place yet.
 	Writing Point = "writing"
-	// Written is when it is in its place, on disk, and nobody knows.
+	// Written is when the file is in its place, on disk, and the memory does not have it yet.
 	Written Point = "written"
-	// Granted is when it is in the memory, too.
+	// Granted is when the memory has it too.
 	Granted Point = "granted"
-	// PluginCalled is when the device plugin said what the container needs.
+	// PluginCalled is when the device plugins answered what the container needs.
 	PluginCalled Point = "plugin-called"
 	// Forwarding is when the edited request is complete and the runtime has heard nothing.
 	Forwarding Point = "forwarding"
@@ -39,14 +40,17 @@ const (
 	Answered Point = "answered"
 	// Replied is when the kubelet has the answer and the call has no status yet.
 	Replied Point = "replied"
-	// Streaming is after the second message, and each one after that, of an answer that is a stream.
+	// Streaming is after the second message, and each one after that, of an answer that is a
+	// stream.
 	Streaming Point = "streaming"
-	// Reconciling is when the runtime has listed its containers and the record of grants was not compared with them yet.
+	// Reconciling is when the runtime has listed its containers and the checkpoint was not compared
+	// with them yet.
 	Reconciling Point = "reconciling"
 )
 
 var points = []Point{
-	Accepted, Received, Decoded, Granting, Writing, Written, Granted, PluginCalled, Forwarding, Forwarded, Answered, Replied, Streaming, Reconciling,
+	Accepted, Received, Decoded, Granting, Writing, Written, Granted, PluginCalled, Forwarding, Forwarded, Answered,
+	Replied, Streaming, Reconciling,
 }
 
 // Points returns all points.

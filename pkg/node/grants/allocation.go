@@ -4,16 +4,17 @@
 // Package grants keeps the node's checkpoint of which pod holds which device.
 //
 // The first allocation that the node grants to a pod is final: whatever the pod's annotation says
-// later, the pod's containers get the same devices again. An allocation counts until the pod is really
-// gone: the runtime has no ready sandbox and no running container of it, and the API server does not
-// have it either, or has it as succeeded or failed. So a device that one pod uses up is never granted
-// to a second live pod, whatever schedulers and annotations say. A device whose groups have changed is
-// found by its lowest level, its ID and the resource.
+// later, the pod's containers get the same devices again. An allocation counts until the pod is
+// really gone: the runtime has no ready sandbox and no running container of it, and the API server
+// does not have it either, or has it as succeeded or failed. So a device that one pod uses up is
+// never granted to a second live pod, whatever schedulers and annotations say. A device whose
+// groups have changed is found by its lowest level, its ID and the resource.
 //
 // The checkpoint is a file, see package statefile. It is not the only copy: every container with
-// devices carries its pod's allocation as an annotation in the runtime, where no user can write, and
-// the checkpoint is completed from there before the first grant after a start. So a lost or corrupt
-// file costs only the order of init containers: a pod is then taken to hold the most that it might.
+// devices carries its pod's allocation as an annotation in the runtime, where no user can write,
+// and the checkpoint is completed from there before the first grant after a start. So a lost or
+// corrupt file costs only the order of init containers: a pod is then taken to hold the most that
+// it might.
 //
 // What kubelet device plugins answered to Allocate is in a second file.
 package grants
@@ -40,8 +41,8 @@ type Allocation struct {
 	Name      string `json:"name"`
 	// Since is when it was granted.
 	Since time.Time `json:"since"`
-	// InitOrder are the pod's init containers, sidecars included, in the order in which they start. It
-	// is empty in an allocation that v0.1.0 wrote, and in one that came back from the runtime.
+	// InitOrder are the pod's init containers, sidecars included, in the order in which they start.
+	// It is empty in an allocation that v0.1.0 wrote, and in one that came back from the runtime.
 	InitOrder []string `json:"initOrder,omitempty"`
 	// PodInfo is the allocation as the scheduler made it. It must not be changed.
 	PodInfo *types.PodInfo `json:"decision"`
@@ -56,9 +57,9 @@ func (a *Allocation) Holds() types.ResourceList {
 	return grouptree.Holdings(a.PodInfo, a.startOrder())
 }
 
-// startOrder returns the pod's containers in the order in which they start, as far as that matters to
-// what it holds. Where the order is not known, all containers that run along with others come first:
-// that is never too little.
+// startOrder returns the pod's containers in the order in which they start, as far as that matters
+// to what it holds. Where the order is not known, all containers that run along with others come
+// first: that is never too little.
 func (a *Allocation) startOrder() []grouptree.Container {
 	for name := range a.PodInfo.InitContainers {
 		if !slices.Contains(a.InitOrder, name) {
@@ -89,7 +90,11 @@ func sorted(allocations map[string]*Allocation) []Allocation {
 		list = append(list, *a)
 	}
 	slices.SortFunc(list, func(a, b Allocation) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.PodUID, b.PodUID))
+		return cmp.Or(
+			cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.PodUID, b.PodUID),
+		)
 	})
 	return list
 }

@@ -19,11 +19,26 @@ func TestWhatAPodHolds(t *testing.T) {
 		running, init []map[types.ResourceName]int64
 		want          types.ResourceList
 	}{
-		"its containers together":                  {running: []map[types.ResourceName]int64{{memory0: 10}, {memory0: 20, cards0: 1}}, want: types.ResourceList{memory0: 30, cards0: 1}},
-		"its largest init container if it is more": {running: []map[types.ResourceName]int64{{memory0: 10}}, init: []map[types.ResourceName]int64{{memory0: 40}, {memory0: 35, cards1: 1}}, want: types.ResourceList{memory0: 40, cards1: 1}},
-		"its containers if they are more":          {running: []map[types.ResourceName]int64{{memory0: 30}, {memory0: 30}}, init: []map[types.ResourceName]int64{{memory0: 40}}, want: types.ResourceList{memory0: 60}},
-		"no sum overflows":                         {running: []map[types.ResourceName]int64{{memory0: math.MaxInt64}, {memory0: math.MaxInt64}}, want: types.ResourceList{memory0: math.MaxInt64}},
-		"a mask is not a quantity":                 {running: []map[types.ResourceName]int64{{enum0: 3}}, want: types.ResourceList{}},
+		"its containers together": {
+			running: []map[types.ResourceName]int64{{memory0: 10}, {memory0: 20, cards0: 1}},
+			want:    types.ResourceList{memory0: 30, cards0: 1},
+		},
+		"its largest init container if it is more": {
+			running: []map[types.ResourceName]int64{{memory0: 10}},
+			init:    []map[types.ResourceName]int64{{memory0: 40}, {memory0: 35, cards1: 1}},
+			want:    types.ResourceList{memory0: 40, cards1: 1},
+		},
+		"its containers if they are more": {
+			running: []map[types.ResourceName]int64{{memory0: 30}, {memory0: 30}},
+			init:    []map[types.ResourceName]int64{{memory0: 40}}, want: types.ResourceList{memory0: 60},
+		},
+		"no sum overflows": {
+			running: []map[types.ResourceName]int64{{memory0: math.MaxInt64}, {memory0: math.MaxInt64}},
+			want:    types.ResourceList{memory0: math.MaxInt64},
+		},
+		"a mask is not a quantity": {
+			running: []map[types.ResourceName]int64{{enum0: 3}}, want: types.ResourceList{},
+		},
 	} {
 		decision := types.NewPodInfo()
 		for i, quantities := range test.running {

@@ -20,14 +20,14 @@ const (
 	kernelBoot = "/proc/sys/kernel/random/boot_id"
 )
 
-// Boot returns a name for this boot of the machine, which no other boot has, and which all processes
-// get that use the directory. It is made of the kernel's name and of a mark, a file in the directory.
-// The directory, the file, or both are made if they do not exist.
+// Boot returns a name for this boot of the machine, which no other boot has, and which all
+// processes get that use the directory. It is made of the kernel's name and of a mark, a file in
+// the directory. The directory, the file, or both are made if they do not exist.
 //
-// Where the directory is in memory, as those below /run are, the mark goes with all else that plugins
-// left there. That alone separates the boots of a machine without a kernel of its own, such as a
-// container; where the directory is on a disk, the kernel's name does. Without the mark, it looks like
-// a new boot.
+// Where the directory is in memory, as those below /run are, the mark goes with all else that
+// plugins left there. That alone separates the boots of a machine without a kernel of its own, such
+// as a container; where the directory is on a disk, the kernel's name does. Without the mark, it
+// looks like a new boot.
 func Boot(directory string) (string, error) {
 	kernel, err := os.ReadFile(kernelBoot)
 	if err != nil {

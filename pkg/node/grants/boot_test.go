@@ -39,7 +39,8 @@ func TestAllProcessesOfABootHaveTheSameName(t *testing.T) {
 	if later := mustBoot(t, directory); later != boots[0] {
 		t.Errorf("first %q, later %q", boots[0], later)
 	}
-	if left, err := filepath.Glob(filepath.Join(directory, "*")); err != nil || !cmp.Equal(left, []string{filepath.Join(directory, "boot")}) {
+	if left, err := filepath.Glob(filepath.Join(directory, "*")); err != nil ||
+		!cmp.Equal(left, []string{filepath.Join(directory, "boot")}) {
 		t.Errorf("in the directory: %v, %v", left, err)
 	}
 }
@@ -88,10 +89,22 @@ func TestAResponseIsRequestedAgainAfterABootAndThenCached(t *testing.T) {
 				t.Errorf("%s, process %s: cached %q, %v", boot, process, response, cached)
 			}
 			if cached, err := put(c, boot+", "+process); cached != boot+", one" || err != nil {
-				t.Errorf("%s, process %s: cached %q, %v; want the first response of the boot", boot, process, cached, err)
+				t.Errorf(
+					"%s, process %s: cached %q, %v; want the first response of the boot",
+					boot,
+					process,
+					cached,
+					err,
+				)
 			}
 			if response, cached := other(c); cached != (boot == "first boot") {
-				t.Errorf("%s, process %s: another container's response of the first boot: %q, %v", boot, process, response, cached)
+				t.Errorf(
+					"%s, process %s: another container's response of the first boot: %q, %v",
+					boot,
+					process,
+					response,
+					cached,
+				)
 			}
 		}
 	}

@@ -45,10 +45,11 @@ type Checkpoint struct {
 	unsaved     error                  // why the last write of the file failed, or nil
 }
 
-// New returns the checkpoint in the file at path, whose directory must exist. The file is locked and
-// read when the checkpoint is first compared with the runtime; see Close. boot identifies this boot of
-// the machine, see Boot; if it is empty, no response counts that another process cached. active reports
-// whether the API server has the pod and it has not ended, as far as this node knows.
+// New returns the checkpoint in the file at path, whose directory must exist. The file is locked
+// and read when the checkpoint is first compared with the runtime; see Close. boot identifies this
+// boot of the machine, see Boot; if it is empty, no response counts that another process cached.
+// active reports whether the API server has the pod and it has not ended, as far as this node
+// knows.
 func New(path, boot string, runtime Runtime, active func(podUID string) bool) *Checkpoint {
 	if boot == "" {
 		boot = rand.Text()
@@ -94,14 +95,18 @@ func (c *Checkpoint) open(ctx context.Context) error {
 	corrupt := err != nil && !errors.Is(err, fs.ErrNotExist)
 	if corrupt {
 		list, legacy = nil, nil
-		klog.FromContext(ctx).Error(err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers")
+		klog.FromContext(ctx).
+			Error(
+				err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers",
+			)
 	}
 	err = c.responses.load(ctx, legacy)
 	if err == nil && len(legacy) > 0 {
 		err = c.file.Save(content{list}) // without the responses, which would count as the newer ones again
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The cached responses of device plugins cannot be moved to a file of their own")
+		klog.FromContext(ctx).
+			Error(err, "The cached responses of device plugins cannot be moved to a file of their own")
 	}
 	read := make(map[string]*Allocation, len(list))
 	for _, a := range list {
@@ -114,7 +119,8 @@ func (c *Checkpoint) open(ctx context.Context) error {
 	return nil
 }
 
-// Opened returns a channel that is closed when the file was read, or found to be corrupt or missing.
+// Opened returns a channel that is closed when the file was read, or found to be corrupt or
+// missing.
 func (c *Checkpoint) Opened() <-chan struct{} { return c.opened }
 
 // Responses returns the cached responses of device plugins to the pods in the checkpoint.
@@ -144,17 +150,18 @@ func (c *Checkpoint) Granted(ctx context.Context, podUID string) (granted Alloca
 	return Allocation{}, false, nil
 }
 
-// A pod that was deleted without grace is gone from the API server a moment before its container has
-// ended. The next pod with its device waits that moment here: the kubelet would try again only ten
-// seconds after a refusal.
+// A pod that was deleted without grace is gone from the API server a moment before its container
+// has ended. The next pod with its device waits that moment here: the kubelet would try again only
+// ten seconds after a refusal.
 const (
 	leavingLimit    = 5 * time.Second
 	leavingInterval = 100 * time.Millisecond
 )
 
-// Grant grants the pod the wanted allocation, unless the pod was granted one before: then it returns
-// that one. Nothing is granted before it is on disk. An error that is a *Conflict says that other pods
-// hold it; holders whose pods have left the API server are waited for, up to leavingLimit.
+// Grant grants the pod the wanted allocation, unless the pod was granted one before: then it
+// returns that one. Nothing is granted before it is on disk. An error that is a *Conflict says that
+// other pods hold it; holders whose pods have left the API server are waited for, up to
+// leavingLimit.
 func (c *Checkpoint) Grant(ctx context.Context, wanted Allocation, capacity Capacity) (Allocation, error) {
 	if err := c.ensureComplete(ctx); err != nil {
 		return Allocation{}, err
@@ -210,7 +217,8 @@ func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, e
 // List returns all allocations, sorted by pod.
 func (c *Checkpoint) List() []Allocation { return sorted(c.current()) }
 
-// Check returns an error while the checkpoint is not known to be complete, and while it cannot be written.
+// Check returns an error while the checkpoint is not known to be complete, and while it cannot be
+// written.
 func (c *Checkpoint) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,9 +228,9 @@ func (c *Checkpoint) Check() error {
 	return c.unsaved
 }
 
-// IsUnsaved reports whether the last write of the file failed. Then nothing is missing in it that was
-// granted, and nothing is granted until it can be written, which every grant and every comparison with
-// the runtime tries.
+// IsUnsaved reports whether the last write of the file failed. Then nothing is missing in it that
+// was granted, and nothing is granted until it can be written, which every grant and every
+// comparison with the runtime tries.
 func (c *Checkpoint) IsUnsaved() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Capacity returns how much of a resource all pods of the node together may hold, and whether the node
-// has it at all.
+// Capacity returns how much of a resource all pods of the node together may hold, and whether the
+// node has it at all.
 type Capacity func(types.ResourceName) (quantity int64, known bool)
 
 // Conflict is the error of a grant of more than a device has. It names the holders.
@@ -39,7 +39,8 @@ func (c *Conflict) Error() string {
 		"it is tried again, and works when they are gone", c.Resource, c.Requested, c.Capacity, c.Held, c.Holders)
 }
 
-// findConflict returns the first resource, by name, that the pod cannot have beside the others, or nil.
+// findConflict returns the first resource, by name, that the pod cannot have beside the others, or
+// nil.
 func findConflict(wanted *Allocation, others map[string]*Allocation, capacity Capacity) *Conflict {
 	requested := wanted.Holds()
 	held := make(map[*Allocation]types.ResourceList, len(others))
@@ -67,9 +68,9 @@ func findConflict(wanted *Allocation, others map[string]*Allocation, capacity Ca
 	return nil
 }
 
-// underCurrentNames returns what is held under the names that the node has now. A device keeps its ID,
-// but the groups above it are numbered again when the node discovers its devices again: a name that
-// the node has no more counts for each requested one of the same device.
+// underCurrentNames returns what is held under the names that the node has now. A device keeps its
+// ID, but the groups above it are numbered again when the node discovers its devices again: a name
+// that the node has no more counts for each requested one of the same device.
 func underCurrentNames(held, requested types.ResourceList, capacity Capacity) types.ResourceList {
 	now := types.ResourceList{}
 	for name, quantity := range held {
@@ -86,7 +87,8 @@ func underCurrentNames(held, requested types.ResourceList, capacity Capacity) ty
 	return now
 }
 
-// SameResource reports whether both are names of one resource of one device, whichever groups it is in.
+// SameResource reports whether both are names of one resource of one device, whichever groups it is
+// in.
 func SameResource(a, b types.ResourceName) bool {
 	pathA, errA := resource.ParsePath(a)
 	pathB, errB := resource.ParsePath(b)

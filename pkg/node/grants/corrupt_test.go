@@ -19,13 +19,20 @@ import (
 // corruptions is how many corrupt files a checkpoint is opened with.
 const corruptions = 1000
 
-// A pod runs with a device, another is over, and the file that says so is corrupt in a way of its own each time: bits
-// flipped, cut off, both. Whatever the corruption, the checkpoint has exactly what the runtime has, and the device is nobody else's.
+// A pod runs with a device, another is over, and the file that says so is corrupt in a way of its
+// own each time: bits flipped, cut off, both. Whatever the corruption, the checkpoint has exactly
+// what the runtime has, and the device is nobody else's.
 func TestPropertyACorruptFileMakesNoWrongGrant(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	w := newFixture()
 	original, path := open(t, w)
-	running, over := wants("a", map[types.ResourceName]int64{cards0: 1, memory0: 40}), wants("b", map[types.ResourceName]int64{cards1: 1})
+	running, over := wants(
+		"a",
+		map[types.ResourceName]int64{cards0: 1, memory0: 40},
+	), wants(
+		"b",
+		map[types.ResourceName]int64{cards1: 1},
+	)
 	grant(t, original, running)
 	grant(t, original, over)
 	raw, err := os.ReadFile(path)
@@ -64,7 +71,10 @@ func TestPropertyACorruptFileMakesNoWrongGrant(t *testing.T) {
 			t.Fatalf("checkpoint (-want +got), from %q:\n%s", corrupt, diff)
 		}
 		var conflict *Conflict
-		if _, err := r.Grant(t.Context(), wants("c", map[types.ResourceName]int64{cards0: 1}), capacity); !errors.As(err, &conflict) {
+		if _, err := r.Grant(t.Context(), wants("c", map[types.ResourceName]int64{cards0: 1}), capacity); !errors.As(
+			err,
+			&conflict,
+		) {
 			t.Fatalf("the device of a pod that runs is granted again (%v), from %q", err, corrupt)
 		}
 		if err := r.Close(); err != nil {

@@ -29,8 +29,8 @@ func fileAt(path string) *statefile.File {
 	return &statefile.File{Path: path, Kind: "grants", Failpoints: true}
 }
 
-// Read returns the allocations in the checkpoint at path, sorted by pod. The error of a file that does
-// not exist wraps fs.ErrNotExist, that of a corrupt one statefile.ErrCorrupt.
+// Read returns the allocations in the checkpoint at path, sorted by pod. The error of a file that
+// does not exist wraps fs.ErrNotExist, that of a corrupt one statefile.ErrCorrupt.
 func Read(path string) (list []Allocation, err error) {
 	err = fileAt(path).Read(func(body []byte) (err error) {
 		list, err = decode(body)
@@ -58,8 +58,9 @@ func decode(body []byte) ([]Allocation, error) {
 	return c.Allocations, nil
 }
 
-// decodeLegacyResponses returns the cached responses in a checkpoint that an earlier release wrote in
-// this boot, by pod UID. This release writes none there, so they are newer than those in its own file.
+// decodeLegacyResponses returns the cached responses in a checkpoint that an earlier release wrote
+// in this boot, by pod UID. This release writes none there, so they are newer than those in its own
+// file.
 func decodeLegacyResponses(body []byte, boot string) (map[string]responses, error) {
 	var c legacyResponses
 	if err := json.Unmarshal(body, &c); err != nil {

@@ -21,12 +21,12 @@ const lockRetry = 20 * time.Millisecond
 var ErrInUse = errors.New("a kubecri has the checkpoint of granted devices")
 
 // Hold keeps every other process from the checkpoint at path, whose directory must exist, until the
-// returned lock is closed or the process ends. It does not wait: while a kubecri has the checkpoint,
-// it fails with ErrInUse.
+// returned lock is closed or the process ends. It does not wait: while a kubecri has the
+// checkpoint, it fails with ErrInUse.
 func Hold(path string) (io.Closer, error) { return tryLock(path) }
 
-// lock waits for the lock on the checkpoint at path until ctx is done. During a hand-over two kubecri
-// run for a moment, but only one of them has the checkpoint.
+// lock waits for the lock on the checkpoint at path until ctx is done. During a hand-over two
+// kubecri run for a moment, but only one of them has the checkpoint.
 func lock(ctx context.Context, path string) (*os.File, error) {
 	for {
 		file, err := tryLock(path)

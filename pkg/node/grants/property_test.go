@@ -15,8 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Pods come and go at random, kubecri restarts, the file is lost or corrupt: at no time do the pods that live hold more
-// than there is, and who is granted something once keeps it.
+// Pods come and go at random, kubecri restarts, the file is lost or corrupt: at no time do the pods
+// that live hold more than there is, and who is granted something once keeps it.
 func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	names := []types.ResourceName{cards0, cards1, memory0}
@@ -58,7 +58,11 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 				r = restart(t, w, r)
 			case 5:
 				for uid, g := range living {
-					again, err := r.Grant(context.Background(), wants(uid, map[types.ResourceName]int64{cards0: 1}), capacity)
+					again, err := r.Grant(
+						context.Background(),
+						wants(uid, map[types.ResourceName]int64{cards0: 1}),
+						capacity,
+					)
 					if err != nil {
 						t.Fatalf("pod %s does not get its devices again: %v", uid, err)
 					}

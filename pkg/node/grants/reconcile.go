@@ -17,8 +17,8 @@ import (
 // reconcileLimit is how long the runtime may take to list what it has.
 const reconcileLimit = 30 * time.Second
 
-// KeepReconciled compares the checkpoint with the runtime now, every retry until that works, and then
-// every interval until ctx is done.
+// KeepReconciled compares the checkpoint with the runtime now, every retry until that works, and
+// then every interval until ctx is done.
 func (c *Checkpoint) KeepReconciled(ctx context.Context, retry, interval time.Duration) {
 	for pause := time.Duration(0); ; {
 		timer := time.NewTimer(pause)
@@ -30,7 +30,9 @@ func (c *Checkpoint) KeepReconciled(ctx context.Context, retry, interval time.Du
 		}
 		pause = interval
 		if err := c.Reconcile(ctx); err != nil {
-			klog.FromContext(ctx).V(2).Info("The checkpoint of granted devices was not compared with the runtime", "reason", err.Error())
+			klog.FromContext(ctx).
+				V(2).
+				Info("The checkpoint of granted devices was not compared with the runtime", "reason", err.Error())
 			pause = retry
 		}
 	}
@@ -54,8 +56,9 @@ func (c *Checkpoint) isComplete() bool {
 	return c.complete
 }
 
-// Reconcile compares the checkpoint with the runtime: it adds what live pods were granted, and removes
-// the allocations of pods that are gone. An error may be that of the write; the result counts then too.
+// Reconcile compares the checkpoint with the runtime: it adds what live pods were granted, and
+// removes the allocations of pods that are gone. An error may be that of the write; the result
+// counts then too.
 func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
@@ -84,7 +87,13 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	for uid, pod := range states {
 		if _, known := next[uid]; !known && pod.Allocation != nil && (pod.Live || c.active(uid)) {
 			next[uid] = pod.Allocation
-			logger.Info("A pod holds devices that were not in the checkpoint", "pod", pod.Allocation.Pod(), "podUID", uid)
+			logger.Info(
+				"A pod holds devices that were not in the checkpoint",
+				"pod",
+				pod.Allocation.Pod(),
+				"podUID",
+				uid,
+			)
 		}
 	}
 	for uid, allocation := range before {

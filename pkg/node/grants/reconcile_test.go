@@ -34,7 +34,13 @@ func TestNothingIsGrantedBeforeTheRuntimeWasAsked(t *testing.T) {
 func TestALostCheckpointComesBackFromTheContainers(t *testing.T) {
 	w := newFixture()
 	r, path := open(t, w)
-	running, over := wants("a", map[types.ResourceName]int64{cards0: 1}), wants("b", map[types.ResourceName]int64{cards1: 1})
+	running, over := wants(
+		"a",
+		map[types.ResourceName]int64{cards0: 1},
+	), wants(
+		"b",
+		map[types.ResourceName]int64{cards1: 1},
+	)
 	grant(t, r, running)
 	grant(t, r, over)
 	w.run(running)

@@ -21,21 +21,23 @@ import (
 // responsesName is the name of the file of cached responses, beside the checkpoint.
 const responsesName = "allocate-responses"
 
-// maxResponse is the size of the largest response that is cached, in bytes. The file has all responses
-// of the node's pods, and is written with each of them; those of device plugins have some hundred bytes.
+// maxResponse is the size of the largest response that is cached, in bytes. The file has all
+// responses of the node's pods, and is written with each of them; those of device plugins have some
+// hundred bytes.
 const maxResponse = 64 << 10
 
 // ErrNotGranted is wrapped by the error of Put for a pod that holds nothing, or nothing any more.
 var ErrNotGranted = errors.New("the pod holds no devices of this node")
 
-// responses are those for the containers of one pod: opaque bytes, by the container's name and a key
-// that the caller chooses.
+// responses are those for the containers of one pod: opaque bytes, by the container's name and a
+// key that the caller chooses.
 type responses map[string]map[string][]byte
 
 // ResponseCache keeps what kubelet device plugins answered to Allocate, so that a container that is
-// created again is given the same. A response is kept as long as the pod is in the checkpoint and the
-// machine is not rebooted: after that, device nodes may have other numbers, and files that a plugin
-// made in memory as it answered are gone. A response that is lost, with its file, is requested again.
+// created again is given the same. A response is kept as long as the pod is in the checkpoint and
+// the machine is not rebooted: after that, device nodes may have other numbers, and files that a
+// plugin made in memory as it answered are gone. A response that is lost, with its file, is
+// requested again.
 //
 // The methods are safe for concurrent use.
 type ResponseCache struct {
@@ -48,7 +50,8 @@ type ResponseCache struct {
 	pods     map[string]responses
 }
 
-// cachedResponses is the JSON of the file. Its responses do not count in another boot of the machine.
+// cachedResponses is the JSON of the file. Its responses do not count in another boot of the
+// machine.
 type cachedResponses struct {
 	Boot string               `json:"boot"`
 	Pods map[string]responses `json:"pods"`
@@ -64,7 +67,8 @@ func (c *ResponseCache) load(ctx context.Context, newer map[string]responses) er
 	var read cachedResponses
 	err := c.file.Load(func(body []byte) error { return json.Unmarshal(body, &read) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		klog.FromContext(ctx).Error(err, "The cached responses of device plugins are lost; the plugins are called again")
+		klog.FromContext(ctx).
+			Error(err, "The cached responses of device plugins are lost; the plugins are called again")
 	}
 	pods := map[string]responses{}
 	if err == nil && read.Boot == c.boot {
@@ -91,7 +95,8 @@ func (c *ResponseCache) set(pods map[string]responses) {
 	c.pods = pods
 }
 
-// replace makes the pod's responses those, and drops those of pods that are gone. The caller holds changing.
+// replace makes the pod's responses those, and drops those of pods that are gone. The caller holds
+// changing.
 func (c *ResponseCache) replace(podUID string, own responses) error {
 	next := maps.Clone(c.current())
 	if next == nil {
@@ -106,17 +111,17 @@ func (c *ResponseCache) replace(podUID string, own responses) error {
 	return nil
 }
 
-// Get returns the response that is cached for the pod's container under the key, if there is one. It
-// must not be changed.
+// Get returns the response that is cached for the pod's container under the key, if there is one.
+// It must not be changed.
 func (c *ResponseCache) Get(podUID, container, key string) (response []byte, cached bool) {
 	response, cached = c.current()[podUID][container][key]
 	return response, cached && c.granted(podUID)
 }
 
-// Put caches the response for the pod's container under the key unless there is one, and returns the
-// cached one, which must not be changed: of two that come at the same time, the first counts for both.
-// When it returns, the response survives a power failure. After an error, nothing is cached and the
-// response must not be used.
+// Put caches the response for the pod's container under the key unless there is one, and returns
+// the cached one, which must not be changed: of two that come at the same time, the first counts
+// for both. When it returns, the response survives a power failure. After an error, nothing is
+// cached and the response must not be used.
 func (c *ResponseCache) Put(podUID, container, key string, response []byte) (cached []byte, err error) {
 	what := fmt.Sprintf("cache the response of %s for container %q of the pod with UID %q", key, container, podUID)
 	if len(response) > maxResponse {

@@ -37,7 +37,8 @@ func withPodA(t *testing.T) (*fixture, *Checkpoint) {
 	return f, c
 }
 
-// reopen returns the checkpoint as the next process has it when it has compared it with the runtime.
+// reopen returns the checkpoint as the next process has it when it has compared it with the
+// runtime.
 func reopen(t *testing.T, f *fixture, c *Checkpoint) *Checkpoint {
 	t.Helper()
 	c = restart(t, f, c)
@@ -90,7 +91,8 @@ func TestCachingAResponseDoesNotWriteTheCheckpoint(t *testing.T) {
 	if _, err := put(c, "response"); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := os.Stat(c.file.Path); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+	if after, err := os.Stat(c.file.Path); err != nil || !os.SameFile(before, after) ||
+		!after.ModTime().Equal(before.ModTime()) {
 		t.Errorf("before %v, after %v, %v", before, after, err)
 	}
 }
@@ -153,7 +155,14 @@ func TestAResponseIsDroppedForItsContainerAlone(t *testing.T) {
 		want           bool
 	}{{"a", "main", true}, {"a", "main", false}, {"a", "init", false}, {"b", "main", false}} {
 		if dropped, err := c.Responses().Drop(test.pod, test.container); dropped != test.want || err != nil {
-			t.Errorf("dropped the responses for pod %s, container %s: %v, %v; want %v", test.pod, test.container, dropped, err, test.want)
+			t.Errorf(
+				"dropped the responses for pod %s, container %s: %v, %v; want %v",
+				test.pod,
+				test.container,
+				dropped,
+				err,
+				test.want,
+			)
 		}
 	}
 	c = reopen(t, f, c)

@@ -24,8 +24,8 @@ const (
 
 // RuntimeState is what the runtime has of one pod.
 type RuntimeState struct {
-	// Live says that the pod has a ready sandbox or a running container. A container that is created
-	// but not started cannot be started without a ready sandbox.
+	// Live says that the pod has a ready sandbox or a running container. A container that is
+	// created but not started cannot be started without a ready sandbox.
 	Live bool
 	// Allocation is what the pod was granted, or nil if none of its containers carries that.
 	Allocation *Allocation
@@ -95,8 +95,9 @@ func allocationOf(ctx context.Context, container *runtimeapi.Container) *Allocat
 	}
 	var err error
 	if allocation.PodInfo, err = deviceinfo.DecodePod(value); err != nil {
-		klog.FromContext(ctx).Error(err, "A container carries an allocation that cannot be read; its devices are not counted",
-			"container", container.GetId(), "pod", allocation.Pod())
+		klog.FromContext(ctx).
+			Error(err, "A container carries an allocation that cannot be read; its devices are not counted",
+				"container", container.GetId(), "pod", allocation.Pod())
 		return nil
 	}
 	return allocation

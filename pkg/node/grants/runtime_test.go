@@ -24,11 +24,19 @@ type lister struct {
 	err        error
 }
 
-func (l lister) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+func (l lister) ListContainers(
+	context.Context,
+	*runtimeapi.ListContainersRequest,
+	...grpc.CallOption,
+) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: l.containers}, nil
 }
 
-func (l lister) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+func (l lister) ListPodSandbox(
+	context.Context,
+	*runtimeapi.ListPodSandboxRequest,
+	...grpc.CallOption,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	return &runtimeapi.ListPodSandboxResponse{Items: l.sandboxes}, l.err
 }
 
@@ -54,16 +62,56 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 		lister      lister
 		live, grant bool
 	}{
-		"a ready sandbox without containers":                {lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready)}}, live: true},
-		"a stopped sandbox without containers":              {lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(notReady)}}},
-		"a running container in a stopped sandbox":          {lister: lister{containers: []*runtimeapi.Container{container(running, nil)}, sandboxes: []*runtimeapi.PodSandbox{sandbox(notReady)}}, live: true},
-		"a container in an unknown state":                   {lister: lister{containers: []*runtimeapi.Container{container(unknown, nil)}}, live: true},
-		"a container that can never start":                  {lister: lister{containers: []*runtimeapi.Container{container(created, nil)}, sandboxes: []*runtimeapi.PodSandbox{sandbox(notReady)}}},
-		"a container between two runs":                      {lister: lister{containers: []*runtimeapi.Container{container(exited, nil)}, sandboxes: []*runtimeapi.PodSandbox{sandbox(ready)}}, live: true},
-		"an old stopped sandbox beside a new one":           {lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready), sandbox(notReady)}}, live: true},
-		"a container that carries its grant":                {lister: lister{containers: []*runtimeapi.Container{container(running, map[string]string{Annotation: carried})}}, live: true, grant: true},
-		"the grant is on any of the containers":             {lister: lister{containers: []*runtimeapi.Container{container(running, nil), container(exited, map[string]string{Annotation: carried})}}, live: true, grant: true},
-		"a grant that cannot be read leaves the pod living": {lister: lister{containers: []*runtimeapi.Container{container(running, map[string]string{Annotation: "{"})}}, live: true},
+		"a ready sandbox without containers": {
+			lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready)}}, live: true,
+		},
+		"a stopped sandbox without containers": {
+			lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(notReady)}},
+		},
+		"a running container in a stopped sandbox": {
+			lister: lister{
+				containers: []*runtimeapi.Container{container(running, nil)},
+				sandboxes:  []*runtimeapi.PodSandbox{sandbox(notReady)},
+			},
+			live: true,
+		},
+		"a container in an unknown state": {
+			lister: lister{containers: []*runtimeapi.Container{container(unknown, nil)}}, live: true,
+		},
+		"a container that can never start": {
+			lister: lister{
+				containers: []*runtimeapi.Container{container(created, nil)},
+				sandboxes:  []*runtimeapi.PodSandbox{sandbox(notReady)},
+			},
+		},
+		"a container between two runs": {
+			lister: lister{
+				containers: []*runtimeapi.Container{container(exited, nil)},
+				sandboxes:  []*runtimeapi.PodSandbox{sandbox(ready)},
+			},
+			live: true,
+		},
+		"an old stopped sandbox beside a new one": {
+			lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready), sandbox(notReady)}}, live: true,
+		},
+		"a container that carries its grant": {
+			lister: lister{
+				containers: []*runtimeapi.Container{container(running, map[string]string{Annotation: carried})},
+			},
+			live: true, grant: true,
+		},
+		"the grant is on any of the containers": {
+			lister: lister{
+				containers: []*runtimeapi.Container{
+					container(running, nil), container(exited, map[string]string{Annotation: carried}),
+				},
+			},
+			live: true, grant: true,
+		},
+		"a grant that cannot be read leaves the pod living": {
+			lister: lister{containers: []*runtimeapi.Container{container(running, map[string]string{Annotation: "{"})}},
+			live:   true,
+		},
 	} {
 		pods, err := cri{test.lister}.Pods(context.Background())
 		if err != nil {
@@ -74,7 +122,8 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 		if got.Live != test.live || (got.Allocation != nil) != test.grant {
 			t.Errorf("%s: live %v, grant %v; want %v, %v", name, got.Live, got.Allocation, test.live, test.grant)
 		}
-		if test.grant && (got.Allocation.Pod() != "default/pod-u" || !cmp.Equal(got.Allocation.Holds(), (&Allocation{PodInfo: decision}).Holds())) {
+		if test.grant &&
+			(got.Allocation.Pod() != "default/pod-u" || !cmp.Equal(got.Allocation.Holds(), (&Allocation{PodInfo: decision}).Holds())) {
 			t.Errorf("%s: grant %v", name, got.Allocation)
 		}
 	}

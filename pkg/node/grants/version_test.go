@@ -28,15 +28,23 @@ func TestTheCheckpointOfTheFirstReleaseIsRead(t *testing.T) {
 		Since: time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC), InitOrder: []string{"fetch", "log"},
 		PodInfo: &types.PodInfo{
 			Name: "training-0", NodeName: "node-1",
-			InitContainers:    map[string]types.ContainerInfo{"fetch": container(map[types.ResourceName]int64{pair + "gpu-0/memory": 1 << 30})},
-			RunningContainers: map[string]types.ContainerInfo{"main": container(map[types.ResourceName]int64{pair + "gpu-0/cards": 1, pair + "gpu-1/cards": 1})},
+			InitContainers: map[string]types.ContainerInfo{
+				"fetch": container(map[types.ResourceName]int64{pair + "gpu-0/memory": 1 << 30}),
+			},
+			RunningContainers: map[string]types.ContainerInfo{
+				"main": container(map[types.ResourceName]int64{pair + "gpu-0/cards": 1, pair + "gpu-1/cards": 1}),
+			},
 		},
 	}, {
 		PodUID: "9e1f6d0a-1c61-4b5f-9b5a-2f1f6f0f7c22", Namespace: "team-b", Name: "inference",
 		Since: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC),
 		PodInfo: &types.PodInfo{
 			Name: "inference", NodeName: "node-1",
-			RunningContainers: map[string]types.ContainerInfo{"server": container(map[types.ResourceName]int64{"resource/group/gpugrp1/1/gpugrp0/2/gpu/gpu-4/memory": 20 << 30})},
+			RunningContainers: map[string]types.ContainerInfo{
+				"server": container(
+					map[types.ResourceName]int64{"resource/group/gpugrp1/1/gpugrp0/2/gpu/gpu-4/memory": 20 << 30},
+				),
+			},
 		},
 	}}
 	got, err := Read(recorded)

@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
-// allPermissions are what a device can be used for, in the order in which the runtime is told: mknod, read, write.
+// allPermissions are what a device can be used for, in the order in which the runtime gets them:
+// mknod, read, write.
 const allPermissions = "mrw"
 
 // permissionsOf returns the permissions in the order of allPermissions, each once.
@@ -47,7 +48,8 @@ func checkDeviceNode(info fs.FileInfo) error {
 	return nil
 }
 
-// CheckEnv demands a name and a value that a process can be started with, and that the runtime can be told.
+// CheckEnv demands a name and a value that a process can be started with and a message to the
+// runtime can carry.
 func CheckEnv(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00") || !utf8.ValidString(name):
@@ -58,7 +60,8 @@ func CheckEnv(name, value string) error {
 	return nil
 }
 
-// checkAnnotation demands a key that is the plugin's to set, and text that the runtime can be told.
+// checkAnnotation demands a key that is the plugin's to set, and text that a message to the runtime
+// can carry.
 func checkAnnotation(key, value string) error {
 	if key == "" || !utf8.ValidString(key) || !utf8.ValidString(value) {
 		return fmt.Errorf("annotation %q: key and value must be UTF-8 text, and the key not empty", key)
@@ -71,7 +74,7 @@ func checkAnnotation(key, value string) error {
 	return nil
 }
 
-// propagationOf returns the propagation as the runtime is told.
+// propagationOf returns the propagation in the words of the runtime API.
 func propagationOf(p device.Propagation) (runtimeapi.MountPropagation, error) {
 	switch p {
 	case device.Private:
@@ -84,7 +87,8 @@ func propagationOf(p device.Propagation) (runtimeapi.MountPropagation, error) {
 	return 0, fmt.Errorf("propagation %d is none of Private, HostToContainer, Bidirectional", p)
 }
 
-// checkCDI demands a fully qualified CDI device name, vendor/class=name, as CDI's specification 1.1 defines it.
+// checkCDI demands a fully qualified CDI device name, vendor/class=name, as CDI's specification 1.1
+// defines it.
 func checkCDI(name string) error {
 	kind, device, qualified := strings.Cut(name, "=")
 	vendor, class, _ := strings.Cut(kind, "/")
@@ -94,8 +98,8 @@ func checkCDI(name string) error {
 	return nil
 }
 
-// isWord reports whether s is letters, digits and, not at its ends, the other characters; the first must be a letter unless
-// digitFirst.
+// isWord reports whether s is letters, digits and, not at its ends, the other characters; the first
+// must be a letter unless digitFirst.
 func isWord(s, others string, digitFirst bool) bool {
 	for i, c := range []byte(s) {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'

@@ -12,8 +12,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Merge returns what the additions change in config, in the order of the additions; config itself stays as it is. An error
-// names the plugin and what it wanted, and means that the container must not be created.
+// Merge returns what the additions change in config, in the order of the additions; config itself
+// stays as it is. An error names the plugin and what it wanted, and means that the container must
+// not be created.
 func Merge(host HostFS, config *runtimeapi.ContainerConfig, additions []Addition) (*runtimeapi.ContainerConfig, error) {
 	m := newMerger(host, config)
 	for _, addition := range additions {
@@ -24,7 +25,7 @@ func Merge(host HostFS, config *runtimeapi.ContainerConfig, additions []Addition
 	return m.delta, nil
 }
 
-// merger collects a delta and knows what stands where.
+// merger collects a delta and knows what is at each place.
 type merger struct {
 	host  HostFS
 	delta *runtimeapi.ContainerConfig
@@ -36,7 +37,8 @@ type merger struct {
 	cdiDevices  map[string]bool // that are named
 }
 
-// deviceAt and mountAt are what must be the same for two of them at one path of the container to be the same.
+// deviceAt and mountAt are what must be the same for two of them at one path of the container to be
+// the same.
 type (
 	deviceAt struct{ hostPath, permissions string }
 	mountAt  struct {
@@ -53,13 +55,20 @@ func (m mountAt) String() string {
 	if m.readonly {
 		mode = "read-only"
 	}
-	return fmt.Sprintf("mount of %s (%s, propagation %v, SELinux relabelling %t)", m.hostPath, mode, m.propagation, m.relabel)
+	return fmt.Sprintf(
+		"mount of %s (%s, propagation %v, SELinux relabelling %t)",
+		m.hostPath,
+		mode,
+		m.propagation,
+		m.relabel,
+	)
 }
 
 func newMerger(host HostFS, config *runtimeapi.ContainerConfig) *merger {
 	m := &merger{
 		host: host, delta: &runtimeapi.ContainerConfig{},
-		paths: entries[any]{}, permissions: entries[string]{}, envs: entries[string]{}, annotations: entries[string]{}, cdiDevices: map[string]bool{},
+		paths: entries[any]{}, permissions: entries[string]{}, envs: entries[string]{}, annotations: entries[string]{},
+		cdiDevices: map[string]bool{},
 	}
 	for _, d := range config.GetDevices() {
 		at := deviceAt{path.Clean(d.GetHostPath()), ordered(d.GetPermissions())}
@@ -68,7 +77,12 @@ func newMerger(host HostFS, config *runtimeapi.ContainerConfig) *merger {
 	}
 	for _, mount := range config.GetMounts() {
 		m.paths[path.Clean(mount.GetContainerPath())] = entry[any]{
-			mountAt{mount.GetHostPath(), mount.GetReadonly(), mount.GetSelinuxRelabel(), mount.GetPropagation()}, thePod,
+			mountAt{
+				mount.GetHostPath(),
+				mount.GetReadonly(),
+				mount.GetSelinuxRelabel(),
+				mount.GetPropagation(),
+			}, thePod,
 		}
 	}
 	for key, value := range config.GetAnnotations() {
@@ -107,4 +121,31 @@ func (m *merger) add(a *Addition) error {
 		}
 	}
 	return nil
+}
+
+// thePod is the origin of what the request has already.
+const thePod = "the pod"
+
+// entry is what is at a key already.
+type entry[T any] struct {
+	value T
+	from  string // its origin, in words
+}
+
+// entries are what is at the keys of one kind.
+type entries[T comparable] map[string]entry[T]
+
+// place puts value at key for the plugin. It returns false if the same is there already, and an
+// error if another value is.
+func (e entries[T]) place(key string, value T, plugin string) (fresh bool, err error) {
+	there, taken := e[key]
+	switch {
+	case !taken:
+		e[key] = entry[T]{value, fmt.Sprintf("device plugin %q", plugin)}
+		return true, nil
+	case there.value == value:
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s has %v there, this plugin wants %v", there.from, there.value, value)
+	}
 }

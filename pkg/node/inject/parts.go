@@ -14,11 +14,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
-// cdiAnnotation begins the keys of annotations that name CDI devices, separated by commas. Runtimes give up reading them, so
-// they are sent as what they mean.
+// cdiAnnotation begins the keys of annotations that name CDI devices, separated by commas. Newer
+// runtimes do not read them, so they are sent as CDI devices.
 const cdiAnnotation = "cdi.k8s.io/"
 
-// mayFollow reports whether the way to a host path may go over the link.
+// mayFollow reports whether the path to a host file may go through the link.
 func (a *Addition) mayFollow(link string) bool {
 	return a.KubeletPaths || slices.Contains(a.Links, link)
 }
@@ -49,7 +49,8 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 		return err
 	}
 	for _, node := range nodes {
-		if err := m.placeDevice(a, path.Join(hostPath, node), path.Join(d.ContainerPath, node), permissions); err != nil {
+		err := m.placeDevice(a, path.Join(hostPath, node), path.Join(d.ContainerPath, node), permissions)
+		if err != nil {
 			return err
 		}
 	}
@@ -65,7 +66,10 @@ func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions s
 		return fmt.Errorf("at %s: %w", containerPath, err)
 	}
 	if fresh {
-		m.delta.Devices = append(m.delta.Devices, &runtimeapi.Device{ContainerPath: containerPath, HostPath: hostPath, Permissions: permissions})
+		m.delta.Devices = append(
+			m.delta.Devices,
+			&runtimeapi.Device{ContainerPath: containerPath, HostPath: hostPath, Permissions: permissions},
+		)
 	}
 	return nil
 }
@@ -82,7 +86,11 @@ func (m *merger) addMount(a *Addition, mount device.HostMount) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := m.paths.place(mount.ContainerPath, mountAt{hostPath, mount.Readonly, mount.SELinuxRelabel, propagation}, a.Plugin)
+	fresh, err := m.paths.place(
+		mount.ContainerPath,
+		mountAt{hostPath, mount.Readonly, mount.SELinuxRelabel, propagation},
+		a.Plugin,
+	)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxLinks is how many symbolic links the way to a file may go over; the kernel's own limit.
+// maxLinks is how many symbolic links the path to a file may go through: the kernel's own limit.
 const maxLinks = 40
 
 // checkPath demands the one form in which a path can be compared with others.
@@ -32,8 +32,8 @@ func checkPath(p string) error {
 	return nil
 }
 
-// resolve walks to the file at p and returns its path without symbolic links, and what is there. It follows a link only if
-// mayFollow says so of the link's own path.
+// resolve walks to the file at p and returns its path without symbolic links, and what is there. It
+// follows a link only if mayFollow says so of the link's own path.
 func resolve(host HostFS, p string, mayFollow func(link string) bool) (string, fs.FileInfo, error) {
 	if err := checkPath(p); err != nil {
 		return "", nil, err
@@ -59,7 +59,11 @@ func resolve(host HostFS, p string, mayFollow func(link string) bool) (string, f
 			continue
 		}
 		if !mayFollow(next) {
-			return "", nil, fmt.Errorf("%s is a symbolic link that the plugin did not declare; it must name the file itself, or declare the link", next)
+			return "", nil, fmt.Errorf(
+				"%s is a symbolic link that the plugin did not declare; "+
+					"it must name the file itself, or declare the link",
+				next,
+			)
 		}
 		if links++; links > maxLinks {
 			return "", nil, fmt.Errorf("%s: more than %d symbolic links", p, maxLinks)

@@ -20,8 +20,8 @@ func (osTree) Readlink(path string) (string, error) { return os.Readlink(path) }
 
 func (osTree) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
 
-// Wherever links lead, a path is resolved as the kernel does it, or not at all; and a link that is not declared is never
-// followed.
+// Wherever links lead, a path is resolved as the kernel does it, or not at all; and a link that is
+// not declared is never followed.
 func FuzzResolving(f *testing.F) {
 	for _, target := range []string{"b", "./b/", "../a/b", "/", "..", "../../..", "c", "missing", "b/x", "", "loop"} {
 		f.Add(target, "a/link")
@@ -33,8 +33,8 @@ func FuzzResolving(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, folder := range []string{"a/b", "c"} {
-			if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+		for _, directory := range []string{"a/b", "c"} {
+			if err := os.MkdirAll(filepath.Join(root, directory), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}

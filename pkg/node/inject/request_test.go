@@ -51,23 +51,33 @@ func TestTheSuffixMergesIntoTheRequestAndKeepsItsBytes(t *testing.T) {
 	want := &runtimeapi.CreateContainerRequest{
 		PodSandboxId: "sandbox",
 		Config: &runtimeapi.ContainerConfig{
-			Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
-			Envs:        []*runtimeapi.KeyValue{{Key: "A", Value: []byte("\xff\x00binary")}, {Key: "A", Value: []byte("ours")}},
+			Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+			Envs: []*runtimeapi.KeyValue{
+				{Key: "A", Value: []byte("\xff\x00binary")},
+				{Key: "A", Value: []byte("ours")},
+			},
 			Devices:     []*runtimeapi.Device{charDevice("/dev/gpu0")},
 			Annotations: map[string]string{"kept": "yes", "added": "yes"},
 			CDIDevices:  []*runtimeapi.CDIDevice{{Name: "v.com/gpu=0"}, {Name: "v.com/gpu=1"}},
 		},
 		SandboxConfig: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}},
 	}
-	want.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 900, protowire.BytesType), []byte("future")))
+	want.ProtoReflect().
+		SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 900, protowire.BytesType), []byte("future")))
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Whatever the kubelet sends, appending never turns a readable request into an unreadable one, and adds just the device.
+// Whatever the kubelet sends, appending never turns a readable request into an unreadable one, and
+// adds just the device.
 func FuzzAppending(f *testing.F) {
-	f.Add(request(f, &runtimeapi.CreateContainerRequest{PodSandboxId: "s", Config: &runtimeapi.ContainerConfig{Tty: true}}))
+	f.Add(
+		request(
+			f,
+			&runtimeapi.CreateContainerRequest{PodSandboxId: "s", Config: &runtimeapi.ContainerConfig{Tty: true}},
+		),
+	)
 	f.Add([]byte{})
 	f.Add([]byte{0x12, 0x00, 0x12, 0x02, 0x60, 0x01})
 	suffix, err := Suffix(&runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{charDevice("/dev/gpu0")}})

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// tree is a made-up file system: files by path, and folders for what is above them.
+// tree is a made-up file system: files by path, and directorys for what is above them.
 type tree map[string]file
 
 type file struct {
@@ -39,24 +39,27 @@ func (t tree) Readlink(at string) (string, error) {
 	return "", &fs.PathError{Op: "readlink", Path: at, Err: fs.ErrInvalid}
 }
 
-func (t tree) ReadDir(folder string) ([]fs.DirEntry, error) {
-	if t[folder] == locked {
-		return nil, &fs.PathError{Op: "open", Path: folder, Err: fs.ErrPermission}
+func (t tree) ReadDir(directory string) ([]fs.DirEntry, error) {
+	if t[directory] == locked {
+		return nil, &fs.PathError{Op: "open", Path: directory, Err: fs.ErrPermission}
 	}
 	inside := map[string]fs.DirEntry{}
 	for at := range t {
-		below, is := strings.CutPrefix(at, folder+"/")
+		below, is := strings.CutPrefix(at, directory+"/")
 		if !is {
 			continue
 		}
 		name, _, _ := strings.Cut(below, "/")
-		what, err := t.Lstat(path.Join(folder, name))
+		what, err := t.Lstat(path.Join(directory, name))
 		if err != nil {
 			return nil, err
 		}
 		inside[name] = fs.FileInfoToDirEntry(what)
 	}
-	return slices.SortedFunc(maps.Values(inside), func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) }), nil
+	return slices.SortedFunc(
+		maps.Values(inside),
+		func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) },
+	), nil
 }
 
 type info struct {
@@ -80,12 +83,19 @@ var (
 	locked   = file{mode: fs.ModeDir | fs.ModeSticky}
 
 	host = tree{
-		"/dev/gpu0": charNode, "/dev/gpu1": charNode, "/dev/disk": {mode: fs.ModeDevice}, "/dev/folder": {mode: fs.ModeDir}, "/dev/file": {},
+		"/dev/gpu0": charNode, "/dev/gpu1": charNode, "/dev/disk": {mode: fs.ModeDevice},
+		"/dev/directory": {mode: fs.ModeDir}, "/dev/file": {},
 		"/opt/lib": {mode: fs.ModeDir}, "/opt/other": {mode: fs.ModeDir},
-		"/dev/link": link("gpu0"), "/dev/by-id/x": link("../gpu1"), "/dev/far": link("/dev/by-id/x"), "/dev/dangling": link("gpu9"),
-		"/dev/loop": link("loop"), "/dev/top": link("/"), "/dev/to-file": link("file"), "/lib": link("opt/lib"), "/opt/lib/driver": {mode: fs.ModeDir},
-		"/snd/timer": charNode, "/snd/seq": charNode, "/snd/by-path/card": link("../seq"), "/snd/more/pcm": charNode, "/snd/README": {}, "/snd/pipe": {mode: fs.ModeNamedPipe},
-		"/snd/console": charNode, "/snd/pts/0": charNode, "/to-snd": link("snd"), "/keys/key": charNode, "/keys/locked": locked,
+		"/dev/link": link(
+			"gpu0",
+		), "/dev/by-id/x": link("../gpu1"), "/dev/far": link("/dev/by-id/x"), "/dev/dangling": link("gpu9"),
+		"/dev/loop": link(
+			"loop",
+		), "/dev/top": link("/"), "/dev/to-file": link("file"), "/lib": link("opt/lib"), "/opt/lib/driver": {mode: fs.ModeDir},
+		"/snd/timer": charNode, "/snd/seq": charNode, "/snd/by-path/card": link("../seq"), "/snd/more/pcm": charNode,
+		"/snd/README": {}, "/snd/pipe": {mode: fs.ModeNamedPipe},
+		"/snd/console": charNode, "/snd/pts/0": charNode, "/to-snd": link("snd"), "/keys/key": charNode,
+		"/keys/locked": locked,
 	}
 )
 

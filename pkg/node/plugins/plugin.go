@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -191,28 +190,24 @@ func (p *plugin) Allocate(ctx context.Context, claim Claim) (inject.Addition, er
 	pod, container := claim.Pod.Clone(), claim.Container.Clone()
 	return call(ctx, p, "Allocate", p.timing.Allocate, func() (inject.Addition, error) {
 		allocation, err := allocateFrom(p.device, pod, container)
-		return inject.Addition{Plugin: p.name, Allocation: allocation}, err
+		return inject.NewAddition(p.name, allocation), err
 	})
 }
 
-// allocateFrom returns the richest answer that the plugin can give. It shares nothing with the plugin.
+// allocateFrom returns the richest answer that the plugin can give.
 func allocateFrom(from device.Device, pod *types.PodInfo, container *types.ContainerInfo) (device.Allocation, error) {
 	if rich, ok := from.(device.Allocator); ok {
 		answer, err := rich.AllocateContainer(pod, container)
 		if err != nil || answer == nil {
 			return device.Allocation{}, err
 		}
-		allocation := *answer
-		allocation.Devices, allocation.Mounts = slices.Clone(answer.Devices), slices.Clone(answer.Mounts)
-		allocation.Envs, allocation.Annotations = maps.Clone(answer.Envs), maps.Clone(answer.Annotations)
-		allocation.CDIDevices, allocation.Links = slices.Clone(answer.CDIDevices), slices.Clone(answer.Links)
-		return allocation, nil
+		return *answer, nil
 	}
 	mounts, paths, envs, err := from.Allocate(pod, container)
 	if err != nil {
 		return device.Allocation{}, err
 	}
-	allocation := device.Allocation{Envs: maps.Clone(envs)}
+	allocation := device.Allocation{Envs: envs}
 	for _, path := range paths {
 		allocation.Devices = append(allocation.Devices, device.HostDevice{HostPath: path})
 	}

@@ -18,16 +18,17 @@ type counted struct {
 	changed chan struct{}    // closed and replaced when anything above changes
 }
 
-// Counts returns how many of each extended resource the node's pods that have not ended request, as the
-// kubelet counts them when it admits a pod. known says that the API server has listed all pods once, and
-// changed is closed when any of this is no longer so. The map must not be changed.
+// Counts returns how many of each extended resource the node's pods that have not ended request, as
+// the kubelet counts them when it admits a pod. known says that the API server has listed all pods
+// once, and changed is closed when any of this is no longer so. The map must not be changed.
 func (r *Registry) Counts() (counts map[string]int64, known bool, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counted.counts, r.counted.known, r.counted.changed
 }
 
-// count adds up what the pods request, and wakes who waits if that has changed. The caller holds mu.
+// count adds up what the pods request, and wakes who waits if that has changed. The caller holds
+// mu.
 func (r *Registry) count() {
 	counts := map[string]int64{}
 	for uid, pod := range r.pods {

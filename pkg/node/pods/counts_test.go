@@ -30,12 +30,25 @@ func TestAPodCountsAsTheKubeletCountsIt(t *testing.T) {
 		initial, running []corev1.Container
 		want             map[string]int64
 	}{
-		"one that requests no device":            {nil, []corev1.Container{requesting("main", "0")}, nil},
-		"containers that run together":           {nil, []corev1.Container{requesting("main", "2"), requesting("more", "1")}, map[string]int64{gpu: 3}},
-		"an init container that requests less":   {[]corev1.Container{requesting("init", "1")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 2}},
-		"an init container that requests more":   {[]corev1.Container{requesting("init", "4")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 4}},
-		"a sidecar":                              {[]corev1.Container{sidecar}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 3}},
-		"an init container that runs beside one": {[]corev1.Container{sidecar, requesting("init", "4")}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 5}},
+		"one that requests no device": {nil, []corev1.Container{requesting("main", "0")}, nil},
+		"containers that run together": {
+			nil, []corev1.Container{requesting("main", "2"), requesting("more", "1")}, map[string]int64{gpu: 3},
+		},
+		"an init container that requests less": {
+			[]corev1.Container{requesting("init", "1")}, []corev1.Container{requesting("main", "2")},
+			map[string]int64{gpu: 2},
+		},
+		"an init container that requests more": {
+			[]corev1.Container{requesting("init", "4")}, []corev1.Container{requesting("main", "2")},
+			map[string]int64{gpu: 4},
+		},
+		"a sidecar": {
+			[]corev1.Container{sidecar}, []corev1.Container{requesting("main", "2")}, map[string]int64{gpu: 3},
+		},
+		"an init container that runs beside one": {
+			[]corev1.Container{sidecar, requesting("init", "4")}, []corev1.Container{requesting("main", "2")},
+			map[string]int64{gpu: 5},
+		},
 	} {
 		pod := podOf("u", test.running...)
 		pod.Spec.InitContainers = test.initial
@@ -110,7 +123,9 @@ func TestCountsThatNoNumberHoldsAreAsManyAsANumberHolds(t *testing.T) {
 	r := NewRegistry(0)
 	for _, uid := range []string{"a", "b"} {
 		pod := podOf(uid, corev1.Container{Name: "main"})
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{gpu: *resource.NewQuantity(math.MaxInt64, resource.DecimalSI)}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			gpu: *resource.NewQuantity(math.MaxInt64, resource.DecimalSI),
+		}
 		r.set(uid, summarize(pod))
 	}
 	if counts, _, _ := r.Counts(); counts[gpu] != math.MaxInt64 {

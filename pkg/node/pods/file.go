@@ -19,8 +19,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// saveDelay is how long changes are collected before the file is written. A change that is lost costs
-// a pod that was created meanwhile a wait for the API server, nothing else.
+// saveDelay is how long changes are collected before the file is written. A change that is lost
+// costs a pod that was created meanwhile a wait for the API server, nothing else.
 const saveDelay = time.Second
 
 // remembered is the file's content.
@@ -43,8 +43,8 @@ func (r *Registry) Load(path string) error {
 	return nil
 }
 
-// remember takes over a file's content. A pod whose containers an earlier release did not write down
-// stays unknown until the API server lists it.
+// remember takes over a file's content. A pod whose containers an earlier release did not write
+// down stays unknown until the API server lists it.
 func (r *Registry) remember(body []byte) error {
 	var content remembered
 	if err := json.Unmarshal(body, &content); err != nil {
@@ -62,7 +62,8 @@ func (r *Registry) remember(body []byte) error {
 	return nil
 }
 
-// KeepSaved writes the registry to the file soon after each change until ctx is done, and then once more.
+// KeepSaved writes the registry to the file soon after each change until ctx is done, and then once
+// more.
 func (r *Registry) KeepSaved(ctx context.Context, path string) {
 	file := fileAt(path)
 	save := func() (changed <-chan struct{}) {
@@ -92,7 +93,11 @@ func (r *Registry) KeepSaved(ctx context.Context, path string) {
 func (r *Registry) content() (remembered, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	content := remembered{Pods: map[string]Pod{}, Resources: slices.Sorted(maps.Keys(r.resources)), AllKnown: r.allKnown}
+	content := remembered{
+		Pods:      map[string]Pod{},
+		Resources: slices.Sorted(maps.Keys(r.resources)),
+		AllKnown:  r.allKnown,
+	}
 	for uid, pod := range r.pods {
 		if _, gone := r.gone[uid]; !gone {
 			content.Pods[uid] = pod

@@ -35,8 +35,12 @@ func TestTheFileOfAnEarlierReleaseIsRead(t *testing.T) {
 		Pods: map[string]Pod{
 			"4f0c2c1e-9a37-4c0e-8d4e-1b1f0a6d2f11": {
 				Namespace: "team-a", Name: "training-0",
-				Containers: []Container{{Name: "fetch", Init: true}, {Name: "log", Init: true, Always: true}, {Name: "main"}},
-				Requests:   map[string][]types.ResourceName{"main": {"example.com/gpu", "example.com/nic"}},
+				Containers: []Container{
+					{Name: "fetch", Init: true},
+					{Name: "log", Init: true, Always: true},
+					{Name: "main"},
+				},
+				Requests: map[string][]types.ResourceName{"main": {"example.com/gpu", "example.com/nic"}},
 			},
 			"9e1f6d0a-1c61-4b5f-9b5a-2f1f6f0f7c22": {
 				Namespace: "team-b", Name: "done", Containers: []Container{{Name: "main"}}, Ended: true,
@@ -104,7 +108,11 @@ func TestAChangeThatComesWhileTheFileIsWrittenForTheLastTimeIsSaved(t *testing.T
 }
 
 func FuzzRemember(f *testing.F) {
-	f.Add([]byte(`{"resources":["example.com/gpu"],"told":true,"pods":{"u":{"namespace":"a","name":"b","containers":[{"name":"main","init":true}],"asks":{"main":["example.com/gpu"]},"over":true}}}`))
+	f.Add(
+		[]byte(
+			`{"resources":["example.com/gpu"],"told":true,"pods":{"u":{"namespace":"a","name":"b","containers":[{"name":"main","init":true}],"asks":{"main":["example.com/gpu"]},"over":true}}}`,
+		),
+	)
 	f.Add([]byte(`{"pods":{"u":{}}}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

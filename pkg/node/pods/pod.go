@@ -18,14 +18,14 @@ import (
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Containers are the pod's containers in the order of its spec, init containers first. A pod has at
-	// least one.
+	// Containers are the pod's containers in the order of its spec, init containers first. A pod
+	// has at least one.
 	Containers []Container `json:"containers"`
-	// Requests are the extended resources that the pod's containers request, sorted, by the container's
-	// name. A pod that requests none has none.
+	// Requests are the extended resources that the pod's containers request, sorted, by the
+	// container's name. A pod that requests none has none.
 	Requests map[string][]types.ResourceName `json:"asks,omitempty"`
-	// Counts are how many of each extended resource the pod requests, as the kubelet and the scheduler
-	// count them. They are not in the file: only the API server's pods are counted.
+	// Counts are how many of each extended resource the pod requests, as the kubelet and the
+	// scheduler count them. They are not in the file: only the API server's pods are counted.
 	Counts map[string]int64 `json:"-"`
 	// Ended says that the pod has succeeded or failed: none of its containers is started again.
 	Ended bool `json:"over,omitempty"`
@@ -34,14 +34,14 @@ type Pod struct {
 // Container is one container of a pod's spec.
 type Container struct {
 	Name string `json:"name"`
-	// Init says that it is one of the spec's init containers, and Always that it is a restartable one of
-	// them (a sidecar).
+	// Init says that it is one of the spec's init containers, and Always that it is a restartable
+	// one of them (a sidecar).
 	Init   bool `json:"init,omitempty"`
 	Always bool `json:"always,omitempty"`
 }
 
-// InitOrder returns the names of the pod's init containers, sidecars included, in the order in which
-// they start.
+// InitOrder returns the names of the pod's init containers, sidecars included, in the order in
+// which they start.
 func (p Pod) InitOrder() []string {
 	var order []string
 	for _, container := range p.Containers {
@@ -75,8 +75,8 @@ func (p Pod) RequestsAny(resources map[types.ResourceName]bool) bool {
 	return false
 }
 
-// RequestsOther reports whether any container of the pod requests an extended resource that is none of
-// the resources.
+// RequestsOther reports whether any container of the pod requests an extended resource that is none
+// of the resources.
 func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 	for _, requested := range p.Requests {
 		if slices.ContainsFunc(requested, func(name types.ResourceName) bool { return !resources[name] }) {
@@ -121,8 +121,8 @@ func (p *Pod) add(containers []corev1.Container, initial bool) {
 	}
 }
 
-// extendedResources returns the sorted names of extended resources that are requested with a quantity
-// above zero.
+// extendedResources returns the sorted names of extended resources that are requested with a
+// quantity above zero.
 func extendedResources(requirements corev1.ResourceRequirements) []types.ResourceName {
 	var names []types.ResourceName
 	for _, list := range []corev1.ResourceList{requirements.Requests, requirements.Limits} {

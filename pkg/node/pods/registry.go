@@ -49,8 +49,8 @@ func NewRegistry(wait time.Duration) *Registry {
 	}
 }
 
-// Lookup returns what is known of the pod. It waits for a pod that the registry does not know, as the
-// kubelet may see a pod first; the error then wraps ErrUnknown.
+// Lookup returns what is known of the pod. It waits for a pod that the registry does not know, as
+// the kubelet may see a pod first; the error then wraps ErrUnknown.
 func (r *Registry) Lookup(ctx context.Context, uid string) (Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, ErrUnknown)
 	defer cancel()
@@ -80,7 +80,8 @@ func (r *Registry) get(uid string) (pod Pod, known bool, changed <-chan struct{}
 	return pod, known, r.changed
 }
 
-// Active reports whether the API server has the pod and it has not ended, as far as the registry knows.
+// Active reports whether the API server has the pod and it has not ended, as far as the registry
+// knows.
 func (r *Registry) Active(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

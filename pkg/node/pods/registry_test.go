@@ -46,7 +46,10 @@ func named(names ...string) []Container {
 }
 
 func asking(name, resourceName, quantity string) corev1.Container {
-	list := corev1.ResourceList{corev1.ResourceName(resourceName): resource.MustParse(quantity), corev1.ResourceCPU: resource.MustParse("1")}
+	list := corev1.ResourceList{
+		corev1.ResourceName(resourceName): resource.MustParse(quantity),
+		corev1.ResourceCPU:                resource.MustParse("1"),
+	}
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list}}
 }
 
@@ -55,13 +58,29 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 		pod  *corev1.Pod
 		want Pod
 	}{
-		"a pod that requests CPU only requests nothing": {podOf("u", corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}), Pod{Containers: named("main")}},
-		"limits count":            {podOf("u", asking("main", gpu, "2")), Pod{Containers: named("main"), Requests: map[string][]sdk.ResourceName{"main": {gpu}}}},
+		"a pod that requests CPU only requests nothing": {
+			podOf(
+				"u",
+				corev1.Container{
+					Name: "main",
+					Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+					},
+				},
+			),
+			Pod{Containers: named("main")},
+		},
+		"limits count": {
+			podOf("u", asking("main", gpu, "2")),
+			Pod{Containers: named("main"), Requests: map[string][]sdk.ResourceName{"main": {gpu}}},
+		},
 		"a request of none is no": {podOf("u", asking("main", gpu, "0")), Pod{Containers: named("main")}},
 		"init containers count, in their order": {func() *corev1.Pod {
 			pod := podOf("u", corev1.Container{Name: "main"})
 			always := corev1.ContainerRestartPolicyAlways
-			pod.Spec.InitContainers = []corev1.Container{asking("first", gpu, "1"), {Name: "side", RestartPolicy: &always}}
+			pod.Spec.InitContainers = []corev1.Container{
+				asking("first", gpu, "1"), {Name: "side", RestartPolicy: &always},
+			}
 			return pod
 		}(), Pod{Containers: []Container{{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"}}, Requests: map[string][]sdk.ResourceName{"first": {gpu}}}},
 		"a pod that has succeeded has ended": {func() *corev1.Pod {
@@ -292,7 +311,12 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 	// The API server has the last word.
 	client := fake.NewClientset(podOf("new"))
 	keepWatching(t, after, client)
-	until(t, after, "the pod that is gone is not active", func() bool { return after.Check() == nil && !after.Active("stays") && after.Active("new") })
+	until(
+		t,
+		after,
+		"the pod that is gone is not active",
+		func() bool { return after.Check() == nil && !after.Active("stays") && after.Active("new") },
+	)
 }
 
 func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
@@ -310,7 +334,9 @@ func TestAPodIsBoundWithTheContainersThatAreKnown(t *testing.T) {
 	pod := podOf("u", corev1.Container{Name: "main"})
 	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "first"}}
 	want := deviceinfo.BoundPod{
-		Name: "pod-u", NodeName: "node-1", InitContainers: []string{"first"}, RunningContainers: []string{"side", "main"},
+		Name: "pod-u", NodeName: "node-1", InitContainers: []string{"first"}, RunningContainers: []string{
+			"side", "main",
+		},
 	}
 	if diff := cmp.Diff(want, summarize(pod).BoundTo("node-1")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -9,22 +9,24 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Report returns the names of the extended resources that the device plugins of the node publish now,
-// and whether every plugin has reported them without an error. It returns at once.
+// Report returns the names of the extended resources that the device plugins of the node publish
+// now, and whether every plugin has reported them without an error. It returns at once.
 type Report func() (names []types.ResourceName, complete bool)
 
 func noReport() (names []types.ResourceName, complete bool) { return nil, false }
 
-// Follow makes report the source of the device resources. It must be called before the other methods.
+// Follow makes report the source of the device resources. It must be called before the other
+// methods.
 func (r *Registry) Follow(report Report) { r.report = report }
 
 // DeviceResources returns the names of the node's device resources: a pod that requests one is a
 // device pod. all says that there can be no others. The caller must not change the map.
 //
-// The registry owns these names. They are those that the device plugins report now and, unless every
-// plugin does, also those that they reported before, maybe before a restart, and those in the node's
-// object: a plugin that does not run must not turn the pods that request its devices into pods that
-// request none. There may be others until every plugin has reported, or the node's object was seen.
+// The registry owns these names. They are those that the device plugins report now and, unless
+// every plugin does, also those that they reported before, maybe before a restart, and those in the
+// node's object: a plugin that does not run must not turn the pods that request its devices into
+// pods that request none. There may be others until every plugin has reported, or the node's object
+// was seen.
 func (r *Registry) DeviceResources() (names map[types.ResourceName]bool, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

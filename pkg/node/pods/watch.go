@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch keeps the registry up to date with the API server's pods of the node until ctx is done. While
-// the API server is away, what is known stays known.
+// Watch keeps the registry up to date with the API server's pods of the node until ctx is done.
+// While the API server is away, what is known stays known.
 func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeName string) {
 	onNode := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
@@ -37,7 +37,8 @@ func (r *Registry) Watch(ctx context.Context, client kubernetes.Interface, nodeN
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) { r.note(object) },
 			UpdateFunc: func(old, object any) {
-				// A pod that was deleted and created again while the watch was down is one update to it.
+				// A pod that was deleted and created again while the watch was down is one update
+				// to it.
 				if old.(*corev1.Pod).UID != object.(*corev1.Pod).UID {
 					r.forget(old)
 				}
@@ -66,7 +67,8 @@ func (r *Registry) note(object any) {
 	r.set(string(pod.UID), summarize(pod))
 }
 
-// forget takes what a watch delivers of a deleted object: the last known state, if it missed the deletion.
+// forget takes what a watch delivers of a deleted object: the last known state, if it missed the
+// deletion.
 func (r *Registry) forget(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
@@ -76,15 +78,21 @@ func (r *Registry) forget(object any) {
 	}
 }
 
-// strip removes from a pod what nobody here reads, so that a node with many pods costs little memory.
+// strip removes from a pod what nobody here reads, so that a node with many pods costs little
+// memory.
 func strip(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
 	kept := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       pod.Namespace,
+			Name:            pod.Name,
+			UID:             pod.UID,
+			ResourceVersion: pod.ResourceVersion,
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
 	kept.Spec.InitContainers = stripContainers(pod.Spec.InitContainers)
 	kept.Spec.Containers = stripContainers(pod.Spec.Containers)
@@ -94,7 +102,11 @@ func strip(object any) (any, error) {
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(containers))
 	for i, container := range containers {
-		kept[i] = corev1.Container{Name: container.Name, Resources: container.Resources, RestartPolicy: container.RestartPolicy}
+		kept[i] = corev1.Container{
+			Name:          container.Name,
+			Resources:     container.Resources,
+			RestartPolicy: container.RestartPolicy,
+		}
 	}
 	return kept
 }

@@ -35,8 +35,12 @@ func encode(kind string, content any) (header string, body []byte, err error) {
 // parse returns the body of a file.
 func parse(kind string, raw []byte) (body []byte, err error) {
 	header, body, _ := bytes.Cut(raw, []byte("\n"))
-	if fields := bytes.Fields(header); len(fields) > 1 && string(fields[0]) == magic+kind && string(fields[1]) != version {
-		return nil, fmt.Errorf("it has the version %.20q, which this kubecri does not know; a later one may have written it", fields[1])
+	if fields := bytes.Fields(header); len(fields) > 1 && string(fields[0]) == magic+kind &&
+		string(fields[1]) != version {
+		return nil, fmt.Errorf(
+			"it has the version %.20q, which this kubecri does not know; a later one may have written it",
+			fields[1],
+		)
 	}
 	if string(header)+"\n" != headerOf(kind, body) {
 		return nil, fmt.Errorf("its first line is %.120q, which does not match the rest", header)

@@ -14,17 +14,17 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// spare is the file that the next write makes the one at Path. Nobody reads it before, so it does not
-// matter what a writer left there that was killed.
+// spare is the file that the next write makes the one at Path. Nobody reads it before, so it does
+// not matter what a writer left there that was killed.
 func (f *File) spare() string { return f.Path + ".spare" }
 
 // replace gives the file the content raw in one step.
 //
-// The write is most of what it costs to grant a device. A new file each time would cost a transaction
-// of the file system for its inode and blocks. So two files take turns: the spare one, which has its
-// blocks already, is overwritten, and then exchanged with the one at Path. One transaction remains,
-// that of the directory. (This is why google/renameio does not do: it creates a file each time, and
-// does not sync the directory.)
+// The write is most of what it costs to grant a device. A new file each time would cost a
+// transaction of the file system for its inode and blocks. So two files take turns: the spare one,
+// which has its blocks already, is overwritten, and then exchanged with the one at Path. One
+// transaction remains, that of the directory. (This is why google/renameio does not do: it creates
+// a file each time, and does not sync the directory.)
 func (f *File) replace(raw []byte) (err error) {
 	directory, err := os.Open(filepath.Dir(f.Path))
 	if err != nil {
@@ -41,7 +41,8 @@ func (f *File) replace(raw []byte) (err error) {
 	if f.Failpoints {
 		failpoint.Reach(failpoint.Writing)
 	}
-	// The first time there is nothing to exchange, and some file systems cannot: then the spare is moved.
+	// The first time there is nothing to exchange, and some file systems cannot: then the spare is
+	// moved.
 	if unix.Renameat2(unix.AT_FDCWD, f.spare(), unix.AT_FDCWD, f.Path, unix.RENAME_EXCHANGE) != nil {
 		if err := os.Rename(f.spare(), f.Path); err != nil {
 			return err

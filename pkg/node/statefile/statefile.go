@@ -8,7 +8,8 @@
 //	kubedevice-<kind> v1 sha256:<hexadecimal SHA-256 of the body>
 //	{...}
 //
-// Spaces at the end fill the file up to whole blocks, so that a small change rarely changes its size.
+// Spaces at the end fill the file up to whole blocks, so that a small change rarely changes its
+// size.
 //
 // A release may add JSON fields in the same version: the releases before it ignore them. A file of
 // another version counts as corrupt, and so does every file that is not exactly what was written.
@@ -25,8 +26,8 @@ import (
 // ErrCorrupt is wrapped by the error of a file that exists and cannot be used.
 var ErrCorrupt = errors.New("the state file is corrupt")
 
-// File is one state file. It has one user in a process; its methods must not run concurrently. Other
-// processes may read the file at any time, and may write it: the last one wins.
+// File is one state file. It has one user in a process; its methods must not run concurrently.
+// Other processes may read the file at any time, and may write it: the last one wins.
 type File struct {
 	// Path is the place of the file. Its directory must exist, and Path+".spare" belongs to it too.
 	Path string
@@ -46,7 +47,8 @@ type File struct {
 const readTries = 3
 
 // Read passes the body of the file to decode, whose error says that the content makes no sense. The
-// error of a file that does not exist wraps [fs.ErrNotExist], and that of a corrupt one [ErrCorrupt].
+// error of a file that does not exist wraps [fs.ErrNotExist], and that of a corrupt one
+// [ErrCorrupt].
 func (f *File) Read(decode func(body []byte) error) error {
 	_, err := f.read(decode)
 	return err

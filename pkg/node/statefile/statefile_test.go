@@ -166,18 +166,23 @@ func TestACorruptFileIsKeptAside(t *testing.T) {
 		raw  []byte
 		says string
 	}{
-		"empty":                       {nil, `its first line is ""`},
-		"bare JSON":                   {[]byte(`{"words":["one"]}`), "its first line"},
-		"another kind":                {withHeader("numbers", "v1", `{}`), "its first line"},
-		"a later version":             {withHeader("words", "v2", `{}`), `the version "v2", which this kubecri does not know`},
-		"a sum of something else":     {bytes.Replace(withHeader("words", "v1", `{}`), []byte("}"), []byte(" }"), 1), "its first line"},
+		"empty":        {nil, `its first line is ""`},
+		"bare JSON":    {[]byte(`{"words":["one"]}`), "its first line"},
+		"another kind": {withHeader("numbers", "v1", `{}`), "its first line"},
+		"a later version": {
+			withHeader("words", "v2", `{}`), `the version "v2", which this kubecri does not know`,
+		},
+		"a sum of something else": {
+			bytes.Replace(withHeader("words", "v1", `{}`), []byte("}"), []byte(" }"), 1), "its first line",
+		},
 		"content that makes no sense": {withHeader("words", "v1", `{"words":1}`), "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFile(t)
 			write(t, f.Path, test.raw)
 			_, err := wordsIn(f, f.Read)
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), f.Path) {
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), test.says) ||
+				!strings.Contains(err.Error(), f.Path) {
 				t.Errorf("read: %v, want it to say %q", err, test.says)
 			}
 			_, err = wordsIn(f, f.Load)
@@ -210,7 +215,8 @@ func TestALegacyFileIsReadUntilThereIsANewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, f.Legacy, []byte(`{"words":`))
-	if _, err := wordsIn(f, f.Load); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), f.Legacy+".corrupt-") {
+	if _, err := wordsIn(f, f.Load); !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), f.Legacy+".corrupt-") {
 		t.Errorf("a legacy file that is corrupt: %v", err)
 	}
 	if _, err := wordsIn(f, f.Load); !errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// The names by which runtimes introduce themselves.
+// The names of runtimes in their Version responses.
 const (
 	containerd = "containerd"
 	crio       = "cri-o"
@@ -23,8 +23,9 @@ var since = map[string]*version.Version{
 	crio:       version.MustParseGeneric("1.27"),
 }
 
-// judgeVersion returns why a runtime of that name and version ignores CDI devices, or nil if it can honour them.
-func judgeVersion(name, number string) error {
+// checkVersion returns why a runtime of that name and version ignores CDI devices, or nil if it can
+// honour them.
+func checkVersion(name, number string) error {
 	first, known := since[name]
 	if !known {
 		return fmt.Errorf("the container runtime %s is not known to honour CDI devices; use containerd or CRI-O", name)
@@ -34,16 +35,25 @@ func judgeVersion(name, number string) error {
 		return fmt.Errorf("%w: the runtime %s says that its version is %q", ErrUnknown, name, number)
 	}
 	if have.LessThan(first) {
-		return fmt.Errorf("the container runtime %s %s ignores CDI devices; upgrade it to %s or later", name, number, first)
+		return fmt.Errorf(
+			"the container runtime %s %s ignores CDI devices; upgrade it to %s or later",
+			name,
+			number,
+			first,
+		)
 	}
 	return nil
 }
 
-// errDisabled is how containerd 1.7 comes. From 2.0 on it is the default that CDI is on, and later it always is.
-var errDisabled = errors.New("CDI is off in containerd, which ignores CDI devices then; set enable_cdi = true in its configuration and restart it")
+// errDisabled is the default of containerd 1.7. From 2.0 on CDI is on by default, and later always.
+var errDisabled = errors.New(
+	"CDI is off in containerd, which ignores CDI devices then; " +
+		"set enable_cdi = true in its configuration and restart it",
+)
 
-// judgeConfig returns why containerd ignores CDI devices with this configuration, as it stands in its verbose status.
-func judgeConfig(config string) error {
+// checkConfig returns why containerd ignores CDI devices with this configuration, as its verbose
+// status has it.
+func checkConfig(config string) error {
 	var read struct {
 		EnableCDI *bool `json:"enableCDI"`
 	}
