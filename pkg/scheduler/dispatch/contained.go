@@ -58,7 +58,8 @@ type contained struct {
 	// unavailable says that the plugin is not called for anybody: it is quarantined, or a call has
 	// not returned.
 	unavailable atomic.Bool
-	diagnosing  sync.Mutex // held while probes find out what is to blame
+	keeps       atomic.Bool // something is kept from the plugin
+	diagnosing  sync.Mutex  // held while probes find out what is to blame
 
 	mu         sync.Mutex
 	backOffs   backOffs

@@ -61,7 +61,7 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 func (h *Holder) Holds(name types.ResourceName) int64 { return h.held[name] }
 
 // take returns what is used after the plugin has taken the holders' resources. One that translates is asked once about each holder; one that is
-// set aside is asked each time, which fails: it would not be asked about what is remembered.
+// not called now is asked each time, which fails: it would not be asked about what is remembered.
 func (c *contained) take(ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
 	if c.translator == nil || c.unavailable.Load() {
 		return c.takeAll(ctx, info, holders)

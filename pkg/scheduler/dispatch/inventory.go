@@ -35,6 +35,7 @@ func (inv *Inventory) PlainNames() []types.ResourceName {
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
 	var missing gaps
 	for _, plugin := range s.plugins {
+		plugin.forget(info.Name)
 		given := info.Clone()
 		left, err := do(ctx, plugin, &call{method: "AddNode", node: info.Name}, func() (types.ResourceList, error) {
 			defer plugin.updateRevision(s.announceRetranslation)
@@ -60,6 +61,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 // RemoveNode tells every plugin that the node is gone. A plugin that cannot take it is logged.
 func (s *Set) RemoveNode(ctx context.Context, name string) {
 	for _, plugin := range s.plugins {
+		plugin.forget(name)
 		_, err := do(ctx, plugin, &call{method: "RemoveNode", node: name}, func() (struct{}, error) {
 			defer plugin.updateRevision(s.announceRetranslation)
 			plugin.RemoveNode(name)

@@ -311,6 +311,23 @@ func TestAPluginThatFailsFromTheStartIsQuarantinedOnTheSecondNode(t *testing.T) 
 	f.run(step{firstPause, "c", 3, "fits"})
 }
 
+// A plugin that fails for a node of which it was told that it is gone is not to blame.
+func TestNoProbeIsForANodeThatIsGone(t *testing.T) {
+	f := newFixture(t, plainly)
+	f.run(step{0, "a", 1, "fits"})
+	f.RemoveNode(t.Context(), "a")
+	f.fails = func(node, _ string, _ int64) string {
+		if node != "c" {
+			return "panic"
+		}
+		return ""
+	}
+	f.run(
+		step{0, "b", 1, ofNode},
+		step{0, "c", 1, "fits"},
+	)
+}
+
 // What a plugin may look at counts: one that may look at names fails for one pod only, one that
 // does not for all that request the same.
 func TestPodsThatRequestTheSameShareABackOffUnlessThePluginMayLookAtNames(t *testing.T) {

@@ -6,9 +6,9 @@ package devicescheduler
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
 // Specialist is implemented by a plugin that has to do with nothing but devices of its own kinds:
-// it neither looks at nor changes what nodes have, use and are asked for of others. It is not asked
-// about pods that ask for none of its kinds, and not told of what they hold. Where all plugins are
-// specialists, one that is set aside keeps only pods waiting that ask for its kinds.
+// it neither reads nor changes what nodes have, use and are asked for of others. It is not called
+// for pods that request none of its kinds, nor for what they hold. Where all plugins are
+// specialists, one that is quarantined keeps only pods waiting that request its kinds.
 type Specialist interface {
 	// Kinds returns the plugin's kinds of devices. It is asked once, when the plugin is loaded.
 	Kinds() Kinds
