@@ -20,8 +20,7 @@ const (
 )
 
 // notYet are the directories, with all below them, whose lines may still be too long.
-var notYet = []string{"cmd", "docs", "pkg", "plugins", "test/binaries", "test/cgroup", "test/cmd", "test/image",
-	"test/README.md", "test/room", "test/third_party"}
+var notYet = []string{"cmd", "docs", "pkg", "plugins"}
 
 func TestLinesAreNotTooLong(t *testing.T) {
 	var files []string

@@ -15,9 +15,9 @@ import (
 
 // goBuild is one executable to be built from Go sources.
 type goBuild struct {
-	module  string // the folder of the Go module, in the test module; "" for that itself
+	module  string // the directory of the Go module, in the test module; "" for that itself
 	pkg     string // the package
-	output  string // the file to write, in the folder of the programs
+	output  string // the file to write, in the directory of the programs
 	tags    string
 	ldflags string // besides those that leave debug information out
 	env     []string
@@ -34,7 +34,8 @@ func (b *builder) goTestBuild(ctx context.Context, g goBuild) error {
 
 func (b *builder) goBuildWith(ctx context.Context, g goBuild, how ...string) error {
 	b.report.count("packages") // as -v prints them
-	arguments := append(how, "-v", "-trimpath", "-buildvcs=false", "-tags="+g.tags, "-ldflags=-s -w "+g.ldflags, "-o", b.output(g.output), g.pkg)
+	arguments := append(how, "-v", "-trimpath", "-buildvcs=false", "-tags="+g.tags, "-ldflags=-s -w "+g.ldflags, "-o",
+		b.output(g.output), g.pkg)
 	_, err := b.goCommand(ctx, g.module, g.env, arguments...)
 	return err
 }
@@ -52,10 +53,10 @@ func (b *builder) command(ctx context.Context, name string, arguments ...string)
 	return b.commandIn(ctx, b.dir, name, arguments...)
 }
 
-// commandIn runs a program in a folder.
-func (b *builder) commandIn(ctx context.Context, folder, name string, arguments ...string) error {
+// commandIn runs a program in a directory.
+func (b *builder) commandIn(ctx context.Context, directory, name string, arguments ...string) error {
 	command := exec.CommandContext(ctx, name, arguments...)
-	command.Dir = folder
+	command.Dir = directory
 	_, err := b.finish(command)
 	return err
 }

@@ -9,15 +9,16 @@ import (
 	"path/filepath"
 )
 
-// unpackDebian downloads packages with apt and unpacks them, without installing anything or touching apt's own lists.
+// unpackDebian downloads packages with apt and unpacks them, without installing anything or
+// touching apt's own lists.
 func unpackDebian(ctx context.Context, b *builder) error {
 	work, err := os.MkdirTemp(b.dir, "apt-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work) //nolint:errcheck // a left-over folder does no harm
-	for _, folder := range []string{"lists/partial", "archives/partial", "packages"} {
-		if err := os.MkdirAll(filepath.Join(work, folder), 0o755); err != nil {
+	defer os.RemoveAll(work) //nolint:errcheck // a left-over directory does no harm
+	for _, directory := range []string{"lists/partial", "archives/partial", "packages"} {
+		if err := os.MkdirAll(filepath.Join(work, directory), 0o755); err != nil {
 			return err
 		}
 	}

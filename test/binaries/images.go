@@ -39,13 +39,15 @@ func writeConformanceImages(ctx context.Context, b *builder) error {
 	if err != nil {
 		return err
 	}
-	return b.writeArchive(image.ConformanceArchive, image.NewConformance(image.NewPause(pause), image.NewBusybox(program, applets), euid, runtime.GOARCH)...)
+	return b.writeArchive(image.ConformanceArchive,
+		image.NewConformance(image.NewPause(pause), image.NewBusybox(program, applets), euid, runtime.GOARCH)...)
 }
 
 // compile returns the static program whose source is image/<name>/<name>.c.
 func (b *builder) compile(ctx context.Context, name string) ([]byte, error) {
 	source := filepath.Join(b.source, "image", name, name+".c")
-	if err := b.command(ctx, "gcc", "-Os", "-static", "-s", "-Wall", "-Werror", "-o", b.output(name), source); err != nil {
+	if err := b.command(ctx, "gcc", "-Os", "-static", "-s", "-Wall", "-Werror", "-o", b.output(name),
+		source); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(b.output(name))

@@ -19,29 +19,30 @@ var kubernetes = []string{"etcd", "kube-apiserver", "kube-controller-manager", "
 // containerd are the programs of containerd: daemon, what it starts for each pod, client.
 var containerd = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
-// debian are the packages that are downloaded and unpacked: the program of the busybox image, the pods' network, and the headers that
-// runc is compiled with.
+// debian are the packages that are downloaded and unpacked: the program of the busybox image, the
+// pods' network, and the headers that runc is compiled with.
 var debian = []string{"busybox-static", "containernetworking-plugins", "libseccomp-dev"}
 
-// Busybox is the program of the busybox image, static, in the folder of programs.
+// Busybox is the program of the busybox image, static, in the directory of programs.
 const Busybox = unpacked + "/bin/busybox"
 
-// The folder of the unpacked packages, and files in it.
+// The directory of the unpacked packages, and files in it.
 const (
 	unpacked = "debian"
 	cni      = unpacked + "/usr/lib/cni"
 	headers  = unpacked + "/usr/include"
 )
 
-// steps are in order: later ones may need what earlier ones made. The shortest come first, so that whatever is missing on the
-// machine shows before the long wait.
+// steps are in order: later ones may need what earlier ones made. The shortest come first, so that
+// whatever is missing on the machine shows before the long wait.
 var steps = []step{
 	{
-		name:    "room-init",
-		outputs: []string{"roominit"},
-		inputs:  []string{"go.mod", "cmd/roominit", "room", "cgroup"},
+		name:    "sandbox-init",
+		outputs: []string{"sandboxinit"},
+		inputs:  []string{"go.mod", "cmd/sandboxinit", "sandbox", "cgroup"},
 		run: func(ctx context.Context, b *builder) error {
-			return b.goBuild(ctx, goBuild{pkg: "./cmd/roominit", output: "roominit", env: []string{"CGO_ENABLED=0"}})
+			return b.goBuild(ctx, goBuild{pkg: "./cmd/sandboxinit", output: "sandboxinit",
+				env: []string{"CGO_ENABLED=0"}})
 		},
 	},
 	{
@@ -91,7 +92,8 @@ var steps = []step{
 		outputs: []string{"crictl"},
 		inputs:  []string{"third_party/cri-tools"},
 		run: func(ctx context.Context, b *builder) error {
-			return b.goBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "sigs.k8s.io/cri-tools/cmd/crictl", output: "crictl"})
+			return b.goBuild(ctx, goBuild{module: "third_party/cri-tools", pkg: "sigs.k8s.io/cri-tools/cmd/crictl",
+				output: "crictl"})
 		},
 	},
 	{
@@ -102,13 +104,14 @@ var steps = []step{
 	},
 }
 
-// buildContainerd builds containerd from a module of third_party, whose own programs are below prefix, into a folder.
-func (b *builder) buildContainerd(ctx context.Context, module, prefix, folder string) error {
+// buildContainerd builds containerd from a module of third_party, whose own programs are below
+// prefix, into a directory.
+func (b *builder) buildContainerd(ctx context.Context, module, prefix, directory string) error {
 	for _, program := range containerd {
 		err := b.goBuild(ctx, goBuild{
 			module: module,
 			pkg:    prefix + "/cmd/" + program,
-			output: filepath.Join(folder, program),
+			output: filepath.Join(directory, program),
 			tags:   "no_btrfs no_zfs no_devmapper",
 		})
 		if err != nil {
@@ -127,7 +130,8 @@ func buildKubernetes(ctx context.Context, b *builder) error {
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		ldflags = append(ldflags, "-X "+pkg+".gitVersion="+strings.TrimSpace(version))
 	}
-	if err := b.goBuild(ctx, goBuild{pkg: "./cmd/upstream", output: "upstream", ldflags: strings.Join(ldflags, " ")}); err != nil {
+	if err := b.goBuild(ctx, goBuild{pkg: "./cmd/upstream", output: "upstream",
+		ldflags: strings.Join(ldflags, " ")}); err != nil {
 		return err
 	}
 	for _, program := range kubernetes {

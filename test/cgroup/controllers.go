@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enableControllers hands all controllers that a cgroup of version 2 has on to the cgroups below it.
+// enableControllers hands all controllers that a cgroup of version 2 has on to the cgroups below
+// it.
 func enableControllers(parent string) error {
 	available, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
@@ -24,7 +25,9 @@ func enableControllers(parent string) error {
 	for _, controller := range strings.Fields(string(available)) {
 		err := os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+controller), 0)
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("hand controller %s on: processes live in %s itself, as in a container: move them into a cgroup below it first: %w", controller, parent, err)
+			return fmt.Errorf(
+				"hand controller %s on: processes live in %s itself, as in a container: move them into a cgroup "+
+					"below it first: %w", controller, parent, err)
 		}
 		if err != nil {
 			return fmt.Errorf("hand controller %s on: %w", controller, err)
@@ -33,8 +36,9 @@ func enableControllers(parent string) error {
 	return nil
 }
 
-// inheritCPUSet fills a new cgroup of version 1's cpuset hierarchy, which starts empty and takes no process before it has
-// processors and memory nodes. In the other hierarchies there is nothing to do.
+// inheritCPUSet fills a new cgroup of version 1's cpuset hierarchy, which starts empty and takes no
+// process before it has processors and memory nodes. In the other hierarchies there is nothing to
+// do.
 func inheritCPUSet(parent, child string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		current, err := os.ReadFile(filepath.Join(child, file))

@@ -29,7 +29,8 @@ func (t *Tree) Add(name string, pid int) error {
 	return nil
 }
 
-// Processes returns the ids of all processes in the tree, in ascending order, as this process's PID namespace numbers them.
+// Processes returns the ids of all processes in the tree, in ascending order, as this process's PID
+// namespace numbers them.
 func (t *Tree) Processes() ([]int, error) {
 	var pids []int
 	err := t.walk(func(cgroup string) error {
@@ -43,7 +44,8 @@ func (t *Tree) Processes() ([]int, error) {
 				return err
 			}
 			if pid == 0 { // how the kernel shows a process of a PID namespace that this one cannot see
-				return fmt.Errorf("a process in %s belongs to another PID namespace: run this outside of any container", cgroup)
+				return fmt.Errorf("a process in %s belongs to another PID namespace: run this outside of any container",
+					cgroup)
 			}
 			pids = append(pids, pid)
 		}
@@ -56,8 +58,8 @@ func (t *Tree) Processes() ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// Remove kills (-9) every process of the tree, waits until they are gone, and removes the cgroups. A tree that doesn't exist is
-// no error. It tries until ctx ends.
+// Remove kills (-9) every process of the tree, waits until they are gone, and removes the cgroups.
+// A tree that doesn't exist is no error. It tries until ctx ends.
 func (t *Tree) Remove(ctx context.Context) error {
 	for {
 		err := t.removeOnce()
@@ -95,7 +97,8 @@ func (t *Tree) removeOnce() error {
 // killLimit is how long kill waits for the processes' end.
 const killLimit = 5 * time.Second
 
-// kill kills (-9) processes and waits for their end: a process leaves its cgroup, and with it our sight, earlier than that.
+// kill kills (-9) processes and waits for their end: a process leaves its cgroup, and with it our
+// sight, earlier than that.
 func kill(pids []int) error {
 	var dying []unix.PollFd
 	defer func() {
@@ -141,18 +144,20 @@ func await(process []unix.PollFd, deadline time.Time) error {
 	}
 }
 
-// walk visits every cgroup of the tree, parents before children. Those that vanish meanwhile are passed over.
+// walk visits every cgroup of the tree, parents before children. Those that vanish meanwhile are
+// passed over.
 func (t *Tree) walk(visit func(cgroup string) error) error {
 	for _, hierarchy := range t.hierarchies {
-		err := filepath.WalkDir(filepath.Join(hierarchy, t.name), func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				err = visit(path)
-			}
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-				return nil
-			}
-			return err
-		})
+		err := filepath.WalkDir(filepath.Join(hierarchy, t.name),
+			func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.IsDir() {
+					err = visit(path)
+				}
+				if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+					return nil
+				}
+				return err
+			})
 		if err != nil {
 			return err
 		}

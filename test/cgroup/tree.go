@@ -1,11 +1,12 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup gives a test cluster its own part of the machine's cgroups, on version 1 and on version 2, finds every process
-// in it, and takes it away again.
+// Package cgroup gives a test cluster its own part of the machine's cgroups, on version 1 and on
+// version 2, finds every process in it, and takes it away again.
 //
-// The cgroups are what makes a cluster that was interrupted half way possible to clean up: every room (see package room) is put
-// in before it does anything, so whatever a cluster started is found here, whether or not its launcher lived to write it down.
+// The cgroups are what makes a cluster that was interrupted half way possible to clean up: every
+// sandbox (see package sandbox) is put in before it does anything, so whatever a cluster started is
+// found here, whether or not its launcher lived to write it down.
 package cgroup
 
 import (
@@ -21,16 +22,17 @@ import (
 // DefaultMount is where Linux systems mount their cgroups.
 const DefaultMount = "/sys/fs/cgroup"
 
-// Tree is one cluster's own part of the machine's cgroups: a cgroup of the same name in each hierarchy. Version 2 has one
-// hierarchy. Version 1 has one for each controller, often with one of version 2 beside them that has no controllers; runc makes
-// cgroups in that one as well.
+// Tree is one cluster's own part of the machine's cgroups: a cgroup of the same name in each
+// hierarchy. Version 2 has one hierarchy. Version 1 has one for each controller, often with one of
+// version 2 beside them that has no controllers; runc makes cgroups in that one as well.
 type Tree struct {
 	name        string
 	hierarchies []string
 	unified     bool
 }
 
-// Open finds the machine's cgroup hierarchies below mount. The tree's own cgroups need not exist yet.
+// Open finds the machine's cgroup hierarchies below mount. The tree's own cgroups need not exist
+// yet.
 func Open(mount, name string) (*Tree, error) {
 	kind, err := filesystem(mount)
 	if err != nil {
@@ -76,10 +78,12 @@ func (t *Tree) Sub(name string) *Tree {
 	return &Tree{name: filepath.Join(t.name, name), hierarchies: t.hierarchies, unified: t.unified}
 }
 
-// Path is the cgroup of this name below the tree's own, as a kubelet's cgroupRoot is written: from the root of the hierarchy.
+// Path is the cgroup of this name below the tree's own, as a kubelet's cgroupRoot is written: from
+// the root of the hierarchy.
 func (t *Tree) Path(name string) string { return filepath.Join("/", t.name, name) }
 
-// Make creates a cgroup below the tree's own, and those above it, in every hierarchy, ready to take processes or cgroups.
+// Make creates a cgroup below the tree's own, and those above it, in every hierarchy, ready to take
+// processes or cgroups.
 func (t *Tree) Make(name string) error {
 	for _, hierarchy := range t.hierarchies {
 		parent := hierarchy

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T) *cgroup.Tree {
 	t.Helper()
-	tree, err := cgroup.Open(cgroup.DefaultMount, "kubedevice-"+filepath.Base(t.TempDir())+"-"+filepath.Base(filepath.Dir(t.TempDir())))
+	tree, err := cgroup.Open(cgroup.DefaultMount, "kubedevice-"+filepath.Base(t.TempDir())+"-"+
+		filepath.Base(filepath.Dir(t.TempDir())))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@
 // manager, a scheduler, and nodes, each with its own kubelet, containerd, runc and CRI proxy. It
 // needs root and Linux, and leaves the machine as it was.
 //
-// The control plane and every node live in rooms of their own (package room). Addresses are the
-// same in every cluster; the only thing that a cluster takes from the machine is one free port of
-// 127.0.0.1, in the kubeconfig file.
+// The control plane and every node live in sandboxes of their own (package sandbox). Addresses are
+// the same in every cluster; the only thing that a cluster takes from the machine is one free port
+// of 127.0.0.1, in the kubeconfig file.
 package cluster
 
 import (
@@ -22,7 +22,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/test/cgroup"
 	"github.com/kubedevice/kubedevice/test/kube"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -39,7 +39,7 @@ type Cluster struct {
 	options      Options
 	layout       layout
 	cgroups      *cgroup.Tree
-	controlPlane *room.Room
+	controlPlane *sandbox.Sandbox
 
 	mu         sync.Mutex
 	components []*Component
@@ -98,7 +98,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer listener.Close() //nolint:errcheck // the control plane's room has its own
+	defer listener.Close() //nolint:errcheck // the control plane's sandbox has its own
 	if err := c.writeCredentials("https://" + listener.Addr().String()); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if err := c.openRooms(ctx, listener); err != nil {
+	if err := c.openSandboxes(ctx, listener); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -124,12 +124,12 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.save()
 }
 
-// openRooms opens the rooms of the control plane and of the nodes. listener is where the machine
-// reaches the API server.
-func (c *Cluster) openRooms(ctx context.Context, listener *net.TCPListener) error {
-	config := c.roomConfig(controlPlaneRoom)
+// openSandboxes opens the sandboxes of the control plane and of the nodes. listener is where the
+// machine reaches the API server.
+func (c *Cluster) openSandboxes(ctx context.Context, listener *net.TCPListener) error {
+	config := c.sandboxConfig(controlPlaneSandbox)
 	config.Listener, config.ForwardTo = listener, controlPlaneIP+":443"
-	opened, err := room.Open(ctx, config)
+	opened, err := sandbox.Open(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -171,12 +171,12 @@ func start(components ...*Component) error {
 	return nil
 }
 
-func (c *Cluster) roomConfig(name string) room.Config {
-	return room.Config{
+func (c *Cluster) sandboxConfig(name string) sandbox.Config {
+	return sandbox.Config{
 		Name:    name,
-		Dir:     c.layout.room(name),
-		Init:    filepath.Join(c.options.Programs, "roominit"),
-		Log:     c.layout.log(name, "room"),
+		Dir:     c.layout.sandbox(name),
+		Init:    filepath.Join(c.options.Programs, "sandboxinit"),
+		Log:     c.layout.log(name, "sandbox"),
 		Visible: append([]string{c.options.Dir, c.options.Programs}, c.options.Visible...),
 		Cgroup:  c.cgroups.Sub(name),
 	}
@@ -210,17 +210,18 @@ func (c *Cluster) Component(name string) (*Component, error) {
 // Programs is the directory with what package binaries built.
 func (c *Cluster) Programs() string { return c.options.Programs }
 
-// Room returns the namespaces of a node, or of the control plane, by its name.
-func (c *Cluster) Room(name string) (*room.Room, error) {
-	if name == controlPlaneRoom {
+// Sandbox returns the namespaces of a node, or of the control plane, by its name.
+func (c *Cluster) Sandbox(name string) (*sandbox.Sandbox, error) {
+	if name == controlPlaneSandbox {
 		return c.controlPlane, nil
 	}
 	for _, node := range c.Nodes {
 		if node.Name == name {
-			return node.room, nil
+			return node.sandbox, nil
 		}
 	}
-	return nil, fmt.Errorf("the cluster has no room %q: it has %s and %s to %s", name, controlPlaneRoom, nodeName(0),
+	return nil, fmt.Errorf("the cluster has no sandbox %q: it has %s and %s to %s", name, controlPlaneSandbox,
+		nodeName(0),
 		nodeName(len(c.Nodes)-1))
 }
 

@@ -12,22 +12,22 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
 // Component is one program of the cluster, which can be killed and started again with the same
 // arguments. Its methods may be called from several goroutines.
 type Component struct {
-	// Name is unique in the cluster: room/program, for example node-1/kubelet.
+	// Name is unique in the cluster: sandbox/program, for example node-1/kubelet.
 	Name string
 	// LogPath is the file that takes its output, over all its lives.
 	LogPath string
 
-	room    func() *room.Room
-	command room.Command
+	sandbox func() *sandbox.Sandbox
+	command sandbox.Command
 
 	mu      sync.Mutex
-	process *room.Process // nil before the first start, and after an end that was requested
+	process *sandbox.Process // nil before the first start, and after an end that was requested
 }
 
 // Start starts the program. It does not wait until the program is of use.
@@ -47,7 +47,7 @@ func (c *Component) Start() error {
 	defer log.Close() //nolint:errcheck // the program has its own
 	command := c.command
 	command.Stdout, command.Stderr = log, log
-	process, err := c.room().Start(command)
+	process, err := c.sandbox().Start(command)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", c.Name, err)
 	}

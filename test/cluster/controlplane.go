@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/test/pki"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
 // controllers are the controllers that devices, workloads and tests need. All of them together
@@ -71,7 +71,7 @@ func (c *Cluster) writeCredentials(hostURL string) error {
 	identities := []identity{
 		{path: c.layout.kubeconfig(), server: hostURL, user: "admin", groups: []string{"system:masters"}},
 		{
-			path: c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"), server: apiServerURL,
+			path: c.layout.config(controlPlaneSandbox, "controller-manager.kubeconfig"), server: apiServerURL,
 			user: "system:kube-controller-manager",
 		},
 		{path: c.SchedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
@@ -125,7 +125,7 @@ func (c *Cluster) newAPIServer() *Component {
 
 func (c *Cluster) newControllerManager() *Component {
 	return c.controlPlaneComponent("kube-controller-manager", "kube-controller-manager", nil, []string{
-		"--kubeconfig=" + c.layout.config(controlPlaneRoom, "controller-manager.kubeconfig"),
+		"--kubeconfig=" + c.layout.config(controlPlaneSandbox, "controller-manager.kubeconfig"),
 		"--controllers=" + strings.Join(controllers, ","),
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + c.layout.pki("service-accounts.key"),
@@ -137,12 +137,12 @@ func (c *Cluster) newControllerManager() *Component {
 
 // ControlPlane is the namespaces that the control plane lives in. Its programs serve on 127.0.0.1
 // there.
-func (c *Cluster) ControlPlane() *room.Room { return c.controlPlane }
+func (c *Cluster) ControlPlane() *sandbox.Sandbox { return c.controlPlane }
 
 // SchedulerKubeconfig is the file with which schedulers reach the API server, for a configuration
 // file of theirs.
 func (c *Cluster) SchedulerKubeconfig() string {
-	return c.layout.config(controlPlaneRoom, "scheduler.kubeconfig")
+	return c.layout.config(controlPlaneSandbox, "scheduler.kubeconfig")
 }
 
 // NewScheduler returns one more scheduler, which is not started yet and serves on a port of its
@@ -165,7 +165,7 @@ func (c *Cluster) NewScheduler(name string, port int, program Program) *Componen
 }
 
 func (c *Cluster) controlPlaneComponent(name, program string, env, args []string) *Component {
-	return c.newComponent(func() *room.Room { return c.controlPlane }, controlPlaneRoom, name, Program{
+	return c.newComponent(func() *sandbox.Sandbox { return c.controlPlane }, controlPlaneSandbox, name, Program{
 		Path: program,
 		Env:  env,
 		Args: append(args, c.options.ExtraArgs[name]...),
@@ -174,15 +174,15 @@ func (c *Cluster) controlPlaneComponent(name, program string, env, args []string
 
 // newComponent returns a component that has not been started. A program's path that is not absolute
 // is one of the cluster's programs.
-func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, program Program) *Component {
+func (c *Cluster) newComponent(in func() *sandbox.Sandbox, sandboxName, name string, program Program) *Component {
 	if !filepath.IsAbs(program.Path) {
 		program.Path = filepath.Join(c.options.Programs, program.Path)
 	}
 	component := &Component{
-		Name:    roomName + "/" + name,
-		LogPath: c.layout.log(roomName, name),
-		room:    in,
-		command: room.Command{
+		Name:    sandboxName + "/" + name,
+		LogPath: c.layout.log(sandboxName, name),
+		sandbox: in,
+		command: sandbox.Command{
 			Path: program.Path, Args: program.Args, Env: append(c.Environment(), program.Env...),
 			Mounts: program.Mounts,
 		},
@@ -194,7 +194,7 @@ func (c *Cluster) newComponent(in func() *room.Room, roomName, name string, prog
 }
 
 // Environment is what every program of the cluster finds. Files that programs make for a moment go
-// to the room's own /var/tmp.
+// to the sandbox's own /var/tmp.
 func (c *Cluster) Environment() []string {
 	return []string{
 		"PATH=" + c.path(),

@@ -17,7 +17,7 @@ const Endpoint = "unix://" + kubecriSocket
 // KubecriPID returns the process id, as the machine numbers it, of the kubecri that takes the
 // kubelet's new calls. It is an error if there is none.
 func (n *Node) KubecriPID(ctx context.Context) (int, error) {
-	conn, err := n.room.Dial(ctx, "unix", kubecriSocket)
+	conn, err := n.sandbox.Dial(ctx, "unix", kubecriSocket)
 	if err != nil {
 		return 0, err
 	}

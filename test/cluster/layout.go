@@ -13,18 +13,18 @@ import (
 // layout is where a cluster keeps its files.
 type layout struct{ dir string }
 
-func (l layout) kubeconfig() string      { return filepath.Join(l.dir, "kubeconfig") }
-func (l layout) state() string           { return filepath.Join(l.dir, "state.json") }
-func (l layout) logs() string            { return filepath.Join(l.dir, "logs") }
-func (l layout) kubectlCache() string    { return filepath.Join(l.dir, "kubectl-cache") }
-func (l layout) pki(name string) string  { return filepath.Join(l.dir, "pki", name) }
-func (l layout) room(name string) string { return filepath.Join(l.dir, "rooms", name) }
-func (l layout) config(room, name string) string {
-	return filepath.Join(l.dir, "config", room, name)
+func (l layout) kubeconfig() string         { return filepath.Join(l.dir, "kubeconfig") }
+func (l layout) state() string              { return filepath.Join(l.dir, "state.json") }
+func (l layout) logs() string               { return filepath.Join(l.dir, "logs") }
+func (l layout) kubectlCache() string       { return filepath.Join(l.dir, "kubectl-cache") }
+func (l layout) pki(name string) string     { return filepath.Join(l.dir, "pki", name) }
+func (l layout) sandbox(name string) string { return filepath.Join(l.dir, "sandboxes", name) }
+func (l layout) config(sandbox, name string) string {
+	return filepath.Join(l.dir, "config", sandbox, name)
 }
 
-func (l layout) log(room, name string) string {
-	return filepath.Join(l.logs(), room, name+".log")
+func (l layout) log(sandbox, name string) string {
+	return filepath.Join(l.logs(), sandbox, name+".log")
 }
 
 // perishable is what does not outlive the cluster: everything but its logs, and the programs that
@@ -32,7 +32,7 @@ func (l layout) log(room, name string) string {
 func (l layout) perishable() []string {
 	return []string{
 		l.kubeconfig(), l.state(), l.kubectlCache(),
-		filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "rooms"),
+		filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "sandboxes"),
 	}
 }
 
@@ -47,10 +47,10 @@ func CgroupName(dir string) string {
 // The cluster's network. Each cluster has network namespaces of its own, so all clusters use the
 // same addresses.
 const (
-	controlPlaneRoom = "control-plane"
-	controlPlaneIP   = "10.77.0.1"
-	apiServerURL     = "https://" + controlPlaneIP + ":443"
-	serviceRange     = "10.96.0.0/16"
+	controlPlaneSandbox = "control-plane"
+	controlPlaneIP      = "10.77.0.1"
+	apiServerURL        = "https://" + controlPlaneIP + ":443"
+	serviceRange        = "10.96.0.0/16"
 	// serviceIP is the address of the service "kubernetes". No kube-proxy is needed for it: the
 	// control plane has it.
 	serviceIP = "10.96.0.1"

@@ -9,7 +9,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +19,7 @@ const bridge = "nodes"
 
 // plugControlPlane makes the network that the nodes are plugged into. The control plane is its
 // router.
-func plugControlPlane(controlPlane *room.Room) error {
+func plugControlPlane(controlPlane *sandbox.Sandbox) error {
 	err := controlPlane.Do(func() error {
 		if err := loopbackAndRouting(); err != nil {
 			return err
@@ -37,7 +37,7 @@ func plugControlPlane(controlPlane *room.Room) error {
 }
 
 // plugNode joins a node with the control plane, which gets a route to the node's pods.
-func plugNode(controlPlane, node *room.Room, ip, pods string) error {
+func plugNode(controlPlane, node *sandbox.Sandbox, ip, pods string) error {
 	err := controlPlane.Do(func() error {
 		master, err := netlink.LinkByName(bridge)
 		if err != nil {

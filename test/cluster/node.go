@@ -11,10 +11,10 @@ import (
 	"slices"
 
 	"github.com/kubedevice/kubedevice/test/image"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
-// Node is one node of the cluster, a room of its own with the real programs in it.
+// Node is one node of the cluster, a sandbox of its own with the real programs in it.
 type Node struct {
 	// Name is the node's name in the cluster, IP its address.
 	Name, IP string
@@ -24,7 +24,7 @@ type Node struct {
 	cluster *Cluster
 	options NodeOptions
 	pods    string // the pods' range of addresses
-	room    *room.Room
+	sandbox *sandbox.Sandbox
 }
 
 // kubecriSocket is where kubecri takes the kubelet's calls, inside a node.
@@ -49,18 +49,18 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	return node
 }
 
-// Room is the namespaces that the node lives in.
-func (n *Node) Room() *room.Room { return n.room }
+// Sandbox is the namespaces that the node lives in.
+func (n *Node) Sandbox() *sandbox.Sandbox { return n.sandbox }
 
 // Var is the directory of the machine that is /var on the node. It outlives a reboot of the node,
 // not the cluster.
-func (n *Node) Var() string { return n.room.Var() }
+func (n *Node) Var() string { return n.sandbox.Var() }
 
 // NewComponent returns a further program for the node, with a log file beside those of the others,
 // to be started and killed as the test likes. A path that is not absolute is one of the cluster's
 // own programs.
 func (n *Node) NewComponent(name string, program Program) *Component {
-	return n.cluster.newComponent(n.Room, n.Name, name, program)
+	return n.cluster.newComponent(n.Sandbox, n.Name, name, program)
 }
 
 // Run runs a program on the node and returns what it prints. A path that is not absolute is one of
@@ -70,7 +70,7 @@ func (n *Node) Run(ctx context.Context, path string, args ...string) (string, er
 		path = filepath.Join(n.cluster.options.Programs, path)
 	}
 	var stdout, stderr bytes.Buffer
-	err := n.room.Run(ctx, room.Command{Path: path, Args: args, Env: n.cluster.Environment(), Stdout: &stdout,
+	err := n.sandbox.Run(ctx, sandbox.Command{Path: path, Args: args, Env: n.cluster.Environment(), Stdout: &stdout,
 		Stderr: &stderr})
 	if err != nil {
 		return stdout.String(), fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
@@ -124,13 +124,13 @@ func (n *Node) writeConfig() error {
 	return nil
 }
 
-// open opens the node's room, which is then part of the cluster's network.
+// open opens the node's sandbox, which is then part of the cluster's network.
 func (n *Node) open(ctx context.Context) error {
-	opened, err := room.Open(ctx, n.cluster.roomConfig(n.Name))
+	opened, err := sandbox.Open(ctx, n.cluster.sandboxConfig(n.Name))
 	if err != nil {
 		return err
 	}
-	n.room = opened
+	n.sandbox = opened
 	return plugNode(n.cluster.controlPlane, opened, n.IP, n.pods)
 }
 
@@ -168,7 +168,7 @@ func (n *Node) LoadImages(ctx context.Context) error {
 // Reboot is a power cut: everything on the node is killed at once, and comes up again with the
 // files it had.
 func (n *Node) Reboot(ctx context.Context) error {
-	if err := n.room.Close(ctx); err != nil {
+	if err := n.sandbox.Close(ctx); err != nil {
 		return fmt.Errorf("reboot %s: %w", n.Name, err)
 	}
 	if err := n.open(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/checkout"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
 // Options say what cluster to start. All paths are absolute.
@@ -77,7 +77,7 @@ type Program struct {
 	Path   string
 	Args   []string
 	Env    []string
-	Mounts []room.Mount
+	Mounts []sandbox.Mount
 }
 
 // InventoryVariable names a node's inventory file for the simulated GPUs' device plugin.
@@ -125,7 +125,7 @@ func (o Options) check() error {
 	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.Programs) {
 		return fmt.Errorf("the directories %q and %q must be absolute paths", o.Dir, o.Programs)
 	}
-	if _, err := os.Stat(filepath.Join(o.Programs, "roominit")); err != nil {
+	if _, err := os.Stat(filepath.Join(o.Programs, "sandboxinit")); err != nil {
 		return fmt.Errorf("the cluster's programs are not built: %w", err)
 	}
 	needed := map[string]string{"scheduler": o.Scheduler.Path}

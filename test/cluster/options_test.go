@@ -14,7 +14,7 @@ import (
 func newOptions(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"roominit", "containerd", "scheduler", "kubecri", "inventory.yaml"} {
+	for _, name := range []string{"sandboxinit", "containerd", "scheduler", "kubecri", "inventory.yaml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}

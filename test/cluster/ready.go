@@ -41,7 +41,7 @@ func await(ctx context.Context, what string, programs []*Component, check func(c
 // awaitSocket waits until one of the node's programs serves on its socket.
 func (n *Node) awaitSocket(ctx context.Context, program *Component, path string) error {
 	return await(ctx, path+" on "+n.Name, []*Component{program}, func(ctx context.Context) error {
-		conn, err := n.room.Dial(ctx, "unix", path)
+		conn, err := n.sandbox.Dial(ctx, "unix", path)
 		if err != nil {
 			return err
 		}

@@ -12,22 +12,22 @@ import (
 	"os"
 	"slices"
 
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
 // state is what another process needs to know of a running cluster.
 type state struct {
 	Options Options
-	// Rooms and Components are process ids by name.
-	Rooms, Components map[string]int
+	// Sandboxes and Components are process ids by name.
+	Sandboxes, Components map[string]int
 }
 
 // save writes the state of the cluster, as it is now, for Attach.
 func (c *Cluster) save() error {
-	s := state{Options: c.options, Rooms: map[string]int{controlPlaneRoom: c.controlPlane.PID()},
+	s := state{Options: c.options, Sandboxes: map[string]int{controlPlaneSandbox: c.controlPlane.PID()},
 		Components: map[string]int{}}
 	for _, node := range c.Nodes {
-		s.Rooms[node.Name] = node.room.PID()
+		s.Sandboxes[node.Name] = node.sandbox.PID()
 	}
 	for _, component := range c.Components() {
 		if pid := component.PID(); pid != 0 {
@@ -84,12 +84,12 @@ func attach(files layout) (*Cluster, error) {
 	}
 	// A process id in the file is good only if it is in the cluster's cgroup still: the machine may
 	// have given it to another.
-	c.controlPlane, err = c.attachRoom(controlPlaneRoom, s, alive)
+	c.controlPlane, err = c.attachSandbox(controlPlaneSandbox, s, alive)
 	if err != nil {
 		return nil, err
 	}
 	for _, node := range c.Nodes {
-		if node.room, err = c.attachRoom(node.Name, s, alive); err != nil {
+		if node.sandbox, err = c.attachSandbox(node.Name, s, alive); err != nil {
 			return nil, err
 		}
 	}
@@ -98,17 +98,17 @@ func attach(files layout) (*Cluster, error) {
 		if !slices.Contains(alive, pid) {
 			continue
 		}
-		if component.process, err = room.AttachProcess(pid); err != nil {
+		if component.process, err = sandbox.AttachProcess(pid); err != nil {
 			return nil, err
 		}
 	}
 	return c, c.connect()
 }
 
-func (c *Cluster) attachRoom(name string, s state, alive []int) (*room.Room, error) {
-	pid := s.Rooms[name]
+func (c *Cluster) attachSandbox(name string, s state, alive []int) (*sandbox.Sandbox, error) {
+	pid := s.Sandboxes[name]
 	if !slices.Contains(alive, pid) {
 		return nil, fmt.Errorf("%s is down: take the cluster down and start it again", name)
 	}
-	return room.Attach(c.roomConfig(name), pid)
+	return sandbox.Attach(c.sandboxConfig(name), pid)
 }

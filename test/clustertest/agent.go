@@ -27,7 +27,7 @@ func NewAgent(t testing.TB, node *cluster.Node, socket string) podresourcesapi.P
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return node.Room().Dial(ctx,
+			return node.Sandbox().Dial(ctx,
 				"unix", socket)
 		}))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
-// Limits leave room for busy machines: a quiet one starts a cluster in five seconds and stops it in
+// Limits allow for busy machines: a quiet one starts a cluster in five seconds and stops it in
 // one.
 const (
 	startLimit = 3 * time.Minute

@@ -17,7 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/registry"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
 const (
@@ -93,7 +93,7 @@ func (b *bench) prepare(ctx context.Context) error {
 // serve lets this process serve images in the network of a node.
 func (b *bench) serve(node *cluster.Node, images http.Handler) error {
 	var listener net.Listener
-	err := node.Room().Do(func() (err error) {
+	err := node.Sandbox().Do(func() (err error) {
 		listener, err = net.Listen("tcp", registryAddress)
 		return err
 	})
@@ -131,7 +131,7 @@ func (b *bench) ginkgo(ctx context.Context, node *cluster.Node, dir, focus strin
 	if focus != "" {
 		args = append(args, "--focus="+focus)
 	}
-	return node.Room().Run(ctx, room.Command{
+	return node.Sandbox().Run(ctx, sandbox.Command{
 		Path: filepath.Join(b.programs, "ginkgo"),
 		Args: append(args, filepath.Join(b.programs, "critest.test"), "--",
 			"-runtime-endpoint=unix://"+node.Endpoint()),

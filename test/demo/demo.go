@@ -24,7 +24,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// Limits leave room for a busy machine: a quiet one starts in ten seconds, and no scene takes more
+// Limits allow for a busy machine: a quiet one starts in ten seconds, and no scene takes more
 // than two.
 const (
 	startLimit = 3 * time.Minute

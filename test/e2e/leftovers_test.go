@@ -170,7 +170,7 @@ func launch(dir string) {
 
 func TestALauncherKilledAtAnyPointLeavesNothingThatDownDoesNotRemove(t *testing.T) {
 	for _, point := range []string{
-		"pki/ca.crt", "rooms/control-plane/root", "logs/control-plane/room.log", "rooms/node-1/var",
+		"pki/ca.crt", "sandboxes/control-plane/root", "logs/control-plane/sandbox.log", "sandboxes/node-1/var",
 		"logs/control-plane/etcd.log",
 		"logs/node-1/containerd.log", "logs/node-1/kubelet.log", "logs/control-plane/kube-scheduler.log", "state.json",
 	} {

@@ -10,20 +10,22 @@ import (
 	"strings"
 )
 
-// ConformanceArchive is the name of the file with the images that the CRI's conformance tests (critest of cri-tools 1.36) pull, in the
-// folder of the cluster's programs.
+// ConformanceArchive is the name of the file with the images that the CRI's conformance tests
+// (critest of cri-tools 1.36) pull, in the directory of the cluster's programs.
 const ConformanceArchive = "conformance-images.tar"
 
-// Folders of the repositories that critest pulls from, below whatever host it asks.
+// Directories of the repositories that critest pulls from, below whatever host it asks.
 const (
 	e2eImages = "localhost/e2e-test-images/"
 	criImages = "localhost/k8s-staging-cri-tools/"
 )
 
-// NewConformance returns images that do what critest expects of those that it pulls, by the same repositories and tags. All but one stand
-// on busybox. euid is the program image/euid, architecture such as amd64 is part of a name.
+// NewConformance returns images that do what critest expects of those that it pulls, by the same
+// repositories and tags. All but one stand on busybox. euid is the program image/euid, architecture
+// such as amd64 is part of a name.
 //
-// One that critest pulls is missing, test-image-digest: it asks for that by its digest, which only the original has.
+// One that critest pulls is missing, test-image-digest: it requests that by its digest, which only
+// the original has.
 func NewConformance(pause, busybox Image, euid []byte, architecture string) []Image {
 	busybox = busybox.with(
 		script("usr/bin/pgrep", `exec pidof "$@"`),
@@ -31,14 +33,16 @@ func NewConformance(pause, busybox Image, euid []byte, architecture string) []Im
 	)
 	images := []Image{
 		busybox.as(e2eImages + "busybox:1.29-2"),
-		pause.marked("pause").as("localhost/pause:3.9"), // not the node's own, which it would take along when it is removed
+		// not the node's own, which it would take along when it is removed
+		pause.marked("pause").as("localhost/pause:3.9"),
 		busybox.webServer(80).as(e2eImages + "nginx:1.14-2"),
 		busybox.webServer(80).as(e2eImages + "httpd:2.4.39-4"),
 		busybox.webServer(12003).as(criImages + "hostnet-nginx-" + architecture + ":latest"),
 		busybox.setuid(euid).as(e2eImages + "nonewprivs:1.3"),
 		busybox.group().as(criImages + "test-image-predefined-group:latest"),
 	}
-	for name, user := range map[string]string{"uid": "1002", "username": "www-data", "uid-group": "1003:users", "username-group": "www-data:100"} {
+	for name, user := range map[string]string{"uid": "1002", "username": "www-data", "uid-group": "1003:users",
+		"username-group": "www-data:100"} {
 		image := busybox.as(criImages + "test-image-user-" + name + ":latest")
 		image.Config.User = user
 		images = append(images, image)
@@ -79,7 +83,8 @@ func script(path, lines string) File {
 	return File{Path: path, Mode: 0o755, Content: []byte("#!/bin/sh\n" + lines + "\n")}
 }
 
-// webServer returns an image that serves a page on a port, and looks like nginx: by its process, its arguments and its pid file.
+// webServer returns an image that serves a page on a port, and looks like nginx: by its process,
+// its arguments and its pid file.
 func (i Image) webServer(port int) Image {
 	served := i.with(
 		File{Path: "var", Mode: fs.ModeDir | 0o755},
@@ -106,8 +111,14 @@ func (i Image) setuid(program []byte) Image {
 // group returns an image whose user 1000 is in a group that /etc/group gives it.
 func (i Image) group() Image {
 	i = i.with(
-		File{Path: "etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0:root:/:/bin/sh\ndefault-user:x:1000:1000::/:/bin/sh\n")},
-		File{Path: "etc/group", Mode: 0o644, Content: []byte("root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n")},
+		File{
+			Path: "etc/passwd", Mode: 0o644,
+			Content: []byte("root:x:0:0:root:/:/bin/sh\ndefault-user:x:1000:1000::/:/bin/sh\n"),
+		},
+		File{
+			Path: "etc/group", Mode: 0o644,
+			Content: []byte("root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n"),
+		},
 	)
 	i.Config.User = "1000"
 	return i

@@ -27,7 +27,7 @@ type Image struct {
 	Files []File
 }
 
-// File is a file, folder or symbolic link of an image. All belong to root.
+// File is a file, directory or symbolic link of an image. All belong to root.
 type File struct {
 	// Path is relative to the root, without a leading slash.
 	Path string
@@ -42,8 +42,8 @@ type File struct {
 // NameAnnotation gives an image of an archive its name. It is containerd's.
 const NameAnnotation = "io.containerd.image.name"
 
-// WriteArchive writes images as one OCI archive for linux on the given architecture, such as amd64. The same images make the same
-// bytes.
+// WriteArchive writes images as one OCI archive for linux on the given architecture, such as amd64.
+// The same images make the same bytes.
 func WriteArchive(w io.Writer, architecture string, images ...Image) error {
 	archive := newArchive(w)
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}

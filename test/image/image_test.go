@@ -20,7 +20,8 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// entries returns the regular files of a tar archive by name, and for all entries a line that describes them.
+// entries returns the regular files of a tar archive by name, and for all entries a line that
+// describes them.
 func entries(t *testing.T, archive []byte) (content map[string][]byte, list []string) {
 	t.Helper()
 	content = map[string][]byte{}
@@ -80,7 +81,8 @@ func TestAnArchiveHoldsEveryImageWithItsNameConfigAndFiles(t *testing.T) {
 		names = append(names, descriptor.Annotations["io.containerd.image.name"])
 		manifest := decode[v1.Manifest](t, content["blobs/sha256/"+descriptor.Digest.Encoded()])
 		config := decode[v1.Image](t, content["blobs/sha256/"+manifest.Config.Digest.Encoded()])
-		if config.OS != "linux" || config.Architecture != "amd64" || config.RootFS.DiffIDs[0] != manifest.Layers[0].Digest {
+		if config.OS != "linux" || config.Architecture != "amd64" ||
+			config.RootFS.DiffIDs[0] != manifest.Layers[0].Digest {
 			t.Errorf("config %+v", config)
 		}
 		_, list := entries(t, content["blobs/sha256/"+manifest.Layers[0].Digest.Encoded()])
@@ -92,7 +94,8 @@ func TestAnArchiveHoldsEveryImageWithItsNameConfigAndFiles(t *testing.T) {
 	want := [][]string{
 		{"-rwxr-xr-x pause"},
 		{
-			"drwxr-xr-x bin", "drwxr-xr-x dev", "drwxr-xr-x etc", "drwxr-xr-x proc", "drwxr-xr-x sys", "drwxr-xr-x usr", "dtrwxrwxrwx tmp",
+			"drwxr-xr-x bin", "drwxr-xr-x dev", "drwxr-xr-x etc", "drwxr-xr-x proc", "drwxr-xr-x sys", "drwxr-xr-x usr",
+			"dtrwxrwxrwx tmp",
 			"-rwxr-xr-x bin/busybox", "-rw-r--r-- etc/passwd", "-rw-r--r-- etc/group",
 			"Lrwxrwxrwx bin/sh -> /bin/busybox", "drwxr-xr-x usr/bin", "Lrwxrwxrwx usr/bin/[ -> /bin/busybox",
 		},

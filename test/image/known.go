@@ -17,10 +17,11 @@ const (
 	Pause   = "localhost/pause:1"
 )
 
-// Archive is the name of the file with these images, in the folder of the cluster's programs.
+// Archive is the name of the file with these images, in the directory of the cluster's programs.
 const Archive = "images.tar"
 
-// NewPause returns the image of the container that holds a pod's namespaces, from its one static program.
+// NewPause returns the image of the container that holds a pod's namespaces, from its one static
+// program.
 func NewPause(program []byte) Image {
 	return Image{
 		Name:   Pause,
@@ -29,27 +30,30 @@ func NewPause(program []byte) Image {
 	}
 }
 
-// NewBusybox returns an image with a shell and the usual tools, from the static program that is all of them. applets is what it prints
-// when it is asked for --list-full: one path a line.
+// NewBusybox returns an image with a shell and the usual tools, from the static program that is all
+// of them. applets is what it prints when it is requested --list-full: one path a line.
 func NewBusybox(program []byte, applets string) Image {
 	made := map[string]bool{}
 	image := Image{
 		Name:   Busybox,
 		Config: v1.ImageConfig{Cmd: []string{"sh"}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
 	}
-	folder := func(name string, mode fs.FileMode) {
+	directory := func(name string, mode fs.FileMode) {
 		if name != "." && !made[name] {
 			made[name] = true
 			image.Files = append(image.Files, File{Path: name, Mode: fs.ModeDir | mode})
 		}
 	}
 	for _, name := range []string{"bin", "dev", "etc", "proc", "sys", "usr"} {
-		folder(name, 0o755)
+		directory(name, 0o755)
 	}
-	folder("tmp", fs.ModeSticky|0o777)
+	directory("tmp", fs.ModeSticky|0o777)
 	image.Files = append(image.Files,
 		File{Path: "bin/busybox", Mode: 0o755, Content: program},
-		File{Path: "etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")},
+		File{
+			Path: "etc/passwd", Mode: 0o644,
+			Content: []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+		},
 		File{Path: "etc/group", Mode: 0o644, Content: []byte("root:x:0:\nnobody:x:65534:\n")},
 	)
 	for applet := range strings.Lines(applets) {
@@ -57,7 +61,7 @@ func NewBusybox(program []byte, applets string) Image {
 		if path.Base(applet) == "busybox" {
 			continue
 		}
-		folder(path.Dir(applet), 0o755)
+		directory(path.Dir(applet), 0o755)
 		image.Files = append(image.Files, File{Path: applet, Mode: fs.ModeSymlink | 0o777, Target: "/bin/busybox"})
 	}
 	return image

@@ -44,7 +44,7 @@ type Options struct {
 	Upgrades, Runtime bool
 	// Directory is the absolute path of where the cluster and its logs are, and the results, as
 	// JSON.
-	Folder string
+	Dir string
 }
 
 // Full returns the options of a full run, with the directory _output/robustness.
@@ -55,14 +55,14 @@ func Full() (Options, error) {
 	}
 	return Options{
 		Points: failpoint.Points(), Kills: 20, Creations: 50, Upgrades: true, Runtime: true,
-		Folder: filepath.Join(root, "_output", "robustness"),
+		Dir: filepath.Join(root, "_output", "robustness"),
 	}, nil
 }
 
 const (
 	// perPod is how many containers a pod has, with one device each.
 	perPod = 2
-	// startLimit and recoveryLimit leave room for a busy machine. After the last kill, a kubelet
+	// startLimit and recoveryLimit leave sandbox for a busy machine. After the last kill, a kubelet
 	// takes some ten seconds before it tries again what failed.
 	startLimit    = 3 * time.Minute
 	recoveryLimit = 3 * time.Minute
@@ -120,7 +120,7 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	}
 	results, err := r.play(ctx)
 	show(out, results)
-	err = errors.Join(err, save(options.Folder, results))
+	err = errors.Join(err, save(options.Dir, results))
 	if bad := slices.IndexFunc(results, func(r *Result) bool { return !r.OK() }); err == nil && bad >= 0 {
 		err = fmt.Errorf("%s: not everything passed", results[bad].Scenario)
 	}
@@ -147,7 +147,7 @@ func (r *run) describe(ctx context.Context, root, directory string) (cluster.Opt
 	described.Nodes[0].Kubecri.Path = kubecri
 	described.Nodes[0].Kubecri.Env = append(described.Nodes[0].Kubecri.Env, failpointVariable+"="+r.trigger)
 	described.Visible = append(described.Visible, directory)
-	described.Dir = filepath.Join(r.options.Folder, "cluster")
+	described.Dir = filepath.Join(r.options.Dir, "cluster")
 	return described, errors.Join(os.Chmod(directory, 0o755),
 		os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
 }

@@ -67,7 +67,7 @@ const metricsAddress = "127.0.0.1:10261"
 func callsOf(ctx context.Context, node *cluster.Node) (map[string]float64, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return node.Room().Dial(ctx, network, address)
+			return node.Sandbox().Dial(ctx, network, address)
 		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", nil)

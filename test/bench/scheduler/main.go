@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string) (err error) {
 	rounds := flags.Int("rounds", 20, "how often both variants of a comparison are measured")
 	nodes := flags.String("nodes", "100,500", "numbers of nodes, one after another")
 	pods := flags.Int("pods", 440,
-		"pods of each variant in a round, half of them beside DRA, in as many batches as the cluster has no room for "+
+		"pods of each variant in a round, half of them beside DRA, in as many batches as the cluster cannot hold "+
 			"them at once")
 	full := flags.Float64("full", 0,
 		"part of the nodes whose GPUs are all in use already, by pods that stay; comparisons with DRA are left out, "+

@@ -73,7 +73,7 @@ func (w variant) usesDevices() bool { return w.requests[0] != nothing }
 func (w variant) usesClaims() bool { return w.requests[0].claimed > 0 }
 
 // fill is the part of the GPUs that pods may use when all request the same, and when they don't:
-// then what is free at the end is in pieces, and a pod for which there is no room would be waited
+// then what is free at the end is in pieces, and a pod that does not fit would be waited
 // for in vain.
 const fill, fillMixed = 0.9, 0.4
 

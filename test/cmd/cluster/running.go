@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 	"github.com/spf13/cobra"
 )
 
@@ -99,14 +99,14 @@ func newRestartCommand() *cobra.Command {
 }
 
 func newExecCommand() *cobra.Command {
-	return newRunningCommand("exec ROOM -- COMMAND [ARG...]",
+	return newRunningCommand("exec SANDBOX -- COMMAND [ARG...]",
 		"Run a command in the namespaces of a node, such as node-1, or of the control-plane", cobra.MinimumNArgs(2),
 		func(ctx context.Context, c *cluster.Cluster, args []string) error {
-			in, err := c.Room(args[0])
+			in, err := c.Sandbox(args[0])
 			if err != nil {
 				return err
 			}
-			return in.Run(ctx, room.Command{
+			return in.Run(ctx, sandbox.Command{
 				Path: "/usr/bin/env", Args: args[1:], Env: c.Environment(),
 				Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 			})

@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command upstream is every Kubernetes program of the test cluster, and etcd, in one executable: which one it is, its own
-// file name says (argv[0], as busybox does). One link instead of six, and one file of 150 MB instead of 500.
+// Command upstream is every Kubernetes program of the test cluster, and etcd, in one executable:
+// which one it is, its own file name says (argv[0], as busybox does). One link instead of six, and
+// one file of 150 MB instead of 500.
 package main
 
 import (
@@ -49,7 +50,8 @@ func main() {
 	name := filepath.Base(os.Args[0])
 	program, ok := programs[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "upstream: no program %q: make a link to this file named one of %q\n", name, slices.Sorted(maps.Keys(programs)))
+		fmt.Fprintf(os.Stderr, "upstream: no program %q: make a link to this file named one of %q\n", name,
+			slices.Sorted(maps.Keys(programs)))
 		os.Exit(2)
 	}
 	program()

@@ -154,7 +154,7 @@ func awaitMetric(ctx context.Context, t *testing.T, node *cluster.Node, line str
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return node.Room().Dial(ctx, network, address)
+			return node.Sandbox().Dial(ctx, network, address)
 		},
 	}}
 	for {
@@ -200,13 +200,13 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	}
 
 	empty(ctx)
-	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready when there is room", kube.Ready)
+	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready when there is space", kube.Ready)
 	expectDevices(ctx, t, late, "main", 1)
 	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
 }
 
 // onSmallDisk gives kubecri's state directory a small file system of its own, and kubecri a new
-// life, until the test ends. fill fills it up, what fill returns makes room.
+// life, until the test ends. fill fills it up, what fill returns frees it.
 func onSmallDisk(ctx context.Context, t *testing.T,
 	node *cluster.Node) (fill func(context.Context) (empty func(context.Context))) {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
@@ -118,7 +118,7 @@ func (s *fixture) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 	command := exec.Command(plugin.Path(programs), plugin.Args...)
 	command.Env = append(plugin.Env, "PATH="+os.Getenv("PATH"))
 	command.Stdout, command.Stderr = log, log
-	err = room.WithMounts([]room.Mount{
+	err = sandbox.WithMounts([]sandbox.Mount{
 		{Source: s.Sys(), Target: "/sys"},
 		{Source: s.path("dev"), Target: "/dev"},
 		{Source: s.path("run"), Target: "/run"},

@@ -17,7 +17,7 @@ import (
 )
 
 // shortOfDisk makes the kubelet find that its images' disk, however large and empty, has too little
-// room left.
+// space left.
 const shortOfDisk = `
 evictionHard: {imagefs.available: 99.99%}
 imageMinimumGCAge: 1ms

@@ -58,7 +58,7 @@ func openStore(t *testing.T, node *cluster.Node, address string, locked bool) *s
 		t.Fatal(err)
 	}
 	var listener net.Listener
-	if err := node.Room().Do(func() (err error) {
+	if err := node.Sandbox().Do(func() (err error) {
 		listener, err = net.Listen("tcp", address)
 		return err
 	}); err != nil {

@@ -108,7 +108,7 @@ func queryRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.C
 	conn, err := grpc.NewClient("passthrough:///"+node.Endpoint(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			return node.Room().Dial(ctx,
+			return node.Sandbox().Dial(ctx,
 				"unix", path)
 		}))
 	if err != nil {
@@ -122,7 +122,7 @@ func queryRuntime(ctx context.Context, t *testing.T, node *cluster.Node) codes.C
 // expectEcho speaks with a pod over the network, from its node.
 func expectEcho(ctx context.Context, t *testing.T, node *cluster.Node, pod *corev1.Pod) {
 	t.Helper()
-	conn, err := node.Room().Dial(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, "7"))
+	conn, err := node.Sandbox().Dial(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, "7"))
 	if err != nil {
 		t.Errorf("pod %s does not answer: %v", pod.Name, err)
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
 // The resources of the nodes. GPUs and NICs are of plugins that register with kubecri, FPGAs of one
@@ -101,7 +101,7 @@ func newNode(n *cluster.Node, dir string) *node {
 			Args: []string{"--resource=" + string(resource), "--devices=" + p.devices, "--journal=" + p.journal},
 		}
 		if resource != fpga {
-			program.Mounts = []room.Mount{{Source: "/var/lib/kubedevice/device-plugins",
+			program.Mounts = []sandbox.Mount{{Source: "/var/lib/kubedevice/device-plugins",
 				Target: "/var/lib/kubelet/device-plugins"}}
 		}
 		p.Component = n.NewComponent(name, program)

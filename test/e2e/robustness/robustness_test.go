@@ -28,7 +28,7 @@ func TestKillingKubecriWhileContainersAreCreatedLosesNothingAndLeavesNothing(t *
 	}
 	options.Points = []failpoint.Point{failpoint.Writing, failpoint.Written, failpoint.Answered}
 	options.Kills, options.Creations, options.Upgrades, options.Runtime = 2, 6, false, false
-	options.Folder = filepath.Join(filepath.Dir(options.Folder), "e2e-robustness")
+	options.Dir = filepath.Join(filepath.Dir(options.Dir), "e2e-robustness")
 	if err := robustness.Run(t.Context(), t.Output(), options); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scheduler tests on a real cluster what the scheduler does for pods that cannot have
-// devices at once: it evicts others for them, it lets groups wait until there is room for all, and
+// devices at once: it evicts others for them, it lets groups wait until all of them fit, and
 // it picks up where it was killed.
 package scheduler
 

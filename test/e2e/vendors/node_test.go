@@ -15,7 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
 	"github.com/kubedevice/kubedevice/test/cluster"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
 
@@ -66,7 +66,7 @@ func furnish(n *cluster.Node, dir string) (*node, error) {
 			Path: plugin.Path(shared.Programs()),
 			Args: plugin.Args,
 			Env:  plugin.Env,
-			Mounts: []room.Mount{
+			Mounts: []sandbox.Mount{
 				{Source: machine.Sys(), Target: "/sys"},
 				{Source: kubecriFolder, Target: vendors.KubeletFolder}, // as its DaemonSet does
 			},
@@ -77,7 +77,7 @@ func furnish(n *cluster.Node, dir string) (*node, error) {
 
 // makeNodes makes the device nodes, which a reboot takes away.
 func (n *node) makeNodes() error {
-	return n.Room().Do(func() error { return n.MakeNodes("/dev") })
+	return n.Sandbox().Do(func() error { return n.MakeNodes("/dev") })
 }
 
 // keepPlugins starts plugins that do not run, until ctx ends. One is not started before the

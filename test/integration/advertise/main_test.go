@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/test/integration/controlplane"
 )
 
-// startLimit leaves room for a busy machine: a quiet one needs five seconds.
+// startLimit allows for a busy machine: a quiet one needs five seconds.
 const startLimit = 2 * time.Minute
 
 var server *controlplane.ControlPlane

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// startLimit leaves room for a busy machine: a quiet one needs five seconds.
+// startLimit allows for a busy machine: a quiet one needs five seconds.
 const startLimit = 2 * time.Minute
 
 var server *controlplane.ControlPlane

@@ -78,9 +78,9 @@ func TestThePodsOfAGroupThatShareANodeHaveDifferentDevices(t *testing.T) {
 	}
 }
 
-// Three pods of two GPUs each belong together, and there is room for two of them. Again and again
-// that is found out by placing them one after another, and none of it leaves a trace: a pod that
-// wants all GPUs of the node has them.
+// Three pods of two GPUs each belong together, and there is sandbox for two of them. Again and
+// again that is found out by placing them one after another, and none of it leaves a trace: a pod
+// that wants all GPUs of the node has them.
 func TestAGroupOfDevicePodsIsPlacedWhenAllOfItFits(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", 4)

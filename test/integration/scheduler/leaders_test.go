@@ -26,7 +26,7 @@ var (
 	churnKills = flag.Int("churn.kills", 1, "restarts of all schedulers, and as many changes of the leader")
 )
 
-// churnPatience leaves room for a busy machine: a quiet one needs half a minute for 200 pods and
+// churnPatience leaves sandbox for a busy machine: a quiet one needs half a minute for 200 pods and
 // five minutes for 2,000.
 func churnPatience() time.Duration {
 	return 3*time.Minute + time.Duration(*churnPods)*400*time.Millisecond
@@ -91,7 +91,7 @@ var disturbances = []struct {
 	{"the leader gets SIGTERM", func(p *pair) { p.ensure().terminate() }},
 }
 
-// Pods with one, two and four GPUs come and go, about as many as there is room for. Meanwhile
+// Pods with one, two and four GPUs come and go, about as many as there is sandbox for. Meanwhile
 // schedulers are killed, and leaders change. Each write of each pod is looked at; in the end every
 // device is given once more.
 func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *testing.T) {
@@ -134,7 +134,7 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	t.Logf("%d pods were bound to %d devices", audit.everBound(), 8**churnNodes)
 }
 
-// churn creates pods, and deletes pods to make room for them: bound ones and, now and then, one
+// churn creates pods, and deletes pods to make sandbox for them: bound ones and, now and then, one
 // that may be about to be bound. No more than alive exist at any time. It returns when all that are
 // left are bound.
 func (c *cluster) churn(ctx context.Context, audit *auditor, total, alive int) error {

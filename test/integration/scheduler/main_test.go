@@ -25,7 +25,7 @@ import (
 // asScheduler makes this test binary run the scheduler's command instead of the tests.
 const asScheduler = "KUBEDEVICE_TEST_RUN_SCHEDULER"
 
-// startLimit leaves room for a busy machine: a quiet one needs five seconds.
+// startLimit allows for a busy machine: a quiet one needs five seconds.
 const startLimit = 2 * time.Minute
 
 var server *controlplane.ControlPlane

@@ -76,7 +76,7 @@ func TestPreemptionFreesTheDevicesThatMakeAPair(t *testing.T) {
 
 // What is short on the fullest nodes is known when the second of two pods comes that request the
 // same, so that its cycle leaves them out. The pod fits nowhere else: its event is the same as the
-// first's. For a third, of high priority, preemption makes room on one of them.
+// first's. For a third, of high priority, preemption makes sandbox on one of them.
 func TestAPodThatFitsNowhereElseSeesFullNodesInItsEventAndMayPreemptThere(t *testing.T) {
 	c := newCluster(t)
 	high := c.priorityClass("high", 1000)

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package room
+package sandbox
 
 import (
 	"errors"
@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own are the folders of the root that a room does not share with the machine. shared are those that it may write to; all others
-// it can only read.
+// own are the directories of the root that a sandbox does not share with the machine. shared are
+// those that it may write to; all others it can only read.
 var (
 	own    = []string{"dev", "proc", "run", "var"}
 	shared = []string{"sys", "tmp"}
 )
 
-// buildRoot gives the calling process, which has a mount namespace of its own, the root filesystem of a room.
+// buildRoot gives the calling process, which has a mount namespace of its own, the root filesystem
+// of a sandbox.
 func buildRoot(s spec) error {
 	steps := []struct {
 		what string
@@ -31,11 +32,11 @@ func buildRoot(s spec) error {
 			return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 		}},
 		{"mount a root", func() error { return mountRoot(s.Root) }},
-		{"share the machine's folders", func() error { return bindMachine(s.Root) }},
+		{"share the machine's directories", func() error { return bindMachine(s.Root) }},
 		{"furnish /var", func() error { return furnishVar(s) }},
 		{"furnish /run", func() error { return mountMemory(filepath.Join(s.Root, "run")) }},
 		{"furnish /dev", func() error { return furnishDev(filepath.Join(s.Root, "dev")) }},
-		{"show folders", func() error { return showFolders(s) }},
+		{"show directories", func() error { return showFolders(s) }},
 		{"close the root", func() error { return mount("", s.Root, "", unix.MS_PRIVATE, "") }},
 		{"furnish /proc", func() error { return furnishProc(filepath.Join(s.Root, "proc")) }},
 		{"move into the root", func() error { return pivot(s.Root) }},
@@ -58,8 +59,8 @@ func mountMemory(path string) error {
 	return mount("tmpfs", path, "tmpfs", 0, "mode=755")
 }
 
-// mountRoot mounts an empty root that stays out of recursive bind mounts until it is closed: the machine's folders, which are
-// about to be bound below it, hold the mount point.
+// mountRoot mounts an empty root that stays out of recursive bind mounts until it is closed: the
+// machine's directories, which are about to be bound below it, hold the mount point.
 func mountRoot(root string) error {
 	if err := mountMemory(root); err != nil {
 		return err
@@ -67,7 +68,8 @@ func mountRoot(root string) error {
 	return mount("", root, "", unix.MS_UNBINDABLE, "")
 }
 
-// bindMachine makes the machine's top-level folders appear in the root, but for those that a room has of its own.
+// bindMachine makes the machine's top-level directories appear in the root, but for those that a
+// sandbox has of its own.
 func bindMachine(root string) error {
 	entries, err := os.ReadDir("/")
 	if err != nil {
@@ -110,8 +112,8 @@ func protect(path string) error {
 }
 
 func furnishVar(s spec) error {
-	for _, folder := range []string{"cache", "lib", "log", "tmp"} {
-		if err := os.MkdirAll(filepath.Join(s.Var, folder), 0o755); err != nil {
+	for _, directory := range []string{"cache", "lib", "log", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(s.Var, directory), 0o755); err != nil {
 			return err
 		}
 	}
@@ -121,10 +123,11 @@ func furnishVar(s spec) error {
 	return bind(s.Var, filepath.Join(s.Root, "var"))
 }
 
-// showFolders puts the folders that must be visible at their paths, to be read and written, whatever is there by now.
+// showFolders puts the directories that must be visible at their paths, to be read and written,
+// whatever is there by now.
 func showFolders(s spec) error {
-	for _, folder := range s.Visible {
-		if err := bind(folder, filepath.Join(s.Root, folder)); err != nil {
+	for _, directory := range s.Visible {
+		if err := bind(directory, filepath.Join(s.Root, directory)); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package room
+package sandbox
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spec is what a room's first process is told, as JSON on its standard input.
+// spec is what a sandbox's first process is told, as JSON on its standard input.
 type spec struct {
 	Hostname  string
 	Root, Var string
@@ -22,7 +22,8 @@ type spec struct {
 	ForwardTo string
 }
 
-// ready is the first process's answer when the room is complete. Anything else is an error message.
+// ready is the first process's answer when the sandbox is complete. Anything else is an error
+// message.
 const ready = "ready"
 
 // Files that the first process inherits.
@@ -31,8 +32,8 @@ const (
 	listenerFile = 4 // only when spec.ForwardTo is set
 )
 
-// Main is the life of a room's first process. Whoever starts it gives it new namespaces. It returns an error only when the room
-// could not be made.
+// Main is the life of a sandbox's first process. Whoever starts it gives it new namespaces. It
+// returns an error only when the sandbox could not be made.
 func Main() error {
 	var s spec
 	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
@@ -64,7 +65,7 @@ func Main() error {
 	return nil
 }
 
-// furnish makes the calling process's namespaces the room that s asks for.
+// furnish makes the calling process's namespaces the sandbox that s requests.
 func furnish(s spec) error {
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
@@ -72,7 +73,8 @@ func furnish(s spec) error {
 	return buildRoot(s)
 }
 
-// reap collects every dead child: orphans of the room's processes become the first process's own.
+// reap collects every dead child: orphans of the sandbox's processes become the first process's
+// own.
 func reap() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -85,7 +87,8 @@ func reap() {
 	}
 }
 
-// forward carries each connection that arrives at listener, a socket of the machine's network, to an address of the room's.
+// forward carries each connection that arrives at listener, a socket of the machine's network, to
+// an address of the sandbox's.
 func forward(listener net.Listener, address string) {
 	for {
 		outside, err := listener.Accept()
@@ -106,7 +109,8 @@ func forward(listener net.Listener, address string) {
 	}
 }
 
-// splice copies both ways until both sides have said all, and passes each one's end of speech on to the other.
+// splice copies both ways until both sides have said all, and passes each one's end of speech on to
+// the other.
 func splice(a, b *net.TCPConn) {
 	done := make(chan struct{})
 	oneWay := func(to, from *net.TCPConn) {

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package room
+package sandbox
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a program to be run in a room.
+// Command is a program to be run in a sandbox.
 type Command struct {
 	// Path is the program's absolute path, Args its arguments without its name.
 	Path string
@@ -24,28 +24,30 @@ type Command struct {
 	Env []string
 	// Mounts are made for this program and its children alone.
 	Mounts []Mount
-	// Stdin, Stdout and Stderr are as those of os/exec.Cmd. A program that is to outlive this process needs files.
+	// Stdin, Stdout and Stderr are as those of os/exec.Cmd. A program that is to outlive this
+	// process needs files.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// Mount shows a folder or file at a second path. The target must exist.
+// Mount shows a directory or file at a second path. The target must exist.
 type Mount struct{ Source, Target string }
 
-// Run runs a program in the room and waits for its end. When ctx ends first, it is killed.
-func (r *Room) Run(ctx context.Context, command Command) error {
+// Run runs a program in the sandbox and waits for its end. When ctx ends first, it is killed.
+func (r *Sandbox) Run(ctx context.Context, command Command) error {
 	started, err := r.start(exec.CommandContext(ctx, command.Path, command.Args...), command)
 	if err != nil {
 		return err
 	}
 	if err := started.Wait(); err != nil {
-		return fmt.Errorf("run %s in room %s: %w", command.Path, r.config.Name, errors.Join(err, ctx.Err()))
+		return fmt.Errorf("run %s in sandbox %s: %w", command.Path, r.config.Name, errors.Join(err, ctx.Err()))
 	}
 	return nil
 }
 
-// Start starts a program in the room. It lives until it ends by itself, is killed, or the room is closed.
-func (r *Room) Start(command Command) (*Process, error) {
+// Start starts a program in the sandbox. It lives until it ends by itself, is killed, or the
+// sandbox is closed.
+func (r *Sandbox) Start(command Command) (*Process, error) {
 	started, err := r.start(exec.Command(command.Path, command.Args...), command)
 	if err != nil {
 		return nil, err
@@ -58,7 +60,7 @@ func (r *Room) Start(command Command) (*Process, error) {
 	return process, nil
 }
 
-func (r *Room) start(started *exec.Cmd, command Command) (*exec.Cmd, error) {
+func (r *Sandbox) start(started *exec.Cmd, command Command) (*exec.Cmd, error) {
 	started.Dir = "/"
 	started.Env = command.Env
 	started.Stdin, started.Stdout, started.Stderr = command.Stdin, command.Stdout, command.Stderr
@@ -73,17 +75,18 @@ func (r *Room) start(started *exec.Cmd, command Command) (*exec.Cmd, error) {
 		err = r.config.Cgroup.Add(daemons, started.Process.Pid)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start %s in room %s: %w", command.Path, r.config.Name, err)
+		return nil, fmt.Errorf("start %s in sandbox %s: %w", command.Path, r.config.Name, err)
 	}
 	return started, nil
 }
 
-// WithMounts runs f on a thread that is in no room and has mounts of its own, as do the programs that f starts. f must not start goroutines
-// and expect them to have these mounts as well. The thread is given up afterwards.
+// WithMounts runs f on a thread that is in no sandbox and has mounts of its own, as do the programs
+// that f starts. f must not start goroutines and expect them to have these mounts as well. The
+// thread is given up afterwards.
 func WithMounts(mounts []Mount, f func() error) error {
 	result := make(chan error, 1)
 	onSpareThread(func() {
-		err := unix.Unshare(unix.CLONE_FS) // a thread that shares its root and working folder may not change mounts
+		err := unix.Unshare(unix.CLONE_FS) // a thread that shares its root and working directory may not change mounts
 		if err == nil {
 			err = mountPrivately(mounts)
 		}
@@ -114,7 +117,7 @@ func mountPrivately(mounts []Mount) error {
 	return nil
 }
 
-// Process is a program that runs in a room. Its methods may be called from several goroutines.
+// Process is a program that runs in a sandbox. Its methods may be called from several goroutines.
 type Process struct {
 	handle *os.Process
 	done   chan struct{}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package room
+package sandbox
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is an open handle on one namespace of a room.
+// namespace is an open handle on one namespace of a sandbox.
 type namespace struct {
 	flag int
 	file *os.File
 }
 
-// kinds are a room's namespaces. Mounts come last: from then on, the machine's own paths are out of reach.
+// kinds are a sandbox's namespaces. Mounts come last: from then on, the machine's own paths are out
+// of reach.
 var kinds = []struct {
 	name string
 	flag int
@@ -48,13 +49,14 @@ func openNamespaces(pid int) ([]namespace, error) {
 	return opened, nil
 }
 
-// Do runs f on a thread that is inside the room: its mounts, network and host name; processes that f starts are in the room
-// altogether. f must not start goroutines and expect them to be inside as well. The thread is given up afterwards.
-func (r *Room) Do(f func() error) error {
+// Do runs f on a thread that is inside the sandbox: its mounts, network and host name; processes
+// that f starts are in the sandbox altogether. f must not start goroutines and expect them to be
+// inside as well. The thread is given up afterwards.
+func (r *Sandbox) Do(f func() error) error {
 	result := make(chan error, 1)
 	onSpareThread(func() {
 		if err := r.enter(); err != nil {
-			result <- fmt.Errorf("enter room %s: %w", r.config.Name, err)
+			result <- fmt.Errorf("enter sandbox %s: %w", r.config.Name, err)
 			return
 		}
 		result <- f()
@@ -62,7 +64,8 @@ func (r *Room) Do(f func() error) error {
 	return <-result
 }
 
-// onSpareThread runs f on a thread that ends with it. The process's first thread is never taken, as it cannot end.
+// onSpareThread runs f on a thread that ends with it. The process's first thread is never taken, as
+// it cannot end.
 func onSpareThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -75,9 +78,10 @@ func onSpareThread(f func()) {
 	}()
 }
 
-// enter moves the calling thread, which must be locked, into the room.
-func (r *Room) enter() error {
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root and working folder may not change mounts
+// enter moves the calling thread, which must be locked, into the sandbox.
+func (r *Sandbox) enter() error {
+	// a thread that shares its root and working directory may not change mounts
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
 	for _, namespace := range r.namespaces {
@@ -88,8 +92,9 @@ func (r *Room) enter() error {
 	return nil
 }
 
-// Dial connects to an address inside the room: "tcp" with a literal IP address and a port, or "unix" with a path.
-func (r *Room) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects to an address inside the sandbox: "tcp" with a literal IP address and a port, or
+// "unix" with a path.
+func (r *Sandbox) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := r.Do(func() (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
@@ -98,8 +103,8 @@ func (r *Room) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return conn, err
 }
 
-// NetworkNamespace returns a handle on the room's network, for as long as the room is open.
-func (r *Room) NetworkNamespace() *os.File {
+// NetworkNamespace returns a handle on the sandbox's network, for as long as the sandbox is open.
+func (r *Sandbox) NetworkNamespace() *os.File {
 	for _, namespace := range r.namespaces {
 		if namespace.flag == unix.CLONE_NEWNET {
 			return namespace.file

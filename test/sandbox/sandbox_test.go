@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package room_test
+package sandbox_test
 
 import (
 	"bytes"
@@ -17,17 +17,17 @@ import (
 
 	"github.com/kubedevice/kubedevice/test/cgroup"
 	"github.com/kubedevice/kubedevice/test/clustertest"
-	"github.com/kubedevice/kubedevice/test/room"
+	"github.com/kubedevice/kubedevice/test/sandbox"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-// firstProcess makes this test's program the first process of a room.
-const firstProcess = "KUBEDEVICE_ROOM_FIRST_PROCESS"
+// firstProcess makes this test's program the first process of a sandbox.
+const firstProcess = "KUBEDEVICE_SANDBOX_FIRST_PROCESS"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(firstProcess) != "" {
-		if err := room.Main(); err != nil {
+		if err := sandbox.Main(); err != nil {
 			os.Stderr.WriteString(err.Error()) //nolint:errcheck // nowhere else to say it
 		}
 		return
@@ -41,10 +41,10 @@ func TestMain(m *testing.M) {
 
 const patience = time.Minute
 
-func newConfig(t *testing.T) room.Config {
+func newConfig(t *testing.T) sandbox.Config {
 	t.Helper()
 	dir := t.TempDir()
-	cgroups, err := cgroup.Open(cgroup.DefaultMount, "kubedevice-room-test-"+filepath.Base(filepath.Dir(dir)))
+	cgroups, err := cgroup.Open(cgroup.DefaultMount, "kubedevice-sandbox-test-"+filepath.Base(filepath.Dir(dir)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,25 +53,25 @@ func newConfig(t *testing.T) room.Config {
 			t.Error(err)
 		}
 	})
-	return room.Config{Name: "here", Dir: dir, Init: os.Args[0], Log: filepath.Join(dir, "log"), Cgroup: cgroups}
+	return sandbox.Config{Name: "here", Dir: dir, Init: os.Args[0], Log: filepath.Join(dir, "log"), Cgroup: cgroups}
 }
 
-func open(t *testing.T, config room.Config) (context.Context, *room.Room) {
+func open(t *testing.T, config sandbox.Config) (context.Context, *sandbox.Sandbox) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	opened, err := room.Open(ctx, config)
+	opened, err := sandbox.Open(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ctx, opened
 }
 
-// sh runs a shell command in a room and returns what it prints.
-func sh(ctx context.Context, t *testing.T, in *room.Room, command string, mounts ...room.Mount) string {
+// sh runs a shell command in a sandbox and returns what it prints.
+func sh(ctx context.Context, t *testing.T, in *sandbox.Sandbox, command string, mounts ...sandbox.Mount) string {
 	t.Helper()
 	var out bytes.Buffer
-	err := in.Run(ctx, room.Command{
+	err := in.Run(ctx, sandbox.Command{
 		Path: "/bin/sh", Args: []string{"-ec", command}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		Mounts: mounts, Stdout: &out, Stderr: &out,
 	})
@@ -81,7 +81,7 @@ func sh(ctx context.Context, t *testing.T, in *room.Room, command string, mounts
 	return strings.TrimSpace(out.String())
 }
 
-func TestARoomHasItsOwn(t *testing.T) {
+func TestASandboxHasItsOwn(t *testing.T) {
 	ctx, in := open(t, newConfig(t))
 	before, err := os.ReadFile("/proc/sys/vm/panic_on_oom")
 	if err != nil {
@@ -104,7 +104,7 @@ func TestARoomHasItsOwn(t *testing.T) {
 	}
 	for _, path := range []string{"/dev/odd", "/run/odd", "/var/lib/odd"} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s of the room is the machine's: %v", path, err)
+			t.Errorf("%s of the sandbox is the machine's: %v", path, err)
 		}
 	}
 	if after, err := os.ReadFile("/proc/sys/vm/panic_on_oom"); err != nil || !bytes.Equal(before, after) {
@@ -114,16 +114,17 @@ func TestARoomHasItsOwn(t *testing.T) {
 
 func TestTheMachinesFilesCanBeReadButOnlyVisibleFoldersWritten(t *testing.T) {
 	config := newConfig(t)
-	visible, err := os.MkdirTemp("/var/tmp", "kubedevice-visible-") // which a room hides otherwise
+	visible, err := os.MkdirTemp("/var/tmp", "kubedevice-visible-") // which a sandbox hides otherwise
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(visible) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(visible) //nolint:errcheck // a temporary directory
 	config.Visible = []string{visible}
 	ctx, in := open(t, config)
 
 	want := "read-only visible"
-	got := sh(ctx, t, in, "cat /etc/passwd >/dev/null; touch /etc/odd 2>/dev/null || echo read-only; touch "+visible+"/odd; [ -f "+visible+"/odd ] && echo visible")
+	got := sh(ctx, t, in, "cat /etc/passwd >/dev/null; touch /etc/odd 2>/dev/null || echo read-only; touch "+visible+
+		"/odd; [ -f "+visible+"/odd ] && echo visible")
 	if strings.Join(strings.Fields(got), " ") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -138,7 +139,7 @@ func TestMountsOfACommandAreItsOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tree, "made-up"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(ctx, t, in, "ls /sys", room.Mount{Source: tree, Target: "/sys"}); got != "made-up" {
+	if got := sh(ctx, t, in, "ls /sys", sandbox.Mount{Source: tree, Target: "/sys"}); got != "made-up" {
 		t.Errorf("/sys has %q for the command with the mount", got)
 	}
 	if got := sh(ctx, t, in, "ls /sys"); strings.Contains(got, "made-up") {
@@ -151,7 +152,7 @@ func TestConnectionsComeInThroughTheDoorAndByDial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // the room has its own
+	defer listener.Close() //nolint:errcheck // the sandbox has its own
 	config := newConfig(t)
 	config.Listener, config.ForwardTo = listener, "127.0.0.1:80"
 	ctx, in := open(t, config)
@@ -222,7 +223,7 @@ func TestClosingKillsEverythingAndKeepsVar(t *testing.T) {
 	config := newConfig(t)
 	ctx, in := open(t, config)
 	sh(ctx, t, in, "echo kept > /var/lib/file; mkdir /run/lost")
-	process, err := in.Start(room.Command{Path: "/bin/sleep", Args: []string{"1000"}})
+	process, err := in.Start(sandbox.Command{Path: "/bin/sleep", Args: []string{"1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestClosingKillsEverythingAndKeepsVar(t *testing.T) {
 	}
 }
 
-func TestAnOrphanIsBuriedByTheRoom(t *testing.T) {
+func TestAnOrphanIsBuriedByTheSandbox(t *testing.T) {
 	ctx, in := open(t, newConfig(t))
 	sh(ctx, t, in, "(sh -c 'sleep 0.01; touch /run/done' &) &") // whose parent ends first
 	for zombie := "unknown"; zombie != ""; {
@@ -255,11 +256,11 @@ func TestAnOrphanIsBuriedByTheRoom(t *testing.T) {
 	}
 }
 
-func TestARoomThatCannotBeFurnishedSaysWhyAndIsGone(t *testing.T) {
+func TestASandboxThatCannotBeFurnishedSaysWhyAndIsGone(t *testing.T) {
 	config := newConfig(t)
-	config.Visible = []string{"/no/such/folder"}
-	_, err := room.Open(t.Context(), config)
-	if err == nil || !strings.Contains(err.Error(), "show folders") {
+	config.Visible = []string{"/no/such/directory"}
+	_, err := sandbox.Open(t.Context(), config)
+	if err == nil || !strings.Contains(err.Error(), "show directories") {
 		t.Errorf("error %v", err)
 	}
 	if pids, err := config.Cgroup.Processes(); err != nil || len(pids) > 0 {
@@ -269,11 +270,11 @@ func TestARoomThatCannotBeFurnishedSaysWhyAndIsGone(t *testing.T) {
 
 func TestRunReportsTheExitStatus(t *testing.T) {
 	ctx, in := open(t, newConfig(t))
-	err := in.Run(ctx, room.Command{Path: "/bin/sh", Args: []string{"-c", "exit 7"}})
+	err := in.Run(ctx, sandbox.Command{Path: "/bin/sh", Args: []string{"-c", "exit 7"}})
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := in.Start(room.Command{Path: "/no/such/program"}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := in.Start(sandbox.Command{Path: "/no/such/program"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that isn't there: %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package room
+package sandbox
 
 import (
 	"io/fs"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodes are the device nodes that a container runtime and a kubelet expect: null and its kin for containers, kmsg, where the
-// kubelet reads of processes that the kernel killed.
+// nodes are the device nodes that a container runtime and a kubelet expect: null and its kin for
+// containers, kmsg, where the kubelet reads of processes that the kernel killed.
 var nodes = []struct {
 	name         string
 	major, minor uint32
@@ -35,7 +35,8 @@ var links = map[string]string{
 	"ptmx":   "pts/ptmx",
 }
 
-// furnishDev makes a /dev in memory, so that device nodes which are made in a room are gone with it.
+// furnishDev makes a /dev in memory, so that device nodes which are made in a sandbox are gone with
+// it.
 func furnishDev(dev string) error {
 	if err := mountMemory(dev); err != nil {
 		return err
@@ -69,7 +70,8 @@ func furnishDev(dev string) error {
 	return nil
 }
 
-// sysctls are what a kubelet writes and what belongs to the whole machine: a room has plain files in their places.
+// sysctls are what a kubelet writes and what belongs to the whole machine: a sandbox has plain
+// files in their places.
 var sysctls = []string{
 	"kernel/keys/root_maxbytes",
 	"kernel/keys/root_maxkeys",
@@ -79,7 +81,8 @@ var sysctls = []string{
 	"vm/panic_on_oom",
 }
 
-// furnishProc mounts a /proc that shows the room's processes and leaves the machine's sysctls alone.
+// furnishProc mounts a /proc that shows the sandbox's processes and leaves the machine's sysctls
+// alone.
 func furnishProc(proc string) error {
 	shadows := proc + "-sysctls"
 	if err := os.MkdirAll(proc, 0o555); err != nil {
