@@ -68,7 +68,7 @@ func TestADeviceThatCannotBeNamedIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func TestOtherResourcesAreNoHostedDevices(t *testing.T) {
+func TestOtherResourcesAreNoKubeletDevices(t *testing.T) {
 	for _, name := range []types.ResourceName{
 		"", "intel.com/qat", "resource/group/gpu/GPU-1/cards", "resource/group/numa/0/gpu/GPU-1/cards",
 		"resource/group/numa/0/gpu/GPU-1/device",

@@ -21,7 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// deviceplugins stands for the plugins that are hosted, and for the cache of their responses.
+// deviceplugins stands for kubelet device plugins, and for the cache of their responses.
 type deviceplugins struct {
 	mu      sync.Mutex
 	states  []State
@@ -99,7 +99,7 @@ func serving(t *testing.T, resource types.ResourceName, ids ...string) State {
 	return State{resource, plugins.State{Info: infoOf(resource, devices, true), Serving: true, Reported: true}}
 }
 
-func hostedName(t *testing.T, resource types.ResourceName, id string) types.ResourceName {
+func nameOf(t *testing.T, resource types.ResourceName, id string) types.ResourceName {
 	t.Helper()
 	name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: resource, ID: id, NUMA: []int{0}})
 	if err != nil {
@@ -137,7 +137,7 @@ func claimOf(pod string, names ...types.ResourceName) plugins.Claim {
 func TestADeviceOfAPluginIsLateByItsName(t *testing.T) {
 	transport := NewTransport(newDeviceplugins(), nil)
 	for name, want := range map[types.ResourceName]string{
-		hostedName(t, qat, "x"): "intel.com/qat", "intel.com/qat": "", "resource/group/gpu/0/cards": "",
+		nameOf(t, qat, "x"): "intel.com/qat", "intel.com/qat": "", "resource/group/gpu/0/cards": "",
 	} {
 		if label, late := transport.Late(name); label != want || late != (want != "") {
 			t.Errorf("%s is of %q, %v; want %q", name, label, late, want)
@@ -150,13 +150,13 @@ func TestTheManagerHasWhatAPluginLists(t *testing.T) {
 	lost.Serving, lost.Err = false, errors.New("the device plugin of a.b/c is gone")
 	m := manage(t, newDeviceplugins(serving(t, qat, "x"), lost))
 	inventory, _ := m.Inventory()
-	if got, known := inventory.Allocatable(hostedName(t, qat, "x")); got != 1 || !known {
+	if got, known := inventory.Allocatable(nameOf(t, qat, "x")); got != 1 || !known {
 		t.Errorf("a device that is listed: %d allocatable, known %v", got, known)
 	}
-	if err := inventory.Missing(hostedName(t, qat, "x")); err != nil {
+	if err := inventory.Missing(nameOf(t, qat, "x")); err != nil {
 		t.Errorf("a device whose plugin serves: %v", err)
 	}
-	if err := inventory.Missing(hostedName(t, "a.b/c", "z")); !errors.Is(err, lost.Err) {
+	if err := inventory.Missing(nameOf(t, "a.b/c", "z")); !errors.Is(err, lost.Err) {
 		t.Errorf("a device whose plugin is gone: %v", err)
 	}
 	if err := m.Check(); !errors.Is(err, lost.Err) {
@@ -164,11 +164,11 @@ func TestTheManagerHasWhatAPluginLists(t *testing.T) {
 	}
 }
 
-func TestAHostedPluginIsAskedOnceForEachContainer(t *testing.T) {
+func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
 	d := newDeviceplugins(serving(t, qat, "x", "y", "z"))
 	m := manage(t, d)
 	for range 2 {
-		got, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "z"), hostedName(t, qat, "x"),
+		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "z"), nameOf(t, qat, "x"),
 			"resource/group/gpu/0/cards"))
 		if err != nil {
 			t.Fatal(err)
@@ -185,12 +185,12 @@ func TestAHostedPluginIsAskedOnceForEachContainer(t *testing.T) {
 	}
 }
 
-func TestAHostedPluginThatFailsIsAskedAgain(t *testing.T) {
+func TestAKubeletPluginThatFailsIsAskedAgain(t *testing.T) {
 	d := newDeviceplugins(serving(t, qat, "x"))
 	m := manage(t, d)
 	d.failure = errors.New("no firmware")
 	for range 2 {
-		if _, err := m.Allocate(t.Context(), claimOf("pod", hostedName(t, qat, "x"))); err == nil ||
+		if _, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "x"))); err == nil ||
 			!strings.Contains(err.Error(), "no firmware") {
 			t.Errorf("a failure is told as %v", err)
 		}

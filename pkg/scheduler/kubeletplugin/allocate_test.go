@@ -131,7 +131,7 @@ func TestPodsGetTheDevicesThatTheyAskFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, test.node...)
+			r := newFixture(t, test.node...)
 			if len(test.taken) > 0 {
 				r.run(request("before", ask{limits: test.taken}))
 			}
@@ -209,10 +209,12 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 				{name: "main", requests: list{"numa/=1/intel.com:qat": 1}},
 			},
 		},
-		`cannot serve container "main": numa/A/intel.com:qat/=/device has no name behind "=": add the ID of a device or the number of a NUMA node`: {
+		`cannot serve container "main": numa/A/intel.com:qat/=/device has no name behind "=": ` +
+			`add the ID of a device or the number of a NUMA node`: {
 			two, []ask{{requests: list{"numa/A/intel.com:qat/=/device": 1}}},
 		},
-		`cannot serve container "main": numa/=/intel.com:qat has no name behind "=": add the ID of a device or the number of a NUMA node`: {
+		`cannot serve container "main": numa/=/intel.com:qat has no name behind "=": ` +
+			`add the ID of a device or the number of a NUMA node`: {
 			two, []ask{{requests: list{"numa/=/intel.com:qat": 1}}},
 		},
 		`cannot serve container "main": the pod asks for more than 4096 devices by placeholders: ask for fewer`: {
@@ -220,7 +222,8 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 		},
 		"cannot serve the pod: numa/A/intel.com:qat is 0: ask for 1 to 4096": {two, []ask{{limits: list{qat: 1},
 			ofPod: list{"numa/A/intel.com:qat": 0}}}},
-		"cannot serve resource/group/numa/A/intel.com:qat/0/device for a pod as a whole: write it under one of its containers": {
+		"cannot serve resource/group/numa/A/intel.com:qat/0/device for a pod as a whole: " +
+			"write it under one of its containers": {
 			two, []ask{{limits: list{qat: 1}, ofPod: list{"numa/A/intel.com:qat": 1}}},
 		},
 		"have no free intel.com/qat besides the unwanted": {
@@ -235,7 +238,8 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 		`cannot serve nvidia.com/gpu "g0": the pod asks for it and does not want it`: {
 			two, []ask{{requests: list{"numa/A/nvidia.com:gpu/=g0/device": 1, "numa/B/nvidia.com:gpu/=g0/device": 0}}},
 		},
-		`cannot serve container "main": numa/A/nvidia.com:gpu/0/device is 2: ask for 1 of it, or for several without naming each`: {
+		`cannot serve container "main": numa/A/nvidia.com:gpu/0/device is 2: ` +
+			`ask for 1 of it, or for several without naming each`: {
 			two, []ask{{requests: list{"numa/A/nvidia.com:gpu/0/device": 2}}},
 		},
 		`cannot serve container "main": numa/A/nvidia.com:gpu is 0: ask for 1 to 4096`: {two,
@@ -244,7 +248,7 @@ func TestPodsThatDoNotFitAreToldWhatIsMissing(t *testing.T) {
 			[]ask{{requests: list{"numa/A/gpu/0/device": 1}}}},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := newRig(t, test.node...).refusal(request("p", test.pod...)); got != want {
+			if got := newFixture(t, test.node...).refusal(request("p", test.pod...)); got != want {
 				t.Errorf("nodes %s", got)
 			}
 		})
@@ -257,22 +261,22 @@ func TestEvictionsHelpAgainstWhatPodsHoldAndNothingElse(t *testing.T) {
 		pod  ask
 		help bool
 	}{
-		"all are held":                               {ask{limits: list{gpu: 1}}, true},
-		"there are too few, held or not":             {ask{limits: list{gpu: 4}}, false},
-		"there are none":                             {ask{requests: list{"numa/A/vendor.example:nic": 1}}, false},
-		"they would be together":                     {ask{requests: list{"numa/A/nvidia.com:gpu": 2}}, true},
-		"they would not be together, as one is sick": {ask{requests: list{"numa/=1/nvidia.com:gpu": 2}}, false},
-		"the device is held":                         {ask{requests: list{"numa/A/nvidia.com:gpu/=a/device": 1}}, true},
+		"all are held":                       {ask{limits: list{gpu: 1}}, true},
+		"there are too few, held or not":     {ask{limits: list{gpu: 4}}, false},
+		"there are none":                     {ask{requests: list{"numa/A/vendor.example:nic": 1}}, false},
+		"they would be together":             {ask{requests: list{"numa/A/nvidia.com:gpu": 2}}, true},
+		"one of those together is unhealthy": {ask{requests: list{"numa/=1/nvidia.com:gpu": 2}}, false},
+		"the device is held":                 {ask{requests: list{"numa/A/nvidia.com:gpu/=a/device": 1}}, true},
 		"the device is not there": {ask{requests: list{"numa/A/nvidia.com:gpu/=x/device": 1}},
 			false},
-		"the device is sick": {ask{requests: list{"numa/A/nvidia.com:gpu/=d/device": 1}},
+		"the device is unhealthy": {ask{requests: list{"numa/A/nvidia.com:gpu/=d/device": 1}},
 			false},
 		"the pod does not want those that are there": {ask{limits: list{gpu: 3},
 			requests: list{"numa/A/nvidia.com:gpu/=a/device": 0}}, false},
 		"the request cannot be read": {ask{requests: list{"numa/A/nvidia.com:gpu": 0}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, node...)
+			r := newFixture(t, node...)
 			r.run(request("before", ask{limits: list{gpu: 3}}))
 			if verdict := r.fit(request("p", test.pod)); verdict.Fits || verdict.Never == test.help {
 				t.Errorf("got %+v", verdict)

@@ -28,8 +28,8 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is the device schedulers with one node.
-type rig struct {
+// fixture is the device schedulers with one node.
+type fixture struct {
 	*testing.T
 	set       *dispatch.Set
 	inventory *dispatch.Inventory
@@ -37,18 +37,18 @@ type rig struct {
 	holders   []*dispatch.Holder
 }
 
-// newRig returns a rig whose node has these devices, each written as resource, NUMA nodes and ID:
-// "qat 0 a", "nic 0-1 b", "gpu none c". One that ends in a "!" is unhealthy.
-func newRig(t *testing.T, devices ...string) *rig {
+// newFixture returns a fixture whose node has these devices, each written as resource, NUMA nodes
+// and ID: "qat 0 a", "nic 0-1 b", "gpu none c". One that ends in a "!" is unhealthy.
+func newFixture(t *testing.T, devices ...string) *fixture {
 	t.Helper()
-	return newRigWith(t, nil, devices...)
+	return newFixtureWith(t, nil, devices...)
 }
 
-// newRigWith returns a rig with plugins beside the scheduler for hosted devices.
-func newRigWith(t *testing.T, plugins []dispatch.Named, devices ...string) *rig {
+// newFixtureWith returns a fixture with plugins beside the scheduler for kubelet devices.
+func newFixtureWith(t *testing.T, plugins []dispatch.Named, devices ...string) *fixture {
 	t.Helper()
 	builtIn := dispatch.Named{File: "built in", Plugin: kubeletplugin.New()}
-	r := &rig{T: t, set: dispatch.New(klog.Logger{}, nil, append([]dispatch.Named{builtIn}, plugins...)...)}
+	r := &fixture{T: t, set: dispatch.New(klog.Logger{}, nil, append([]dispatch.Named{builtIn}, plugins...)...)}
 	r.node = types.NewNodeInfoWithName("n1")
 	for _, text := range devices {
 		healthy := strings.TrimSuffix(text, "!")
@@ -63,8 +63,8 @@ func newRigWith(t *testing.T, plugins []dispatch.Named, devices ...string) *rig 
 	return r.publish()
 }
 
-// publish tells the schedulers of the node as it is now.
-func (r *rig) publish() *rig {
+// publish adds the node to the schedulers as it is now.
+func (r *fixture) publish() *fixture {
 	r.Helper()
 	var err error
 	if r.inventory, err = r.set.AddNode(r.Context(), r.node.Clone()); err != nil {
@@ -119,7 +119,7 @@ func request(name string, asks ...ask) *dispatch.Request {
 }
 
 // state returns the node with what its pods hold.
-func (r *rig) state() *dispatch.Node {
+func (r *fixture) state() *dispatch.Node {
 	r.Helper()
 	node, err := r.set.Node(r.Context(), r.inventory, r.holders)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *rig) state() *dispatch.Node {
 }
 
 // fit returns the verdict for a pod.
-func (r *rig) fit(request *dispatch.Request) dispatch.Verdict {
+func (r *fixture) fit(request *dispatch.Request) dispatch.Verdict {
 	r.Helper()
 	verdict, err := r.set.Fit(r.Context(), r.state(), request)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *rig) fit(request *dispatch.Request) dispatch.Verdict {
 }
 
 // refusal returns why a pod does not fit, or "" when it does.
-func (r *rig) refusal(request *dispatch.Request) string {
+func (r *fixture) refusal(request *dispatch.Request) string {
 	r.Helper()
 	verdict := r.fit(request)
 	_, err := r.set.Allocate(r.Context(), r.state(), request)
@@ -155,7 +155,7 @@ func (r *rig) refusal(request *dispatch.Request) string {
 }
 
 // run gives a pod its devices, which it holds from then on, and returns them by container.
-func (r *rig) run(request *dispatch.Request) map[string]string {
+func (r *fixture) run(request *dispatch.Request) map[string]string {
 	r.Helper()
 	if refusal := r.refusal(request); refusal != "" {
 		r.Fatalf("pod %s does not fit: nodes %s", request.Pod.Name, refusal)
@@ -169,8 +169,8 @@ func (r *rig) run(request *dispatch.Request) map[string]string {
 	return given(pod)
 }
 
-// given returns the devices of each container as newRig has them, sorted and with commas between
-// them.
+// given returns the devices of each container as newFixture has them, sorted and with commas
+// between them.
 func given(pod *types.PodInfo) map[string]string {
 	devices := map[string]string{}
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {

@@ -4,6 +4,7 @@
 package kubeletplugin_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,8 +39,9 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 
 		fits, reasons, score := kubeletplugin.New().PodFitsDevice(node, pod, true)
 		if !fits {
-			if text := reasons[0].GetReason(); !strings.HasPrefix(text, "have ") && !strings.HasPrefix(text, "do not have ") &&
-				!strings.HasPrefix(text, "cannot serve ") {
+			text := reasons[0].GetReason()
+			follows := func(begin string) bool { return strings.HasPrefix(text, begin) }
+			if !slices.ContainsFunc([]string{"have ", "do not have ", "cannot serve "}, follows) {
 				t.Errorf("the reason does not follow on a number of nodes: %s", text)
 			}
 			return

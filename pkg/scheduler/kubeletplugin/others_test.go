@@ -19,14 +19,14 @@ import (
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
 )
 
-// gpuPlugin is the scheduler plugin for GPUs, which serves the same resource as the hosted GPUs of
+// gpuPlugin is the scheduler plugin for GPUs, which serves the same resource as the kubelet GPUs of
 // these tests.
 func gpuPlugin() []dispatch.Named {
 	return []dispatch.Named{{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu)}}
 }
 
 // served returns what serves a container, sorted.
-func served(t *testing.T, r *rig, request *dispatch.Request) []types.ResourceName {
+func served(t *testing.T, r *fixture, request *dispatch.Request) []types.ResourceName {
 	t.Helper()
 	if refusal := r.refusal(request); refusal != "" {
 		t.Fatalf("the pod does not fit: nodes %s", refusal)
@@ -39,7 +39,7 @@ func served(t *testing.T, r *rig, request *dispatch.Request) []types.ResourceNam
 }
 
 func TestTheNodesInventorySaysWhoServesAResource(t *testing.T) {
-	r := newRigWith(t, gpuPlugin(), "gpu 0 g0", "nic 0 n0")
+	r := newFixtureWith(t, gpuPlugin(), "gpu 0 g0", "nic 0 n0")
 	hostedHere := served(t, r, request("p", ask{limits: list{gpu: 1, nic: 1}}))
 	if diff := cmp.Diff([]types.ResourceName{deviceName(t, "gpu 0 g0"), deviceName(t, "nic 0 n0")},
 		hostedHere); diff != "" {
@@ -55,8 +55,8 @@ func TestTheNodesInventorySaysWhoServesAResource(t *testing.T) {
 	}
 }
 
-func TestAPluginsDevicesAndHostedOnesGoToOneContainer(t *testing.T) {
-	r := newRigWith(t, gpuPlugin(), "nic 0 n0", "nic 1 n1")
+func TestAPluginsDevicesAndKubeletDevicesGoToOneContainer(t *testing.T) {
+	r := newFixtureWith(t, gpuPlugin(), "nic 0 n0", "nic 1 n1")
 	plugin.Publish(r.node, gpu, []plugin.GPU{{ID: "GPU-1", Memory: 1 << 30, Groups: []int{0, 0}}})
 	r.publish()
 	got := served(t, r, request("p", ask{limits: list{gpu: 1},
@@ -102,8 +102,8 @@ func (loner) TakePodResources(node *types.NodeInfo, _ *types.PodInfo) error {
 	return nil
 }
 
-func TestAClusterWithoutHostedDevicesDoesNotNotice(t *testing.T) {
-	r := newRigWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}})
+func TestAClusterWithoutKubeletDevicesDoesNotNotice(t *testing.T) {
+	r := newFixtureWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}})
 	made := request("p", ask{limits: list{lonely: 1}})
 	if verdict := r.fit(made); !verdict.Fits || verdict.Score != 0.75 {
 		t.Errorf("verdict %+v, want the plugin's own score of 0.75", verdict)
@@ -114,8 +114,8 @@ func TestAClusterWithoutHostedDevicesDoesNotNotice(t *testing.T) {
 	}
 }
 
-func TestHostedDevicesAreAccountedForBesideAPluginThatPlacesByItself(t *testing.T) {
-	r := newRigWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}}, "qat 0 q0", "qat 1 q1")
+func TestKubeletDevicesAreAccountedForBesideAPluginThatPlacesByItself(t *testing.T) {
+	r := newFixtureWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}}, "qat 0 q0", "qat 1 q1")
 	for i, want := range []string{"qat 0 q0", "qat 1 q1"} {
 		got := r.run(request(fmt.Sprint("p", i), ask{limits: list{lonely: 1, qat: 1}}))
 		if got["main"] != want {
@@ -130,7 +130,7 @@ func TestHostedDevicesAreAccountedForBesideAPluginThatPlacesByItself(t *testing.
 
 func TestOneNUMANodeIsWorthMoreThanTwo(t *testing.T) {
 	made := request("p", ask{limits: list{gpu: 2}})
-	score := func(devices ...string) float64 { return newRig(t, devices...).fit(made).Score }
+	score := func(devices ...string) float64 { return newFixture(t, devices...).fit(made).Score }
 	together, torn := score("gpu 0 a", "gpu 0 b", "gpu 1 c"), score("gpu 0 a", "gpu 1 b", "gpu 2 c")
 	broken := score("gpu 0 a", "gpu 0 b", "gpu 0 c")
 	if together <= torn || together <= broken {

@@ -15,19 +15,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// world is a random state of one node.
-type world struct {
-	*rig
+// randomState is a random state of one node.
+type randomState struct {
+	*fixture
 	free    map[string]map[types.ResourceName]int // healthy devices that nobody has, by NUMA nodes
 	healthy map[string]map[types.ResourceName]int // all healthy devices
 }
 
-// newWorld returns a node with up to most devices of a GPU and NIC in each place, of which some are
-// taken and some unhealthy.
-func newWorld(t *testing.T, random *rand.Rand, most int, places ...string) *world {
+// newRandomNode returns a node with up to most devices of a GPU and NIC in each place, of which
+// some are taken and some unhealthy.
+func newRandomNode(t *testing.T, random *rand.Rand, most int, places ...string) *randomState {
 	t.Helper()
 	var devices, taken []string
-	w := &world{free: map[string]map[types.ResourceName]int{}, healthy: map[string]map[types.ResourceName]int{}}
+	w := &randomState{free: map[string]map[types.ResourceName]int{}, healthy: map[string]map[types.ResourceName]int{}}
 	for _, place := range places {
 		w.free[place], w.healthy[place] = map[types.ResourceName]int{}, map[types.ResourceName]int{}
 		for kind, resource := range map[string]types.ResourceName{"gpu": gpu, "nic": nic} {
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, random *rand.Rand, most int, places ...string) *worl
 			}
 		}
 	}
-	w.rig = newRig(t, devices...)
+	w.fixture = newFixture(t, devices...)
 	byID := list{}
 	for _, device := range taken {
 		words := strings.Fields(device)
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, random *rand.Rand, most int, places ...string) *worl
 }
 
 // total returns how many devices of a resource are free.
-func (w *world) total(resource types.ResourceName) int {
+func (w *randomState) total(resource types.ResourceName) int {
 	n := 0
 	for _, free := range w.free {
 		n += free[resource]
@@ -73,7 +73,7 @@ func (w *world) total(resource types.ResourceName) int {
 type group struct{ gpus, nics int }
 
 // possible reports whether groups can be met, each in one place, by trying all ways.
-func (w *world) possible(groups []group) bool {
+func (w *randomState) possible(groups []group) bool {
 	if len(groups) == 0 {
 		return true
 	}
@@ -96,7 +96,7 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 	random := rand.New(rand.NewPCG(5, 3))
 	fitted, refused := 0, map[string]int{}
 	for range 300 {
-		w := newWorld(t, random, 3, "0", "1", "2", "0-1", names.Unknown)
+		w := newRandomNode(t, random, 3, "0", "1", "2", "0-1", names.Unknown)
 		groups := make([]group, 1+random.IntN(3))
 		requests, limits := list{}, list{}
 		for i := range groups {
@@ -125,7 +125,7 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 				t.Errorf("%v in %v: the reason names nothing that is missing: %s", groups, w.free, refusal)
 			}
 			refused[refusal]++
-			empty := &world{free: w.healthy}
+			empty := &randomState{free: w.healthy}
 			if never := w.fit(made).Never; never == empty.possible(groups) {
 				t.Errorf("%v in %v, and %v if nobody held anything: evictions help: %v", groups, w.free, w.healthy,
 					!never)
@@ -143,9 +143,9 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 
 // checkTogether makes sure that the devices that a pod was given are as many as groups ask for, all
 // of which are free, and that there is a way to see them as groups in one place each.
-func (w *world) checkTogether(name, devices string, groups []group) {
+func (w *randomState) checkTogether(name, devices string, groups []group) {
 	w.Helper()
-	got := &world{free: map[string]map[types.ResourceName]int{}}
+	got := &randomState{free: map[string]map[types.ResourceName]int{}}
 	gpus, nics := 0, 0
 	for _, g := range groups {
 		gpus, nics = gpus+g.gpus, nics+g.nics
@@ -172,7 +172,7 @@ func TestCountsComeFromTheFewestNUMANodesWithTheFewestLeftOver(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 4))
 	places := []string{"0", "1", "2", "3", "4", names.Unknown}
 	for range 300 {
-		w := newWorld(t, random, 5, places...)
+		w := newRandomNode(t, random, 5, places...)
 		count := group{min(w.total(gpu), 1+random.IntN(6)), min(w.total(nic), random.IntN(4))}
 		limits := list{}
 		for resource, n := range map[types.ResourceName]int{gpu: count.gpus, nic: count.nics} {
@@ -208,7 +208,7 @@ func TestCountsComeFromTheFewestNUMANodesWithTheFewestLeftOver(t *testing.T) {
 
 // leftOver returns how many devices are left over in a set of places of what is counted, or -1 when
 // they have too few.
-func (w *world) leftOver(places []string, set int, count group) int {
+func (w *randomState) leftOver(places []string, set int, count group) int {
 	gpus, nics := -count.gpus, -count.nics
 	for i, place := range places {
 		if set&(1<<i) != 0 {
@@ -231,7 +231,7 @@ func TestAPodWithInitContainersHoldsWhatKubernetesCounts(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	fitted, refused := 0, 0
 	for range 300 {
-		w := newWorld(t, random, 4, "0", "1")
+		w := newRandomNode(t, random, 4, "0", "1")
 		var asks []ask
 		for i := range 1 + random.IntN(5) {
 			kind := []grouptree.Kind{grouptree.Init, grouptree.Sidecar, grouptree.Regular}[random.IntN(3)]

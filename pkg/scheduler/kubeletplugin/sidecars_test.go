@@ -15,8 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// wish is one GPU that a container of a pod asks for.
-type wish struct {
+// wanted is one GPU that a container of a pod asks for.
+type wanted struct {
 	container int
 	together  bool   // with the others of the container for which it is true
 	place, id string // if it must be this one
@@ -25,10 +25,10 @@ type wish struct {
 // puzzle is a pod and the GPUs of a node, for a search that tries everything.
 type puzzle struct {
 	kinds   []grouptree.Kind // of the containers, in the order of the pod's spec
-	wishes  []wish
-	devices []string    // as newRig has them
-	given   []int       // for each wish that is met, the number of its device
-	places  map[int]int // for each container with wishes that are met together, the number of a device of their place
+	wanted  []wanted
+	devices []string    // as newFixture has them
+	given   []int       // for each wanted GPU that is assigned, the number of its device
+	places  map[int]int // for each container with GPUs that belong together, a device of their place
 }
 
 // overlap reports whether two containers hold their devices at the same time.
@@ -40,12 +40,12 @@ func (p *puzzle) overlap(a, b int) bool {
 	return p.kinds[a] != grouptree.Init
 }
 
-// fits reports whether a device meets the next wish, and whether it is the first of the wishes that
-// are met together.
+// fits reports whether a device meets the next wanted GPU, and whether it is the first of
+// those that are met together.
 func (p *puzzle) fits(device int) (fits, first bool) {
-	w := p.wishes[len(p.given)]
+	w := p.wanted[len(p.given)]
 	for i, given := range p.given {
-		if given == device && p.overlap(p.wishes[i].container, w.container) {
+		if given == device && p.overlap(p.wanted[i].container, w.container) {
 			return false, false
 		}
 	}
@@ -57,7 +57,7 @@ func (p *puzzle) fits(device int) (fits, first bool) {
 		return true, false
 	}
 	others := 0
-	for _, other := range p.wishes {
+	for _, other := range p.wanted {
 		if other.together && other.container == w.container {
 			others++
 		}
@@ -69,9 +69,9 @@ func (p *puzzle) fits(device int) (fits, first bool) {
 	return !placed || strings.Fields(p.devices[at])[1] == words[1], !placed
 }
 
-// solvable reports whether the wishes can be met that have not been.
+// solvable reports whether the wanted GPUs that have no device can have one.
 func (p *puzzle) solvable() bool {
-	if len(p.given) == len(p.wishes) {
+	if len(p.given) == len(p.wanted) {
 		return true
 	}
 	for device := range p.devices {
@@ -79,7 +79,7 @@ func (p *puzzle) solvable() bool {
 		if !fits {
 			continue
 		}
-		w := p.wishes[len(p.given)]
+		w := p.wanted[len(p.given)]
 		if first {
 			p.places[w.container] = device
 		}
@@ -116,7 +116,7 @@ func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
 	}
 	for i, a := range asks {
 		count := a.limits[gpu]
-		w := wish{container: i, together: random.IntN(4) == 0 || a.kind == grouptree.Init}
+		w := wanted{container: i, together: random.IntN(4) == 0 || a.kind == grouptree.Init}
 		at, device := types.ResourceName("numa/A/nvidia.com:gpu"), p.devices[random.IntN(len(p.devices))]
 		switch {
 		case !w.together:
@@ -131,10 +131,10 @@ func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
 			a.requests[at+types.ResourceName("/="+w.id+"/device")] = 1
 		}
 		for range count {
-			p.wishes = append(p.wishes, w)
+			p.wanted = append(p.wanted, w)
 		}
 	}
-	slices.SortStableFunc(p.wishes, func(a, b wish) int {
+	slices.SortStableFunc(p.wanted, func(a, b wanted) int {
 		return strings.Compare(b.id,
 			a.id)
 	}) // those with the fewest ways first
@@ -146,7 +146,7 @@ func TestNoWayToServeContainersThatRunAtDifferentTimesIsOverlooked(t *testing.T)
 	fitted, refused := 0, 0
 	for range 1000 {
 		p, asks := newPuzzle(random)
-		r := newRig(t, p.devices...)
+		r := newFixture(t, p.devices...)
 		refusal := r.refusal(request("p", asks...))
 		if solvable := p.solvable(); solvable != (refusal == "") {
 			t.Fatalf("%+v on %q: possible: %v; nodes %s", asks, p.devices, solvable, refusal)
