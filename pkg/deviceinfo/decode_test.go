@@ -97,16 +97,16 @@ func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
 		"a string":         {`"nodename"`, "", "a string"},
 		"not UTF-8":        {"{\"a\":\"\xff\"}", "", "UTF-8"},
 		"too large":        {strings.Repeat(" ", MaxBytes) + "{}", "", "262146 bytes"},
-		"a key twice":      {`{"requests":{"a":1},"requests":{"b":1}}`, "", `"requests" stands twice`},
+		"a key twice":      {`{"requests":{"a":1},"requests":{"b":1}}`, "", `"requests" occurs twice`},
 		"a key twice, once escaped": {
-			`{"requests":{"a":1},"request\u0073":{"b":1}}`, "", `"requests" stands twice`,
+			`{"requests":{"a":1},"request\u0073":{"b":1}}`, "", `"requests" occurs twice`,
 		},
-		"an unknown key twice": {`{"x":1,"x":2}`, "", `"x" stands twice`},
+		"an unknown key twice": {`{"x":1,"x":2}`, "", `"x" occurs twice`},
 		"a container twice": {
-			`{"runningcontainer":{"r":{},"r":{}}}`, "runningcontainer", `"r" stands twice`,
+			`{"runningcontainer":{"r":{},"r":{}}}`, "runningcontainer", `"r" occurs twice`,
 		},
 		"a resource twice": {
-			`{"runningcontainer":{"r":{"requests":{"a":1,"a":1}}}}`, field, `"a" stands twice`,
+			`{"runningcontainer":{"r":{"requests":{"a":1,"a":1}}}}`, field, `"a" occurs twice`,
 		},
 		"a container is a number":         {`{"runningcontainer":{"r":1}}`, `runningcontainer["r"]`, "a number"},
 		"containers are a list":           {`{"initcontainer":[]}`, "initcontainer", "a list"},

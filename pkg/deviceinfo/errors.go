@@ -19,10 +19,10 @@ var (
 	ErrForeignAllocation = errors.New("allocation of another node or pod")
 )
 
-// Error says what is wrong with an annotation. It matches ErrMalformed.
+// Error is what is wrong with an annotation. It matches ErrMalformed.
 type Error struct {
 	// Field is the path of the field, such as runningcontainer["main"].requests["gpu/a/cards"]. It
-	// is empty for the value as a whole.
+	// is empty for all of the value.
 	Field string
 	// Problem is what is wrong with it, and Fix what to do about it.
 	Problem, Fix string

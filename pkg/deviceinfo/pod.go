@@ -73,8 +73,8 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 // EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod
 // would refuse is an error of type *Error.
 func EncodePod(pod *types.PodInfo) (string, error) {
-	if sound(pod) {
-		written := make(text, 0, 1024)
+	if valid(pod) {
+		written := make(podWriter, 0, 1024)
 		if written.pod(pod); len(written) <= MaxBytes {
 			return string(written), nil
 		}
@@ -99,4 +99,24 @@ func encode(info any) (string, error) {
 		return "", fmt.Errorf("encode annotation %s: %w", Annotation, err)
 	}
 	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
+}
+
+// CheckSize checks that a pod with these annotations can take value as its KubeDevice/DeviceInfo.
+// Kubernetes allows 256 KiB for the keys and values of all annotations of an object, but does not
+// check those that come with a Binding: a pod that is bound with more can never be updated again.
+func CheckSize(annotations map[string]string, value string) error {
+	total := len(Annotation) + len(value)
+	for key, other := range annotations {
+		if key != Annotation {
+			total += len(key) + len(other)
+		}
+	}
+	if total > MaxBytes {
+		return &Error{
+			Problem: fmt.Sprintf("with the allocation (%d bytes) the pod's annotations have %d bytes",
+				len(value), total),
+			Fix: fmt.Sprintf("Kubernetes allows %d: remove other annotations or request fewer devices", MaxBytes),
+		}
+	}
+	return nil
 }

@@ -30,19 +30,19 @@ func decode(value string, field func(r *reader, key string) error) error {
 	if !utf8.ValidString(value) {
 		return &Error{Problem: "the value is not UTF-8", Fix: "write it in UTF-8"}
 	}
-	var whole json.RawMessage
-	if err := json.Unmarshal([]byte(value), &whole); err != nil {
+	var raw json.RawMessage
+	if err := json.Unmarshal([]byte(value), &raw); err != nil {
 		return &Error{Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
 	}
 	r := &reader{dec: json.NewDecoder(strings.NewReader(value))}
 	r.dec.UseNumber()
-	if bytes.Equal(bytes.TrimSpace(whole), []byte("null")) {
+	if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
 		return &Error{Problem: "the value is null", Fix: "write an object, such as {}"}
 	}
 	return r.object("", func(key string) error { return field(r, key) })
 }
 
-// object reads an object, or null, which stands for one without fields. Each field's value must be
+// object reads an object, or null, which means one without fields. Each field's value must be
 // read by field.
 func (r *reader) object(path string, field func(key string) error) error {
 	token, err := r.token(path)
@@ -65,7 +65,7 @@ func (r *reader) fields(path string, field func(key string) error) error {
 		}
 		key, _ := token.(string) // the value is valid JSON: what begins a field is a string
 		if seen[key] {
-			return &Error{Field: path, Problem: "the key " + quote(key) + " stands twice", Fix: "keep one of them"}
+			return &Error{Field: path, Problem: "the key " + quote(key) + " occurs twice", Fix: "keep one of them"}
 		}
 		seen[key] = true
 		if err := field(key); err != nil {
@@ -85,7 +85,7 @@ func (r *reader) token(path string) (json.Token, error) {
 	return token, nil
 }
 
-// skip reads a value that nobody wants.
+// skip reads the value of an unknown field.
 func (r *reader) skip(path string) error {
 	var unknown json.RawMessage
 	if err := r.dec.Decode(&unknown); err != nil {
@@ -173,11 +173,11 @@ func (r *reader) number(path, name string, most int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return whole(path, token, most)
+	return wholeNumber(path, token, most)
 }
 
-// whole returns the whole number that a token is, from 0 to most.
-func whole(path string, token json.Token, most int64) (int64, error) {
+// wholeNumber returns the whole number that a token is, from 0 to most.
+func wholeNumber(path string, token json.Token, most int64) (int64, error) {
 	literal, ok := token.(json.Number)
 	number, err := strconv.ParseInt(literal.String(), 10, 64)
 	negative := strings.HasPrefix(literal.String(), "-")

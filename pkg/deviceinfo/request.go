@@ -13,13 +13,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// PodRequest returns what a pod asks for: what its annotation says, with every container of its
+// PodRequest returns what a pod requests: what its annotation requests, with every container of its
 // spec. written is the annotation as DecodePod reads it, empty for a pod without; it is not
-// changed, but shares lists with the result. Restartable init containers (sidecars) stand among the
+// changed, but shares lists with the result. Restartable init containers (sidecars) are among the
 // running ones. KubeRequests are the containers' requests in the spec, in base units, rounded up to
-// whole numbers. What the annotation says in the scheduler's fields is thrown away.
+// whole numbers. What the annotation has in the scheduler's fields is discarded.
 //
-// Requests are kept as they were written; it is the device scheduler's plugin that translates them.
+// Requests are kept as they were written; the device scheduler's plugin translates them.
 //
 // An annotation that names a container which the pod does not have or has in the other list is an
 // error of type *Error.
@@ -61,7 +61,8 @@ func addSpec(info *types.PodInfo, spec *corev1.PodSpec) error {
 	return setContainers(info, initial, running)
 }
 
-// setContainers makes the containers of info those of the pod's spec, and returns an error if info has others.
+// setContainers makes the containers of info those of the pod's spec, and returns an error if info
+// has others.
 func setContainers(info *types.PodInfo, initial, running map[string]types.ContainerInfo) error {
 	if err := checkContainers("initcontainer", info.InitContainers, initial, running); err != nil {
 		return err
@@ -98,7 +99,7 @@ func IsSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// kubeRequests returns the requests of a container's spec. A limit stands in for a request that is
+// kubeRequests returns the requests of a container's spec. A limit is used for a request that is
 // absent, as the API server has it.
 func kubeRequests(container *corev1.Container) types.ResourceList {
 	list := types.ResourceList{}

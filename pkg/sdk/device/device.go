@@ -76,10 +76,3 @@ type Device interface {
 	// GetName returns the plugin's name for logs, metrics and events.
 	GetName() string
 }
-
-// ConcurrentSafe is implemented by a plugin whose methods may be called from several goroutines at
-// once. Without it the host serialises the calls.
-type ConcurrentSafe interface {
-	// ConcurrentSafe reports whether that holds. The host calls it once, when it loads the plugin.
-	ConcurrentSafe() bool
-}

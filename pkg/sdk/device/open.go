@@ -10,7 +10,7 @@ import (
 
 // CreateDeviceFromPlugin opens the plugin file pluginName and returns the Device that its entry
 // point creates. It does no check beyond those of package plugin: opening a damaged file ends the
-// process. The host itself checks a file first, see "kubecri plugin check".
+// process. The host checks a file before it opens it; see "kubecri plugin check".
 func CreateDeviceFromPlugin(pluginName string) (Device, error) {
 	opened, err := plugin.Open(pluginName)
 	if err != nil {

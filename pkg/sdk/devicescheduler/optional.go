@@ -8,47 +8,96 @@ import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 // ConcurrentSafe is implemented by a plugin whose methods may be called from several goroutines at
 // once. Without it the host serialises the calls.
 type ConcurrentSafe interface {
-	// ConcurrentSafe reports whether that holds. It is asked once, when the plugin is loaded.
+	// ConcurrentSafe reports whether that holds. The host calls it once, when it loads the plugin.
 	ConcurrentSafe() bool
 }
 
 // Pure is implemented by a plugin whose PodFitsDevice, PodAllocate and TakePodResources depend on
-// nothing but their arguments: the answer for a node in some state may then be remembered and used
-// for every node in that state. A plugin that looks at other nodes, at a clock or at the names of
+// nothing but their arguments: the host may cache the result for a node in some state and use it
+// for every node in that state. A plugin that depends on other nodes, on a clock or on the names of
 // the node and the pod must not declare it.
 type Pure interface {
-	// Pure reports whether that holds. It is asked once, when the plugin is loaded.
+	// Pure reports whether that holds. The host calls it once, when it loads the plugin.
 	Pure() bool
 }
 
 // Translator is implemented by a plugin that leaves placement to the group scheduler and only
-// translates requests. Its PodFitsDevice and PodAllocate depend on podInfo, except for the names in
-// it; on the device resources of nodeInfo.Allocatable, whatever their instances are called; and on
-// the nodes that the plugin was told of by AddNode and RemoveNode. What is used on the node does
-// not matter to them: the answer for one node is then that for all nodes which are built alike, and
-// is remembered. What its TakePodResources adds for a pod depends on podInfo and on
-// nodeInfo.Allocatable, not on what is used either: it is asked once for each pod, with Used empty,
-// and added up.
+// translates requests. The host caches what it returns.
+//
+// Its PodFitsDevice and PodAllocate depend on podInfo, except for the names in it; on the device
+// resources of nodeInfo.Allocatable, whatever their instances are called; and on the nodes that
+// AddNode and RemoveNode reported. They do not depend on what is used: the result for one node
+// holds for all nodes of the same structure.
+//
+// What its TakePodResources adds for a pod depends on podInfo and on nodeInfo.Allocatable, not on
+// what is used: the host calls it once for each pod, with Used empty, and adds up the results.
 type Translator interface {
-	// Revision grows whenever a node that came, changed or went has changed how the plugin
-	// translates. It is asked when the plugin is loaded and after each AddNode and RemoveNode; pods
-	// that wait are then tried again.
+	// Revision grows whenever AddNode or RemoveNode has changed how the plugin translates. The host
+	// calls it when it loads the plugin and after each AddNode and RemoveNode; it then retries the
+	// pods that wait.
 	Revision() uint64
 }
 
 // ResourceClaimer is implemented by a plugin that serves plain resource names which no node needs
 // to advertise: a pod that requests one of them is a device pod.
 type ResourceClaimer interface {
-	// ClaimedResources returns the names. It is asked once, when the plugin is loaded.
+	// ClaimedResources returns the names. The host calls it once, when it loads the plugin.
 	ClaimedResources() []types.ResourceName
 }
 
-// PodObserver is implemented by a plugin that keeps counters of its own. It is told of each pod
+// PodObserver is implemented by a plugin that keeps counters of its own. The host reports each pod
 // once, by UID, and never in a simulation.
 type PodObserver interface {
-	// PodHolds tells that the pod's allocation on the node is final. podInfo is the call's own
-	// copy.
+	// PodHolds reports that the pod's allocation on the node is final.
 	PodHolds(nodeName, podUID string, podInfo *types.PodInfo)
-	// PodGone tells that the pod no longer holds anything.
+	// PodGone reports that the pod no longer holds anything.
 	PodGone(nodeName, podUID string)
 }
+
+// Specialist is implemented by a plugin that serves only devices of its own kinds: it neither
+// depends on nor changes what nodes have, what is used and what pods request of others. The host
+// does not call it for pods that request none of its kinds, and does not report to it what they
+// hold. Where all plugins are specialists, a quarantined one delays only the pods that request its
+// kinds.
+type Specialist interface {
+	// Kinds returns the plugin's kinds of devices. The host calls it once, when it loads the
+	// plugin.
+	Kinds() Kinds
+}
+
+// Kinds are kinds of devices, by the names that requests and resources have.
+type Kinds struct {
+	// Plain are plain resource names, such as nvidia.com/gpu.
+	Plain []types.ResourceName
+	// Levels are the levels of device resources: a path, written with or without resource/group, is
+	// of these kinds when one of its levels is among them.
+	Levels []string
+}
+
+// Describer is implemented by a plugin that has words for what its device paths name. The group
+// scheduler uses them in the reasons why a pod does not fit: "have fewer than 2 free GPUs in one
+// NVLink pair". A level without a word appears by its own name.
+type Describer interface {
+	// Words returns them. The host calls it once, when it loads the plugin. Of two plugins that
+	// have a word for the same level, the first one's is used.
+	Words() Words
+}
+
+// Words are what people call devices, the groups that they are in, and quantities of their
+// resources.
+type Words struct {
+	// Levels has the word for an instance of a level, by the level's name: gpu, gpugrp0.
+	Levels map[string]Noun
+	// Units has the unit of a resource's quantities, by the level that has the resource and the
+	// resource: gpu/memory.
+	Units map[string]Unit
+}
+
+// Noun is the word for a thing, without an article: One for one of them, Many for several.
+type Noun struct{ One, Many string }
+
+// Unit is the unit of a quantity: Bytes, or any text that follows the number, such as "W".
+type Unit string
+
+// Bytes is the unit of quantities that are printed in MiB, GiB and so on.
+const Bytes Unit = "bytes"

@@ -16,8 +16,8 @@ import (
 // Level is the verbosity of a message. See utils.Logb for what the levels mean.
 type Level int32
 
-// Verbose says whether messages of some level are written, and writes them: V(4).Infof(…), or if
-// V(4) { … } around messages that are costly to build.
+// Verbose is whether messages of some level are written: V(4).Infof(…), or if V(4) { … } around
+// messages that are costly to build.
 type Verbose bool
 
 // V asks for that level.

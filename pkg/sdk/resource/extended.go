@@ -13,7 +13,7 @@ import (
 const (
 	maxDomain = 253 // RFC 1123
 	maxName   = 63
-	quota     = "requests." // stands in front of a resource's name in a ResourceQuota
+	quota     = "requests." // begins a resource's name in a ResourceQuota
 )
 
 // IsExtendedResource reports whether Kubernetes takes the name for that of an extended resource,

@@ -44,7 +44,7 @@ func TestExtendedResourcesHaveADomainOfTheirOwn(t *testing.T) {
 		"a" + domain + "/device":        false,
 		"kubernetes.io/batch-cpu":       false,
 		"node.kubernetes.io/device":     false,
-		"mykubernetes.io/gpu":           false, // upstream looks for the text, not for a domain
+		"mykubernetes.io/gpu":           false, // upstream searches for the text, not for a domain
 		"requests.nvidia.com/gpu":       false,
 		"attachable-volumes-csi/driver": true,
 	}

@@ -18,8 +18,8 @@ func IsGroupResourceName(name types.ResourceName) bool {
 	return strings.HasPrefix(string(name), types.DeviceGroupPrefix)
 }
 
-// PrecheckedResource reports whether name is a plain count, which Kubernetes itself has checked
-// before any device scheduler is asked.
+// PrecheckedResource reports whether name is a plain count, which Kubernetes itself checks before
+// it calls any device scheduler.
 func PrecheckedResource(name types.ResourceName) bool {
 	return !IsGroupResourceName(name)
 }
@@ -37,7 +37,7 @@ func AddGroupResource(list types.ResourceList, key string, val int64) {
 	types.AddGroupResource(list, key, val)
 }
 
-// InsufficientResourceError says that a node has too little of a resource. It is a
+// InsufficientResourceError is the reason that a node has too little of a resource. It is a
 // devicescheduler.PredicateFailureReason. Quantities are in base units.
 type InsufficientResourceError struct {
 	ResourceName types.ResourceName

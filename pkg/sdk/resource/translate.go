@@ -18,7 +18,7 @@ import (
 // <nextStage>/<id>/… without <thisStage>/… in front of it becomes
 // …/<thisStage>/<k>/<nextStage>/<id>/…. Each distinct id gets one fresh number k, counted on from
 // the largest number that the requests already use at that level, in the sorted order of the
-// request names: so resources of one device stay together, and devices that asked for no common
+// request names: so resources of one device stay together, and devices that requested no common
 // group may land anywhere.
 //
 // out is a new list when modified is true, and containerRequests itself otherwise. Lift the lowest

@@ -54,7 +54,7 @@ func TestRequestsAreLiftedToTheLevelsOfTheNode(t *testing.T) {
 			requests: names("resource/group/gpugrp0/A/gpu/a/cards", "resource/group/gpu/c/cards"),
 			want:     names("resource/group/gpugrp0/A/gpu/a/cards", "resource/group/gpugrp0/0/gpu/c/cards"),
 		},
-		"numbers are given in the sorted order of names, so 10 comes before 2": {
+		"numbers follow the sorted order of names, so 10 comes before 2": {
 			node: oneLevel, thisStage: "gpugrp0", nextStage: "gpu",
 			requests: names("resource/group/gpu/2/cards", "resource/group/gpu/10/cards"),
 			want:     names("resource/group/gpugrp0/1/gpu/2/cards", "resource/group/gpugrp0/0/gpu/10/cards"),
@@ -96,7 +96,7 @@ func TestRequestsAreLiftedToTheLevelsOfTheNode(t *testing.T) {
 			node: names("resource/group/gpu/GPU-1/cards"), thisStage: "gpugrp0", nextStage: "gpu",
 			requests: names("resource/group/gpu/a/cards"),
 		},
-		"a node whose level stands above another one lifts nothing": {
+		"a node whose level is above another one lifts nothing": {
 			node: twoLevels, thisStage: "gpugrp1", nextStage: "gpu",
 			requests: names("resource/group/gpu/a/cards"),
 		},

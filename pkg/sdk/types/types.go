@@ -83,7 +83,7 @@ type NodeInfo struct {
 	Name string `json:"name,omitempty"`
 	// Capacity is all that the node has, unhealthy devices included.
 	Capacity ResourceList `json:"capacity,omitempty"`
-	// Allocatable is what pods may be given.
+	// Allocatable is what the scheduler may allocate to pods.
 	Allocatable ResourceList `json:"allocatable,omitempty"`
 	// Used is what is in use. In a node's annotation it is use from outside Kubernetes; in the
 	// scheduler the holdings of the node's pods are added to it.

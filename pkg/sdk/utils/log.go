@@ -33,7 +33,7 @@ func LogV(level int) bool {
 	return level <= 0
 }
 
-// Log writes a message to the standard library's log, when LogV says so.
+// Log writes a message to the standard library's log, when LogV is true for the level.
 func Log(level int, format string, args ...any) {
 	if LogV(level) {
 		_ = log.Output(callerDepth, fmt.Sprintf(format, args...))

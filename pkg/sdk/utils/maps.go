@@ -21,10 +21,10 @@ func SortedStringKeys(m any) []string {
 	return keys
 }
 
-// AssignMap sets m[keys[0]][keys[1]]… to val and makes the maps that are missing on the way: of
-// the map's own element type, or map[string]any where that is an interface. It panics when keys is
-// empty, when m is nil or one of the maps is no map with string keys, and when val cannot be
-// assigned.
+// AssignMap sets m[keys[0]][keys[1]]… to val and makes the maps in between that are missing, with
+// the element type of the map around them, or as map[string]any where that is an interface. It
+// panics when keys is empty, when m is nil or one of the maps is no map with string keys, and when
+// val cannot be assigned.
 func AssignMap(m any, keys []string, val any) {
 	if len(keys) == 0 {
 		panic("utils.AssignMap: no keys")

@@ -69,13 +69,13 @@ func TestWhatIsAssignedIsFound(t *testing.T) {
 		want any
 	}{
 		"one key": {map[string]int{"a": 1}, []string{"b"}, 2, map[string]int{"a": 1, "b": 2}},
-		"maps are made on the way": {
+		"maps in between are made": {
 			map[string]map[string]int{},
 			[]string{"a", "b"},
 			2,
 			map[string]map[string]int{"a": {"b": 2}},
 		},
-		"a nil map on the way is made": {
+		"a nil map in between is made": {
 			map[string]map[string]int{"a": nil},
 			[]string{"a", "b"},
 			2,

@@ -45,7 +45,7 @@ func (u *unfolding) set(place int, name types.ResourceName, quantity int64) {
 	}
 }
 
-// into adds what was read to a node, in which none of it may stand yet.
+// into adds what was read to a node, in which none of it may occur yet.
 func (u *unfolding) into(node *types.NodeInfo) error {
 	lists := []*types.ResourceList{inCapacity: &node.Capacity, inAllocatable: &node.Allocatable, inUsed: &node.Used}
 	for place, list := range lists {
@@ -72,7 +72,7 @@ func (u *unfolding) into(node *types.NodeInfo) error {
 }
 
 func twiceInTree(name types.ResourceName) error {
-	return &Error{Field: at(treeField, string(name)), Problem: "the resource stands twice", Fix: "keep one of them"}
+	return &Error{Field: at(treeField, string(name)), Problem: "the resource occurs twice", Fix: "keep one of them"}
 }
 
 // tree reads the tree of the compact form.
@@ -80,7 +80,7 @@ func (r *reader) tree(u *unfolding) error {
 	return r.object(treeField, func(key string) error { return r.branch(u, "", key) })
 }
 
-// branch reads what a key below the name above stands for: a resource, or a branch of its own.
+// branch reads the value of a key below the name above: a resource, or a branch of its own.
 func (r *reader) branch(u *unfolding, above, key string) error {
 	name := key
 	switch {
@@ -116,7 +116,7 @@ func (r *reader) branch(u *unfolding, above, key string) error {
 	if token == json.Delim('[') {
 		return r.entry(u, field, resource)
 	}
-	quantity, err := whole(field, token, math.MaxInt64)
+	quantity, err := wholeNumber(field, token, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *reader) entry(u *unfolding, field string, name types.ResourceName) erro
 		if place == inScorer {
 			limit = math.MaxInt32
 		}
-		quantity, err := whole(field, token, limit)
+		quantity, err := wholeNumber(field, token, limit)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // other annotations.
 const plainBytes = MaxBytes / 2
 
-// compact is a node in the compact form: what the published form says in four lists stands in one
+// compact is a node in the compact form: what the published form has in four lists is in one
 // tree.
 type compact struct {
 	Name string `json:"name,omitempty"`

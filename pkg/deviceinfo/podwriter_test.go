@@ -10,7 +10,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Whether a pod is sound is what DecodePod says of its JSON, which is what EncodePod writes.
+// A pod is valid when DecodePod reads its JSON, which is what EncodePod writes.
 func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 	seen := map[bool]int{}
 	for seed := range uint64(20000) {
@@ -66,16 +66,16 @@ func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = DecodePod(value)
-		if got := sound(pod); got != (err == nil) {
-			t.Fatalf("seed %d: sound is %t, but reading %s says: %v", seed, got, value, err)
+		if got := valid(pod); got != (err == nil) {
+			t.Fatalf("seed %d: valid is %t, but DecodePod of %s returns: %v", seed, got, value, err)
 		}
 		seen[err == nil]++
 		written, err := EncodePod(pod)
-		if (err == nil) != sound(pod) || err == nil && written != value {
+		if (err == nil) != valid(pod) || err == nil && written != value {
 			t.Fatalf("seed %d: written is %s (error %v), want %s", seed, written, err, value)
 		}
 	}
 	if seen[true] < 1000 || seen[false] < 1000 {
-		t.Errorf("%d sound pods and %d others: the test tries too few of one kind", seen[true], seen[false])
+		t.Errorf("%d valid pods and %d others: the test tries too few of one kind", seen[true], seen[false])
 	}
 }

@@ -173,12 +173,12 @@ func TestAMalformedTreeNamesTheResource(t *testing.T) {
 		"a scorer beyond int32":             {`{"tree":{"a":[1,1,1,2147483648]}}`, `tree["a"]`, "too large"},
 		"a list that is too long":           {`{"tree":{"a":[1,1,1,1,1]}}`, `tree["a"]`, "too long"},
 		"a list in a list":                  {`{"tree":{"a":[[1]]}}`, `tree["a"]`, "a list"},
-		"a key twice":                       {`{"tree":{"a":1,"a":1}}`, "tree", `"a" stands twice`},
-		"a resource twice, spelled with /":  {`{"tree":{"a/b":1,"a":{"b":1}}}`, `tree["a/b"]`, "stands twice"},
-		"a resource twice, by an empty key": {`{"tree":{"a":{"b":{"":1}},"a/b":1}}`, `tree["a/b"]`, "stands twice"},
-		"a resource in the tree and a list": {`{"tree":{"a":1},"allocatable":{"a":1}}`, `tree["a"]`, "stands twice"},
+		"a key twice":                       {`{"tree":{"a":1,"a":1}}`, "tree", `"a" occurs twice`},
+		"a resource twice, spelled with /":  {`{"tree":{"a/b":1,"a":{"b":1}}}`, `tree["a/b"]`, "occurs twice"},
+		"a resource twice, by an empty key": {`{"tree":{"a":{"b":{"":1}},"a/b":1}}`, `tree["a/b"]`, "occurs twice"},
+		"a resource in the tree and a list": {`{"tree":{"a":1},"allocatable":{"a":1}}`, `tree["a"]`, "occurs twice"},
 		"a resource in a list and the tree": {
-			`{"scorer":{"a":1},"tree":{"a":[null,null,null,1]}}`, `tree["a"]`, "stands twice",
+			`{"scorer":{"a":1},"tree":{"a":[null,null,null,1]}}`, `tree["a"]`, "occurs twice",
 		},
 		"branches deeper than a name can be": {`{"tree":` + deep + `}`, "", "1025 bytes"},
 		"names that are long beyond measure": {
