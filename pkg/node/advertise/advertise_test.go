@@ -87,18 +87,26 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 		want      string
 	}{
 		"a new node gets annotation and counts": {nodeWith("", nil), gpus(2),
-			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"` + quoted(two) + `"}},"status":{"allocatable":{"example.com/gpu":"2"},"capacity":{"example.com/gpu":"2"}}}`},
+			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"` + quoted(two) +
+				`"}},"status":{"allocatable":{"example.com/gpu":"2"},"capacity":{"example.com/gpu":"2"}}}`},
 		"a node that is right is left alone": {nodeWith(two, map[string]string{"example.com/gpu": "2"}), gpus(2), ""},
-		"counts that the kubelet set to zero are put back": {nodeWith(two, map[string]string{"example.com/gpu": "0"}), gpus(2),
+		"counts that the kubelet set to zero are put back": {nodeWith(two, map[string]string{"example.com/gpu": "0"}),
+			gpus(2),
 			`{"status":{"allocatable":{"example.com/gpu":"2"},"capacity":{"example.com/gpu":"2"}}}`},
-		"an annotation that somebody removed is put back": {nodeWith("", map[string]string{"example.com/gpu": "2"}), gpus(2),
+		"an annotation that somebody removed is put back": {nodeWith("", map[string]string{"example.com/gpu": "2"}),
+			gpus(2),
 			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"` + quoted(two) + `"}}}`},
-		"a sick device is in neither count": {nodeWith(annotationOf(t, sick), map[string]string{"example.com/gpu": "2"}), sick,
+		"a sick device is in neither count": {nodeWith(annotationOf(t, sick),
+			map[string]string{"example.com/gpu": "2"}), sick,
 			`{"status":{"allocatable":{"example.com/gpu":"1"},"capacity":{"example.com/gpu":"1"}}}`},
-		"when all plugins are gone, so is what they published": {nodeWith(two, map[string]string{"example.com/gpu": "2", "example.com/other": "1"}), types.NewNodeInfoWithName("node-1"),
+		"when all plugins are gone, so is what they published": {nodeWith(two,
+			map[string]string{"example.com/gpu": "2", "example.com/other": "1"}), types.NewNodeInfoWithName("node-1"),
 			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":null}},"status":{"allocatable":{"example.com/gpu":null},"capacity":{"example.com/gpu":null}}}`},
-		"a node without devices that never had any is left alone": {nodeWith("", map[string]string{"example.com/other": "1"}), types.NewNodeInfoWithName("node-1"), ""},
-		"an annotation that nobody can read is replaced": {nodeWith("{", map[string]string{"example.com/gpu": "2"}), gpus(2),
+		"a node without devices that never had any is left alone": {
+			nodeWith("", map[string]string{"example.com/other": "1"}), types.NewNodeInfoWithName("node-1"), "",
+		},
+		"an annotation that nobody can read is replaced": {nodeWith("{", map[string]string{"example.com/gpu": "2"}),
+			gpus(2),
 			`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"` + quoted(two) + `"}}}`},
 	} {
 		value, err := annotation(test.node, test.inventory)
@@ -116,7 +124,8 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 }
 
 func TestAnInventoryThatDoesNotFitTheAnnotationSaysSo(t *testing.T) {
-	if _, err := annotation(nodeWith("", nil), gpus(20_000)); err == nil || !strings.Contains(err.Error(), `node "node-1", 20001 resources`) || !strings.Contains(err.Error(), "tell fewer") {
+	if _, err := annotation(nodeWith("", nil), gpus(20_000)); err == nil || !strings.Contains(err.Error(),
+		`node "node-1", 20001 resources`) || !strings.Contains(err.Error(), "report fewer") {
 		t.Errorf("too large by itself: %v", err)
 	}
 	node := nodeWith("", nil)
@@ -210,7 +219,8 @@ func TestTheNodeFollowsTheInventory(t *testing.T) {
 			s.set(info)
 		}
 		node := nodeWith("", nil)
-		for count := int64(-1); node.Annotations[deviceinfo.Annotation] != annotationOf(t, info) || count != int64(n); count = countOf(node, corev1.ResourceName(gpu)) {
+		for count := int64(-1); node.Annotations[deviceinfo.Annotation] != annotationOf(t, info) ||
+			count != int64(n); count = countOf(node, corev1.ResourceName(gpu)) {
 			if err := next(t, patches); err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +274,8 @@ func TestWhatTheKubeletTookAwayIsPutBack(t *testing.T) {
 func TestANodeThatRegistersLaterIsPublished(t *testing.T) {
 	client := fake.NewClientset()
 	_, patches := advertised(t, client, newSource(gpus(1)))
-	if _, err := client.CoreV1().Nodes().Create(context.Background(), nodeWith("", nil), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(context.Background(), nodeWith("", nil),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := next(t, patches); err != nil {

@@ -77,36 +77,41 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 		patches := 0
 		pods := newPods(3, false)
 		s := newSource(gpus(8))
-		followed(t, client, s, Options{Pods: pods, Observe: func(error) { patches++ }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
-			nodes <- nodeWith("", nil)
-			pass(2 * Gap)
-			for _, story := range []struct {
-				what string
-				do   func()
-				want view
-			}{
-				{"the plugin leaves, and nobody knows the pods", func() { s.set(with(types.NewNodeInfoWithName("node-1"), gpu, 8, 8)) }, shows(0, 8, none, none)},
-				{"the pods are known", func() { pods.set(3, true) }, shows(0, 3, none, none)},
-				{"one that was bound before comes", func() { pods.set(4, true) }, shows(0, 4, none, none)},
-				{"three are over", func() { pods.set(1, true) }, shows(0, 1, none, none)},
-				{"all are", func() { pods.set(0, true) }, shows(0, 0, none, none)},
-				{"the plugin is back", func() { s.set(gpus(8)) }, shows(8, 8, none, none)},
-			} {
-				story.do()
+		followed(t, client, s, Options{Pods: pods, Observe: func(error) { patches++ }},
+			func(_ *Advertiser, nodes chan<- *corev1.Node) {
+				nodes <- nodeWith("", nil)
 				pass(2 * Gap)
-				if diff := cmp.Diff(story.want, viewOf(t, get(t, client))); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", story.what, diff)
+				for _, story := range []struct {
+					what string
+					do   func()
+					want view
+				}{
+					{
+						"the plugin leaves, and nobody knows the pods", func() {
+							s.set(with(types.NewNodeInfoWithName("node-1"), gpu, 8, 8))
+						}, shows(0, 8, none, none),
+					},
+					{"the pods are known", func() { pods.set(3, true) }, shows(0, 3, none, none)},
+					{"one that was bound before comes", func() { pods.set(4, true) }, shows(0, 4, none, none)},
+					{"three are over", func() { pods.set(1, true) }, shows(0, 1, none, none)},
+					{"all are", func() { pods.set(0, true) }, shows(0, 0, none, none)},
+					{"the plugin is back", func() { s.set(gpus(8)) }, shows(8, 8, none, none)},
+				} {
+					story.do()
+					pass(2 * Gap)
+					if diff := cmp.Diff(story.want, viewOf(t, get(t, client))); diff != "" {
+						t.Errorf("%s (-want +got):\n%s", story.what, diff)
+					}
 				}
-			}
-			patches = 0
-			for gpus := range int64(8) {
-				pods.set(gpus, true)
-			}
-			synctest.Wait()
-			if patches > 0 {
-				t.Errorf("%d patches for pods that come while all is well", patches)
-			}
-		})
+				patches = 0
+				for gpus := range int64(8) {
+					pods.set(gpus, true)
+				}
+				synctest.Wait()
+				if patches > 0 {
+					t.Errorf("%d patches for pods that come while all is well", patches)
+				}
+			})
 	})
 }
 

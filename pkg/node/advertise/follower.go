@@ -19,36 +19,36 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// follower makes the node follow the inventory. It is one goroutine's.
+// follower updates the Node object when the inventory changes. It belongs to one goroutine.
 type follower struct {
 	*Advertiser
 	client kubernetes.Interface
 
-	node  *corev1.Node // as last seen, nil while there is none
-	steps *steps       // of that node, nil before the first
+	node  *corev1.Node // the newest known state, nil while there is no node
+	steps *steps       // of that node, nil before the first comparison
 }
 
-// run compares whenever the node, the inventory or what pods ask for changes, when the second patch of a change is due, and after
-// a failure, until ctx is done.
+// run compares the node with the inventory until ctx is done: whenever one of them or the pods'
+// requests change, when a second patch is due, and after a failure.
 func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 	backoff := f.freshBackoff()
 	var retry, second pause
 	defer retry.end()
 	defer second.end()
-	settled := f.source.Synced()
+	synced := f.source.Synced()
 	for {
 		inventory, changed := f.source.Inventory()
-		asked, known, askedChanged := f.asked()
+		requested, known, requestsChanged := f.requested()
 		if f.node != nil && !retry.on {
 			second.end()
 			var due time.Time
 			var err error
-			if settled == nil {
-				due, err = f.compare(ctx, inventory.Node, asked, known)
+			if synced == nil {
+				due, err = f.compare(ctx, inventory.Node, requested, known)
 			} else {
-				err = f.restore(ctx, asked)
+				err = f.restore(ctx, requested)
 			}
-			if f.settle(ctx, settled == nil && due.IsZero(), err) {
+			if f.record(ctx, synced == nil && due.IsZero(), err) {
 				backoff = f.freshBackoff()
 			} else {
 				retry.begin(backoff.Step())
@@ -58,14 +58,14 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 			}
 		}
 		select {
-		case <-settled:
-			settled = nil
-		case seen := <-nodes:
-			f.see(seen)
+		case <-synced:
+			synced = nil
+		case node := <-nodes:
+			f.refresh(node)
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-changed:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
-		case <-askedChanged:
+		case <-requestsChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-second.over():
 			second.end()
@@ -77,8 +77,8 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 	}
 }
 
-// see takes a state of the node that the watch tells, nil if it is deleted.
-func (f *follower) see(node *corev1.Node) {
+// refresh takes a state of the node from the watch, nil if it is deleted.
+func (f *follower) refresh(node *corev1.Node) {
 	before := f.node
 	f.node = later(before, node)
 	if f.node == nil || before != nil && before.UID != f.node.UID {
@@ -89,8 +89,8 @@ func (f *follower) see(node *corev1.Node) {
 	}
 }
 
-// asked returns what pods ask for, and whether that is all.
-func (f *follower) asked() (counts map[string]int64, known bool, changed <-chan struct{}) {
+// requested returns what pods request, and whether that is known.
+func (f *follower) requested() (counts map[string]int64, known bool, changed <-chan struct{}) {
 	if f.options.Pods == nil {
 		return nil, true, nil
 	}
@@ -101,24 +101,26 @@ func (f *follower) freshBackoff() wait.Backoff {
 	return wait.Backoff{Duration: f.options.Retry, Factor: 2, Jitter: jitter, Steps: 8, Cap: time.Minute}
 }
 
-// restore puts back the counts that the annotation tells of, before anybody knows what the node has now: a kubelet that starts
-// may have set them to zero, and is about to admit all pods anew.
-func (f *follower) restore(ctx context.Context, asked map[string]int64) error {
+// restore publishes the counts in the node's annotation again, while the inventory is not synced: a
+// kubelet that starts may have set them to zero, and admits all pods again.
+func (f *follower) restore(ctx context.Context, requested map[string]int64) error {
 	info := published(f.node)
 	if info == nil {
 		return nil
 	}
-	return f.patch(ctx, f.node.Annotations[deviceinfo.Annotation], want(f.node, info, asked, false).counts)
+	return f.patch(ctx, f.node.Annotations[deviceinfo.Annotation], want(f.node, info, requested, false).counts)
 }
 
-// compare makes the node in the API server as the inventory wants it at this moment, and returns when more of it is due, or the zero
-// time if that is all.
-func (f *follower) compare(ctx context.Context, inventory *types.NodeInfo, asked map[string]int64, known bool) (due time.Time, err error) {
-	w := want(f.node, inventory, asked, known)
+// compare publishes what may be published of the inventory now, and returns when the rest is due,
+// or the zero time.
+func (f *follower) compare(
+	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool,
+) (due time.Time, err error) {
+	w := want(f.node, inventory, requested, known)
 	if f.steps == nil {
 		f.steps = newSteps(found(f.node, w))
 	}
-	// What cannot be published in the end is not begun.
+	// If the second patch cannot be made, the first one is not made either.
 	if _, err := annotation(f.node, w.info); err != nil {
 		return time.Time{}, &refusal{err}
 	}
@@ -133,7 +135,7 @@ func (f *follower) compare(ctx context.Context, inventory *types.NodeInfo, asked
 	return f.steps.done(time.Now(), w), nil
 }
 
-// patch gives the node the annotation and the counts, if it has not.
+// patch publishes the annotation and the counts, unless the node has them.
 func (f *follower) patch(ctx context.Context, annotation string, counts map[corev1.ResourceName]int64) error {
 	body, err := patch(f.node, annotation, counts)
 	if err != nil {
@@ -151,6 +153,43 @@ func (f *follower) patch(ctx context.Context, annotation string, counts map[core
 		return fmt.Errorf("publish the devices of node %q: %w", f.nodeName, err)
 	}
 	f.node = patched
-	klog.FromContext(ctx).V(2).Info("Published the node's devices", "node", f.nodeName, "extendedResources", len(counts))
+	klog.FromContext(ctx).V(2).Info("Published the node's devices", "node", f.nodeName, "extendedResources",
+		len(counts))
 	return nil
+}
+
+// pause is the delay before a retry. The zero value is over. It belongs to one goroutine.
+type pause struct {
+	on    bool
+	until time.Time
+	timer *time.Timer
+}
+
+// begin makes the pause last for d from now.
+func (p *pause) begin(d time.Duration) {
+	p.end()
+	p.on, p.until, p.timer = true, time.Now().Add(d), time.NewTimer(d)
+}
+
+// cut reduces a pause that is on to at most d from now. It never extends it.
+func (p *pause) cut(d time.Duration) {
+	if p.on && time.Until(p.until) > d {
+		p.begin(d)
+	}
+}
+
+// over returns a channel that receives when the pause ends, or nil if it is over.
+func (p *pause) over() <-chan time.Time {
+	if !p.on {
+		return nil
+	}
+	return p.timer.C
+}
+
+// end ends the pause.
+func (p *pause) end() {
+	if p.on {
+		p.timer.Stop()
+	}
+	p.on = false
 }

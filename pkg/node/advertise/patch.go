@@ -13,9 +13,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// patch returns the JSON merge patch that gives node the annotation, or takes it away if it is empty, and the counts, or nil if
-// there is nothing to change. It touches the annotation and the extended resources that have a count or stand in the node's
-// annotation, which is how those of an earlier inventory are known.
+// patch returns the JSON merge patch that sets the node's annotation, or removes it if it is empty,
+// and its counts. It returns nil if the node has them. The patch removes extended resources that
+// only the node's present annotation lists.
 func patch(node *corev1.Node, annotation string, counts map[corev1.ResourceName]int64) ([]byte, error) {
 	annotations := map[string]any{}
 	before, annotated := node.Annotations[deviceinfo.Annotation]
@@ -70,8 +70,8 @@ func setIn(change map[corev1.ResourceName]any, list corev1.ResourceList, name co
 	}
 }
 
-// checkRoom says in words what the API server would refuse.
-func checkRoom(node *corev1.Node, value string) error {
+// checkSize returns an error for an annotation that the API server would refuse.
+func checkSize(node *corev1.Node, value string) error {
 	total := len(deviceinfo.Annotation) + len(value)
 	for key, other := range node.Annotations {
 		if key != deviceinfo.Annotation {
@@ -79,8 +79,11 @@ func checkRoom(node *corev1.Node, value string) error {
 		}
 	}
 	if total > deviceinfo.MaxBytes {
-		return fmt.Errorf("publish the devices of node %q: the inventory has %d bytes, and all of the node's annotations would have %d of %d that Kubernetes allows; "+
-			"let the plugins tell fewer resources, or shorter names", node.Name, len(value), total, deviceinfo.MaxBytes)
+		return fmt.Errorf(
+			"publish the devices of node %q: the inventory has %d bytes, and all of the node's annotations would "+
+				"have %d of %d that Kubernetes allows; "+
+				"let the plugins report fewer resources, or shorter names", node.Name, len(value), total,
+			deviceinfo.MaxBytes)
 	}
 	return nil
 }

@@ -21,9 +21,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// followed runs an advertiser in a bubble of its own time, with nodes as the watch's events, and then story; what story has
-// set going has settled when synctest.Wait returns.
-func followed(t *testing.T, client *fake.Clientset, s *source, options Options, story func(a *Advertiser, nodes chan<- *corev1.Node)) {
+// followed runs an advertiser in a bubble of its own time, with nodes as the watch's events, and
+// then story; what story has set going has settled when synctest.Wait returns.
+func followed(t *testing.T, client *fake.Clientset, s *source, options Options,
+	story func(a *Advertiser, nodes chan<- *corev1.Node)) {
 	t.Helper()
 	a := New("node-1", s, options)
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
@@ -46,33 +47,36 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
 		patches := 0
 		s := newSource(gpus(1))
-		followed(t, client, s, Options{Observe: func(error) { patches++ }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
-			nodes <- nodeWith("", nil)
-			sick := gpus(3)
-			sick.Allocatable[card0], sick.Allocatable[gpu], sick.KubeAlloc[gpu] = 0, 2, 2
-			for i, change := range []func(){
-				func() {},
-				func() { s.set(gpus(3)) },
-				func() { s.set(sick) },
-				func() { s.set(gpus(0)) },
-				func() { s.set(gpus(3)) },
-			} {
-				change()
-				pass(2 * Gap)
-				if want := 2 * (i + 1); patches != want {
-					t.Errorf("%d patches after %d changes, want %d", patches, i+1, want)
+		followed(t, client, s, Options{Observe: func(error) { patches++ }},
+			func(_ *Advertiser, nodes chan<- *corev1.Node) {
+				nodes <- nodeWith("", nil)
+				sick := gpus(3)
+				sick.Allocatable[card0], sick.Allocatable[gpu], sick.KubeAlloc[gpu] = 0, 2, 2
+				for i, change := range []func(){
+					func() {},
+					func() { s.set(gpus(3)) },
+					func() { s.set(sick) },
+					func() { s.set(gpus(0)) },
+					func() { s.set(gpus(3)) },
+				} {
+					change()
+					pass(2 * Gap)
+					if want := 2 * (i + 1); patches != want {
+						t.Errorf("%d patches after %d changes, want %d", patches, i+1, want)
+					}
+					// a plugin that tells the same list again and again, and a kubelet that reports
+					// other things
+					for range 10 {
+						s.set(s.now.Node.Clone())
+						synctest.Wait()
+						nodes <- get(t, client)
+						synctest.Wait()
+					}
+					if want := 2 * (i + 1); patches != want {
+						t.Errorf("%d patches after %d changes and much repetition, want %d", patches, i+1, want)
+					}
 				}
-				for range 10 { // a plugin that tells the same list again and again, and a kubelet that reports other things
-					s.set(s.now.Node.Clone())
-					synctest.Wait()
-					nodes <- get(t, client)
-					synctest.Wait()
-				}
-				if want := 2 * (i + 1); patches != want {
-					t.Errorf("%d patches after %d changes and much repetition, want %d", patches, i+1, want)
-				}
-			}
-		})
+			})
 	})
 }
 
@@ -81,34 +85,35 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 		client := fake.NewClientset(nodeWith("", nil))
 		var told []string
 		s := newSource(gpus(2))
-		followed(t, client, s, Options{Refuse: func(err error) { told = append(told, err.Error()) }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
-			nodes <- nodeWith("", nil)
-			synctest.Wait()
-			if a.Check() == nil || !a.Published().IsZero() {
-				t.Errorf("published before the second patch, says health: %v", a.Check())
-			}
-			pass(Gap)
-			published := a.Published()
-			if published.IsZero() || a.Check() != nil {
-				t.Fatalf("not published: %v", a.Check())
-			}
-			s.set(gpus(20_000))
-			pass(10 * time.Minute) // the bubble's time: many tries
-			if len(told) != 1 || !strings.Contains(told[0], "20001 resources") {
-				t.Errorf("told %q, want one that says how many resources there are", told)
-			}
-			if a.Check() == nil || !a.Published().Equal(published) {
-				t.Errorf("health %v, published at %v", a.Check(), a.Published())
-			}
-			if got := get(t, client).Annotations[deviceinfo.Annotation]; got != annotationOf(t, gpus(2)) {
-				t.Errorf("the annotation is now %.200s", got)
-			}
-			s.set(gpus(3))
-			pass(2 * time.Second)
-			if a.Check() != nil || !a.Published().After(published) {
-				t.Errorf("with fewer again: health %v, published at %v", a.Check(), a.Published())
-			}
-		})
+		followed(t, client, s, Options{Refuse: func(err error) { told = append(told, err.Error()) }},
+			func(a *Advertiser, nodes chan<- *corev1.Node) {
+				nodes <- nodeWith("", nil)
+				synctest.Wait()
+				if a.Check() == nil || !a.Published().IsZero() {
+					t.Errorf("published before the second patch, says health: %v", a.Check())
+				}
+				pass(Gap)
+				published := a.Published()
+				if published.IsZero() || a.Check() != nil {
+					t.Fatalf("not published: %v", a.Check())
+				}
+				s.set(gpus(20_000))
+				pass(10 * time.Minute) // the bubble's time: many tries
+				if len(told) != 1 || !strings.Contains(told[0], "20001 resources") {
+					t.Errorf("told %q, want one that says how many resources there are", told)
+				}
+				if a.Check() == nil || !a.Published().Equal(published) {
+					t.Errorf("health %v, published at %v", a.Check(), a.Published())
+				}
+				if got := get(t, client).Annotations[deviceinfo.Annotation]; got != annotationOf(t, gpus(2)) {
+					t.Errorf("the annotation is now %.200s", got)
+				}
+				s.set(gpus(3))
+				pass(2 * time.Second)
+				if a.Check() != nil || !a.Published().After(published) {
+					t.Errorf("with fewer again: health %v, published at %v", a.Check(), a.Published())
+				}
+			})
 	})
 }
 
@@ -118,13 +123,14 @@ func TestAnAPIServerThatIsAwayIsNoRefusal(t *testing.T) {
 		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
 			return true, nil, errors.New("away")
 		})
-		followed(t, client, newSource(gpus(1)), Options{Refuse: func(err error) { t.Errorf("told %v", err) }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
-			nodes <- nodeWith("", nil)
-			synctest.Wait()
-			if a.Check() == nil || !a.Published().IsZero() {
-				t.Errorf("health %v, published at %v", a.Check(), a.Published())
-			}
-		})
+		followed(t, client, newSource(gpus(1)), Options{Refuse: func(err error) { t.Errorf("told %v", err) }},
+			func(a *Advertiser, nodes chan<- *corev1.Node) {
+				nodes <- nodeWith("", nil)
+				synctest.Wait()
+				if a.Check() == nil || !a.Published().IsZero() {
+					t.Errorf("health %v, published at %v", a.Check(), a.Published())
+				}
+			})
 	})
 }
 

@@ -14,19 +14,21 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Gap is how much later than the first the second patch of a change is. The kubelet and the scheduler hear of the first by their
-// watches, within milliseconds as a rule. What the kubelet has seen it shows only when it makes the allocatable resources from the
-// capacity, every ten seconds, which is too late: with the second that it may take to notice a change, all of it is published
-// within two seconds.
+// Gap is the delay between the two patches of a change. The kubelet and the scheduler receive the
+// first one by their watches, usually within milliseconds. With the second that noticing a change
+// may take, all of it is published within two seconds. Waiting until the kubelet's own status shows
+// the first patch would take up to ten.
 const Gap = 750 * time.Millisecond
 
-// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see types.ResourceScorer.
+// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see
+// types.ResourceScorer.
 const enumScorer = 2
 
-// steps turns what is wanted of a node into what is to be shown at each moment: of a device as little as was wanted at any time
-// in the last Gap, of an extended resource as much. It belongs to one goroutine.
+// steps derives what to publish now from what is wanted: of a device the least that was wanted at
+// any time in the last Gap, of an extended resource the most. It belongs to one goroutine.
 type steps struct {
-	// shown is what was wanted and shown of late, oldest first; the last still is. It is never empty.
+	// shown is what was wanted and published in the last Gap, oldest first; the last one still is.
+	// It is never empty.
 	shown []step
 }
 
@@ -40,9 +42,12 @@ type step struct {
 // newSteps starts from a node as it was found.
 func newSteps(found step) *steps { return &steps{shown: []step{found}} }
 
-// next returns what is to be shown while w is wanted.
+// next returns what to publish while w is wanted.
 func (s *steps) next(now time.Time, w wanted) wanted {
-	s.shown = slices.DeleteFunc(s.shown, func(p step) bool { return !p.until.IsZero() && !now.Before(p.until.Add(Gap)) })
+	s.shown = slices.DeleteFunc(s.shown, func(p step) bool {
+		return !p.until.IsZero() &&
+			!now.Before(p.until.Add(Gap))
+	})
 	shown := wanted{info: w.info.Clone(), counts: maps.Clone(w.counts)}
 	for _, past := range s.shown {
 		for name, quantity := range shown.info.Allocatable {
@@ -52,7 +57,7 @@ func (s *steps) next(now time.Time, w wanted) wanted {
 			if count > shown.counts[name] {
 				shown.counts[name] = count
 			}
-			// Whose count it is must be known as long as it is there.
+			// The annotation must list a count for as long as it is published.
 			if _, listed := shown.info.Capacity[types.ResourceName(name)]; !listed && count > 0 {
 				shown.info.Capacity[types.ResourceName(name)] = 0
 			}
@@ -61,7 +66,7 @@ func (s *steps) next(now time.Time, w wanted) wanted {
 	return shown
 }
 
-// least returns what both have of a resource of the node.
+// least returns what two quantities of a resource have in common.
 func least(node *types.NodeInfo, name types.ResourceName, a, b int64) int64 {
 	if resource.IsEnumResource(name) || node.Scorer[name] == enumScorer {
 		return a & b
@@ -69,8 +74,8 @@ func least(node *types.NodeInfo, name types.ResourceName, a, b int64) int64 {
 	return min(a, b)
 }
 
-// done notes that what next returned for w is shown, and returns when next is to be asked again, or the zero time if all of w is
-// shown.
+// done records that what next returned for w is published, and returns when to call next again, or
+// the zero time if all of w is published.
 func (s *steps) done(now time.Time, w wanted) time.Time {
 	last := &s.shown[len(s.shown)-1]
 	if !maps.Equal(last.allocatable, w.info.Allocatable) || !maps.Equal(last.counts, w.counts) {

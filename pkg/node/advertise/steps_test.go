@@ -26,7 +26,8 @@ import (
 // nic is a second extended resource.
 const nic types.ResourceName = "example.com/nic"
 
-// with returns the inventory with n devices of an extended resource added, the first sick of which are unhealthy.
+// with returns the inventory with n devices of an extended resource added, the first sick of which
+// are unhealthy.
 func with(info *types.NodeInfo, extended types.ResourceName, n, sick int) *types.NodeInfo {
 	for i := range n {
 		name := types.ResourceName(fmt.Sprintf("resource/group/%s/%d/cards", extended[len("example.com/"):], i))
@@ -35,13 +36,15 @@ func with(info *types.NodeInfo, extended types.ResourceName, n, sick int) *types
 			info.Allocatable[name] = 0
 		}
 	}
-	for list, count := range map[*types.ResourceList]int{&info.Capacity: n, &info.KubeCap: n, &info.Allocatable: n - sick, &info.KubeAlloc: n - sick} {
+	for list, count := range map[*types.ResourceList]int{&info.Capacity: n, &info.KubeCap: n,
+		&info.Allocatable: n - sick, &info.KubeAlloc: n - sick} {
 		(*list)[extended] = int64(count)
 	}
 	return info
 }
 
-// view is what a node shows: of each extended resource how many of its devices may be given out, and the count.
+// view is what a node shows: of each extended resource how many of its devices may be given out,
+// and the count.
 type view struct{ Announced, Counted map[types.ResourceName]int64 }
 
 func viewOf(t *testing.T, node *corev1.Node) view {
@@ -99,36 +102,42 @@ func TestWhatBecomesMoreIsCountedFirstAndWhatBecomesLessIsAnnouncedFirst(t *test
 		"the first devices":             {empty(), both(2, 1), shows(0, 2, 0, 1), shows(2, 2, 1, 1)},
 		"no devices any more":           {both(2, 1), empty(), shows(0, 2, 0, 1), shows(none, none, none, none)},
 		"a resource that is there anew": {with(empty(), gpu, 2, 0), both(2, 1), shows(2, 2, 0, 1), shows(2, 2, 1, 1)},
-		"a resource that is gone":       {both(2, 1), with(empty(), gpu, 2, 0), shows(2, 2, 0, 1), shows(2, 2, none, none)},
-		"a device that turns sick":      {both(3, 1), with(both(0, 1), gpu, 3, 1), shows(2, 3, 1, 1), shows(2, 2, 1, 1)},
-		"one sick, and another well":    {with(both(0, 1), gpu, 3, 1), swapped(with(both(0, 1), gpu, 3, 1), "resource/group/gpu/0/cards", "resource/group/gpu/1/cards"), shows(1, 2, 1, 1), shows(2, 2, 1, 1)},
+		"a resource that is gone": {
+			both(2, 1), with(empty(), gpu, 2, 0), shows(2, 2, 0, 1), shows(2, 2, none, none),
+		},
+		"a device that turns sick": {both(3, 1), with(both(0, 1), gpu, 3, 1), shows(2, 3, 1, 1), shows(2, 2, 1, 1)},
+		"one sick, and another well": {
+			with(both(0, 1), gpu, 3, 1), swapped(with(both(0, 1), gpu, 3, 1), "resource/group/gpu/0/cards",
+				"resource/group/gpu/1/cards"), shows(1, 2, 1, 1), shows(2, 2, 1, 1),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(nodeWith("", nil))
 				patches := 0
 				s := newSource(test.before)
-				followed(t, client, s, Options{Observe: func(error) { patches++ }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
-					nodes <- nodeWith("", nil)
-					pass(2 * Gap)
-					patches = 0
-					s.set(test.after)
-					pass(Gap - time.Nanosecond)
-					if diff := cmp.Diff(test.first, viewOf(t, get(t, client))); diff != "" {
-						t.Errorf("before the second patch (-want +got):\n%s", diff)
-					}
-					pass(time.Nanosecond)
-					if diff := cmp.Diff(test.second, viewOf(t, get(t, client))); diff != "" {
-						t.Errorf("after the second patch (-want +got):\n%s", diff)
-					}
-					pass(time.Hour)
-					if patches != 2 {
-						t.Errorf("%d patches, want 2", patches)
-					}
-					if a.Check() != nil {
-						t.Errorf("health: %v", a.Check())
-					}
-				})
+				followed(t, client, s, Options{Observe: func(error) { patches++ }},
+					func(a *Advertiser, nodes chan<- *corev1.Node) {
+						nodes <- nodeWith("", nil)
+						pass(2 * Gap)
+						patches = 0
+						s.set(test.after)
+						pass(Gap - time.Nanosecond)
+						if diff := cmp.Diff(test.first, viewOf(t, get(t, client))); diff != "" {
+							t.Errorf("before the second patch (-want +got):\n%s", diff)
+						}
+						pass(time.Nanosecond)
+						if diff := cmp.Diff(test.second, viewOf(t, get(t, client))); diff != "" {
+							t.Errorf("after the second patch (-want +got):\n%s", diff)
+						}
+						pass(time.Hour)
+						if patches != 2 {
+							t.Errorf("%d patches, want 2", patches)
+						}
+						if a.Check() != nil {
+							t.Errorf("health: %v", a.Check())
+						}
+					})
 			})
 		})
 	}
@@ -141,7 +150,8 @@ func swapped(info *types.NodeInfo, a, b types.ResourceName) *types.NodeInfo {
 }
 
 func TestOfMasksOnlyBitsThatWereThereAllTheTimeAreAnnounced(t *testing.T) {
-	for name, mask := range map[string]types.ResourceName{"by name": "resource/group/gpu/0/enumType", "by scorer": "resource/group/gpu/0/kind"} {
+	for name, mask := range map[string]types.ResourceName{"by name": "resource/group/gpu/0/enumType",
+		"by scorer": "resource/group/gpu/0/kind"} {
 		info := func(bits int64) *types.NodeInfo {
 			info := gpus(1)
 			info.Allocatable[mask] = bits
@@ -179,7 +189,8 @@ func TestAChangeThatIsTakenBackInTheMeantimeLeavesTheCountsAlone(t *testing.T) {
 					t.Errorf("the count is %d", got)
 				}
 			}
-			if diff := cmp.Diff(view{map[types.ResourceName]int64{gpu: 3}, map[types.ResourceName]int64{gpu: 3}}, viewOf(t, get(t, client))); diff != "" {
+			if diff := cmp.Diff(view{map[types.ResourceName]int64{gpu: 3}, map[types.ResourceName]int64{gpu: 3}},
+				viewOf(t, get(t, client))); diff != "" {
 				t.Errorf("in the end (-want +got):\n%s", diff)
 			}
 		})
@@ -207,9 +218,9 @@ func TestADeviceThatComesAndGoesKeepsNoOtherFromBeingPublished(t *testing.T) {
 	})
 }
 
-// TestTheKubeletIsNeverAskedForMoreThanItKnows lets inventories change, the API server fail and kubecri start anew at random, and
-// compares each state of the node with all others of about the same time: the scheduler may act on one of them and the kubelet on
-// another.
+// TestTheKubeletIsNeverAskedForMoreThanItKnows lets inventories change, the API server fail and
+// kubecri start anew at random, and compares each state of the node with all others of about the
+// same time: the scheduler may act on one of them and the kubelet on another.
 func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 	type state struct {
 		view
@@ -242,38 +253,42 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 			s := newSource(inventory())
 			var last *types.NodeInfo
 			for range 5 { // lives of kubecri
-				followed(t, client, s, Options{Retry: 100 * time.Millisecond, Observe: func(error) { look() }}, func(_ *Advertiser, nodes chan<- *corev1.Node) {
-					nodes <- get(t, client)
-					for range 20 {
-						pass(time.Duration(random.Int64N(int64(Gap))))
-						switch random.IntN(4) {
-						case 0:
-							failing.Store(!failing.Load())
-						default:
-							last = inventory()
-							s.set(last)
+				followed(t, client, s, Options{Retry: 100 * time.Millisecond, Observe: func(error) { look() }},
+					func(_ *Advertiser, nodes chan<- *corev1.Node) {
+						nodes <- get(t, client)
+						for range 20 {
+							pass(time.Duration(random.Int64N(int64(Gap))))
+							switch random.IntN(4) {
+							case 0:
+								failing.Store(!failing.Load())
+							default:
+								last = inventory()
+								s.set(last)
+							}
 						}
-					}
-					synctest.Wait()
-				})
+						synctest.Wait()
+					})
 			}
 			failing.Store(false)
-			followed(t, client, s, Options{Observe: func(error) { look() }}, func(a *Advertiser, nodes chan<- *corev1.Node) {
-				nodes <- get(t, client)
-				pass(10 * time.Second)
-				if a.Check() != nil {
-					t.Errorf("seed %d: %v", seed, a.Check())
-				}
-				end := wanted{info: last}
-				if value, err := annotation(nodeWith("", nil), end.info); err != nil || get(t, client).Annotations[deviceinfo.Annotation] != value {
-					t.Errorf("seed %d: in the end the annotation is %s, want %s, %v", seed, get(t, client).Annotations[deviceinfo.Annotation], value, err)
-				}
-				for extended, count := range last.KubeAlloc {
-					if got := viewOf(t, get(t, client)).Counted[extended]; got != count {
-						t.Errorf("seed %d: in the end there are %d %s, want %d", seed, got, extended, count)
+			followed(t, client, s, Options{Observe: func(error) { look() }},
+				func(a *Advertiser, nodes chan<- *corev1.Node) {
+					nodes <- get(t, client)
+					pass(10 * time.Second)
+					if a.Check() != nil {
+						t.Errorf("seed %d: %v", seed, a.Check())
 					}
-				}
-			})
+					end := wanted{info: last}
+					if value, err := annotation(nodeWith("", nil), end.info); err != nil ||
+						get(t, client).Annotations[deviceinfo.Annotation] != value {
+						t.Errorf("seed %d: in the end the annotation is %s, want %s, %v", seed,
+							get(t, client).Annotations[deviceinfo.Annotation], value, err)
+					}
+					for extended, count := range last.KubeAlloc {
+						if got := viewOf(t, get(t, client)).Counted[extended]; got != count {
+							t.Errorf("seed %d: in the end there are %d %s, want %d", seed, got, extended, count)
+						}
+					}
+				})
 			states[len(states)-1].until = time.Now()
 			for _, scheduler := range states {
 				for _, kubelet := range states {
@@ -282,7 +297,8 @@ func TestTheKubeletIsNeverAskedForMoreThanItKnows(t *testing.T) {
 					}
 					for extended, announced := range scheduler.Announced {
 						if counted, there := kubelet.Counted[extended]; there && announced > counted {
-							t.Errorf("seed %d: %d %s announced at %v, %d counted at %v", seed, announced, extended, scheduler.from, counted, kubelet.from)
+							t.Errorf("seed %d: %d %s announced at %v, %d counted at %v", seed, announced, extended,
+								scheduler.from, counted, kubelet.from)
 						}
 					}
 				}

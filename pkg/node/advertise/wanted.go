@@ -15,24 +15,24 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// wanted is what a node with some inventory should look like.
+// wanted is the state of the Node object for an inventory.
 type wanted struct {
 	// info is what the annotation says. A node without devices has no annotation.
 	info *types.NodeInfo
-	// counts are the extended resources. Capacity and allocatable are the same, since the kubelet derives allocatable from
-	// capacity: what must not be used is in neither.
+	// counts are the extended resources, in both capacity and allocatable: the kubelet derives
+	// allocatable from capacity, so unhealthy devices are in neither.
 	counts map[corev1.ResourceName]int64
 }
 
-// want returns what the node with that inventory should look like while its pods ask for as much as asked says. A count does not
-// become less than that, nor any less than it is unless it may fall. It does not become more than the node has or had either: what
-// a pod asks for may be anything.
-func want(node *corev1.Node, inventory *types.NodeInfo, asked map[string]int64, mayFall bool) wanted {
+// want returns the wanted state for the inventory. A count is at least what pods request, and at
+// least what it is now unless it may fall. It is at most what the node has or had: a pod can
+// request any number.
+func want(node *corev1.Node, inventory *types.NodeInfo, requested map[string]int64, mayFall bool) wanted {
 	w := wanted{info: inventory, counts: map[corev1.ResourceName]int64{}}
 	for name, capacity := range inventory.KubeCap {
 		extended := corev1.ResourceName(name)
 		now := countOf(node, extended)
-		count := max(inventory.KubeAlloc[name], min(asked[string(name)], max(capacity, now)))
+		count := max(inventory.KubeAlloc[name], min(requested[string(name)], max(capacity, now)))
 		if !mayFall {
 			count = max(count, now)
 		}
@@ -47,20 +47,22 @@ func countOf(node *corev1.Node, name corev1.ResourceName) int64 {
 	return quantity.Value()
 }
 
-// annotation returns the text of the annotation that node is to have with that inventory, empty for one without devices.
+// annotation returns the annotation for the inventory. It is empty for one without devices.
 func annotation(node *corev1.Node, inventory *types.NodeInfo) (string, error) {
 	if len(inventory.Capacity)+len(inventory.Allocatable) == 0 {
 		return "", nil
 	}
 	value, err := deviceinfo.EncodeNode(inventory)
 	if err != nil {
-		return "", fmt.Errorf("publish the devices of node %q, %d resources: %w; let the device plugins tell fewer resources, or shorter names",
+		return "", fmt.Errorf(
+			"publish the devices of node %q, %d resources: %w; let the device plugins report fewer resources, or "+
+				"shorter names",
 			node.Name, len(inventory.Capacity), err)
 	}
-	return value, checkRoom(node, value)
+	return value, checkSize(node, value)
 }
 
-// found is the node as it was found, as far as w has to do with it.
+// found is what the node has before the first patch, of what w and its annotation list.
 func found(node *corev1.Node, w wanted) step {
 	before := step{counts: map[corev1.ResourceName]int64{}}
 	if info := published(node); info != nil {
@@ -75,8 +77,9 @@ func found(node *corev1.Node, w wanted) step {
 	return before
 }
 
-// published returns the inventory in a node's annotation, or nil if it has none or one that nobody can read: somebody else wrote
-// that, and it is about to be replaced. The extended resources are the plain names.
+// published returns the inventory in a node's annotation. It returns nil if there is none, or one
+// that cannot be decoded, which is about to be replaced. The extended resources are the names that
+// are no device paths.
 func published(node *corev1.Node) *types.NodeInfo {
 	info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchNode sends each state of the node to nodes until ctx is done, and nil when it is deleted.
+// watchNode sends each state of the node to nodes until ctx is done, nil when it is deleted.
 func watchNode(ctx context.Context, client kubernetes.Interface, name string, nodes chan<- *corev1.Node) {
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	lister := &cache.ListWatch{
@@ -47,13 +47,14 @@ func watchNode(ctx context.Context, client kubernetes.Interface, name string, no
 	controller.RunWithContext(ctx)
 }
 
-// later returns the later of two states of a node: what a patch returned may be ahead of the watch. A node that was deleted
-// and made anew is another one.
+// later returns the later of two states of a node: the result of a patch may be ahead of the watch.
+// A node that was deleted and created again is a different one.
 func later(a, b *corev1.Node) *corev1.Node {
 	if a == nil || b == nil || a.UID != b.UID {
 		return b
 	}
-	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order > 0 {
+	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil &&
+		order > 0 {
 		return a
 	}
 	return b

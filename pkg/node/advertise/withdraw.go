@@ -15,15 +15,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// Withdraw takes away what an Advertiser published on the node of that name, in one patch: the annotation, and the extended
-// resources that stand in it. It returns their names, sorted, and whether there was an annotation; without one nothing is
-// touched, since nobody can tell then which extended resources are of devices. It needs no rights beyond the kubelet's own.
+// Withdraw removes what an Advertiser published on the node of that name, in one patch: the
+// annotation, and the extended resources that it lists. It returns their names, sorted, and whether
+// there was an annotation. Without one it changes nothing, since only the annotation shows which
+// extended resources are devices. It needs no rights beyond the kubelet's.
 //
 // No Advertiser may run for that node: it would publish again.
-func Withdraw(ctx context.Context, client kubernetes.Interface, nodeName string) (resources []string, found bool, err error) {
+func Withdraw(ctx context.Context, client kubernetes.Interface,
+	nodeName string) (resources []string, found bool, err error) {
 	node, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, false, fmt.Errorf("node %q is not in the API server: nothing is published if it was deleted; otherwise give the node's right name", nodeName)
+		return nil, false, fmt.Errorf(
+			"node %q is not in the API server: nothing is published if it was deleted; otherwise give the node's "+
+				"right name", nodeName)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read node %q: %w", nodeName, err)
@@ -33,8 +37,10 @@ func Withdraw(ctx context.Context, client kubernetes.Interface, nodeName string)
 		return nil, false, nil
 	}
 	if _, err := deviceinfo.DecodeNode(annotation); err != nil {
-		return nil, true, fmt.Errorf("node %q: the annotation %s does not tell which extended resources are of devices: %w; "+
-			"let kubecri run until it has written the annotation anew, or remove both by hand", nodeName, deviceinfo.Annotation, err)
+		return nil, true, fmt.Errorf(
+			"node %q: the annotation %s cannot be read, so the extended resources of devices are not known: %w; "+
+				"let kubecri run until it has replaced the annotation, or remove both by hand", nodeName,
+			deviceinfo.Annotation, err)
 	}
 	body, err := patch(node, "", nil)
 	if err != nil {
@@ -42,7 +48,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface, nodeName string)
 	}
 	if _, err := client.CoreV1().Nodes().Patch(ctx, nodeName, apitypes.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
-		return nil, true, fmt.Errorf("take away the devices of node %q: %w", nodeName, err)
+		return nil, true, fmt.Errorf("remove the devices of node %q: %w", nodeName, err)
 	}
 	return publishedNames(node), true, nil
 }

@@ -64,14 +64,21 @@ func TestWithdrawSaysWhatIsInTheWay(t *testing.T) {
 		annotation, nodeName, failing string
 		want                          []string
 	}{
-		"a node that is not there":             {"", "node-2", "", []string{`"node-2"`, "not in the API server"}},
-		"an annotation that nobody can read":   {"{", "node-1", "", []string{`"node-1"`, "KubeDevice/DeviceInfo", "by hand"}},
-		"an API server that cannot be read":    {annotationOf(t, gpus(1)), "node-1", "get", []string{`"node-1"`, away.Error()}},
-		"an API server that refuses the patch": {annotationOf(t, gpus(1)), "node-1", "patch", []string{`"node-1"`, away.Error()}},
+		"a node that is not there": {"", "node-2", "", []string{`"node-2"`, "not in the API server"}},
+		"an annotation that nobody can read": {
+			"{", "node-1", "", []string{`"node-1"`, "KubeDevice/DeviceInfo", "by hand"},
+		},
+		"an API server that cannot be read": {
+			annotationOf(t, gpus(1)), "node-1", "get", []string{`"node-1"`, away.Error()},
+		},
+		"an API server that refuses the patch": {
+			annotationOf(t, gpus(1)), "node-1", "patch", []string{`"node-1"`, away.Error()},
+		},
 	} {
 		client := fake.NewClientset(nodeWith(test.annotation, nil))
 		if test.failing != "" {
-			client.PrependReactor(test.failing, "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) { return true, nil, away })
+			client.PrependReactor(test.failing, "nodes",
+				func(clienttesting.Action) (bool, apiruntime.Object, error) { return true, nil, away })
 		}
 		_, _, err := Withdraw(t.Context(), client, test.nodeName)
 		if err == nil {

@@ -26,10 +26,10 @@ func (o *Options) memoryPath() string {
 
 // podResourcesPath is the socket at which agents ask who holds what.
 func (o *Options) podResourcesPath() string {
-	return filepath.Join(cmp.Or(o.PodResourcesFolder, filepath.Join(o.StateFolder, podresources.FolderName)), podresources.SocketName)
+	return filepath.Join(cmp.Or(o.PodResourcesFolder, filepath.Join(o.StateFolder, podresources.DirName)), podresources.SocketName)
 }
 
 // kubeletPodResourcesPath is the kubelet's own socket of this kind.
 func (o *Options) kubeletPodResourcesPath() string {
-	return filepath.Join(o.KubeletFolder, podresources.FolderName, podresources.SocketName)
+	return filepath.Join(o.KubeletFolder, podresources.DirName, podresources.SocketName)
 }

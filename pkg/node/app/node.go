@@ -81,8 +81,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	})
 	n.resources = podresources.New(podresources.Options{
 		Socket: options.podResourcesPath(), Kubelet: options.kubeletPodResourcesPath(),
-		Settled: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
-		Grants:  n.record.List, Pods: n.registry, Devices: n.devices,
+		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
+		Grants: n.record.List, Pods: n.registry, Devices: n.devices,
 	})
 	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.plugins.Inventory(); return now.Node }))
 	n.advertiser = advertise.New(options.NodeName, n.plugins, advertise.Options{

@@ -22,7 +22,8 @@ import (
 type Devices struct {
 	// Allocatable is how much of each resource pods may be given. It is not changed.
 	Allocatable types.ResourceList
-	// Extended returns the extended resource under which the plugin of a device resource publishes the device.
+	// Extended returns the extended resource under which the plugin of a device resource publishes
+	// the device.
 	Extended func(types.ResourceName) (extended types.ResourceName, known bool)
 }
 
@@ -43,8 +44,8 @@ func (d Devices) healthy() []device {
 	})
 }
 
-// of returns the devices that the resources belong to, each once, by resource and ID. What is no device of which the API could
-// speak is left out.
+// of returns the devices that the resources belong to, each once, by resource and ID. It leaves out
+// those for which the API has no name.
 func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
 	var devices []device
 	seen := map[string]bool{}
@@ -83,10 +84,11 @@ func (d Devices) name(path resource.Path) (named device, ok bool) {
 	return named, true
 }
 
-// text makes s fit for a message, which fails as a whole with a string that is no UTF-8.
+// text makes s valid UTF-8, without which protobuf refuses the whole message.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// numaOf returns the NUMA nodes of an instance of the level "numa", or none if it is not made of their numbers.
+// numaOf returns the NUMA nodes of an instance of the level "numa", or none if it is not made of
+// their numbers.
 func numaOf(instance string) []int {
 	var nodes []int
 	for part := range strings.SplitSeq(instance, "-") {
@@ -101,10 +103,11 @@ func numaOf(instance string) []int {
 
 // entries returns the devices as version v1 of the API has them.
 func entries(devices []device) []*podresourcesapi.ContainerDevices {
-	var told []*podresourcesapi.ContainerDevices
+	var list []*podresourcesapi.ContainerDevices
 	for _, d := range devices {
 		entry := func(topology *podresourcesapi.TopologyInfo) {
-			told = append(told, &podresourcesapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id}, Topology: topology})
+			list = append(list, &podresourcesapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id},
+				Topology: topology})
 		}
 		if len(d.numa) == 0 {
 			entry(nil)
@@ -113,14 +116,15 @@ func entries(devices []device) []*podresourcesapi.ContainerDevices {
 			entry(&podresourcesapi.TopologyInfo{Nodes: []*podresourcesapi.NUMANode{{ID: int64(node)}}})
 		}
 	}
-	return told
+	return list
 }
 
-// alphaEntries returns the devices as version v1alpha1 of the API has them, which knows no topology.
+// alphaEntries returns the devices as version v1alpha1 of the API has them, which knows no
+// topology.
 func alphaEntries(devices []device) []*alphaapi.ContainerDevices {
-	var told []*alphaapi.ContainerDevices
+	var list []*alphaapi.ContainerDevices
 	for _, d := range devices {
-		told = append(told, &alphaapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id}})
+		list = append(list, &alphaapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id}})
 	}
-	return told
+	return list
 }

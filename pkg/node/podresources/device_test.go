@@ -30,22 +30,44 @@ func TestWhatADeviceIsCalled(t *testing.T) {
 		names []types.ResourceName
 		want  []device
 	}{
-		"one for the kubelet's API, by its own names": {[]types.ResourceName{nic}, []device{{"vendor.example/nic", "eth0/1", []int{0, 1}}}},
-		"one of a plugin file, by its lowest level":   {[]types.ResourceName{"resource/group/gpugrp0/0/gpu/GPU-7/cards"}, []device{{"example.com/gpu", "GPU-7", nil}}},
-		"on a NUMA node":                        {[]types.ResourceName{"resource/group/numa/1/nic/n0/ports"}, []device{{"example.com/nic", "n0", []int{1}}}},
-		"on two NUMA nodes":                     {[]types.ResourceName{"resource/group/numa/0-1/nic/n0/ports"}, []device{{"example.com/nic", "n0", []int{0, 1}}}},
-		"on something else that is called numa": {[]types.ResourceName{"resource/group/numa/left/nic/n0/ports"}, []device{{"example.com/nic", "n0", nil}}},
+		"one for the kubelet's API, by its own names": {
+			[]types.ResourceName{nic}, []device{{"vendor.example/nic", "eth0/1", []int{0, 1}}},
+		},
+		"one of a plugin file, by its lowest level": {
+			[]types.ResourceName{"resource/group/gpugrp0/0/gpu/GPU-7/cards"},
+			[]device{{"example.com/gpu", "GPU-7", nil}},
+		},
+		"on a NUMA node": {
+			[]types.ResourceName{"resource/group/numa/1/nic/n0/ports"}, []device{{"example.com/nic", "n0", []int{1}}},
+		},
+		"on two NUMA nodes": {
+			[]types.ResourceName{"resource/group/numa/0-1/nic/n0/ports"},
+			[]device{{"example.com/nic", "n0", []int{0, 1}}},
+		},
+		"on something else that is called numa": {
+			[]types.ResourceName{"resource/group/numa/left/nic/n0/ports"}, []device{{"example.com/nic", "n0", nil}},
+		},
 		"once, of however many resources it has": {
-			[]types.ResourceName{"resource/group/gpu/GPU-7/memory", "resource/group/gpu/GPU-7/cards", "resource/group/gpu/GPU-7/enumType"},
+			[]types.ResourceName{
+				"resource/group/gpu/GPU-7/memory", "resource/group/gpu/GPU-7/cards",
+				"resource/group/gpu/GPU-7/enumType",
+			},
 			[]device{{"example.com/gpu", "GPU-7", nil}},
 		},
 		"twice, if two groups have one of that ID": {
 			[]types.ResourceName{"resource/group/board/0/gpu/0/cards", "resource/group/board/1/gpu/0/cards"},
 			[]device{{"example.com/gpu", "0", nil}, {"example.com/gpu", "0", nil}},
 		},
-		"nothing, if its plugin publishes no extended resource":   {[]types.ResourceName{"resource/group/secret/0/use"}, nil},
-		"nothing, if it is a count or a name that is no device's": {[]types.ResourceName{"example.com/gpu", "resource/group/gpu/cards", "resource/group/a/gpu/0/cards"}, nil},
-		"in the order of their names":                             {[]types.ResourceName{gpu1, qat, gpu0}, []device{{"intel.com/qat", "0000:3d:01.0", nil}, {"nvidia.com/gpu", "GPU-0", []int{0}}, {"nvidia.com/gpu", "GPU-1", []int{1}}}},
+		"nothing, if its plugin publishes no extended resource": {
+			[]types.ResourceName{"resource/group/secret/0/use"}, nil,
+		},
+		"nothing, if it is a count or a name that is no device's": {
+			[]types.ResourceName{"example.com/gpu", "resource/group/gpu/cards", "resource/group/a/gpu/0/cards"}, nil,
+		},
+		"in the order of their names": {
+			[]types.ResourceName{gpu1, qat, gpu0}, []device{{"intel.com/qat", "0000:3d:01.0", nil},
+				{"nvidia.com/gpu", "GPU-0", []int{0}}, {"nvidia.com/gpu", "GPU-1", []int{1}}},
+		},
 	} {
 		got := Devices{Extended: extendedByLevel}.of(slices.Values(test.names))
 		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(device{})); diff != "" {
@@ -55,7 +77,8 @@ func TestWhatADeviceIsCalled(t *testing.T) {
 }
 
 func FuzzEveryNameCanBeSentOrIsLeftOut(f *testing.F) {
-	for _, name := range []string{nic, "resource/group/numa/0-1/gpu/GPU-7/cards", "resource/group/numa/none/a.b:c/%FF/device", "resource/group/gpu/\xff/cards", ""} {
+	for _, name := range []string{nic, "resource/group/numa/0-1/gpu/GPU-7/cards",
+		"resource/group/numa/none/a.b:c/%FF/device", "resource/group/gpu/\xff/cards", ""} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -67,7 +90,8 @@ func FuzzEveryNameCanBeSentOrIsLeftOut(f *testing.F) {
 			if entry.GetResourceName() == "" || entry.GetDeviceIds()[0] == "" {
 				t.Errorf("%q is called %v", name, entry)
 			}
-			if _, err := proto.Marshal(&podresourcesapi.ContainerResources{Devices: []*podresourcesapi.ContainerDevices{entry}}); err != nil {
+			if _, err := proto.Marshal(
+				&podresourcesapi.ContainerResources{Devices: []*podresourcesapi.ContainerDevices{entry}}); err != nil {
 				t.Errorf("%q cannot be sent: %v", name, err)
 			}
 		}

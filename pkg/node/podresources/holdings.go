@@ -14,21 +14,21 @@ import (
 type Pods interface {
 	// Get returns what is known of the pod.
 	Get(podUID string) (pod pods.Pod, known bool)
-	// Active reports whether the API server has the pod and it is not over.
+	// Active reports whether the API server has the pod and the pod has not terminated.
 	Active(podUID string) bool
 }
 
-// podName is how the API knows a pod.
+// podName identifies a pod in the API.
 type podName struct{ namespace, name string }
 
-// holdings is who holds what at one moment.
+// holdings are the devices that pods hold at one moment.
 type holdings struct {
 	grants  map[podName]grants.Allocation
 	devices Devices
 }
 
-// newHoldings picks for each name the grant of the pod that has the name now: one that the API server has, or else one that
-// nobody knows anything about, as after a start while the API server is away.
+// newHoldings selects for each name the grant of the pod that has the name now: one that the API
+// server has, or else one of which nothing is known, as after a start while the API server is away.
 func newHoldings(all []grants.Allocation, known Pods, devices Devices) holdings {
 	h := holdings{grants: map[podName]grants.Allocation{}, devices: devices}
 	for _, grant := range all {
@@ -36,7 +36,7 @@ func newHoldings(all []grants.Allocation, known Pods, devices Devices) holdings 
 		_, taken := h.grants[name]
 		if known.Active(grant.PodUID) {
 			h.grants[name] = grant
-		} else if _, heardOf := known.Get(grant.PodUID); !heardOf && !taken {
+		} else if _, isKnown := known.Get(grant.PodUID); !isKnown && !taken {
 			h.grants[name] = grant
 		}
 	}

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// kubeletLimit is how long the kubelet may take for an answer.
+	// kubeletLimit limits the kubelet's answer.
 	kubeletLimit = 10 * time.Second
 	// maxAnswer is the largest answer of the kubelet, in bytes.
 	maxAnswer = 16 << 20
 )
 
-// dial returns a connection to the kubelet's socket, which is made with the first call and again whenever the kubelet is back.
-// While it is away, calls fail at once.
+// dial returns a connection to the kubelet's socket. It connects at the first call, and again when
+// the kubelet is back; until then calls fail at once.
 func dial(socket string) (*grpc.ClientConn, error) {
 	// Not as a target of grpc's, which would read the path as a URL.
 	to := func(ctx context.Context, _ string) (net.Conn, error) {
@@ -33,20 +33,27 @@ func dial(socket string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{
+				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
+			},
 			MinConnectTimeout: time.Second,
 		}),
 	)
 }
 
-// ask calls the kubelet behind the socket and returns its answer. Its errors keep their codes; one that says that it is away
-// also says where it was looked for.
-func ask[Request, Answer any](ctx context.Context, socket string, call func(context.Context, Request, ...grpc.CallOption) (Answer, error), request Request) (Answer, error) {
+// query calls the kubelet behind the socket and returns its answer. Its errors keep their codes;
+// Unavailable also names the socket.
+func query[Request, Answer any](
+	ctx context.Context, socket string, call func(context.Context, Request, ...grpc.CallOption) (Answer, error),
+	request Request,
+) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
 	answer, err := call(ctx, request)
 	if status.Code(err) == codes.Unavailable {
-		err = status.Errorf(codes.Unavailable, "the kubelet does not answer at %s (see kubecri's --root-dir), and only it knows the node's pods: %s; try again",
+		err = status.Errorf(codes.Unavailable,
+			"the kubelet does not answer at %s (see kubecri's --root-dir), and only it knows the node's pods: %s; "+
+				"try again",
 			socket, status.Convert(err).Message())
 	}
 	return answer, err

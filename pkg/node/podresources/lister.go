@@ -21,12 +21,13 @@ type lister struct {
 var _ podresourcesapi.PodResourcesListerServer = (*lister)(nil)
 
 // List returns the pods of this node that are not over, with what their containers hold.
-func (l *lister) List(ctx context.Context, request *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
-	answer, err := ask(ctx, l.kubelet, l.client.List, request)
+func (l *lister) List(ctx context.Context,
+	request *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
+	answer, err := query(ctx, l.kubelet, l.client.List, request)
 	if err != nil {
 		return nil, err
 	}
-	// Only now: a pod that is younger than the answer is not in it, and so cannot be taken for one of its name before it.
+	// After the call, so that the grants of all pods in the answer are known.
 	now := l.now()
 	for _, pod := range answer.GetPodResources() {
 		complete(pod, now)
@@ -35,8 +36,9 @@ func (l *lister) List(ctx context.Context, request *podresourcesapi.ListPodResou
 }
 
 // Get returns what the containers of one pod hold.
-func (l *lister) Get(ctx context.Context, request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
-	answer, err := ask(ctx, l.kubelet, l.client.Get, request)
+func (l *lister) Get(ctx context.Context,
+	request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
+	answer, err := query(ctx, l.kubelet, l.client.Get, request)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +46,10 @@ func (l *lister) Get(ctx context.Context, request *podresourcesapi.GetPodResourc
 	return answer, nil
 }
 
-// GetAllocatableResources returns the devices of this node that are well, given out or not.
-func (l *lister) GetAllocatableResources(ctx context.Context, request *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
-	answer, err := ask(ctx, l.kubelet, l.client.GetAllocatableResources, request)
+// GetAllocatableResources returns the healthy devices of this node, whether pods hold them or not.
+func (l *lister) GetAllocatableResources(ctx context.Context,
+	request *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+	answer, err := query(ctx, l.kubelet, l.client.GetAllocatableResources, request)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +65,7 @@ func complete(pod *podresourcesapi.PodResources, now holdings) {
 	}
 }
 
-// alphaLister answers calls of version v1alpha1, which the kubelet serves for agents that are older than v1.
+// alphaLister answers calls of version v1alpha1, which the kubelet serves for older agents.
 type alphaLister struct {
 	alphaapi.UnimplementedPodResourcesListerServer
 	kubelet string // its socket
@@ -73,8 +76,9 @@ type alphaLister struct {
 var _ alphaapi.PodResourcesListerServer = (*alphaLister)(nil)
 
 // List returns the pods that the kubelet lists in this version, with what their containers hold.
-func (l *alphaLister) List(ctx context.Context, request *alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
-	answer, err := ask(ctx, l.kubelet, l.client.List, request)
+func (l *alphaLister) List(ctx context.Context,
+	request *alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
+	answer, err := query(ctx, l.kubelet, l.client.List, request)
 	if err != nil {
 		return nil, err
 	}

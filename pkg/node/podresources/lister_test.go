@@ -22,7 +22,8 @@ const (
 	qat  = "resource/group/numa/none/intel.com:qat/0000:3d:01.0/device"
 )
 
-// pod returns a pod as the kubelet lists it, with containers that hold nothing that the kubelet knows of.
+// pod returns a pod as the kubelet lists it, with containers that hold nothing that the kubelet
+// knows of.
 func pod(name string, containers ...string) *podresourcesapi.PodResources {
 	p := &podresourcesapi.PodResources{Namespace: "default", Name: name}
 	for _, container := range containers {
@@ -32,7 +33,8 @@ func pod(name string, containers ...string) *podresourcesapi.PodResources {
 }
 
 // holding returns the pod with devices in its first container.
-func holding(p *podresourcesapi.PodResources, devices ...*podresourcesapi.ContainerDevices) *podresourcesapi.PodResources {
+func holding(p *podresourcesapi.PodResources,
+	devices ...*podresourcesapi.ContainerDevices) *podresourcesapi.PodResources {
 	p.Containers[0].Devices = devices
 	return p
 }
@@ -56,13 +58,15 @@ func TestEachPodIsListedWithItsDevices(t *testing.T) {
 	want := []*podresourcesapi.PodResources{pod("train", "side", "main", "none"), pod("plain", "main")}
 	want[0].Containers[0].Devices = []*podresourcesapi.ContainerDevices{dev("intel.com/qat", "0000:3d:01.0")}
 	want[0].Containers[1].Devices = []*podresourcesapi.ContainerDevices{
-		dev("nvidia.com/gpu", "GPU-0", 0), dev("nvidia.com/gpu", "GPU-1", 1), dev("vendor.example/nic", "eth0/1", 0), dev("vendor.example/nic", "eth0/1", 1),
+		dev("nvidia.com/gpu", "GPU-0", 0), dev("nvidia.com/gpu", "GPU-1", 1), dev("vendor.example/nic", "eth0/1", 0),
+		dev("vendor.example/nic", "eth0/1", 1),
 	}
 	if diff := cmp.Diff(want, n.list(), protocmp.Transform()); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
 	for _, pod := range want {
-		answer, err := n.client.Get(t.Context(), &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
+		answer, err := n.client.Get(t.Context(), &podresourcesapi.GetPodResourcesRequest{PodNamespace: pod.Namespace,
+			PodName: pod.Name})
 		if diff := cmp.Diff(pod, answer.GetPodResources(), protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("Get %s: %v (-want +got):\n%s", pod.Name, err, diff)
 		}
@@ -101,7 +105,8 @@ func TestWhatTheKubeletSaysStays(t *testing.T) {
 	want := []*podresourcesapi.PodResources{told}
 	got := n.list()
 	held := got[0].Containers[0].Devices
-	if diff := cmp.Diff([]*podresourcesapi.ContainerDevices{dev("zzz.example/other", "o", 1), dev("nvidia.com/gpu", "GPU-0", 0)}, held, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff([]*podresourcesapi.ContainerDevices{dev("zzz.example/other", "o", 1),
+		dev("nvidia.com/gpu", "GPU-0", 0)}, held, protocmp.Transform()); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 	got[0].Containers[0].Devices = held[:1]
@@ -117,12 +122,22 @@ func TestOfPodsWithOneNameTheOneThatLivesCounts(t *testing.T) {
 		pods   fakePods
 		want   string
 	}{
-		"one whose pod is over has nothing":         {map[string]map[string][]string{"u1": old}, fakePods{"u1": false}, ""},
-		"one that nobody knows anything about has":  {map[string]map[string][]string{"u1": old}, fakePods{}, "GPU-0"},
-		"the old one is gone, its container is not": {map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u1": false, "u2": true}, "GPU-1"},
-		"the old one is forgotten, too":             {map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u2": true}, "GPU-1"},
-		"the young one has nothing yet":             {map[string]map[string][]string{"u1": old}, fakePods{"u1": false, "u2": true}, ""},
-		"in the other order":                        {map[string]map[string][]string{"u2": old, "u1": young}, fakePods{"u1": false, "u2": true}, "GPU-0"},
+		"one whose pod is over has nothing": {
+			map[string]map[string][]string{"u1": old}, fakePods{"u1": false}, "",
+		},
+		"one that nobody knows anything about has": {map[string]map[string][]string{"u1": old}, fakePods{}, "GPU-0"},
+		"the old one is gone, its container is not": {
+			map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u1": false, "u2": true}, "GPU-1",
+		},
+		"the old one is forgotten, too": {
+			map[string]map[string][]string{"u1": old, "u2": young}, fakePods{"u2": true}, "GPU-1",
+		},
+		"the young one has nothing yet": {
+			map[string]map[string][]string{"u1": old}, fakePods{"u1": false, "u2": true}, "",
+		},
+		"in the other order": {
+			map[string]map[string][]string{"u2": old, "u1": young}, fakePods{"u1": false, "u2": true}, "GPU-0",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -157,9 +172,10 @@ func TestAllocatableAreTheDevicesThatAreWellAndWhatTheKubeletHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &podresourcesapi.AllocatableResourcesResponse{CpuIds: []int64{0, 1}, Devices: []*podresourcesapi.ContainerDevices{
-		dev("zzz.example/other", "o"), dev("intel.com/qat", "0000:3d:01.0"), dev("nvidia.com/gpu", "GPU-0", 0),
-	}}
+	want := &podresourcesapi.AllocatableResourcesResponse{CpuIds: []int64{0, 1},
+		Devices: []*podresourcesapi.ContainerDevices{
+			dev("zzz.example/other", "o"), dev("intel.com/qat", "0000:3d:01.0"), dev("nvidia.com/gpu", "GPU-0", 0),
+		}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -174,9 +190,11 @@ func TestAgentsOfTheOldVersionAreToldTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []*alphaapi.PodResources{{Namespace: "default", Name: "p", Containers: []*alphaapi.ContainerResources{{Name: "main", Devices: []*alphaapi.ContainerDevices{
-		{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-0"}}, {ResourceName: "vendor.example/nic", DeviceIds: []string{"eth0/1"}},
-	}}}}}
+	want := []*alphaapi.PodResources{{Namespace: "default", Name: "p",
+		Containers: []*alphaapi.ContainerResources{{Name: "main", Devices: []*alphaapi.ContainerDevices{
+			{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-0"}},
+			{ResourceName: "vendor.example/nic", DeviceIds: []string{"eth0/1"}},
+		}}}}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // limit is how long something may take that takes a moment.
 const limit = 30 * time.Second
 
-// node is a node with a kubelet and this package's server. Tests say what there is before it serves, and then ask the client.
+// node is a node with a kubelet and this package's server. Tests say what there is before it
+// serves, and then ask the client.
 type node struct {
 	t       *testing.T
 	kubelet *fakeKubelet
@@ -51,10 +52,13 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	n := &node{t: t, pods: fakePods{}, devices: Devices{Extended: func(types.ResourceName) (types.ResourceName, bool) { return "", false }}}
+	n := &node{t: t, pods: fakePods{},
+		devices: Devices{Extended: func(types.ResourceName) (types.ResourceName, bool) { return "", false }}}
 	n.options = Options{
-		Socket: filepath.Join(dir, FolderName, SocketName), Kubelet: filepath.Join(dir, "kubelet.sock"),
-		Grants: func() []grants.Allocation { return n.grants }, Pods: n.pods, Devices: func() Devices { return n.devices },
+		Socket: filepath.Join(dir, DirName, SocketName), Kubelet: filepath.Join(dir, "kubelet.sock"),
+		Grants: func() []grants.Allocation {
+			return n.grants
+		}, Pods: n.pods, Devices: func() Devices { return n.devices },
 	}
 	n.kubelet = &fakeKubelet{t: t, socket: n.options.Kubelet}
 	n.kubelet.start()
@@ -208,7 +212,8 @@ func (k *fakeKubelet) fail(err error) {
 	k.failure = err
 }
 
-// hang makes calls wait until whoever calls is gone, and returns a channel that is closed when one does.
+// hang makes calls wait until whoever calls is gone, and returns a channel that is closed when one
+// does.
 func (k *fakeKubelet) hang() (asked <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +221,8 @@ func (k *fakeKubelet) hang() (asked <-chan struct{}) {
 	return k.hung
 }
 
-func (k *fakeKubelet) List(ctx context.Context, _ *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
+func (k *fakeKubelet) List(ctx context.Context,
+	_ *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.hung != nil {
@@ -226,7 +232,8 @@ func (k *fakeKubelet) List(ctx context.Context, _ *podresourcesapi.ListPodResour
 	return &podresourcesapi.ListPodResourcesResponse{PodResources: k.pods}, k.failure
 }
 
-func (k *fakeKubelet) Get(_ context.Context, request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
+func (k *fakeKubelet) Get(_ context.Context,
+	request *podresourcesapi.GetPodResourcesRequest) (*podresourcesapi.GetPodResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, pod := range k.pods {
@@ -240,13 +247,15 @@ func (k *fakeKubelet) Get(_ context.Context, request *podresourcesapi.GetPodReso
 	return nil, k.failure
 }
 
-func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+func (k *fakeKubelet) GetAllocatableResources(context.Context,
+	*podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.allocatable, k.failure
 }
 
-func (k alphaKubelet) List(context.Context, *alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
+func (k alphaKubelet) List(context.Context,
+	*alphaapi.ListPodResourcesRequest) (*alphaapi.ListPodResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	answer := &alphaapi.ListPodResourcesResponse{}

@@ -1,6 +1,37 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package podresources serves the kubelet's PodResources API for all devices of a node. Exporters
+// and other agents mount the directory of its socket in place of the kubelet's.
+//
+// # Answers
+//
+// Each call is forwarded to the kubelet's own socket, and the kubelet's answer is completed. The
+// kubelet alone decides which pods and containers are listed: active pods, with their containers
+// and restartable init containers (sidecars). CPUs, memory, dynamic resources, devices of plugins
+// that register with the kubelet, and fields that a newer kubelet adds stay as they are. Each
+// container gets the devices that this node has granted it, and the allocatable devices are
+// extended by the node's healthy ones.
+//
+// The kubelet identifies pods by name here, and the checkpoint of grants by UID. Of several grants
+// to pods of one name, that of the pod in the API server counts. A grant to a pod that has
+// terminated or is deleted never counts, even while its containers still end.
+//
+// While the kubelet does not answer, a call returns Unavailable, as it does while the kubelet is
+// stopped: half of the devices would be wrong. Other errors of the kubelet are passed on. One is
+// that of its rate limit, 100 calls a second with a burst of ten for all its clients, which
+// therefore holds for this socket too.
+//
+// # Names
+//
+// A device of a plugin that was written for the kubelet has the resource and the ID that the plugin
+// gave it. A device of a plugin file has the extended resource that its plugin publishes, and the
+// instance of its lowest level as its ID: GPU-7f3a for resource/group/gpugrp0/0/gpu/GPU-7f3a/cards.
+// It is listed once, however many of its resources are held. If the plugin publishes several
+// extended resources, the one named like the level counts, such as example.com/gpu for gpu; if
+// there is none, the API has no name for the device, and it is left out. NUMA nodes are those of
+// the level "numa", see package kubeletdevice. As with the kubelet, each device is an entry of its
+// own, and one on two NUMA nodes is two entries.
 package podresources
 
 import (
@@ -21,29 +52,30 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// The kubelet's folder of this kind, below its root folder, and the socket in it.
+// The kubelet's directory of this kind, below its root directory, and the socket in it.
 const (
-	FolderName = "pod-resources"
+	DirName    = "pod-resources"
 	SocketName = "kubelet.sock"
 )
 
-// folderMode is the kubelet's.
-const folderMode = 0o750
+// dirMode is the kubelet's.
+const dirMode = 0o750
 
-// maxSocketPath is how long the path of the socket may be, in bytes: Linux's 107, less what it is made under before it is renamed.
+// maxSocketPath is the longest path of the socket, in bytes: Linux's 107, less the suffix of its
+// temporary name.
 const maxSocketPath = 99
 
-// serveRetry is the pause before the socket is tried again.
+// serveRetry is the delay before serving is tried again.
 const serveRetry = time.Second
 
-// Options say what a server serves. All are needed.
+// Options configure a server. All are required.
 type Options struct {
-	// Socket is the path to serve, for root only. Its folder is made if it is not there.
+	// Socket is the path to serve, for root only. Its directory is created if it is missing.
 	Socket string
 	// Kubelet is the path of the kubelet's own socket.
 	Kubelet string
-	// Settled are closed when the functions below tell all that there is; nothing is served before.
-	Settled []<-chan struct{}
+	// Synced are closed when the functions below return everything; nothing is served before.
+	Synced []<-chan struct{}
 	// Grants returns what pods were granted on this node.
 	Grants func() []grants.Allocation
 	// Pods knows the pods of this node.
@@ -52,8 +84,10 @@ type Options struct {
 	Devices func() Devices
 }
 
-// errSettling is the state at the start.
-var errSettling = errors.New("pod resources are not served yet: the record of grants was not read, or not all device plugins have been asked")
+// errNotSynced is the state at the start.
+var errNotSynced = errors.New(
+	"pod resources are not served yet: the checkpoint of grants is not read, or not all device " +
+		"plugins have reported")
 
 // Server serves the PodResources API. All methods are safe for concurrent use.
 type Server struct {
@@ -64,27 +98,27 @@ type Server struct {
 }
 
 // New returns a server; call Run.
-func New(options Options) *Server { return &Server{options: options, state: errSettling} }
+func New(options Options) *Server { return &Server{options: options, state: errNotSynced} }
 
-// Run serves until ctx is done, and returns when no call is under way any more. A socket that cannot be had is tried again.
+// Run serves until ctx is done, with retries, and returns when no call is in flight.
 func (s *Server) Run(ctx context.Context) {
-	for _, settled := range s.options.Settled {
+	for _, synced := range s.options.Synced {
 		select {
-		case <-settled:
+		case <-synced:
 		case <-ctx.Done():
 			return
 		}
 	}
-	said := ""
+	logged := ""
 	for ctx.Err() == nil {
 		err := s.serve(ctx)
 		if err == nil {
 			continue
 		}
 		s.setState(err)
-		if err.Error() != said {
-			said = err.Error()
-			klog.FromContext(ctx).Error(err, "Pod resources cannot be served; it is tried again")
+		if err.Error() != logged {
+			logged = err.Error()
+			klog.FromContext(ctx).Error(err, "Cannot serve pod resources; will retry")
 		}
 		timer := time.NewTimer(serveRetry)
 		select {
@@ -95,13 +129,13 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// Check returns an error while nobody can ask the server.
+// Check returns an error while the server cannot be called.
 func (s *Server) Check(ctx context.Context) error {
 	s.mu.Lock()
 	state := s.state
 	s.mu.Unlock()
 	if state == nil && !criproxy.Served(ctx, s.options.Socket) {
-		return fmt.Errorf("pod resources cannot be asked for: %s was removed; restart kubecri", s.options.Socket)
+		return fmt.Errorf("pod resources cannot be called: %s was removed; restart kubecri", s.options.Socket)
 	}
 	return state
 }
@@ -115,14 +149,16 @@ func (s *Server) setState(err error) {
 // serve serves until ctx is done.
 func (s *Server) serve(ctx context.Context) error {
 	if length := len(s.options.Socket); length > maxSocketPath {
-		return fmt.Errorf("pod resources: the path of a socket may have %d bytes, and %s has %d; choose a shorter folder", maxSocketPath, s.options.Socket, length)
+		return fmt.Errorf(
+			"pod resources: the path of a socket may have %d bytes, and %s has %d; choose a shorter directory",
+			maxSocketPath, s.options.Socket, length)
 	}
 	conn, err := dial(s.options.Kubelet)
 	if err != nil {
 		return fmt.Errorf("pod resources: connect to the kubelet at %s: %w", s.options.Kubelet, err)
 	}
 	defer conn.Close()
-	if err := os.MkdirAll(filepath.Dir(s.options.Socket), folderMode); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.options.Socket), dirMode); err != nil {
 		return fmt.Errorf("pod resources: %w", err)
 	}
 	listener, err := criproxy.Listen(s.options.Socket)
@@ -130,8 +166,10 @@ func (s *Server) serve(ctx context.Context) error {
 		return fmt.Errorf("pod resources: %w", err)
 	}
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
-	podresourcesapi.RegisterPodResourcesListerServer(server, &lister{kubelet: s.options.Kubelet, client: podresourcesapi.NewPodResourcesListerClient(conn), now: s.now})
-	alphaapi.RegisterPodResourcesListerServer(server, &alphaLister{kubelet: s.options.Kubelet, client: alphaapi.NewPodResourcesListerClient(conn), now: s.now})
+	podresourcesapi.RegisterPodResourcesListerServer(server,
+		&lister{kubelet: s.options.Kubelet, client: podresourcesapi.NewPodResourcesListerClient(conn), now: s.now})
+	alphaapi.RegisterPodResourcesListerServer(server,
+		&alphaLister{kubelet: s.options.Kubelet, client: alphaapi.NewPodResourcesListerClient(conn), now: s.now})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
 	s.setState(nil)
@@ -139,12 +177,12 @@ func (s *Server) serve(ctx context.Context) error {
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve pod resources at %s: %w", s.options.Socket, err)
 	}
-	// Serve returns before Stop does; after this no call is under way.
+	// Serve returns before Stop does; after this no call is in flight.
 	server.Stop()
 	return nil
 }
 
-// now returns who holds what.
+// now returns the devices that pods hold.
 func (s *Server) now() holdings {
 	return newHoldings(s.options.Grants(), s.options.Pods, s.options.Devices())
 }

@@ -21,7 +21,8 @@ import (
 func TestTheSocketIsForRootOnlyAndGoesWithItsServer(t *testing.T) {
 	n := newNode(t)
 	stop := n.serve()
-	for path, want := range map[string]os.FileMode{n.options.Socket: 0o600, filepath.Dir(n.options.Socket): folderMode} {
+	for path, want := range map[string]os.FileMode{n.options.Socket: 0o600,
+		filepath.Dir(n.options.Socket): dirMode} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, %v; want %v", path, info.Mode(), err, want)
 		}
@@ -35,7 +36,7 @@ func TestTheSocketIsForRootOnlyAndGoesWithItsServer(t *testing.T) {
 func TestNothingIsServedBeforeEverythingIsKnown(t *testing.T) {
 	n := newNode(t)
 	known := make(chan struct{})
-	n.options.Settled = append(n.options.Settled, known)
+	n.options.Synced = append(n.options.Synced, known)
 	n.run()
 	if err := n.server.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not served yet") {
 		t.Errorf("health says %v", err)
@@ -49,7 +50,7 @@ func TestNothingIsServedBeforeEverythingIsKnown(t *testing.T) {
 
 func TestAServerThatIsEndedBeforeEverythingIsKnownEnds(t *testing.T) {
 	n := newNode(t)
-	n.options.Settled = append(n.options.Settled, make(chan struct{}))
+	n.options.Synced = append(n.options.Synced, make(chan struct{}))
 	n.run()()
 }
 
@@ -75,12 +76,12 @@ func TestASocketWithTooLongAPathIsSaidSo(t *testing.T) {
 	n := newNode(t)
 	n.options.Socket = filepath.Join(filepath.Dir(n.options.Socket), strings.Repeat("x", 100), SocketName)
 	n.run()
-	n.awaitHealth("choose a shorter folder")
+	n.awaitHealth("choose a shorter directory")
 }
 
 func TestASocketThatACrashLeftBehindIsReplaced(t *testing.T) {
 	n := newNode(t)
-	if err := os.MkdirAll(filepath.Dir(n.options.Socket), folderMode); err != nil {
+	if err := os.MkdirAll(filepath.Dir(n.options.Socket), dirMode); err != nil {
 		t.Fatal(err)
 	}
 	left, err := net.Listen("unix", n.options.Socket)
@@ -90,7 +91,8 @@ func TestASocketThatACrashLeftBehindIsReplaced(t *testing.T) {
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close()
 	n.serve()
-	if _, err := n.client.List(t.Context(), &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := n.client.List(t.Context(), &podresourcesapi.ListPodResourcesRequest{},
+		grpc.WaitForReady(true)); err != nil {
 		t.Error(err)
 	}
 }
@@ -118,7 +120,8 @@ func TestWhileTheKubeletIsAwayNobodyIsToldHalfOfTheTruth(t *testing.T) {
 	}
 	for name, call := range calls {
 		err := call(t.Context())
-		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), n.options.Kubelet) || !strings.Contains(err.Error(), "--root-dir") {
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), n.options.Kubelet) ||
+			!strings.Contains(err.Error(), "--root-dir") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -141,7 +144,8 @@ func TestAnErrorOfTheKubeletIsPassedOn(t *testing.T) {
 		"a method that is off":  status.Error(codes.Unimplemented, "off"),
 	} {
 		n.kubelet.fail(want)
-		_, err := n.client.Get(t.Context(), &podresourcesapi.GetPodResourcesRequest{PodNamespace: "default", PodName: "p"})
+		_, err := n.client.Get(t.Context(), &podresourcesapi.GetPodResourcesRequest{PodNamespace: "default",
+			PodName: "p"})
 		if status.Code(err) != status.Code(want) || status.Convert(err).Message() != status.Convert(want).Message() {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
