@@ -54,6 +54,13 @@ func (a *allocation) assignCounts(c *container) error {
 func (a *allocation) assignFrom(
 	c *container, counts map[types.ResourceName]int, part func(available []*device, shared int) []*device,
 ) bool {
+	requested := 0
+	for _, n := range counts {
+		requested += n
+	}
+	if requested == 0 && len(c.assigned) == 0 { // usually no device can be shared
+		return true
+	}
 	offerOf := func(set *numaSet) offer {
 		o := offer{set, map[types.ResourceName][]*device{}}
 		for resource := range counts {
