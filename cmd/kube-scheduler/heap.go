@@ -28,7 +28,8 @@ const (
 
 // reserveHeap makes the reserve.
 func reserveHeap() {
-	heapReserve = make([]byte, reserveSize(os.LookupEnv, memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
+	memory := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)
+	heapReserve = make([]byte, reserveSize(os.LookupEnv, memory))
 }
 
 // reserveSize returns how many bytes to reserve: none when the environment has a setting of the

@@ -51,8 +51,8 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	flags.BoolVar(&allowWritable, pluginload.AllowWritableFlag, false,
 		"Load plugin files that users other than root may write or replace.")
 	flags.BoolVar(&verdictCache, "device-verdict-cache", true, "Cache on which nodes the devices for a pod fit. "+
-		"Without it every node is evaluated for every pod: use that only to find out whether the cache is the cause of "+
-		"a problem, or what it is worth.")
+		"Without it every node is evaluated for every pod: use that only to find out whether the cache is the "+
+		"cause of a problem, or what it is worth.")
 	page.AddFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)

@@ -148,7 +148,8 @@ func devices(view *nodestate.View, names map[types.UID]string) []Device {
 			if quantity := holder.Holds(at.Name); quantity > 0 {
 				uid := types.UID(holder.UID)
 				shownResource.Holders = append(shownResource.Holders, Holder{
-					Pod: cmp.Or(names[uid], holder.Pod.Name), UID: holder.UID, Quantity: quantity, Reserved: !view.Bound[uid],
+					Pod: cmp.Or(names[uid], holder.Pod.Name), UID: holder.UID,
+					Quantity: quantity, Reserved: !view.Bound[uid],
 				})
 			}
 		}

@@ -64,7 +64,8 @@ type model struct {
 	fewest  int // GPUs of a node
 	history []string
 
-	assumed, bound, unresolved []*v1.Pod
+	// forgotten pods are released, and still in the snapshot.
+	assumed, bound, unresolved, forgotten []*v1.Pod
 	// compared is how many verdicts were compared, removed and doubtful how often those sets had
 	// nodes.
 	compared, removed, doubtful, simulated int
@@ -197,6 +198,7 @@ var changes = map[string]func(*model){
 		elsewhere := func(pod *v1.Pod) bool { return pod.Spec.NodeName == node.Name }
 		m.assumed, m.bound = slices.DeleteFunc(m.assumed, elsewhere), slices.DeleteFunc(m.bound, elsewhere)
 		m.unresolved = slices.DeleteFunc(m.unresolved, elsewhere)
+		m.forgotten = slices.DeleteFunc(m.forgotten, elsewhere)
 	},
 	"an inventory changes": (*model).changeInventory,
 	"a node is made anew": func(m *model) {
@@ -241,9 +243,23 @@ var changes = map[string]func(*model){
 	},
 	"a binding is refused": func(m *model) {
 		if pod := random(m, m.assumed); pod != nil {
-			m.drop(&m.assumed, pod)
+			m.assumed = slices.DeleteFunc(m.assumed, func(other *v1.Pod) bool { return other == pod })
 			m.fixture.plugin.nodes.Unreserve(pod.Spec.NodeName, pod.UID)
+			m.forgotten = append(m.forgotten, pod)
 		}
+	},
+	"the snapshot forgets a pod": func(m *model) {
+		if pod := random(m, m.forgotten); pod != nil {
+			m.drop(&m.forgotten, pod)
+		}
+	},
+	"a pod of a group is assumed, with a forged allocation and without devices": func(m *model) {
+		nodeInfo, name := random(m, m.list).(*framework.NodeInfo), m.name("forger")
+		nodeName, generation := nodeInfo.Node().Name, nodeInfo.Generation
+		pod := annotated(assumed(newPod(name, 0), nodeName), gave(name, nodeName, random(m, []string{"A", "B", "C"})))
+		nodeInfo.AddPod(pod)
+		nodeInfo.Generation = generation
+		m.forgotten = append(m.forgotten, pod)
 	},
 	"a binding gets no answer": func(m *model) {
 		if pod := random(m, m.assumed); pod != nil {
@@ -322,7 +338,11 @@ func (m *model) run(p *Plugin, pod *v1.Pod) (state fwk.CycleState, answers map[s
 	for i, nodeInfo := range feasible {
 		answers[nodeInfo.Node().Name] = fmt.Sprint("fits with score ", scores[i].Score)
 	}
-	failure := &framework.FitError{Pod: pod, NumAllNodes: len(m.list), Diagnosis: framework.Diagnosis{NodeToStatus: statuses}}
+	failure := &framework.FitError{
+		Pod:         pod,
+		NumAllNodes: len(m.list),
+		Diagnosis:   framework.Diagnosis{NodeToStatus: statuses},
+	}
 	answers["event"] = failure.Error()
 	return state, answers
 }
@@ -357,6 +377,12 @@ func (m *model) simulate(pod *v1.Pod, cachedState, plainState fwk.CycleState) {
 		name := nodeInfo.Node().Name
 		nodeInfo.AddPod(annotated(assumed(newPod("nominated", 1), name), gave("nominated", name, "A")))
 	}
+	if m.rand.IntN(2) == 0 { // another pod's cycle begins before this one goes on
+		other, state := newPod(m.name("other"), 4), framework.NewCycleState()
+		if _, status := m.fixture.plugin.PreFilter(m.Context(), state, other, m.list); !status.IsSuccess() {
+			m.Fatal(status)
+		}
+	}
 	m.simulated++
 	m.equal("a simulation on "+nodeInfo.Node().Name,
 		answer(m.fixture.plugin.Filter(m.Context(), cachedState, pod, nodeInfo)),
@@ -373,8 +399,11 @@ func (m *model) simulate(pod *v1.Pod, cachedState, plainState fwk.CycleState) {
 
 // cycle runs a pod's cycle on both plugins, and reserves devices for it if it fits.
 func (m *model) cycle() {
-	pod := newPod(m.name("p"), 1+m.rand.Int64N(3))
-	if m.rand.IntN(4) == 0 {
+	pod, again := newPod(m.name("p"), 1+m.rand.Int64N(3)), random(m, m.unresolved)
+	if again != nil && m.rand.IntN(3) == 0 { // it is scheduled again, and its own devices do not count
+		pod = again.DeepCopy()
+		pod.Spec.NodeName = ""
+	} else if again = nil; m.rand.IntN(4) == 0 {
 		pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
 	}
 	m.history = append(m.history, "a cycle")
@@ -395,7 +424,7 @@ func (m *model) cycle() {
 		return !strings.HasPrefix(cached[nodeInfo.Node().Name], "fits")
 	})
 	nodeInfo := random(m, fits)
-	if nodeInfo == nil {
+	if nodeInfo == nil || again != nil {
 		return
 	}
 	name := nodeInfo.Node().Name

@@ -40,8 +40,8 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	case errors.Is(err, dispatch.ErrNoAnswer):
 		return p.rejected(err)
 	case err != nil && contended: // no event follows when that has changed
-		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: other pods are getting devices of its node at this "+
-			"moment; it is scheduled again: %w", klog.KObj(pod), err))
+		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: other pods are getting devices of its node at "+
+			"this moment; it is scheduled again: %w", klog.KObj(pod), err))
 	case err != nil:
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}

@@ -15,139 +15,89 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
+// The metrics. Their help texts say what they count.
+var (
+	// ForgedAllocations counts a pod each time that it is given a node. A forged allocation does no
+	// harm, since binding overwrites it, but the admission policies would have refused the pod.
+	ForgedAllocations = counter("forged_allocations_total",
+		"Pods whose device annotation came with an allocation that the scheduler did not write. "+
+			"More than 0 says that the admission policies are not installed.")
+	PoliciesMissing = gauge("admission_policies_missing",
+		"Admission policies that are not installed or not bound, or that the scheduler may not look for. "+
+			"Without them users can forge allocations and inventories.")
+
+	// PluginCalls also counts calls that were not made because of an earlier failure.
+	PluginCalls = counters("plugin_calls_total",
+		"Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned "+
+			"one), panic, timeout; and calls that were not made: back_off (the request, the node or a pod that holds "+
+			"its devices made the plugin fail), set_aside (the plugin is quarantined), not_returned (an earlier call "+
+			"has not).",
+		"plugin", "method", "outcome")
+	// PluginCallDuration has the calls that were made. The limit of a call is one second.
+	PluginCallDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: subsystem, StabilityLevel: metrics.ALPHA, Name: "plugin_call_duration_seconds",
+		Help: "How long calls into device scheduler plugins took, by plugin and method, without their time " +
+			"in the queue.",
+		Buckets: metrics.ExponentialBuckets(0.00001, 4, 9), // 10 µs to 0.66 s
+	}, []string{"plugin", "method"})
+	PluginFailures = counters("plugin_failures_total",
+		"Failed calls into device scheduler plugins by what they are blamed on, for which the plugin is not called "+
+			"in a back-off: request, node, holder (a pod that holds devices of a node), plugin (it is quarantined), "+
+			"or nothing.",
+		"plugin", "blamed")
+	PluginSetAside = gauges("plugin_set_aside",
+		"1 while a device scheduler plugin is not called for any pod, because it is quarantined or a call has not "+
+			"returned, else 0. No pod that requests its devices is scheduled in that time, nor one that requests "+
+			"others unless all plugins are specialists.",
+		"plugin")
+	PluginCallsOverdue = gauges("plugin_calls_overdue",
+		"Calls into a device scheduler plugin that have not returned within their limit and still run. A plugin "+
+			"that is not safe for concurrent use is not called before they return.",
+		"plugin")
+	// StepLimitHits also counts cached answers.
+	StepLimitHits = counter("step_limit_hits_total",
+		"Answers for a pod on a node that were cut short by the step limit of the search for devices: the pod may "+
+			"have got other devices than the best, or been refused although it fits.")
+
+	VerdictCacheHits = counter("verdict_cache_hits_total",
+		"Verdicts on nodes that were known when the scheduling cycle of a device pod began.")
+	VerdictCacheMisses = counter("verdict_cache_misses_total",
+		"Verdicts on nodes that were not known, and were computed in the scheduling cycle of a device pod.")
+	VerdictCacheSize = gauge("verdict_cache_size",
+		"Verdicts that are cached, each of one request on one node.")
+	VerdictCacheInvalidations = counters("verdict_cache_invalidations_total",
+		"Verdicts that were dropped from the cache, by reason: inventory, reservation, node_info (what else changed "+
+			"on the node), node_removed, plugins (they changed their answers, or do not answer), step_limit (the "+
+			"search for devices was cut short), request_evicted.",
+		"reason")
+)
+
 const (
 	namespace = "kubedevice"
 	subsystem = "scheduler"
 )
 
-// ForgedAllocations counts pods whose annotation came with fields that only the scheduler may
-// write, each time that one is given a node. They do no harm, since binding overwrites the fields,
-// but the admission policies would have refused the pods.
-var ForgedAllocations = metrics.NewCounter(&metrics.CounterOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "forged_allocations_total",
-	Help: "Pods whose device annotation came with an allocation that the scheduler did not write. " +
-		"More than 0 says that the admission policies are not installed.",
-	StabilityLevel: metrics.ALPHA,
-})
+func counterOpts(name, help string) *metrics.CounterOpts {
+	return &metrics.CounterOpts{
+		Namespace: namespace, Subsystem: subsystem, StabilityLevel: metrics.ALPHA, Name: name, Help: help,
+	}
+}
 
-// PoliciesMissing is the number of admission policies that the scheduler did not find at its last
-// check, or that it has no permission to look for.
-var PoliciesMissing = metrics.NewGauge(&metrics.GaugeOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "admission_policies_missing",
-	Help: "Admission policies that are not installed or not bound, or that the scheduler may not look for. " +
-		"Without them users can forge allocations and inventories.",
-	StabilityLevel: metrics.ALPHA,
-})
+func gaugeOpts(name, help string) *metrics.GaugeOpts {
+	return (*metrics.GaugeOpts)(counterOpts(name, help))
+}
 
-// PluginCalls counts the calls into device schedulers, and the calls that were not made because of
-// an earlier failure.
-var PluginCalls = metrics.NewCounterVec(&metrics.CounterOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "plugin_calls_total",
-	Help: "Calls into device scheduler plugins, by plugin, method and outcome: answered, error (the plugin returned " +
-		"one), panic, timeout; and calls that were not made: back_off (the request, the node or a pod that holds its " +
-		"devices made the plugin fail), set_aside (the plugin is quarantined), not_returned (an earlier call has not).",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"plugin", "method", "outcome"})
+func counter(name, help string) *metrics.Counter { return metrics.NewCounter(counterOpts(name, help)) }
 
-// PluginCallDuration has the calls that were made. The limit of a call is one second.
-var PluginCallDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "plugin_call_duration_seconds",
-	Help: "How long calls into device scheduler plugins took, by plugin and method, without their time " +
-		"in the queue.",
-	Buckets:        metrics.ExponentialBuckets(0.00001, 4, 9), // 10 µs to 0.66 s
-	StabilityLevel: metrics.ALPHA,
-}, []string{"plugin", "method"})
+func counters(name, help string, labels ...string) *metrics.CounterVec {
+	return metrics.NewCounterVec(counterOpts(name, help), labels)
+}
 
-// PluginFailures counts panics and timeouts by what followed from them.
-var PluginFailures = metrics.NewCounterVec(&metrics.CounterOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "plugin_failures_total",
-	Help: "Failed calls into device scheduler plugins by what they are blamed on, for which the plugin is not called " +
-		"in a back-off: request, node, holder (a pod that holds devices of a node), plugin (it is quarantined), " +
-		"or nothing.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"plugin", "blamed"})
+func gauge(name, help string) *metrics.Gauge { return metrics.NewGauge(gaugeOpts(name, help)) }
 
-// PluginSetAside has one value for each device scheduler.
-var PluginSetAside = metrics.NewGaugeVec(&metrics.GaugeOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "plugin_set_aside",
-	Help: "1 while a device scheduler plugin is not called for any pod, because it is quarantined or a call has not " +
-		"returned, else 0. No pod that requests its devices is scheduled in that time, nor one that requests others " +
-		"unless all plugins are specialists.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"plugin"})
-
-// PluginCallsOverdue has one value for each device scheduler.
-var PluginCallsOverdue = metrics.NewGaugeVec(&metrics.GaugeOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "plugin_calls_overdue",
-	Help: "Calls into a device scheduler plugin that have not returned within their limit and still run. A plugin " +
-		"that is not safe for concurrent use is not called before they return.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"plugin"})
-
-// StepLimitHits counts answers of the group scheduler that its step limit cut short, cached ones
-// included.
-var StepLimitHits = metrics.NewCounter(&metrics.CounterOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "step_limit_hits_total",
-	Help: "Answers for a pod on a node that were cut short by the step limit of the search for devices: the pod may " +
-		"have got other devices than the best, or been refused although it fits.",
-	StabilityLevel: metrics.ALPHA,
-})
-
-// VerdictCacheHits counts verdicts on nodes that were known when the scheduling cycle of a pod
-// began.
-var VerdictCacheHits = metrics.NewCounter(&metrics.CounterOpts{
-	Namespace:      namespace,
-	Subsystem:      subsystem,
-	Name:           "verdict_cache_hits_total",
-	Help:           "Verdicts on nodes that were known when the scheduling cycle of a device pod began.",
-	StabilityLevel: metrics.ALPHA,
-})
-
-// VerdictCacheMisses counts verdicts on nodes of the snapshot that were computed in a scheduling
-// cycle.
-var VerdictCacheMisses = metrics.NewCounter(&metrics.CounterOpts{
-	Namespace:      namespace,
-	Subsystem:      subsystem,
-	Name:           "verdict_cache_misses_total",
-	Help:           "Verdicts on nodes that were not known, and were computed in the scheduling cycle of a device pod.",
-	StabilityLevel: metrics.ALPHA,
-})
-
-// VerdictCacheSize is how many verdicts are cached.
-var VerdictCacheSize = metrics.NewGauge(&metrics.GaugeOpts{
-	Namespace:      namespace,
-	Subsystem:      subsystem,
-	Name:           "verdict_cache_size",
-	Help:           "Verdicts that are cached, each of one request on one node.",
-	StabilityLevel: metrics.ALPHA,
-})
-
-// VerdictCacheInvalidations counts verdicts that left the cache.
-var VerdictCacheInvalidations = metrics.NewCounterVec(&metrics.CounterOpts{
-	Namespace: namespace,
-	Subsystem: subsystem,
-	Name:      "verdict_cache_invalidations_total",
-	Help: "Verdicts that were dropped from the cache, by reason: inventory, reservation, node_info (what else changed " +
-		"on the node), node_removed, plugins (they changed their answers, or do not answer), step_limit (the search for " +
-		"devices was cut short), request_evicted.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"reason"})
+func gauges(name, help string, labels ...string) *metrics.GaugeVec {
+	return metrics.NewGaugeVec(gaugeOpts(name, help), labels)
+}
 
 // All returns all metrics of this package.
 func All() []metrics.Registerable {

@@ -53,7 +53,8 @@ func check(ctx context.Context, client kubernetes.Interface) {
 			return
 		case !found:
 			missing++
-			logger.Info("An admission policy is not installed or not bound: users can forge what it guards", "policy", name)
+			logger.Info("An admission policy is not installed or not bound: users can forge what it guards",
+				"policy", name)
 		}
 	}
 	metrics.PoliciesMissing.Set(float64(missing))

@@ -111,21 +111,17 @@ func (y *cycle) Put(nodeInfo fwk.NodeInfo, state *dispatch.Node, verdict *dispat
 	if !ok {
 		return
 	}
-	e, s := &y.index.entries[i], &y.slots[i]
-	if e.Devices != state {
+	if e := &y.index.entries[i]; e.Devices != state {
 		e.update(y.states)
-	}
-	if e.Devices != state { // it is another one for another pod
-		return
 	}
 	if y.latest == nil || !verdict.Same(y.latest) {
 		y.latest = verdict
 	}
-	if s.verdict == nil && !y.temporary {
+	if y.slots[i].verdict == nil && !y.temporary {
 		y.known++
 		metrics.VerdictCacheSize.Inc()
 	}
-	*s = slot{state, y.latest}
+	y.slots[i] = slot{state, y.latest}
 }
 
 func (y *cycle) position(nodeInfo fwk.NodeInfo) (position int, ok bool) {
