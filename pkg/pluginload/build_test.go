@@ -25,7 +25,7 @@ const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 // recipe says how a plugin of testdata is built. Its zero value is how a vendor builds one for this
 // program.
 type recipe struct {
-	source string // folder in testdata
+	source string // directory in testdata
 	module string // module path; empty for one of its own
 	sdk    string // version of the SDK; empty for ours
 	mode   string // -buildmode; empty for plugin
@@ -76,8 +76,8 @@ func goBuild(t *testing.T, dir string, args []string) {
 // raceEnabled reports whether this test runs under -race: its plugins are built alike then.
 func raceEnabled() bool { return setting(hostInfo(), "-race") == "true" }
 
-// copySource copies the files of a folder, with the import prefix of the published SDK changed to
-// ours.
+// copySource copies the files of a directory, with the import prefix of the published SDK changed
+// to ours.
 func copySource(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Check says in one line whether this program could load file as a plugin of any kind. The error is
-// the text that a host logs for the file. This process itself opens nothing: only the child does.
+// Check returns a line about file if this program could load it as a plugin of any kind. The error
+// is the text that a host logs for the file. Only a child process opens the file.
 //
 // The verdict is about this program. One that is built from the same sources, with the same flags,
 // loads the same plugins, except those that share further libraries with only one of the two.
@@ -25,16 +25,16 @@ func Check(ctx context.Context, file string) (line string, err error) {
 		return "", about(file, err)
 	}
 	var found, symbols []string
-	for _, s := range subjects() {
-		symbols = append(symbols, s.symbol)
-		if !c.exports(s) {
+	for _, t := range targets() {
+		symbols = append(symbols, t.symbol)
+		if !c.exports(t) {
 			continue
 		}
-		name, err := rehearse(ctx, file, s)
+		name, err := try(ctx, file, t)
 		if err != nil {
 			return "", about(file, err)
 		}
-		found = append(found, fmt.Sprintf("%s %q", s.what, name))
+		found = append(found, fmt.Sprintf("%s %q", t.what, name))
 	}
 	if found == nil {
 		return "", about(file,

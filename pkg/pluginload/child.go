@@ -17,36 +17,36 @@ import (
 
 const (
 	// requestEnv carries the request to the child. Its presence makes a process a child.
-	requestEnv = "KUBEDEVICE_PLUGIN_REHEARSAL"
+	requestEnv = "KUBEDEVICE_PLUGIN_TRIAL"
 
 	// replyFD is where the child finds the pipe for its reply: the first one behind the standard
 	// three.
 	replyFD = 3
 )
 
-// request is what the child is to rehearse.
+// request is what the child is to load.
 type request struct {
-	File     string
-	Symbol   string
-	Patience time.Duration
+	File      string
+	Symbol    string
+	TimeLimit time.Duration
 }
 
-// reply is how it went.
+// reply is the result.
 type reply struct {
 	Name    string   // the plugin's own name, when it loaded
 	Refusal *refusal // why it did not
 }
 
-// MaybeChild turns a process that was started to rehearse a plugin into just that, and does not
-// return then. In any other process it does nothing. Call it before anything else in main, and in
-// TestMain of tests that load plugins.
+// MaybeChild loads a plugin and ends the process, if this process was started for that as a child
+// of another one. Otherwise it does nothing. Call it before anything else in main, and in TestMain
+// of tests that load plugins.
 func MaybeChild() {
 	value, ok := os.LookupEnv(requestEnv)
 	if !ok {
 		return
 	}
 	if err := serve(value); err != nil {
-		fmt.Fprintf(os.Stderr, "rehearse a plugin: %v\n", err)
+		fmt.Fprintf(os.Stderr, "try a plugin: %v\n", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -80,7 +80,7 @@ func serve(value string) error {
 }
 
 func perform[T named](req request, kind Kind[T]) (name string, err error) {
-	kind.patience = req.Patience
+	kind.timeLimit = req.TimeLimit
 	o, err := openContained(req.File, kind)
 	return o.name, err
 }

@@ -24,9 +24,9 @@ var abiSettings = []string{
 // sdkPackage is one package of the SDK, by which its module is found.
 var sdkPackage = reflect.TypeFor[types.PodInfo]().PkgPath()
 
-// explain says why the runtime found that plugin was built with another version of package pkg than
-// host. The build information is no verdict by itself: modules of which the two share no package
-// may differ, and sources may differ where versions do not.
+// explain returns why the runtime found that plugin was built with another version of package pkg
+// than host. The build information is no verdict by itself: modules of which the two share no
+// package may differ, and sources may differ where versions do not.
 func explain(host, plugin *debug.BuildInfo, pkg string) string {
 	if difference := moduleDifference(moduleOf(host, pkg), moduleOf(plugin, pkg)); difference != "" {
 		return difference
@@ -95,11 +95,11 @@ func moduleOf(info *debug.BuildInfo, pkg string) *debug.Module {
 	return longest
 }
 
-// version is the version that was built: that of the replacement, unless this is a folder, which
+// version is the version that was built: that of the replacement, unless this is a directory, which
 // has none.
 func version(module *debug.Module) string {
-	const folder = "(devel)"
-	if r := module.Replace; r != nil && r.Version != "" && r.Version != folder {
+	const directory = "(devel)"
+	if r := module.Replace; r != nil && r.Version != "" && r.Version != directory {
 		return r.Version
 	}
 	return module.Version

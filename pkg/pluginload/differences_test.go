@@ -64,7 +64,7 @@ func TestADifferenceIsExplained(t *testing.T) {
 			pkg:    "example.com/a",
 			want:   "module example.com/a is v1.0.0 in the plugin and v1.5.0 here",
 		},
-		"a folder as replacement has none": {
+		"a directory as replacement has none": {
 			host:   program(nil, replaced("example.com/a", "v1.0.0", "(devel)")),
 			plugin: program(nil, replaced("example.com/a", "v1.1.0", "")),
 			pkg:    "example.com/a",

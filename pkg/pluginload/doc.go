@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pluginload opens vendors' plugins, which are Go programs built with -buildmode=plugin, or
-// says in one line why it does not.
+// logs in one line why it does not.
 //
 // Opening such a file is dangerous. A truncated one ends the process by SIGBUS, a shared library
 // that is not Go's ends it in the runtime, one that hangs or calls os.Exit while it is initialised
@@ -16,6 +16,6 @@
 //
 // A program that uses this package calls [MaybeChild] before anything else.
 //
-// Install a plugin by renaming it into its directory. Copying over a file that a running program has
-// opened damages that program; no check can prevent that.
+// Install a plugin by renaming it into its directory. Copying over a file that a running program
+// has opened damages that program; no check can prevent that.
 package pluginload

@@ -22,8 +22,8 @@ import (
 // self is the program that runs, also after its file was replaced.
 const self = "/proc/self/exe"
 
-// candidate is a file that may be opened: a whole Go plugin, built by the same Go for the same
-// machine.
+// candidate is a file that may be opened: a complete Go plugin, built by the same Go for the
+// same machine.
 type candidate struct {
 	file    string
 	sum     [sha256.Size]byte
@@ -57,14 +57,15 @@ func inspect(file string) (*candidate, error) {
 	return &candidate{file: file, sum: [sha256.Size]byte(sum.Sum(nil)), info: info, symbols: symbols}, nil
 }
 
-// openRegular opens a regular file. It looks first: opening a named pipe would wait for a writer.
+// openRegular opens a regular file. It checks the type first: opening a named pipe would wait for a
+// writer.
 func openRegular(file string) (content *os.File, size int64, err error) {
 	stat, err := os.Stat(file)
 	if err != nil {
 		return nil, 0, unreadable(err)
 	}
 	if !stat.Mode().IsRegular() {
-		return nil, 0, refuse("remove it from the folder", "is no regular file but %s", stat.Mode().Type())
+		return nil, 0, refuse("remove it from the directory", "is no regular file but %s", stat.Mode().Type())
 	}
 	content, err = os.Open(file)
 	if err != nil {
@@ -121,8 +122,8 @@ func readELF(content io.ReaderAt, size int64) (*elf.File, error) {
 	return binary, nil
 }
 
-// readBuildInfo reads what the go command recorded, and refuses what the runtime cannot tell from a
-// plugin of ours.
+// readBuildInfo reads what the go command recorded, and refuses what the runtime would take for a
+// plugin although it is none.
 func readBuildInfo(content io.ReaderAt) (*debug.BuildInfo, error) {
 	info, err := buildinfo.Read(content)
 	if err != nil {
@@ -148,11 +149,11 @@ func hostInfo() *debug.BuildInfo {
 }
 
 // require refuses a file without the entry point of its kind.
-func (c *candidate) require(want subject) error {
+func (c *candidate) require(want target) error {
 	if c.exports(want) {
 		return nil
 	}
-	for _, other := range subjects() {
+	for _, other := range targets() {
 		if c.exports(other) {
 			return refuse("move it to "+other.belongs, "is a %s: it exports %s, not %s", other.what, other.symbol,
 				want.symbol)
@@ -161,14 +162,14 @@ func (c *candidate) require(want subject) error {
 	return refuse("export a function of that name from its package main", "does not export %s", want.symbol)
 }
 
-func (c *candidate) exports(s subject) bool {
+func (c *candidate) exports(s target) bool {
 	return slices.ContainsFunc(c.symbols, func(symbol elf.Symbol) bool {
 		return symbol.Section != elf.SHN_UNDEF && strings.HasSuffix(symbol.Name, "."+s.symbol)
 	})
 }
 
-// conflictsWith refuses a file of which the runtime would say that it is loaded already, since
-// other is open.
+// conflictsWith refuses a file that the runtime would report as loaded already, since other is
+// open.
 func (c *candidate) conflictsWith(other *candidate) error {
 	const unnamed = "command-line-arguments" // built from a list of files: the runtime tells those apart by content
 	switch {
@@ -181,7 +182,7 @@ func (c *candidate) conflictsWith(other *candidate) error {
 	return nil
 }
 
-// describe says what the file is built from.
+// describe returns what the file is built from.
 func (c *candidate) describe() string {
 	text := fmt.Sprintf("built from %s with %s", c.info.Path, c.info.GoVersion)
 	if sdk := moduleOf(c.info, sdkPackage); sdk != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// patience is how long opening, creating and preparing one plugin may take together.
-const patience = 15 * time.Second
+// timeLimit is how long opening, creating and preparing one plugin may take together.
+const timeLimit = 15 * time.Second
 
 // named is what plugins of both kinds have in common.
 type named interface{ GetName() string }
 
 // Kind is a kind of plugin: T is the interface that its plugins implement.
 type Kind[T named] struct {
-	what     string        // the kind in words
-	symbol   string        // name of the entry point
-	belongs  string        // where files of this kind are loaded from
-	prepare  func(T) error // what is called once after creation
-	patience time.Duration // how long all of it may take
+	what      string        // the kind in words
+	symbol    string        // name of the entry point
+	belongs   string        // where files of this kind are loaded from
+	prepare   func(T) error // called once after creation
+	timeLimit time.Duration // how long all of it may take
 
 	allowWritable bool
 }
 
-// AllowWritable returns the kind such that files are loaded also when users other than root may
-// change them, if allow says so. See AllowWritableFlag.
+// AllowWritable returns the kind such that files which users other than root may change are loaded
+// too, if allow is true. See AllowWritableFlag.
 func (k Kind[T]) AllowWritable(allow bool) Kind[T] {
 	k.allowWritable = allow
 	return k
@@ -37,11 +37,11 @@ func (k Kind[T]) AllowWritable(allow bool) Kind[T] {
 // Schedulers is the kind that kube-scheduler loads from --devschedpath.
 func Schedulers() Kind[devicescheduler.DeviceScheduler] {
 	return Kind[devicescheduler.DeviceScheduler]{
-		what:     "scheduler plugin",
-		symbol:   devicescheduler.CreateSymbol,
-		belongs:  "kube-scheduler's --devschedpath",
-		prepare:  func(devicescheduler.DeviceScheduler) error { return nil },
-		patience: patience,
+		what:      "scheduler plugin",
+		symbol:    devicescheduler.CreateSymbol,
+		belongs:   "kube-scheduler's --devschedpath",
+		prepare:   func(devicescheduler.DeviceScheduler) error { return nil },
+		timeLimit: timeLimit,
 	}
 }
 
@@ -49,25 +49,25 @@ func Schedulers() Kind[devicescheduler.DeviceScheduler] {
 // left to the caller.
 func Devices() Kind[device.Device] {
 	return Kind[device.Device]{
-		what:     "device plugin",
-		symbol:   device.CreateSymbol,
-		belongs:  "kubecri's --cridevices",
-		prepare:  device.Device.New,
-		patience: patience,
+		what:      "device plugin",
+		symbol:    device.CreateSymbol,
+		belongs:   "kubecri's --cridevices",
+		prepare:   device.Device.New,
+		timeLimit: timeLimit,
 	}
 }
 
-// subject is a Kind without its type parameter: what reading and rehearsing a file need to know.
-type subject struct {
+// target is a Kind without its type parameter, for reading and trying a file.
+type target struct {
 	what, symbol, belongs string
-	patience              time.Duration
+	timeLimit             time.Duration
 }
 
-func (k Kind[T]) subject() subject {
-	return subject{what: k.what, symbol: k.symbol, belongs: k.belongs, patience: k.patience}
+func (k Kind[T]) target() target {
+	return target{what: k.what, symbol: k.symbol, belongs: k.belongs, timeLimit: k.timeLimit}
 }
 
-// subjects lists all kinds.
-func subjects() []subject {
-	return []subject{Schedulers().subject(), Devices().subject()}
+// targets lists all kinds.
+func targets() []target {
+	return []target{Schedulers().target(), Devices().target()}
 }

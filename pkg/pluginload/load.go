@@ -13,13 +13,15 @@ import (
 	"strings"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 )
 
 // Loaded is a plugin that is ready for use.
 type Loaded[T named] struct {
 	// File is the absolute path it was loaded from.
 	File string
-	// Name is what the plugin calls itself, or the name of its file when it gives none.
+	// Name is the plugin's name by GetName, or the name of its file when that is empty.
 	Name string
 	// Plugin is the plugin, created and, where its kind has that, prepared by New.
 	Plugin T
@@ -28,10 +30,10 @@ type Loaded[T named] struct {
 // LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. What
 // plugins log through the SDK goes to ctx's logger from then on. Each outcome is logged, in one
 // line; rejected has the errors of the files that were left out, for counting: they are logged
-// already. A folder that does not exist is empty.
+// already. A directory that does not exist is empty.
 //
 // A file that users other than root and the process's own may change is left out, unless the kind
-// says AllowWritable.
+// has AllowWritable.
 //
 // It returns early with what it has when ctx ends. Call it once per kind and process: a file that
 // was opened stays open.
@@ -40,12 +42,12 @@ func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []L
 	logTo(logger)
 	files, err := pluginFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		logger.Info("There is no plugin folder", "folder", dir, "kind", kind.what)
+		logger.Info("There is no plugin directory", "directory", dir, "kind", kind.what)
 		return nil, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("read plugin folder: %w", err)
-		logger.Error(err, "No plugins can be loaded", "folder", dir, "kind", kind.what)
+		err = fmt.Errorf("read plugin directory: %w", err)
+		logger.Error(err, "No plugins can be loaded", "directory", dir, "kind", kind.what)
 		return nil, []error{err}
 	}
 
@@ -99,7 +101,7 @@ func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*cand
 	if err != nil {
 		return Loaded[T]{}, err
 	}
-	if err := c.require(kind.subject()); err != nil {
+	if err := c.require(kind.target()); err != nil {
 		return Loaded[T]{}, err
 	}
 	for _, other := range *open {
@@ -107,7 +109,7 @@ func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*cand
 			return Loaded[T]{}, err
 		}
 	}
-	if _, err := rehearse(ctx, file, kind.subject()); err != nil {
+	if _, err := try(ctx, file, kind.target()); err != nil {
 		return Loaded[T]{}, err
 	}
 
@@ -121,4 +123,16 @@ func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*cand
 		name = filepath.Base(file)
 	}
 	return Loaded[T]{File: file, Name: name, Plugin: o.plugin}, nil
+}
+
+// logTo makes what plugins log through the SDK go to the logger. The SDK's variables are the
+// process's: the last call wins.
+func logTo(logger klog.Logger) {
+	logger = logger.WithName("plugin").WithCallDepth(1)
+	utils.Logb = func(level int) bool { return logger.V(level).Enabled() }
+	utils.Logf = func(level int, format string, args ...any) { logger.V(level).Info(fmt.Sprintf(format, args...)) }
+	utils.Warningf = func(format string, args ...any) {
+		logger.Info(fmt.Sprintf(format, args...), "severity", "warning")
+	}
+	utils.Errorf = func(format string, args ...any) { logger.Error(nil, fmt.Sprintf(format, args...)) }
 }

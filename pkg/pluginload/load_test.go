@@ -22,9 +22,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// TestEachBadFileGivesOneLine is the list of what people put into plugin folders by mistake, and
-// what they read then. Every case goes the whole way to the line, by Check and by LoadDir, and this
-// process is alive at the end of each.
+// TestEachBadFileGivesOneLine is the list of what people put into plugin directories by mistake,
+// and what they read then. Every case goes through all stages to the line, by Check and by LoadDir,
+// and this process is alive at the end of each.
 func TestEachBadFileGivesOneLine(t *testing.T) {
 	otherRace := "-race"
 	if raceEnabled() {
@@ -81,13 +81,13 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			want: `is no shared library: it begins with ""; remove it, or rebuild it with go build ` +
 				`-buildmode=plugin -trimpath`,
 		},
-		"a folder": {
+		"a directory": {
 			make: func(t *testing.T, file string) {
 				if err := os.Mkdir(file, 0o755); err != nil {
 					t.Fatal(err)
 				}
 			},
-			want: `is no regular file but d---------; remove it from the folder`,
+			want: `is no regular file but d---------; remove it from the directory`,
 		},
 		"a named pipe": {
 			make: func(t *testing.T, file string) {
@@ -95,7 +95,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: `is no regular file but p---------; remove it from the folder`,
+			want: `is no regular file but p---------; remove it from the directory`,
 		},
 		"a link to nowhere": {
 			make: func(t *testing.T, file string) {
@@ -256,7 +256,7 @@ func TestAFileThatHangsIsGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	build(t, filepath.Join(dir, "hangs.so"), recipe{source: "hangs-in-init"})
 	kind := Devices()
-	kind.patience = 200 * time.Millisecond
+	kind.timeLimit = 200 * time.Millisecond
 
 	loaded, rejected := LoadDir(quietly(t), dir, kind)
 	want := `plugin "` + filepath.Join(dir, "hangs.so") +
@@ -266,7 +266,7 @@ func TestAFileThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAFolderIsLoadedInTheOrderOfFileNames(t *testing.T) {
+func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	build(t, in("20-gadget.so"), recipe{source: "device"})

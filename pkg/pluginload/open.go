@@ -20,11 +20,11 @@ type opened[T named] struct {
 	name   string
 }
 
-// openContained opens file, creates the plugin and prepares it, within the kind's patience. The
+// openContained opens file, creates the plugin and prepares it, within the kind's timeLimit. The
 // error is a *refusal. After a time-out the attempt goes on in the background, as nothing can stop
 // it.
 func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
-	var step atomic.Value // what runs, in words
+	var step atomic.Value // the step that runs
 	step.Store("its initialisation")
 
 	type result struct {
@@ -47,13 +47,13 @@ func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
 		returned = true
 	}()
 
-	timer := time.NewTimer(kind.patience)
+	timer := time.NewTimer(kind.timeLimit)
 	defer timer.Stop()
 	select {
 	case r := <-done:
 		return r.opened, r.err
 	case <-timer.C:
-		return opened[T]{}, refuse(askAuthor, "%s did not end within %v", step.Load(), kind.patience)
+		return opened[T]{}, refuse(askAuthor, "%s did not end within %v", step.Load(), kind.timeLimit)
 	}
 }
 
@@ -93,7 +93,7 @@ func openNow[T named](file string, kind Kind[T], enter func(step string)) (opene
 	return opened[T]{plugin: created, name: name}, nil
 }
 
-// refusedByRuntime words an error of plugin.Open.
+// refusedByRuntime returns the refusal for an error of plugin.Open.
 func refusedByRuntime(file string, err error) error {
 	const differs = "plugin was built with a different version of package "
 	_, text, found := strings.Cut(err.Error(), "): ") // plugin.Open("…"): …

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// maxLine bounds the text of a refusal, which may quote what a plugin said.
+// maxLine bounds the text of a refusal, which may quote a plugin.
 const maxLine = 2000
 
 // rebuild is the next step for files that can never be opened by this program.
 const rebuild = "rebuild it with go build -buildmode=plugin -trimpath"
 
-// refusal is why a file was left out, and what to do about it: two phrases for one line.
+// refusal is why a file is left out, and the next step: two phrases for one line.
 type refusal struct {
 	Cause string
 	Next  string

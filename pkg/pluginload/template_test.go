@@ -49,7 +49,7 @@ func TestTheTemplateLoadsFromACopyElsewhere(t *testing.T) {
 
 	node := types.NewNodeInfoWithName("n1")
 	if err := device[0].Plugin.UpdateNodeInfo(node); err != nil || node.KubeCap["example.com/widget"] != 0 {
-		t.Errorf("an empty folder: %v, %v", node, err)
+		t.Errorf("an empty directory: %v, %v", node, err)
 	}
 	types.AddGroupResource(node.Allocatable, "board/b0/widget/w0/cards", 1)
 	node.Allocatable["example.com/widget"] = 1

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// A host: it checks and loads the device plugins of the folder that is its argument.
+// A host: it checks and loads the device plugins of the directory that is its argument.
 package main
 
 import (

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// startUp is what a child gets, beyond the patience for the plugin, to start and to report.
-	startUp = 15 * time.Second
+	// startLimit is how long a child may take to start and to report, beyond the plugin's limit.
+	startLimit = 15 * time.Second
 
 	// maxStderr is how much of what a child wrote last is kept.
 	maxStderr = 64 << 10
 )
 
-// rehearse has a child process load file and returns the plugin's name. The error is a *refusal, or
+// try has a child process load file and returns the plugin's name. The error is a *refusal, or
 // ctx's.
-func rehearse(ctx context.Context, file string, s subject) (name string, err error) {
-	within, cancel := context.WithTimeout(ctx, s.patience+startUp)
+func try(ctx context.Context, file string, t target) (name string, err error) {
+	within, cancel := context.WithTimeout(ctx, t.timeLimit+startLimit)
 	defer cancel()
 
-	value, err := json.Marshal(request{File: file, Symbol: s.symbol, Patience: s.patience})
+	value, err := json.Marshal(request{File: file, Symbol: t.symbol, TimeLimit: t.timeLimit})
 	if err != nil {
 		return "", err
 	}
@@ -62,18 +62,18 @@ func rehearse(ctx context.Context, file string, s subject) (name string, err err
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case within.Err() != nil:
-		return "", refuse(askAuthor, "the process that tried it hung for %v", s.patience+startUp)
+		return "", refuse(askAuthor, "the process that tried it hung for %v", t.timeLimit+startLimit)
 	}
-	return "", refuse(askAuthor, "ended the process that tried it: %s", lastWords(exit, stderr.String()))
+	return "", refuse(askAuthor, "ended the process that tried it: %s", exitReason(exit, stderr.String()))
 }
 
 func noChild(err error) error {
 	return refuse("allow this program to start itself", "cannot be tried in a child process: %v", err)
 }
 
-// lastWords says how a child ended: by the runtime's own headline where there is one, else by the
-// last line that it wrote.
-func lastWords(exit error, stderr string) string {
+// exitReason returns how a child ended: the headline of the Go runtime if there is one, else the
+// last line that the child wrote.
+func exitReason(exit error, stderr string) string {
 	if exit == nil {
 		exit = errors.New("exit status 0")
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestTheLastWordsOfAChildAreItsHeadline(t *testing.T) {
+func TestTheExitReasonOfAChildIsItsHeadline(t *testing.T) {
 	killed := errors.New("signal: killed")
 	tests := map[string]struct {
 		exit   error
@@ -37,7 +37,7 @@ func TestTheLastWordsOfAChildAreItsHeadline(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := lastWords(test.exit, test.stderr); got != test.want {
+			if got := exitReason(test.exit, test.stderr); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
