@@ -18,19 +18,27 @@ import (
 )
 
 func TestWhoPassesAndWhoIsRefused(t *testing.T) {
-	forHere := func(from ...types.ResourceName) func(*testing.T) map[string]string {
-		return func(t *testing.T) map[string]string {
-			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": from})
-		}
+	type (
+		annotations func(*testing.T) map[string]string
+		devices     map[string][]types.ResourceName
+	)
+	gives := func(pod, node string, to devices) annotations {
+		return func(t *testing.T) map[string]string { return allocation(t, pod, node, to) }
 	}
-	text := func(value string) func(*testing.T) map[string]string {
+	forHere := func(from ...types.ResourceName) annotations {
+		return gives("pod-u", "node-1", devices{"main": from})
+	}
+	text := func(value string) annotations {
 		return func(*testing.T) map[string]string { return map[string]string{deviceinfo.Annotation: value} }
+	}
+	bound := func(main string) annotations {
+		return text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{` + main + `}}}`)
 	}
 	for name, test := range map[string]struct {
 		source      string
 		known       *pods.Pod
 		container   string
-		annotations func(*testing.T) map[string]string
+		annotations annotations
 		broken      bool // every plugin is
 		want        Outcome
 		code        codes.Code
@@ -59,14 +67,19 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		"also when the plugin behind the resource is broken": {
 			known: &before, broken: true, want: Refused, code: codes.FailedPrecondition, says: "no allocation",
 		},
-		"a pod that requests in the annotation and was bound by another scheduler is refused": {known: &plain, annotations: text(`{"runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
-			want: Refused, code: codes.FailedPrecondition, says: "no allocation"},
-		"an allocation for another node is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
-			return allocation(t, "pod-u", "node-2", map[string][]types.ResourceName{"main": {card0}})
-		}, want: Refused, code: codes.FailedPrecondition, says: "node-2"},
-		"an allocation for another pod is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
-			return allocation(t, "pod-v", "node-1", map[string][]types.ResourceName{"main": {card0}})
-		}, want: Refused, code: codes.FailedPrecondition, says: "pod-v"},
+		"a pod that requests in the annotation and was bound by another scheduler is refused": {
+			known:       &plain,
+			annotations: text(`{"runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
+			want:        Refused, code: codes.FailedPrecondition, says: "no allocation",
+		},
+		"an allocation for another node is refused": {
+			known: &requesting, annotations: gives("pod-u", "node-2", devices{"main": {card0}}), want: Refused,
+			code: codes.FailedPrecondition, says: "node-2",
+		},
+		"an allocation for another pod is refused": {
+			known: &requesting, annotations: gives("pod-v", "node-1", devices{"main": {card0}}), want: Refused,
+			code: codes.FailedPrecondition, says: "pod-v",
+		},
 		"an annotation that cannot be read is refused": {
 			known: &plain, annotations: text("{"), want: Refused, code: codes.FailedPrecondition,
 			says: deviceinfo.Annotation,
@@ -90,9 +103,10 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 			known: &requesting, annotations: forHere(card0, card0), want: Refused, code: codes.FailedPrecondition,
 			says: "the node has 1",
 		},
-		"a container that asks and was given nothing is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
-			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"side": {card0}})
-		}, want: Refused, code: codes.FailedPrecondition, says: "gives it no device"},
+		"a container that asks and was given nothing is refused": {
+			known: &requesting, annotations: gives("pod-u", "node-1", devices{"side": {card0}}), want: Refused,
+			code: codes.FailedPrecondition, says: "gives it no device",
+		},
 		"a container that requests two kinds of devices gets both": {
 			known: &both, annotations: forHere(card0, widget0), want: Injected,
 		},
@@ -111,27 +125,40 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 		"a container of a device pod that requests nothing passes": {
 			known: &requesting, container: "side", annotations: forHere(card0), want: Passed,
 		},
-		"a device without a quantity, which nobody would count, is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/0/cards"}}}}`),
-			want: Refused, code: codes.FailedPrecondition, says: "no quantity"},
-		"a request that was not met is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1}}}}`),
-			want: Refused, code: codes.FailedPrecondition, says: "allocated nothing"},
-		"a device for a container that the pod does not have is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
-			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}, "ghost": {card1}})
-		}, want: Refused, code: codes.FailedPrecondition, says: `runningcontainer["ghost"]: the pod has no such container`},
-		"a device for an init container among those that run along is refused": {known: &requesting, annotations: func(t *testing.T) map[string]string {
-			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}, "first": {card1}})
-		}, want: Refused, code: codes.FailedPrecondition, says: "write it under initcontainer"},
-		"a sidecar's device is among those of the containers that run along": {known: &requesting, annotations: func(t *testing.T) map[string]string {
-			return allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}, "log": {card1}})
-		}, want: Injected},
-		"a bound pod whose annotation is malformed is refused and told where": {known: &requesting, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":-1}}}}`),
-			want: Refused, code: codes.FailedPrecondition, says: `runningcontainer["main"].devrequests["resource/group/gpu/a/cards"]`},
+		"a device without a quantity, which nobody would count, is refused": {
+			known:       &plain,
+			annotations: bound(`"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/0/cards"}`),
+			want:        Refused, code: codes.FailedPrecondition, says: "no quantity",
+		},
+		"a request that was not met is refused": {
+			known: &plain, annotations: bound(`"devrequests":{"resource/group/gpu/a/cards":1}`), want: Refused,
+			code: codes.FailedPrecondition, says: "allocated nothing",
+		},
+		"a device for a container that the pod does not have is refused": {
+			known: &requesting, annotations: gives("pod-u", "node-1", devices{"main": {card0}, "ghost": {card1}}),
+			want: Refused, code: codes.FailedPrecondition,
+			says: `runningcontainer["ghost"]: the pod has no such container`,
+		},
+		"a device for an init container among those that run along is refused": {
+			known: &requesting, annotations: gives("pod-u", "node-1", devices{"main": {card0}, "first": {card1}}),
+			want: Refused, code: codes.FailedPrecondition, says: "write it under initcontainer",
+		},
+		"a sidecar's device is among those of the containers that run along": {
+			known: &requesting, annotations: gives("pod-u", "node-1", devices{"main": {card0}, "log": {card1}}),
+			want: Injected,
+		},
+		"a bound pod whose annotation is malformed is refused and told where": {
+			known: &requesting, annotations: bound(`"devrequests":{"resource/group/gpu/a/cards":-1}`), want: Refused,
+			code: codes.FailedPrecondition, says: `runningcontainer["main"].devrequests["resource/group/gpu/a/cards"]`,
+		},
 		"a plain count instead of a device is refused": {
 			known: &requesting, annotations: forHere(gpu), want: Refused, code: codes.FailedPrecondition,
 			says: "no device resource",
 		},
-		"a user's request that the scheduler made nothing of is refused": {known: &plain, annotations: text(`{"podname":"pod-u","nodename":"node-1","runningcontainer":{"main":{"requests":{"resource/group/gpu/a/cards":1}}}}`),
-			want: Refused, code: codes.FailedPrecondition, says: "allocated nothing"},
+		"a user's request that the scheduler made nothing of is refused": {
+			known: &plain, annotations: bound(`"requests":{"resource/group/gpu/a/cards":1}`), want: Refused,
+			code: codes.FailedPrecondition, says: "allocated nothing",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, !test.broken)

@@ -17,7 +17,8 @@ import (
 func TestARestartedContainerGetsTheSameDevicesWhateverTheAnnotationHasBecome(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u"] = requesting
-	if _, err := f.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})); err != nil {
+	given := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}})
+	if _, err := f.create(t, "u", "main", "api", given); err != nil {
 		t.Fatal(err)
 	}
 	delete(f.pods, "u") // the API server may be away, too
@@ -72,7 +73,8 @@ func TestAMaskIsHeldByAnyNumberOfPods(t *testing.T) {
 	f := newFixture(t, true)
 	for _, uid := range []string{"a", "b"} {
 		f.pods[uid] = requesting
-		if _, err := f.create(t, uid, "main", "api", allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})); err != nil {
+		given := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})
+		if _, err := f.create(t, uid, "main", "api", given); err != nil {
 			t.Errorf("pod %s: %v", uid, err)
 		}
 	}

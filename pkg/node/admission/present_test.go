@@ -65,7 +65,7 @@ func TestTheNameThatADeviceHasHere(t *testing.T) {
 		lifted:                                  card0,
 		"resource/group/gpu/9/cards":            "resource/group/gpu/9/cards",
 		"resource/group/gpu/0/memory":           "resource/group/gpu/0/memory",
-		"resource/group/board/2/fpga/0/slots":   "resource/group/board/2/fpga/0/slots", // one of two, nobody knows which
+		"resource/group/board/2/fpga/0/slots":   "resource/group/board/2/fpga/0/slots", // one of two
 		"resource/group/switch/0/fpga/0/slots/": "resource/group/switch/0/fpga/0/slots/",
 	} {
 		if diff := cmp.Diff(want, currentName(slices.Values(names), name)); diff != "" {

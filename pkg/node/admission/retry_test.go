@@ -24,7 +24,8 @@ func TestAHostedPluginIsAskedAgainWhenTheRuntimeDoesNotFindItsCDIDevice(t *testi
 		"a CDI device that the runtime does not find": {
 			status.Error(
 				codes.Unknown,
-				`failed to create containerd container: CDI device injection failed: unresolvable CDI devices vendor.example/card=card-7`,
+				`failed to create containerd container: CDI device injection failed: `+
+					`unresolvable CDI devices vendor.example/card=card-7`,
 			),
 			true,
 		},

@@ -107,11 +107,14 @@ func TestAProcessEndsAtThePointThatTheFileNamesAndOnlyIfItIsBuiltForThat(t *test
 			t.Parallel()
 			source := filepath.Join(t.TempDir(), "main.go")
 			file := filepath.Join(t.TempDir(), "failpoint")
-			if err := errors.Join(os.WriteFile(source, []byte(program), 0o600), os.WriteFile(file, []byte(test.file), 0o600)); err != nil {
+			err := errors.Join(
+				os.WriteFile(source, []byte(program), 0o600), os.WriteFile(file, []byte(test.file), 0o600))
+			if err != nil {
 				t.Fatal(err)
 			}
 			binary := filepath.Join(t.TempDir(), "program")
-			if out, err := exec.Command("go", "build", "-tags="+test.tags, "-o", binary, source).CombinedOutput(); err != nil {
+			out, err := exec.Command("go", "build", "-tags="+test.tags, "-o", binary, source).CombinedOutput()
+			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			content, err := os.ReadFile(binary)
@@ -120,7 +123,7 @@ func TestAProcessEndsAtThePointThatTheFileNamesAndOnlyIfItIsBuiltForThat(t *test
 			}
 			command := exec.Command(binary)
 			command.Env = append(os.Environ(), "KUBECRI_FAILPOINT="+file)
-			out, err := command.Output()
+			out, err = command.Output()
 			if passed := strings.Count(string(out), "passed"); passed != test.passed {
 				t.Errorf("it passed %d times, want %d", passed, test.passed)
 			}

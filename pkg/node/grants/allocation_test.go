@@ -47,7 +47,8 @@ func TestWhatAPodHolds(t *testing.T) {
 		for i, quantities := range test.init {
 			decision.InitContainers[fmt.Sprint("i", i)] = container(quantities)
 		}
-		if diff := cmp.Diff(test.want, (&Allocation{InitOrder: []string{"i0", "i1"}, PodInfo: decision}).Holds()); diff != "" {
+		diff := cmp.Diff(test.want, (&Allocation{InitOrder: []string{"i0", "i1"}, PodInfo: decision}).Holds())
+		if diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

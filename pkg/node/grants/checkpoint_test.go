@@ -34,7 +34,7 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 	w := newFixture()
 	path := filepath.Join(t.TempDir(), "missing", "grants")
 	r := openAt(t, w, path)
-	if _, err := r.Grant(context.Background(), wants("a", map[types.ResourceName]int64{cards0: 1}), capacity); err == nil {
+	if _, err := r.Grant(t.Context(), wants("a", map[types.ResourceName]int64{cards0: 1}), capacity); err == nil {
 		t.Fatal("granted without a file")
 	}
 	if r.Has("a") || len(r.List()) != 0 {

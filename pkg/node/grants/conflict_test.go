@@ -101,8 +101,9 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 
 func TestADeviceIsHeldWhereverItsGroupsAreNumberedAnew(t *testing.T) {
 	const (
-		before, after types.ResourceName = "resource/group/numa/0/gpu/GPU-7/memory", "resource/group/numa/1/gpu/GPU-7/memory"
-		another       types.ResourceName = "resource/group/numa/0/gpu/GPU-8/memory"
+		before  types.ResourceName = "resource/group/numa/0/gpu/GPU-7/memory"
+		after   types.ResourceName = "resource/group/numa/1/gpu/GPU-7/memory"
+		another types.ResourceName = "resource/group/numa/0/gpu/GPU-8/memory"
 	)
 	on := func(names ...types.ResourceName) Capacity {
 		return func(name types.ResourceName) (int64, bool) { return 100, slices.Contains(names, name) }

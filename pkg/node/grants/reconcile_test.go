@@ -18,7 +18,7 @@ func TestNothingIsGrantedBeforeTheRuntimeWasAsked(t *testing.T) {
 	w.err = errors.New("runtime away")
 	r, _ := open(t, w)
 	g := wants("a", map[types.ResourceName]int64{cards0: 1})
-	if _, err := r.Grant(context.Background(), g, capacity); !errors.Is(err, w.err) {
+	if _, err := r.Grant(t.Context(), g, capacity); !errors.Is(err, w.err) {
 		t.Fatalf("got %v, want %v", err, w.err)
 	}
 	if err := r.Check(); err == nil {
@@ -50,7 +50,7 @@ func TestALostCheckpointComesBackFromTheContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = restart(t, w, r)
-	if _, err := r.Grant(context.Background(), wants("c", map[types.ResourceName]int64{cards0: 1}), capacity); err == nil {
+	if _, err := r.Grant(t.Context(), wants("c", map[types.ResourceName]int64{cards0: 1}), capacity); err == nil {
 		t.Error("the device of a pod that runs was granted again")
 	}
 	grant(t, r, wants("d", map[types.ResourceName]int64{cards1: 1}))

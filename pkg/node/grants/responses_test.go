@@ -138,7 +138,8 @@ func TestAResponseGoesWithItsPod(t *testing.T) {
 	if _, err := c.Responses().Put("b", "main", nic, []byte("response")); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]responses{"b": {"main": {nic: []byte("response")}}}, c.Responses().current()); diff != "" {
+	want := map[string]responses{"b": {"main": {nic: []byte("response")}}}
+	if diff := cmp.Diff(want, c.Responses().current()); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 }
@@ -166,7 +167,8 @@ func TestAResponseIsDroppedForItsContainerAlone(t *testing.T) {
 		}
 	}
 	c = reopen(t, f, c)
-	if diff := cmp.Diff(map[string]responses{"a": {"side": {nic: []byte("side")}}}, c.Responses().current()); diff != "" {
+	want := map[string]responses{"a": {"side": {nic: []byte("side")}}}
+	if diff := cmp.Diff(want, c.Responses().current()); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 	if cached, err := put(c, "better"); cached != "better" || err != nil {

@@ -54,9 +54,11 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 		return &runtimeapi.PodSandbox{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}, State: state}
 	}
 	const (
-		created, running, exited = runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
-		unknown                  = runtimeapi.ContainerState_CONTAINER_UNKNOWN
-		ready, notReady          = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		created         = runtimeapi.ContainerState_CONTAINER_CREATED
+		running         = runtimeapi.ContainerState_CONTAINER_RUNNING
+		exited          = runtimeapi.ContainerState_CONTAINER_EXITED
+		unknown         = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+		ready, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	)
 	for name, test := range map[string]struct {
 		lister      lister
@@ -123,7 +125,8 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 			t.Errorf("%s: live %v, grant %v; want %v, %v", name, got.Live, got.Allocation, test.live, test.grant)
 		}
 		if test.grant &&
-			(got.Allocation.Pod() != "default/pod-u" || !cmp.Equal(got.Allocation.Holds(), (&Allocation{PodInfo: decision}).Holds())) {
+			(got.Allocation.Pod() != "default/pod-u" ||
+				!cmp.Equal(got.Allocation.Holds(), (&Allocation{PodInfo: decision}).Holds())) {
 			t.Errorf("%s: grant %v", name, got.Allocation)
 		}
 	}

@@ -349,7 +349,8 @@ func TestWhatMustNotBeAddedIsAnErrorThatNamesThePlugin(t *testing.T) {
 			a: allocation{Devices: paths("/dev/gpu0")}, b: allocation{
 				Devices: []device.HostDevice{{HostPath: "/dev/gpu0", ContainerPath: "/dev/x", Permissions: "r"}},
 			},
-			want: `device plugin "b": device /dev/gpu0: permissions: device plugin "a" has mrw there, this plugin wants r`,
+			want: `device plugin "b": device /dev/gpu0: permissions: ` +
+				`device plugin "a" has mrw there, this plugin wants r`,
 		},
 		"a device where the pod has a mount": {
 			config: &runtimeapi.ContainerConfig{

@@ -91,9 +91,11 @@ var (
 		), "/dev/by-id/x": link("../gpu1"), "/dev/far": link("/dev/by-id/x"), "/dev/dangling": link("gpu9"),
 		"/dev/loop": link(
 			"loop",
-		), "/dev/top": link("/"), "/dev/to-file": link("file"), "/lib": link("opt/lib"), "/opt/lib/driver": {mode: fs.ModeDir},
-		"/snd/timer": charNode, "/snd/seq": charNode, "/snd/by-path/card": link("../seq"), "/snd/more/pcm": charNode,
-		"/snd/README": {}, "/snd/pipe": {mode: fs.ModeNamedPipe},
+		), "/dev/top": link("/"), "/dev/to-file": link("file"), "/lib": link("opt/lib"),
+		"/opt/lib/driver": {mode: fs.ModeDir},
+		"/snd/timer":      charNode, "/snd/seq": charNode, "/snd/by-path/card": link("../seq"),
+		"/snd/more/pcm": charNode,
+		"/snd/README":   {}, "/snd/pipe": {mode: fs.ModeNamedPipe},
 		"/snd/console": charNode, "/snd/pts/0": charNode, "/to-snd": link("snd"), "/keys/key": charNode,
 		"/keys/locked": locked,
 	}

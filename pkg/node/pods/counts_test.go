@@ -4,7 +4,6 @@
 package pods
 
 import (
-	"context"
 	"math"
 	"testing"
 
@@ -80,11 +79,11 @@ func TestTheCountsAreThoseOfPodsThatAreNotOver(t *testing.T) {
 
 	over := podOf("a", requesting("main", "1"))
 	over.Status.Phase = corev1.PodSucceeded
-	if _, err := client.CoreV1().Pods("default").UpdateStatus(context.Background(), over, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), over, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await("one that has succeeded", 2)
-	if err := client.CoreV1().Pods("default").Delete(context.Background(), "pod-b", metav1.DeleteOptions{}); err != nil {
+	if err := client.CoreV1().Pods("default").Delete(t.Context(), "pod-b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await("one that is deleted", 0)

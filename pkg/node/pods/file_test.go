@@ -110,7 +110,8 @@ func TestAChangeThatComesWhileTheFileIsWrittenForTheLastTimeIsSaved(t *testing.T
 func FuzzRemember(f *testing.F) {
 	f.Add(
 		[]byte(
-			`{"resources":["example.com/gpu"],"told":true,"pods":{"u":{"namespace":"a","name":"b","containers":[{"name":"main","init":true}],"asks":{"main":["example.com/gpu"]},"over":true}}}`,
+			`{"resources":["example.com/gpu"],"told":true,"pods":{"u":{"namespace":"a","name":"b",` +
+				`"containers":[{"name":"main","init":true}],"asks":{"main":["example.com/gpu"]},"over":true}}}`,
 		),
 	)
 	f.Add([]byte(`{"pods":{"u":{}}}`))

@@ -82,7 +82,12 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 				asking("first", gpu, "1"), {Name: "side", RestartPolicy: &always},
 			}
 			return pod
-		}(), Pod{Containers: []Container{{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"}}, Requests: map[string][]sdk.ResourceName{"first": {gpu}}}},
+		}(), Pod{
+			Containers: []Container{
+				{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"},
+			},
+			Requests: map[string][]sdk.ResourceName{"first": {gpu}},
+		}},
 		"a pod that has succeeded has ended": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Status.Phase = corev1.PodSucceeded
@@ -321,7 +326,8 @@ func TestWhatIsKnownOutlivesARestart(t *testing.T) {
 
 func TestAPodWithoutContainersInTheFileIsLeftToTheAPIServer(t *testing.T) {
 	r := NewRegistry(0)
-	if err := r.remember([]byte(`{"pods":{"u":{"namespace":"default","name":"p","asks":{"main":["example.com/gpu"]}}}}`)); err != nil {
+	body := `{"pods":{"u":{"namespace":"default","name":"p","asks":{"main":["example.com/gpu"]}}}}`
+	if err := r.remember([]byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	if pod, known := r.Get("u"); known {
