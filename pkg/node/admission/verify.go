@@ -213,7 +213,7 @@ func (a *Admission) verifyContainer(
 
 // currentName returns the one of the node's names that is the same resource of the same device. The
 // groups above a device do not identify it: a device scheduler may know more levels of them than
-// the node publishes, and a node may number them anew when it starts. A name that matches no
+// the node publishes, and a node may number them differently after a start. A name that matches no
 // resource, or several, stays.
 func currentName(names iter.Seq[types.ResourceName], name types.ResourceName) types.ResourceName {
 	var found []types.ResourceName

@@ -49,7 +49,7 @@ func Reach(point Point) {
 		return // whoever wrote it took it back
 	}
 	must(syscall.Kill(os.Getpid(), syscall.SIGKILL))
-	select {} // the signal is under way; nothing may happen after the point
+	select {} // the signal is sent; nothing may happen after the point
 }
 
 func must(err error) {

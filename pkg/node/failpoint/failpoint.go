@@ -34,7 +34,7 @@ const (
 	PluginCalled Point = "plugin-called"
 	// Forwarding is when the edited request is complete and the runtime has heard nothing.
 	Forwarding Point = "forwarding"
-	// Forwarded is when the request is on its way to the runtime, which may have it or not.
+	// Forwarded is when the request is sent to the runtime, which may have it or not.
 	Forwarded Point = "forwarded"
 	// Answered is when the runtime's answer is there and the kubelet has heard nothing.
 	Answered Point = "answered"

@@ -20,14 +20,14 @@ import (
 const allPermissions = "mrw"
 
 // permissionsOf returns the permissions in the order of allPermissions, each once.
-func permissionsOf(asked string) (string, error) {
-	if asked == "" {
+func permissionsOf(requested string) (string, error) {
+	if requested == "" {
 		return allPermissions, nil
 	}
-	if strings.Trim(asked, allPermissions) != "" {
-		return "", fmt.Errorf("permissions %q: want one or more of r, w, m", asked)
+	if strings.Trim(requested, allPermissions) != "" {
+		return "", fmt.Errorf("permissions %q: want one or more of r, w, m", requested)
 	}
-	return ordered(asked), nil
+	return ordered(requested), nil
 }
 
 // ordered returns those of allPermissions that are among the given.
