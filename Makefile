@@ -3,7 +3,7 @@
 SHELL := /bin/bash -euo pipefail
 .DEFAULT_GOAL := build
 
-# One recipe and one set of flags for hosts and plugins: a plugin loads only into a host that was built like it.
+# One recipe and one set of flags for programs and plugins: a plugin loads only into a program that was built like it.
 export GOFLAGS := -trimpath -buildvcs=false
 export CGO_ENABLED := 1
 
