@@ -67,7 +67,7 @@ func sources(t *testing.T) []source {
 	return found
 }
 
-// mayImport says, for a folder and what is below it, which other folders of the repository its code
+// mayImport lists, for a directory and what is below it, the directories of the repository its code
 // may import; the longest match counts. Tests may import more.
 var mayImport = map[string][]string{
 	"cmd/kube-scheduler": {"pkg/scheduler", "pkg/pluginload"},
