@@ -21,6 +21,9 @@ type quarantine struct {
 
 // admit returns why a call is not to be made.
 func (c *contained) admit(ctx context.Context, of *call) error {
+	if !c.unavailable.Load() && !c.keeps.Load() && c.undecided.Load() == nil {
+		return nil
+	}
 	if err := c.reconsider(ctx, of); err != nil {
 		return err
 	}
