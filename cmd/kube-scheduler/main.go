@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kube-scheduler is the Kubernetes scheduler that chooses a pod's node and its exact
-// devices. It takes upstream's arguments and --devschedpath, the folder of device scheduler
+// devices. It takes upstream's arguments and --devschedpath, the directory of device scheduler
 // plugins. The device scheduler for devices of the kubelet's own device plugins is built in.
 package main
 

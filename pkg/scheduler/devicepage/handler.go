@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// NewHandler returns the page's handler, which answers to Path only. One page is put together at a
-// time: it asks the plugins, as scheduling does.
+// NewHandler returns the page's handler, which answers to Path only. One page is made at a time: it
+// calls the plugins, as scheduling does.
 func NewHandler(source Source) http.Handler {
-	p := &page{source: source, turn: make(chan struct{}, 1)}
+	p := &page{source: source, semaphore: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, p)
 	return mux
 }
 
 type page struct {
-	source Source
-	turn   chan struct{} // holds one token while a page is put together
+	source    Source
+	semaphore chan struct{} // holds one token while a page is made
 }
 
 // ServeHTTP answers with the page, 400 for a query that means nothing, 404 for a pod or a node that
 // is not there.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.semaphore <- struct{}{}:
+		defer func() { <-p.semaphore }()
 	case <-r.Context().Done():
 		return
 	}

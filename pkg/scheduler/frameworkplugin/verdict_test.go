@@ -11,10 +11,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -275,4 +277,43 @@ func TestANodeThatHasChangedSinceTheCycleBeganIsAskedAnewForAGroup(t *testing.T)
 	if status := f.framework.RunFilterPlugins(t.Context(), state, pod, nodeInfo); !status.IsSuccess() {
 		t.Errorf("the pod does not fit though the other has left: %v", status)
 	}
+}
+
+func TestMetricsReportWhatLeavesTheVerdictCache(t *testing.T) {
+	f := newFixture(t, []*v1.Node{newNode("a", "A", "B"), newNode("b", "A", "B")})
+	step := func(reason string, change func()) {
+		t.Helper()
+		f.cycleOn(newPod("p", 1))
+		dropped, size := f.dropped(reason), f.size()
+		change()
+		f.cycleOn(newPod("q", 1))
+		if got := f.dropped(reason) - dropped; got != 1 {
+			t.Errorf("%v verdicts were dropped for %s, want 1", got, reason)
+		}
+		if got := f.size(); got != size {
+			t.Errorf("%v verdicts are cached after a change for %s, want %v as before", got, reason, size)
+		}
+	}
+	step("reservation", func() { f.reserve(newPod("r", 1), "a") })
+	step("node_info", func() { f.nodes()[0].(*framework.NodeInfo).AddPod(newPod("plain", 0)) })
+}
+
+// dropped returns how many verdicts have left the cache for a reason.
+func (f *fixture) dropped(reason string) float64 {
+	f.Helper()
+	count, err := testutil.GetCounterMetricValue(metrics.VerdictCacheInvalidations.WithLabelValues(reason))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return count
+}
+
+// size returns how many verdicts are cached.
+func (f *fixture) size() float64 {
+	f.Helper()
+	size, err := testutil.GetGaugeMetricValue(metrics.VerdictCacheSize)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return size
 }

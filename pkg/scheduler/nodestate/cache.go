@@ -1,15 +1,15 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodestate tells what devices a node has and which pods hold them.
+// Package nodestate knows what devices a node has and which pods hold them.
 //
 // Both are derived from the NodeInfo that the scheduler framework hands to a call: the inventory
 // from the Node's annotation, the holders from the annotations of the pods that it lists. So
-// restarts, leader changes, missed events, preemption and nominated pods need no care of their own.
+// restarts, leader changes, missed events, preemption and nominated pods need no code of their own.
 // What cannot be derived, the allocations that are reserved but not yet seen on a bound pod, is
 // kept here per node, by pod UID.
 //
-// What was computed last for a node is remembered: see memoKey.
+// The last state of each node is cached: see version.
 package nodestate
 
 import (

@@ -37,14 +37,14 @@ type inventory struct {
 var nodeDeleted = &inventory{err: errors.New("node is deleted")}
 
 // Observe brings what is known of the node up to date. Calling it is never needed for correctness,
-// since Of does the same; it lets plugins that compare nodes know all of them before the first pod
-// comes.
+// since State does the same; it lets plugins that compare nodes know all of them before the first
+// pod comes.
 func (c *Cache) Observe(ctx context.Context, source *v1.Node) {
 	c.sync(ctx, source)
 }
 
-// Forget drops the inventory of a node that is gone, unless a node of the same name has taken its
-// place. Reservations stay until their pods go: the node may come back.
+// Forget drops the inventory of a node that is deleted, unless a node of the same name has taken
+// its place. Reservations stay until their pods are deleted: the node may come back.
 func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 	c.write(source.Name, func(n *node) {
 		current := n.inventory.Load()
@@ -144,7 +144,7 @@ func sameDevices(a, b *v1.Node) bool {
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// compile reads the Node and tells the plugins of it. Errors do not name the node.
+// compile reads the Node and adds it to the plugins. Errors do not name the node.
 func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Inventory, error) {
 	info := sdk.NewNodeInfo()
 	if value := source.Annotations[deviceinfo.Annotation]; value != "" {

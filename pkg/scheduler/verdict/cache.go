@@ -20,7 +20,10 @@ const maxRequests = 32
 // cache keeps the verdicts of the requests that were used last.
 //
 // For a pod it passes over the snapshot's list once, and looks up in a Go map each node that is in
-// doubt or scored.
+// doubt or scored. All that a pod costs in the plugin then is 0.025 ms on 500 nodes and 0.18 ms on
+// 5,000 (BenchmarkGrowth in package frameworkplugin), of 6 ms and 50 ms of CPU that it costs in
+// all. A log of changes, a hash table by address, a finder that guesses the next node and a Bloom
+// filter of the doubtful ones made it 0.002 and 0.06 ms less, which is not worth their code.
 type cache struct {
 	schedulers *dispatch.Set
 	states     *nodestate.Cache
