@@ -20,31 +20,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// kubeconfigRetry is the pause between two looks for a kubeconfig.
+// kubeconfigRetry is the delay between two tries to read the kubeconfig.
 const kubeconfigRetry = time.Second
 
 // The reasons of events.
 const (
-	reasonRefused = "DevicesRefused" // on pods that are refused
-	reasonAiling  = "DeviceAiling"   // on pods that hold a device which is unhealthy or gone
-	reasonDamaged = "GrantsDamaged"  // on the node whose record of grants was damaged
+	reasonRefused   = "DevicesRefused" // on pods that are refused
+	reasonUnhealthy = "DeviceAiling"   // on pods that hold a device which is unhealthy or gone
+	reasonDamaged   = "GrantsDamaged"  // on the node whose checkpoint of grants was corrupt
 	// On the node whose devices cannot be published, whatever the API server says.
 	reasonNotPublished = "DevicesNotPublished"
 )
 
-// connect returns a client with the credentials in the file. It waits for a file that is not there or not complete yet: the
-// kubelet makes it when it bootstraps. It returns nil when ctx is done.
+// connect returns a client with the credentials in the file. It waits for a file that is not there
+// or not complete yet: the kubelet makes it when it bootstraps. It returns nil when ctx is done.
 func connect(ctx context.Context, kubeconfig string) kubernetes.Interface {
 	logger := klog.FromContext(ctx)
-	said := ""
+	logged := ""
 	for {
 		client, err := newClient(kubeconfig)
 		if err == nil {
 			return client
 		}
-		if err.Error() != said {
+		if err.Error() != logged {
 			logger.Info("Waiting for a kubeconfig that can be used", "kubeconfig", kubeconfig, "reason", err.Error())
-			said = err.Error()
+			logged = err.Error()
 		}
 		timer := time.NewTimer(kubeconfigRetry)
 		select {
@@ -67,7 +67,8 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// announcer puts events on pods and on the node. Events before there is a client are lost; the log has them too.
+// announcer puts events on pods and on the node. Events before there is a client are lost; the log
+// has them too.
 type announcer struct {
 	nodeName    string
 	broadcaster record.EventBroadcaster
@@ -92,10 +93,11 @@ func (a *announcer) warn(pod *corev1.ObjectReference, message string) {
 
 // warnOfDevice puts a warning on the pod about a device that it holds.
 func (a *announcer) warnOfDevice(pod *corev1.ObjectReference, message string) {
-	a.recorder.Event(pod, corev1.EventTypeWarning, reasonAiling, message)
+	a.recorder.Event(pod, corev1.EventTypeWarning, reasonUnhealthy, message)
 }
 
-// warnOfDamage puts a warning on the node if its record of grants was damaged, when that is known.
+// warnOfDamage puts a warning on the node if its checkpoint of grants was corrupt, once that is
+// known.
 func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint, path string) {
 	select {
 	case <-record.Opened():
@@ -105,8 +107,10 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 	if !record.WasCorrupt() {
 		return
 	}
-	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonDamaged, "kubecri's record of which pod holds which device was damaged; "+
-		"it was set aside as %s.damaged-* and is made anew from the runtime's containers. Check the node's disk", path)
+	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonDamaged,
+		"kubecri's checkpoint of which pod holds which device "+
+			"was corrupt; it was renamed to %s.corrupt-* and is made again from the runtime's containers. Check the "+
+			"node's disk", path)
 }
 
 // warnOfInventory puts a warning on the node that its devices cannot be published.
@@ -114,7 +118,8 @@ func (a *announcer) warnOfInventory(err error) {
 	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonNotPublished, "%v. What was published before stays", err)
 }
 
-// node refers to the node as the kubelet's events do, which have the name for a UID, too; that is how they are found.
+// node refers to the node as the kubelet's events do, which have the name for a UID, too; that is
+// how they are found.
 func (a *announcer) node() *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", Name: a.nodeName, UID: types.UID(a.nodeName)}
 }

@@ -31,11 +31,12 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 			defer record.Close()
 			client := fake.NewClientset()
 			sent := make(chan *corev1.Event, 10)
-			client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
-				event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
-				sent <- event
-				return true, event, nil
-			})
+			client.PrependReactor("create", "events",
+				func(action clienttesting.Action) (bool, apiruntime.Object, error) {
+					event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
+					sent <- event
+					return true, event, nil
+				})
 			events := newAnnouncer(t.Context(), "node-1")
 			events.sendTo(client)
 			warned := make(chan struct{})
@@ -57,8 +58,9 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 			defer events.close()
 			select {
 			case event := <-sent:
-				if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" || event.Reason != reasonDamaged ||
-					!strings.Contains(event.Message, path+".damaged-*") {
+				if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
+					event.Reason != reasonDamaged ||
+					!strings.Contains(event.Message, path+".corrupt-*") {
 					t.Errorf("told %v", event)
 				}
 			case <-time.After(20 * time.Second):

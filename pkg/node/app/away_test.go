@@ -24,12 +24,15 @@ import (
 // podOf returns a running pod of node-1, with or without the GPU.
 func podOf(uid string, gpu bool) corev1.Pod {
 	pod := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-" + uid, UID: apitypes.UID(uid), ResourceVersion: "1"},
-		Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "main"}}},
-		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "pod-" + uid, UID: apitypes.UID(uid), ResourceVersion: "1",
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	if gpu {
-		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(gpuCount): resource.MustParse("1")}
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(
+			gpuCount): resource.MustParse("1")}
 		pod.Annotations = map[string]string{deviceinfo.Annotation: fmt.Sprintf(
 			`{"podname":%q,"nodename":"node-1","runningcontainer":{"main":{"devrequests":{%q:1},"allocatefrom":{%q:%q}}}}`,
 			pod.Name, gpuCard, gpuCard, gpuCard)}
@@ -88,7 +91,7 @@ func TestNoContainerOfAKnownPodWaitsForTheAPIServer(t *testing.T) {
 			options.NodeName = "node-1"
 			options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")
 			options.ServeEndpoint = "unix://" + filepath.Join(dir, "kubecri.sock")
-			options.StateFolder = filepath.Join(dir, "state")
+			options.StateDir = filepath.Join(dir, "state")
 			options.MetricsAddress = freeAddress(t)
 			options.Kubeconfig = kubeconfig
 			options.loadPlugins = loadOneGPU
@@ -106,12 +109,14 @@ func TestNoContainerOfAKnownPodWaitsForTheAPIServer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				for _, pod := range []corev1.Pod{plain, train} {
-					if _, err := runtimeapi.NewRuntimeServiceClient(conn).CreateContainer(ctx, creation(pod)); err != nil {
+					if _, err := runtimeapi.NewRuntimeServiceClient(conn).CreateContainer(ctx,
+						creation(pod)); err != nil {
 						t.Errorf("%s, pod %s: %v", when, pod.Name, err)
 						continue
 					}
 					devices := (<-runtime.created).GetConfig().GetDevices()
-					if injected := len(devices) == 1 && devices[0].GetHostPath() == "/dev/null"; injected != (len(pod.Annotations) > 0) {
+					if injected := len(devices) == 1 &&
+						devices[0].GetHostPath() == "/dev/null"; injected != (len(pod.Annotations) > 0) {
 						t.Errorf("%s, pod %s has the devices %v", when, pod.Name, devices)
 					}
 				}

@@ -31,15 +31,19 @@ func cleanupCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Take away what kubecri published on this node",
-		Long: "Take away what kubecri published on this node: the annotation " + deviceinfo.Annotation + " and the extended resources that it lists.\n" +
-			"Stop kubecri first; it would publish them again, so this refuses while it runs. Containers that run are not touched.",
+		Long: "Take away what kubecri published on this node: the annotation " + deviceinfo.Annotation +
+			" and the extended resources that it lists.\n" +
+			"Stop kubecri first; it would publish them again, so this refuses while it runs. Containers that run are " +
+			"not touched.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := configure(command.Flags(), options.configFile); err != nil {
 				return err
 			}
 			if options.Kubeconfig == "" {
-				return errors.New("--kubeconfig is missing: name the one that kubecri had, which is the kubelet's, such as /etc/kubernetes/kubelet.conf")
+				return errors.New(
+					"--kubeconfig is missing: name the one that kubecri had, which is the kubelet's, such as " +
+						"/etc/kubernetes/kubelet.conf")
 			}
 			var err error
 			if options.NodeName, err = nodeutil.GetHostname(options.hostnameOverride); err != nil {
@@ -55,24 +59,29 @@ func cleanupCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.configFile, configurationFlag, options.configFile, "kubecri's configuration file; the flags win over it")
+	flags.StringVar(&options.configFile, configurationFlag, options.configFile,
+		"kubecri's configuration file; the flags win over it")
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "the kubelet's kubeconfig")
-	flags.StringVar(&options.hostnameOverride, "hostname-override", options.hostnameOverride, "name of this node, in place of the host's name")
-	flags.StringVar(&options.StateFolder, "state-dir", options.StateFolder, "kubecri's folder of that name; it tells whether kubecri still runs")
+	flags.StringVar(&options.hostnameOverride, "hostname-override", options.hostnameOverride,
+		"name of this node, in place of the host's name")
+	flags.StringVar(&options.StateDir, "state-dir", options.StateDir,
+		"kubecri's directory of that name; it shows whether kubecri still runs")
 	return command
 }
 
-// cleanUp takes away what kubecri published on the node, and says on out what that was. It holds the record of grants, as a
-// kubecri that runs does.
+// cleanUp removes what kubecri published on the node, and prints it to out. It holds the checkpoint
+// of grants, as a kubecri that runs does.
 func cleanUp(ctx context.Context, out io.Writer, client kubernetes.Interface, options *Options) error {
 	held, err := grants.Hold(options.grantsPath())
 	switch {
 	case errors.Is(err, grants.ErrInUse):
 		return fmt.Errorf("a kubecri runs with --state-dir %s and would publish the devices of node %q again: "+
-			"stop it (systemctl disable --now kubecri.socket kubecri.service) and try again", options.StateFolder, options.NodeName)
+			"stop it (systemctl disable --now kubecri.socket kubecri.service) and try again", options.StateDir,
+			options.NodeName)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("--state-dir %s does not exist, so it cannot be told whether a kubecri runs: "+
-			"name the folder that kubecri had, or make an empty one if it is gone and kubecri is stopped", options.StateFolder)
+			"name the directory that kubecri had, or make an empty one if it is gone and kubecri is stopped",
+			options.StateDir)
 	case err != nil:
 		return err
 	}

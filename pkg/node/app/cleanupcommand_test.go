@@ -35,14 +35,16 @@ func publishedNode(t *testing.T) *corev1.Node {
 	}
 	counts := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{deviceinfo.Annotation: annotation}},
-		Status:     corev1.NodeStatus{Capacity: counts, Allocatable: counts.DeepCopy()},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "node-1", Annotations: map[string]string{deviceinfo.Annotation: annotation},
+		},
+		Status: corev1.NodeStatus{Capacity: counts, Allocatable: counts.DeepCopy()},
 	}
 }
 
 func TestCleanupSaysWhatItTookAwayAndTheSecondTimeThatThereWasNothing(t *testing.T) {
 	client := fake.NewClientset(publishedNode(t))
-	options := &Options{NodeName: "node-1", StateFolder: t.TempDir()}
+	options := &Options{NodeName: "node-1", StateDir: t.TempDir()}
 	for _, want := range []string{
 		"node \"node-1\": took away the annotation KubeDevice/DeviceInfo and the extended resources example.com/gpu\n",
 		"node \"node-1\": kubecri has nothing published\n",
@@ -62,7 +64,7 @@ func TestCleanupSaysWhatItTookAwayAndTheSecondTimeThatThereWasNothing(t *testing
 }
 
 func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
-	options := &Options{NodeName: "node-1", StateFolder: t.TempDir()}
+	options := &Options{NodeName: "node-1", StateDir: t.TempDir()}
 	record := grants.New(options.grantsPath(), "", noPods{}, func(string) bool { return false })
 	if err := record.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -70,7 +72,8 @@ func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
 	client := fake.NewClientset(publishedNode(t))
 	var out bytes.Buffer
 	err := cleanUp(t.Context(), &out, client, options)
-	if err == nil || !strings.Contains(err.Error(), options.StateFolder) || !strings.Contains(err.Error(), "systemctl disable --now") {
+	if err == nil || !strings.Contains(err.Error(), options.StateDir) ||
+		!strings.Contains(err.Error(), "systemctl disable --now") {
 		t.Errorf("while it runs: %v", err)
 	}
 	if len(client.Actions()) > 0 {
@@ -93,13 +96,19 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 		args []string
 		want string
 	}{
-		"no kubeconfig":                      {nil, "--kubeconfig is missing"},
-		"a kubeconfig that is not there":     {[]string{"--kubeconfig", missing}, "--kubeconfig: "},
-		"a state folder that is not there":   {[]string{"--kubeconfig", kubeconfig, "--state-dir", missing}, "--state-dir " + missing + " does not exist"},
-		"an API server that does not answer": {[]string{"--kubeconfig", kubeconfig, "--state-dir", dir, "--hostname-override", "node-1"}, `read node "node-1"`},
-		"an argument that cleanup has not":   {[]string{"node-1"}, "node-1"},
+		"no kubeconfig":                  {nil, "--kubeconfig is missing"},
+		"a kubeconfig that is not there": {[]string{"--kubeconfig", missing}, "--kubeconfig: "},
+		"a state directory that is not there": {
+			[]string{"--kubeconfig", kubeconfig, "--state-dir", missing}, "--state-dir " + missing + " does not exist",
+		},
+		"an API server that does not answer": {
+			[]string{"--kubeconfig", kubeconfig, "--state-dir", dir, "--hostname-override", "node-1"},
+			`read node "node-1"`,
+		},
+		"an argument that cleanup has not": {[]string{"node-1"}, "node-1"},
 	} {
-		if out, err := execute(append([]string{"cleanup"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if out, err := execute(append([]string{"cleanup"}, test.args...)...); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %q, %v; want an error with %q", name, out, err, test.want)
 		}
 	}
@@ -108,10 +117,12 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 func TestCleanupWithAnotherNodesIdentitySaysWhoseItNeeds(t *testing.T) {
 	client := fake.NewClientset(publishedNode(t))
 	client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
-		return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "node-1", errors.New("only its own Node object"))
+		return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "node-1",
+			errors.New("only its own Node object"))
 	})
-	err := cleanUp(t.Context(), io.Discard, client, &Options{NodeName: "node-1", StateFolder: t.TempDir()})
-	if err == nil || !strings.Contains(err.Error(), "only its own Node object; --kubeconfig and --hostname-override must be") {
+	err := cleanUp(t.Context(), io.Discard, client, &Options{NodeName: "node-1", StateDir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(),
+		"only its own Node object; --kubeconfig and --hostname-override must be") {
 		t.Errorf("%v", err)
 	}
 }

@@ -21,12 +21,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const long = `kubecri stands between the kubelet and the container runtime. It passes every call through untouched, except the
-creation of a container of a pod that holds devices: there it adds the devices that the scheduler chose for it. It publishes
-the node's devices, and refuses to create a container of a pod that asks for devices and has not been given them.
+const long = `kubecri runs between the kubelet and the container runtime. It passes every call on unchanged,
+except the creation of a container of a pod that holds devices: to that it adds the devices that the
+scheduler chose for it. It publishes the node's devices, and refuses to create a container of a pod
+that requests devices and has not been granted them.
 
-It takes the kubelet's arguments, so that both can be started from one set: flags of the kubelet that are not listed here
-are accepted and have no effect.`
+It accepts the kubelet's arguments, so that both can be started from one set: flags of the kubelet
+that are not listed here have no effect.`
 
 // NewCommand returns the kubecri command for args, the program's arguments without its name.
 func NewCommand(args []string) *cobra.Command {
@@ -73,12 +74,14 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 	return options, command
 }
 
-// asksToIgnoreUnknown looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns the flags before it too.
+// asksToIgnoreUnknown looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns
+// the flags before it too.
 func asksToIgnoreUnknown(args []string) bool {
 	probe := pflag.NewFlagSet("probe", pflag.ContinueOnError)
 	probe.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	ask := probe.Bool(ignoreUnknownFlag, false, "")
-	for _, arg := range slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "--ignore") }) {
+	for _, arg := range slices.DeleteFunc(slices.Clone(args),
+		func(arg string) bool { return !strings.HasPrefix(arg, "--ignore") }) {
 		// Another flag that begins so is not for this set; the command's own parsing judges it.
 		_ = probe.Parse([]string{arg})
 	}

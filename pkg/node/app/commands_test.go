@@ -38,12 +38,13 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	}
 	record := grants.New(filepath.Join(dir, grantsFile), "", noPods{}, func(string) bool { return true })
 	defer record.Close()
-	_, err := record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train", PodInfo: &types.PodInfo{
-		RunningContainers: map[string]types.ContainerInfo{"main": {
-			DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
-			AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/GPU-7/cards"},
-		}},
-	}}, func(types.ResourceName) (int64, bool) { return 1, true })
+	_, err := record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train",
+		PodInfo: &types.PodInfo{
+			RunningContainers: map[string]types.ContainerInfo{"main": {
+				DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
+				AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/GPU-7/cards"},
+			}},
+		}}, func(types.ResourceName) (int64, bool) { return 1, true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +53,16 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(table, "\n")
-	if diff := cmp.Diff([]string{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "QUANTITY", "SINCE"}, strings.Fields(lines[0])); diff != "" {
+	if diff := cmp.Diff([]string{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "QUANTITY", "SINCE"},
+		strings.Fields(lines[0])); diff != "" {
 		t.Errorf("head (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"default", "train", "main", "resource/group/gpu/GPU-7/cards", "1"}, strings.Fields(lines[1])[:5]); diff != "" {
+	if diff := cmp.Diff([]string{"default", "train", "main", "resource/group/gpu/GPU-7/cards", "1"},
+		strings.Fields(lines[1])[:5]); diff != "" {
 		t.Errorf("row (-want +got):\n%s", diff)
 	}
-	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil || !strings.Contains(got, `"podUID": "u"`) {
+	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil ||
+		!strings.Contains(got, `"podUID": "u"`) {
 		t.Errorf("JSON: %s, %v", got, err)
 	}
 	if _, err := execute("grants", "--state-dir", dir, "-o", "xml"); err == nil {

@@ -21,8 +21,8 @@ const (
 	ConfigurationKind    = "KubecriConfiguration"
 )
 
-// Configuration is kubecri's configuration file, in YAML or JSON. Each field stands for the flag of the same name, which wins;
-// a field that is absent says nothing.
+// Configuration is kubecri's configuration file, in YAML or JSON. Each field sets the flag of the
+// same name, unless the flag is given. A field that is absent sets nothing.
 type Configuration struct {
 	// APIVersion and Kind must be ConfigurationVersion and ConfigurationKind.
 	APIVersion string `json:"apiVersion"`
@@ -43,7 +43,7 @@ type Configuration struct {
 	Logging                  Logging `json:"logging,omitzero"`
 }
 
-// Logging says how kubecri logs.
+// Logging configures kubecri's log.
 type Logging struct {
 	// Format is text or json, as of --logging-format.
 	Format *string `json:"format,omitempty"`
@@ -51,7 +51,7 @@ type Logging struct {
 	Verbosity *uint32 `json:"verbosity,omitempty"`
 }
 
-// values returns what the configuration says, by the flag that it stands for.
+// values returns the values of flags, by name.
 func (c *Configuration) values() map[string]*string {
 	return map[string]*string{
 		"container-runtime-endpoint": c.ContainerRuntimeEndpoint,
@@ -80,8 +80,8 @@ func text[T any](value *T) *string {
 	return &written
 }
 
-// decodeConfiguration reads the text of a configuration file. A field that this release does not know, or that stands twice,
-// is an error: a setting that is not obeyed would be worse.
+// decodeConfiguration reads the text of a configuration file. A field that this release does not
+// know, or that stands twice, is an error: a setting that is not obeyed would be worse.
 func decodeConfiguration(raw []byte) (*Configuration, error) {
 	document, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
@@ -93,7 +93,8 @@ func decodeConfiguration(raw []byte) (*Configuration, error) {
 		return nil, err
 	}
 	if c.APIVersion != ConfigurationVersion || c.Kind != ConfigurationKind {
-		return nil, fmt.Errorf("apiVersion is %q and kind is %q; this kubecri reads %s, %s", c.APIVersion, c.Kind, ConfigurationVersion, ConfigurationKind)
+		return nil, fmt.Errorf("apiVersion is %q and kind is %q; this kubecri reads %s, %s", c.APIVersion, c.Kind,
+			ConfigurationVersion, ConfigurationKind)
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%w; correct or remove what this kubecri does not know", errors.Join(unknown...))
@@ -101,11 +102,12 @@ func decodeConfiguration(raw []byte) (*Configuration, error) {
 	return c, nil
 }
 
-// configurationFlag names the configuration file. The kubelet has --config for its own, which kubecri reads, too.
+// configurationFlag names the configuration file. The kubelet has --config for its own, which
+// kubecri reads, too.
 const configurationFlag = "kubecri-config"
 
-// configure sets those of the flags that were not given to what the configuration file says, if there is one. What concerns
-// none of the flags is checked and not used.
+// configure sets those of the flags that were not given to what the configuration file says, if
+// there is one. What concerns none of the flags is checked and not used.
 func configure(flags *pflag.FlagSet, file string) error {
 	if file == "" {
 		return nil

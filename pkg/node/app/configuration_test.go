@@ -36,7 +36,8 @@ kubeconfig: /k
 hostnameOverride: from-file
 `)
 	empty := write(t, filepath.Join(dir, "empty.yaml"), head)
-	asJSON := write(t, filepath.Join(dir, "kubecri.json"), `{"apiVersion":"kubecri.config.kubedevice.io/v1alpha1","kind":"KubecriConfiguration","stateDir":"/j"}`)
+	asJSON := write(t, filepath.Join(dir, "kubecri.json"),
+		`{"apiVersion":"kubecri.config.kubedevice.io/v1alpha1","kind":"KubecriConfiguration","stateDir":"/j"}`)
 	of := func(change func(*Options)) *Options {
 		options := NewOptions()
 		options.NodeName = "node-1"
@@ -44,9 +45,9 @@ hostnameOverride: from-file
 		return options
 	}
 	inFile := func(o *Options) {
-		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginFolder = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
-		o.StateFolder, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
-		o.Isolate, o.DevicePluginsFolder, o.RegistryFolder, o.PodResourcesFolder = true, "/dp", "/pr", "/res"
+		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginDir = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
+		o.StateDir, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
+		o.Isolate, o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir = true, "/dp", "/pr", "/res"
 		o.AllowWritablePlugins = true
 	}
 	for name, test := range map[string]struct {
@@ -54,18 +55,24 @@ hostnameOverride: from-file
 		want *Options
 	}{
 		"a file that says everything": {[]string{"--kubecri-config=" + full}, of(inFile)},
-		"flags beside it": {[]string{"--kubecri-config=" + full, "--state-dir=/flag", "--metrics-bind-address=127.0.0.1:1", "--hostname-override=node-1", "--isolate=false"},
+		"flags beside it": {[]string{"--kubecri-config=" + full, "--state-dir=/flag",
+			"--metrics-bind-address=127.0.0.1:1", "--hostname-override=node-1", "--isolate=false"},
 			of(func(o *Options) {
 				inFile(o)
 				o.Isolate = false
-				o.StateFolder, o.MetricsAddress, o.NodeName = "/flag", "127.0.0.1:1", "node-1"
+				o.StateDir, o.MetricsAddress, o.NodeName = "/flag", "127.0.0.1:1", "node-1"
 			})},
-		"a flag with the default's value": {[]string{"--kubecri-config=" + full, "--cri-upstream=" + NewOptions().UpstreamEndpoint},
+		"a flag with the default's value": {[]string{"--kubecri-config=" + full,
+			"--cri-upstream=" + NewOptions().UpstreamEndpoint},
 			of(func(o *Options) { inFile(o); o.UpstreamEndpoint = NewOptions().UpstreamEndpoint })},
 		"the kubelet's beside it": {[]string{"--kubecri-config=" + full, "--config=" + kubelet}, of(inFile)},
-		"the kubelet's beside one that does not say it": {[]string{"--kubecri-config=" + empty, "--config=" + kubelet, "--hostname-override=node-1"},
+		"the kubelet's beside one that does not say it": {[]string{"--kubecri-config=" + empty, "--config=" + kubelet,
+			"--hostname-override=node-1"},
 			of(func(o *Options) { o.ServeEndpoint = "unix:///run/kubelet.sock" })},
-		"one in JSON": {[]string{"--kubecri-config=" + asJSON, "--hostname-override=node-1"}, of(func(o *Options) { o.StateFolder = "/j" })},
+		"one in JSON": {
+			[]string{"--kubecri-config=" + asJSON, "--hostname-override=node-1"},
+			of(func(o *Options) { o.StateDir = "/j" }),
+		},
 	} {
 		got, err := parse(test.args...)
 		if err != nil {
@@ -81,13 +88,17 @@ hostnameOverride: from-file
 func TestAConfigurationThatIsNotObeyedInFullIsAnErrorThatNamesFileAndField(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ content, says string }{
-		"a field that nobody knows":     {head + "statDir: /s\n", `unknown field "statDir"`},
-		"one inside another":            {head + "logging: {fromat: json}\n", `unknown field "logging.fromat"`},
-		"a field in another case":       {head + "statedir: /s\n", `unknown field "statedir"`},
-		"a field twice":                 {head + "stateDir: /s\nstateDir: /t\n", `"stateDir"`},
-		"a field of the wrong type":     {head + "stateDir: [1]\n", "stateDir"},
-		"another version":               {strings.Replace(head, "v1alpha1", "v9", 1), `apiVersion is "kubecri.config.kubedevice.io/v9"`},
-		"another kind":                  {strings.Replace(head, "Kubecri", "Kubelet", 1), `kind is "KubeletConfiguration"`},
+		"a field that nobody knows": {head + "statDir: /s\n", `unknown field "statDir"`},
+		"one inside another":        {head + "logging: {fromat: json}\n", `unknown field "logging.fromat"`},
+		"a field in another case":   {head + "statedir: /s\n", `unknown field "statedir"`},
+		"a field twice":             {head + "stateDir: /s\nstateDir: /t\n", `"stateDir"`},
+		"a field of the wrong type": {head + "stateDir: [1]\n", "stateDir"},
+		"another version": {
+			strings.Replace(head, "v1alpha1", "v9", 1), `apiVersion is "kubecri.config.kubedevice.io/v9"`,
+		},
+		"another kind": {
+			strings.Replace(head, "Kubecri", "Kubelet", 1), `kind is "KubeletConfiguration"`,
+		},
 		"no version":                    {"stateDir: /s\n", `apiVersion is ""`},
 		"nothing":                       {"", `apiVersion is ""`},
 		"no YAML":                       {"a: b: c", "yaml"},
@@ -99,27 +110,32 @@ func TestAConfigurationThatIsNotObeyedInFullIsAnErrorThatNamesFileAndField(t *te
 		_, err := execute("--kubecri-config="+file, "--hostname-override=node-1")
 		if err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want an error with %q", name, err, test.says)
-		} else if inside := !strings.Contains(test.says, "--"); inside && !strings.Contains(err.Error(), "--kubecri-config: "+file+": ") {
+		} else if inside := !strings.Contains(test.says, "--"); inside &&
+			!strings.Contains(err.Error(), "--kubecri-config: "+file+": ") {
 			t.Errorf("%s: %q does not name the file", name, err)
 		}
 	}
-	if _, err := execute("--kubecri-config=" + filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "--kubecri-config: open "+dir) {
+	if _, err := execute("--kubecri-config=" + filepath.Join(dir, "none")); err == nil ||
+		!strings.Contains(err.Error(), "--kubecri-config: open "+dir) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
 
 func TestOtherCommandsReadTheConfigurationToo(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, filepath.Join(dir, "kubecri.yaml"), head+"stateDir: "+filepath.Join(dir, "missing")+"\nkubeconfig: "+filepath.Join(dir, "missing.conf")+"\n")
-	if _, err := execute("cleanup", "--kubecri-config="+file); err == nil || !strings.Contains(err.Error(), "missing.conf") {
+	file := write(t, filepath.Join(dir, "kubecri.yaml"), head+"stateDir: "+filepath.Join(dir, "missing")+
+		"\nkubeconfig: "+filepath.Join(dir, "missing.conf")+"\n")
+	if _, err := execute("cleanup", "--kubecri-config="+file); err == nil ||
+		!strings.Contains(err.Error(), "missing.conf") {
 		t.Errorf("cleanup: %v, want that the configuration's kubeconfig is not there", err)
 	}
 	write(t, filepath.Join(dir, "missing", grantsFile), "no record")
-	if _, err := execute("grants", "--kubecri-config="+file); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "missing")) {
-		t.Errorf("grants: %v, want that the record in the configuration's folder cannot be read", err)
+	if _, err := execute("grants", "--kubecri-config="+file); err == nil ||
+		!strings.Contains(err.Error(), filepath.Join(dir, "missing")) {
+		t.Errorf("grants: %v, want that the record in the configuration's directory cannot be read", err)
 	}
 	if out, err := execute("grants", "--kubecri-config="+file, "--state-dir="+t.TempDir()); err != nil {
-		t.Errorf("grants of another folder: %q, %v", out, err)
+		t.Errorf("grants of another directory: %q, %v", out, err)
 	}
 }
 
@@ -129,7 +145,8 @@ func TestEveryFlagOfKubecrisOwnHasAFieldInItsConfiguration(t *testing.T) {
 	values := (&Configuration{}).values()
 	command.Flags().VisitAll(func(flag *pflag.Flag) {
 		logging := strings.HasPrefix(flag.Name, "log-") || flag.Name == "vmodule"
-		if _, has := values[flag.Name]; !has && !flag.Hidden && !logging && !ofTheKubelet[flag.Name] && flag.Name != configurationFlag {
+		if _, has := values[flag.Name]; !has && !flag.Hidden && !logging && !ofTheKubelet[flag.Name] &&
+			flag.Name != configurationFlag {
 			t.Errorf("--%s has no field in Configuration", flag.Name)
 		}
 		delete(values, flag.Name)
@@ -140,8 +157,8 @@ func TestEveryFlagOfKubecrisOwnHasAFieldInItsConfiguration(t *testing.T) {
 }
 
 func TestTheDeployedConfigurationSaysTheDefaults(t *testing.T) {
-	const folder = "../../../deploy/systemd/"
-	got, err := parse("--kubecri-config="+folder+"kubecri.yaml", "--hostname-override=node-1")
+	const directory = "../../../deploy/systemd/"
+	got, err := parse("--kubecri-config="+directory+"kubecri.yaml", "--hostname-override=node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,17 +167,19 @@ func TestTheDeployedConfigurationSaysTheDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Options{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	socket, err := os.ReadFile(folder + "kubecri.socket")
+	socket, err := os.ReadFile(directory + "kubecri.socket")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if path := strings.TrimPrefix(got.ServeEndpoint, "unix://"); !strings.Contains(string(socket), "ListenStream="+path+"\n") {
+	if path := strings.TrimPrefix(got.ServeEndpoint, "unix://"); !strings.Contains(string(socket),
+		"ListenStream="+path+"\n") {
 		t.Errorf("kubecri.socket does not listen on %s", path)
 	}
 }
 
 func FuzzDecodeConfiguration(f *testing.F) {
-	for _, seed := range []string{"", head, head + "stateDir: /s\nlogging: {format: json, verbosity: 3}\n", head + "stateDir: /s\nstateDir: /t\n", "{}", "[1]", "a: b: c"} {
+	for _, seed := range []string{"", head, head + "stateDir: /s\nlogging: {format: json, verbosity: 3}\n",
+		head + "stateDir: /s\nstateDir: /t\n", "{}", "[1]", "a: b: c"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

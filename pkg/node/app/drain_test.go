@@ -15,13 +15,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
-// standalone returns the options of a kubecri without an API server in a folder, with the runtime's socket there.
+// standalone returns the options of a kubecri without an API server in a directory, with the
+// runtime's socket there.
 func standalone(dir string) *Options {
 	options := NewOptions()
 	options.NodeName = "node-1"
 	options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")
 	options.ServeEndpoint = "unix://" + filepath.Join(dir, "kubecri.sock")
-	options.StateFolder = filepath.Join(dir, "state")
+	options.StateDir = filepath.Join(dir, "state")
 	options.MetricsAddress = ""
 	options.loadPlugins = loadOneGPU
 	return options
@@ -73,7 +74,7 @@ func TestSocketsAndFilesAreForTheirOwnerOnly(t *testing.T) {
 	options := standalone(dir)
 	begin(t, options)
 	awaitSocket(t, filepath.Join(dir, "kubecri.sock"))
-	awaitSocket(t, filepath.Join(options.devicePluginsFolder(), "kubelet.sock"))
+	awaitSocket(t, filepath.Join(options.devicePluginsDir(), "kubelet.sock"))
 	awaitSocket(t, options.podResourcesPath())
 	sockets := 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

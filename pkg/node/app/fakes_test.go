@@ -49,7 +49,8 @@ func loadOneGPU(context.Context) ([]pluginload.Loaded[device.Device], []error) {
 	return []pluginload.Loaded[device.Device]{{Name: "one-gpu", Plugin: oneGPU{}}}, nil
 }
 
-// apiServer is as much of an API server as kubecri uses: one node, its pods, and events that it forgets.
+// apiServer is as much of an API server as kubecri uses: one node, its pods, and events that it
+// forgets.
 type apiServer struct {
 	*httptest.Server
 	pods []corev1.Pod
@@ -59,15 +60,18 @@ type apiServer struct {
 	hung chan struct{} // not nil: requests wait until it is closed
 }
 
-// startAPIServer starts a server with node-1 and these pods, which ends with the test, and returns it and a kubeconfig.
+// startAPIServer starts a server with node-1 and these pods, which ends with the test, and returns
+// it and a kubeconfig.
 func startAPIServer(t *testing.T, pods ...corev1.Pod) (server *apiServer, kubeconfig string) {
 	t.Helper()
 	server = &apiServer{pods: pods, node: map[string]any{
-		"kind": "Node", "apiVersion": "v1", "metadata": map[string]any{"name": "node-1", "uid": "n", "resourceVersion": "1"},
+		"kind": "Node", "apiVersion": "v1", "metadata": map[string]any{"name": "node-1", "uid": "n",
+			"resourceVersion": "1"},
 	}}
 	server.Server = httptest.NewServer(server)
 	t.Cleanup(server.stop)
-	kubeconfig = write(t, filepath.Join(t.TempDir(), "kubelet.conf"), fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
+	kubeconfig = write(t, filepath.Join(t.TempDir(), "kubelet.conf"),
+		fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u}]}`, server.URL))
 	return server, kubeconfig
 }
@@ -125,14 +129,17 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		answer.Encode(map[string]any{"kind": "Event", "apiVersion": "v1"})
 	case request.URL.Query().Get("watch") == "":
-		answer.Encode(map[string]any{"kind": kind, "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": objects})
+		answer.Encode(map[string]any{"kind": kind, "apiVersion": "v1",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": objects})
 	default:
 		for _, object := range objects {
 			answer.Encode(map[string]any{"type": "ADDED", "object": object})
 		}
 		answer.Encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{
 			"kind": strings.TrimSuffix(kind, "List"), "apiVersion": "v1",
-			"metadata": map[string]any{"resourceVersion": "1", "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"}},
+			"metadata": map[string]any{
+				"resourceVersion": "1", "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},
+			},
 		}})
 		w.(http.Flusher).Flush()
 		<-request.Context().Done()
@@ -171,7 +178,8 @@ func merged(object, patch map[string]any) map[string]any {
 	return result
 }
 
-// shortDir returns a folder whose path leaves room for those of sockets below it, which may have no more than 107 bytes.
+// shortDir returns a directory whose path leaves room for those of sockets below it, which may have
+// no more than 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kubecri-")

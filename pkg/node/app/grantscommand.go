@@ -21,9 +21,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// grantsCommand prints the record of grants. It reads the file, so it works while kubecri runs and while it doesn't.
+// grantsCommand prints the record of grants. It reads the file, so it works while kubecri runs and
+// while it doesn't.
 func grantsCommand() *cobra.Command {
-	folder, format, configFile := NewOptions().StateFolder, "table", ""
+	directory, format, configFile := NewOptions().StateDir, "table", ""
 	command := &cobra.Command{
 		Use:   "grants",
 		Short: "Print which pod holds which device of this node",
@@ -32,7 +33,7 @@ func grantsCommand() *cobra.Command {
 			if err := configure(command.Flags(), configFile); err != nil {
 				return err
 			}
-			list, err := grants.Read(filepath.Join(folder, grantsFile))
+			list, err := grants.Read(filepath.Join(directory, grantsFile))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -46,8 +47,9 @@ func grantsCommand() *cobra.Command {
 			}
 		},
 	}
-	command.Flags().StringVar(&configFile, configurationFlag, configFile, "kubecri's configuration file; the flags win over it")
-	command.Flags().StringVar(&folder, "state-dir", folder, "kubecri's folder of that name")
+	command.Flags().StringVar(&configFile, configurationFlag, configFile,
+		"kubecri's configuration file; the flags win over it")
+	command.Flags().StringVar(&directory, "state-dir", directory, "kubecri's directory of that name")
 	command.Flags().StringVarP(&format, "output", "o", format, "table or json")
 	return command
 }
@@ -66,7 +68,8 @@ func printTable(out io.Writer, list []grants.Allocation) error {
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tRESOURCE\tQUANTITY\tSINCE")
 	for _, g := range list {
-		for _, containers := range []map[string]types.ContainerInfo{g.PodInfo.InitContainers, g.PodInfo.RunningContainers} {
+		for _, containers := range []map[string]types.ContainerInfo{g.PodInfo.InitContainers,
+			g.PodInfo.RunningContainers} {
 			for _, name := range slices.Sorted(maps.Keys(containers)) {
 				container := containers[name]
 				quantities := types.ResourceList{}
@@ -74,7 +77,8 @@ func printTable(out io.Writer, list []grants.Allocation) error {
 					quantities[resource] += container.DevRequests[request]
 				}
 				for _, resource := range slices.Sorted(maps.Keys(quantities)) {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", g.Namespace, g.Name, name, resource, quantities[resource], g.Since.Format(time.RFC3339))
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", g.Namespace, g.Name, name, resource,
+						quantities[resource], g.Since.Format(time.RFC3339))
 				}
 			}
 		}

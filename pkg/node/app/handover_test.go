@@ -51,7 +51,8 @@ func (u *upgraded) start(more ...string) *exec.Cmd {
 	before, _ := os.Lstat(u.socket())
 	command := exec.Command(os.Args[0], append([]string{"--container-runtime-endpoint=unix://" + u.socket(),
 		"--cri-upstream=unix://" + filepath.Join(u.dir, "runtime.sock"), "--state-dir=" + filepath.Join(u.dir, "state"),
-		"--cridevices=" + filepath.Join(u.dir, "no-plugins"), "--metrics-bind-address=", "--hostname-override=node-1"}, more...)...)
+		"--cridevices=" + filepath.Join(u.dir, "no-plugins"), "--metrics-bind-address=", "--hostname-override=node-1"},
+		more...)...)
 	startKubecri(u.t, command)
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); {
 		if now, err := os.Lstat(u.socket()); err == nil && (before == nil || !os.SameFile(before, now)) {
@@ -66,7 +67,9 @@ func (u *upgraded) start(more ...string) *exec.Cmd {
 // create creates a container of a pod that kubecri lets pass.
 func (u *upgraded) create(ctx context.Context) error {
 	_, err := u.kubelet.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		SandboxConfig: &runtimeapi.PodSandboxConfig{Annotations: map[string]string{"kubernetes.io/config.source": "file"}},
+		SandboxConfig: &runtimeapi.PodSandboxConfig{
+			Annotations: map[string]string{"kubernetes.io/config.source": "file"},
+		},
 	})
 	return err
 }
@@ -88,15 +91,18 @@ func (r *busyRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*run
 	return &runtimeapi.VersionResponse{RuntimeName: "made-up"}, nil
 }
 
-func (r *busyRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *busyRuntime) ListContainers(context.Context,
+	*runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{}, nil
 }
 
-func (r *busyRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *busyRuntime) ListPodSandbox(context.Context,
+	*runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	return &runtimeapi.ListPodSandboxResponse{}, nil
 }
 
-func (r *busyRuntime) CreateContainer(ctx context.Context, _ *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (r *busyRuntime) CreateContainer(ctx context.Context,
+	_ *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	select {
 	case r.began <- struct{}{}:
 	default:
@@ -110,7 +116,8 @@ func (r *busyRuntime) CreateContainer(ctx context.Context, _ *runtimeapi.CreateC
 	return &runtimeapi.CreateContainerResponse{ContainerId: "c"}, nil
 }
 
-func (r *busyRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (r *busyRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
 	if err := stream.Send(&runtimeapi.ContainerEventResponse{ContainerId: "c"}); err != nil {
 		return err
 	}
@@ -138,7 +145,8 @@ func TestUpgradesUnderLoadLoseNoCallAndRepeatNone(t *testing.T) {
 					t.Errorf("CreateContainer: %v", err)
 				}
 				creates.Add(1)
-				// A hundred callers a second are a busy node; more would only starve the processes under test.
+				// A hundred callers a second are a busy node; more would only starve the processes
+				// under test.
 				<-time.After(10 * time.Millisecond)
 			}
 		})
@@ -172,7 +180,8 @@ func TestACreationInFlightEndsWhereItBeganAndTheRecordChangesHandsAfterIt(t *tes
 	address := freeAddress(t)
 	u.start("--metrics-bind-address=" + address)
 	eventually(t, "http://"+address+"/readyz", func(_ int, body string) bool {
-		return strings.Contains(body, "[+]socket ok") && strings.Contains(body, "[+]runtime ok") && strings.Contains(body, "[-]grants: ")
+		return strings.Contains(body, "[+]socket ok") && strings.Contains(body, "[+]runtime ok") &&
+			strings.Contains(body, "[-]grants: ")
 	})
 	close(runtime.release)
 	if err := <-created; err != nil {

@@ -23,13 +23,13 @@ import (
 // checkLimit is how long all checks of one request may take together.
 const checkLimit = 2 * time.Second
 
-// check is one thing that must be well.
+// check is one condition of health.
 type check struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// report answers 200 if all checks are well and 503 if not, with a line for each.
+// report answers 200 if all checks pass and 503 if not, with a line for each.
 func report(checks []check) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		ctx, cancel := context.WithTimeout(request.Context(), checkLimit)
@@ -46,13 +46,13 @@ func report(checks []check) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)
-		// A reader that has gone away has nothing to be told.
+		// The client may have gone away.
 		_, _ = w.Write(text.Bytes())
 	})
 }
 
-// socketAnswers checks that whoever serves the socket takes connections and speaks gRPC on them: a mere connect would succeed
-// on a socket whose owner hangs, too.
+// socketAnswers checks that whoever serves the socket takes connections and speaks gRPC on them: a
+// mere connect would succeed on a socket whose owner hangs, too.
 func socketAnswers(path string) check {
 	return check{"socket", func(ctx context.Context) error {
 		conn, err := criproxy.Dial(path)
@@ -84,8 +84,8 @@ func runtimeAnswers(conn grpc.ClientConnInterface) check {
 // listenRetry is the pause between two tries to listen.
 const listenRetry = time.Second
 
-// serveHTTP serves handler on address, if there is one, until ctx is done. An address that is taken is tried again: during a
-// hand-over the process before this one has it, and no container must wait for that.
+// serveHTTP serves handler on address, if it is not empty, until ctx is done. If the address is in
+// use it retries: during a handover the predecessor has it, and no container must wait for that.
 func serveHTTP(ctx context.Context, address string, handler http.Handler) {
 	if address == "" {
 		return
@@ -112,13 +112,13 @@ func serveHTTP(ctx context.Context, address string, handler http.Handler) {
 
 // listen returns nil if ctx is done first.
 func listen(ctx context.Context, logger klog.Logger, address string) net.Listener {
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
 			return listener
 		}
-		if !said {
-			logger.Error(err, "Health and metrics cannot be served yet; see --metrics-bind-address")
+		if !logged {
+			logger.Error(err, "Cannot serve health and metrics yet; see --metrics-bind-address")
 		}
 		timer := time.NewTimer(listenRetry)
 		select {

@@ -29,8 +29,8 @@ func startWithSocket(t *testing.T, socket *os.File, args ...string) (command *ex
 	return command, startKubecri(t, command)
 }
 
-// startKubecri starts the command, which runs this program, as kubecri, and ends it when the test ends. stderr may be read when
-// it has ended.
+// startKubecri starts the command, which runs this program, as kubecri, and ends it when the test
+// ends. stderr may be read when it has ended.
 func startKubecri(t *testing.T, command *exec.Cmd) (stderr *bytes.Buffer) {
 	t.Helper()
 	command.Env = append(command.Environ(), asKubecri+"=1")
@@ -91,8 +91,10 @@ func TestAKillLeavesTheSocketWithSystemdAndCallsWaitForTheNextKubecri(t *testing
 		}
 		return conn
 	}
-	args := []string{"--container-runtime-endpoint=unix://" + path, "--cri-upstream=unix://" + filepath.Join(dir, "runtime.sock"),
-		"--state-dir=" + filepath.Join(dir, "state"), "--cridevices=" + filepath.Join(dir, "no-plugins"), "--metrics-bind-address=",
+	args := []string{"--container-runtime-endpoint=unix://" + path, "--cri-upstream=unix://" + filepath.Join(dir,
+		"runtime.sock"),
+		"--state-dir=" + filepath.Join(dir, "state"), "--cridevices=" + filepath.Join(dir, "no-plugins"),
+		"--metrics-bind-address=",
 		"--hostname-override=node-1"}
 
 	early := connect()
@@ -134,7 +136,8 @@ func TestASocketThatIsNotTheKubeletsEndsKubecriWithTheReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	command, stderr := startWithSocket(t, socket, "--container-runtime-endpoint=unix://"+filepath.Join(dir, "kubecri.sock"), "--state-dir="+dir)
+	command, stderr := startWithSocket(t, socket, "--container-runtime-endpoint=unix://"+filepath.Join(dir,
+		"kubecri.sock"), "--state-dir="+dir)
 	if err := command.Wait(); err == nil || !bytes.Contains(stderr.Bytes(), []byte("ListenStream=")) {
 		t.Errorf("%v: %s", err, stderr)
 	}

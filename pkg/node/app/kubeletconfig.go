@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeletConfiguration is what kubecri reads of the kubelet's KubeletConfiguration, whatever its version; the rest is the
-// kubelet's to check.
+// kubeletConfiguration is what kubecri reads of the kubelet's KubeletConfiguration, whatever its
+// version; the rest is the kubelet's to check.
 type kubeletConfiguration struct {
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
 }
 
-// endpointFromKubeletConfig returns containerRuntimeEndpoint of the kubelet's configuration file, overridden by the drop-ins
-// in dir as the kubelet does it: *.conf in the order of their paths, sub-folders included. Empty arguments are skipped, and
-// so is a folder that is not there.
+// endpointFromKubeletConfig returns containerRuntimeEndpoint of the kubelet's configuration file,
+// overridden by the drop-ins in dir as the kubelet does it: *.conf in the order of their paths,
+// subdirectories included. Empty arguments are skipped, and so is a directory that is not there.
 func endpointFromKubeletConfig(file, dir string) (string, error) {
 	var files []string
 	if file != "" {
@@ -29,7 +29,7 @@ func endpointFromKubeletConfig(file, dir string) (string, error) {
 	if dir != "" {
 		dropIns, err := findDropIns(dir)
 		if err != nil {
-			return "", fmt.Errorf("kubelet configuration folder %s: %w", dir, err)
+			return "", fmt.Errorf("kubelet configuration directory %s: %w", dir, err)
 		}
 		files = append(files, dropIns...)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The flags of the kubelet of Kubernetes 1.37 that mean nothing to kubecri, by how they are written: --name or --name=false,
-// or --name value. They are accepted so that one set of arguments starts both. A test holds the lists against the kubelet's
-// source.
+// The flags of the kubelet of Kubernetes 1.37 that mean nothing to kubecri, by how they are
+// written: --name or --name=false, or --name value. They are accepted so that one set of arguments
+// starts both. A test holds the lists against the kubelet's source.
 var (
 	ignoredBools = []string{
 		"anonymous-auth", "authentication-token-webhook", "cgroups-per-qos", "contention-profiling", "cpu-cfs-quota",

@@ -16,8 +16,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// kubeletFlags reads the names of the kubelet's flags, and whether each is a bool, off the source of the Kubernetes version
-// that go.mod pins. Importing that package instead would bring a thousand packages of the kubelet into this module.
+// kubeletFlags reads the names of the kubelet's flags, and whether each is a bool, off the source
+// of the Kubernetes version that go.mod pins. Importing that package instead would bring a thousand
+// packages of the kubelet into this module.
 func kubeletFlags(t *testing.T) map[string]bool {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
@@ -27,7 +28,8 @@ func kubeletFlags(t *testing.T) map[string]bool {
 	flags := map[string]bool{}
 	sources := token.NewFileSet()
 	for _, name := range []string{"options.go", "globalflags.go", "osflags_others.go"} {
-		file, err := parser.ParseFile(sources, filepath.Join(strings.TrimSpace(string(dir)), "cmd/kubelet/app/options", name), nil, 0)
+		file, err := parser.ParseFile(sources, filepath.Join(strings.TrimSpace(string(dir)), "cmd/kubelet/app/options",
+			name), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +107,8 @@ func TestTheKubeletIsNotLinkedIn(t *testing.T) {
 		t.Fatalf("list what kubecri links: %v", err)
 	}
 	for _, dep := range strings.Fields(string(deps)) {
-		if strings.HasPrefix(dep, "k8s.io/kubernetes/") || strings.HasPrefix(dep, "github.com/kubedevice/kubedevice/pkg/scheduler") {
+		if strings.HasPrefix(dep, "k8s.io/kubernetes/") ||
+			strings.HasPrefix(dep, "github.com/kubedevice/kubedevice/pkg/scheduler") {
 			t.Errorf("kubecri links %s", dep)
 		}
 	}

@@ -21,7 +21,7 @@ const subsystem = "kubecri"
 // measures are what /metrics shows. The names are public, and docs/operations.md lists them.
 type measures struct {
 	registry   metrics.KubeRegistry
-	methods    map[string]bool // those of the CRI
+	methods    map[string]bool // see criMethods
 	calls      *metrics.CounterVec
 	callTime   *metrics.HistogramVec
 	addedTime  *metrics.HistogramVec
@@ -31,36 +31,46 @@ type measures struct {
 	patches    *metrics.CounterVec
 }
 
-// newMeasures registers what is counted as it happens, and what there is to say of the process.
+// newMeasures registers the counters and the metrics of the process.
 func newMeasures() *measures {
 	m := &measures{
-		registry:   metrics.NewKubeRegistry(),
-		methods:    criMethods(),
-		calls:      counter("cri_calls_total", "Calls to the container runtime, by method and status code.", "method", "code"),
-		callTime:   seconds(0.0005, "cri_call_duration_seconds", "How long calls to the container runtime took, with the runtime's own time, by method.", "method"),
-		addedTime:  seconds(0.00005, "cri_call_added_seconds", "How much of the time of calls was not spent waiting for the container runtime, by method.", "method"),
-		containers: counter("containers_total", "Containers that were created or refused, by outcome: passed, injected or refused.", "outcome"),
-		plugins:    counter("plugin_calls_total", "Calls into device plugins, by plugin, call and outcome: ok or error.", "plugin", "call", "outcome"),
-		pluginTime: seconds(0.0005, "plugin_call_duration_seconds", "How long calls into device plugins took, by plugin and call.", "plugin", "call"),
-		patches:    counter("node_patches_total", "Patches of the node's devices in the API server, by outcome: ok or error.", "outcome"),
+		registry: metrics.NewKubeRegistry(),
+		methods:  criMethods(),
+		calls: counter("cri_calls_total", "Calls to the container runtime, by method and status code.",
+			"method", "code"),
+		callTime: seconds(0.0005, "cri_call_duration_seconds",
+			"How long calls to the container runtime took, with the runtime's own time, by method.", "method"),
+		addedTime: seconds(0.00005, "cri_call_added_seconds",
+			"How much of the time of calls was not spent waiting for the container runtime, by method.", "method"),
+		containers: counter("containers_total",
+			"Containers that were created or refused, by outcome: passed, injected or refused.", "outcome"),
+		plugins: counter("plugin_calls_total",
+			"Calls into device plugins, by plugin, call and outcome: ok or error.", "plugin", "call", "outcome"),
+		pluginTime: seconds(0.0005, "plugin_call_duration_seconds",
+			"How long calls into device plugins took, by plugin and call.", "plugin", "call"),
+		patches: counter("node_patches_total",
+			"Patches of the node's devices in the API server, by outcome: ok or error.", "outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches)
-	m.registry.RawMustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	m.registry.RawMustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector())
 	return m
 }
 
 func counter(name, help string, labels ...string) *metrics.CounterVec {
-	return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, Help: help,
+		StabilityLevel: metrics.ALPHA}, labels)
 }
 
 // seconds returns a histogram whose nine buckets grow fourfold from the first.
 func seconds(first float64, name, help string, labels ...string) *metrics.HistogramVec {
 	return metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA, Buckets: metrics.ExponentialBuckets(first, 4, 9),
+		Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		Buckets: metrics.ExponentialBuckets(first, 4, 9),
 	}, labels)
 }
 
-// gauge registers what is looked up when it is asked for.
+// gauge registers a metric whose value is read when it is collected.
 func (m *measures) gauge(name, help string, value func() float64) {
 	m.registry.RawMustRegister(metrics.NewGaugeFunc(
 		&metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}, value))
@@ -69,17 +79,23 @@ func (m *measures) gauge(name, help string, value func() float64) {
 // showGrants registers what there is to say of the record.
 func (m *measures) showGrants(record *grants.Checkpoint) {
 	m.gauge("grants", "Pods that hold devices of this node.", func() float64 { return float64(len(record.List())) })
-	m.gauge("grants_damaged", "1 if the checkpoint of granted devices was corrupt when kubecri started, and was made again from the runtime.",
+	m.gauge("grants_damaged",
+		"1 if the checkpoint of granted devices was corrupt when kubecri started, and was made again from the runtime.",
 		func() float64 { return oneIf(record.WasCorrupt()) })
-	m.gauge("grants_unsaved", "1 while the checkpoint of granted devices cannot be written, as when the disk is full: no pod is granted a device then.",
+	m.gauge("grants_unsaved",
+		"1 while the checkpoint of granted devices cannot be written, as when the disk is full: no pod is granted a "+
+			"device then.",
 		func() float64 { return oneIf(record.IsUnsaved()) })
 }
 
 // showNode registers what there is to say of the node's object in the API server.
 func (m *measures) showNode(advertiser *advertise.Advertiser) {
-	m.gauge("node_published", "1 while the node's object in the API server is known to show the node's devices as they are.",
+	m.gauge("node_published",
+		"1 while the node's object in the API server is known to show the node's devices as they are.",
 		func() float64 { return oneIf(advertiser.Check() == nil) })
-	m.gauge("node_published_timestamp_seconds", "When the node's object was last found or made to show the devices as they are, in seconds since 1970; 0 for never.",
+	m.gauge("node_published_timestamp_seconds",
+		"When the node's object was last found or made to show the devices as they are, in seconds since 1970; 0 for "+
+			"never.",
 		func() float64 {
 			if published := advertiser.Published(); !published.IsZero() {
 				return float64(published.Unix())

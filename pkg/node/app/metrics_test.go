@@ -31,7 +31,8 @@ func quietNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	options := NewOptions()
-	options.NodeName, options.StateFolder, options.Kubeconfig, options.loadPlugins = "node-1", dir, "kubelet.conf", loadOneGPU
+	options.NodeName, options.StateDir, options.Kubeconfig, options.loadPlugins = "node-1", dir,
+		"kubelet.conf", loadOneGPU
 	ctx, cancel := context.WithCancel(context.Background())
 	n := newNode(ctx, options, "", upstream)
 	n.running.Go(func() { n.files.Run(ctx) })
@@ -108,9 +109,11 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 	m := newMeasures()
 	for i := range 1_000 {
-		m.observeCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i), Code: codes.Code(100 + i)})
+		m.observeCall(criproxy.Call{Method: fmt.Sprintf("/runtime.v2.RuntimeService/Invented%d", i),
+			Code: codes.Code(100 + i)})
 	}
-	m.observeCall(criproxy.Call{Method: admission.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second, Waited: 2 * time.Second})
+	m.observeCall(criproxy.Call{Method: admission.CreateContainerMethod, Code: codes.Unavailable, Took: 3 * time.Second,
+		Waited: 2 * time.Second})
 	m.observeCall(criproxy.Call{Method: "/runtime.v1.RuntimeService/GetContainerEvents", Code: codes.Canceled})
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -120,9 +123,11 @@ func TestNoCallerMakesMetricsWithoutEnd(t *testing.T) {
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if family.GetName() == "kubecri_cri_calls_total" {
-				series = append(series, fmt.Sprintf("%s %s %v", metric.GetLabel()[1].GetValue(), metric.GetLabel()[0].GetValue(), metric.GetCounter().GetValue()))
+				series = append(series, fmt.Sprintf("%s %s %v", metric.GetLabel()[1].GetValue(),
+					metric.GetLabel()[0].GetValue(), metric.GetCounter().GetValue()))
 			}
-			if family.GetName() == "kubecri_cri_call_added_seconds" && metric.GetLabel()[0].GetValue() == admission.CreateContainerMethod {
+			if family.GetName() == "kubecri_cri_call_added_seconds" &&
+				metric.GetLabel()[0].GetValue() == admission.CreateContainerMethod {
 				if got := metric.GetHistogram().GetSampleSum(); got != 1 {
 					t.Errorf("a call of 3s that waited 2s added %vs", got)
 				}

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// podWait is how long a container of a pod that is not known yet waits for the API server's word.
+	// podWait is how long a container of an unknown pod waits for the pod to appear in the API
+	// server.
 	podWait = 5 * time.Second
 	// reconcileRetry and reconcileInterval pace the comparison of the grants with the runtime.
 	reconcileRetry, reconcileInterval = time.Second, 30 * time.Second
@@ -52,9 +53,11 @@ type node struct {
 	running sync.WaitGroup
 }
 
-// newNode makes the parts; start sets them going. boot is the present boot of the machine, see grants.New.
+// newNode makes the parts; start runs them. boot identifies the machine's present boot, see
+// grants.New.
 func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
-	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(), events: newAnnouncer(ctx, options.NodeName)}
+	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(),
+		events: newAnnouncer(ctx, options.NodeName)}
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
@@ -63,11 +66,11 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins
 	if load == nil {
-		load = plugins.FromDirectory(options.PluginFolder, options.AllowWritablePlugins)
+		load = plugins.FromDirectory(options.PluginDir, options.AllowWritablePlugins)
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
 	n.hosted = devicemanager.New(devicemanager.Options{
-		Dir: options.devicePluginsFolder(), RegistryDir: options.registryFolder(), StateFile: options.memoryPath(),
+		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),
 		Observe:          n.measures.observePlugin,
 	})
@@ -84,7 +87,11 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
 		Grants: n.record.List, Pods: n.registry, Devices: n.devices,
 	})
-	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo { now, _ := n.plugins.Inventory(); return now.Node }))
+	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo {
+		now,
+			_ := n.plugins.Inventory()
+		return now.Node
+	}))
 	n.advertiser = advertise.New(options.NodeName, n.plugins, advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry,
@@ -95,7 +102,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	return n
 }
 
-// start sets all parts going until ctx is done.
+// start runs all parts until ctx is done.
 func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
 	n.running.Go(func() { n.files.Run(ctx) })
@@ -108,7 +115,10 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
 	if n.options.Kubeconfig == "" {
-		klog.FromContext(ctx).Info("Standalone: there is no --kubeconfig, so no devices are published, and pods from an API server are refused")
+		klog.FromContext(ctx).
+			Info(
+				"Standalone: there is no --kubeconfig, so no devices are published, and pods from an API server are " +
+					"refused")
 		return
 	}
 	n.running.Go(func() {
@@ -134,16 +144,16 @@ func (n *node) wait(ctx context.Context) {
 	}
 }
 
-// followInventory keeps the registry's device resources up to date, and warns pods of their unhealthy
-// devices.
+// followInventory keeps the registry's device resources up to date, and warns pods of their
+// unhealthy devices.
 func (n *node) followInventory(ctx context.Context) {
 	refused := ""
-	pods := &ailments{grants: n.record.List, tell: n.events.warnOfDevice}
+	health := &deviceHealth{grants: n.record.List, warn: n.events.warnOfDevice}
 	for {
 		inventory, changed := n.plugins.Inventory()
 		n.registry.DeviceResources() // so that the registry has seen and saved the names
-		pods.look(inventory.Unhealthy)
-		// What one plugin tells may be too large already.
+		health.check(inventory.Unhealthy)
+		// The report of one plugin may be too large by itself.
 		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
 			refused = err.Error()
 			n.events.warnOfInventory(err)
@@ -156,8 +166,8 @@ func (n *node) followInventory(ctx context.Context) {
 	}
 }
 
-// proxy passes the kubelet's calls on to the runtime, except containers, which admission may change or
-// refuse.
+// proxy passes the kubelet's calls on to the runtime, except containers, which admission may change
+// or refuse.
 func (n *node) proxy() *criproxy.Proxy {
 	a := &admission.Admission{
 		NodeName:  n.options.NodeName,
@@ -172,9 +182,11 @@ func (n *node) proxy() *criproxy.Proxy {
 		Observe:   n.measures.observeContainer,
 	}
 	return criproxy.New(n.upstream, criproxy.Options{
-		Edits:   map[string]criproxy.Edit{admission.CreateContainerMethod: a.CreateContainer, admission.RestorePodMethod: a.RestorePod},
+		Edits: map[string]criproxy.Edit{
+			admission.CreateContainerMethod: a.CreateContainer, admission.RestorePodMethod: a.RestorePod,
+		},
 		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: a.CreationFailed},
-		Unary:   unaryMethods(),
+		Unary:   criMethods(),
 		Observe: n.measures.observeCall,
 	})
 }
@@ -201,13 +213,13 @@ func (n *node) ready(servePath string) []check {
 	return checks
 }
 
-// devices are the node's devices for those who ask who holds what.
+// devices are the node's devices for the PodResources API.
 func (n *node) devices() podresources.Devices {
 	now, _ := n.plugins.Inventory()
 	return podresources.Devices{Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf}
 }
 
-// osHost is the file system as this process sees it.
+// osHost is the host filesystem of this process.
 type osHost struct{}
 
 func (osHost) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }

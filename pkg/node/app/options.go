@@ -16,32 +16,33 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
-// Options are what kubecri is told. Defaults give way to the kubelet's configuration file, that to kubecri's own, and that to
-// flags.
+// Options configure kubecri. Flags override kubecri's configuration file, that the kubelet's, and
+// that the defaults.
 type Options struct {
 	// ServeEndpoint is the Unix socket that the kubelet is pointed at.
 	ServeEndpoint string
 	// UpstreamEndpoint is the Unix socket of the runtime.
 	UpstreamEndpoint string
-	// PluginFolder holds the device plugins, *.so.
-	PluginFolder string
+	// PluginDir holds the device plugins, *.so.
+	PluginDir string
 	// AllowWritablePlugins loads plugin files that users other than root may write or replace, too.
 	AllowWritablePlugins bool
-	// StateFolder is where kubecri remembers across restarts.
-	StateFolder string
-	// DevicePluginsFolder and RegistryFolder are what device plugins take for the kubelet's folders of these kinds; empty means
-	// those in the state folder.
-	DevicePluginsFolder, RegistryFolder string
-	// PodResourcesFolder is what agents take for the kubelet's folder of its PodResources socket; empty means that in the state
-	// folder.
-	PodResourcesFolder string
-	// KubeletFolder is the kubelet's root folder, in which its PodResources socket is.
-	KubeletFolder string
+	// StateDir has the files that outlive a restart.
+	StateDir string
+	// DevicePluginsDir and RegistryDir are what device plugins take for the kubelet's directories
+	// of these kinds; empty means those in the state directory.
+	DevicePluginsDir, RegistryDir string
+	// PodResourcesDir is what agents take for the kubelet's directory of its PodResources socket;
+	// empty means that in the state directory.
+	PodResourcesDir string
+	// KubeletDir is the kubelet's root directory, in which its PodResources socket is.
+	KubeletDir string
 	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
 	MetricsAddress string
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
 	Kubeconfig string
-	// Isolate keeps containers from devices that they do not hold, as far as device plugins know how.
+	// Isolate keeps containers from devices that they do not hold, as far as device plugins know
+	// how.
 	Isolate bool
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string
@@ -52,7 +53,7 @@ type Options struct {
 	kubeletConfigDir string
 	ignoreUnknown    bool
 
-	// loadPlugins, if set, stands for PluginFolder.
+	// loadPlugins, if set, replaces PluginDir.
 	loadPlugins plugins.Load
 }
 
@@ -61,39 +62,59 @@ func NewOptions() *Options {
 	return &Options{
 		ServeEndpoint:    "unix:///run/kubedevice/kubecri.sock",
 		UpstreamEndpoint: "unix:///run/containerd/containerd.sock",
-		PluginFolder:     "/usr/local/KubeExt/devices",
-		StateFolder:      "/var/lib/kubedevice",
-		KubeletFolder:    "/var/lib/kubelet",
+		PluginDir:        "/usr/local/KubeExt/devices",
+		StateDir:         "/var/lib/kubedevice",
+		KubeletDir:       "/var/lib/kubelet",
 		MetricsAddress:   "127.0.0.1:10261",
 	}
 }
 
-// ignoreUnknownFlag is looked for before flags are parsed.
+// ignoreUnknownFlag is searched before flags are parsed.
 const ignoreUnknownFlag = "ignore-unknown-kubelet-flags"
 
 // addFlags adds the flags that have an effect.
 func (o *Options) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.configFile, configurationFlag, o.configFile, "kubecri's own configuration file; flags win over it, and it over the kubelet's")
-	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint, "Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
+	flags.StringVar(&o.configFile, configurationFlag, o.configFile,
+		"kubecri's own configuration file; flags win over it, and it over the kubelet's")
+	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint,
+		"Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
-	flags.StringVar(&o.PluginFolder, "cridevices", o.PluginFolder, "folder of the device plugins (*.so)")
+	flags.StringVar(&o.PluginDir, "cridevices", o.PluginDir, "directory of the device plugins (*.so)")
 	flags.BoolVar(&o.AllowWritablePlugins, pluginload.AllowWritableFlag, o.AllowWritablePlugins,
 		"load plugin files that users other than root may write or replace")
-	flags.BoolVar(&o.Isolate, "isolate", o.Isolate, "set environment variables by which containers without devices cannot help themselves to some, where device plugins know such; pods of the API server only, privileged containers excepted")
-	flags.StringVar(&o.StateFolder, "state-dir", o.StateFolder, "folder for what must outlive a restart: which pod holds which device")
-	flags.StringVar(&o.DevicePluginsFolder, "device-plugins-dir", o.DevicePluginsFolder, "folder to mount into device plugins in place of the kubelet's device-plugins (default device-plugins in --state-dir)")
-	flags.StringVar(&o.RegistryFolder, "plugins-registry-dir", o.RegistryFolder, "folder to mount into device plugins in place of the kubelet's plugins_registry (default plugins_registry in --state-dir)")
-	flags.StringVar(&o.PodResourcesFolder, "pod-resources-dir", o.PodResourcesFolder, "folder to mount into exporters and other agents in place of the kubelet's pod-resources (default pod-resources in --state-dir)")
-	flags.StringVar(&o.KubeletFolder, "root-dir", o.KubeletFolder, "the kubelet's root folder: kubecri asks the kubelet there which device plugins are its own, and which pods there are")
-	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; empty serves none")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri is standalone, as the kubelet is")
-	flags.StringVar(&o.hostnameOverride, "hostname-override", o.hostnameOverride, "name of this node, in place of the host's name")
-	flags.StringVar(&o.kubeletConfig, "config", o.kubeletConfig, "the kubelet's configuration file, read for containerRuntimeEndpoint")
-	flags.StringVar(&o.kubeletConfigDir, "config-dir", o.kubeletConfigDir, "folder of the kubelet's configuration drop-ins (*.conf), read for containerRuntimeEndpoint")
-	flags.BoolVar(&o.ignoreUnknown, ignoreUnknownFlag, o.ignoreUnknown, "accept flags that neither kubecri nor the kubelet it was built against knows")
+	flags.BoolVar(&o.Isolate, "isolate", o.Isolate,
+		"set environment variables by which containers without devices cannot help themselves to some, where device "+
+			"plugins know such; pods of the API server only, privileged containers excepted")
+	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
+		"directory for what must outlive a restart: which pod holds which device")
+	flags.StringVar(&o.DevicePluginsDir, "device-plugins-dir", o.DevicePluginsDir,
+		"directory to mount into device plugins in place of the kubelet's device-plugins (default device-plugins in "+
+			"--state-dir)")
+	flags.StringVar(&o.RegistryDir, "plugins-registry-dir", o.RegistryDir,
+		"directory to mount into device plugins in place of the kubelet's plugins_registry (default plugins_registry "+
+			"in --state-dir)")
+	flags.StringVar(&o.PodResourcesDir, "pod-resources-dir", o.PodResourcesDir,
+		"directory to mount into exporters and other agents in place of the kubelet's pod-resources (default "+
+			"pod-resources in --state-dir)")
+	flags.StringVar(&o.KubeletDir, "root-dir", o.KubeletDir,
+		"the kubelet's root directory: kubecri asks the kubelet there which device plugins are its own, and which "+
+			"pods there are")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress,
+		"address that serves /metrics, /healthz and /readyz; empty serves none")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri "+
+			"is standalone, as the kubelet is")
+	flags.StringVar(&o.hostnameOverride, "hostname-override", o.hostnameOverride,
+		"name of this node, in place of the host's name")
+	flags.StringVar(&o.kubeletConfig, "config", o.kubeletConfig,
+		"the kubelet's configuration file, read for containerRuntimeEndpoint")
+	flags.StringVar(&o.kubeletConfigDir, "config-dir", o.kubeletConfigDir,
+		"directory of the kubelet's configuration drop-ins (*.conf), read for containerRuntimeEndpoint")
+	flags.BoolVar(&o.ignoreUnknown, ignoreUnknownFlag, o.ignoreUnknown,
+		"accept flags that neither kubecri nor the kubelet it was built against knows")
 }
 
-// complete fills in what flags do not say and checks the whole. flags must be parsed.
+// complete sets what flags do not set, and validates all options. flags must be parsed.
 func (o *Options) complete(flags *pflag.FlagSet) error {
 	if err := configure(flags, o.configFile); err != nil {
 		return err
@@ -132,11 +153,13 @@ func (o *Options) validate() error {
 			return fmt.Errorf("--metrics-bind-address: %w; want an address such as 127.0.0.1:10261, or nothing", err)
 		}
 	}
-	if o.StateFolder == "" {
-		return errors.New("--state-dir is empty: it must name a folder that outlives a reboot")
+	if o.StateDir == "" {
+		return errors.New("--state-dir is empty: it must name a directory that outlives a reboot")
 	}
 	if path := o.podResourcesPath(); path == o.kubeletPodResourcesPath() {
-		return fmt.Errorf("--pod-resources-dir is the kubelet's own folder: kubecri would take the place of %s, which it asks; choose another folder", path)
+		return fmt.Errorf(
+			"--pod-resources-dir is the kubelet's own directory: kubecri would replace %s, which it calls; choose "+
+				"another directory", path)
 	}
 	return nil
 }

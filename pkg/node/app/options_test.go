@@ -36,7 +36,8 @@ func write(t *testing.T, path, content string) string {
 func TestArguments(t *testing.T) {
 	dir := t.TempDir()
 	config := write(t, filepath.Join(dir, "kubelet.yaml"),
-		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/from-config.sock\nfailSwapOn: false\nfromTheFuture: {a: 1}\n")
+		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: "+
+			"unix:///run/from-config.sock\nfailSwapOn: false\nfromTheFuture: {a: 1}\n")
 	dropIns := filepath.Join(dir, "drop-ins")
 	write(t, filepath.Join(dropIns, "10.conf"), "containerRuntimeEndpoint: unix:///run/from-10.sock\n")
 	write(t, filepath.Join(dropIns, "20", "x.conf"), "containerRuntimeEndpoint: unix:///run/from-20.sock\n")
@@ -55,29 +56,49 @@ func TestArguments(t *testing.T) {
 	}{
 		"none": {nil, &defaults},
 		"kubecri's own": {
-			[]string{"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s", "--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--pod-resources-dir=/res", "--root-dir=/k", "--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock"},
+			[]string{
+				"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s",
+				"--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--pod-resources-dir=/res", "--root-dir=/k",
+				"--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock",
+			},
 			with(func(o *Options) {
-				o.PluginFolder, o.UpstreamEndpoint, o.StateFolder, o.MetricsAddress, o.ServeEndpoint = "/d", "/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
-				o.DevicePluginsFolder, o.RegistryFolder, o.PodResourcesFolder, o.KubeletFolder = "/dp", "/pr", "/res", "/k"
+				o.PluginDir, o.UpstreamEndpoint, o.StateDir, o.MetricsAddress, o.ServeEndpoint = "/d",
+					"/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
+				o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir, o.KubeletDir = "/dp", "/pr", "/res", "/k"
 				o.Isolate = true
 			}),
 		},
 		"a kubelet's, as kubeadm writes them": {
-			[]string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=" + config,
-				"--node-ip", "10.0.0.1", "--pod-infra-container-image=localhost/pause:1", "--cgroup-driver=systemd", "--v=2", "--register-with-taints=a=b:NoSchedule",
+			[]string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+				"--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=" + config,
+				"--node-ip", "10.0.0.1", "--pod-infra-container-image=localhost/pause:1", "--cgroup-driver=systemd",
+				"--v=2", "--register-with-taints=a=b:NoSchedule",
 				"--ignore-unknown-kubelet-flags"},
 			with(func(o *Options) {
 				o.Kubeconfig, o.ServeEndpoint = "/etc/kubernetes/kubelet.conf", "unix:///run/from-config.sock"
 			}),
 		},
-		"a kubelet's of before 1.27":            {[]string{"--container-runtime=remote"}, &defaults},
-		"underscores for hyphens":               {[]string{"--state_dir=/s"}, with(func(o *Options) { o.StateFolder = "/s" })},
-		"bools without and with a value":        {[]string{"--register-node", "--fail-swap-on=false"}, &defaults},
-		"drop-ins beat the configuration file":  {[]string{"--config=" + config, "--config-dir=" + dropIns}, with(func(o *Options) { o.ServeEndpoint = "unix:///run/from-20.sock" })},
-		"a flag beats both":                     {[]string{"--container-runtime-endpoint=/run/flag.sock", "--config=" + config, "--config-dir=" + dropIns}, with(func(o *Options) { o.ServeEndpoint = "/run/flag.sock" })},
-		"no drop-ins":                           {[]string{"--config-dir=" + filepath.Join(dir, "none")}, &defaults},
-		"unknown flags of a newer kubelet":      {[]string{"--from-the-future=1", "--and-another", "--ignore-unknown-kubelet-flags", "--state-dir=/s"}, with(func(o *Options) { o.StateFolder = "/s" })},
-		"the same with the permission in front": {[]string{"--ignore_unknown_kubelet_flags=true", "--from-the-future=1"}, &defaults},
+		"a kubelet's of before 1.27": {[]string{"--container-runtime=remote"}, &defaults},
+		"underscores for hyphens": {
+			[]string{"--state_dir=/s"}, with(func(o *Options) { o.StateDir = "/s" }),
+		},
+		"bools without and with a value": {[]string{"--register-node", "--fail-swap-on=false"}, &defaults},
+		"drop-ins beat the configuration file": {
+			[]string{"--config=" + config, "--config-dir=" + dropIns},
+			with(func(o *Options) { o.ServeEndpoint = "unix:///run/from-20.sock" }),
+		},
+		"a flag beats both": {
+			[]string{"--container-runtime-endpoint=/run/flag.sock", "--config=" + config, "--config-dir=" + dropIns},
+			with(func(o *Options) { o.ServeEndpoint = "/run/flag.sock" }),
+		},
+		"no drop-ins": {[]string{"--config-dir=" + filepath.Join(dir, "none")}, &defaults},
+		"unknown flags of a newer kubelet": {
+			[]string{"--from-the-future=1", "--and-another", "--ignore-unknown-kubelet-flags", "--state-dir=/s"},
+			with(func(o *Options) { o.StateDir = "/s" }),
+		},
+		"the same with the permission in front": {
+			[]string{"--ignore_unknown_kubelet_flags=true", "--from-the-future=1"}, &defaults,
+		},
 	} {
 		got, err := parse(append([]string{"--hostname-override=Node-1"}, test.args...)...)
 		if err != nil {
@@ -96,17 +117,29 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 		args []string
 		says string
 	}{
-		"a flag that nobody knows":          {[]string{"--from-the-future=1"}, "unknown flag: --from-the-future"},
-		"the permission refused":            {[]string{"--ignore-unknown-kubelet-flags=false", "--from-the-future=1"}, "unknown flag: --from-the-future"},
-		"a kubelet's bool that is none":     {[]string{"--register-node=perhaps"}, "register-node"},
-		"its own socket upstream":           {[]string{"--cri-upstream=/run/x.sock", "--container-runtime-endpoint=unix:///run/x.sock"}, "would call itself"},
-		"a runtime that is no socket":       {[]string{"--cri-upstream=tcp://1.2.3.4:5"}, "--cri-upstream"},
-		"an endpoint that is no socket":     {[]string{"--container-runtime-endpoint=npipe:////./pipe/x"}, "--container-runtime-endpoint"},
-		"an address without a port":         {[]string{"--metrics-bind-address=127.0.0.1"}, "--metrics-bind-address"},
-		"no state folder":                   {[]string{"--state-dir="}, "--state-dir"},
-		"the kubelet's folder as its own":   {[]string{"--pod-resources-dir=/var/lib/kubelet/pod-resources/"}, "--pod-resources-dir is the kubelet's own folder"},
+		"a flag that nobody knows": {[]string{"--from-the-future=1"}, "unknown flag: --from-the-future"},
+		"the permission refused": {
+			[]string{"--ignore-unknown-kubelet-flags=false", "--from-the-future=1"}, "unknown flag: --from-the-future",
+		},
+		"a kubelet's bool that is none": {[]string{"--register-node=perhaps"}, "register-node"},
+		"its own socket upstream": {
+			[]string{"--cri-upstream=/run/x.sock", "--container-runtime-endpoint=unix:///run/x.sock"},
+			"would call itself",
+		},
+		"a runtime that is no socket": {[]string{"--cri-upstream=tcp://1.2.3.4:5"}, "--cri-upstream"},
+		"an endpoint that is no socket": {
+			[]string{"--container-runtime-endpoint=npipe:////./pipe/x"}, "--container-runtime-endpoint",
+		},
+		"an address without a port": {[]string{"--metrics-bind-address=127.0.0.1"}, "--metrics-bind-address"},
+		"no state directory":        {[]string{"--state-dir="}, "--state-dir"},
+		"the kubelet's directory as its own": {
+			[]string{"--pod-resources-dir=/var/lib/kubelet/pod-resources/"},
+			"--pod-resources-dir is the kubelet's own directory",
+		},
 		"a configuration that is not there": {[]string{"--config=" + filepath.Join(dir, "none")}, "none"},
-		"a configuration that is no YAML":   {[]string{"--config=" + write(t, filepath.Join(dir, "bad.yaml"), "a: b: c")}, "bad.yaml"},
+		"a configuration that is no YAML": {
+			[]string{"--config=" + write(t, filepath.Join(dir, "bad.yaml"), "a: b: c")}, "bad.yaml",
+		},
 	} {
 		if _, err := parse(test.args...); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, test.says)

@@ -11,13 +11,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
-// pluginCommand is the parent of what can be done with plugin files.
+// pluginCommand is the parent of the commands for plugin files.
 func pluginCommand() *cobra.Command {
-	command := &cobra.Command{Use: "plugin", Short: "Look at plugin files", Args: cobra.NoArgs}
+	command := &cobra.Command{Use: "plugin", Short: "Check plugin files", Args: cobra.NoArgs}
 	command.AddCommand(&cobra.Command{
 		Use:   "check FILE...",
 		Short: "Say whether plugin files would load, and if not, why",
-		Long: "Say for each file, in one line, whether this program would load it as a plugin. The files are tried in a process of their own.\n" +
+		Long: "Say for each file, in one line, whether this program would load it as a plugin. The files are tried " +
+			"in a process of their own.\n" +
 			"Fails if any of them would not load.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, files []string) error {

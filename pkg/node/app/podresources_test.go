@@ -27,13 +27,18 @@ type kubeletOf struct {
 	pod string
 }
 
-func (k kubeletOf) List(context.Context, *podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
+func (k kubeletOf) List(context.Context,
+	*podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
 	return &podresourcesapi.ListPodResourcesResponse{PodResources: []*podresourcesapi.PodResources{
-		{Namespace: "default", Name: k.pod, Containers: []*podresourcesapi.ContainerResources{{Name: "main", CpuIds: []int64{7}}}},
+		{
+			Namespace: "default", Name: k.pod,
+			Containers: []*podresourcesapi.ContainerResources{{Name: "main", CpuIds: []int64{7}}},
+		},
 	}}, nil
 }
 
-func (kubeletOf) GetAllocatableResources(context.Context, *podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
+func (kubeletOf) GetAllocatableResources(context.Context,
+	*podresourcesapi.AllocatableResourcesRequest) (*podresourcesapi.AllocatableResourcesResponse, error) {
 	return &podresourcesapi.AllocatableResourcesResponse{CpuIds: []int64{7}}, nil
 }
 
@@ -64,7 +69,7 @@ func TestAgentsAreToldWhoHoldsTheDevicesOfPluginFilesAlsoAfterARestartWithoutThe
 	server, kubeconfig := startAPIServer(t, train)
 	runtime := startRuntime(t, filepath.Join(dir, "runtime.sock"))
 	options := standalone(dir)
-	options.Kubeconfig, options.KubeletFolder = kubeconfig, filepath.Join(dir, "kubelet")
+	options.Kubeconfig, options.KubeletDir = kubeconfig, filepath.Join(dir, "kubelet")
 	startKubelet(t, options.kubeletPodResourcesPath(), train.Name)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -80,12 +85,16 @@ func TestAgentsAreToldWhoHoldsTheDevicesOfPluginFilesAlsoAfterARestartWithoutThe
 		gpu := []*podresourcesapi.ContainerDevices{{ResourceName: string(gpuCount), DeviceIds: []string{"0"}}}
 		pods, err := agent.List(ctx, &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
 		if diff := cmp.Diff([]*podresourcesapi.PodResources{
-			{Namespace: "default", Name: train.Name, Containers: []*podresourcesapi.ContainerResources{{Name: "main", CpuIds: []int64{7}, Devices: gpu}}},
+			{
+				Namespace: "default", Name: train.Name, Containers: []*podresourcesapi.ContainerResources{{Name: "main",
+					CpuIds: []int64{7}, Devices: gpu}},
+			},
 		}, pods.GetPodResources(), protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("pods %s: %v (-want +got):\n%s", when, err, diff)
 		}
 		all, err := agent.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
-		if diff := cmp.Diff(&podresourcesapi.AllocatableResourcesResponse{CpuIds: []int64{7}, Devices: gpu}, all, protocmp.Transform()); err != nil || diff != "" {
+		if diff := cmp.Diff(&podresourcesapi.AllocatableResourcesResponse{CpuIds: []int64{7}, Devices: gpu}, all,
+			protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("allocatable resources %s: %v (-want +got):\n%s", when, err, diff)
 		}
 	}

@@ -20,13 +20,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// drainTime is how long calls in flight may take to end after SIGTERM. The kubelet reconnects and retries what is cut off.
+// drainTime is how long calls in flight may take after SIGTERM. The kubelet reconnects and retries
+// those that are aborted.
 const drainTime = 10 * time.Second
 
-// readyTime is how long a new kubecri gets ready at most before it takes over from one that serves.
+// readyTime is how long a new kubecri prepares at most before it takes over from one that serves.
 const readyTime = 30 * time.Second
 
-// Run is the life of kubecri: it serves until ctx is done, then drains and returns nil. options must be complete.
+// Run is the life of kubecri: it serves until ctx is done, then drains and returns nil. options
+// must be complete.
 func Run(ctx context.Context, options *Options) error {
 	upstreamPath, err := criproxy.SocketPath(options.UpstreamEndpoint)
 	if err != nil {
@@ -44,7 +46,7 @@ func Run(ctx context.Context, options *Options) error {
 	if listener != nil {
 		defer listener.Close()
 	}
-	if err := os.MkdirAll(options.StateFolder, 0o700); err != nil {
+	if err := os.MkdirAll(options.StateDir, 0o700); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
 	upstream, err := criproxy.Dial(upstreamPath)
@@ -54,10 +56,13 @@ func Run(ctx context.Context, options *Options) error {
 	defer upstream.Close()
 	// Everything but the proxy ends after the proxy: creations in flight need it.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	// The socket's folder, as it lives no longer than a boot: on any but odd machines it is below /run.
+	// The socket's directory, as it lives no longer than a boot: on any but odd machines it is
+	// below /run.
 	boot, err := grants.Boot(filepath.Dir(servePath))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "What device plugins answered before this start does not count; they are asked again for containers that are created again")
+		klog.FromContext(ctx).Error(err,
+			"Cannot tell whether the machine was booted; device plugins allocate again for containers that are "+
+				"created again")
 	}
 	n := newNode(background, options, boot, upstream)
 	defer n.wait(ctx)
@@ -66,8 +71,8 @@ func Run(ctx context.Context, options *Options) error {
 	return n.serve(ctx, servePath, listener)
 }
 
-// serve serves the kubelet until ctx is done or another kubecri has taken the socket, and drains. It listens on path unless
-// systemd has handed over a listener.
+// serve serves the kubelet until ctx is done or another kubecri has taken the socket, and drains.
+// It listens on path unless systemd has handed over a listener.
 func (n *node) serve(ctx context.Context, path string, inherited net.Listener) error {
 	logger := klog.FromContext(ctx)
 	serving, stop := context.WithCancel(ctx)
@@ -92,7 +97,8 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 		listener = socket
 	}
 	proxy := n.proxy()
-	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited != nil, "upstream", n.options.UpstreamEndpoint, "node", n.options.NodeName)
+	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited != nil, "upstream",
+		n.options.UpstreamEndpoint, "node", n.options.NodeName)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
 	select {
@@ -107,12 +113,14 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 	return <-served
 }
 
-// takeSocket listens on path. If a kubecri before this one serves it, it goes on to do so until the device plugins of this
-// one have told what there is: nobody should wait for them who need not. The one before this notices and drains; the record
-// of grants is its own until it has ended. If ctx is done before that, takeSocket takes nothing and returns ctx's error.
+// takeSocket listens on path. If a kubecri before this one serves it, it goes on to do so until the
+// device plugins of this one have told what there is: nobody should wait for them who need not. The
+// one before this notices and drains; the record of grants is its own until it has ended. If ctx is
+// done before that, takeSocket takes nothing and returns ctx's error.
 func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, error) {
 	if criproxy.Served(ctx, path) {
-		klog.FromContext(ctx).Info("Taking over from the kubecri that serves now, when the device plugins are ready", "endpoint", path, "limit", readyTime)
+		klog.FromContext(ctx).Info("Taking over from the kubecri that serves now, when the device plugins are ready",
+			"endpoint", path, "limit", readyTime)
 		ready, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
 		select {
@@ -134,13 +142,3 @@ func (n *node) handler(servePath string) http.Handler {
 	mux.Handle("GET /metrics", n.measures.handler())
 	return mux
 }
-
-// The files in the state folder.
-const (
-	grantsFile = "grants"
-	podsFile   = "pods"
-)
-
-func (o *Options) grantsPath() string { return filepath.Join(o.StateFolder, grantsFile) }
-
-func (o *Options) podsPath() string { return filepath.Join(o.StateFolder, podsFile) }

@@ -47,15 +47,18 @@ func (r *runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 	return &runtimeapi.VersionResponse{RuntimeName: "made-up"}, nil
 }
 
-func (r *runtime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *runtime) ListContainers(context.Context,
+	*runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{}, nil
 }
 
-func (r *runtime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *runtime) ListPodSandbox(context.Context,
+	*runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	return &runtimeapi.ListPodSandboxResponse{}, nil
 }
 
-func (r *runtime) CreateContainer(_ context.Context, request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (r *runtime) CreateContainer(_ context.Context,
+	request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r.created <- request
 	if r.hold != nil {
 		<-r.hold
@@ -129,8 +132,8 @@ func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 	options.NodeName = "node-1"
 	options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")
 	options.ServeEndpoint = "unix://" + filepath.Join(dir, "run", "kubecri.sock")
-	options.PluginFolder = filepath.Join(dir, "no-plugins")
-	options.StateFolder = filepath.Join(dir, "state")
+	options.PluginDir = filepath.Join(dir, "no-plugins")
+	options.StateDir = filepath.Join(dir, "state")
 	options.MetricsAddress = freeAddress(t)
 
 	ctx, stop := context.WithCancel(context.Background())
@@ -139,7 +142,8 @@ func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 	url := "http://" + options.MetricsAddress
 	eventually(t, url+"/healthz", func(code int, _ string) bool { return code == http.StatusOK })
 	eventually(t, url+"/readyz", func(code int, body string) bool {
-		return code == http.StatusServiceUnavailable && strings.Contains(body, "[-]runtime: ") && strings.Contains(body, "[+]socket ok")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "[-]runtime: ") &&
+			strings.Contains(body, "[+]socket ok")
 	})
 	runtime := startRuntime(t, filepath.Join(dir, "runtime.sock"))
 	eventually(t, url+"/readyz", func(code int, _ string) bool { return code == http.StatusOK })
@@ -151,9 +155,11 @@ func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 	defer conn.Close()
 	kubelet := runtimeapi.NewRuntimeServiceClient(conn)
 	static := &runtimeapi.CreateContainerRequest{
-		PodSandboxId:  "s",
-		Config:        &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
-		SandboxConfig: &runtimeapi.PodSandboxConfig{Annotations: map[string]string{"kubernetes.io/config.source": "file"}},
+		PodSandboxId: "s",
+		Config:       &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+		SandboxConfig: &runtimeapi.PodSandboxConfig{
+			Annotations: map[string]string{"kubernetes.io/config.source": "file"},
+		},
 	}
 	if _, err := kubelet.CreateContainer(ctx, static); err != nil {
 		t.Fatalf("static pod: %v", err)
@@ -171,7 +177,8 @@ func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 	eventually(t, url+"/metrics", func(_ int, body string) bool {
 		return strings.Contains(body, `kubecri_containers_total{outcome="passed"} 1`) &&
 			strings.Contains(body, `kubecri_containers_total{outcome="refused"} 1`) &&
-			strings.Contains(body, `kubecri_cri_calls_total{code="Unavailable",method="/runtime.v1.RuntimeService/CreateContainer"} 1`) &&
+			strings.Contains(body,
+				`kubecri_cri_calls_total{code="Unavailable",method="/runtime.v1.RuntimeService/CreateContainer"} 1`) &&
 			strings.Contains(body, "kubecri_grants 0")
 	})
 

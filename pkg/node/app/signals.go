@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// untilSignalled returns a context that ends at SIGTERM or SIGINT; a second one kills the process. Until stop is called,
-// SIGUSR1 writes the stacks of all goroutines to stacks.
+// untilSignalled returns a context that ends at SIGTERM or SIGINT; a second one kills the process.
+// Until stop is called, SIGUSR1 writes the stacks of all goroutines to stacks.
 func untilSignalled(parent context.Context, stacks io.Writer) (ctx context.Context, stop func()) {
 	ctx, restore := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, restore)
@@ -23,7 +23,7 @@ func untilSignalled(parent context.Context, stacks io.Writer) (ctx context.Conte
 	go func() {
 		defer close(done)
 		for range dump {
-			// There is nobody else to tell.
+			// An error cannot be reported anywhere else.
 			_ = pprof.Lookup("goroutine").WriteTo(stacks, 2)
 		}
 	}()

@@ -60,7 +60,8 @@ func TestAPluginThatTellsTooMuchIsToldOnTheNodeAndInHealth(t *testing.T) {
 	n.running.Go(func() { n.followInventory(ctx) })
 	select {
 	case event := <-sent:
-		if event.Reason != reasonNotPublished || event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
+		if event.Reason != reasonNotPublished || event.InvolvedObject.Kind != "Node" ||
+			event.InvolvedObject.Name != "node-1" ||
 			!strings.Contains(event.Message, `"talkative"`) || !strings.Contains(event.Message, "use at most 262144") {
 			t.Errorf("told %v", event)
 		}

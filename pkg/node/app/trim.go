@@ -17,11 +17,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// trimDelay is how long after the plugins' first reports the start is over: caches are filled and devices published.
+// trimDelay is how long after the plugins' first reports the start is over: caches are filled and
+// devices published.
 const trimDelay = 10 * time.Second
 
-// trimAfterStart gives back the memory that only the start needs, most of what the process has then: garbage, code that
-// runs once, and the symbols by which plugins are linked, which alone are 13 MiB.
+// trimAfterStart gives back the memory that only the start needs, most of what the process has
+// then: garbage, code that runs once, and the symbols by which plugins are linked, which alone are
+// 13 MiB.
 func trimAfterStart(ctx context.Context, synced <-chan struct{}) {
 	select {
 	case <-synced:
@@ -39,8 +41,9 @@ func trimAfterStart(ctx context.Context, synced <-chan struct{}) {
 	}
 }
 
-// unmapFilePages unmaps the pages of the process's program, plugins and libraries that it has not changed. They stay in
-// the kernel's page cache, and those that are needed again are mapped again from there.
+// unmapFilePages unmaps the pages of the process's program, plugins and libraries that it has not
+// changed. They stay in the kernel's page cache, and those that are needed again are mapped again
+// from there.
 func unmapFilePages() error {
 	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -62,8 +65,8 @@ func unmapFilePages() error {
 // addressRange is a range of addresses, without its end.
 type addressRange struct{ start, end uintptr }
 
-// unchangedFileRanges returns the mappings of files, in the format of /proc/PID/smaps, that are read only and have no
-// page that differs from the file, such as one that was relocated.
+// unchangedFileRanges returns the mappings of files, in the format of /proc/PID/smaps, that are
+// read only and have no page that differs from the file, such as one that was relocated.
 func unchangedFileRanges(smaps io.Reader) ([]addressRange, error) {
 	var ranges []addressRange
 	var current addressRange

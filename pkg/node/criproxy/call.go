@@ -54,8 +54,8 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	return p.forward(method, down, first, &waited)
 }
 
-// edited receives and edits the first request of an edited method, and returns it with what it was before. For all other
-// methods it returns nil at once.
+// edited receives and edits the first request of an edited method, and returns it with what it was
+// before. For all other methods it returns nil at once.
 func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, before []byte, err error) {
 	edit, ok := p.options.Edits[method]
 	if !ok {
@@ -83,8 +83,9 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, bef
 	return request, before, nil
 }
 
-// forward opens the call at the runtime and carries messages both ways until the runtime ends it. first, if not nil, is a
-// request that was received already. waited grows by the time that the runtime lets the call wait.
+// forward opens the call at the runtime and carries messages both ways until the runtime ends it.
+// first, if not nil, is a request that was received already. waited grows by the time that the
+// runtime lets the call wait.
 func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
 	ctx, cancel := context.WithCancelCause(outgoing(down.Context()))
 	defer cancel(nil)
@@ -115,8 +116,9 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 	return err
 }
 
-// carryRequests sends first and then what the kubelet sends until it half-closes. It returns an error if the call cannot go
-// on; a call that the runtime ended has its status on the way back, and is no error here.
+// carryRequests sends first and then what the kubelet sends until it half-closes. It returns an
+// error if the call cannot go on; a call that the runtime ended has its status on the way back, and
+// is no error here.
 func carryRequests(up grpc.ClientStream, down grpc.ServerStream, first *frame) error {
 	request := first
 	for {
@@ -139,9 +141,11 @@ func carryRequests(up grpc.ClientStream, down grpc.ServerStream, first *frame) e
 	}
 }
 
-// carryReplies passes on headers and messages until the runtime ends the call. It returns the call's status.
+// carryReplies passes on headers and messages until the runtime ends the call. It returns the
+// call's status.
 func carryReplies(down grpc.ServerStream, up grpc.ClientStream) error {
-	// Headers can come long before the first message of a stream. An answer of a status alone has none.
+	// Headers can come long before the first message of a stream. An answer of a status alone has
+	// none.
 	if header, err := up.Header(); err == nil && header != nil {
 		if err := down.SendHeader(header); err != nil {
 			return err

@@ -70,7 +70,8 @@ func TestAnEditSeesTheCallsMetadataAndDeadline(t *testing.T) {
 			return nil, nil
 		},
 	}})
-	if _, err := invoke(metadata.AppendToOutgoingContext(testContext(t), "key", "v"), client, editedMethod, nil); err != nil {
+	if _, err := invoke(metadata.AppendToOutgoingContext(testContext(t), "key", "v"), client, editedMethod,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(key) != 1 || key[0] != "v" || !deadline {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// reaching returns both sides of a call such that it reaches failpoints on its way. edited says that the call's request was
-// edited. It is for builds with failpoints alone.
+// reaching returns both sides of a call such that it reaches failpoints on its way. edited says
+// that the call's request was edited. It is for builds with failpoints alone.
 func reaching(down grpc.ServerStream, up grpc.ClientStream, edited bool) (grpc.ServerStream, grpc.ClientStream) {
 	if edited {
 		up = reachingUp{up}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message as it came off the wire. It holds a reference to the transport's own buffers, so a message is
-// never copied on its way through.
+// frame is one message as it came off the wire. It holds a reference to the transport's own
+// buffers, so a message is never copied on its way through.
 type frame struct {
 	data mem.BufferSlice
 }

@@ -102,7 +102,8 @@ func dialBytes(t *testing.T, path string) *grpc.ClientConn {
 	return client
 }
 
-// eachShape runs the test for methods of which nothing is known, and for the same methods known to be unary.
+// eachShape runs the test for methods of which nothing is known, and for the same methods known to
+// be unary.
 func eachShape(t *testing.T, test func(t *testing.T, options Options), methods ...string) {
 	t.Run("as a stream", func(t *testing.T) { test(t, Options{}) })
 	unary := map[string]bool{}
@@ -112,7 +113,8 @@ func eachShape(t *testing.T, test func(t *testing.T, options Options), methods .
 	t.Run("as a unary call", func(t *testing.T) { test(t, Options{Unary: unary}) })
 }
 
-// behind starts a runtime that answers with handle, and a proxy in front of it, and returns a client of the proxy.
+// behind starts a runtime that answers with handle, and a proxy in front of it, and returns a
+// client of the proxy.
 func behind(t *testing.T, handle handler, options Options) *grpc.ClientConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "runtime.sock")
@@ -133,7 +135,8 @@ func echo(_ string, stream grpc.ServerStream) error {
 	}
 }
 
-func invoke(ctx context.Context, client *grpc.ClientConn, method string, request []byte, options ...grpc.CallOption) ([]byte, error) {
+func invoke(ctx context.Context, client *grpc.ClientConn, method string, request []byte,
+	options ...grpc.CallOption) ([]byte, error) {
 	var reply []byte
 	err := client.Invoke(ctx, method, &request, &reply, options...)
 	return reply, err

@@ -11,11 +11,13 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// Inherit returns the Unix socket at path that systemd handed to this process when it started it (sd_listen_fds(3)), or nil
-// if it handed over none. What it handed over must be that one socket. The socket stays systemd's: it was there before this
-// process and is there after it, so that who calls meanwhile waits, and closing the listener leaves path alone.
+// Inherit returns the Unix socket at path that systemd handed to this process when it started it
+// (sd_listen_fds(3)), or nil if it handed over none. What it handed over must be that one socket.
+// The socket stays systemd's: it was there before this process and is there after it, so that who
+// calls meanwhile waits, and closing the listener leaves path alone.
 //
-// Call it once, before anything starts another process: until then children inherit the socket, too.
+// Call it once, before anything starts another process: until then children inherit the socket,
+// too.
 func Inherit(path string) (net.Listener, error) {
 	return inherit(activation.Files(true), path)
 }
@@ -32,11 +34,14 @@ func inherit(files []*os.File, path string) (net.Listener, error) {
 		return nil, nil
 	case 1:
 	default:
-		return nil, fmt.Errorf("systemd handed over %d sockets, want only %s: leave one ListenStream= in kubecri.socket", len(files), path)
+		return nil, fmt.Errorf(
+			"systemd handed over %d sockets, want only %s: leave one ListenStream= in kubecri.socket", len(files), path)
 	}
 	listener, err := net.FileListener(files[0])
 	if err != nil {
-		return nil, fmt.Errorf("systemd handed over something that cannot be listened on: %w; kubecri.socket needs ListenStream=%s", err, path)
+		return nil, fmt.Errorf(
+			"systemd handed over something that cannot be listened on: %w; kubecri.socket needs ListenStream=%s", err,
+			path)
 	}
 	own, ok := listener.(*net.UnixListener)
 	if !ok || !samePath(own.Addr().String(), path) {

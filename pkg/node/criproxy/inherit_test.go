@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// handedOver returns the socket of a listener, as systemd hands it over. The listener lives until the test ends.
+// handedOver returns the socket of a listener, as systemd hands it over. The listener lives until
+// the test ends.
 func handedOver(t *testing.T, network, address string) *os.File {
 	t.Helper()
 	listener, err := net.Listen(network, address)
@@ -75,7 +76,9 @@ func TestWhatSystemdHandsOverMustBeTheOneSocket(t *testing.T) {
 		"a socket at another path": {[]*os.File{handedOver(t, "unix", other)}, other},
 		"a TCP socket":             {[]*os.File{handedOver(t, "tcp", "127.0.0.1:0")}, "127.0.0.1:"},
 		"a file":                   {[]*os.File{text}, "ListenStream=" + path},
-		"a second socket":          {[]*os.File{handedOver(t, "unix", path), handedOver(t, "tcp", "127.0.0.1:0")}, "2 sockets"},
+		"a second socket": {
+			[]*os.File{handedOver(t, "unix", path), handedOver(t, "tcp", "127.0.0.1:0")}, "2 sockets",
+		},
 	} {
 		listener, err := inherit(test.files, path)
 		if listener != nil || err == nil || !strings.Contains(err.Error(), test.want) {

@@ -17,9 +17,10 @@ import (
 // socketMode lets root alone connect: whoever can talk to the runtime owns the node.
 const socketMode = 0o600
 
-// Listen serves the Unix socket at path, for its owner only. The socket is made beside path and renamed over it, so a path
-// that another process still serves, or that a dead one left behind, changes hands without a moment in which it is missing:
-// the other process keeps its connections, and new ones come here. Missing folders are made.
+// Listen serves the Unix socket at path, for its owner only. The socket is made beside path and
+// renamed over it, so a path that another process still serves, or that a dead one left behind,
+// changes hands without a moment in which it is missing: the other process keeps its connections,
+// and new ones come here. Missing folders are made.
 //
 // Closing the socket removes path if it is still the socket's own.
 func Listen(path string) (*Socket, error) {

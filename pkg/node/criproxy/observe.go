@@ -15,16 +15,18 @@ import (
 type Call struct {
 	// Method is the full name that the caller used; there may be any number of them.
 	Method string
-	// Code is what the caller was answered. The runtime may answer with numbers that gRPC has no names for.
+	// Code is what the caller was answered. The runtime may answer with numbers that gRPC has no
+	// names for.
 	Code codes.Code
 	// Took is all the time from the call's beginning to its end.
 	Took time.Duration
-	// Waited is how much of Took was spent waiting for the runtime. The rest is what the proxy added: reading the call, its
-	// edit, and writing the replies, which a slow reader prolongs.
+	// Waited is how much of Took was spent waiting for the runtime. The rest is what the proxy
+	// added: reading the call, its edit, and writing the replies, which a slow reader prolongs.
 	Waited time.Duration
 }
 
-// upstreamCall is the runtime's side of a call, which notes how long the runtime lets its one reader wait.
+// upstreamCall is the runtime's side of a call, which notes how long the runtime lets its one
+// reader wait.
 type upstreamCall struct {
 	grpc.ClientStream
 	waited *time.Duration

@@ -28,7 +28,9 @@ func TestEveryCallIsObservedWithItsCodeAndTheTimeThatTheRuntimeTook(t *testing.T
 		Observe: func(call Call) { seen <- call },
 		Edits: map[string]Edit{
 			"/x.Y/SlowEdit": func(context.Context, []byte) ([]byte, error) { <-time.After(slow); return nil, nil },
-			"/x.Y/Refused":  func(context.Context, []byte) ([]byte, error) { return nil, status.Error(codes.FailedPrecondition, "") },
+			"/x.Y/Refused": func(context.Context, []byte) ([]byte, error) {
+				return nil, status.Error(codes.FailedPrecondition, "")
+			},
 		},
 	})
 	for method, want := range map[string]struct {
@@ -43,7 +45,8 @@ func TestEveryCallIsObservedWithItsCodeAndTheTimeThatTheRuntimeTook(t *testing.T
 	} {
 		invoke(testContext(t), client, method, nil)
 		got := <-seen
-		if got.Method != method || got.Code != want.code || got.Waited < want.waited || got.Took-got.Waited < want.added {
+		if got.Method != method || got.Code != want.code || got.Waited < want.waited ||
+			got.Took-got.Waited < want.added {
 			t.Errorf("observed %+v, want %s %+v", got, method, want)
 		}
 		if method == "/x.Y/Refused" && got.Waited > 0 {

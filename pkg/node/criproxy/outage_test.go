@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// answers calls until an answer comes, and returns how long that took. Meanwhile, callers must hear what waits for them to come
-// again.
+// answers calls until an answer comes, and returns how long that took. Meanwhile, callers must hear
+// what waits for them to come again.
 func answers(t *testing.T, client *grpc.ClientConn) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -63,7 +63,8 @@ func TestARuntimeThatHangsCostsCallersTheirDeadlineAndNoMore(t *testing.T) {
 	client := startProxy(t, path, Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := invoke(ctx, client, "/x.Y/Z", nil); status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Unavailable {
+	if _, err := invoke(ctx, client, "/x.Y/Z", nil); status.Code(err) != codes.DeadlineExceeded &&
+		status.Code(err) != codes.Unavailable {
 		t.Errorf("hung: %v, want DeadlineExceeded or Unavailable", err)
 	}
 	if err := hung.Close(); err != nil {

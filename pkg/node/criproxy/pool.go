@@ -10,18 +10,20 @@ import (
 )
 
 const (
-	// frameSize is the most that gRPC puts in one HTTP/2 frame: of a large message, all frames but the last have it.
+	// frameSize is the most that gRPC puts in one HTTP/2 frame: of a large message, all frames but
+	// the last have it.
 	frameSize = 16 << 10
 	// smallFrame is the size up to which a frame gets a buffer that fits it better.
 	smallFrame = 4 << 10
-	// idleFrames is how many buffers are kept for good: 8 MiB, enough for a list of 8,000 containers. More are kept for as long
-	// as the garbage collector likes.
+	// idleFrames is how many buffers are kept for good: 8 MiB, enough for a list of 8,000
+	// containers. More are kept for as long as the garbage collector likes.
 	idleFrames = 512
 )
 
-// framePool is where the transport takes the buffers from that messages live in on their way through. grpc's own pool clears
-// a buffer each time that it hands it out, and loses all when the garbage collector runs, which shows in lists of containers. The
-// transport fills each buffer before anybody reads it.
+// framePool is where the transport takes the buffers from that messages live in on their way
+// through. grpc's own pool clears a buffer each time that it hands it out, and loses all when the
+// garbage collector runs, which shows in lists of containers. The transport fills each buffer
+// before anybody reads it.
 type framePool struct {
 	mu   sync.Mutex
 	idle []*[]byte // of frameSize

@@ -11,7 +11,8 @@ import (
 func TestABufferHasTheLengthThatIsAskedFor(t *testing.T) {
 	pool := newFramePool()
 	for range 2 {
-		for _, length := range []int{0, 1, smallFrame, smallFrame + 1, frameSize - 1, frameSize, frameSize + 1, 1 << 20} {
+		for _, length := range []int{0, 1, smallFrame, smallFrame + 1, frameSize - 1, frameSize,
+			frameSize + 1, 1 << 20} {
 			buffer := pool.Get(length)
 			if len(*buffer) != length {
 				t.Errorf("asked for %d, got %d", length, len(*buffer))

@@ -3,15 +3,17 @@
 
 // Package criproxy passes gRPC calls from one Unix socket to another, byte for byte.
 //
-// It knows no service and no message type: whatever method the kubelet calls, unary or streaming, known today or not, goes
-// to the runtime with its metadata, deadline, cancellation and half-close, and the runtime's answer comes back with its
-// headers, trailers, status code and status details. It sets no limit to message size, and back-pressure holds: a slow
-// reader costs one flow-control window. It never answers Unimplemented by itself, which the kubelet would remember until
-// its restart; while the runtime is away the answer is Unavailable.
+// It knows no service and no message type: whatever method the kubelet calls, unary or streaming,
+// known today or not, goes to the runtime with its metadata, deadline, cancellation and half-close,
+// and the runtime's answer comes back with its headers, trailers, status code and status details.
+// It sets no limit to message size, and back-pressure holds: a slow reader costs one flow-control
+// window. It never answers Unimplemented by itself, which the kubelet would remember until its
+// restart; while the runtime is away the answer is Unavailable.
 //
-// A method can be given an [Edit], which sees the request's bytes before the runtime does and may refuse the call or append
-// to it. Appending is an edit because protobuf merges: a field that occurs again extends a repeated field or a map, and
-// merges into a message. What the kubelet sent keeps its exact bytes.
+// A method can be given an [Edit], which sees the request's bytes before the runtime does and may
+// refuse the call or append to it. Appending is an edit because protobuf merges: a field that
+// occurs again extends a repeated field or a map, and merges into a message. What the kubelet sent
+// keeps its exact bytes.
 package criproxy
 
 import (
@@ -28,23 +30,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Edit looks at a request before the runtime sees it. It returns bytes to append to the request, or none; an error is the
-// call's answer, and the runtime never hears of the call. ctx is the call's own. request must not be kept or changed.
+// Edit looks at a request before the runtime sees it. It returns bytes to append to the request, or
+// none; an error is the call's answer, and the runtime never hears of the call. ctx is the call's
+// own. request must not be kept or changed.
 type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
 
-// Failed is told that a call failed: request is what the edit saw, err the status that the caller gets. ctx is the call's own, and may be
-// done. request must not be changed.
+// Failed is told that a call failed: request is what the edit saw, err the status that the caller
+// gets. ctx is the call's own, and may be done. request must not be changed.
 type Failed func(ctx context.Context, request []byte, err error)
 
 // Options say what a Proxy does besides passing on.
 type Options struct {
-	// Edits are the edited methods by full name, such as /runtime.v1.RuntimeService/CreateContainer. The method's first
-	// request is edited.
+	// Edits are the edited methods by full name, such as
+	// /runtime.v1.RuntimeService/CreateContainer. The method's first request is edited.
 	Edits map[string]Edit
-	// Failed, for edited methods, are told of each call that their edit let pass and that failed, before its caller hears of it.
+	// Failed, for edited methods, are told of each call that their edit let pass and that failed,
+	// before its caller hears of it.
 	Failed map[string]Failed
-	// Unary are methods, by full name, that have one request and one reply. Naming a method here makes its calls cheaper and
-	// changes nothing else; all others pass as streams, which any call is.
+	// Unary are methods, by full name, that have one request and one reply. Naming a method here
+	// makes its calls cheaper and changes nothing else; all others pass as streams, which any call
+	// is.
 	Unary map[string]bool
 	// Observe, if set, is told of every call when it ends. It is called from many goroutines.
 	Observe func(Call)
@@ -58,8 +63,8 @@ type Proxy struct {
 	// ending is done when streams are to end; end makes it so.
 	ending context.Context
 	end    context.CancelFunc
-	// requests counts the goroutines that carry requests upstream. One may outlive its call by the moment that the
-	// transport needs to cancel it.
+	// requests counts the goroutines that carry requests upstream. One may outlive its call by the
+	// moment that the transport needs to cancel it.
 	requests sync.WaitGroup
 }
 
@@ -76,7 +81,8 @@ func New(upstream *grpc.ClientConn, options Options) *Proxy {
 		grpc.WriteBufferSize(chunk),
 		experimental.BufferPool(newFramePool()),
 		// How often a client pings is between it and the runtime.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond,
+			PermitWithoutStream: true}),
 	)
 	return p
 }
@@ -86,16 +92,18 @@ func (p *Proxy) Serve(listener net.Listener) error {
 	return p.server.Serve(listener)
 }
 
-// streamLimit is how long streams may go on during a shutdown. Those that end by themselves, such as lists in parts, take less;
-// the stream of all containers' events never does, and whoever waits for this process to end should not wait for that.
+// streamLimit is how long streams may go on during a shutdown. Those that end by themselves, such
+// as lists in parts, take less; the stream of all containers' events never does, and whoever waits
+// for this process to end should not wait for that.
 const streamLimit = 2 * time.Second
 
-// errEnding ends streams that would go on for ever. The kubelet opens them again, at whoever serves the socket then.
+// errEnding ends streams that would go on for ever. The kubelet opens them again, at whoever serves
+// the socket then.
 var errEnding = status.Error(codes.Unavailable, "kubecri ends; call again")
 
-// Shutdown takes no new calls and waits for those in flight until ctx is done; then it cancels them. Calls of methods that are
-// not known to be unary are ended with Unavailable before that, after streamLimit. It returns when no goroutine of the proxy is
-// left.
+// Shutdown takes no new calls and waits for those in flight until ctx is done; then it cancels
+// them. Calls of methods that are not known to be unary are ended with Unavailable before that,
+// after streamLimit. It returns when no goroutine of the proxy is left.
 func (p *Proxy) Shutdown(ctx context.Context) {
 	defer p.end()
 	endStreams := time.AfterFunc(streamLimit, p.end)

@@ -41,11 +41,14 @@ func randomMessage(source *rand.ChaCha8) []byte {
 		number := protowire.Number(1 + random.IntN(5000))
 		switch random.IntN(4) {
 		case 0:
-			message = protowire.AppendVarint(protowire.AppendTag(message, number, protowire.VarintType), random.Uint64())
+			message = protowire.AppendVarint(protowire.AppendTag(message, number, protowire.VarintType),
+				random.Uint64())
 		case 1:
-			message = protowire.AppendFixed32(protowire.AppendTag(message, number, protowire.Fixed32Type), random.Uint32())
+			message = protowire.AppendFixed32(protowire.AppendTag(message, number, protowire.Fixed32Type),
+				random.Uint32())
 		case 2:
-			message = protowire.AppendFixed64(protowire.AppendTag(message, number, protowire.Fixed64Type), random.Uint64())
+			message = protowire.AppendFixed64(protowire.AppendTag(message, number, protowire.Fixed64Type),
+				random.Uint64())
 		default:
 			// Mostly short, so that ten thousand messages take seconds under the race detector.
 			value := make([]byte, random.IntN(16<<random.IntN(9)))
@@ -56,7 +59,8 @@ func randomMessage(source *rand.ChaCha8) []byte {
 	return message
 }
 
-// callers is how many share ten thousand calls: one alone would mostly wait for a busy machine to switch to the next goroutine.
+// callers is how many share ten thousand calls: one alone would mostly wait for a busy machine to
+// switch to the next goroutine.
 const callers = 8
 
 func TestTenThousandRandomMessagesOfInventedMethodsPassByteForByte(t *testing.T) {
@@ -109,9 +113,11 @@ func TestMetadataPassesBothWays(t *testing.T) {
 			stream.SetTrailer(metadata.Pairs("after", "t1", "after-bin", "\x01\x02"))
 			return echo("", stream)
 		}, options)
-		ctx := metadata.AppendToOutgoingContext(testContext(t), "from-kubelet", "a", "from-kubelet", "b", "token-bin", "\xfe\x00")
+		ctx := metadata.AppendToOutgoingContext(testContext(t), "from-kubelet", "a", "from-kubelet", "b", "token-bin",
+			"\xfe\x00")
 		var header, trailer metadata.MD
-		if _, err := invoke(ctx, client, "/x.Y/Z", numbered(1), grpc.Header(&header), grpc.Trailer(&trailer)); err != nil {
+		if _, err := invoke(ctx, client, "/x.Y/Z", numbered(1), grpc.Header(&header),
+			grpc.Trailer(&trailer)); err != nil {
 			t.Fatal(err)
 		}
 		for _, check := range []struct {
@@ -136,8 +142,10 @@ func TestMetadataPassesBothWays(t *testing.T) {
 
 func TestStatusKeepsCodeMessageDetailsAndTrailers(t *testing.T) {
 	eachShape(t, func(t *testing.T, options Options) {
-		detail := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "pod", Description: "too many"}}}
-		for _, code := range []codes.Code{codes.NotFound, codes.Unimplemented, codes.Internal, codes.Canceled, codes.ResourceExhausted, codes.Code(77)} {
+		detail := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "pod",
+			Description: "too many"}}}
+		for _, code := range []codes.Code{codes.NotFound, codes.Unimplemented, codes.Internal, codes.Canceled,
+			codes.ResourceExhausted, codes.Code(77)} {
 			want, err := status.New(code, "container \"x\": größer").WithDetails(detail)
 			if err != nil {
 				t.Fatal(err)
@@ -228,7 +236,8 @@ func TestHeadersOfASilentStreamArriveBeforeItsFirstMessage(t *testing.T) {
 }
 
 func TestTheRuntimeMayEndAStreamThatTheKubeletStillWrites(t *testing.T) {
-	client := behind(t, func(string, grpc.ServerStream) error { return status.Error(codes.OutOfRange, "enough") }, Options{})
+	client := behind(t, func(string, grpc.ServerStream) error { return status.Error(codes.OutOfRange, "enough") },
+		Options{})
 	stream := openStream(testContext(t), t, client)
 	var message []byte
 	if err := stream.RecvMsg(&message); status.Code(err) != codes.OutOfRange {
@@ -361,7 +370,8 @@ func TestASlowReaderHoldsTheRuntimeBack(t *testing.T) {
 	}
 }
 
-// converse opens a stream, sends a message and receives its echo, and ends the stream, by half-closing or by cancelling it.
+// converse opens a stream, sends a message and receives its echo, and ends the stream, by
+// half-closing or by cancelling it.
 func converse(ctx context.Context, client *grpc.ClientConn, message []byte, halfClose bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -106,8 +106,10 @@ func TestRandomMetadataAndStatusDetailsOfUnknownTypesPass(t *testing.T) {
 				Details: []*anypb.Any{{TypeUrl: "type.example.com/invented.v9.Why", Value: details}},
 			}}
 			var header, trailer metadata.MD
-			_, err := invoke(metadata.NewOutgoingContext(testContext(t), planned.request), client, "/x.Y/Z", nil, grpc.Header(&header), grpc.Trailer(&trailer))
-			got := conversation{of(seen, planned.request), of(header, planned.header), of(trailer, planned.trailer), status.Convert(err).Proto()}
+			_, err := invoke(metadata.NewOutgoingContext(testContext(t), planned.request), client, "/x.Y/Z", nil,
+				grpc.Header(&header), grpc.Trailer(&trailer))
+			got := conversation{of(seen, planned.request), of(header, planned.header), of(trailer, planned.trailer),
+				status.Convert(err).Proto()}
 			if diff := cmp.Diff(planned, got, cmp.AllowUnexported(conversation{}), protocmp.Transform()); diff != "" {
 				t.Fatalf("conversation %d, code %v (-planned +got):\n%s", i, codes.Code(planned.status.Code), diff)
 			}

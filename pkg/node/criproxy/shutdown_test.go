@@ -60,7 +60,8 @@ func TestAShutdownWaitsForUnaryCallsAndEndsStreams(t *testing.T) {
 		proxy.Shutdown(ctx)
 	}()
 	var message []byte
-	if err := stream.RecvMsg(&message); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != status.Convert(errEnding).Message() {
+	if err := stream.RecvMsg(&message); status.Code(err) != codes.Unavailable ||
+		status.Convert(err).Message() != status.Convert(errEnding).Message() {
 		t.Errorf("the stream: %v, want %v", err, errEnding)
 	}
 	select {

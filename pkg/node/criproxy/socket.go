@@ -32,15 +32,16 @@ func (s *Socket) Close() error {
 	return s.Listener.Close()
 }
 
-// How often AwaitSuccessor looks at the path: rarely where changes of the directory are reported, as each look wakes an
-// idle process, and more often on a node that has run out of inotify instances, which are few.
+// How often AwaitSuccessor looks at the path: rarely where changes of the directory are reported,
+// as each look wakes an idle process, and more often on a node that has run out of inotify
+// instances, which are few.
 const (
 	watchedInterval   = 10 * time.Second
 	unwatchedInterval = 500 * time.Millisecond
 )
 
-// AwaitSuccessor returns true when another socket has taken the path, and false when ctx is done before that. From then on
-// nobody new connects to this one.
+// AwaitSuccessor returns true when another socket has taken the path, and false when ctx is done
+// before that. From then on nobody new connects to this one.
 func (s *Socket) AwaitSuccessor(ctx context.Context) bool {
 	interval := unwatchedInterval
 	var changes <-chan fsnotify.Event

@@ -24,7 +24,8 @@ func TestASocketNoticesItsSuccessorAlone(t *testing.T) {
 			defer first.Close()
 			succeeded := make(chan bool, 1)
 			go func() { succeeded <- await(first, testContext(t)) }()
-			// A path that is missing, or is something else for a moment, has nobody else who serves it.
+			// A path that is missing, or is something else for a moment, has nobody else who serves
+			// it.
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}

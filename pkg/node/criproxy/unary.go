@@ -15,11 +15,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// oneEachWay is the shape of a unary call. A client that knows it sends the request and its end as one frame.
+// oneEachWay is the shape of a unary call. A client that knows it sends the request and its end as
+// one frame.
 var oneEachWay = &grpc.StreamDesc{}
 
-// forwardUnary is forward for a method that is known to be unary. Nothing is to be carried both ways at a time then, so the
-// call needs no second goroutine, and the reply leaves in one piece with its headers, trailers and status, as it came.
+// forwardUnary is forward for a method that is known to be unary. Nothing is to be carried both
+// ways at a time then, so the call needs no second goroutine, and the reply leaves in one piece
+// with its headers, trailers and status, as it came.
 func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame, waited *time.Duration) error {
 	request := first
 	if request == nil {
@@ -62,7 +64,8 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 	return down.SendMsg(reply)
 }
 
-// outgoing returns the context of the call to the runtime that stands for the kubelet's call with that context.
+// outgoing returns the context of the call to the runtime that stands for the kubelet's call with
+// that context.
 func outgoing(ctx context.Context) context.Context {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		return metadata.NewOutgoingContext(ctx, md)

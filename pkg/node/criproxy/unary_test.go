@@ -62,9 +62,13 @@ func TestTheRuntimeAnswersAUnaryCallWithoutARequest(t *testing.T) {
 }
 
 func TestAUnaryCallThatTheRuntimeRefusesUnreadHasItsStatus(t *testing.T) {
-	client := behind(t, func(string, grpc.ServerStream) error { return status.Error(codes.ResourceExhausted, "too busy") }, knownUnary)
+	client := behind(t, func(string, grpc.ServerStream) error {
+		return status.Error(codes.ResourceExhausted,
+			"too busy")
+	}, knownUnary)
 	for range 100 {
-		if _, err := invoke(testContext(t), client, unaryMethod, make([]byte, 1<<20)); status.Code(err) != codes.ResourceExhausted {
+		if _, err := invoke(testContext(t), client, unaryMethod,
+			make([]byte, 1<<20)); status.Code(err) != codes.ResourceExhausted {
 			t.Fatalf("got %v, want ResourceExhausted", err)
 		}
 	}

@@ -16,37 +16,43 @@ import (
 	"google.golang.org/grpc/experimental"
 )
 
-// reconnect brings a restarted runtime back within about a second and a half, where grpc's default of up to two minutes
-// would leave the node without a runtime long after it is up again.
+// reconnect brings a restarted runtime back within about a second and a half, where grpc's default
+// of up to two minutes would leave the node without a runtime long after it is up again.
 var reconnect = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	Backoff: backoff.Config{
+		BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
+	},
 	MinConnectTimeout: 3 * time.Second,
 }
 
-// window is how much of a reply the runtime may send ahead of its reader. A list of a thousand containers is a megabyte: in a
-// window that it fits into it comes without a pause, where grpc's own of 64 KiB makes the runtime wait for every piece. It is
-// also what a reader that stands still costs.
+// window is how much of a reply the runtime may send ahead of its reader. A list of a thousand
+// containers is a megabyte: in a window that it fits into it comes without a pause, where grpc's
+// own of 64 KiB makes the runtime wait for every piece. It is also what a reader that stands still
+// costs.
 const window = 4 << 20
 
-// chunk is how much is read from the runtime or written to the kubelet at a time: four times grpc's own size, as large lists
-// then take fewer system calls.
+// chunk is how much is read from the runtime or written to the kubelet at a time: four times grpc's
+// own size, as large lists then take fewer system calls.
 const chunk = 128 << 10
 
-// SocketPath returns the path of a Unix socket given as the kubelet takes it: unix:///run/x.sock, or an absolute path.
+// SocketPath returns the path of a Unix socket given as the kubelet takes it: unix:///run/x.sock,
+// or an absolute path.
 func SocketPath(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return "", fmt.Errorf("endpoint %q: %w", endpoint, err)
 	}
 	if (u.Scheme != "" && u.Scheme != "unix") || u.Host != "" || !filepath.IsAbs(u.Path) {
-		return "", fmt.Errorf("endpoint %q: want a Unix socket such as unix:///run/containerd/containerd.sock", endpoint)
+		return "", fmt.Errorf("endpoint %q: want a Unix socket such as unix:///run/containerd/containerd.sock",
+			endpoint)
 	}
 	return filepath.Clean(u.Path), nil
 }
 
-// Dial returns a connection to the runtime behind the Unix socket at path. It connects in the background and again
-// whenever the runtime comes back; while the runtime is away, calls fail with Unavailable at once. It sets no limit to
-// the size of a message: kubelet and runtime have their own.
+// Dial returns a connection to the runtime behind the Unix socket at path. It connects in the
+// background and again whenever the runtime comes back; while the runtime is away, calls fail with
+// Unavailable at once. It sets no limit to the size of a message: kubelet and runtime have their
+// own.
 func Dial(path string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -29,9 +29,11 @@ func (f richFake) AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*devi
 }
 
 func TestThePublishedAllocateIsTheShortFormOfAnAllocation(t *testing.T) {
-	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
-		return []device.Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}}, []string{"/dev/x"}, map[string]string{"A": "1"}, nil
-	}})
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0),
+		allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			return []device.Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}}, []string{"/dev/x"},
+				map[string]string{"A": "1"}, nil
+		}})
 	until(t, m, "complete", complete)
 	got, err := m.Allocate(context.Background(), claim(card0))
 	if err != nil {
@@ -63,8 +65,16 @@ func TestAnAllocatorSaysItAll(t *testing.T) {
 	}{
 		"all parts": {answer: func() (*device.Allocation, error) { return allocation, nil }, want: *allocation},
 		"nothing":   {answer: func() (*device.Allocation, error) { return nil, nil }},
-		"an error":  {answer: func() (*device.Allocation, error) { return nil, errors.New("no driver") }, says: `device plugin "a": Allocate: no driver`},
-		"a panic":   {answer: func() (*device.Allocation, error) { panic("boom") }, says: `device plugin "a": Allocate: panic: boom`},
+		"an error": {
+			answer: func() (*device.Allocation, error) {
+				return nil, errors.New("no driver")
+			}, says: `device plugin "a": Allocate: no driver`,
+		},
+		"a panic": {
+			answer: func() (*device.Allocation, error) {
+				panic("boom")
+			}, says: `device plugin "a": Allocate: panic: boom`,
+		},
 	} {
 		m := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, test.answer})
 		until(t, m, "complete", complete)
@@ -87,7 +97,8 @@ func TestAnAllocatorSaysItAll(t *testing.T) {
 
 func TestWhatAnAllocatorKeepsIsItsOwn(t *testing.T) {
 	kept := &device.Allocation{Devices: []device.HostDevice{{HostPath: "/dev/x"}}, Envs: map[string]string{"A": "1"}}
-	m := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)}, func() (*device.Allocation, error) { return kept, nil }})
+	m := run(t, quick, nil, richFake{&fake{name: "a", update: offers("", card0)},
+		func() (*device.Allocation, error) { return kept, nil }})
 	until(t, m, "complete", complete)
 	got, err := m.Allocate(context.Background(), claim(card0))
 	if err != nil {

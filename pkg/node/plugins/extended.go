@@ -10,10 +10,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// ExtendedOf returns the extended resource under which the source of a device resource publishes the device: the only one
-// that it has, or the one with the name of the device's lowest level, such as example.com/gpu for gpu. A device that the
-// node does not have now is attributed to the source that has others of its level, if there is only one. The resource is
-// not known for devices of sources that publish none, or none of that name.
+// ExtendedOf returns the extended resource under which the source of a device resource publishes
+// the device: the only one that it has, or the one with the name of the device's lowest level, such
+// as example.com/gpu for gpu. A device that the node does not have now is attributed to the source
+// that has others of its level, if there is only one. The resource is not known for devices of
+// sources that publish none, or none of that name.
 func (i *Inventory) ExtendedOf(device types.ResourceName) (extended types.ResourceName, known bool) {
 	owner, there := i.owners[device]
 	if !there {

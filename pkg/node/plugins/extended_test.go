@@ -34,14 +34,22 @@ func TestADeviceIsPublishedUnderTheExtendedResourceOfItsPlugin(t *testing.T) {
 		device  types.ResourceName
 		want    types.ResourceName
 	}{
-		"the only one of its plugin":                        {[]device.Device{one, two}, gpu, "example.com/accelerator"},
-		"the one of several that is called like it":         {[]device.Device{one, two}, port, "example.com/port"},
-		"none of several is called like it":                 {[]device.Device{one, two}, vf, ""},
-		"its plugin publishes none":                         {[]device.Device{one, none}, secret, ""},
-		"a device that is gone, of a level that is there":   {[]device.Device{one, two}, "resource/group/gpugrp0/1/gpu/GPU-9/cards", "example.com/accelerator"},
-		"a device that is gone, of a level that two have":   {[]device.Device{two, also}, "resource/group/card/0/port/p9/use", ""},
-		"a device that is gone, of a level that nobody has": {[]device.Device{one, two}, "resource/group/tpu/0/cores", ""},
-		"a name that is no device's":                        {[]device.Device{one}, "example.com/accelerator/x", ""},
+		"the only one of its plugin": {
+			[]device.Device{one, two}, gpu, "example.com/accelerator",
+		},
+		"the one of several that is called like it": {[]device.Device{one, two}, port, "example.com/port"},
+		"none of several is called like it":         {[]device.Device{one, two}, vf, ""},
+		"its plugin publishes none":                 {[]device.Device{one, none}, secret, ""},
+		"a device that is gone, of a level that is there": {
+			[]device.Device{one, two}, "resource/group/gpugrp0/1/gpu/GPU-9/cards", "example.com/accelerator",
+		},
+		"a device that is gone, of a level that two have": {
+			[]device.Device{two, also}, "resource/group/card/0/port/p9/use", "",
+		},
+		"a device that is gone, of a level that nobody has": {
+			[]device.Device{one, two}, "resource/group/tpu/0/cores", "",
+		},
+		"a name that is no device's": {[]device.Device{one}, "example.com/accelerator/x", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := run(t, quick, nil, test.plugins...)

@@ -20,13 +20,13 @@ import (
 type Timing struct {
 	// Start limits one try of Start, Update one UpdateNodeInfo, Allocate one Allocate.
 	Start, Update, Allocate time.Duration
-	// Interval is the pause between two UpdateNodeInfo, and before the second try of Start; the pause doubles with each
-	// further try, up to a minute.
+	// Interval is the pause between two UpdateNodeInfo, and before the second try of Start; the
+	// pause doubles with each further try, up to a minute.
 	Interval time.Duration
 }
 
-// DefaultTiming notices a change within about a second, and gives up on a plugin well before the kubelet gives up on the
-// runtime, which is after two minutes.
+// DefaultTiming notices a change within about a second, and gives up on a plugin well before the
+// kubelet gives up on the runtime, which is after two minutes.
 func DefaultTiming() Timing {
 	return Timing{Start: 30 * time.Second, Update: 10 * time.Second, Allocate: 20 * time.Second, Interval: time.Second}
 }
@@ -37,8 +37,8 @@ type Observe func(plugin, call string, took time.Duration, err error)
 // Load returns the plugins that are loaded, and an error for each plugin file that could not be.
 type Load func(ctx context.Context) (loaded []pluginload.Loaded[device.Device], rejected []error)
 
-// FromDirectory loads the plugin files of a directory, which takes seconds. It leaves out those that other
-// users may change, unless allowWritable is set.
+// FromDirectory loads the plugin files of a directory, which takes seconds. It leaves out those
+// that other users may change, unless allowWritable is set.
 func FromDirectory(directory string, allowWritable bool) Load {
 	return func(ctx context.Context) ([]pluginload.Loaded[device.Device], []error) {
 		return pluginload.LoadDir(ctx, directory, pluginload.Devices().AllowWritable(allowWritable))
@@ -65,8 +65,8 @@ func NewFiles(nodeName string, load Load, timing Timing, observe Observe) *Files
 	return &Files{nodeName: nodeName, load: load, timing: timing, observe: observe, changed: make(chan struct{})}
 }
 
-// Run loads the plugins and runs them until ctx is done. It returns when no plugin is called, except for a call that
-// hangs.
+// Run loads the plugins and runs them until ctx is done. It returns when no plugin is called,
+// except for a call that hangs.
 func (f *Files) Run(ctx context.Context) {
 	loaded, rejected := f.load(ctx)
 	var plugins []*plugin

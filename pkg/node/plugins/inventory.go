@@ -12,16 +12,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see types.ResourceScorer.
+// enumScorer is the scorer that makes any resource a bit mask, whatever its name; see
+// types.ResourceScorer.
 const enumScorer = 2
 
 // Inventory is what all sources together have at one moment. It is never changed once it is made.
 type Inventory struct {
-	// Node is the sum. Every extended resource, that is every name in KubeCap, is in Capacity and Allocatable too.
+	// Node is the sum. Every extended resource, that is every name in KubeCap, is in Capacity and
+	// Allocatable too.
 	Node *types.NodeInfo
 	// Complete says that every source has reported its devices without an error.
 	Complete bool
-	// Conflicts describe the resources that more than one source claims. The first source keeps them.
+	// Conflicts describe the resources that more than one source claims. The first source keeps
+	// them.
 	Conflicts []string
 
 	loaded     bool // all transports have loaded their plugins
@@ -73,8 +76,9 @@ func (i *Inventory) add(m *member) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if owner, taken := i.owners[name]; taken {
-			i.Conflicts = append(i.Conflicts, fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first",
-				name, owner.source.Label(), m.source.Label()))
+			i.Conflicts = append(i.Conflicts,
+				fmt.Sprintf("%s: claimed by device plugins %q and %q, counted for the first",
+					name, owner.source.Label(), m.source.Label()))
 			continue
 		}
 		i.owners[name] = m
@@ -114,14 +118,15 @@ func (i *Inventory) membersOf(from types.ResourceLocation) []*member {
 	return owners
 }
 
-// Allocatable returns how much of the resource pods may be given, and whether some source has it at all.
+// Allocatable returns how much of the resource pods may be given, and whether some source has it at
+// all.
 func (i *Inventory) Allocatable(name types.ResourceName) (quantity int64, known bool) {
 	_, known = i.owners[name]
 	return i.Node.Allocatable[name], known
 }
 
-// Grantable returns how much of the resource all pods together may hold, and whether some source has it at all. Any
-// number of pods may hold a bit mask.
+// Grantable returns how much of the resource all pods together may hold, and whether some source
+// has it at all. Any number of pods may hold a bit mask.
 func (i *Inventory) Grantable(name types.ResourceName) (quantity int64, known bool) {
 	quantity, known = i.Allocatable(name)
 	if i.Node.Scorer[name] == enumScorer {
@@ -130,7 +135,8 @@ func (i *Inventory) Grantable(name types.ResourceName) (quantity int64, known bo
 	return quantity, known
 }
 
-// Serves reports whether one of the resources belongs to the source that publishes the extended resource.
+// Serves reports whether one of the resources belongs to the source that publishes the extended
+// resource.
 func (i *Inventory) Serves(extended types.ResourceName, from types.ResourceLocation) bool {
 	publisher, published := i.owners[extended]
 	return published && slices.Contains(i.membersOf(from), publisher)
@@ -141,8 +147,8 @@ func (i *Inventory) ExtendedResources() []types.ResourceName {
 	return slices.Sorted(maps.Keys(i.Node.KubeCap))
 }
 
-// Missing returns why a device cannot be used now although it may be later, since its source may come late. It returns nil
-// for all other devices.
+// Missing returns why a device cannot be used now although it may be later, since its source may
+// come late. It returns nil for all other devices.
 func (i *Inventory) Missing(name types.ResourceName) error {
 	owner := i.owners[name]
 	for _, t := range i.transports {
@@ -169,8 +175,8 @@ func (i *Inventory) isLate(name types.ResourceName) bool {
 	return slices.ContainsFunc(i.transports, func(t Transport) bool { _, late := t.Late(name); return late })
 }
 
-// Unhealthy returns what is wrong with a device that a pod holds, or nothing if it is healthy. While its source is
-// missing nothing is known of the device, and nothing is wrong.
+// Unhealthy returns what is wrong with a device that a pod holds, or nothing if it is healthy.
+// While its source is missing nothing is known of the device, and nothing is wrong.
 func (i *Inventory) Unhealthy(name types.ResourceName) string {
 	quantity, known := i.Allocatable(name)
 	switch {

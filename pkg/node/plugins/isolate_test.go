@@ -41,11 +41,17 @@ func TestAContainerIsDeniedWhatItHoldsNothingOf(t *testing.T) {
 		holds types.ResourceLocation
 		want  map[string]string
 	}{
-		"nothing":                           {nil, map[string]string{"VISIBLE": "void", "OTHER": ""}},
-		"of the first, so the second's say": {container(card0).AllocateFrom, map[string]string{"VISIBLE": "none", "OTHER": ""}},
-		"of the second":                     {container(card1).AllocateFrom, map[string]string{"VISIBLE": "void", "OTHER": ""}},
-		"of both":                           {types.ResourceLocation{"x": card0, "y": card1}, map[string]string{"OTHER": ""}},
-		"of one that denies nothing":        {container(card2).AllocateFrom, map[string]string{"VISIBLE": "void", "OTHER": ""}},
+		"nothing": {nil, map[string]string{"VISIBLE": "void", "OTHER": ""}},
+		"of the first, so the second's say": {
+			container(card0).AllocateFrom, map[string]string{"VISIBLE": "none", "OTHER": ""},
+		},
+		"of the second": {
+			container(card1).AllocateFrom, map[string]string{"VISIBLE": "void", "OTHER": ""},
+		},
+		"of both": {types.ResourceLocation{"x": card0, "y": card1}, map[string]string{"OTHER": ""}},
+		"of one that denies nothing": {
+			container(card2).AllocateFrom, map[string]string{"VISIBLE": "void", "OTHER": ""},
+		},
 	} {
 		got, err := m.DenyEnvs(context.Background(), test.holds)
 		if err != nil {
@@ -67,10 +73,21 @@ func TestAPluginThatCannotSayWhatItIsAbleToIsLeftOutAndHarmsNoOther(t *testing.T
 		broken device.Device
 		says   string
 	}{
-		"a panic in DenyEnvs":           {denyingFake{&fake{name: "broken"}, func() map[string]string { panic("boom") }}, `device plugin "broken": DenyEnvs: panic: boom`},
-		"no name for a variable":        {denyingFake{&fake{name: "broken"}, denies("", "x")}, `device plugin "broken": DenyEnvs: environment variable ""`},
-		"a value that nobody could set": {denyingFake{&fake{name: "broken"}, denies("A", "\x00")}, `device plugin "broken": DenyEnvs: environment variable A`},
-		"a panic in ConcurrentSafe":     {boastful{&fake{name: "broken"}}, `device plugin "broken": ConcurrentSafe: panic: who knows`},
+		"a panic in DenyEnvs": {
+			denyingFake{&fake{name: "broken"}, func() map[string]string { panic("boom") }},
+			`device plugin "broken": DenyEnvs: panic: boom`,
+		},
+		"no name for a variable": {
+			denyingFake{&fake{name: "broken"}, denies("", "x")},
+			`device plugin "broken": DenyEnvs: environment variable ""`,
+		},
+		"a value that nobody could set": {
+			denyingFake{&fake{name: "broken"}, denies("A", "\x00")},
+			`device plugin "broken": DenyEnvs: environment variable A`,
+		},
+		"a panic in ConcurrentSafe": {
+			boastful{&fake{name: "broken"}}, `device plugin "broken": ConcurrentSafe: panic: who knows`,
+		},
 	} {
 		m := run(t, quick, nil, test.broken, &fake{name: "well", update: offers("", card0)})
 		got := until(t, m, "the other's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })

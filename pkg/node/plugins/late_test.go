@@ -14,7 +14,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// transport is one whose sources a test replaces, and may come late. Devices are resource/group/late/LABEL/ID.
+// transport is one whose sources a test replaces, and may come late. Devices are
+// resource/group/late/LABEL/ID.
 type transport struct {
 	mu      sync.Mutex
 	sources []Source
@@ -65,7 +66,8 @@ func lateName(label, id string) types.ResourceName {
 	return types.ResourceName("resource/group/late/" + label + "/" + id)
 }
 
-// serving is a source with healthy devices of those IDs and unhealthy ones, whose IDs begin with a minus sign.
+// serving is a source with healthy devices of those IDs and unhealthy ones, whose IDs begin with a
+// minus sign.
 func serving(label string, ids ...string) late {
 	extended := types.ResourceName("example.com/" + label)
 	info := types.NewNodeInfo()
@@ -105,7 +107,8 @@ func TestLateDevicesAreBesideThoseOfPluginFiles(t *testing.T) {
 	others := newTransport(serving("nic", "x", "-y"))
 	m := runLate(t, others)
 	inventory := until(t, m, "both", func(i *Inventory) bool { return i.Complete && len(i.owners) > 3 })
-	for name, want := range map[types.ResourceName]int64{card0: 1, "example.com/nic": 2, lateName("nic", "x"): 1, lateName("nic", "y"): 0} {
+	for name, want := range map[types.ResourceName]int64{card0: 1, "example.com/nic": 2, lateName("nic", "x"): 1,
+		lateName("nic", "y"): 0} {
 		if name == "example.com/nic" {
 			want = 1 // of two, one is healthy
 		}
@@ -123,7 +126,8 @@ func TestLateDevicesAreBesideThoseOfPluginFiles(t *testing.T) {
 		t.Errorf("health says %v", err)
 	}
 	others.set()
-	until(t, m, "nothing of it", func(i *Inventory) bool { _, known := i.Allocatable("example.com/nic"); return i.Complete && !known })
+	until(t, m, "nothing of it",
+		func(i *Inventory) bool { _, known := i.Allocatable("example.com/nic"); return i.Complete && !known })
 }
 
 func TestAContainerAwaitsTheLateSourcesOfItsDevices(t *testing.T) {
@@ -137,7 +141,8 @@ func TestAContainerAwaitsTheLateSourcesOfItsDevices(t *testing.T) {
 		m.Await(t.Context(), types.ResourceLocation{"r": lateName("nic", "x")})
 	}()
 	others.set(gone("nic", "x"), serving("fpga", "x"))
-	until(t, m, "another source", func(i *Inventory) bool { _, known := i.Allocatable("example.com/fpga"); return known })
+	until(t, m, "another source",
+		func(i *Inventory) bool { _, known := i.Allocatable("example.com/fpga"); return known })
 	select {
 	case <-came:
 		t.Fatal("another source was taken for the one that is awaited")
@@ -153,14 +158,17 @@ func TestAContainerAwaitsTheLateSourcesOfItsDevices(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m.Await(ctx, types.ResourceLocation{"r": lateName("no-such", "x")})
-	if err := inventory.Missing(lateName("no-such", "x")); err == nil || !strings.Contains(err.Error(), "no device plugin of no-such has registered") {
+	if err := inventory.Missing(lateName("no-such", "x")); err == nil ||
+		!strings.Contains(err.Error(), "no device plugin of no-such has registered") {
 		t.Errorf("without a source: %v", err)
 	}
 }
 
 func TestALateDeviceThatAPluginFileHasIsNotAwaited(t *testing.T) {
-	m := start(t, newFiles(quick, nil, &fake{name: "a", update: offers("", lateName("nic", "x"))}), newTransport(gone("nic", "x")))
-	inventory := until(t, m, "the file's device", func(i *Inventory) bool { return i.Node.Allocatable[lateName("nic", "x")] == 1 })
+	m := start(t, newFiles(quick, nil, &fake{name: "a", update: offers("", lateName("nic", "x"))}),
+		newTransport(gone("nic", "x")))
+	inventory := until(t, m, "the file's device",
+		func(i *Inventory) bool { return i.Node.Allocatable[lateName("nic", "x")] == 1 })
 	if err := inventory.Missing(lateName("nic", "x")); err != nil {
 		t.Errorf("a device of a plugin file is missing: %v", err)
 	}
@@ -184,7 +192,8 @@ func TestADeviceIsUnhealthyOnlyIfItsSourceSaysSo(t *testing.T) {
 	}
 	others.set(gone("nic", "good"))
 	inventory = until(t, m, "the plugin's absence", func(i *Inventory) bool { return !i.Complete })
-	for _, name := range []types.ResourceName{lateName("nic", "good"), lateName("nic", "bad"), "resource/group/gpu/no-such-card/cards"} {
+	for _, name := range []types.ResourceName{lateName("nic", "good"), lateName("nic", "bad"),
+		"resource/group/gpu/no-such-card/cards"} {
 		if got := inventory.Unhealthy(name); got != "" {
 			t.Errorf("with the plugin away, %s %q", name, got)
 		}

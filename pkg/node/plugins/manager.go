@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugins manages the node's device plugins: it merges what they report into the node's inventory, and queries
-// them for what a container needs. A plugin that fails, hangs or panics affects only the pods that hold its devices.
+// Package plugins manages the node's device plugins: it merges what they report into the node's
+// inventory, and queries them for what a container needs. A plugin that fails, hangs or panics
+// affects only the pods that hold its devices.
 //
 // Plugins come by a [Transport]; [Files] is the one for plugin files.
 package plugins
@@ -21,8 +22,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// awaitLimit is how long a container waits for late sources of its devices. With the time limits of the calls after that
-// it stays below the two minutes after which the kubelet gives up on the runtime.
+// awaitLimit is how long a container waits for late sources of its devices. With the time limits of
+// the calls after that it stays below the two minutes after which the kubelet gives up on the
+// runtime.
 const awaitLimit = 50 * time.Second
 
 // Manager manages the sources of some transports. All methods are safe for concurrent use.
@@ -37,8 +39,8 @@ type Manager struct {
 	synced    chan struct{} // closed when every source has reported
 }
 
-// New returns a manager of the transports' sources; a resource that several sources claim belongs to the first one. Before
-// Run the node has no devices and the inventory is not complete.
+// New returns a manager of the transports' sources; a resource that several sources claim belongs
+// to the first one. Before Run the node has no devices and the inventory is not complete.
 func New(nodeName string, transports ...Transport) *Manager {
 	return &Manager{
 		nodeName: nodeName, transports: transports,
@@ -100,11 +102,12 @@ func (m *Manager) Inventory() (now *Inventory, changed <-chan struct{}) {
 	return m.inventory, m.changed
 }
 
-// Synced returns a channel that is closed when the inventory has the first report of every source, except for those that
-// failed to report.
+// Synced returns a channel that is closed when the inventory has the first report of every source,
+// except for those that failed to report.
 func (m *Manager) Synced() <-chan struct{} { return m.synced }
 
-// Await waits until the late sources of the devices serve, for awaitLimit at most. The inventory shows the outcome.
+// Await waits until the late sources of the devices serve, for awaitLimit at most. The inventory
+// shows the outcome.
 func (m *Manager) Await(ctx context.Context, from types.ResourceLocation) {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
@@ -122,7 +125,8 @@ func (m *Manager) Await(ctx context.Context, from types.ResourceLocation) {
 	}
 }
 
-// Allocate returns what the sources of the container's devices say that it needs, in the order of the sources.
+// Allocate returns what the sources of the container's devices say that it needs, in the order of
+// the sources.
 func (m *Manager) Allocate(ctx context.Context, claim Claim) ([]inject.Addition, error) {
 	inventory, _ := m.Inventory()
 	var additions []inject.Addition
@@ -136,9 +140,9 @@ func (m *Manager) Allocate(ctx context.Context, claim Claim) ([]inject.Addition,
 	return additions, nil
 }
 
-// DenyEnvs returns the environment variables that keep a container which holds the devices in from, or none, from using
-// those of sources of which it holds none. Of several values for a name the first source's counts. It waits until plugins
-// are loaded; they need not be healthy.
+// DenyEnvs returns the environment variables that keep a container which holds the devices in from,
+// or none, from using those of sources of which it holds none. Of several values for a name the
+// first source's counts. It waits until plugins are loaded; they need not be healthy.
 func (m *Manager) DenyEnvs(ctx context.Context, from types.ResourceLocation) (map[string]string, error) {
 	select {
 	case <-m.loaded:

@@ -58,7 +58,8 @@ func (f *fake) UpdateNodeInfo(info *types.NodeInfo) error {
 	return update(info)
 }
 
-func (f *fake) Allocate(pod *types.PodInfo, container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (f *fake) Allocate(pod *types.PodInfo,
+	container *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 	return f.allocate(pod, container)
 }
 
@@ -214,7 +215,8 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 		}
 		return f
 	}
-	m := run(t, quick, nil, allocated(&fake{name: "a", update: offers("", card0)}), allocated(&fake{name: "b", update: offers("", card0, card1)}))
+	m := run(t, quick, nil, allocated(&fake{name: "a", update: offers("", card0)}),
+		allocated(&fake{name: "b", update: offers("", card0, card1)}))
 	got := until(t, m, "complete", complete)
 	if len(got.Conflicts) != 1 || !strings.Contains(got.Conflicts[0], `"a" and "b"`) {
 		t.Errorf("conflicts %q", got.Conflicts)
@@ -224,7 +226,8 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]inject.Addition{{Plugin: want, Allocation: device.Allocation{Envs: map[string]string{"BY": want}}}}, additions); diff != "" {
+		if diff := cmp.Diff([]inject.Addition{{Plugin: want,
+			Allocation: device.Allocation{Envs: map[string]string{"BY": want}}}}, additions); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -237,7 +240,10 @@ func TestDevicesComeAndGo(t *testing.T) {
 	f.set(offers(count, card0, card1))
 	until(t, m, "two devices", func(i *Inventory) bool { return i.Node.KubeCap[count] == 2 })
 	f.set(offers(count))
-	until(t, m, "no device", func(i *Inventory) bool { return len(i.Node.Allocatable) == 1 && i.Node.KubeCap[count] == 0 })
+	until(t, m, "no device", func(i *Inventory) bool {
+		return len(i.Node.Allocatable) == 1 &&
+			i.Node.KubeCap[count] == 0
+	})
 }
 
 func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
@@ -261,7 +267,8 @@ func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
 	m := run(t, quick, nil, broken, &fake{name: "well", update: offers("", card0)})
 	<-m.Synced()
 	until(t, m, "the other's device is there", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
-	if err := m.Check(); err == nil || !strings.Contains(err.Error(), `device plugin "broken": Start: `) || strings.Contains(err.Error(), "well") {
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), `device plugin "broken": Start: `) ||
+		strings.Contains(err.Error(), "well") {
 		t.Errorf("health while it does not start: %v", err)
 	}
 	close(release)
@@ -276,7 +283,8 @@ func TestAPluginThatDoesNotStartIsTriedAgainAndHarmsNoOther(t *testing.T) {
 
 func TestThePauseBeforeStartIsTriedAgainGrowsToAMinute(t *testing.T) {
 	pauses := startBackoff(time.Second)
-	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute, time.Minute}
+	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
+		32 * time.Second, time.Minute, time.Minute, time.Minute}
 	for i, base := range want {
 		if got := pauses.Step(); got < base || got > base+base/5 {
 			t.Errorf("pause %d: %v, want %v and up to a fifth more", i, got, base)
@@ -340,13 +348,15 @@ func claim(name types.ResourceName) Claim {
 
 func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
 	release := make(chan struct{})
-	hanging := &fake{name: "hanging", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
-		<-release
-		return nil, nil, nil, nil
-	}}
-	well := &fake{name: "well", update: offers("", card1), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
-		return nil, []string{"/dev/x"}, nil, nil
-	}}
+	hanging := &fake{name: "hanging", update: offers("", card0),
+		allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			<-release
+			return nil, nil, nil, nil
+		}}
+	well := &fake{name: "well", update: offers("", card1),
+		allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			return nil, []string{"/dev/x"}, nil, nil
+		}}
 	timing := quick
 	timing.Allocate = 50 * time.Millisecond
 	m := run(t, timing, nil, hanging, well)
@@ -371,9 +381,10 @@ func TestAPluginThatHangsFailsOnlyItsOwnContainers(t *testing.T) {
 }
 
 func TestAPanicInAllocateIsAnError(t *testing.T) {
-	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
-		panic("index out of range")
-	}})
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0),
+		allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			panic("index out of range")
+		}})
 	until(t, m, "complete", complete)
 	_, err := m.Allocate(context.Background(), claim(card0))
 	if err == nil || !strings.Contains(err.Error(), `device plugin "a": Allocate: panic: index out of range`) {
@@ -382,7 +393,8 @@ func TestAPanicInAllocateIsAnError(t *testing.T) {
 }
 
 func TestAllocateGetsCopies(t *testing.T) {
-	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0), allocate: func(pod *types.PodInfo,
+		c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 		clear(pod.RunningContainers)
 		clear(c.AllocateFrom)
 		c.DevRequests["written"] = 1
@@ -408,7 +420,8 @@ func TestCallsAreOneAtATimeUnlessThePluginIsSafe(t *testing.T) {
 			arrived.Add(callers)
 			go func() { arrived.Wait(); close(all) }()
 			f := &fake{name: "a", concurrent: test.concurrent, update: offers("", card0)}
-			f.allocate = func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			f.allocate = func(*types.PodInfo,
+				*types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 				if !test.concurrent {
 					inside <- struct{}{}
 					defer func() { <-inside }()

@@ -51,7 +51,8 @@ func newPlugin(
 		state:  State{Err: fmt.Errorf("device plugin %q is not started yet", loaded.Name)},
 	}
 	if capability, ok := loaded.Plugin.(device.ConcurrentSafe); ok {
-		safe, err := call(ctx, p, "ConcurrentSafe", timing.Update, func() (bool, error) { return capability.ConcurrentSafe(), nil })
+		safe, err := call(ctx, p, "ConcurrentSafe", timing.Update,
+			func() (bool, error) { return capability.ConcurrentSafe(), nil })
 		if err != nil {
 			return nil, err
 		}
@@ -91,14 +92,17 @@ func (p *plugin) State() State {
 	return p.state
 }
 
-// run starts the plugin, with retries, and then queries its devices every interval until ctx is done. It calls changed
-// when the plugin's state has changed.
+// run starts the plugin, with retries, and then queries its devices every interval until ctx is
+// done. It calls changed when the plugin's state has changed.
 func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "plugin", p.name)
 	ctx = klog.NewContext(ctx, logger)
 	retry := startBackoff(p.timing.Interval)
 	for {
-		_, err := call(ctx, p, "Start", p.timing.Start, func() (struct{}, error) { return struct{}{}, p.device.Start() })
+		_, err := call(ctx, p, "Start", p.timing.Start, func() (struct{}, error) {
+			return struct{}{},
+				p.device.Start()
+		})
 		if err == nil {
 			break
 		}
@@ -136,8 +140,8 @@ func startBackoff(first time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
 }
 
-// query returns what the plugin reports now. A report that is the same as the last one has the same outcome, and is
-// neither copied nor checked again.
+// query returns what the plugin reports now. A report that is the same as the last one has the same
+// outcome, and is neither copied nor checked again.
 func (p *plugin) query(ctx context.Context, nodeName string) (*types.NodeInfo, error) {
 	last := p.last
 	info, err := call(ctx, p, "UpdateNodeInfo", p.timing.Update, func() (*types.NodeInfo, error) {
@@ -212,7 +216,8 @@ func allocateFrom(from device.Device, pod *types.PodInfo, container *types.Conta
 		allocation.Devices = append(allocation.Devices, device.HostDevice{HostPath: path})
 	}
 	for _, m := range mounts {
-		allocation.Mounts = append(allocation.Mounts, device.HostMount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: m.Readonly})
+		allocation.Mounts = append(allocation.Mounts,
+			device.HostMount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: m.Readonly})
 	}
 	return allocation, nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// newReport returns an empty NodeInfo for a plugin to fill in, with maps as large as those of its last report.
+// newReport returns an empty NodeInfo for a plugin to fill in, with maps as large as those of its
+// last report.
 func newReport(nodeName string, last *types.NodeInfo) *types.NodeInfo {
 	if last == nil {
 		return types.NewNodeInfoWithName(nodeName)
@@ -30,7 +31,8 @@ func newReport(nodeName string, last *types.NodeInfo) *types.NodeInfo {
 
 // equalInfo reports whether both say the same. The name is the node's in any case.
 func equalInfo(a, b *types.NodeInfo) bool {
-	return maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) && maps.Equal(a.Used, b.Used) &&
+	return maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) &&
+		maps.Equal(a.Used, b.Used) &&
 		maps.Equal(a.Scorer, b.Scorer) && maps.Equal(a.KubeCap, b.KubeCap) && maps.Equal(a.KubeAlloc, b.KubeAlloc)
 }
 
@@ -42,7 +44,8 @@ func checkReport(info *types.NodeInfo) error {
 	for _, list := range []types.ResourceList{info.KubeCap, info.KubeAlloc} {
 		for name, quantity := range list {
 			if !resource.IsExtendedResource(name) {
-				return fmt.Errorf("resource %q is no name for an extended resource: it must be like vendor.com/device", name)
+				return fmt.Errorf("resource %q is no name for an extended resource: it must be like vendor.com/device",
+					name)
 			}
 			if quantity < 0 {
 				return fmt.Errorf("resource %q has the negative quantity %d", name, quantity)

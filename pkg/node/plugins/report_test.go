@@ -20,7 +20,8 @@ import (
 // newQueried returns a plugin of the fake that a test queries by itself.
 func newQueried(t testing.TB, f *fake) *plugin {
 	t.Helper()
-	p, err := newPlugin(context.Background(), pluginload.Loaded[device.Device]{Name: f.name, Plugin: f}, quick, func(string, string, time.Duration, error) {})
+	p, err := newPlugin(context.Background(), pluginload.Loaded[device.Device]{Name: f.name, Plugin: f}, quick,
+		func(string, string, time.Duration, error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func TestAnUnchangedReportIsNeitherCopiedNorCheckedAgain(t *testing.T) {
 func TestEveryPartOfAReportIsCompared(t *testing.T) {
 	lists := func(info *types.NodeInfo) map[string]types.ResourceList {
 		return map[string]types.ResourceList{
-			"Capacity": info.Capacity, "Allocatable": info.Allocatable, "Used": info.Used, "KubeCap": info.KubeCap, "KubeAlloc": info.KubeAlloc,
+			"Capacity": info.Capacity, "Allocatable": info.Allocatable, "Used": info.Used, "KubeCap": info.KubeCap,
+			"KubeAlloc": info.KubeAlloc,
 		}
 	}
 	for name := range lists(types.NewNodeInfo()) {
@@ -101,7 +103,8 @@ func BenchmarkUnchangedReport(b *testing.B) {
 		b.Run(fmt.Sprintf("%d GPUs", gpus), func(b *testing.B) {
 			p := newQueried(b, &fake{name: "a", update: func(info *types.NodeInfo) error {
 				for i := range gpus {
-					device := fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/GPU-%08x-aaaa-bbbb-cccc-%012x", i/4, i/2, i, i)
+					device := fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/GPU-%08x-aaaa-bbbb-cccc-%012x",
+						i/4, i/2, i, i)
 					for resource, quantity := range map[string]int64{"cards": 1, "memory": 80 << 30, "enumType": 3} {
 						info.Capacity[types.ResourceName(device+"/"+resource)] = quantity
 						info.Allocatable[types.ResourceName(device+"/"+resource)] = quantity

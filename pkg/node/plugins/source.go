@@ -10,15 +10,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Transport is a way in which device plugins reach kubecri: plugin files are one, the kubelet's device-plugin API is
-// another. Its methods are safe for concurrent use and return at once.
+// Transport is a way in which device plugins reach kubecri: plugin files are one, the kubelet's
+// device-plugin API is another. Its methods are safe for concurrent use and return at once.
 type Transport interface {
-	// Sources returns the transport's plugins in the order in which they claim resources. loaded is false while the
-	// transport still looks for its plugins after the start. changed is closed when any of this, or the state of a
-	// source, is no longer so.
+	// Sources returns the transport's plugins in the order in which they claim resources. loaded is
+	// false while the transport still looks for its plugins after the start. changed is closed when
+	// any of this, or the state of a source, is no longer so.
 	Sources() (now []Source, loaded bool, changed <-chan struct{})
-	// Late returns the label of the source that a device belongs to by its name, if sources of this transport may come
-	// after the kubelet creates containers that need their devices, as after a reboot. Such a container waits.
+	// Late returns the label of the source that a device belongs to by its name, if sources of this
+	// transport may come after the kubelet creates containers that need their devices, as after a
+	// reboot. Such a container waits.
 	Late(device types.ResourceName) (label string, late bool)
 }
 
@@ -28,11 +29,11 @@ type Source interface {
 	Label() string
 	// State returns what it has.
 	State() State
-	// DenyEnvs returns the environment variables that keep a container which holds none of its devices from using them.
-	// The caller does not change the map.
+	// DenyEnvs returns the environment variables that keep a container which holds none of its
+	// devices from using them. The caller does not change the map.
 	DenyEnvs() map[string]string
-	// Allocate returns what the container needs for those of its devices that are the source's. It has a time limit of
-	// its own.
+	// Allocate returns what the container needs for those of its devices that are the source's. It
+	// has a time limit of its own.
 	Allocate(ctx context.Context, claim Claim) (inject.Addition, error)
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// writeAll writes into every map of a container, or of a pod, as plugins written for the published host do: they check
-// none of them for nil.
+// writeAll writes into every map of a container, or of a pod, as plugins written for the published
+// host do: they check none of them for nil.
 func writeAll(pod *types.PodInfo, container *types.ContainerInfo) {
 	all := []types.ContainerInfo{*container}
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {

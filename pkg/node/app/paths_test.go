@@ -9,20 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFoldersAreInTheStateFolderUnlessFlagsSayOtherwise(t *testing.T) {
-	folders := func(o *Options) []string {
-		return []string{o.devicePluginsFolder(), o.registryFolder(), o.memoryPath(), o.kubeletPodResourcesPath(), o.podResourcesPath()}
+func TestDirectoriesAreInTheStateDirectoryUnlessFlagsSayOtherwise(t *testing.T) {
+	directories := func(o *Options) []string {
+		return []string{o.devicePluginsDir(), o.registryDir(), o.devicesPath(), o.kubeletPodResourcesPath(),
+			o.podResourcesPath()}
 	}
 	for name, test := range map[string]struct{ args, want []string }{
 		"nothing said": {nil, []string{
-			"/var/lib/kubedevice/device-plugins", "/var/lib/kubedevice/plugins_registry", "/var/lib/kubedevice/devices", "/var/lib/kubelet/pod-resources/kubelet.sock",
+			"/var/lib/kubedevice/device-plugins", "/var/lib/kubedevice/plugins_registry", "/var/lib/kubedevice/devices",
+			"/var/lib/kubelet/pod-resources/kubelet.sock",
 			"/var/lib/kubedevice/pod-resources/kubelet.sock",
 		}},
-		"another state folder": {[]string{"--state-dir=/s"}, []string{
+		"another state directory": {[]string{"--state-dir=/s"}, []string{
 			"/s/device-plugins", "/s/plugins_registry", "/s/devices", "/var/lib/kubelet/pod-resources/kubelet.sock",
 			"/s/pod-resources/kubelet.sock",
 		}},
-		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r", "--pod-resources-dir=/p", "--root-dir=/k"}, []string{
+		"each of its own": {[]string{"--state-dir=/s", "--device-plugins-dir=/d", "--plugins-registry-dir=/r",
+			"--pod-resources-dir=/p", "--root-dir=/k"}, []string{
 			"/d", "/r", "/s/devices", "/k/pod-resources/kubelet.sock",
 			"/p/kubelet.sock",
 		}},
@@ -31,7 +34,7 @@ func TestFoldersAreInTheStateFolderUnlessFlagsSayOtherwise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(test.want, folders(options)); diff != "" {
+		if diff := cmp.Diff(test.want, directories(options)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
+// observeCall counts a call to the runtime.
 func (m *measures) observeCall(call criproxy.Call) {
 	method := call.Method
-	if !m.methods[method] {
+	if _, known := m.methods[method]; !known {
 		method = other
 	}
 	code := call.Code.String()
@@ -25,19 +26,22 @@ func (m *measures) observeCall(call criproxy.Call) {
 	m.addedTime.WithLabelValues(method).Observe((call.Took - call.Waited).Seconds())
 }
 
-// other is the label of all methods and codes that this release does not know, so that nobody can make metrics without end.
+// other is the label of all methods and codes that this release does not know, so that their number
+// has a limit.
 const other = "other"
 
-// criMethods returns the full names of the CRI's methods.
+// criMethods returns the methods of the CRI that this release knows, by full name, and whether each
+// is unary.
 func criMethods() map[string]bool {
-	methods := map[string]bool{}
-	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
+	unary := map[string]bool{}
+	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc,
+		runtimeapi.ImageService_ServiceDesc} {
 		for _, method := range service.Methods {
-			methods["/"+service.ServiceName+"/"+method.MethodName] = true
+			unary["/"+service.ServiceName+"/"+method.MethodName] = true
 		}
 		for _, stream := range service.Streams {
-			methods["/"+service.ServiceName+"/"+stream.StreamName] = true
+			unary["/"+service.ServiceName+"/"+stream.StreamName] = false
 		}
 	}
-	return methods
+	return unary
 }

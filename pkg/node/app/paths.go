@@ -1,0 +1,46 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+)
+
+func (o *Options) devicePluginsDir() string {
+	return cmp.Or(o.DevicePluginsDir, filepath.Join(o.StateDir, devicemanager.DirName))
+}
+
+func (o *Options) registryDir() string {
+	return cmp.Or(o.RegistryDir, filepath.Join(o.StateDir, devicemanager.RegistryDirName))
+}
+
+// devicesPath is the state file of the kubelet's device plugins.
+func (o *Options) devicesPath() string {
+	return filepath.Join(o.StateDir, devicemanager.StateFileName)
+}
+
+// podResourcesPath is the PodResources socket for agents.
+func (o *Options) podResourcesPath() string {
+	return filepath.Join(cmp.Or(o.PodResourcesDir, filepath.Join(o.StateDir, podresources.DirName)),
+		podresources.SocketName)
+}
+
+// kubeletPodResourcesPath is the kubelet's own socket of this kind.
+func (o *Options) kubeletPodResourcesPath() string {
+	return filepath.Join(o.KubeletDir, podresources.DirName, podresources.SocketName)
+}
+
+// The files in the state directory.
+const (
+	grantsFile = "grants"
+	podsFile   = "pods"
+)
+
+func (o *Options) grantsPath() string { return filepath.Join(o.StateDir, grantsFile) }
+
+func (o *Options) podsPath() string { return filepath.Join(o.StateDir, podsFile) }
