@@ -99,9 +99,9 @@ bench-upstream:
 	@go build -o $(OUT)/bench/bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 
 .PHONY: bench-placement
-bench-placement: build ## Benchmark placement alone, first time and remembered; and the plugin on all nodes, with a device scheduler from a .so.
-	go test -run '^$$' -bench . -benchmem ./pkg/grouptree
-	go test -run '^$$' -bench . -benchmem ./pkg/scheduler
+bench-placement: build ## Benchmark placement alone and cached, and the plugin on all nodes, with a device scheduler from a .so.
+	go test -run '^$$' -bench . -benchmem ./pkg/grouptree ./pkg/cache ./pkg/scheduler/dispatch
+	go test -run '^$$' -bench . -benchmem ./pkg/scheduler/frameworkplugin
 
 .PHONY: robustness
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created; results in _output/robustness/ (root, Linux).

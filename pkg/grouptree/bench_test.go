@@ -6,7 +6,6 @@ package grouptree
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -91,35 +90,18 @@ var placementBenchmarks = []struct {
 	{64, "8-in-two-sockets", [][]int{{2, 2}, {2, 2}}},
 }
 
-// BenchmarkPlacement places a pod on one node, tree and request compiled before: when the node's
-// state is seen for the first time, and when it was seen before. It reports how many times faster
-// the second is.
+// BenchmarkPlacement places a pod on one node, tree and request compiled before.
 func BenchmarkPlacement(b *testing.B) {
 	for _, bench := range placementBenchmarks {
 		for _, state := range []string{"empty", "half-full", "fragmented"} {
 			node := busy(machine(bench.gpus), states(bench.gpus)[state]...)
 			tree := mustTree(b, node)
 			req := mustRequest(b, asking(bench.gpus, bench.sockets...), nil)
-			used := tree.Dense(node.Used)
-			placer, memo := NewPlacer(0), NewMemo(64)
-			var first, again time.Duration
-			name := fmt.Sprintf("devices=%d/%s/pod=%s", bench.gpus, state, bench.name)
-			b.Run(name+"/first", func(b *testing.B) {
+			used, placer := tree.Dense(node.Used), NewPlacer(0)
+			b.Run(fmt.Sprintf("devices=%d/%s/pod=%s", bench.gpus, state, bench.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					placer.Place(tree, used, req)
-				}
-				first = b.Elapsed() / time.Duration(b.N)
-			})
-			b.Run(name+"/again", func(b *testing.B) {
-				memo.Place(placer, tree, used, req)
-				b.ReportAllocs()
-				for b.Loop() {
-					memo.Place(placer, tree, used, req)
-				}
-				again = b.Elapsed() / time.Duration(b.N)
-				if again > 0 {
-					b.ReportMetric(float64(first)/float64(again), "×faster")
 				}
 			})
 		}

@@ -14,11 +14,12 @@
 //
 // # Use
 //
-// What changes seldom is compiled once: an [DeviceTree] from a node's allocatable devices, a
+// What changes seldom is compiled once: a [DeviceTree] from a node's allocatable devices, a
 // [Request] from a pod. What is used on a node is a dense vector, one number for each resource of
-// the tree. A [Placer] then answers with a [Placement]; a [Memo] remembers answers, so that a
-// second node that looks the same costs a look-up. [Explain] says, when asked, why a pod does not
-// fit. [Holdings] computes from a bound pod what it holds.
+// the tree. A [Placer] then answers with a [Placement]. Callers can cache it: unless the request is
+// pinned, it depends on nothing but the shape of the tree, the vector and the digest of the
+// request. [Explain] says, when asked, why a pod does not fit. [Holdings] computes from a bound pod
+// what it holds.
 //
 // # The canonical walk
 //

@@ -24,7 +24,7 @@ func Example() {
 		return
 	}
 	used := tree.Dense(types.ResourceList{"resource/group/gpugrp0/1/gpu/GPU-d/cards": 1})
-	placer, memo := grouptree.NewPlacer(0), grouptree.NewMemo(1024)
+	placer := grouptree.NewPlacer(0)
 	for _, pairs := range []int{1, 2} {
 		requests := types.ResourceList{}
 		for pair := range pairs {
@@ -38,7 +38,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		placement := memo.Place(placer, tree, used, request)
+		placement := placer.Place(tree, used, request)
 		if !placement.Fits {
 			fmt.Println("nodes", grouptree.Explain(tree, used, request, placement))
 			continue
