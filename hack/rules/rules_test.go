@@ -89,9 +89,9 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/kubeletplugin": {
 		"pkg/scheduler/dispatch", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
-	"pkg/scheduler/metrics": {"pkg/scheduler/dispatch"},
+	"pkg/scheduler/metrics": {"pkg/scheduler/dispatch", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",

@@ -98,6 +98,14 @@ type Stats struct {
 	Entries uint64
 }
 
+// Add adds what another cache has done.
+func (s *Stats) Add(other Stats) {
+	s.Hits += other.Hits
+	s.Misses += other.Misses
+	s.Evictions += other.Evictions
+	s.Entries += other.Entries
+}
+
 // Stats returns what the cache has done so far. While others use it, the numbers need not be of one
 // moment.
 func (c *Cache[K, V]) Stats() Stats {

@@ -72,6 +72,7 @@ func newFactory(
 		if shared, err = frameworkplugin.NewShared(ctx, schedulers, handle, options); err != nil {
 			return
 		}
+		metrics.RegisterCaches(schedulers.CacheStats, shared.Nodes().CacheStats)
 		shared.Run(func(ctx context.Context) { policies.Watch(ctx, handle.ClientSet()) })
 		core := handle.SharedInformerFactory().Core().V1()
 		err = page.Start(shared.Run, devicepage.NewHandler(&devicepage.Cluster{

@@ -97,8 +97,8 @@ func (c *Cluster) verdict(ctx context.Context, node *v1.Node, request *dispatch.
 		return Verdict{Node: node.Name, Fits: true, Score: found.Score}
 	}
 	reason := strings.Join(found.Reasons, ", ")
-	if found.Lack != nil {
-		reason = strings.TrimPrefix(found.Lack.Text(c.Schedulers.Words()), "have ")
+	if found.Shortage != nil {
+		reason = strings.TrimPrefix(found.Shortage.Text(c.Schedulers.Words()), "have ")
 	}
 	return Verdict{Node: node.Name, Preemptible: !found.Never, Reason: reason}
 }

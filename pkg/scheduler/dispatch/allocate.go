@@ -10,8 +10,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Allocate chooses the pod's devices on the node. What it returns is the request with DevRequests, AllocateFrom and
-// NodeName filled in. It is an error when the pod does not fit, which can only be news since Fit.
+// Allocate chooses the pod's devices on the node. It returns the request with DevRequests,
+// AllocateFrom and NodeName set. It returns an error when the pod does not fit, because something
+// has changed since Fit.
 func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*types.PodInfo, error) {
 	at := request.begin()
 	if request.Empty() {
@@ -26,7 +27,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 			return nil, err
 		}
 	}
-	if err := node.gap(at.pod); err != nil {
+	if err := node.missingFor(at.pod); err != nil {
 		return nil, err
 	}
 	allocated, left := at.named(request.Pod.Name, node.info.Name), s.rest(at)
@@ -40,7 +41,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 		if !placement.Fits {
 			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement).Text(s.words))
 		}
-		left.request.Apply(node.inventory.groups, placement, allocated)
+		left.request.Apply(node.inventory.tree, placement, allocated)
 	}
 	if missing := unplaced(allocated); missing != "" {
 		return nil, errors.New(missing)

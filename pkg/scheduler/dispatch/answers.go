@@ -15,10 +15,11 @@ import (
 type cachedAnswers struct {
 	pure       bool
 	translator devicescheduler.Translator // nil for a plugin that does more than translate
-	revision   atomic.Uint64              // of the translator, as of the last call that told it of a node
+	revision   atomic.Uint64              // of the translator, as of the last call that reported a node to it
 
 	fits *cache.Cache[question, *fitAnswer]
-	// allocations is only used for a translator: what others allocate changes the node, which is hardly ever the same again.
+	// allocations is only used for a translator: what others allocate changes the node, which is
+	// hardly ever the same again.
 	allocations *cache.Cache[question, *translation]
 }
 
@@ -44,16 +45,17 @@ func (c *contained) detectCapabilities(plugin devicescheduler.DeviceScheduler, s
 // predictable reports whether an answer changes only with the question.
 func (a *cachedAnswers) predictable() bool { return a.pure || a.translator != nil }
 
-// question returns what a plugin that is predictable is asked.
+// question returns the question to a plugin that is predictable.
 func (a *cachedAnswers) question(node *Node, at *translation) question {
 	if a.pure {
 		return question{request: at.key(), node: node.content()}
 	}
-	return question{a.revision.Load(), at.key(), nodeKey(node.inventory.groups.Shape())}
+	return question{a.revision.Load(), at.key(), nodeKey(node.inventory.tree.Shape())}
 }
 
-// cachedFit answers from the cache, or calls the plugin. One that is kept from the request is asked in any case: it would
-// not allocate what it is known to fit, and only an answer ends a quarantine.
+// cachedFit answers from the cache, or calls the plugin. One that is kept from the request is
+// called in any case: it would not allocate what it is known to fit, and only an answer ends a
+// quarantine.
 func (c *contained) cachedFit(ctx context.Context, node *Node, request *Request, at *translation) (*fitAnswer, error) {
 	if !c.predictable() || c.unavailable.Load() || c.keptFrom(node, request) {
 		return c.fit(ctx, node, request, at)
@@ -87,8 +89,8 @@ func (c *contained) cachedAllocate(
 	return next, err
 }
 
-// updateRevision notes how the plugin translates from now on, and calls changed if that is new. It is part of each call
-// that tells the plugin of a node.
+// updateRevision notes how the plugin translates from now on, and calls changed if that is new. It
+// is part of each call that reports a node to the plugin.
 func (a *cachedAnswers) updateRevision(changed func()) {
 	if a.translator == nil {
 		return
@@ -105,9 +107,9 @@ func (a *cachedAnswers) updateRevision(changed func()) {
 	}
 }
 
-// Era reports whether verdicts may be cached, and until when: of two verdicts for requests of equal key on one Node, in
-// the same era, the second equals the first. There is no era while a plugin is quarantined, since its answers may change
-// at any time, nor where the set is not Predictable.
+// Era reports whether verdicts may be cached, and until when: of two verdicts for requests of equal
+// key on one Node, in the same era, the second equals the first. There is no era while a plugin is
+// quarantined, since its answers may change at any time, nor where the set is not Predictable.
 func (s *Set) Era() (era uint64, ok bool) {
 	for _, plugin := range s.plugins {
 		if !plugin.predictable() || plugin.unavailable.Load() {
@@ -121,8 +123,8 @@ func (s *Set) Era() (era uint64, ok bool) {
 	return era, true
 }
 
-// Predictable reports whether the answer for a pod on a node changes only with that node's devices and what is used of
-// them, or with a retranslation.
+// Predictable reports whether the answer for a pod on a node changes only with that node's devices
+// and what is used of them, or with a retranslation.
 func (s *Set) Predictable() bool {
 	for _, plugin := range s.plugins {
 		if !plugin.predictable() {

@@ -36,14 +36,15 @@ func (t *translator) Revision() uint64 { return t.revision.Load() }
 // counting counts the calls of a fake's fit.
 func counting(f *fake) (*fake, *atomic.Int64) {
 	calls, fit := &atomic.Int64{}, f.fit
-	f.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	f.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		calls.Add(1)
 		return fit(node, pod)
 	}
 	return f, calls
 }
 
-// nodeLike returns a node of free GPUs that are called otherwise on each node, and of which some memory is in use.
+// nodeLike returns a node of free GPUs that are called otherwise on each node, and of which some
+// memory is in use.
 func nodeLike(t *testing.T, s *Set, name string, gpus int, used int64) *Node {
 	t.Helper()
 	info := types.NewNodeInfoWithName(name)
@@ -66,13 +67,15 @@ func nodeLike(t *testing.T, s *Set, name string, gpus int, used int64) *Node {
 	return node
 }
 
-// A plugin that looks at all that it is given says the same with and without a memory, and so does one behind it.
+// A plugin that looks at all that it is given says the same with and without a memory, and so does
+// one behind it.
 func TestRememberedAnswersAreThoseThatThePluginGives(t *testing.T) {
-	// whim depends on the pod's containers, on what the plugins before wrote, and on what the node has and what is used.
+	// whim depends on the pod's containers, on what the plugins before wrote, and on what the node
+	// has and what is used.
 	whim := func() *fake {
 		f := gpus()
 		translate := f.fit
-		f.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		f.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			var used int64
 			for _, quantity := range node.Used {
 				used += quantity
@@ -90,7 +93,7 @@ func TestRememberedAnswersAreThoseThatThePluginGives(t *testing.T) {
 		return f
 	}
 	last := func() *fake {
-		return &fake{name: "last", fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		return &fake{name: "last", fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			return true, nil, float64(len(pod.RunningContainers["main"].DevRequests)) / 10
 		}}
 	}
@@ -153,12 +156,12 @@ func TestATranslatorIsAskedOnceForAllNodesThatAreBuiltAlike(t *testing.T) {
 	nodes = append(nodes, nodeLike(t, s, "other", 3, 0))
 	everywhere()
 	if n := calls.Load(); n != 3 || retranslations != 1 {
-		t.Errorf("asked %d times, want once more for each of two kinds of nodes; %d retranslations, want 1", n, retranslations)
+		t.Errorf("%d calls, want one more for each of two kinds of nodes; %d retranslations, want 1", n, retranslations)
 	}
 }
 
-// What a translator allocates is its translation: it is asked once for pods that ask for the same, and each pod gets its own
-// devices under its own name.
+// What a translator allocates is its translation: it is asked once for pods that ask for the same,
+// and each pod gets its own devices under its own name.
 func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
 	plugin := &translator{fake: gpus()}
 	calls, allocate := 0, plugin.allocate
@@ -181,8 +184,9 @@ func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
 	second := give("second", "b", 1, 50)
 	for pod, want := range map[*types.PodInfo][3]string{first: {"first", "a", "a-1"}, second: {"second", "b", "b-1"}} {
 		from := pod.RunningContainers["main"].AllocateFrom["resource/group/gpu/0/cards"]
-		if device := types.ResourceName("resource/group/gpu/" + want[2] + "/cards"); pod.Name != want[0] || pod.NodeName != want[1] || from != device {
-			t.Errorf("pod %s on %s was given %s, want pod %s on %s with %s", pod.Name, pod.NodeName, from, want[0], want[1], device)
+		device := types.ResourceName("resource/group/gpu/" + want[2] + "/cards")
+		if pod.Name != want[0] || pod.NodeName != want[1] || from != device {
+			t.Errorf("pod %s on %s has %s, want pod %s on %s with %s", pod.Name, pod.NodeName, from, want[0], want[1], device)
 		}
 	}
 	if calls != 1 {
@@ -220,12 +224,13 @@ func TestOthersAreAskedEachTime(t *testing.T) {
 	}
 }
 
-// A plugin that is quarantined gives no answer, whatever is remembered of it, and comes back when it answers.
+// A plugin that is quarantined gives no answer, whatever is remembered of it, and comes back when
+// it answers.
 func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T) {
 	plugin := pure{gpus()}
 	fails := false
 	fit := plugin.fit
-	plugin.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	plugin.fit = func(node *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		if fails {
 			panic("ouch")
 		}
@@ -255,10 +260,11 @@ func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T)
 	}
 }
 
-// Two pods ask for the same: what is remembered of the first does not hand its name to the plugins behind.
+// Two pods ask for the same: what is remembered of the first does not hand its name to the plugins
+// behind.
 func TestARememberedAnswerIsThePodsOwn(t *testing.T) {
 	var names []string
-	behind := &fake{name: "behind", fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	behind := &fake{name: "behind", fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		names = append(names, pod.Name)
 		return true, nil, 0
 	}}

@@ -42,7 +42,8 @@ func sum(list types.ResourceList) (sum int64) {
 	return sum
 }
 
-// shaped translates GPUs for the group scheduler, in a way that depends on all that a Translator may look at.
+// shaped translates GPUs for the group scheduler, in a way that depends on all that a Translator
+// may look at.
 func shaped(counts *atomic.Int64) devicescheduler.DeviceScheduler {
 	t := &translator{}
 	translate := func(node *types.NodeInfo, pod *types.PodInfo) {
@@ -79,7 +80,9 @@ func shaped(counts *atomic.Int64) devicescheduler.DeviceScheduler {
 		},
 		allocate: func(node *types.NodeInfo, pod *types.PodInfo) error { translate(node, pod); return nil },
 		take: func(node *types.NodeInfo, pod *types.PodInfo) error {
-			eachContainer(pod, func(_ string, info *types.ContainerInfo) { node.Used["example.com/wear"] += sum(info.KubeRequests) })
+			eachContainer(pod, func(_ string, info *types.ContainerInfo) {
+				node.Used["example.com/wear"] += sum(info.KubeRequests)
+			})
 			return nil
 		},
 	}
@@ -228,7 +231,8 @@ func (p *pair) try(node string, request func() *Request) {
 	}
 }
 
-// randomRequest returns what a pod may request: one of two kinds, or one that differs from it in a single thing.
+// randomRequest returns what a pod may request: one of two kinds, or one that differs from it in a
+// single thing.
 func randomRequest(random *rand.Rand, first uint64) func() *Request {
 	name, kind, variant := strings.Repeat("p", 1+random.IntN(4)), first+random.Uint64N(2), random.IntN(9)
 	return func() *Request {

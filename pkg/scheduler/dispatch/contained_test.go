@@ -67,8 +67,8 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 				remove: func(string) { enter() },
 				take:   func(*types.NodeInfo, *types.PodInfo) error { enter(); return nil },
 			}))
-			groups := nodeWith(t, set(t, stepped()), 1).inventory.groups
-			inventory := &Inventory{info: types.NewNodeInfoWithName("n"), groups: groups}
+			groups := nodeWith(t, set(t, stepped()), 1).inventory.tree
+			inventory := &Inventory{info: types.NewNodeInfoWithName("n"), tree: groups}
 			node := &Node{inventory: inventory, info: inventory.info}
 			var callers sync.WaitGroup
 			for range 4 {

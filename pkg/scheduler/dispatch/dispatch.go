@@ -1,13 +1,21 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dispatch calls the device schedulers: the plugins in the order of their file names, then, if any of them uses
-// it, the built-in group scheduler, which serves all resource/group requests.
+// Package dispatch calls the device schedulers: the plugins in the order of their file names, then,
+// if any of them uses it, the built-in group scheduler, which serves all resource/group requests.
 //
-// Plugins are contained. Whatever they are given is a copy made for that call, of which the host takes back only what
-// the method's documentation names. A panic, a call that does not return or a score that is no number harms nobody. What
-// makes a plugin fail is kept from it for a time, and has no answer meanwhile, see ErrNoAnswer: a request, a node, or a
-// pod that holds devices of a node. Only a plugin that fails for a plain request too is quarantined, for all.
+// Plugins are contained. Each argument is a copy made for that call, and only what the method's
+// documentation names is read from it afterwards. A panic, a call that does not return or a score
+// that is not a number harms no other pod. What makes a plugin fail is kept from it for a time, and
+// has no answer meanwhile, see ErrNoAnswer: a request, a node, or a pod that holds devices of a
+// node. Only a plugin that fails for a plain request too is quarantined for all pods.
+//
+// # From a request to devices
+//
+// A [Request] is what one pod requests; its [RequestKey] identifies that. Each plugin in turn
+// writes into its containers (a translation), until the group scheduler places what is left (rest).
+// What plugins answer is cached as far as they declare what their answers depend on. No cache
+// changes an answer: a test compares the set with one without caches.
 package dispatch
 
 import (
@@ -24,12 +32,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// sizes are the entries of the caches: each cache has an answer for one request, on nodes in one state or built alike.
+// sizes are the entries of the caches: each cache has an answer for one request, on nodes in one
+// state or built alike.
 type sizes struct {
 	fits, allocations, rests, placements, reasons int
 }
 
-// ordinary are the sizes of the caches. A cluster has few kinds of pods, and of nodes; its nodes have many states.
+// ordinary are the sizes of the caches. A cluster has few kinds of pods, and of nodes; its nodes
+// have many states.
 var ordinary = sizes{fits: 1 << 14, allocations: 1 << 10, rests: 1 << 10, placements: 1 << 16, reasons: 1 << 12}
 
 // Set is the device schedulers of one process. It is safe for concurrent use.
@@ -57,8 +67,8 @@ type Named struct {
 	Plugin devicescheduler.DeviceScheduler
 }
 
-// New returns the set of these plugins, in that order. A plugin that panics when asked what it is, is reported in the
-// log and left out. recorder may be nil.
+// New returns the set of these plugins, in that order. A plugin that panics when it is asked for
+// its name and abilities is logged and left out. recorder may be nil.
 func New(logger klog.Logger, recorder Recorder, plugins ...Named) *Set {
 	if recorder == nil {
 		recorder = unrecorded{}
@@ -91,15 +101,17 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true
 		}
-		learn(&s.words, plugin.words)
-		logger.Info("Device scheduler in use", "deviceScheduler", plugin.name, "file", named.File, "groupScheduler", plugin.groups)
+		addWords(&s.words, plugin.words)
+		logger.Info("Device scheduler in use",
+			"plugin", plugin.name, "file", named.File, "groupScheduler", plugin.groups)
 	}
 	return s
 }
 
 // Load returns the set of the built-in device schedulers and, after them, of the plugins in a
-// directory, in the order of their file names. A file that cannot be loaded is reported in the log and
-// left out, and so is one that other users may change, unless allowWritable is set. recorder may be nil.
+// directory, in the order of their file names. A file that cannot be loaded is reported in the log
+// and left out, and so is one that other users may change, unless allowWritable is set. recorder
+// may be nil.
 func Load(ctx context.Context, recorder Recorder, dir string, allowWritable bool, builtIn ...Named) *Set {
 	plugins := slices.Clone(builtIn)
 	loaded, _ := pluginload.LoadDir(ctx, dir, pluginload.Schedulers().AllowWritable(allowWritable))
@@ -109,8 +121,8 @@ func Load(ctx context.Context, recorder Recorder, dir string, allowWritable bool
 	return New(klog.FromContext(ctx), recorder, plugins...)
 }
 
-// OnRetranslation has f called when a node has changed how a plugin translates requests: pods that wait may ask for
-// something else now. f returns at once. There is one; the last call counts.
+// OnRetranslation sets the function that is called when a node has changed how a plugin translates
+// requests: pods that wait may then request something else. f must return at once.
 func (s *Set) OnRetranslation(f func()) { s.retranslated.Store(&f) }
 
 func (s *Set) announceRetranslation() {
@@ -119,14 +131,30 @@ func (s *Set) announceRetranslation() {
 	}
 }
 
+// CacheStats returns what the caches of the set have done so far, by their names.
+func (s *Set) CacheStats() map[string]cache.Stats {
+	stats := map[string]cache.Stats{
+		"translated_requests": s.rests.Stats(),
+		"placements":          s.groupScheduler.placements.Stats(),
+		"reasons":             s.groupScheduler.reasons.Stats(),
+	}
+	var fits, allocations cache.Stats
+	for _, plugin := range s.plugins {
+		fits.Add(plugin.fits.Stats())
+		allocations.Add(plugin.allocations.Stats())
+	}
+	stats["plugin_fits"], stats["plugin_allocations"] = fits, allocations
+	return stats
+}
+
 // Claims reports whether a plugin serves the plain resource name without any node advertising it.
 func (s *Set) Claims(name types.ResourceName) bool { return s.claimed[name] }
 
-// Words returns the words that the plugins have for their devices. They are not to be changed.
+// Words returns the words that the plugins have for their devices. Callers must not change them.
 func (s *Set) Words() devicescheduler.Words { return s.words }
 
-// learn adds the words of one plugin to those of the plugins before it.
-func learn(known *devicescheduler.Words, more devicescheduler.Words) {
+// addWords adds the words of one plugin to those of the plugins before it.
+func addWords(known *devicescheduler.Words, more devicescheduler.Words) {
 	for level, noun := range more.Levels {
 		if _, ok := known.Levels[level]; !ok {
 			known.Levels[level] = noun

@@ -29,7 +29,7 @@ type fake struct {
 
 	add      func(*types.NodeInfo)
 	remove   func(string)
-	fit      func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64)
+	fit      func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64)
 	allocate func(*types.NodeInfo, *types.PodInfo) error
 	take     func(*types.NodeInfo, *types.PodInfo) error
 }
@@ -46,7 +46,7 @@ func (f *fake) RemoveNode(name string) {
 	}
 }
 
-func (f *fake) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (f *fake) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, reasons, float64) {
 	if f.fit != nil {
 		return f.fit(node, pod)
 	}
@@ -76,7 +76,8 @@ type concurrent struct{ *fake }
 
 func (concurrent) ConcurrentSafe() bool { return true }
 
-// gpus returns a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container becomes as many cards.
+// gpus returns a plugin that leaves GPUs to the group scheduler: nvidia.com/gpu of each container
+// becomes as many cards.
 func gpus() *fake {
 	translate := func(pod *types.PodInfo) {
 		for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
@@ -93,7 +94,7 @@ func gpus() *fake {
 	}
 	return &fake{
 		name: "gpus", groups: true,
-		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			translate(pod)
 			return true, nil, 0
 		},
@@ -141,8 +142,8 @@ func asking(count int64) *Request {
 }
 
 // serve is the fit of a plugin that serves every container by itself.
-func serve(score float64) func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
-	return func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func serve(score float64) func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64) {
+	return func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		for name, container := range pod.RunningContainers {
 			container.DevRequests = types.ResourceList{"x": 1}
 			container.AllocateFrom = types.ResourceLocation{"x": "y"}

@@ -18,27 +18,30 @@ import (
 type Verdict struct {
 	// Fits says that all of them can serve the pod.
 	Fits bool
-	// Lack says what is missing on the node when it was the group scheduler who found that the pod does not fit. It is nil
-	// otherwise.
-	Lack *grouptree.Reason
-	// Reasons say, when it was not, why the pod does not fit, without the node's name. They follow on a number of nodes.
+	// Lack says what is missing on the node when it was the group scheduler who found that the pod
+	// does not fit. It is nil otherwise.
+	Shortage *grouptree.Reason
+	// Reasons say why the pod does not fit, when a plugin found that, without the node's name:
+	// events have them behind a number of nodes.
 	Reasons []string
 	// Never says, for a pod that does not fit, that it would not fit if the node were empty either.
 	Never bool
 	// Score says how well the pod fits, from 0 to 1: the mean over the schedulers that gave one.
 	Score float64
-	// Cut says that the search for devices was cut short, which is counted and logged each time that Fit says so.
+	// Cut says that the step limit ended the search for devices, which Fit counts and logs each
+	// time.
 	Cut bool
 }
 
-// Same reports whether two verdicts of the group scheduler say the same; others it takes for different.
+// Same reports whether two verdicts of the group scheduler are equal. It reports false for those of
+// plugins.
 func (v *Verdict) Same(other *Verdict) bool {
-	return len(v.Reasons)+len(other.Reasons) == 0 &&
-		v.Fits == other.Fits && v.Lack == other.Lack && v.Never == other.Never && v.Score == other.Score && v.Cut == other.Cut
+	return len(v.Reasons)+len(other.Reasons) == 0 && v.Fits == other.Fits && v.Shortage == other.Shortage &&
+		v.Never == other.Never && v.Score == other.Score && v.Cut == other.Cut
 }
 
-// Fit asks every device scheduler that has to do with the pod whether it fits the node. An error means that one of them
-// gave no answer.
+// Fit returns whether the pod fits the node, and how well, according to every device scheduler
+// whose devices it requests. An error means that one of them did not answer.
 func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {
 	if request.Empty() {
 		return Verdict{Fits: true}, nil
@@ -64,7 +67,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 			voters++
 		}
 	}
-	if err := node.gap(at.pod); err != nil {
+	if err := node.missingFor(at.pod); err != nil {
 		return Verdict{}, err
 	}
 	left := s.rest(at)
@@ -77,7 +80,7 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 		placement := s.groupScheduler.place(ctx, node, left.request)
 		if !placement.Fits {
 			reason := s.groupScheduler.explain(node, left.request, placement)
-			return Verdict{Lack: reason, Never: never(reason), Cut: placement.LimitHit}, nil
+			return Verdict{Shortage: reason, Never: never(reason), Cut: placement.LimitHit}, nil
 		}
 		total += unit(placement.Score)
 		voters++
@@ -132,13 +135,13 @@ func (c *contained) texts(reasons []devicescheduler.PredicateFailureReason) []st
 	if len(texts) == 0 {
 		texts = []string{fmt.Sprintf("device scheduler %q gives no reason", c.name)}
 	}
-	return slices.Clip(texts) // remembered, and handed to those who may append
+	return slices.Clip(texts) // cached, and given to callers who may append
 }
 
 // clip returns a reason, shortened when it is too long for a message.
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], "") }
 
-// unit brings a plugin's score into the range from 0 to 1. What is no number counts as 0.
+// unit limits a plugin's score to the range from 0 to 1. NaN counts as 0.
 func unit(score float64) float64 {
 	if math.IsNaN(score) {
 		return 0

@@ -31,7 +31,7 @@ func TestPluginsAreAskedInOrderAndEachSeesWhatTheOnesBeforeWrote(t *testing.T) {
 		}
 		return &fake{
 			name: name,
-			fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+			fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 				write(pod)
 				return true, nil, 0
 			},
@@ -74,8 +74,9 @@ func TestTheGroupSchedulerRunsLastAndPlacesWhatPluginsTranslated(t *testing.T) {
 	for count, want := range map[int64]Verdict{
 		1: {Fits: true, Score: 0.5},
 		2: {Fits: true, Score: 1},
-		3: {Never: true, Lack: &grouptree.Reason{
-			Cause: grouptree.Insufficient, Container: "main", Request: "resource/group/gpu/0/cards", Device: "gpu", Resource: "cards",
+		3: {Never: true, Shortage: &grouptree.Reason{
+			Cause: grouptree.Insufficient, Container: "main", Request: "resource/group/gpu/0/cards",
+			Device: "gpu", Resource: "cards",
 			Countable: true, Needed: 3, Best: 2, Of: 2, Free: 2, Capacity: 2,
 		}},
 	} {
@@ -119,7 +120,7 @@ func TestAFullNodeIsWorthPreempting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Fits || got.Never || got.Lack.String() != "have no free gpu" {
+	if got.Fits || got.Never || got.Shortage.String() != "have no free gpu" {
 		t.Errorf("verdict %+v, want that there is no free GPU now", got)
 	}
 }
@@ -155,16 +156,16 @@ func TestScoresAreAMeanOfThoseWhoVote(t *testing.T) {
 }
 
 func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
-	var long []devicescheduler.PredicateFailureReason
+	var long reasons
 	for range 100_000 {
 		long = append(long, resource.NewInsufficientResourceError(types.ResourceName(strings.Repeat("é", 1000)), 1, 0, 0))
 	}
 	for name, test := range map[string]struct {
-		reasons []devicescheduler.PredicateFailureReason
+		reasons reasons
 		want    []string
 	}{
 		"its own words": {
-			[]devicescheduler.PredicateFailureReason{resource.NewInsufficientResourceError("example.com/fpga", 1, 0, 0)},
+			reasons{resource.NewInsufficientResourceError("example.com/fpga", 1, 0, 0)},
 			[]string{"Insufficient example.com/fpga"},
 		},
 		"none": {nil, []string{`device scheduler "f0" gives no reason`}},
@@ -174,7 +175,7 @@ func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, clock.RealClock{}, &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+			s := set(t, clock.RealClock{}, &fake{fit: func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64) {
 				return false, test.reasons, 1
 			}})
 			got, err := s.Fit(t.Context(), nodeWith(t, s, 0), asking(1))
@@ -190,13 +191,16 @@ func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
 
 func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 	devRequest := func(container string, quantity int64) *fake {
-		write := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		write := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			info := pod.RunningContainers[container]
 			info.DevRequests = types.ResourceList{"resource/group/gpu/0/cards": quantity}
 			pod.RunningContainers[container] = info
 			return true, nil, 0
 		}
-		return &fake{fit: write, allocate: func(node *types.NodeInfo, pod *types.PodInfo) error { write(node, pod); return nil }}
+		return &fake{fit: write, allocate: func(node *types.NodeInfo, pod *types.PodInfo) error {
+			write(node, pod)
+			return nil
+		}}
 	}
 	two := func(a, b types.ContainerInfo, counted map[string][]types.ResourceName) *Request {
 		return &Request{
@@ -215,7 +219,8 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 		"there are no plugins": {nil, asking(1), `no device scheduler serves nvidia.com/gpu of container "main"`},
 		"its plugin is not loaded": {
 			[]devicescheduler.DeviceScheduler{devRequest("a", 1)},
-			two(types.ContainerInfo{}, types.ContainerInfo{}, map[string][]types.ResourceName{"a": {"x/a"}, "b": {"x/b", "x/c"}}),
+			two(types.ContainerInfo{}, types.ContainerInfo{},
+				map[string][]types.ResourceName{"a": {"x/a"}, "b": {"x/b", "x/c"}}),
 			`no device scheduler serves x/b, x/c of container "b"`,
 		},
 		"a wish is not understood": {
@@ -253,14 +258,15 @@ func TestAGroupRequestThatNobodyPlacesIsNotAllocated(t *testing.T) {
 	plugin.groups = false
 	s := set(t, clock.RealClock{}, plugin)
 	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), asking(1))
-	if want := `no device scheduler places resource/group/gpu/0/cards of container "main"`; err == nil || err.Error() != want {
+	const want = `no device scheduler places resource/group/gpu/0/cards of container "main"`
+	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
 func TestAPodThatAsksForNothingFitsAndHoldsNothing(t *testing.T) {
 	s := set(t, clock.RealClock{}, &fake{
-		fit: func(*types.NodeInfo, *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		fit: func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64) {
 			t.Error("a plugin was asked")
 			return false, nil, 0
 		},
@@ -282,11 +288,13 @@ func TestAPodThatAsksForNothingFitsAndHoldsNothing(t *testing.T) {
 
 func TestAnEnumRequestIsMetByAnyOfItsBitsAndNeverUsesThemUp(t *testing.T) {
 	translate := func(pod *types.PodInfo) {
-		pod.RunningContainers["main"] = types.ContainerInfo{DevRequests: types.ResourceList{"resource/group/nic/0/enumMode": 0b0110}}
+		pod.RunningContainers["main"] = types.ContainerInfo{
+			DevRequests: types.ResourceList{"resource/group/nic/0/enumMode": 0b0110},
+		}
 	}
 	s := set(t, clock.RealClock{}, &fake{
 		groups: true,
-		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			translate(pod)
 			return true, nil, 0
 		},
@@ -317,7 +325,9 @@ func TestAnEnumRequestIsMetByAnyOfItsBitsAndNeverUsesThemUp(t *testing.T) {
 }
 
 func TestAnErrorOfAPluginIsItsAnswer(t *testing.T) {
-	s := set(t, clock.RealClock{}, &fake{name: "x", allocate: func(*types.NodeInfo, *types.PodInfo) error { return errors.New("no") }})
+	s := set(t, clock.RealClock{}, &fake{
+		name: "x", allocate: func(*types.NodeInfo, *types.PodInfo) error { return errors.New("no") },
+	})
 	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), asking(1))
 	if want := `device scheduler "x": PodAllocate: no`; err == nil || err.Error() != want || errors.Is(err, ErrNoAnswer) {
 		t.Errorf("error %v, want %s, which is an answer", err, want)
@@ -332,7 +342,7 @@ func TestNodesThatLookTheSameShareTheReason(t *testing.T) {
 		if err != nil || verdict.Fits {
 			t.Fatalf("verdict %+v, error %v", verdict, err)
 		}
-		return verdict.Lack
+		return verdict.Shortage
 	}
 	if lack("a", 2) != lack("b", 2) {
 		t.Error("two nodes that look the same were explained one by one")

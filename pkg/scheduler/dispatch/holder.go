@@ -12,7 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Holder is a pod that holds devices of a node. It is safe for concurrent use: nothing changes but what is remembered of it.
+// Holder is a pod that holds devices of a node. It is safe for concurrent use: only what is cached
+// of it changes.
 type Holder struct {
 	// UID is the pod's UID.
 	UID string
@@ -20,11 +21,11 @@ type Holder struct {
 	Pod *types.PodInfo
 	// held are the group resources that the pod holds.
 	held types.ResourceList
-	// takes is what plugins that translate say that the pod takes.
+	// takes is what the pod takes of a node, according to plugins that translate.
 	takes atomic.Pointer[taking]
 }
 
-// taking is what a pod takes of a node for one plugin, and what it takes for others.
+// taking is what a pod takes of a node according to one plugin, and a list of the same for others.
 type taking struct {
 	plugin    *contained
 	inventory *Inventory
@@ -32,7 +33,7 @@ type taking struct {
 	others    *taking
 }
 
-// takenFor returns what the pod takes for a plugin, if that is known.
+// takenFor returns what the pod takes according to a plugin, if that is known.
 func (h *Holder) takenFor(plugin *contained, inventory *Inventory) (used types.ResourceList, known bool) {
 	for t := h.takes.Load(); t != nil; t = t.others {
 		if t.plugin == plugin && t.inventory == inventory {
@@ -42,17 +43,17 @@ func (h *Holder) takenFor(plugin *contained, inventory *Inventory) (used types.R
 	return nil, false
 }
 
-// remember keeps what the pod takes of an inventory, and forgets what it would take of others.
-func (h *Holder) remember(plugin *contained, inventory *Inventory, used types.ResourceList) {
+// setTaken caches what the pod takes of an inventory, in place of what it takes of others.
+func (h *Holder) setTaken(plugin *contained, inventory *Inventory, used types.ResourceList) {
 	others := h.takes.Load()
 	if others != nil && others.inventory != inventory {
 		others = nil
 	}
-	h.takes.Store(&taking{plugin, inventory, used, others}) // of two at once, one is forgotten
+	h.takes.Store(&taking{plugin, inventory, used, others}) // of two calls at once, one may be lost
 }
 
-// NewHolder returns the holder for an allocation, which is taken over. containers are the pod's, in the order of its
-// spec.
+// NewHolder returns the holder of an allocation, which nobody may change any more. containers are
+// the pod's, in the order of its spec.
 func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Container) *Holder {
 	return &Holder{UID: uid, Pod: allocation, held: grouptree.Holdings(allocation, containers)}
 }
@@ -60,31 +61,34 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 // Holds returns how much the pod holds of a resource that the group scheduler has.
 func (h *Holder) Holds(name types.ResourceName) int64 { return h.held[name] }
 
-// take returns what is used after the plugin has taken the holders' resources. One that translates is asked once about each holder; one that is
-// not called now is asked each time, which fails: it would not be asked about what is remembered.
-func (c *contained) take(ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
+// take returns what is used after the plugin has taken the holders' resources. A plugin that
+// translates is called once for each holder; one that is unavailable is called each time, which
+// fails, also for holders that are cached.
+func (c *contained) take(
+	ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder,
+) (types.ResourceList, error) {
 	if c.translator == nil || c.unavailable.Load() {
 		return c.takeAll(ctx, info, holders)
 	}
 	used := types.ResourceList{}
 	maps.Copy(used, info.Used)
-	var asked []*Holder
+	var unknown []*Holder
 	for _, holder := range holders {
 		if taken, known := holder.takenFor(c, inventory); known {
 			add(used, taken)
 		} else {
-			asked = append(asked, holder)
+			unknown = append(unknown, holder)
 		}
 	}
-	if len(asked) == 0 {
+	if len(unknown) == 0 {
 		return used, nil
 	}
-	answers, err := c.takeEach(ctx, info, asked)
+	answers, err := c.takeEach(ctx, info, unknown)
 	if err != nil {
 		return nil, err
 	}
 	for i, taken := range answers {
-		asked[i].remember(c, inventory, taken)
+		unknown[i].setTaken(c, inventory, taken)
 		add(used, taken)
 	}
 	return used, nil
@@ -97,8 +101,10 @@ func add(to, quantities types.ResourceList) {
 	}
 }
 
-// takeEach asks a plugin that translates what each holder takes by itself.
-func (c *contained) takeEach(ctx context.Context, info *types.NodeInfo, holders []*Holder) ([]types.ResourceList, error) {
+// takeEach returns what each holder takes by itself, according to a plugin that translates.
+func (c *contained) takeEach(
+	ctx context.Context, info *types.NodeInfo, holders []*Holder,
+) ([]types.ResourceList, error) {
 	given := info.Clone()
 	of := &call{method: "TakePodResources", node: info.Name, holders: holders}
 	return do(ctx, c, of, func() ([]types.ResourceList, error) {

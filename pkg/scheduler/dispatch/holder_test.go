@@ -16,7 +16,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// wear is the resource that plugins of these tests take for each card that a pod holds, as much as a node has of it.
+// wear is the resource that plugins of these tests take for each card that a pod holds, as much as
+// a node has of it.
 const wear = types.ResourceName("resource/group/gpu/GPU-0/wear")
 
 // wearing returns gpus that take wear, and notes for which pods they are asked.
@@ -40,7 +41,9 @@ func holding(name string, cards int) *Holder {
 		at := types.ResourceName(fmt.Sprintf("resource/group/gpu/GPU-%d/cards", i))
 		from[at] = at
 	}
-	return NewHolder(name, &types.PodInfo{Name: name, RunningContainers: map[string]types.ContainerInfo{"main": {AllocateFrom: from}}}, nil)
+	return NewHolder(name, &types.PodInfo{
+		Name: name, RunningContainers: map[string]types.ContainerInfo{"main": {AllocateFrom: from}},
+	}, nil)
 }
 
 // worn returns the inventory of a node that has this much wear and as much again in use.
@@ -128,7 +131,8 @@ func TestWhatATranslatorCannotTellIsAskedAgain(t *testing.T) {
 	s := set(t, clock.RealClock{}, &translator{fake: wearing(&asked)})
 	inventory, holders := worn(t, s, 10), []*Holder{holding("broken", 1)}
 	for range 2 {
-		if _, err := s.Node(t.Context(), inventory, holders); err == nil || !strings.Contains(err.Error(), "it does not wear") {
+		_, err := s.Node(t.Context(), inventory, holders)
+		if err == nil || !strings.Contains(err.Error(), "it does not wear") {
 			t.Errorf("error %v, want the plugin's", err)
 		}
 	}

@@ -15,25 +15,27 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Inventory is a node's devices as the plugins left them. It is immutable and safe for concurrent use.
+// Inventory is a node's devices as the plugins left them. It is immutable and safe for concurrent
+// use.
 type Inventory struct {
-	info   *types.NodeInfo
-	groups *grouptree.DeviceTree
-	gaps   gaps
+	info    *types.NodeInfo
+	tree    *grouptree.DeviceTree
+	missing missingPlugins
 }
 
-// PlainNames returns the plain resource names that the node lists, sorted: a pod that requests one of them by count is a
-// device pod.
+// PlainNames returns the plain resource names that the node lists, sorted: a pod that requests one
+// of them by count is a device pod.
 func (inv *Inventory) PlainNames() []types.ResourceName {
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(inv.info.Capacity)), resource.IsGroupResourceName)
 	slices.Sort(names)
 	return names
 }
 
-// AddNode tells every plugin of the node and compiles what they leave. info is taken over. After ErrNoAnswer, and when the
-// inventory is not whole, it may be called again after a pause, and tells them all again.
+// AddNode reports the node to every plugin and compiles what they make of it. The caller no longer
+// uses info. After ErrNoAnswer, and when the inventory is not complete, AddNode may be called again
+// after a pause, and reports the node to all plugins again.
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
-	var missing gaps
+	var missing missingPlugins
 	for _, plugin := range s.plugins {
 		plugin.forget(info.Name)
 		given := info.Clone()
@@ -51,14 +53,14 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 			return nil, err
 		}
 	}
-	groups, err := grouptree.CompileDeviceTree(info.Allocatable, info.Scorer)
+	tree, err := grouptree.CompileDeviceTree(info.Allocatable, info.Scorer)
 	if err != nil {
 		return nil, err
 	}
-	return &Inventory{info: info, groups: groups, gaps: missing}, nil
+	return &Inventory{info: info, tree: tree, missing: missing}, nil
 }
 
-// RemoveNode tells every plugin that the node is gone. A plugin that cannot take it is logged.
+// RemoveNode reports to every plugin that the node is gone. A plugin that fails is logged.
 func (s *Set) RemoveNode(ctx context.Context, name string) {
 	for _, plugin := range s.plugins {
 		plugin.forget(name)
@@ -68,7 +70,7 @@ func (s *Set) RemoveNode(ctx context.Context, name string) {
 			return struct{}{}, nil
 		})
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Device scheduler was not told that a node is gone", "node", klog.KRef("", name))
+			klog.FromContext(ctx).Error(err, "A device scheduler does not know that a node is gone", "node", klog.KRef("", name))
 		}
 	}
 }

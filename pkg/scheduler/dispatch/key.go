@@ -14,22 +14,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// RequestKey identifies what a pod requests: the answers for two pods of equal key are the same on any node, except from
-// plugins that are neither Pure nor Translators. It covers
+// RequestKey identifies what a pod requests: the answers for two pods of equal key are the same on
+// any node, except from plugins that are neither Pure nor Translators. It covers
 //
 //   - the containers in the order of the spec, with the kind that says when each of them runs,
 //   - what each of them requests in its spec and in the annotation, and its scorers,
 //   - what the annotation requests for the pod as a whole,
 //   - which counts are those of devices.
 //
-// It does not cover names and UIDs of pods. It is comparable, and depends on nothing that differs between processes.
+// It does not cover names and UIDs of pods. It is comparable, and depends on nothing that differs
+// between processes.
 type RequestKey [sha256.Size]byte
 
 // String returns the key in hexadecimal digits.
 func (k RequestKey) String() string { return hex.EncodeToString(k[:]) }
 
 // requestKey returns the key of a request, or of what plugins made of one.
-func requestKey(pod *types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName) RequestKey {
+func requestKey(
+	pod *types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName,
+) RequestKey {
 	c := make(content, 0, 512)
 	for _, at := range containers {
 		c.str(at.Name)
@@ -104,8 +107,8 @@ func addQuantities[L ~map[types.ResourceName]N, N int32 | int64](c *content, lis
 	}
 }
 
-// sortedNames is slices.Sorted of the keys, with one allocation of the size that they need. That saves a tenth of what a
-// pod costs in the plugin: each pod's request is written like this.
+// sortedNames is slices.Sorted of the keys, with one allocation of the size that they need. That
+// saves a tenth of what a pod costs in the plugin: each pod's request is written like this.
 func sortedNames[M ~map[K]V, K ~string, V any](list M) []K {
 	if len(list) == 0 {
 		return nil

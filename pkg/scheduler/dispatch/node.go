@@ -13,23 +13,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Node is a node's devices and what is used of them at one moment. It is immutable and safe for concurrent use.
+// Node is a node's devices and what is used of them at one moment. It is immutable and safe for
+// concurrent use.
 type Node struct {
 	inventory *Inventory
-	// info is what plugins see a copy of.
+	// info is what plugins get a copy of.
 	info *types.NodeInfo
-	// used is what the group scheduler sees, by the inventory's indices.
-	used []int64
-	gaps gaps
+	// used is what the group scheduler gets, by the indices of the inventory's tree.
+	used    []int64
+	missing missingPlugins
 
-	// The keys of info, and of used with the inventory's shape. They are computed on the first call.
+	// The keys of info, and of used with the inventory's shape. They are computed on the first
+	// call.
 	content, state func() nodeKey
 }
 
-// Node returns the node's state: what is used from outside Kubernetes and what the holders hold, which must come in the
-// order of their UIDs.
+// Node returns the node's state: what is used from outside Kubernetes and what the holders hold,
+// which must come in the order of their UIDs.
 func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder) (*Node, error) {
-	info, missing := *inventory.info, inventory.gaps
+	info, missing := *inventory.info, inventory.missing
 	for _, plugin := range s.plugins {
 		concerned := plugin.concerned(inventory, holders)
 		if len(concerned) == 0 {
@@ -53,18 +55,18 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 		}
 		info.Used = used
 	}
-	used := inventory.groups.Dense(info.Used)
+	used := inventory.tree.Dense(info.Used)
 	return &Node{
 		inventory: inventory,
 		info:      &info,
 		used:      used,
-		gaps:      missing,
+		missing:   missing,
 		content:   sync.OnceValue(func() nodeKey { return contentOf(&info) }),
-		state:     sync.OnceValue(func() nodeKey { return stateOf(inventory.groups, used) }),
+		state:     sync.OnceValue(func() nodeKey { return stateOf(inventory.tree, used) }),
 	}, nil
 }
 
-// concerned returns the holders that the plugin has to do with.
+// concerned returns the holders that hold devices of the plugin's kinds.
 func (c *contained) concerned(inventory *Inventory, holders []*Holder) []*Holder {
 	switch {
 	case c.kinds == nil:
@@ -86,12 +88,13 @@ type Resource struct {
 	Allocatable, Used int64
 }
 
-// Resources returns the resources that the group scheduler has for the node, in the order of their names.
+// Resources returns the resources that the group scheduler has for the node, in the order of their
+// names.
 func (n *Node) Resources() []Resource {
-	groups := n.inventory.groups
-	resources := make([]Resource, groups.Len())
+	tree := n.inventory.tree
+	resources := make([]Resource, tree.Len())
 	for i := range resources {
-		resources[i] = Resource{Name: groups.Name(i), Allocatable: groups.Allocatable(i), Used: n.used[i]}
+		resources[i] = Resource{Name: tree.Name(i), Allocatable: tree.Allocatable(i), Used: n.used[i]}
 	}
 	return resources
 }

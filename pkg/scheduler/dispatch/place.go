@@ -31,7 +31,8 @@ type placementKey struct {
 	node    nodeKey
 }
 
-// reasonKey is all that a reason depends on. It names containers and requests, which placements do not.
+// reasonKey is all that a reason depends on. It names containers and requests, which placements do
+// not.
 type reasonKey struct {
 	request   *grouptree.Request
 	placement *grouptree.Placement
@@ -68,21 +69,23 @@ func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request)
 	}
 	placer := g.placers.Get().(*grouptree.Placer)
 	defer g.placers.Put(placer)
-	placement := placer.Place(node.inventory.groups, node.used, request)
+	placement := placer.Place(node.inventory.tree, node.used, request)
 	if caches {
 		g.placements.Add(key, placement)
 	}
 	return placement
 }
 
-// explain says why a request does not fit the node, as the placement shows. Nodes that look the same share a placement,
-// and so the reason: finding it costs more than a look-up.
-func (g *groupScheduler) explain(node *Node, request *grouptree.Request, placement *grouptree.Placement) *grouptree.Reason {
+// explain says why a request does not fit the node, as the placement shows. Nodes that look the
+// same share a placement, and so the reason: finding it costs more than a look-up.
+func (g *groupScheduler) explain(
+	node *Node, request *grouptree.Request, placement *grouptree.Placement,
+) *grouptree.Reason {
 	key := reasonKey{request, placement}
 	if known, ok := g.reasons.Get(key); ok {
 		return known
 	}
-	reason := grouptree.Explain(node.inventory.groups, node.used, request, placement)
+	reason := grouptree.Explain(node.inventory.tree, node.used, request, placement)
 	if !request.Pinned() { // else the next placement is another one
 		g.reasons.Add(key, reason)
 	}

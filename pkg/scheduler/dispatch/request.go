@@ -10,7 +10,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Request is what one pod requests. Its exported fields are immutable; it is safe for concurrent use.
+// Request is what one pod requests. Its exported fields are immutable; it is safe for concurrent
+// use.
 type Request struct {
 	// Pod is the request as the user wrote it, with every container of the pod.
 	Pod *types.PodInfo
@@ -18,7 +19,8 @@ type Request struct {
 	Containers []grouptree.Container
 	// Counted are the containers that request a device by count, with the plain names they use.
 	Counted map[string][]types.ResourceName
-	// Forged says that the pod came with an allocation, which only the scheduler may write. It is not in Pod.
+	// Forged says that the pod came with an allocation, which only the scheduler may write. It is
+	// not in Pod.
 	Forged bool
 
 	began atomic.Pointer[translation]

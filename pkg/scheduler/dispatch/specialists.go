@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// kinds are what a specialist has to do with. A nil one has to do with everything.
+// kinds are the device resources that a specialist serves. A nil one stands for all.
 type kinds struct {
 	plain  map[types.ResourceName]bool
 	levels map[string]bool
@@ -30,7 +30,7 @@ func newKinds(of devicescheduler.Kinds) *kinds {
 	return k
 }
 
-// has reports whether a name is of these kinds.
+// has reports whether a resource is of these kinds.
 func (k *kinds) has(name types.ResourceName) bool {
 	if k.plain[name] || k.serves != nil && k.serves(name) {
 		return true
@@ -48,14 +48,15 @@ func (k *kinds) has(name types.ResourceName) bool {
 	}
 }
 
-// concern reports whether a pod asks for anything of these kinds, or holds it.
+// concern reports whether a pod requests or holds anything of these kinds.
 func (k *kinds) concern(pod *types.PodInfo) bool {
 	if k == nil || hasAny(k, pod.Requests) {
 		return true
 	}
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for _, info := range containers {
-			if hasAny(k, info.Requests) || hasAny(k, info.KubeRequests) || hasAny(k, info.DevRequests) || hasAny(k, info.AllocateFrom) {
+			if hasAny(k, info.Requests) || hasAny(k, info.KubeRequests) || hasAny(k, info.DevRequests) ||
+				hasAny(k, info.AllocateFrom) {
 				return true
 			}
 			for _, from := range info.AllocateFrom {
@@ -77,35 +78,38 @@ func hasAny[V any](k *kinds, list map[types.ResourceName]V) bool {
 	return false
 }
 
-// gaps are the specialists that gave no answer when a node was put together, with their errors. The rest of the node is
-// as it should be: nobody else has to do with what is missing.
-type gaps map[*contained]error
+// missingPlugins are the specialists that did not answer when a node's state was computed, with
+// their errors. The rest of the state is right: no other plugin uses what is missing.
+type missingPlugins map[*contained]error
 
-// tolerates reports whether an error leaves a gap only, and not nothing at all.
+// tolerates reports whether the state of a node can be used without the plugin that returned the
+// error.
 func (s *Set) tolerates(err error) bool { return s.specialists && errors.Is(err, ErrNoAnswer) }
 
-// with returns gaps and one more.
-func (g gaps) with(plugin *contained, err error) gaps {
-	all := gaps{}
-	maps.Copy(all, g)
+// with returns the missing plugins and one more.
+func (m missingPlugins) with(plugin *contained, err error) missingPlugins {
+	all := missingPlugins{}
+	maps.Copy(all, m)
 	all[plugin] = err
 	return all
 }
 
-// Whole reports whether every plugin has had its say in the node's inventory.
-func (inv *Inventory) Whole() bool { return len(inv.gaps) == 0 }
+// Complete reports whether no plugin is missing from the node's inventory.
+func (inv *Inventory) Complete() bool { return len(inv.missing) == 0 }
 
-// gap returns the error of a plugin that has to do with the pod and is missing from the node's state, or nil. Of several it
-// is that of the first by name, so that all nodes say the same.
-func (n *Node) gap(pod *types.PodInfo) error {
+// missingFor returns the error of a plugin that serves the pod and is missing from the node's
+// state, or nil. Of several errors it is that of the first plugin by name, so that all nodes have
+// the same reason.
+func (n *Node) missingFor(pod *types.PodInfo) error {
 	var first *contained
-	for plugin := range n.gaps {
+	for plugin := range n.missing {
 		if plugin.kinds.concern(pod) && (first == nil || plugin.name < first.name) {
 			first = plugin
 		}
 	}
-	return n.gaps[first]
+	return n.missing[first]
 }
 
-// Whole reports whether every plugin has had its say in the node's state. One that is not whole is not to be remembered.
-func (n *Node) Whole() bool { return len(n.gaps) == 0 }
+// Complete reports whether no plugin is missing from the node's state. One that is not complete
+// must not be cached.
+func (n *Node) Complete() bool { return len(n.missing) == 0 }

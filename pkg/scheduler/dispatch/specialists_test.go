@@ -18,8 +18,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// specialist is a device scheduler of one level, whose devices are counted as a plain resource. It counts its calls, and
-// panics while it is broken.
+// specialist is a device scheduler of one level, whose devices are counted as a plain resource. It
+// counts its calls, and panics while it is broken.
 type specialist struct {
 	*fake
 	plain  types.ResourceName
@@ -55,7 +55,7 @@ func newSpecialist(level string) *specialist {
 	s.fake = &fake{
 		name: level, groups: true,
 		add: func(*types.NodeInfo) { called() },
-		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
+		fit: func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 			translate(pod)
 			return true, nil, 0
 		},
@@ -75,7 +75,9 @@ func oneOf(levels ...string) *Request {
 		names = append(names, name)
 	}
 	return &Request{
-		Pod:        &types.PodInfo{Name: "p", RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: list}}},
+		Pod: &types.PodInfo{
+			Name: "p", RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: list}},
+		},
 		Containers: []grouptree.Container{{Name: "main"}},
 		Counted:    map[string][]types.ResourceName{"main": names},
 	}
@@ -116,11 +118,14 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string]bool{}
-		for name, request := range map[string]*Request{"gpu": oneOf("gpu"), "fpga": oneOf("fpga"), "both": oneOf("gpu", "fpga")} {
+		for name, request := range map[string]*Request{
+			"gpu": oneOf("gpu"), "fpga": oneOf("fpga"), "both": oneOf("gpu", "fpga"),
+		} {
 			verdict, err := s.Fit(t.Context(), node, request)
 			_, allocateErr := s.Allocate(t.Context(), node, request)
 			got[name] = err == nil && verdict.Fits
-			if got[name] != (allocateErr == nil) || !got[name] && !(errors.Is(err, ErrNoAnswer) && errors.Is(allocateErr, ErrNoAnswer)) {
+			if got[name] != (allocateErr == nil) ||
+				!got[name] && !(errors.Is(err, ErrNoAnswer) && errors.Is(allocateErr, ErrNoAnswer)) {
 				t.Errorf("%s, %s: Fit says %v, %v; Allocate says %v", what, name, verdict, err, allocateErr)
 			}
 		}
@@ -128,7 +133,8 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	all, gpusOnly := map[string]bool{"gpu": true, "fpga": true, "both": true}, map[string]bool{"gpu": true, "fpga": false, "both": false}
+	all := map[string]bool{"gpu": true, "fpga": true, "both": true}
+	gpusOnly := map[string]bool{"gpu": true, "fpga": false, "both": false}
 	verdicts("both work", inventory, all)
 
 	fpgas.broken = true
@@ -137,7 +143,7 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 	}
 	clk.Step(lastPause)
 	partly := mixed(t, s)
-	if partly.Whole() {
+	if partly.Complete() {
 		t.Error("an inventory that a plugin was not told of says that it is whole")
 	}
 	fpgas.broken = false
@@ -167,7 +173,8 @@ func TestASpecialistIsNotAskedAboutOthersPods(t *testing.T) {
 	}
 }
 
-// A plugin that is no specialist may look at everything: where a part of a node is missing, its answer would be wrong.
+// A plugin that is no specialist may look at everything: where a part of a node is missing, its
+// answer would be wrong.
 func TestOneThatIsNoSpecialistMakesAllPodsWaitForEachOther(t *testing.T) {
 	gpus, fpgas := newSpecialist("gpu"), newSpecialist("fpga")
 	s := set(t, clocktesting.NewFakeClock(time.Now()), gpus, fpgas, &fake{name: "nosy"})
@@ -181,7 +188,8 @@ func TestOneThatIsNoSpecialistMakesAllPodsWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	fpgas.broken = true
-	if _, err := s.Node(t.Context(), inventory, []*Holder{NewHolder("u", allocation, oneOf().Containers)}); !errors.Is(err, ErrNoAnswer) {
+	holders := []*Holder{NewHolder("u", allocation, oneOf().Containers)}
+	if _, err := s.Node(t.Context(), inventory, holders); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("error %v, want that there is no answer", err)
 	}
 }

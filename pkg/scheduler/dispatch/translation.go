@@ -11,8 +11,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// translation is a request with what the plugins so far wrote into its containers. It names neither pod nor node: what is
-// cached of it serves all pods of equal key. It is immutable and safe for concurrent use.
+// translation is a request with what the plugins so far wrote into its containers. It names neither
+// pod nor node: what is cached of it serves all pods of equal key. It is immutable and safe for
+// concurrent use.
 type translation struct {
 	pod        *types.PodInfo // without names
 	containers []grouptree.Container
@@ -23,7 +24,9 @@ type translation struct {
 	rest *rest
 }
 
-func newTranslation(pod types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName) *translation {
+func newTranslation(
+	pod types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName,
+) *translation {
 	pod.Name, pod.NodeName = "", ""
 	return &translation{
 		pod: &pod, containers: containers, counted: counted,

@@ -14,15 +14,17 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// unserved says which part of the request no plugin serves, or is translated to a request for nothing, or "".
+// unserved says which part of the request no plugin serves, or is translated to a request for
+// nothing, or "".
 //
-// Without it, a pod whose device scheduler is not loaded would be bound without devices. isAllocated says of
-// a device request whether it is that of an allocator.
+// Without it, a pod whose device scheduler is not loaded would be bound without devices.
+// isAllocated says of a device request whether it is that of an allocator.
 func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string {
 	served := false
 	for _, at := range t.containers {
 		info := container(t.pod, at.Name)
-		// It would hold nothing, and so fit any device, also one that somebody else has: the node refuses it.
+		// It would hold nothing, and so fit any device, also one that somebody else has: the node
+		// refuses it.
 		if empty := forNothing(info.DevRequests); len(empty) > 0 {
 			return fmt.Sprintf("container %q asks for 0 of %s", at.Name, slices.Min(empty))
 		}
@@ -53,7 +55,7 @@ func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string
 	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
 }
 
-// forNothing returns the requests for nothing. It is asked for every node that a pod may fit, and there are none as a rule.
+// forNothing returns the requests for a quantity of 0.
 func forNothing(requests types.ResourceList) []types.ResourceName {
 	var empty []types.ResourceName
 	for request, quantity := range requests {
@@ -64,8 +66,8 @@ func forNothing(requests types.ResourceList) []types.ResourceName {
 	return empty
 }
 
-// uncounted returns what a container counts that nobody serves, if only allocators have translated its
-// requests: they remove the counts that they serve. Which counts others serve is unknown.
+// uncounted returns what a container counts that nobody serves, if only allocators have translated
+// its requests: they remove the counts that they serve. Which counts others serve is unknown.
 func (t *translation) uncounted(
 	name string, info types.ContainerInfo, isAllocated func(types.ResourceName) bool,
 ) []types.ResourceName {
@@ -80,11 +82,11 @@ func (t *translation) uncounted(
 	return slices.DeleteFunc(slices.Clone(t.counted[name]), isServed)
 }
 
-// isDevicePath tells a request for a device, …/<level>/<instance>/<resource>, from one that says how devices are to be
-// chosen, such as gpu/gpu-generate-topology.
+// isDevicePath reports whether a request is for a device, …/<level>/<instance>/<resource>. Other
+// requests say how devices are chosen, such as gpu/gpu-generate-topology.
 func isDevicePath(name types.ResourceName) bool { return strings.Count(string(name), "/") >= 2 }
 
-// unplaced says which device request of pod was given no device, or "".
+// unplaced says which device request of a pod has no device, or "".
 func unplaced(pod *types.PodInfo) string {
 	var missing []string
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {

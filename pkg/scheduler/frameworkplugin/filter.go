@@ -31,8 +31,8 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	if found.Never {
 		code = fwk.UnschedulableAndUnresolvable
 	}
-	if found.Lack != nil {
-		return c.reasons.status(code, found.Lack)
+	if found.Shortage != nil {
+		return c.reasons.status(code, found.Shortage)
 	}
 	return fwk.NewStatus(code, found.Reasons...)
 }

@@ -187,7 +187,7 @@ func newNode(name string, gpus ...string) *v1.Node {
 // newPod returns a pod whose container main asks for this many GPUs.
 func newPod(name string, count int64) *v1.Pod {
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "7"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(count)},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
 	}
 	if count > 0 {
@@ -198,6 +198,7 @@ func newPod(name string, count int64) *v1.Pod {
 
 func annotated(pod *v1.Pod, annotation string) *v1.Pod {
 	pod = pod.DeepCopy()
+	pod.ResourceVersion += annotation // it need not be a number
 	pod.Annotations = map[string]string{deviceinfo.Annotation: annotation}
 	return pod
 }

@@ -5,6 +5,7 @@ package frameworkplugin
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,8 +14,12 @@ import (
 
 func TestPodsAreSignedAlikeWhenTheirDevicesAreChosenAlike(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
+	versions := 0
 	sign := func(pod *v1.Pod) string {
 		t.Helper()
+		versions++
+		pod = pod.DeepCopy()
+		pod.ResourceVersion = fmt.Sprint("version ", versions)
 		fragments, status := f.plugin.SignPod(t.Context(), pod)
 		if !status.IsSuccess() {
 			t.Fatal(status)

@@ -148,8 +148,8 @@ func (r *fixture) refusal(request *dispatch.Request) string {
 		return ""
 	case verdict.Fits || err == nil:
 		r.Fatalf("the pod fits: %v; and its allocation says: %v", verdict.Fits, err)
-	case verdict.Lack != nil:
-		return verdict.Lack.String()
+	case verdict.Shortage != nil:
+		return verdict.Shortage.String()
 	}
 	return strings.Join(verdict.Reasons, ", ")
 }

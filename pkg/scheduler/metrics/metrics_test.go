@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
@@ -23,6 +26,12 @@ func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
 	for _, metric := range All() {
 		names = append(names, metric.FQName())
 	}
+	names = append(names, "kubedevice_scheduler_cache_hits_total", "kubedevice_scheduler_cache_misses_total",
+		"kubedevice_scheduler_cache_size", "kubedevice_scheduler_cache_evictions_total")
+	for name := range dispatch.New(klog.Background(), nil).CacheStats() {
+		names = append(names, name)
+	}
+	names = append(names, "pod_requests", "pod_annotations")
 	for _, outcome := range []dispatch.Outcome{
 		plugincall.Answered, plugincall.Errored, plugincall.Panicked, plugincall.TimedOut, plugincall.NotReturned,
 		dispatch.InBackOff, dispatch.Quarantined,
@@ -58,5 +67,37 @@ func TestMetricsCountStepLimitHitsAndPluginsThatComeBack(t *testing.T) {
 		if got, err := testutil.GetGaugeMetricValue(PluginSetAside.WithLabelValues("p")); err != nil || got != want {
 			t.Errorf("quarantined %v: gauge %v, error %v, want %v", quarantined, got, err, want)
 		}
+	}
+}
+
+func TestCachesAreReadWhenTheMetricsAre(t *testing.T) {
+	c := cache.New[int, string](4)
+	collector := &cacheCollector{sources: []CacheStats{
+		func() map[string]cache.Stats { return map[string]cache.Stats{"answers": c.Stats()} },
+	}}
+	registry := basemetrics.NewKubeRegistry()
+	registry.CustomMustRegister(collector)
+	c.Get(1)
+	for key := range 5 {
+		c.Add(key, "")
+	}
+	c.Get(4)
+	c.Get(4)
+	const want = `
+# HELP kubedevice_scheduler_cache_evictions_total [ALPHA] Entries of a cache that were replaced by others.
+# TYPE kubedevice_scheduler_cache_evictions_total counter
+kubedevice_scheduler_cache_evictions_total{cache="answers"} 1
+# HELP kubedevice_scheduler_cache_hits_total [ALPHA] Look-ups in a cache that found an answer.
+# TYPE kubedevice_scheduler_cache_hits_total counter
+kubedevice_scheduler_cache_hits_total{cache="answers"} 2
+# HELP kubedevice_scheduler_cache_misses_total [ALPHA] Look-ups in a cache that found no answer.
+# TYPE kubedevice_scheduler_cache_misses_total counter
+kubedevice_scheduler_cache_misses_total{cache="answers"} 1
+# HELP kubedevice_scheduler_cache_size [ALPHA] Entries of a cache.
+# TYPE kubedevice_scheduler_cache_size gauge
+kubedevice_scheduler_cache_size{cache="answers"} 4
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }

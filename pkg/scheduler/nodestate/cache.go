@@ -18,8 +18,8 @@ import (
 
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
+	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -35,13 +35,24 @@ type Cache struct {
 	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
 	revisions  atomic.Uint64
 	plain      names
-	written    *lru.Cache // of *sdk.PodInfo, by the annotation that says so
+
+	requests    *cache.Cache[podVersion, request]
+	annotations *cache.Cache[string, *sdk.PodInfo] // decoded, of pods that are not bound
 }
 
 // New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what
 // it has is never older than what a snapshot has.
 func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
-	return &Cache{schedulers: schedulers, lister: lister, clock: clk, written: lru.New(annotationsRead)}
+	return &Cache{
+		schedulers: schedulers, lister: lister, clock: clk,
+		requests:    cache.New[podVersion, request](requestEntries),
+		annotations: cache.New[string, *sdk.PodInfo](annotationEntries),
+	}
+}
+
+// CacheStats returns what the caches of pods have done so far, by their names.
+func (c *Cache) CacheStats() map[string]cache.Stats {
+	return map[string]cache.Stats{"pod_requests": c.requests.Stats(), "pod_annotations": c.annotations.Stats()}
 }
 
 // node is what is known of one node name. It is dropped from the cache when nothing is known any

@@ -124,7 +124,7 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 		}
 	default:
 		next.plain = next.devices.PlainNames()
-		if !next.devices.Whole() {
+		if !next.devices.Complete() {
 			next.retryAt = c.clock.Now().Add(addPause)
 		}
 	}

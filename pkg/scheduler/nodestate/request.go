@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -20,7 +21,34 @@ import (
 // inventory lists or a plugin claims. A pod that comes with an allocation and asks for nothing has
 // an empty request: it is to be bound without that allocation. The error says why the annotation
 // cannot be read.
+//
+// It is read once for each version of a pod, since queueing hints are requested for each pod that
+// waits and each event.
 func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
+	version := podVersion{pod.UID, pod.ResourceVersion, c.plain.revision.Load()}
+	if known, ok := c.requests.Get(version); ok {
+		return known.Request, known.err
+	}
+	read := request{}
+	read.Request, read.err = c.readRequest(pod)
+	c.requests.Add(version, read)
+	return read.Request, read.err
+}
+
+// podVersion is all that a pod's request depends on: the pod, and which plain names are devices.
+type podVersion struct {
+	uid     types.UID
+	version string
+	plain   uint64 // revision of the names
+}
+
+// request is what a pod requests, or why that cannot be read.
+type request struct {
+	*dispatch.Request
+	err error
+}
+
+func (c *Cache) readRequest(pod *v1.Pod) (*dispatch.Request, error) {
 	counted := c.counted(pod)
 	annotation := pod.Annotations[deviceinfo.Annotation]
 	if len(counted) == 0 && annotation == "" {
@@ -34,11 +62,11 @@ func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted, Forged: allocates(written)}
-	if request.Empty() && !request.Forged {
+	read := &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted, Forged: allocates(written)}
+	if read.Empty() && !read.Forged {
 		return nil, nil
 	}
-	return request, nil
+	return read, nil
 }
 
 // MayHold reports whether the pod may hold devices, or be about to. It errs toward true.
@@ -98,11 +126,12 @@ func allocates(written *sdk.PodInfo) bool {
 	return written.NodeName != ""
 }
 
-// The annotations that are remembered as they were read, and how long they may be: pods of one
-// template have the same, and it is short.
 const (
-	annotationsRead   = 256
-	annotationsLength = 4096
+	requestEntries = 1 << 11
+
+	// Pods of one template have the same annotation, which is short: longer ones are not cached.
+	annotationEntries  = 256
+	maxAnnotationBytes = 4096
 )
 
 // read reads the annotation of a pod that is not bound, which may be absent.
@@ -110,12 +139,12 @@ func (c *Cache) read(annotation string) (*sdk.PodInfo, error) {
 	if annotation == "" {
 		return &sdk.PodInfo{}, nil
 	}
-	if known, ok := c.written.Get(annotation); ok {
-		return known.(*sdk.PodInfo), nil
+	if known, ok := c.annotations.Get(annotation); ok {
+		return known, nil
 	}
 	info, err := deviceinfo.DecodePod(annotation)
-	if err == nil && len(annotation) <= annotationsLength {
-		c.written.Add(annotation, info)
+	if err == nil && len(annotation) <= maxAnnotationBytes {
+		c.annotations.Add(annotation, info)
 	}
 	return info, err
 }

@@ -85,7 +85,7 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 	if len(computed.bound) > 0 {
 		c.dropBound(nodeInfo.Node().Name, reserved, computed.bound)
 	}
-	if unmodified && computed.devices.Whole() {
+	if unmodified && computed.devices.Complete() {
 		n.last.Store(computed)
 	}
 	return inv, computed, nil

@@ -66,7 +66,7 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 		return nil, err
 	}
 	view.key = key
-	if view.Devices.Whole() {
+	if view.Devices.Complete() {
 		n.view.Store(view)
 	}
 	return view, nil
