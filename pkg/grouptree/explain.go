@@ -12,7 +12,7 @@ import (
 // Explain says why a request did not fit a node, in the most telling way that it finds. It looks at
 // necessary conditions, from the plainest to the most specific: what the node lacks, what no device
 // has enough of, what the node, and then what one group, has too little of, and how many groups
-// there is room for. It returns nil when p fits.
+// fit. It returns nil when p fits.
 //
 // It is meant for the few nodes and pods that someone reads about: it costs more than most
 // placements, and no more than a search up to DefaultStepLimit. A reason that would take longer to
@@ -28,7 +28,7 @@ func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason
 		below:      make([][]stock, len(req.types)),
 	}
 	e.sumSupplies()
-	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.rooms} {
+	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.groupCapacity} {
 		if reason := check(); reason != nil {
 			return reason
 		}

@@ -3,9 +3,8 @@
 
 package grouptree
 
-// rooms finds siblings that ask for the same and are more than there is room for below any one
-// instance.
-func (e *explainer) rooms() *Reason {
+// groupCapacity finds siblings that request the same and of which no single instance can hold all.
+func (e *explainer) groupCapacity() *Reason {
 	for g := range e.req.groups {
 		at := &e.req.groups[g]
 		groups, _ := e.twins(int32(g))
@@ -16,7 +15,7 @@ func (e *explainer) rooms() *Reason {
 		for x := range e.tree.instances {
 			e.steps++
 			if e.tree.instances[x].signature == e.signatures[e.req.groups[at.parent].signature] {
-				most = max(most, e.roomsBelow(int32(g), int32(x)))
+				most = max(most, e.groupsBelow(int32(g), int32(x)))
 			}
 		}
 		if e.exhausted() {
@@ -42,10 +41,10 @@ func (e *explainer) twins(g int32) (groups int64, next int32) {
 	return groups, next
 }
 
-// roomsBelow returns for how many groups like g there is room on the instances below x, at most.
-func (e *explainer) roomsBelow(g, x int32) int64 {
+// groupsBelow returns how many groups like g fit on the instances below x, at most.
+func (e *explainer) groupsBelow(g, x int32) int64 {
 	at := &e.req.groups[g]
-	rooms := int64(0)
+	fitting := int64(0)
 	first, last := e.tree.child(x, e.signatures[at.signature])
 	for c := first; c < last && !e.exhausted(); c++ {
 		e.steps++
@@ -57,10 +56,10 @@ func (e *explainer) roomsBelow(g, x int32) int64 {
 		}
 		for child := g + 1; child < at.end; {
 			groups, next := e.twins(child)
-			here = min(here, e.roomsBelow(child, c)/groups)
+			here = min(here, e.groupsBelow(child, c)/groups)
 			child = next
 		}
-		rooms += here
+		fitting += here
 	}
-	return rooms
+	return fitting
 }

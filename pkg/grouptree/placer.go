@@ -123,9 +123,9 @@ func (p *Placer) counts(i, r int32) bool {
 	return p.tree.mode[r] != enum || p.req.items[i].scorer == leftOver
 }
 
-// land puts request i on resource r, if it fits there. whole is all that an init container puts on
-// r, the request included; it doesn't matter for a running container.
-func (p *Placer) land(i, r int32, whole int64) bool {
+// assign puts request i on resource r, if it fits there. whole is all that an init container puts
+// on r, the request included; it doesn't matter for a running container.
+func (p *Placer) assign(i, r int32, whole int64) bool {
 	quantity := p.req.items[i].quantity
 	if p.modeFor(i, r) == enum && quantity != 0 && p.tree.allocatable[r]&quantity == 0 {
 		return false

@@ -45,13 +45,13 @@ type Reason struct {
 	Level string
 	// Device and Resource are the last level and the last segment of the request: gpu and memory.
 	Device, Resource string
-	// Countable tells that the devices have at most one of the resource each: what is needed is
+	// Countable says that the devices have at most one of the resource each: what is needed is
 	// devices.
 	Countable bool
-	// Mask tells that Needed is a bit mask.
+	// Mask says that Needed is a bit mask.
 	Mask bool
-	// Groups is how many groups of the level are needed, and Placeable for how many of them there
-	// is room, for InsufficientGroups.
+	// Groups is how many groups of the level are needed, and Placeable how many of them fit, for
+	// InsufficientGroups.
 	Groups, Placeable int64
 	// Needed is what is needed, in one instance of the level.
 	Needed int64

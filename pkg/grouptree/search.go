@@ -173,7 +173,7 @@ func (p *Placer) try(k int, g, x int32) bool {
 // add puts request i on resource r, on top of what its container has put there before.
 func (p *Placer) add(i, r int32) bool {
 	before := p.score[r]
-	if !p.land(i, r, p.sum[r]+p.req.items[i].quantity) {
+	if !p.assign(i, r, p.sum[r]+p.req.items[i].quantity) {
 		return false
 	}
 	p.sums(i, i+1, 1)

@@ -29,7 +29,7 @@ func (p *Placer) fill(g, x int32, depth int) bool {
 	mark := len(p.trail)
 	for i := at.itemLo; i < at.itemHi; i++ {
 		r := p.find(i, x)
-		if r < 0 || !p.land(i, r, p.req.items[i].quantity) {
+		if r < 0 || !p.assign(i, r, p.req.items[i].quantity) {
 			return false
 		}
 	}
@@ -41,7 +41,7 @@ func (p *Placer) fill(g, x int32, depth int) bool {
 			return false
 		}
 	}
-	return p.running || p.settle(at, mark)
+	return p.running || p.recount(at, mark)
 }
 
 // choose puts group g on the best instance of its level below x, if it fits one: of those that the
@@ -107,19 +107,19 @@ func (p *Placer) restore(at *group, depth int, shift int32, mark int) bool {
 	for k, r := range p.saved[depth] {
 		i, r := at.itemLo+int32(k), r+shift
 		if p.running {
-			p.land(i, r, 0)
+			p.assign(i, r, 0)
 		} else {
 			p.touch(i, r)
 		}
 	}
-	return p.running || p.settle(at, mark)
+	return p.running || p.recount(at, mark)
 }
 
-// settle computes what a group of an init container uses as a whole, from the state that the trail
+// recount computes what a group of an init container uses as a whole, from the state that the trail
 // had when the group was entered: the container can share what the pod uses at other times, but
 // each of its own requests comes on top of the others. It replaces what the groups below computed,
 // and returns false when that does not fit.
-func (p *Placer) settle(at *group, mark int) bool {
+func (p *Placer) recount(at *group, mark int) bool {
 	for k := len(p.trail) - 1; k >= mark; k-- {
 		c := &p.trail[k]
 		p.used[c.resource], p.pod[c.resource] = c.used, c.pod

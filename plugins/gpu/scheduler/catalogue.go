@@ -7,12 +7,12 @@ import "sync"
 
 // catalogue knows the topologies of all nodes. It is safe for concurrent use.
 type catalogue struct {
-	mu    sync.RWMutex
-	nodes map[string]string   // key of the topology by node
-	kinds map[string]topology // by key
-	count map[string]int      // nodes by key
-	best  map[int]topology    // by number of GPUs; made anew when a kind comes or goes
-	turns uint64              // how often that was
+	mu        sync.RWMutex
+	nodes     map[string]string   // key of the topology by node
+	kinds     map[string]topology // by key
+	count     map[string]int      // nodes by key
+	best      map[int]topology    // by number of GPUs; made anew when a kind comes or goes
+	revisions uint64              // how often that was
 }
 
 func newCatalogue() *catalogue {
@@ -36,7 +36,7 @@ func (c *catalogue) set(node string, t topology) {
 	c.nodes[node] = key
 	if c.count[key]++; c.count[key] == 1 {
 		c.kinds[key] = t
-		c.turn()
+		c.invalidate()
 	}
 }
 
@@ -56,21 +56,21 @@ func (c *catalogue) drop(node string) {
 	if c.count[key]--; c.count[key] == 0 {
 		delete(c.count, key)
 		delete(c.kinds, key)
-		c.turn()
+		c.invalidate()
 	}
 }
 
-// turn forgets what is best, after a kind came or went.
-func (c *catalogue) turn() {
+// invalidate discards what is best, after a kind came or went.
+func (c *catalogue) invalidate() {
 	clear(c.best)
-	c.turns++
+	c.revisions++
 }
 
 // revision grows whenever what is best may have changed.
 func (c *catalogue) revision() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.turns
+	return c.revisions
 }
 
 // bestFor returns the best-connected topology that any node has for n GPUs, nil when no node has so

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the device side of NVIDIA's GPUs: it tells which GPUs the node has and how they
+// Package node is the device side of NVIDIA's GPUs: it reports which GPUs the node has and how they
 // are joined, and shows a container those that it was given.
 package node
 

@@ -72,7 +72,7 @@ func Build(t *testing.T, m Machine) Library {
 	return l
 }
 
-// BuildIn builds as Build does, in a folder.
+// BuildIn builds as Build does, in a directory.
 func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 	l := Library{
 		Path:   filepath.Join(dir, "libnvidia-ml.so.1"),

@@ -40,8 +40,9 @@ type Config struct {
 	Unhealthy []string `json:"unhealthy"`
 	// ResourceName is the plain count. Default: nvidia.com/gpu
 	ResourceName types.ResourceName `json:"resourceName"`
-	// DeviceDir is the folder, on the node, in which each GPU has a device node. It is the plugin's
-	// own: character devices there that are no GPU are removed. Default: /var/lib/kubedevice/simgpu
+	// DeviceDir is the directory, on the node, in which each GPU has a device node. It is the
+	// plugin's own: character devices there that are no GPU are removed. Default:
+	// /var/lib/kubedevice/simgpu
 	DeviceDir string `json:"deviceDir"`
 	// DeviceNumber is what the device node of the first GPU opens; each further GPU has the next
 	// minor number, so that a container runtime can tell them apart. Default: 60:0, of the majors
@@ -105,7 +106,7 @@ func (c Config) validate() error {
 		complain("resourceName is empty: leave it out for %s", gpu.Resource)
 	}
 	if !filepath.IsAbs(c.DeviceDir) || filepath.Clean(c.DeviceDir) == "/" {
-		complain("deviceDir is %q: use the absolute path of a folder for this plugin alone", c.DeviceDir)
+		complain("deviceDir is %q: use the absolute path of a directory for this plugin alone", c.DeviceDir)
 	}
 	return errors.Join(problems...)
 }

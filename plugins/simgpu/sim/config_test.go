@@ -30,7 +30,7 @@ func TestAFileDescribesGPUs(t *testing.T) {
 				{ID: "n1-4", Memory: 1024, Groups: []int{2, 1}},
 			},
 		},
-		"close groups only, one GPU sick": {
+		"close groups only, one GPU unhealthy": {
 			yaml: "count: 2\ntopology: [2]\nunhealthy: [sim-1, sim-7]",
 			want: []gpu.GPU{
 				{ID: "sim-0", Memory: 16 << 30, Groups: []int{0}},

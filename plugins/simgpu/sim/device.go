@@ -19,7 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// VisibleDevices is the environment variable that tells a container its GPUs, comma-separated.
+// VisibleDevices is the environment variable that lists the GPUs of a container, comma-separated.
 const VisibleDevices = "SIMGPU_VISIBLE_DEVICES"
 
 // Device is the simulated GPUs of this node. It reads its file for each inventory: what changes

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine is a node's file and folder.
+// machine is a node's file and directory.
 type machine struct {
 	t         *testing.T
 	file, dir string
@@ -54,7 +54,7 @@ func (m *machine) update() *types.NodeInfo {
 	return node
 }
 
-// nodes lists the folder: name and device number.
+// nodes lists the directory: name and device number.
 func (m *machine) nodes() []string {
 	m.t.Helper()
 	entries, err := os.ReadDir(m.dir)
@@ -122,10 +122,10 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 		t.Errorf("device nodes after GPUs were added (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(types.ResourceList{"example.com/gpu": 2}, node.KubeAlloc); diff != "" {
-		t.Errorf("count without the sick one (-want +got):\n%s", diff)
+		t.Errorf("count without the unhealthy one (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(types.ResourceList{"example.com/gpu": 3}, node.KubeCap); diff != "" {
-		t.Errorf("count with the sick one (-want +got):\n%s", diff)
+		t.Errorf("count with the unhealthy one (-want +got):\n%s", diff)
 	}
 
 	m.write("count: 1")

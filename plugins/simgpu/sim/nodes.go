@@ -16,11 +16,11 @@ import (
 // deviceMode lets any user of a container open the device that the container was given.
 const deviceMode = 0o666
 
-// makeNodes makes the folder hold a device node for each name, and no other character devices. What
-// is right already is left alone.
+// makeNodes makes the directory hold a device node for each name, and no other character devices.
+// What is right already is left alone.
 func makeNodes(dir string, names []string, first DeviceNumber) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the folder of simulated GPUs: %w", err)
+		return fmt.Errorf("make the directory of simulated GPUs: %w", err)
 	}
 	wanted := map[string]bool{}
 	for i, name := range names {
@@ -31,7 +31,7 @@ func makeNodes(dir string, names []string, first DeviceNumber) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("read the folder of simulated GPUs: %w", err)
+		return fmt.Errorf("read the directory of simulated GPUs: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Type()&fs.ModeCharDevice == 0 || wanted[entry.Name()] {

@@ -16,13 +16,13 @@ import (
 
 func TestDeviceNodesAreWidgets(t *testing.T) {
 	node := &fstest.MapFile{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o666}
-	folder := fstest.MapFS{
+	directory := fstest.MapFS{
 		"b1/w0": node, "b0/w1": node, "b0/w0": node,
 		"b0/README":   {Data: []byte("no device")},
 		"b0/old/w9":   node,
 		"lost-device": node,
 	}
-	found, err := Find(folder)
+	found, err := Find(directory)
 	want := []Widget{{"b0", "w0"}, {"b0", "w1"}, {"b1", "w0"}}
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("Find = %v, %v, want %v", found, err, want)
@@ -33,11 +33,11 @@ func TestDeviceNodesAreWidgets(t *testing.T) {
 		}
 	}
 	if _, err := Find(fstest.MapFS{}); err != nil {
-		t.Errorf("an empty folder: %v", err)
+		t.Errorf("an empty directory: %v", err)
 	}
 }
 
-func TestAFolderThatIsNotThereIsToldApart(t *testing.T) {
+func TestADirectoryThatIsNotThereIsReported(t *testing.T) {
 	if _, err := Find(missing{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Find = %v", err)
 	}
