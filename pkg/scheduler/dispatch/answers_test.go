@@ -289,3 +289,38 @@ func (b because) GetReason() string { return string(b) }
 func (because) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
 	return "", 0, 0, 0
 }
+
+// Nodes of equal shape share placements, but a device that was chosen before is on one of them only.
+func TestAPinnedRequestIsPlacedOnEachNode(t *testing.T) {
+	translate := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
+		const request, device = "resource/group/gpu/0/cards", "resource/group/gpu/a-0/cards"
+		pod.RunningContainers["main"] = types.ContainerInfo{
+			DevRequests: types.ResourceList{request: 1}, AllocateFrom: types.ResourceLocation{request: device},
+		}
+		return true, nil, 0
+	}
+	s := set(t, clock.RealClock{}, &translator{fake: &fake{groups: true, fit: translate}})
+	for range 2 {
+		for name, want := range map[string]bool{"a": true, "b": false} {
+			verdict, err := s.Fit(t.Context(), nodeLike(t, s, name, 2, 0), asking(1))
+			if err != nil || verdict.Fits != want {
+				t.Errorf("node %s: %+v, error %v, want that fits is %v", name, verdict, err, want)
+			}
+		}
+	}
+}
+
+func TestCachesCountWhatTheyDo(t *testing.T) {
+	s := set(t, clock.RealClock{}, &translator{fake: gpus()})
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := s.Fit(t.Context(), nodeLike(t, s, name, 2, 0), asking(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stats := s.CacheStats()
+	for _, name := range []string{"plugin_fits", "placements"} {
+		if got := stats[name]; got.Hits != 2 || got.Misses != 1 || got.Entries != 1 {
+			t.Errorf("%s: %+v, want that two of three equal nodes are found", name, got)
+		}
+	}
+}
