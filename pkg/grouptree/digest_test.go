@@ -54,12 +54,16 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 	}
 	first := gpuName(8, 0)
 	trees := map[string]*DeviceTree{
-		"a device less":            change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/cards"); delete(n.Allocatable, first+"/memory") }),
-		"a resource less":          change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/memory") }),
-		"another quantity":         change(func(n *types.NodeInfo) { n.Allocatable[first+"/memory"]++ }),
-		"another scorer":           change(func(n *types.NodeInfo) { n.Scorer[first+"/memory"] = 2 }),
-		"another level":            change(func(n *types.NodeInfo) { n.Allocatable["resource/group/nic/a/ports"] = 1 }),
-		"a device in another pair": change(func(n *types.NodeInfo) { move(n, first, "resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-00") }),
+		"a device less": change(
+			func(n *types.NodeInfo) { delete(n.Allocatable, first+"/cards"); delete(n.Allocatable, first+"/memory") },
+		),
+		"a resource less":  change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/memory") }),
+		"another quantity": change(func(n *types.NodeInfo) { n.Allocatable[first+"/memory"]++ }),
+		"another scorer":   change(func(n *types.NodeInfo) { n.Scorer[first+"/memory"] = 2 }),
+		"another level":    change(func(n *types.NodeInfo) { n.Allocatable["resource/group/nic/a/ports"] = 1 }),
+		"a device in another pair": change(
+			func(n *types.NodeInfo) { move(n, first, "resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-00") },
+		),
 	}
 	for name, other := range trees {
 		if other.Shape() == tree.Shape() {
@@ -73,10 +77,14 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 	}
 	const card = "resource/group/gpugrp1/0/gpugrp0/0/gpu/00/cards"
 	requests := map[string]*Request{
-		"another quantity":  request(func(i *types.ContainerInfo) { i.DevRequests[card] = 0 }),
-		"a request more":    request(func(i *types.ContainerInfo) { i.DevRequests["resource/group/gpugrp1/0/gpugrp0/0/gpu/00/memory"] = 1 }),
-		"a scorer":          request(func(i *types.ContainerInfo) { i.Scorer = types.ResourceScorer{card: 2} }),
-		"an allocation":     request(func(i *types.ContainerInfo) { i.AllocateFrom = types.ResourceLocation{card: first + "/cards"} }),
+		"another quantity": request(func(i *types.ContainerInfo) { i.DevRequests[card] = 0 }),
+		"a request more": request(
+			func(i *types.ContainerInfo) { i.DevRequests["resource/group/gpugrp1/0/gpugrp0/0/gpu/00/memory"] = 1 },
+		),
+		"a scorer": request(func(i *types.ContainerInfo) { i.Scorer = types.ResourceScorer{card: 2} }),
+		"an allocation": request(
+			func(i *types.ContainerInfo) { i.AllocateFrom = types.ResourceLocation{card: first + "/cards"} },
+		),
 		"a sidecar":         request(func(*types.ContainerInfo) {}, Container{"main", Sidecar}),
 		"an init container": mustRequest(t, &types.PodInfo{InitContainers: pod.RunningContainers}, nil),
 		"two pairs":         mustRequest(t, asking(8, []int{1, 1}), nil),
@@ -86,7 +94,10 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 			t.Errorf("%s: the digest is the same", name)
 		}
 	}
-	if got := mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"other": pod.RunningContainers["main"]}}, nil); got.Digest() != req.Digest() {
+	if got := mustRequest(
+		t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"other": pod.RunningContainers["main"]}},
+		nil,
+	); got.Digest() != req.Digest() {
 		t.Error("the name of the container changes the digest")
 	}
 }

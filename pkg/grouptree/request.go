@@ -11,8 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// MaxRequests and MaxContainers bound what placing one pod costs: the number of its device requests,
-// and the number of its containers that make some.
+// MaxRequests and MaxContainers bound what placing one pod costs: the number of its device
+// requests, and the number of its containers that make some.
 const (
 	MaxRequests   = 4096
 	MaxContainers = 128
@@ -21,8 +21,9 @@ const (
 // Kind says when a container of a pod runs.
 type Kind int8
 
-// The kinds of containers. Kubernetes starts init containers one after another, each when the one before it has ended;
-// a restartable init container (sidecar) is started in its turn and goes on running along with the rest.
+// The kinds of containers. Kubernetes starts init containers one after another, each when the one
+// before it has ended; a restartable init container (sidecar) is started in its turn and goes on
+// running along with the rest.
 const (
 	Regular Kind = iota
 	Sidecar
@@ -37,7 +38,8 @@ type Container struct {
 
 // Request is the compiled device requests of one pod. It is immutable and safe for concurrent use.
 type Request struct {
-	// containers are those that request something: running ones by name, then init containers by name.
+	// containers are those that request something: running ones by name, then init containers by
+	// name.
 	containers []container
 	running    int      // how many of them run
 	groups     []group  // of one container after another, depth first; each container's own group first
@@ -84,24 +86,27 @@ type item struct {
 	pin      types.ResourceName // the resource that serves it, when that was decided before
 }
 
-// path returns the path of the request, which was parsed without an error when the request was compiled.
+// path returns the path of the request, which was parsed without an error when the request was
+// compiled.
 func (i *item) path() resource.Path {
 	path, _ := resource.ParsePath(i.name)
 	return path
 }
 
-// CompileRequest builds the request of a pod from its containers' DevRequests, Scorer and AllocateFrom. Names outside
-// resource/group belong to others and are left out.
+// CompileRequest builds the request of a pod from its containers' DevRequests, Scorer and
+// AllocateFrom. Names outside resource/group belong to others and are left out.
 //
-// spec lists the pod's containers in the order of its spec, init containers first; it says which of the running
-// containers are sidecars, whose devices an init container that runs after them cannot share. A container that it does
-// not name counts as regular when it is among the running ones, and as a last init container otherwise.
+// spec lists the pod's containers in the order of its spec, init containers first; it says which of
+// the running containers are sidecars, whose devices an init container that runs after them cannot
+// share. A container that it does not name counts as regular when it is among the running ones, and
+// as a last init container otherwise.
 //
 // A request that AllocateFrom already serves is not searched: it is checked and scored.
 //
-// It returns an error that names container and request when a name is not a path of levels and placeholders, a quantity
-// is negative, the quantities of the pod add up to more than an int64, a scorer number is unknown, AllocateFrom serves
-// something that is not requested, or there are more than MaxRequests or MaxContainers.
+// It returns an error that names container and request when a name is not a path of levels and
+// placeholders, a quantity is negative, the quantities of the pod add up to more than an int64, a
+// scorer number is unknown, AllocateFrom serves something that is not requested, or there are more
+// than MaxRequests or MaxContainers.
 func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
 	c := compiler{req: &Request{}, signatures: map[string]int32{}, types: map[string]int32{}}
 	turns := make(map[string]int, len(spec))
@@ -135,8 +140,8 @@ func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
 // Empty reports whether the pod requests nothing of the group scheduler.
 func (r *Request) Empty() bool { return len(r.items) == 0 }
 
-// Pinned reports whether some resources were chosen before. Where the request can be placed then depends on the names of
-// a node's resources, and not on their shape alone.
+// Pinned reports whether some resources were chosen before. Where the request can be placed then
+// depends on the names of a node's resources, and not on their shape alone.
 func (r *Request) Pinned() bool { return r.pinned }
 
 // Digest identifies what is requested, names of containers and placeholders aside.
