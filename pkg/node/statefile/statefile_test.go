@@ -31,7 +31,7 @@ func newFile(t testing.TB) *File {
 }
 
 // wordsIn reads the words in the file.
-func wordsIn(f *File, read func(func([]byte) error) error) (words string, err error) {
+func wordsIn(read func(func([]byte) error) error) (words string, err error) {
 	var c content
 	err = read(func(body []byte) error { return json.Unmarshal(body, &c) })
 	return strings.Join(c.Words, " "), err
@@ -47,7 +47,7 @@ func mustSave(t testing.TB, f *File, words ...string) {
 // expect fails the test unless the file has the words.
 func expect(t testing.TB, f *File, want string) {
 	t.Helper()
-	if got, err := wordsIn(f, f.Read); got != want || err != nil {
+	if got, err := wordsIn(f.Read); got != want || err != nil {
 		t.Fatalf("read %q, %v; want %q", got, err, want)
 	}
 }
@@ -81,7 +81,7 @@ func write(t testing.TB, path string, raw []byte) {
 
 func TestWhatIsSavedIsRead(t *testing.T) {
 	f := newFile(t)
-	if _, err := wordsIn(f, f.Load); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrCorrupt) {
+	if _, err := wordsIn(f.Load); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrCorrupt) {
 		t.Errorf("no file: %v, want fs.ErrNotExist", err)
 	}
 	for _, words := range []string{"one", "two words", strings.Repeat("many ", 5000), "few"} {
@@ -132,7 +132,7 @@ func TestAMixOfTwoContentsIsNeverRead(t *testing.T) {
 		if _, err := file.WriteAt(mixed, 0); err != nil {
 			t.Fatal(err)
 		}
-		switch got, err := wordsIn(f, f.Read); {
+		switch got, err := wordsIn(f.Read); {
 		case bytes.Equal(mixed, before) && got == "old words" && err == nil:
 		case bytes.Equal(mixed, after) && got == "new words" && err == nil:
 		case !errors.Is(err, ErrCorrupt) || got != "":
@@ -180,12 +180,12 @@ func TestACorruptFileIsKeptAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFile(t)
 			write(t, f.Path, test.raw)
-			_, err := wordsIn(f, f.Read)
+			_, err := wordsIn(f.Read)
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), test.says) ||
 				!strings.Contains(err.Error(), f.Path) {
 				t.Errorf("read: %v, want it to say %q", err, test.says)
 			}
-			_, err = wordsIn(f, f.Load)
+			_, err = wordsIn(f.Load)
 			aside, _ := filepath.Glob(f.Path + ".corrupt-*")
 			if !errors.Is(err, ErrCorrupt) || len(aside) != 1 || !strings.Contains(err.Error(), aside[0]) {
 				t.Fatalf("loaded: %v, kept aside: %v", err, aside)
@@ -215,11 +215,11 @@ func TestALegacyFileIsReadUntilThereIsANewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, f.Legacy, []byte(`{"words":`))
-	if _, err := wordsIn(f, f.Load); !errors.Is(err, ErrCorrupt) ||
+	if _, err := wordsIn(f.Load); !errors.Is(err, ErrCorrupt) ||
 		!strings.Contains(err.Error(), f.Legacy+".corrupt-") {
 		t.Errorf("a legacy file that is corrupt: %v", err)
 	}
-	if _, err := wordsIn(f, f.Load); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := wordsIn(f.Load); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("when that is kept aside: %v", err)
 	}
 }
@@ -288,12 +288,12 @@ func TestTwoWritersAndAReader(t *testing.T) {
 	}()
 	for {
 		// A reader that is slow sees the file change under it more often than it tries.
-		if _, err := wordsIn(f, f.Read); err != nil && !errors.Is(err, ErrCorrupt) {
+		if _, err := wordsIn(f.Read); err != nil && !errors.Is(err, ErrCorrupt) {
 			t.Error(err)
 		}
 		select {
 		case <-done:
-			if _, err := wordsIn(f, f.Read); err != nil {
+			if _, err := wordsIn(f.Read); err != nil {
 				t.Error(err)
 			}
 			return
