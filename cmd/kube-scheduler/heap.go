@@ -9,9 +9,9 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// A scheduler has a small heap and allocates much: 400 KiB for each pod that it places on 100 nodes.
-// Go collects garbage when the heap has doubled, there after two dozen pods, and tracing the heap
-// that often is a sixth of a scheduler's CPU. With the reserve Go collects after 250 pods:
+// A scheduler has a small heap and allocates much: 400 KiB for each pod that it places on 100
+// nodes. Go collects garbage when the heap has doubled, there after two dozen pods, and tracing the
+// heap that often is a sixth of a scheduler's CPU. With the reserve Go collects after 250 pods:
 // heapReserve counts as live memory and is never touched, so it takes only address space. A large
 // heap, which is collected seldom anyway, grows hardly more than it would without it.
 

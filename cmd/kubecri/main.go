@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubecri runs between the kubelet and the container runtime and gives containers the devices
-// that the scheduler chose for them. See package app for its flags.
+// Command kubecri runs between the kubelet and the container runtime and gives containers the
+// devices that the scheduler chose for them. See package app for its flags.
 package main
 
 import (

@@ -18,8 +18,8 @@
 // one NUMA node are two requests with one placeholder at the level numa.
 //
 //   - <nodes> are the NUMA nodes of the device, in ascending order and joined by "-"; "none" for a
-//     device whose plugin reports no topology. They are instances like any others: a device of nodes
-//     0 and 1 is grouped with devices of exactly these two, not with those of node 0.
+//     device whose plugin reports no topology. They are instances like any others: a device of
+//     nodes 0 and 1 is grouped with devices of exactly these two, not with those of node 0.
 //   - <resource> is the extended resource that the plugin registered, with ":" in place of "/".
 //   - <id> is the plugin's own name for the device.
 //

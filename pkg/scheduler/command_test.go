@@ -54,7 +54,9 @@ func profiles(t *testing.T, config string) map[string]string {
 	}
 	if config != "" {
 		file := filepath.Join(dir, "config.yaml")
-		if err := os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+config), 0o600); err != nil {
+		if err := os.WriteFile(file,
+			[]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+config),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		arguments = append(arguments, "--config="+file)

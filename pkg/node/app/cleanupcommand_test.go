@@ -91,7 +91,8 @@ func TestCleanupSaysWhichFlagIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")
 	kubeconfig := write(t, filepath.Join(dir, "kubelet.conf"), `{apiVersion: v1, kind: Config, current-context: c,
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u}]}`)
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c, user: u}}],
+users: [{name: u}]}`)
 	for name, test := range map[string]struct {
 		args []string
 		want string

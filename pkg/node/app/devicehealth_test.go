@@ -40,8 +40,10 @@ func TestAPodIsWarnedOnceOfADeviceThatBecomesUnhealthy(t *testing.T) {
 		{"all are healthy", nil, nil},
 		{"one becomes unhealthy, and both containers hold it", map[types.ResourceName]string{qat: "is unhealthy"},
 			[]string{
-				`ns/p: device 0000:3d:01.0 of intel.com/qat, which container "main" holds, is unhealthy; the container is left alone`,
-				`ns/p: device 0000:3d:01.0 of intel.com/qat, which container "setup" holds, is unhealthy; the container is left alone`,
+				`ns/p: device 0000:3d:01.0 of intel.com/qat, which container "main" holds, ` +
+					`is unhealthy; the container is left alone`,
+				`ns/p: device 0000:3d:01.0 of intel.com/qat, which container "setup" holds, ` +
+					`is unhealthy; the container is left alone`,
 			}},
 		{"nothing is new", map[types.ResourceName]string{qat: "is unhealthy"}, nil},
 		{"another is gone, with both its resources", map[types.ResourceName]string{qat: "is unhealthy",

@@ -72,7 +72,8 @@ func startAPIServer(t *testing.T, pods ...corev1.Pod) (server *apiServer, kubeco
 	t.Cleanup(server.stop)
 	kubeconfig = write(t, filepath.Join(t.TempDir(), "kubelet.conf"),
 		fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
-clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u}]}`, server.URL))
+clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, user: u}}],
+users: [{name: u}]}`, server.URL))
 	return server, kubeconfig
 }
 

@@ -192,8 +192,11 @@ func FuzzDecodeNeverNamesAContainerPathTwice(f *testing.F) {
 }
 
 func FuzzWhatIsRememberedIsReadBack(f *testing.F) {
-	f.Add([]byte(`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/none/nvidia.com:gpu/b/device"]}`))
-	f.Add([]byte(`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/1/intel.com:qat/a/device"]}`))
+	f.Add(
+		[]byte(
+			`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/none/nvidia.com:gpu/b/device"]}`))
+	f.Add([]byte(
+		`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/1/intel.com:qat/a/device"]}`))
 	f.Add([]byte(`{"devices":[null]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		devices, err := decodeState(raw)

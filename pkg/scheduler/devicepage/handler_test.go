@@ -47,7 +47,8 @@ var cluster = fixed{
 			}},
 			{Name: "pair/0/gpu/b", Resources: []Resource{
 				{Name: "memory", Allocatable: 8 << 30, Used: 3 << 30, Holders: []Holder{
-					{Pod: "default/q", UID: "v", Quantity: 1 << 30}, {Pod: "ml/r", UID: "w", Quantity: 2 << 30, Reserved: true},
+					{Pod: "default/q", UID: "v", Quantity: 1 << 30},
+					{Pod: "ml/r", UID: "w", Quantity: 2 << 30, Reserved: true},
 				}},
 			}},
 		}},
@@ -119,14 +120,25 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		code           int
 		says           string
 	}{
-		"a node that is not there":     {cluster, http.MethodGet, Path + "?node=x", http.StatusNotFound, `no node "x"`},
-		"a pod that is not there":      {cluster, http.MethodGet, Path + "?pod=a/b", http.StatusNotFound, `no pod "a/b"`},
-		"a pod without a namespace":    {cluster, http.MethodGet, Path + "?pod=b", http.StatusBadRequest, "namespace/name"},
-		"another output":               {cluster, http.MethodGet, Path + "?output=xml", http.StatusBadRequest, `"xml" is unknown`},
-		"another path":                 {cluster, http.MethodGet, Path + "/x", http.StatusNotFound, ""},
-		"another method":               {cluster, http.MethodPost, Path, http.StatusMethodNotAllowed, ""},
-		"a source that fails":          {fixed{err: errors.New("broken")}, http.MethodGet, Path, http.StatusInternalServerError, "broken"},
-		"a source that fails on a pod": {fixed{err: errors.New("broken")}, http.MethodGet, Path + "?pod=a/b", http.StatusInternalServerError, "broken"},
+		"a node that is not there": {cluster, http.MethodGet, Path + "?node=x", http.StatusNotFound, `no node "x"`},
+		"a pod that is not there": {
+			cluster, http.MethodGet, Path + "?pod=a/b", http.StatusNotFound, `no pod "a/b"`,
+		},
+		"a pod without a namespace": {
+			cluster, http.MethodGet, Path + "?pod=b", http.StatusBadRequest, "namespace/name",
+		},
+		"another output": {
+			cluster, http.MethodGet, Path + "?output=xml", http.StatusBadRequest, `"xml" is unknown`,
+		},
+		"another path":   {cluster, http.MethodGet, Path + "/x", http.StatusNotFound, ""},
+		"another method": {cluster, http.MethodPost, Path, http.StatusMethodNotAllowed, ""},
+		"a source that fails": {
+			fixed{err: errors.New("broken")}, http.MethodGet, Path, http.StatusInternalServerError, "broken",
+		},
+		"a source that fails on a pod": {
+			fixed{err: errors.New("broken")}, http.MethodGet, Path + "?pod=a/b",
+			http.StatusInternalServerError, "broken",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := get(t, test.source, test.method, test.target)

@@ -104,7 +104,8 @@ func TestRememberedAnswersAreThoseThatThePluginGives(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const rounds = 2000
 	for i := range rounds {
-		name, gpus, used, count := fmt.Sprint("n", random.IntN(3)), random.IntN(4), int64(random.IntN(3)), 1+random.Int64N(3)
+		name, gpus, used, count := fmt.Sprint("n", random.IntN(3)), random.IntN(4), int64(random.IntN(3)),
+			1+random.Int64N(3)
 		request := func() *Request {
 			return &Request{
 				Pod: &types.PodInfo{Name: fmt.Sprint("p", i), RunningContainers: map[string]types.ContainerInfo{
@@ -186,7 +187,8 @@ func TestATranslatorAllocatesOnceForPodsThatAskForTheSame(t *testing.T) {
 		from := pod.RunningContainers["main"].AllocateFrom["resource/group/gpu/0/cards"]
 		device := types.ResourceName("resource/group/gpu/" + want[2] + "/cards")
 		if pod.Name != want[0] || pod.NodeName != want[1] || from != device {
-			t.Errorf("pod %s on %s has %s, want pod %s on %s with %s", pod.Name, pod.NodeName, from, want[0], want[1], device)
+			t.Errorf("pod %s on %s has %s, want pod %s on %s with %s", pod.Name, pod.NodeName, from, want[0],
+				want[1], device)
 		}
 	}
 	if calls != 1 {
@@ -290,7 +292,8 @@ func (because) GetInfo() (name types.ResourceName, requested, used, capacity int
 	return "", 0, 0, 0
 }
 
-// Nodes of equal shape share placements, but a device that was chosen before is on one of them only.
+// Nodes of equal shape share placements, but a device that was chosen before is on one of them
+// only.
 func TestAPinnedRequestIsPlacedOnEachNode(t *testing.T) {
 	translate := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, reasons, float64) {
 		const request, device = "resource/group/gpu/0/cards", "resource/group/gpu/a-0/cards"

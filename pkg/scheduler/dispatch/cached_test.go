@@ -100,7 +100,8 @@ func ownPlaces(counts *atomic.Int64) *fake {
 		eachContainer(pod, func(_ string, info *types.ContainerInfo) {
 			for i := range info.KubeRequests["example.com/fpga"] {
 				info.DevRequests[types.ResourceName(fmt.Sprint("fpga/", i))] = 1 + int64(len(info.DevRequests))
-				info.AllocateFrom[types.ResourceName(fmt.Sprint("fpga/", i))] = types.ResourceName(fmt.Sprint("fpga/", used))
+				info.AllocateFrom[types.ResourceName(fmt.Sprint("fpga/", i))] = types.ResourceName(fmt.Sprint("fpga/",
+					used))
 			}
 		})
 		return nil

@@ -81,7 +81,9 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		specialists: true,
 
 		claimed: map[types.ResourceName]bool{},
-		words:   devicescheduler.Words{Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{}},
+		words: devicescheduler.Words{
+			Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{},
+		},
 
 		rests:          cache.New[RequestKey, *rest](sizes.rests),
 		groupScheduler: newGroupScheduler(clk, recorder, sizes),

@@ -158,7 +158,8 @@ func TestScoresAreAMeanOfThoseWhoVote(t *testing.T) {
 func TestReasonsOfAPluginAreGivenShort(t *testing.T) {
 	var long reasons
 	for range 100_000 {
-		long = append(long, resource.NewInsufficientResourceError(types.ResourceName(strings.Repeat("é", 1000)), 1, 0, 0))
+		long = append(long, resource.NewInsufficientResourceError(types.ResourceName(strings.Repeat("é", 1000)), 1, 0,
+			0))
 	}
 	for name, test := range map[string]struct {
 		reasons reasons
@@ -301,7 +302,8 @@ func TestAnEnumRequestIsMetByAnyOfItsBitsAndNeverUsesThemUp(t *testing.T) {
 		allocate: func(_ *types.NodeInfo, pod *types.PodInfo) error { translate(pod); return nil },
 	})
 	info := types.NewNodeInfoWithName("n")
-	info.Allocatable = types.ResourceList{"resource/group/nic/a/enumMode": 0b1000, "resource/group/nic/b/enumMode": 0b0010}
+	info.Allocatable = types.ResourceList{"resource/group/nic/a/enumMode": 0b1000,
+		"resource/group/nic/b/enumMode": 0b0010}
 	inventory, err := s.AddNode(t.Context(), info)
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +331,8 @@ func TestAnErrorOfAPluginIsItsAnswer(t *testing.T) {
 		name: "x", allocate: func(*types.NodeInfo, *types.PodInfo) error { return errors.New("no") },
 	})
 	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), asking(1))
-	if want := `device scheduler "x": PodAllocate: no`; err == nil || err.Error() != want || errors.Is(err, ErrNoAnswer) {
+	if want := `device scheduler "x": PodAllocate: no`; err == nil || err.Error() != want ||
+		errors.Is(err, ErrNoAnswer) {
 		t.Errorf("error %v, want %s, which is an answer", err, want)
 	}
 }

@@ -70,7 +70,8 @@ func (s *Set) RemoveNode(ctx context.Context, name string) {
 			return struct{}{}, nil
 		})
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A device scheduler does not know that a node is gone", "node", klog.KRef("", name))
+			klog.FromContext(ctx).Error(err, "A device scheduler does not know that a node is gone", "node",
+				klog.KRef("", name))
 		}
 	}
 }

@@ -72,7 +72,8 @@ type nodeKey [sha256.Size]byte
 // contentOf returns the key of all that a plugin sees of a node but its name.
 func contentOf(node *types.NodeInfo) nodeKey {
 	var c content
-	for _, list := range []types.ResourceList{node.Capacity, node.Allocatable, node.Used, node.KubeCap, node.KubeAlloc} {
+	for _, list := range []types.ResourceList{node.Capacity, node.Allocatable, node.Used, node.KubeCap,
+		node.KubeAlloc} {
 		addQuantities(&c, list)
 	}
 	addQuantities(&c, node.Scorer)

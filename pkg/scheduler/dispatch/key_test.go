@@ -41,14 +41,18 @@ func TestEachPartOfWhatAPodRequestsChangesItsKey(t *testing.T) {
 	memory := types.ResourceName("gpu/0/memory")
 	keys := map[RequestKey]string{asking(1).Key(): "one GPU"}
 	for name, change := range map[string]change{
-		"another count":          container(func(c *types.ContainerInfo) { c.KubeRequests["nvidia.com/gpu"] = 2 }),
-		"a count more":           container(func(c *types.ContainerInfo) { c.KubeRequests["cpu"] = 1 }),
-		"a request":              container(func(c *types.ContainerInfo) { c.Requests = types.ResourceList{memory: 1} }),
-		"a scorer":               container(func(c *types.ContainerInfo) { c.Scorer = types.ResourceScorer{memory: 1} }),
-		"a request of the pod":   func(r *Request) { r.Pod.Requests = types.ResourceList{"gpu/0/memory": 1} },
-		"a sidecar":              func(r *Request) { r.Containers[0].Kind = grouptree.Sidecar },
-		"a count nobody serves":  func(r *Request) { r.Counted = nil },
-		"another count is known": func(r *Request) { r.Counted["main"] = []types.ResourceName{"nvidia.com/gpu", "cpu"} },
+		"another count": container(func(c *types.ContainerInfo) { c.KubeRequests["nvidia.com/gpu"] = 2 }),
+		"a count more":  container(func(c *types.ContainerInfo) { c.KubeRequests["cpu"] = 1 }),
+		"a request": container(
+			func(c *types.ContainerInfo) { c.Requests = types.ResourceList{memory: 1} }),
+		"a scorer": container(
+			func(c *types.ContainerInfo) { c.Scorer = types.ResourceScorer{memory: 1} }),
+		"a request of the pod":  func(r *Request) { r.Pod.Requests = types.ResourceList{"gpu/0/memory": 1} },
+		"a sidecar":             func(r *Request) { r.Containers[0].Kind = grouptree.Sidecar },
+		"a count nobody serves": func(r *Request) { r.Counted = nil },
+		"another count is known": func(r *Request) {
+			r.Counted["main"] = []types.ResourceName{"nvidia.com/gpu", "cpu"}
+		},
 		"another container": func(r *Request) {
 			r.Containers = append(r.Containers, grouptree.Container{Name: "web"})
 			r.Pod.RunningContainers["web"] = types.ContainerInfo{}

@@ -120,7 +120,8 @@ func (l *limitLog) log(ctx context.Context, node *Node, placement *grouptree.Pla
 	if now.UnixNano() < next || !l.next.CompareAndSwap(next, now.Add(limitLogPeriod).UnixNano()) {
 		return
 	}
-	klog.FromContext(ctx).Info("The search for devices stopped at its step limit: a placement that it found may not be "+
-		"the best, and one that it did not find may exist", "node", klog.KRef("", node.info.Name),
-		"steps", placement.Steps, "found", placement.Fits, "silentFor", limitLogPeriod)
+	klog.FromContext(ctx).
+		Info("The search for devices stopped at its step limit: a placement that it found may not be "+
+			"the best, and one that it did not find may exist", "node", klog.KRef("", node.info.Name),
+			"steps", placement.Steps, "found", placement.Fits, "silentFor", limitLogPeriod)
 }

@@ -195,7 +195,8 @@ func TestOneThatIsNoSpecialistMakesAllPodsWaitForEachOther(t *testing.T) {
 }
 
 func TestKindsAreToldByNames(t *testing.T) {
-	k := newKinds(devicescheduler.Kinds{Plain: []types.ResourceName{"example.com/gpu"}, Levels: []string{"gpu", "pair"}})
+	k := newKinds(devicescheduler.Kinds{Plain: []types.ResourceName{"example.com/gpu"},
+		Levels: []string{"gpu", "pair"}})
 	for name, want := range map[types.ResourceName]bool{
 		"example.com/gpu":                      true,
 		"example.com/gpus":                     false,

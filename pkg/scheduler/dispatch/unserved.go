@@ -93,7 +93,8 @@ func unplaced(pod *types.PodInfo) string {
 		for name, info := range containers {
 			for request := range info.DevRequests {
 				if _, ok := info.AllocateFrom[request]; !ok && resource.IsGroupResourceName(request) {
-					missing = append(missing, fmt.Sprintf("no device scheduler places %s of container %q", request, name))
+					missing = append(missing, fmt.Sprintf("no device scheduler places %s of container %q",
+						request, name))
 				}
 			}
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// writer is a plugin that writes into every map of every argument, as plugins written for the published host do: they
-// check none of them for nil. It serves every container by itself.
+// writer is a plugin that writes into every map of every argument, as plugins written for the
+// published host do: they check none of them for nil. It serves every container by itself.
 type writer struct{ called map[string]int }
 
 const written types.ResourceName = "written"
@@ -100,8 +100,8 @@ var writers = map[string]func(writer) devicescheduler.DeviceScheduler{
 	"specialist": func(w writer) devicescheduler.DeviceScheduler { return specialistWriter{w} },
 }
 
-// TestAPluginMayWriteIntoEveryMap drives the writer through everything that the scheduler calls, with pods that have as
-// little as a pod can have.
+// TestAPluginMayWriteIntoEveryMap drives the writer through everything that the scheduler calls,
+// with pods that have as little as a pod can have.
 func TestAPluginMayWriteIntoEveryMap(t *testing.T) {
 	one := v1.ResourceRequirements{Limits: v1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}
 	always := v1.ContainerRestartPolicyAlways
@@ -123,15 +123,17 @@ func TestAPluginMayWriteIntoEveryMap(t *testing.T) {
 		spec       v1.PodSpec
 		refused    bool
 	}{
-		"no annotation":              {spec: spec(nil, list{app, other})},
-		"an empty annotation":        {annotation: "{}", spec: spec(nil, list{app})},
-		"empty lists":                {annotation: emptyLists, spec: spec(nil, list{app})},
-		"one container of two":       {annotation: requestOfApp, spec: spec(nil, list{app, other})},
-		"init containers only":       {annotation: "{}", spec: spec(list{setup}, nil)},
-		"a sidecar":                  {spec: spec(list{sidecar, setup}, list{other})},
-		"an allocation, no list":     {annotation: `{"nodename":"n"}`, spec: spec(nil, list{app})},
-		"an unknown container":       {annotation: requestOfApp, spec: spec(nil, list{other}), refused: true},
-		"a container, in other list": {annotation: `{"initcontainer":{"app":{}}}`, spec: spec(nil, list{app}), refused: true},
+		"no annotation":          {spec: spec(nil, list{app, other})},
+		"an empty annotation":    {annotation: "{}", spec: spec(nil, list{app})},
+		"empty lists":            {annotation: emptyLists, spec: spec(nil, list{app})},
+		"one container of two":   {annotation: requestOfApp, spec: spec(nil, list{app, other})},
+		"init containers only":   {annotation: "{}", spec: spec(list{setup}, nil)},
+		"a sidecar":              {spec: spec(list{sidecar, setup}, list{other})},
+		"an allocation, no list": {annotation: `{"nodename":"n"}`, spec: spec(nil, list{app})},
+		"an unknown container":   {annotation: requestOfApp, spec: spec(nil, list{other}), refused: true},
+		"a container, in other list": {
+			annotation: `{"initcontainer":{"app":{}}}`, spec: spec(nil, list{app}), refused: true,
+		},
 	}
 	for kind, plugin := range writers {
 		for name, test := range pods {

@@ -61,7 +61,8 @@ func gpuNodes(b *testing.B, count int, held ...int) (nodes []*v1.Node, holders [
 			b.Fatal(err)
 		}
 		nodes = append(nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: info.Name, UID: types.UID(info.Name), ResourceVersion: "1", Annotations: map[string]string{deviceinfo.Annotation: annotation},
+			Name: info.Name, UID: types.UID(info.Name), ResourceVersion: "1",
+			Annotations: map[string]string{deviceinfo.Annotation: annotation},
 		}})
 		for _, i := range held {
 			holders = append(holders, holderOf(b, info.Name, i))
@@ -74,9 +75,10 @@ func gpuNodes(b *testing.B, count int, held ...int) (nodes []*v1.Node, holders [
 func holderOf(b *testing.B, node string, i int) *v1.Pod {
 	name := fmt.Sprintf("%s-%d", node, i)
 	cards := sdk.ResourceName(fmt.Sprintf("resource/group/gpugrp1/%d/gpugrp0/%d/gpu/gpu-%d/cards", i/4, i/2, i))
-	annotation, err := deviceinfo.EncodePod(&sdk.PodInfo{Name: name, NodeName: node, RunningContainers: map[string]sdk.ContainerInfo{
-		"main": {DevRequests: sdk.ResourceList{cards: 1}, AllocateFrom: sdk.ResourceLocation{cards: cards}},
-	}})
+	annotation, err := deviceinfo.EncodePod(&sdk.PodInfo{Name: name, NodeName: node,
+		RunningContainers: map[string]sdk.ContainerInfo{
+			"main": {DevRequests: sdk.ResourceList{cards: 1}, AllocateFrom: sdk.ResourceLocation{cards: cards}},
+		}})
 	if err != nil {
 		b.Fatal(err)
 	}

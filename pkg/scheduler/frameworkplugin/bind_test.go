@@ -74,11 +74,22 @@ func TestABindingWithoutAnAnswerKeepsItsDevices(t *testing.T) {
 		then func(*fixture, *v1.Pod) // what becomes of the pod
 		free bool
 	}{
-		"it took effect":                        {timeout, func(f *fixture, pod *v1.Pod) { f.update(annotated(assumed(pod, "n"), gave("p", "n", "A"))) }, false},
-		"somebody else bound the pod elsewhere": {conflict, func(f *fixture, pod *v1.Pod) { f.update(assumed(pod, "m")) }, true},
-		"a try before it took effect":           {conflict, func(f *fixture, pod *v1.Pod) { f.update(annotated(assumed(pod, "n"), gave("p", "n", "A"))) }, false},
+		"it took effect": {
+			timeout, func(f *fixture, pod *v1.Pod) {
+				f.update(annotated(assumed(pod, "n"), gave("p", "n", "A")))
+			}, false,
+		},
+		"somebody else bound the pod elsewhere": {
+			conflict, func(f *fixture, pod *v1.Pod) { f.update(assumed(pod, "m")) }, true,
+		},
+		"a try before it took effect": {
+			conflict, func(f *fixture, pod *v1.Pod) {
+				f.update(annotated(assumed(pod, "n"), gave("p", "n", "A")))
+			}, false,
+		},
 		"the pod is gone": {context.DeadlineExceeded, func(f *fixture, _ *v1.Pod) {
-			if err := f.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", "p"); err != nil {
+			if err := f.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default",
+				"p"); err != nil {
 				f.Fatal(err)
 			}
 		}, true},
@@ -87,7 +98,11 @@ func TestABindingWithoutAnAnswerKeepsItsDevices(t *testing.T) {
 			other.UID = "other"
 			f.update(other)
 		}, true},
-		"it did not take effect": {apierrors.NewInternalError(errors.New("ouch")), func(f *fixture, _ *v1.Pod) { f.clock.Step(2 * lateBinding) }, true},
+		"it did not take effect": {
+			apierrors.NewInternalError(errors.New("ouch")), func(f *fixture, _ *v1.Pod) {
+				f.clock.Step(2 * lateBinding)
+			}, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, []*v1.Node{newNode("n", "A"), newNode("m")})

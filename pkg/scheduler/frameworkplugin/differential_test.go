@@ -362,7 +362,8 @@ func (m *model) simulate(pod *v1.Pod, cachedState, plainState fwk.CycleState) {
 	own := random(m, m.list).(*framework.NodeInfo)
 	nodeInfo := own
 	if !inGroup(pod) {
-		nodeInfo, cachedState, plainState = own.Snapshot().(*framework.NodeInfo), cachedState.Clone(), plainState.Clone()
+		nodeInfo, cachedState, plainState = own.Snapshot().(*framework.NodeInfo), cachedState.Clone(),
+			plainState.Clone()
 	}
 	var removed []*v1.Pod
 	for _, info := range slices.Clone(nodeInfo.Pods) {

@@ -19,26 +19,30 @@ func TestPendingPodsWakeForWhatMayHelpThem(t *testing.T) {
 	labelled.Labels = map[string]string{"a": "b"}
 	labelled.Annotations["theirs"] = "x"
 	grown.Status.Allocatable = v1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-	device, plain, limits := annotated(assumed(newPod("device", 1), "n"), gave("device", "n", "A")), newPod("plain", 0), newPod("limits", 1)
+	device, plain, limits := annotated(assumed(newPod("device", 1), "n"), gave("device", "n", "A")), newPod("plain", 0),
+		newPod("limits", 1)
 	other := annotated(newPod("p", 1), `{}`)
 
-	const addNode, updateNode, deletePod, updatePod = "a node comes", "a node changes", "a pod goes", "the pod itself changes"
+	const addNode, updateNode, deletePod, updatePod = "a node comes", "a node changes", "a pod goes",
+		"the pod itself changes"
 	for name, test := range map[string]struct {
 		event    string
 		from, to any
 		want     fwk.QueueingHint
 	}{
-		"a new node":                              {addNode, nil, node, fwk.Queue},
-		"a new inventory":                         {updateNode, node, more, fwk.Queue},
-		"new extended resources":                  {updateNode, node, grown, fwk.Queue},
-		"other labels and annotations":            {updateNode, node, labelled, fwk.QueueSkip},
-		"a device pod goes":                       {deletePod, device, nil, fwk.Queue},
-		"a device pod goes, and its event missed": {deletePod, cache.DeletedFinalStateUnknown{Obj: device}, nil, fwk.Queue},
-		"one goes that was not bound after all":   {deletePod, limits, nil, fwk.Queue},
-		"a plain pod goes":                        {deletePod, plain, nil, fwk.QueueSkip},
-		"its annotation changes":                  {updatePod, newPod("p", 1), other, fwk.Queue},
-		"something else of it changes":            {updatePod, newPod("p", 1), newPod("p", 1), fwk.QueueSkip},
-		"an object of another type":               {updateNode, plain, plain, fwk.Queue},
+		"a new node":                   {addNode, nil, node, fwk.Queue},
+		"a new inventory":              {updateNode, node, more, fwk.Queue},
+		"new extended resources":       {updateNode, node, grown, fwk.Queue},
+		"other labels and annotations": {updateNode, node, labelled, fwk.QueueSkip},
+		"a device pod goes":            {deletePod, device, nil, fwk.Queue},
+		"a device pod goes, and its event missed": {
+			deletePod, cache.DeletedFinalStateUnknown{Obj: device}, nil, fwk.Queue,
+		},
+		"one goes that was not bound after all": {deletePod, limits, nil, fwk.Queue},
+		"a plain pod goes":                      {deletePod, plain, nil, fwk.QueueSkip},
+		"its annotation changes":                {updatePod, newPod("p", 1), other, fwk.Queue},
+		"something else of it changes":          {updatePod, newPod("p", 1), newPod("p", 1), fwk.QueueSkip},
+		"an object of another type":             {updateNode, plain, plain, fwk.Queue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, []*v1.Node{node})

@@ -51,7 +51,8 @@ type gpus struct {
 
 func (*gpus) AddNode(string, *sdk.NodeInfo) {}
 func (*gpus) RemoveNode(string)             {}
-func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo,
+	_ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	g.asked.Add(1)
 	if g.panics {
 		panic("ouch")
@@ -79,7 +80,8 @@ func (*gpus) ReturnPodResources(*sdk.NodeInfo, *sdk.PodInfo) error { return nil 
 func (*gpus) GetName() string                                      { return "gpus" }
 func (g *gpus) Pure() bool                                         { return !g.whimsical }
 func (*gpus) Words() devicescheduler.Words {
-	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{"gpu": {One: "GPU", Many: "GPUs"}, "pair": {One: "NVLink pair", Many: "NVLink pairs"}}}
+	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{"gpu": {One: "GPU", Many: "GPUs"},
+		"pair": {One: "NVLink pair", Many: "NVLink pairs"}}}
 }
 func (*gpus) UsingGroupScheduler() bool { return true }
 
@@ -140,10 +142,12 @@ func newFixtureOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes
 	var err error
 	f.framework, err = schedulertesting.NewFramework(ctx, []schedulertesting.RegisterPluginFunc{
 		schedulertesting.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
-		schedulertesting.RegisterPluginAsExtensions(Name, factory, "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Bind"),
+		schedulertesting.RegisterPluginAsExtensions(Name, factory, "PreFilter", "Filter", "PostFilter", "PreScore",
+			"Score", "Reserve", "Bind"),
 	}, v1.DefaultSchedulerName,
 		frameworkruntime.WithClientSet(f.client), frameworkruntime.WithInformerFactory(informerFactory),
-		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)), frameworkruntime.WithPodActivator(f),
+		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)),
+		frameworkruntime.WithPodActivator(f),
 		frameworkruntime.WithPodNominator(nobody{}))
 	if err != nil {
 		t.Fatal(err)
@@ -180,18 +184,22 @@ func newNode(name string, gpus ...string) *v1.Node {
 		panic(err)
 	}
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: types.UID(name), ResourceVersion: "1", Annotations: map[string]string{deviceinfo.Annotation: annotation},
+		Name: name, UID: types.UID(name), ResourceVersion: "1",
+		Annotations: map[string]string{deviceinfo.Annotation: annotation},
 	}}
 }
 
 // newPod returns a pod whose container main asks for this many GPUs.
 func newPod(name string, count int64) *v1.Pod {
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(count)},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(count),
+		},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
 	}
 	if count > 0 {
-		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(count, resource.DecimalSI)}
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(count,
+			resource.DecimalSI)}
 	}
 	return pod
 }
@@ -212,7 +220,10 @@ func assumed(pod *v1.Pod, nodeName string) *v1.Pod {
 
 // gave returns the annotation of a pod that was given one GPU of a node.
 func gave(podName, nodeName, gpu string) string {
-	return fmt.Sprintf(`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{"devrequests":{"resource/group/gpu/0/cards":1},"allocatefrom":{"resource/group/gpu/0/cards":"resource/group/gpu/%s/cards"}}}}`, podName, nodeName, gpu)
+	return fmt.Sprintf(
+		`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{`+
+			`"devrequests":{"resource/group/gpu/0/cards":1},`+
+			`"allocatefrom":{"resource/group/gpu/0/cards":"resource/group/gpu/%s/cards"}}}}`, podName, nodeName, gpu)
 }
 
 // nodes returns the nodes of the snapshot.

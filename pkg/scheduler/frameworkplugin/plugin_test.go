@@ -21,7 +21,8 @@ func TestOnlyPodsThatAskForDevicesConcernThePlugin(t *testing.T) {
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
 	wish := `{"runningcontainer":{"main":{"requests":{"gpu/x/cards":1}}}}`
 	other := newPod("other", 1)
-	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{"example.com/unknown": other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]}
+	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{
+		"example.com/unknown": other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]}
 	for name, test := range map[string]struct {
 		pod  *v1.Pod
 		want fwk.Code
@@ -110,11 +111,17 @@ func TestANodeWithoutRoomSaysWhy(t *testing.T) {
 		code   fwk.Code
 		reason string
 	}{
-		"evicting helps":              {"full", 1, fwk.Unschedulable, "have no free GPU"},
-		"evicting does not help":      {"full", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free GPUs (best: 0 free of 1)"},
-		"there are too few":           {"small", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free GPUs (best: 1 free of 1)"},
-		"there are none":              {"none", 1, fwk.UnschedulableAndUnresolvable, "have no GPU"},
-		"the inventory is unreadable": {"broken", 1, fwk.UnschedulableAndUnresolvable, "unreadable inventory: annotation KubeDevice/DeviceInfo: "},
+		"evicting helps": {"full", 1, fwk.Unschedulable, "have no free GPU"},
+		"evicting does not help": {
+			"full", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free GPUs (best: 0 free of 1)",
+		},
+		"there are too few": {
+			"small", 2, fwk.UnschedulableAndUnresolvable, "have fewer than 2 free GPUs (best: 1 free of 1)",
+		},
+		"there are none": {"none", 1, fwk.UnschedulableAndUnresolvable, "have no GPU"},
+		"the inventory is unreadable": {
+			"broken", 1, fwk.UnschedulableAndUnresolvable, "unreadable inventory: annotation KubeDevice/DeviceInfo: ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, got := f.fit(newPod("p", test.count), test.node)
@@ -142,7 +149,8 @@ func TestAPodIsNotBoundAsAPlainOneToANodeThatListsItsDevices(t *testing.T) {
 func TestPodsThatAPluginGaveNoAnswerForAreTriedAgain(t *testing.T) {
 	pending, plain := newPod("pending", 1), newPod("plain", 0)
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})
-	for _, pod := range []*v1.Pod{pending, plain, annotated(assumed(newPod("bound", 1), "n"), gave("bound", "n", "A"))} {
+	for _, pod := range []*v1.Pod{pending, plain,
+		annotated(assumed(newPod("bound", 1), "n"), gave("bound", "n", "A"))} {
 		f.add(pod)
 	}
 	await(t, "the informer has the pods", func() bool {

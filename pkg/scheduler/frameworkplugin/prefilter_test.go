@@ -42,7 +42,8 @@ func mostlyFull(t *testing.T, count, full int) *fixture {
 		nodes[i] = newNode(fmt.Sprint("n", i), "A")
 		if i < full {
 			name := fmt.Sprint("holder-", i)
-			holders = append(holders, annotated(assumed(newPod(name, 1), nodes[i].Name), gave(name, nodes[i].Name, "A")))
+			holders = append(holders, annotated(assumed(newPod(name, 1), nodes[i].Name),
+				gave(name, nodes[i].Name, "A")))
 		}
 	}
 	return newFixture(t, nodes, holders...)
@@ -119,11 +120,15 @@ func TestNodesThatWereLeftOutAreAskedWhenThePodFitsNowhereElse(t *testing.T) {
 	said := framework.NewDefaultNodeToStatus()
 	said.Set("n3", fwk.NewStatus(fwk.Unschedulable, "too few CPUs"))
 	want["n3"] = "Unschedulable: too few CPUs"
-	if result, status := f.plugin.PostFilter(t.Context(), state, pod, said); result != nil || status.Code() != fwk.Unschedulable || status.Message() != "" {
+	if result, status := f.plugin.PostFilter(t.Context(), state, pod, said); result != nil ||
+		status.Code() != fwk.Unschedulable || status.Message() != "" {
 		t.Errorf("%v and %v %q, want the next plugin to make room", result, status.Code(), status.Message())
 	}
 	got := map[string]string{}
-	said.ForEachExplicitNode(func(name string, status *fwk.Status) { got[name] = status.Code().String() + ": " + status.Message() })
+	said.ForEachExplicitNode(func(name string, status *fwk.Status) {
+		got[name] = status.Code().String() + ": " +
+			status.Message()
+	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what nodes say (-want +got):\n%s", diff)
 	}
@@ -133,7 +138,9 @@ func TestWhereOthersMayLeaveOutNodesNoneIs(t *testing.T) {
 	affinity := func(term v1.NodeSelectorTerm) func(*v1.Pod) {
 		return func(pod *v1.Pod) {
 			pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}},
+				RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+					NodeSelectorTerms: []v1.NodeSelectorTerm{term},
+				},
 			}}
 		}
 	}
@@ -142,11 +149,13 @@ func TestWhereOthersMayLeaveOutNodesNoneIs(t *testing.T) {
 		change func(*v1.Pod)
 		want   int
 	}{
-		"a pod":                       {func(*v1.Pod) {}, 1},
-		"one that wants a label":      {affinity(v1.NodeSelectorTerm{MatchExpressions: requirement}), 1},
-		"one that prefers not to say": {func(pod *v1.Pod) { pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}} }, 1},
-		"one that names nodes":        {affinity(v1.NodeSelectorTerm{MatchFields: requirement}), 3},
-		"one of a group":              {func(pod *v1.Pod) { pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{} }, 3},
+		"a pod":                  {func(*v1.Pod) {}, 1},
+		"one that wants a label": {affinity(v1.NodeSelectorTerm{MatchExpressions: requirement}), 1},
+		"one that prefers not to say": {
+			func(pod *v1.Pod) { pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}} }, 1,
+		},
+		"one that names nodes": {affinity(v1.NodeSelectorTerm{MatchFields: requirement}), 3},
+		"one of a group":       {func(pod *v1.Pod) { pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{} }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := mostlyFull(t, 3, 2)

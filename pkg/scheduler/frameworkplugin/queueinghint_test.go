@@ -96,8 +96,10 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	}
 	asked := f.schedulers.asked.Load()
 
-	wake("a node's heartbeat", 0, fwk.Node, cpus, changed(cpus, func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }))
-	wake("another annotation of the full node", 0, fwk.Node, full, changed(full, func(n *v1.Node) { n.Annotations["theirs"] = "x" }))
+	wake("a node's heartbeat", 0, fwk.Node, cpus,
+		changed(cpus, func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }))
+	wake("another annotation of the full node", 0, fwk.Node, full,
+		changed(full, func(n *v1.Node) { n.Annotations["theirs"] = "x" }))
 	wake("a node without GPUs comes", 0, fwk.Node, nil, cpus)
 	wake("the full node comes", 0, fwk.Node, nil, full)
 	wake("a plain pod goes", 0, fwk.AssignedPod, plain, nil)
@@ -107,7 +109,8 @@ func TestPodsWakeForWhatMakesRoomForThemAndForNothingElse(t *testing.T) {
 	wake("a free GPU takes the place of one that is held", 500, fwk.Node, full, other)
 	f.delete(held[0])
 	wake("a GPU comes free beside the one that is free", 1000, fwk.AssignedPod, held[0], nil)
-	wake("a pod goes from a node that is not there", 0, fwk.AssignedPod, annotated(assumed(newPod("x", 1), "gone"), gave("x", "gone", "A")), nil)
+	wake("a pod goes from a node that is not there", 0, fwk.AssignedPod,
+		annotated(assumed(newPod("x", 1), "gone"), gave("x", "gone", "A")), nil)
 	if calls := f.schedulers.asked.Load() - asked; calls > 10 {
 		t.Errorf("the device scheduler was asked %d times for two kinds of pods", calls)
 	}

@@ -45,7 +45,8 @@ func holding(node *v1.Node, gpus string) []*v1.Pod {
 		name := node.Name + string(gpu)
 		path := fmt.Sprintf("resource/group/pair/%d/gpu/%c/cards", (gpu-'A')/2, gpu)
 		pods = append(pods, annotated(assumed(newPod(name, 0), node.Name), fmt.Sprintf(
-			`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{"devrequests":{%q:1},"allocatefrom":{%q:%q}}}}`, name, node.Name, path, path, path)))
+			`{"podname":%q,"nodename":%q,"runningcontainer":{"main":{"devrequests":{%q:1},"allocatefrom":{%q:%q}}}}`,
+			name, node.Name, path, path, path)))
 	}
 	return pods
 }
@@ -67,7 +68,8 @@ func (f *fixture) message(pod *v1.Pod) string {
 		f.Fatal(status)
 	}
 	nodes := f.nodes()
-	failure := &framework.FitError{Pod: pod, NumAllNodes: len(nodes), Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
+	failure := &framework.FitError{Pod: pod, NumAllNodes: len(nodes),
+		Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
 	for _, nodeInfo := range nodes {
 		status := f.framework.RunFilterPluginsWithNominatedPods(f.Context(), state, pod, nodeInfo)
 		if status.IsSuccess() {
@@ -81,7 +83,8 @@ func (f *fixture) message(pod *v1.Pod) string {
 func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 	const (
 		twoOfAPair = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/a/cards":1,"pair/A/gpu/b/cards":1}}}}`
-		pairOf40   = `{"runningcontainer":{"main":{"requests":{"pair/A/gpu/a/cards":1,"pair/A/gpu/a/memory":42949672960,"pair/A/gpu/b/cards":1,"pair/A/gpu/b/memory":42949672960}}}}`
+		pairOf40   = `{"runningcontainer":{"main":{"requests":{` +
+			`"pair/A/gpu/a/cards":1,"pair/A/gpu/a/memory":42949672960,"pair/A/gpu/b/cards":1,"pair/A/gpu/b/memory":42949672960}}}}`
 	)
 	pod := func(annotation string) *v1.Pod { return annotated(newPod("p", 0), annotation) }
 	large, small := pairs(8, "large", 80<<30), pairs(4, "small", 24<<30)
@@ -93,7 +96,8 @@ func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 	}{
 		"two reasons": {
 			append(large, small...), []string{"AC", "BD", "AD", "AC", "BC", "AC", "AC", "ABC"}, pod(pairOf40),
-			"0/12 nodes are available: 1 have fewer than 2 free GPUs (best: 1 free of 4), 4 have no GPU with 40 GiB of memory (the largest has 24 GiB), " +
+			"0/12 nodes are available: 1 have fewer than 2 free GPUs (best: 1 free of 4), 4 have no GPU with 40 GiB " +
+				"of memory (the largest has 24 GiB), " +
 				"7 have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2).",
 		},
 		"numbers differ, the best node's count": {
@@ -110,7 +114,8 @@ func TestAnEventGroupsNodesByWhatTheyLack(t *testing.T) {
 		},
 		"no such device": {
 			[]*v1.Node{newNode("cpu"), newNode("cpu2"), large[0]}, []string{"", "", "AC"}, pod(twoOfAPair),
-			"0/3 nodes are available: 1 have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2), 2 have no GPU.",
+			"0/3 nodes are available: 1 have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2), 2 have " +
+				"no GPU.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

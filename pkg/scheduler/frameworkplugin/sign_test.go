@@ -39,7 +39,8 @@ func TestPodsAreSignedAlikeWhenTheirDevicesAreChosenAlike(t *testing.T) {
 	}
 	initial, sidecar := newPod("p", 1), newPod("p", 1)
 	initial.Spec.InitContainers = []v1.Container{{Name: "i", Resources: initial.Spec.Containers[0].Resources}}
-	sidecar.Spec.InitContainers = []v1.Container{{Name: "i", Resources: initial.Spec.Containers[0].Resources, RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
+	sidecar.Spec.InitContainers = []v1.Container{{Name: "i", Resources: initial.Spec.Containers[0].Resources,
+		RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
 
 	if _, status := f.plugin.SignPod(t.Context(), annotated(newPod("p", 1), "{")); status.IsSuccess() {
 		t.Error("a pod whose annotation cannot be read has a signature")
@@ -48,11 +49,13 @@ func TestPodsAreSignedAlikeWhenTheirDevicesAreChosenAlike(t *testing.T) {
 		a, b  *v1.Pod
 		alike bool
 	}{
-		"plain pods":                              {newPod("a", 0), newPod("b", 0), true},
-		"pods with other names and equal counts":  {newPod("a", 1), newPod("b", 1), true},
-		"pods with other counts":                  {newPod("a", 1), newPod("a", 2), false},
-		"a plain pod and a device pod":            {newPod("a", 0), newPod("a", 1), false},
-		"pods with other annotations":             {annotated(newPod("a", 1), `{"requests":{"a":1}}`), annotated(newPod("a", 1), `{"requests":{"a":2}}`), false},
+		"plain pods":                             {newPod("a", 0), newPod("b", 0), true},
+		"pods with other names and equal counts": {newPod("a", 1), newPod("b", 1), true},
+		"pods with other counts":                 {newPod("a", 1), newPod("a", 2), false},
+		"a plain pod and a device pod":           {newPod("a", 0), newPod("a", 1), false},
+		"pods with other annotations": {
+			annotated(newPod("a", 1), `{"requests":{"a":1}}`), annotated(newPod("a", 1), `{"requests":{"a":2}}`), false,
+		},
 		"the same sum over containers":            {two(1, 2), two(2, 1), false},
 		"an init container and a sidecar of same": {initial, sidecar, false},
 	} {

@@ -83,7 +83,8 @@ func TestARememberedAnswerSaysWhatTheFirstSaid(t *testing.T) {
 			state, want := f.fit(first, node)
 			wantScore := score(state, first, want)
 			state, got := f.fit(again, node)
-			if gotScore := score(state, again, got); got.Code() != want.Code() || got.Message() != want.Message() || gotScore != wantScore {
+			if gotScore := score(state, again, got); got.Code() != want.Code() || got.Message() != want.Message() ||
+				gotScore != wantScore {
 				t.Errorf("%d GPUs on %s: %v %q, score %d, after %v %q, score %d", count, node,
 					got.Code(), got.Message(), gotScore, want.Code(), want.Message(), wantScore)
 			}
@@ -117,10 +118,12 @@ func TestAnswersOfAPluginThatTranslatesOtherwiseNowAreNotRemembered(t *testing.T
 		t.Fatal("no answer is remembered")
 	}
 	before, _ := f.plugin.schedulers.Era()
-	if _, err := f.client.CoreV1().Nodes().Create(t.Context(), newNode("other", "B"), metav1.CreateOptions{}); err != nil {
+	if _, err := f.client.CoreV1().Nodes().Create(t.Context(), newNode("other", "B"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the plugin is told of the node", func() bool { era, _ := f.plugin.schedulers.Era(); return era != before })
+	await(t, "the plugin is told of the node",
+		func() bool { era, _ := f.plugin.schedulers.Era(); return era != before })
 	if known := f.cycleOn(newPod("r", 1)); known["n"] {
 		t.Error("an answer is remembered that the plugin would not give any more")
 	}
@@ -180,7 +183,8 @@ func TestANodeThatASimulationHasChangedIsAskedThoughAllAreKnownToFit(t *testing.
 		changed := nodeInfo.Snapshot()
 		name := nodeInfo.Node().Name
 		gpu := strings.Replace(name, "n", "gpu-", 1)
-		info, err := framework.NewPodInfo(annotated(assumed(newPod("nominated", 1), name), gave("nominated", name, gpu)))
+		info, err := framework.NewPodInfo(annotated(assumed(newPod("nominated", 1), name),
+			gave("nominated", name, gpu)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +215,8 @@ func TestNodesThatAreKnownNotToFitAreInDoubt(t *testing.T) {
 // order of the nodes, when pods are batched.
 func TestScoresAreThoseOfTheNodesInWhateverOrder(t *testing.T) {
 	held := annotated(assumed(newPod("held", 1), "half"), gave("held", "half", "A"))
-	f := newFixture(t, []*v1.Node{newNode("half", "A", "B"), newNode("whole", "A", "B"), newNode("large", "A", "B", "C", "D")}, held)
+	f := newFixture(t, []*v1.Node{newNode("half", "A", "B"), newNode("whole", "A", "B"),
+		newNode("large", "A", "B", "C", "D")}, held)
 	pod := newPod("p", 1)
 	state, _ := f.fit(pod, "half")
 	nodes := f.nodes()
@@ -251,7 +256,8 @@ func TestScoringWithoutPreScoreSaysWhatToEnable(t *testing.T) {
 	f := newFixture(t, manyNodes(2))
 	pod := newPod("p", 1)
 	state, _ := f.fit(pod, "n0")
-	if _, status := f.framework.RunScorePlugins(t.Context(), state, pod, f.nodes()); !strings.Contains(status.Message(), "must enable it for preScore too") {
+	if _, status := f.framework.RunScorePlugins(t.Context(), state, pod, f.nodes()); !strings.Contains(status.Message(),
+		"must enable it for preScore too") {
 		t.Errorf("RunScorePlugins says %v", status)
 	}
 }

@@ -25,7 +25,10 @@ func ExampleScheduler_PodAllocate() {
 		return
 	}
 	annotation, err := deviceinfo.EncodePod(pod)
-	fmt.Println(annotation, err)
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(annotation)
 	// Output:
-	// {"runningcontainer":{"main":{"devrequests":{"resource/group/numa/1/intel.com:qat/0/device":1,"resource/group/numa/1/intel.com:qat/1/device":1},"allocatefrom":{"resource/group/numa/1/intel.com:qat/0/device":"resource/group/numa/1/intel.com:qat/0000:b1:01.0/device","resource/group/numa/1/intel.com:qat/1/device":"resource/group/numa/1/intel.com:qat/0000:b1:01.1/device"}}}} <nil>
+	// {"runningcontainer":{"main":{"devrequests":{"resource/group/numa/1/intel.com:qat/0/device":1,"resource/group/numa/1/intel.com:qat/1/device":1},"allocatefrom":{"resource/group/numa/1/intel.com:qat/0/device":"resource/group/numa/1/intel.com:qat/0000:b1:01.0/device","resource/group/numa/1/intel.com:qat/1/device":"resource/group/numa/1/intel.com:qat/0000:b1:01.1/device"}}}}
 }

@@ -48,7 +48,8 @@ func (g *gpus) AddNode(string, *sdk.NodeInfo) {
 	}
 }
 func (g *gpus) RemoveNode(string) { g.removed.Add(1) }
-func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+func (g *gpus) PodFitsDevice(_ *sdk.NodeInfo, pod *sdk.PodInfo,
+	_ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	for name, container := range pod.RunningContainers {
 		for i := range container.KubeRequests["nvidia.com/gpu"] {
 			if container.DevRequests == nil {
@@ -141,10 +142,15 @@ func (f *fixture) deleteNode(node *v1.Node) {
 func (f *fixture) pod(name string, count int64) *v1.Pod {
 	quantity := *apiresource.NewQuantity(count, apiresource.DecimalSI)
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: f.nextVersion()},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: f.nextVersion(),
+		},
 		Spec: v1.PodSpec{Containers: []v1.Container{{
-			Name:      "main",
-			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"nvidia.com/gpu": quantity}, Limits: v1.ResourceList{"nvidia.com/gpu": quantity}},
+			Name: "main",
+			Resources: v1.ResourceRequirements{
+				Requests: v1.ResourceList{"nvidia.com/gpu": quantity},
+				Limits:   v1.ResourceList{"nvidia.com/gpu": quantity},
+			},
 		}}},
 	}
 }
@@ -164,7 +170,8 @@ func allocated(podName, nodeName string, gpus ...string) string {
 		info.DevRequests[request] = 1
 		info.AllocateFrom[request] = sdk.ResourceName(fmt.Sprintf("%s/gpu/%s/cards", sdk.DeviceGroupPrefix, gpu))
 	}
-	annotation, err := deviceinfo.EncodePod(&sdk.PodInfo{Name: podName, NodeName: nodeName, RunningContainers: map[string]sdk.ContainerInfo{"main": *info}})
+	annotation, err := deviceinfo.EncodePod(&sdk.PodInfo{Name: podName, NodeName: nodeName,
+		RunningContainers: map[string]sdk.ContainerInfo{"main": *info}})
 	if err != nil {
 		panic(err)
 	}
@@ -257,7 +264,8 @@ func (f *fixture) reserve(info fwk.NodeInfo, pod *v1.Pod) (string, error) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.cache.Reserve(info.Node().Name, pod, dispatch.NewHolder(string(pod.UID), allocation, request.Containers), annotation)
+	f.cache.Reserve(info.Node().Name, pod, dispatch.NewHolder(string(pod.UID), allocation, request.Containers),
+		annotation)
 	return annotation, nil
 }
 

@@ -29,7 +29,10 @@ func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 	other := &gpus{}
 	other.broken.Store(true)
 	f.set = dispatch.New(klog.Background(), nil,
-		dispatch.Named{File: "gpus.so", Plugin: specialist{f.plugin, devicescheduler.Kinds{Plain: []sdk.ResourceName{"nvidia.com/gpu"}, Levels: []string{"gpu"}}}},
+		dispatch.Named{
+			File: "gpus.so", Plugin: specialist{f.plugin,
+				devicescheduler.Kinds{Plain: []sdk.ResourceName{"nvidia.com/gpu"}, Levels: []string{"gpu"}}},
+		},
 		dispatch.Named{File: "other.so", Plugin: specialist{other, devicescheduler.Kinds{Levels: []string{"fpga"}}}})
 	f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
 

@@ -100,9 +100,12 @@ func TestPluginsAreToldOfAnInventoryOncePerChange(t *testing.T) {
 	}
 	step("a heartbeat", func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }, 0)
 	step("another annotation", func(n *v1.Node) { n.Annotations["x"] = "y" }, 0)
-	step("a new capacity", func(n *v1.Node) { n.Status.Capacity = v1.ResourceList{"cpu": apiresource.MustParse("8")} }, 1)
-	step("the same capacity, written otherwise", func(n *v1.Node) { n.Status.Capacity = v1.ResourceList{"cpu": apiresource.MustParse("8000m")} }, 0)
-	step("a new allocatable", func(n *v1.Node) { n.Status.Allocatable = v1.ResourceList{"cpu": apiresource.MustParse("7")} }, 1)
+	step("a new capacity", func(n *v1.Node) { n.Status.Capacity = v1.ResourceList{"cpu": apiresource.MustParse("8")} },
+		1)
+	step("the same capacity, written otherwise",
+		func(n *v1.Node) { n.Status.Capacity = v1.ResourceList{"cpu": apiresource.MustParse("8000m")} }, 0)
+	step("a new allocatable",
+		func(n *v1.Node) { n.Status.Allocatable = v1.ResourceList{"cpu": apiresource.MustParse("7")} }, 1)
 	step("another node of the name", func(n *v1.Node) { n.UID = "n-2" }, 1)
 }
 
@@ -111,7 +114,8 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 	f.node("elsewhere", "e-1", "X")
 	f.plugin.broken.Store(true)
 	node := f.node("n", "n-1", "A")
-	const failure = `error: inventory not taken: device scheduler "gpus": AddNode: it fails for this node: panic: ouch; ` +
+	const failure = `error: inventory not taken: device scheduler "gpus": AddNode: ` +
+		`it fails for this node: panic: ouch; ` +
 		`it is tried again after a while; check the node's devices, and the plugin (see the scheduler's log)`
 	f.want("free", f.free(nodeInfo(node)), failure)
 	f.plugin.broken.Store(false)

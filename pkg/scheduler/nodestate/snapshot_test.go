@@ -103,9 +103,11 @@ func TestASnapshotSaysWhatHasChanged(t *testing.T) {
 		change func(*fixture, *framework.NodeInfo)
 		want   Change
 	}{
-		"the inventory":   {func(f *fixture, _ *framework.NodeInfo) { f.node("n", "n-1", "A") }, InventoryChange},
-		"another node":    {func(f *fixture, _ *framework.NodeInfo) { f.node("n", "n-2", "A", "B") }, InventoryChange},
-		"a reservation":   {func(f *fixture, info *framework.NodeInfo) { f.mustReserve(info, f.pod("p", 1)) }, ReservationChange},
+		"the inventory": {func(f *fixture, _ *framework.NodeInfo) { f.node("n", "n-1", "A") }, InventoryChange},
+		"another node":  {func(f *fixture, _ *framework.NodeInfo) { f.node("n", "n-2", "A", "B") }, InventoryChange},
+		"a reservation": {
+			func(f *fixture, info *framework.NodeInfo) { f.mustReserve(info, f.pod("p", 1)) }, ReservationChange,
+		},
 		"a pod that runs": {func(f *fixture, info *framework.NodeInfo) { info.AddPod(f.pod("p", 0)) }, NodeInfoChange},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -129,8 +129,14 @@ func TestPurePluginsAccountOnceForWhatIsHeld(t *testing.T) {
 	}{
 		{"the pod is assumed", []*v1.Pod{assumed(pod, "n")}, 1},
 		{"it is seen bound", []*v1.Pod{f.bound(pod, "n", annotation)}, 0},
-		{"a pod without devices comes", []*v1.Pod{f.bound(pod, "n", annotation), f.bound(f.pod("plain", 0), "n", "")}, 0},
-		{"another takes its place with the other GPU", []*v1.Pod{f.bound(f.pod("q", 1), "n", allocated("q", "n", "B"))}, 1},
+		{
+			"a pod without devices comes",
+			[]*v1.Pod{f.bound(pod, "n", annotation), f.bound(f.pod("plain", 0), "n", "")}, 0,
+		},
+		{
+			"another takes its place with the other GPU",
+			[]*v1.Pod{f.bound(f.pod("q", 1), "n", allocated("q", "n", "B"))}, 1,
+		},
 	} {
 		info := nodeInfo(node, step.pods...)
 		if got := f.computes(func() { f.of(info) }); got != step.want {
