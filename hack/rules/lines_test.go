@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -18,9 +17,6 @@ const (
 	maxLine    = 120 // of Go and of Markdown
 	maxComment = 100 // of a line of Go that is a comment and nothing else
 )
-
-// notYet are the directories, with all below them, whose lines may still be too long.
-var notYet []string
 
 func TestLinesAreNotTooLong(t *testing.T) {
 	var files []string
@@ -35,9 +31,6 @@ func TestLinesAreNotTooLong(t *testing.T) {
 		files = append(files, filepath.ToSlash(relative))
 	}
 	for _, file := range files {
-		if slices.ContainsFunc(notYet, func(directory string) bool { return within(file, directory) }) {
-			continue
-		}
 		for number, columns := range longLines(t, file) {
 			t.Errorf("%s:%d has %d columns: at most %d, and %d for a comment in Go",
 				file, number, columns, maxLine, maxComment)
