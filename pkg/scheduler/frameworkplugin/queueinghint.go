@@ -44,9 +44,9 @@ func (s *Shared) PodsOn(nodeName string) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// forecast says which pods fit one state of one node. Pods with equal requests share an answer:
+// cachedHints say which pods fit one state of one node. Pods with equal requests share an answer:
 // most pending pods come from few templates.
-type forecast struct {
+type cachedHints struct {
 	view *nodestate.View
 	era  uint64   // of the device schedulers
 	fits sync.Map // of bool, by dispatch.RequestKey
@@ -84,10 +84,10 @@ func (s *Shared) mayFit(ctx context.Context, pod *v1.Pod, nodeName string) bool 
 	if !certain {
 		return true
 	}
-	f := s.forecast.Load()
+	f := s.hints.Load()
 	if f == nil || f.view != view || f.era != era {
-		f = &forecast{view: view, era: era}
-		s.forecast.Store(f)
+		f = &cachedHints{view: view, era: era}
+		s.hints.Store(f)
 	}
 	if fits, known := f.fits.Load(request.Key()); known {
 		return fits.(bool)

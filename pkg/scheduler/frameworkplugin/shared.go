@@ -31,8 +31,8 @@ type Shared struct {
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
-	// forecast is the latest: all pods that wait are asked about one event before the next.
-	forecast atomic.Pointer[forecast]
+	// hints are those for the latest event: all pods that wait are compared with it before the next.
+	hints atomic.Pointer[cachedHints]
 	// synced reports whether every node of the informer's first list has reached nodes.
 	synced func() bool
 }
@@ -70,7 +70,7 @@ func NewShared(
 		activatePending(ctx, handle, core.Pods().Lister(), s.nodes)
 	}}
 	schedulers.OnRetranslation(func() {
-		s.forecast.Store(nil)
+		s.hints.Store(nil)
 		s.requeuer.after(0)
 	})
 
