@@ -37,18 +37,18 @@ const (
 
 // node is everything behind the proxy.
 type node struct {
-	options        *Options
-	upstream       *grpc.ClientConn
-	measures       *measures
-	registry       *pods.Registry
-	record         *grants.Checkpoint
-	files          *plugins.Files
-	kubeletDevices *devicemanager.Manager
-	plugins        *plugins.Manager
-	resources      *podresources.Server
-	cdi            *cdi.Support
-	advertiser     *advertise.Advertiser
-	events         *announcer
+	options       *Options
+	upstream      *grpc.ClientConn
+	measures      *measures
+	registry      *pods.Registry
+	record        *grants.Checkpoint
+	files         *plugins.Files
+	deviceManager *devicemanager.Manager
+	plugins       *plugins.Manager
+	resources     *podresources.Server
+	cdi           *cdi.Support
+	advertiser    *advertise.Advertiser
+	events        *announcer
 
 	running sync.WaitGroup
 }
@@ -69,15 +69,16 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		load = plugins.FromDirectory(options.PluginDir, options.AllowWritablePlugins)
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
-	n.kubeletDevices = devicemanager.New(devicemanager.Options{
+	n.deviceManager = devicemanager.New(devicemanager.Options{
 		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),
 		Observe:          n.measures.observePlugin,
 	})
-	if err := n.kubeletDevices.Load(); err != nil {
+	if err := n.deviceManager.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
 	}
-	n.plugins = plugins.New(options.NodeName, n.files, devicemanager.NewTransport(n.kubeletDevices, n.record.Responses()))
+	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
+	n.plugins = plugins.New(options.NodeName, n.files, kubelets)
 	n.registry.Follow(func() (names []types.ResourceName, complete bool) {
 		now, _ := n.plugins.Inventory()
 		return now.ExtendedResources(), now.Complete
@@ -107,7 +108,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
 	n.running.Go(func() { n.files.Run(ctx) })
 	n.running.Go(func() { n.plugins.Run(ctx) })
-	n.running.Go(func() { n.kubeletDevices.Run(ctx) })
+	n.running.Go(func() { n.deviceManager.Run(ctx) })
 	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
 	n.running.Go(func() { trimAfterStart(ctx, n.plugins.Synced()) })
@@ -201,7 +202,7 @@ func (n *node) ready(servePath string) []check {
 	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
 		check{"grants", func(context.Context) error { return n.record.Check() }},
 		check{"plugins", func(context.Context) error { return n.plugins.Check() }},
-		check{"device-plugins", func(context.Context) error { return n.kubeletDevices.Check() }},
+		check{"device-plugins", func(context.Context) error { return n.deviceManager.Check() }},
 		check{"pod-resources", n.resources.Check},
 	)
 	if n.options.Kubeconfig != "" {

@@ -31,7 +31,7 @@ type Shared struct {
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
-	// hints are those for the latest event: all pods that wait are compared with it before the next.
+	// hints are those for the latest event: all waiting pods are compared with it before the next.
 	hints atomic.Pointer[cachedHints]
 	// synced reports whether every node of the informer's first list has reached nodes.
 	synced func() bool
