@@ -70,7 +70,7 @@ test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, wh
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
 .PHONY: critest
-critest: build ## The conformance tests of the CRI, directly and through kubecri; RUNTIME=containerd-1.7 for one runtime (root, Linux).
+critest: build ## Conformance tests of the CRI, with and without kubecri; RUNTIME=containerd-1.7 for one (root, Linux).
 	cd test && go run ./cmd/critest $${RUNTIME:+--runtime=$$RUNTIME}
 
 .PHONY: test-oracle
@@ -79,14 +79,15 @@ test-oracle: ## Placement against the brute-force oracle on 100,000 random cases
 
 .PHONY: churn
 churn: ## Restart schedulers and change leaders while 2,000 pods come and go on 160 devices; CI takes a sample.
-	cd test && $(TEST) ./integration/scheduler -run LeadersChange -v -count 1 -timeout 30m -churn.pods=2000 -churn.nodes=20 -churn.kills=10
+	cd test && $(TEST) ./integration/scheduler -run LeadersChange -v -count 1 -timeout 30m \
+	  -churn.pods=2000 -churn.nodes=20 -churn.kills=10
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}
 
 .PHONY: bench
-bench: build bench-upstream ## Compare the scheduler with upstream's and with DRA at 100 and 500 nodes, 20 rounds; BENCH='-rounds=5 -only=DRA' for less, BENCH=-gogc=100 for one GOGC.
+bench: build bench-upstream ## Compare the scheduler with upstream's and with DRA; BENCH='-rounds=5 -only=DRA' for less.
 	cd test && go run ./bench/scheduler $${BENCH:-}
 
 .PHONY: bench-5000
@@ -99,16 +100,16 @@ bench-upstream:
 	@go build -o $(OUT)/bench/bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 
 .PHONY: bench-placement
-bench-placement: build ## Benchmark placement alone and cached, and the plugin on all nodes, with a device scheduler from a .so.
+bench-placement: build ## Benchmark placement alone and cached, and the plugin on all nodes, with a .so.
 	go test -run '^$$' -bench . -benchmem ./pkg/grouptree ./pkg/cache ./pkg/scheduler/dispatch
 	go test -run '^$$' -bench . -benchmem ./pkg/scheduler/frameworkplugin
 
 .PHONY: robustness
-robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created; results in _output/robustness/ (root, Linux).
+robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness
 
 .PHONY: bench-proxy
-bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes, and a re-encoding proxy; results in _output/bench/ (root, Linux).
+bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes and a re-encoding proxy (root, Linux).
 	cd test && go run ./bench/proxy
 
 .PHONY: bench-node

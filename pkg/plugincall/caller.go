@@ -34,8 +34,8 @@ type Policy struct {
 	// MaxOverdue is how many calls of a plugin that is safe for concurrent use may be past their
 	// limits before no other is made; 0 means any number.
 	MaxOverdue int
-	// Observe is told of each call, when its caller has the result; took is the time that the limit
-	// bounds. Errors match OutcomeOf. It must be safe for concurrent use and return at once.
+	// Observe is called for each call, when its caller has the result; took is the time that the
+	// limit bounds. Errors match OutcomeOf. It must be safe for concurrent use and return at once.
 	Observe func(plugin, method string, took time.Duration, err error)
 }
 

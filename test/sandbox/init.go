@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spec is what a sandbox's first process is told, as JSON on its standard input.
+// spec is what a sandbox's first process gets, as JSON on its standard input.
 type spec struct {
 	Hostname  string
 	Root, Var string

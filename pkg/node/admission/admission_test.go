@@ -147,7 +147,7 @@ func TestWhoPassesAndWhoIsRefused(t *testing.T) {
 			known: &requesting, annotations: gives("pod-u", "node-1", devices{"main": {card0}, "log": {card1}}),
 			want: Injected,
 		},
-		"a bound pod whose annotation is malformed is refused and told where": {
+		"a bound pod whose annotation is malformed is refused with the place": {
 			known: &requesting, annotations: bound(`"devrequests":{"resource/group/gpu/a/cards":-1}`), want: Refused,
 			code: codes.FailedPrecondition, says: `runningcontainer["main"].devrequests["resource/group/gpu/a/cards"]`,
 		},
@@ -224,7 +224,7 @@ func TestOnANodeWithoutAPastOnlyPodsThatMightNeedDevicesWaitForIt(t *testing.T) 
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 		if test.want == codes.Unavailable && len(f.warnings) > 0 {
-			t.Errorf("%s: its owner was told %q, though it need not be a device pod", name, f.warnings)
+			t.Errorf("%s: its owner got the event %q, though it need not be a device pod", name, f.warnings)
 		}
 	}
 }

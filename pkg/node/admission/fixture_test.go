@@ -78,7 +78,7 @@ func newFixture(t *testing.T, loaded bool) *fixture {
 	return f
 }
 
-// fixtureWith has the plugins, and is ready when each has told its devices.
+// fixtureWith has the plugins, and is ready when each has reported its devices.
 func fixtureWith(t *testing.T, loaded ...device.Device) *fixture {
 	t.Helper()
 	f := newFixtureOf(t, func(context.Context) (all []pluginload.Loaded[device.Device], _ []error) {

@@ -65,7 +65,7 @@ func TestAPodThatLeavesTheRecordIsLookedUp(t *testing.T) {
 	}
 	f.pods["u"] = requesting
 	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
-		t.Errorf("the API server has told of it: %v", err)
+		t.Errorf("the API server has listed it: %v", err)
 	}
 }
 

@@ -147,7 +147,7 @@ func TestNobodySlipsThroughWhilePluginsAreLoaded(t *testing.T) {
 		t.Errorf("with --isolate: %v, want Unavailable", err)
 	}
 	if len(f.warnings) > 0 {
-		t.Errorf("the pod, which has nothing to do with devices, was told %q", f.warnings)
+		t.Errorf("the pod, which has nothing to do with devices, got the event %q", f.warnings)
 	}
 	close(loading)
 	if suffix, err := f.CreateContainer(context.Background(), raw); err != nil || len(suffix) == 0 {

@@ -378,14 +378,14 @@ func TestWhatAnEarlierLifePublishedIsToldBeforeItIsTakenAway(t *testing.T) {
 	client := fake.NewClientset(nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "2"}))
 	s := newSource(types.NewNodeInfoWithName("node-1"))
 	s.settled = make(chan struct{})
-	told := make(chan []string, 100)
+	reported := make(chan []string, 100)
 	outcomes := make(chan error, 100)
 	run(t, client, New("node-1", s, Options{
 		Observe:   func(err error) { outcomes <- err },
-		Published: func(names []string) { told <- names },
+		Published: func(names []string) { reported <- names },
 	}))
 	// The plugins have not spoken, and will have nothing to say.
-	if diff := cmp.Diff([]string{string(gpu)}, <-told); diff != "" {
+	if diff := cmp.Diff([]string{string(gpu)}, <-reported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	close(s.settled)

@@ -83,9 +83,9 @@ func TestEachChangeIsTwoPatchesAndTheSameAgainIsNone(t *testing.T) {
 func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(nodeWith("", nil))
-		var told []string
+		var reported []string
 		s := newSource(gpus(2))
-		followed(t, client, s, Options{Refuse: func(err error) { told = append(told, err.Error()) }},
+		followed(t, client, s, Options{Refuse: func(err error) { reported = append(reported, err.Error()) }},
 			func(a *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
 				synctest.Wait()
@@ -99,8 +99,8 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 				}
 				s.set(gpus(20_000))
 				pass(10 * time.Minute) // the bubble's time: many tries
-				if len(told) != 1 || !strings.Contains(told[0], "20001 resources") {
-					t.Errorf("told %q, want one that says how many resources there are", told)
+				if len(reported) != 1 || !strings.Contains(reported[0], "20001 resources") {
+					t.Errorf("reported %q, want one that says how many resources there are", reported)
 				}
 				if a.Check() == nil || !a.Published().Equal(published) {
 					t.Errorf("health %v, published at %v", a.Check(), a.Published())
@@ -123,7 +123,7 @@ func TestAnAPIServerThatIsAwayIsNoRefusal(t *testing.T) {
 		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, apiruntime.Object, error) {
 			return true, nil, errors.New("away")
 		})
-		followed(t, client, newSource(gpus(1)), Options{Refuse: func(err error) { t.Errorf("told %v", err) }},
+		followed(t, client, newSource(gpus(1)), Options{Refuse: func(err error) { t.Errorf("got %v", err) }},
 			func(a *Advertiser, nodes chan<- *corev1.Node) {
 				nodes <- nodeWith("", nil)
 				synctest.Wait()

@@ -51,7 +51,7 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 			if !damaged {
 				events.close()
 				if len(sent) > 0 {
-					t.Errorf("told %v", <-sent)
+					t.Errorf("got %v", <-sent)
 				}
 				return
 			}
@@ -61,10 +61,10 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 				if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
 					event.Reason != reasonDamaged ||
 					!strings.Contains(event.Message, path+".corrupt-*") {
-					t.Errorf("told %v", event)
+					t.Errorf("got %v", event)
 				}
 			case <-time.After(20 * time.Second):
-				t.Fatal("nothing is told after 20s")
+				t.Fatal("nothing is reported after 20s")
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func cleanUp(ctx context.Context, out io.Writer, client kubernetes.Interface, op
 			"stop it (systemctl disable --now kubecri.socket kubecri.service) and try again", options.StateDir,
 			options.NodeName)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("--state-dir %s does not exist, so it cannot be told whether a kubecri runs: "+
+		return fmt.Errorf("--state-dir %s does not exist, so it is unknown whether a kubecri runs: "+
 			"name the directory that kubecri had, or make an empty one if it is gone and kubecri is stopped",
 			options.StateDir)
 	case err != nil:

@@ -74,7 +74,7 @@ func (u *upgraded) create(ctx context.Context) error {
 	return err
 }
 
-// busyRuntime counts what it creates, and holds creations back while it is told to.
+// busyRuntime counts what it creates, and holds creations back while the test says so.
 type busyRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	created atomic.Int64

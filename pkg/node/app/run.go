@@ -114,7 +114,7 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 }
 
 // takeSocket listens on path. If a kubecri before this one serves it, it goes on to do so until the
-// device plugins of this one have told what there is: nobody should wait for them who need not. The
+// device plugins of this one have reported: nobody should wait for them who need not. The
 // one before this notices and drains; the record of grants is its own until it has ended. If ctx is
 // done before that, takeSocket takes nothing and returns ctx's error.
 func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, error) {

@@ -63,10 +63,10 @@ func TestAPluginThatTellsTooMuchIsToldOnTheNodeAndInHealth(t *testing.T) {
 		if event.Reason != reasonNotPublished || event.InvolvedObject.Kind != "Node" ||
 			event.InvolvedObject.Name != "node-1" ||
 			!strings.Contains(event.Message, `"talkative"`) || !strings.Contains(event.Message, "use at most 262144") {
-			t.Errorf("told %v", event)
+			t.Errorf("got %v", event)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("nothing is told after 20s")
+		t.Fatal("nothing is reported after 20s")
 	}
 	if err := n.plugins.Check(); err == nil || !strings.Contains(err.Error(), "talkative") {
 		t.Errorf("health says %v", err)

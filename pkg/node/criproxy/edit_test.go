@@ -97,7 +97,7 @@ func TestAnEditedCallWithoutARequestIsAnError(t *testing.T) {
 func TestWhoeverAsksIsToldOfAnEditedCallThatTheRuntimeFailed(t *testing.T) {
 	type failure struct{ request, message string }
 	failures := make(chan failure, 10)
-	told := func(_ context.Context, request []byte, err error) {
+	reported := func(_ context.Context, request []byte, err error) {
 		failures <- failure{string(request), status.Convert(err).Message()}
 	}
 	for name, unary := range map[string]map[string]bool{"as a stream": nil, "as a unary call": {editedMethod: true}} {
@@ -117,7 +117,7 @@ func TestWhoeverAsksIsToldOfAnEditedCallThatTheRuntimeFailed(t *testing.T) {
 				}
 				return []byte("+"), nil
 			}},
-			Failed: map[string]Failed{editedMethod: told},
+			Failed: map[string]Failed{editedMethod: reported},
 			Unary:  unary,
 		})
 		for _, request := range []string{"refused", "good", "bad"} {
@@ -130,10 +130,10 @@ func TestWhoeverAsksIsToldOfAnEditedCallThatTheRuntimeFailed(t *testing.T) {
 			t.Errorf("%s: another method did not fail", name)
 		}
 		if got, want := <-failures, (failure{"bad", "no bad+"}); got != want {
-			t.Errorf("%s: told %q, want %q", name, got, want)
+			t.Errorf("%s: reported %q, want %q", name, got, want)
 		}
 		if more := len(failures); more > 0 {
-			t.Errorf("%s: told of %d more failures", name, more)
+			t.Errorf("%s: %d more failures", name, more)
 		}
 	}
 }

@@ -35,7 +35,7 @@ import (
 // own. request must not be kept or changed.
 type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
 
-// Failed is told that a call failed: request is what the edit saw, err the status that the caller
+// Failed is called when a call failed: request is what the edit saw, err the status that the caller
 // gets. ctx is the call's own, and may be done. request must not be changed.
 type Failed func(ctx context.Context, request []byte, err error)
 
@@ -44,14 +44,14 @@ type Options struct {
 	// Edits are the edited methods by full name, such as
 	// /runtime.v1.RuntimeService/CreateContainer. The method's first request is edited.
 	Edits map[string]Edit
-	// Failed, for edited methods, are told of each call that their edit let pass and that failed,
-	// before its caller hears of it.
+	// Failed, for edited methods, are called for each call that their edit let pass and that
+	// failed, before its caller hears of it.
 	Failed map[string]Failed
 	// Unary are methods, by full name, that have one request and one reply. Naming a method here
 	// makes its calls cheaper and changes nothing else; all others pass as streams, which any call
 	// is.
 	Unary map[string]bool
-	// Observe, if set, is told of every call when it ends. It is called from many goroutines.
+	// Observe, if set, is called for every call when it ends, from many goroutines.
 	Observe func(Call)
 }
 

@@ -58,7 +58,7 @@ func TestAPluginThatWantsToPrepareDevicesIsTold(t *testing.T) {
 	p.SetError(errors.New("reset is stuck"))
 	if err := h.PreStart(t.Context(), qat, []string{"a"}); err == nil ||
 		err.Error() != "the device plugin of intel.com/qat does not prepare a: reset is stuck" {
-		t.Errorf("a failure is told as %v", err)
+		t.Errorf("a failure is reported as %v", err)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestAPluginThatFailsToAllocateIsQuoted(t *testing.T) {
 	p.SetError(errors.New("no firmware"))
 	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err == nil ||
 		err.Error() != "the device plugin of intel.com/qat does not allocate a: no firmware" {
-		t.Errorf("a failure is told as %v", err)
+		t.Errorf("a failure is reported as %v", err)
 	}
 	p.SetError(nil)
 	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err != nil {

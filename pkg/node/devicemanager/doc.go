@@ -41,6 +41,6 @@ const (
 	preStartLimit = 30 * time.Second // for PreStartContainer
 	awaitLimit    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
 	// returnLimit is for the plugins of the state file to register after a start. Until then nobody
-	// is told that their devices are gone.
+	// is notified that their devices are gone.
 	returnLimit = 15 * time.Second
 )

@@ -72,7 +72,7 @@ func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
 	err := p.register(t, h.Manager, qat)
 	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
 		"resource intel.com/qat is registered with the kubelet, too, which has its device b") {
-		t.Errorf("the plugin was told %v", err)
+		t.Errorf("the plugin was notified of %v", err)
 	}
 	kubelet.serve(qat) // its plugin has left: the kubelet has the resource without a device
 	mustRegister(t, h, p, qat)

@@ -82,7 +82,7 @@ func TestAResourceHasOneLivingPlugin(t *testing.T) {
 	err := second.register(t, h.Manager, qat)
 	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
 		"already registered by a living plugin, at "+first.socket) {
-		t.Errorf("the second plugin was told %v", err)
+		t.Errorf("the second plugin was notified of %v", err)
 	}
 	h.has(t, qat, map[string]bool{"none/a": true})
 

@@ -50,7 +50,7 @@ func TestAPluginInTheRegistryIsFoundAndTold(t *testing.T) {
 			h, registry := startRegistry(t)
 			p := offer(t, filepath.Join(registry, place), pluginInfo(), dev("a"))
 			if outcome := <-p.Outcomes; !outcome.GetPluginRegistered() {
-				t.Fatalf("the plugin was told %v", outcome)
+				t.Fatalf("the plugin was notified of %v", outcome)
 			}
 			h.has(t, qat, map[string]bool{"none/a": true})
 		})
@@ -106,7 +106,7 @@ func TestAPluginOfTheRegistryThatIsRefusedIsToldWhy(t *testing.T) {
 			h, registry := startRegistry(t)
 			p := offer(t, filepath.Join(registry, "p.sock"), pluginInfo(change), dev("a"))
 			if outcome := <-p.Outcomes; outcome.GetPluginRegistered() || !strings.Contains(outcome.GetError(), want) {
-				t.Errorf("the plugin was told %v", outcome)
+				t.Errorf("the plugin was notified of %v", outcome)
 			}
 			h.has(t, qat, nil)
 		})

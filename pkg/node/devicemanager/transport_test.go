@@ -192,7 +192,7 @@ func TestAKubeletPluginThatFailsIsAskedAgain(t *testing.T) {
 	for range 2 {
 		if _, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "x"))); err == nil ||
 			!strings.Contains(err.Error(), "no firmware") {
-			t.Errorf("a failure is told as %v", err)
+			t.Errorf("a failure is reported as %v", err)
 		}
 	}
 	if diff := cmp.Diff([]string{"allocate intel.com/qat x", "allocate intel.com/qat x"}, d.asked); diff != "" {

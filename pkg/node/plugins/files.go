@@ -31,7 +31,7 @@ func DefaultTiming() Timing {
 	return Timing{Start: 30 * time.Second, Update: 10 * time.Second, Allocate: 20 * time.Second, Interval: time.Second}
 }
 
-// Observe is told of each call into a plugin when its caller has the outcome.
+// Observe is called for each call into a plugin when its caller has the outcome.
 type Observe func(plugin, call string, took time.Duration, err error)
 
 // Load returns the plugins that are loaded, and an error for each plugin file that could not be.

@@ -90,19 +90,19 @@ func TestAnInitContainerThatEndsIsNotListedAndCostsNobodyAnything(t *testing.T) 
 func TestWhatTheKubeletSaysStays(t *testing.T) {
 	n := newNode(t)
 	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
-	told := pod("p", "main")
-	told.CpuIds = []int64{4, 5}
-	main := told.Containers[0]
+	reported := pod("p", "main")
+	reported.CpuIds = []int64{4, 5}
+	main := reported.Containers[0]
 	main.CpuIds = []int64{4, 5}
 	main.Memory = []*podresourcesapi.ContainerMemory{{MemoryType: "memory", Size: 1 << 30}}
 	main.Devices = []*podresourcesapi.ContainerDevices{dev("zzz.example/other", "o", 1)}
 	main.DynamicResources = []*podresourcesapi.DynamicResource{{ClaimName: "c", ClaimNamespace: "default"}}
 	// A field of a kubelet that is newer than this kubecri.
 	main.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 7))
-	n.kubelet.lists(told)
+	n.kubelet.lists(reported)
 	n.serve()
 
-	want := []*podresourcesapi.PodResources{told}
+	want := []*podresourcesapi.PodResources{reported}
 	got := n.list()
 	held := got[0].Containers[0].Devices
 	if diff := cmp.Diff([]*podresourcesapi.ContainerDevices{dev("zzz.example/other", "o", 1),

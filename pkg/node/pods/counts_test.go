@@ -91,7 +91,7 @@ func TestTheCountsAreThoseOfPodsThatAreNotOver(t *testing.T) {
 
 func TestCountsAreToldWhenTheyChangeAndOnlyThen(t *testing.T) {
 	r := NewRegistry(0)
-	told := func(change func()) bool {
+	reported := func(change func()) bool {
 		_, _, changed := r.Counts()
 		change()
 		select {
@@ -112,8 +112,8 @@ func TestCountsAreToldWhenTheyChangeAndOnlyThen(t *testing.T) {
 		{"the API server has listed them", func() { r.keepOnly(map[string]bool{"a": true, "b": true}) }, true},
 		{"the pod with devices is deleted", func() { r.remove("b") }, true},
 	} {
-		if got := told(test.change); got != test.want {
-			t.Errorf("%s: told=%v, want %v", test.what, got, test.want)
+		if got := reported(test.change); got != test.want {
+			t.Errorf("%s: reported=%v, want %v", test.what, got, test.want)
 		}
 	}
 }

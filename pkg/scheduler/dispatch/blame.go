@@ -86,9 +86,8 @@ func (c *contained) others(node string) []*Node {
 	return slices.DeleteFunc(slices.Clone(c.answered[:]), func(n *Node) bool { return n == nil || n.info.Name == node })
 }
 
-// onlyOn reports, of a node that is the only one known by which a plugin that fails could be told
-// from a node that makes it fail, whether it is the plugin: it answered for this node before, or
-// fails for another too.
+// onlyOn reports whether a failure on the only node that can be probed is the plugin's, and not the
+// node's: the plugin answered for this node before, or fails for another too.
 func (c *contained) onlyOn(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -182,23 +182,23 @@ func TestWhatAPluginDoesToItsArgumentsHarmsNobody(t *testing.T) {
 	}
 }
 
-// observing is a fake that writes down what it is told of pods.
+// observing is a fake that writes down what is reported of pods.
 type observing struct {
 	*fake
-	told   []string
-	broken bool
+	reported []string
+	broken   bool
 }
 
 func (o *observing) PodHolds(nodeName, uid string, pod *types.PodInfo) {
 	if o.broken {
 		panic("ouch")
 	}
-	o.told = append(o.told, fmt.Sprintf("%s holds on %s as %s", uid, nodeName, pod.Name))
+	o.reported = append(o.reported, fmt.Sprintf("%s holds on %s as %s", uid, nodeName, pod.Name))
 	pod.Name = ""
 }
 
 func (o *observing) PodGone(nodeName, uid string) {
-	o.told = append(o.told, fmt.Sprintf("%s gone from %s", uid, nodeName))
+	o.reported = append(o.reported, fmt.Sprintf("%s gone from %s", uid, nodeName))
 }
 
 func TestAPluginThatCountsIsToldOfEachPodOnce(t *testing.T) {
@@ -222,7 +222,7 @@ func TestAPluginThatCountsIsToldOfEachPodOnce(t *testing.T) {
 	s.PodGone(ctx, "u1")
 	s.PodGone(ctx, "u1")
 	want := []string{"u1 holds on n as p", "u2 holds on m as p", "u1 gone from n"}
-	if diff := cmp.Diff(want, o.told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, o.reported); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 }

@@ -40,7 +40,7 @@ const (
 	BlamedNothing Blamed = "nothing"
 )
 
-// Recorder is told what the device schedulers do, to count it. It must be safe for concurrent use
+// Recorder counts what the device schedulers do. It must be safe for concurrent use
 // and return at once: calls wait for it.
 type Recorder interface {
 	// Called reports how one call of a plugin's method ended, and how long the plugin took, without

@@ -22,7 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// minutes is a recorder that writes down what it is told.
+// minutes is a recorder that writes down what is reported.
 type minutes struct {
 	mu    sync.Mutex
 	lines []string
@@ -60,7 +60,7 @@ func (m *minutes) read() []string {
 	return lines
 }
 
-// recorded returns the set of one plugin and what its recorder was told.
+// recorded returns the set of one plugin and what its recorder counted.
 func recorded(clk clock.WithTicker, plugin devicescheduler.DeviceScheduler) (*Set, *minutes) {
 	m := &minutes{}
 	return newSet(klog.Background(), clk, m, ordinary, Named{File: "f0", Plugin: plugin}), m

@@ -144,7 +144,7 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 	clk.Step(lastPause)
 	partly := mixed(t, s)
 	if partly.Complete() {
-		t.Error("an inventory that a plugin was not told of says that it is whole")
+		t.Error("an inventory that a plugin did not get says that it is whole")
 	}
 	fpgas.broken = false
 	clk.Step(lastPause)

@@ -122,7 +122,7 @@ func TestAnswersOfAPluginThatTranslatesOtherwiseNowAreNotRemembered(t *testing.T
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the plugin is told of the node",
+	await(t, "the plugin gets the node",
 		func() bool { era, _ := f.plugin.schedulers.Era(); return era != before })
 	if known := f.cycleOn(newPod("r", 1)); known["n"] {
 		t.Error("an answer is remembered that the plugin would not give any more")

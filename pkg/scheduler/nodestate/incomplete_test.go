@@ -23,7 +23,7 @@ type specialist struct {
 func (s specialist) Kinds() devicescheduler.Kinds { return s.kinds }
 
 // One plugin of two cannot take a node: the devices of the other are scheduled, and the first is
-// told again after a while.
+// notified again after a while.
 func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 	f := newFixture(t)
 	other := &gpus{}
@@ -41,17 +41,17 @@ func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 	before := other.added.Load()
 	f.want("free at once", f.free(info), "A B")
 	if other.added.Load() != before {
-		t.Error("the broken plugin is told of the node all the time")
+		t.Error("the broken plugin gets the node all the time")
 	}
 	other.broken.Store(false)
 	f.clock.Step(addPause)
 	f.want("free after a while", f.free(info), "A B")
 	if other.added.Load() != before+1 {
-		t.Errorf("the plugin was told %d times after a while, want once", other.added.Load()-before)
+		t.Errorf("the plugin was notified %d times after a while, want once", other.added.Load()-before)
 	}
 	f.clock.Step(addPause)
 	f.want("free later", f.free(info), "A B")
 	if other.added.Load() != before+1 {
-		t.Error("the plugin is told again although it has taken the node")
+		t.Error("the plugin gets the node again although it has taken the node")
 	}
 }

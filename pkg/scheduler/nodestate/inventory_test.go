@@ -32,7 +32,7 @@ func TestANodeThatIsDeletedAndComesBackIsAnotherNode(t *testing.T) {
 	f.cache.Forget(t.Context(), old)
 	f.want("free after a late deletion event", f.free(nodeInfo(fresh)), "A B")
 	if got := f.plugin.removed.Load(); got != 1 {
-		t.Errorf("the plugin was told %d times that the node is deleted, want 1", got)
+		t.Errorf("the plugin was notified %d times that the node is deleted, want 1", got)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestAnInventoryNeverGoesBack(t *testing.T) {
 	f.want("free in an old snapshot", f.free(nodeInfo(old)), "A")
 	f.want("free in the latest", f.free(nodeInfo(latest)), "A")
 	if got := f.plugin.added.Load(); got != 2 {
-		t.Errorf("the plugin was told %d times, want 2", got)
+		t.Errorf("the plugin was notified %d times, want 2", got)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestPluginsAreToldOfAnInventoryOncePerChange(t *testing.T) {
 			f.free(nodeInfo(node))
 		}
 		if got := f.plugin.added.Load() - before; got != want {
-			t.Errorf("%s: told %d times, want %d", what, got, want)
+			t.Errorf("%s: reported %d times, want %d", what, got, want)
 		}
 	}
 	step("a heartbeat", func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }, 0)
@@ -121,7 +121,7 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 	f.plugin.broken.Store(false)
 	f.want("free before the pause is over", f.free(nodeInfo(node)), failure)
 	if got := f.plugin.added.Load(); got != 2 {
-		t.Errorf("the plugin was told %d times, want 2", got)
+		t.Errorf("the plugin was notified %d times, want 2", got)
 	}
 	f.clock.Step(addPause)
 	f.want("free after the pause", f.free(nodeInfo(node)), "A")

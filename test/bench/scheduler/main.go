@@ -32,9 +32,9 @@
 // Our scheduler lets its heap grow further than upstream's before it collects garbage. -gogc sets
 // one value for both, which shows the cost of scheduling without that difference.
 //
-// This is upstream's scheduler_perf with the scheduler outside: there, CPU can't be told from that
-// of the API server, which is most of it, and every variant starts an API server of its own, so
-// that variants can't take turns.
+// This is upstream's scheduler_perf with the scheduler outside: there, CPU cannot be separated from
+// that of the API server, which is most of it, and every variant starts an API server of its own,
+// so that variants can't take turns.
 //
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.
