@@ -108,6 +108,10 @@ bench-placement: build ## Benchmark placement alone and cached, and the plugin o
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness
 
+.PHONY: attack
+attack: build ## Attack real clusters in 100 ways or more, with and without each defence (root, Linux).
+	cd test && go run ./cmd/attack $${ATTACK:-}
+
 .PHONY: bench-proxy
 bench-proxy: build ## Compare kubecri with no proxy, a copy of bytes and a re-encoding proxy (root, Linux).
 	cd test && go run ./bench/proxy

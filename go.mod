@@ -9,6 +9,7 @@ require (
 	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/fsnotify/fsnotify v1.9.0
+	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/google/go-cmp v0.7.0
 	github.com/kubedevice/kubedevice/pkg/sdk v0.1.0
 	github.com/prometheus/client_golang v1.24.0

@@ -5,8 +5,12 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/trim"
 )
 
 // A scheduler has a small heap and allocates much: 400 KiB for each pod that it places on 100
@@ -24,6 +28,19 @@ const (
 	reserveLimit = 96 << 20
 	reservePart  = 8
 )
+
+// trimDelay is how long after its beginning the scheduler's start is over: plugins are loaded, and
+// nodes and pods are listed.
+const trimDelay = 30 * time.Second
+
+// trimAfterStart gives back the memory that only the start needs.
+func trimAfterStart() {
+	time.AfterFunc(trimDelay, func() {
+		if err := trim.Process(); err != nil {
+			klog.ErrorS(err, "Cannot give back the memory that the start needed")
+		}
+	})
+}
 
 // reserveHeap makes the reserve.
 func reserveHeap() {

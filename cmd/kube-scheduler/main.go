@@ -23,5 +23,6 @@ import (
 func main() {
 	pluginload.MaybeChild()
 	reserveHeap()
+	trimAfterStart()
 	os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})))
 }

@@ -43,13 +43,35 @@ func documents(t *testing.T) map[string]string {
 	return found
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]+))?\)`)
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`)
+)
+
+// anchors returns the names by which links reach the headings of a document, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, match := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		plain := strings.ToLower(dropped.ReplaceAllString(match[1], ""))
+		names[strings.ReplaceAll(plain, " ", "-")] = true
+	}
+	return names
+}
 
 func TestLinksInDocumentsHaveATarget(t *testing.T) {
-	for name, text := range documents(t) {
-		for _, match := range link.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), match[1])); err != nil {
+	all := documents(t)
+	for name, text := range all {
+		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			target := name
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(name), match[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which does not exist", name, match[1])
+			} else if document, ok := all[target]; ok && match[2] != "" && !anchors(document)[match[2]] {
+				t.Errorf("%s links to %s#%s, which has no such heading", name, match[1], match[2])
 			}
 		}
 	}

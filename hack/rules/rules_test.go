@@ -70,18 +70,20 @@ func sources(t *testing.T) []source {
 // mayImport lists, for a directory and what is below it, the directories of the repository its code
 // may import; the longest match counts. Tests may import more.
 var mayImport = map[string][]string{
-	"cmd/kube-scheduler": {"pkg/scheduler", "pkg/pluginload"},
+	"cmd/kube-scheduler": {"pkg/scheduler", "pkg/pluginload", "pkg/trim"},
 	"cmd/kubecri":        {"pkg/node", "pkg/pluginload"},
 	"pkg/sdk":            {"pkg/sdk"},
 	"pkg/cache":          {},
 	"pkg/grouptree":      {"pkg/sdk"},
 	"pkg/deviceinfo":     {"pkg/sdk"},
+	"pkg/seal":           {"pkg/sdk"},
 	"pkg/pluginload":     {"pkg/sdk"},
 	"pkg/plugincall":     {}, // it knows nothing of devices
 	"pkg/kubeletdevice":  {"pkg/sdk"},
+	"pkg/trim":           {},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
-		"pkg/pluginload", "pkg/sdk",
+		"pkg/pluginload", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
 		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
@@ -89,24 +91,30 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/kubeletplugin": {
 		"pkg/scheduler/dispatch", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
-	"pkg/scheduler/metrics": {"pkg/scheduler/dispatch", "pkg/cache"},
+	"pkg/scheduler/apiserver": {},
+	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
-		"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk",
+		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/verdict":    {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},
-	"pkg/scheduler/policies":   {"pkg/scheduler/metrics"},
+	"pkg/scheduler/policies":   {"deploy", "pkg/scheduler/metrics"},
+	"deploy":                   {}, // data only
 	"pkg/node": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
-		"pkg/pluginload", "pkg/sdk",
+		"pkg/pluginload", "pkg/seal", "pkg/sdk", "pkg/trim",
+	},
+	"pkg/node/app": {
+		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/pluginload", "pkg/seal", "pkg/sdk",
+		"pkg/trim", "deploy",
 	},
 	"plugins": {"plugins", "pkg/sdk"},
 	"hack":    {},
-	"test":    {"test", "pkg", "cmd", "plugins"},
+	"test":    {"test", "pkg", "cmd", "plugins", "deploy"},
 }
 
 func within(path, directory string) bool {

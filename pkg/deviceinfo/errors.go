@@ -4,6 +4,7 @@
 package deviceinfo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -26,11 +27,13 @@ type Error struct {
 	Field string
 	// Problem is what is wrong with it, and Fix what to do about it.
 	Problem, Fix string
+
+	key string // of the annotation; empty means Annotation
 }
 
 // Error returns field, problem and next step.
 func (e *Error) Error() string {
-	where := "annotation " + Annotation
+	where := "annotation " + cmp.Or(e.key, Annotation)
 	if e.Field != "" {
 		where += ": " + e.Field
 	}

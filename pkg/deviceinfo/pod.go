@@ -101,11 +101,12 @@ func encode(info any) (string, error) {
 	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
 }
 
-// CheckSize checks that a pod with these annotations can take value as its KubeDevice/DeviceInfo.
+// CheckSize checks that a pod with these annotations can take value as its KubeDevice/DeviceInfo,
+// and other annotations of at most that many bytes with it.
 // Kubernetes allows 256 KiB for the keys and values of all annotations of an object, but does not
 // check those that come with a Binding: a pod that is bound with more can never be updated again.
-func CheckSize(annotations map[string]string, value string) error {
-	total := len(Annotation) + len(value)
+func CheckSize(annotations map[string]string, value string, others int) error {
+	total := len(Annotation) + len(value) + others
 	for key, other := range annotations {
 		if key != Annotation {
 			total += len(key) + len(other)

@@ -225,10 +225,10 @@ func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {
 		"other":    strings.Repeat("x", MaxBytes-len("other")-len(Annotation)-100),
 		Annotation: strings.Repeat("x", 1000),
 	}
-	if err := CheckSize(others, strings.Repeat("x", 100)); err != nil {
+	if err := CheckSize(others, strings.Repeat("x", 90), 10); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
-	if err := CheckSize(others, strings.Repeat("x", 101)); err == nil ||
+	if err := CheckSize(others, strings.Repeat("x", 90), 11); err == nil ||
 		!strings.Contains(err.Error(), "262145 bytes") {
 		t.Errorf("beyond the limit: error %v, want one that names the size", err)
 	}

@@ -258,6 +258,28 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 		"the scheduler writes an allocation": {
 			request{user: scheduler, resource: "pods", object: bound, old: annotated(asks)}, "",
 		},
+		"a user seals a pod": {
+			request{user: ada, resource: "pods", object: annotated(asks, sealed), old: annotated(asks)},
+			"may write or remove the annotation KubeDevice/Seal",
+		},
+		"a user creates a sealed pod": {
+			request{user: ada, resource: "pods", object: annotated("", sealed)},
+			"may write or remove the annotation KubeDevice/Seal",
+		},
+		"a user removes the seal of a bound pod": {
+			request{user: ada, resource: "pods", object: bound, old: annotated(allocated, onNode, sealed)},
+			"may write or remove the annotation KubeDevice/Seal",
+		},
+		"the kubelet updates the status of a sealed pod": {
+			request{
+				user: kubelet, resource: "pods/status", object: annotated(allocated, onNode, sealed),
+				old: annotated(allocated, onNode, sealed),
+			},
+			"",
+		},
+		"the scheduler writes a seal": {
+			request{user: scheduler, resource: "pods", object: annotated(allocated, onNode, sealed), old: bound}, "",
+		},
 		"a user spells a word with an escape": {
 			request{
 				user: ada, resource: "pods",
@@ -281,6 +303,10 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 	}
 }
 
+// sealKey is the annotation of package seal, which this package does not know.
+const sealKey = "KubeDevice/Seal"
+
+func sealed(pod *corev1.Pod)   { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, sealKey, "a.b.c") }
 func unnamed(pod *corev1.Pod)  { pod.GenerateName, pod.Name = pod.Name+"-", "" }
 func labelled(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} }
 
@@ -325,7 +351,17 @@ func TestOnlyTheSchedulerSendsAllocationsWithABinding(t *testing.T) {
 		},
 		"a user clears the allocation with a binding": {
 			request{user: "ada", resource: "pods/binding", object: binding(map[string]string{Annotation: ""})},
-			"remove it",
+			"remove them",
+		},
+		"a user sends a seal with a binding": {
+			request{user: "ada", resource: "pods/binding", object: binding(map[string]string{sealKey: "a.b.c"})},
+			"KubeDevice/Seal with a binding: remove them",
+		},
+		"the scheduler sends both": {
+			request{
+				user: "system:kube-scheduler", resource: "pods/binding",
+				object: binding(map[string]string{Annotation: allocated, sealKey: "a.b.c"}),
+			}, "",
 		},
 	} {
 		t.Run(name,
@@ -342,6 +378,11 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		if value != "" {
 			n.Annotations = map[string]string{Annotation: value}
 		}
+		return n
+	}
+	holding := func(value string) *corev1.Node {
+		n := node(value)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, HoldersAnnotation, "[]")
 		return n
 	}
 	nodes := []string{"system:nodes", "system:authenticated"}
@@ -380,6 +421,15 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		"a member of system:masters repairs it": {
 			request{
 				user: "root", groups: []string{"system:masters"}, resource: "nodes", object: node(""), old: node("{}"),
+			},
+			"",
+		},
+		"an operator writes what pods hold": {
+			request{user: "ada", resource: "nodes", object: holding("{}"), old: node("{}")}, "leave it to kubecri",
+		},
+		"the node writes what pods hold": {
+			request{
+				user: "system:node:n1", groups: nodes, resource: "nodes/status", object: holding("{}"), old: node("{}"),
 			},
 			"",
 		},

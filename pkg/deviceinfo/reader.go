@@ -4,7 +4,6 @@
 package deviceinfo
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -19,24 +18,33 @@ import (
 // would fold the case of keys and let the last of two equal keys win.
 type reader struct{ dec *json.Decoder }
 
-// decode reads a value that must be one JSON object, handing each of its fields to field.
-func decode(value string, field func(r *reader, key string) error) error {
-	if len(value) > MaxBytes {
-		return &Error{
+// newReader returns a reader of a value of at most that many bytes, which is one JSON value.
+func newReader(value string, most int) (*reader, error) {
+	if len(value) > most {
+		return nil, &Error{
 			Problem: fmt.Sprintf("the value has %d bytes", len(value)),
-			Fix:     fmt.Sprintf("use at most %d", MaxBytes),
+			Fix:     fmt.Sprintf("use at most %d", most),
 		}
 	}
 	if !utf8.ValidString(value) {
-		return &Error{Problem: "the value is not UTF-8", Fix: "write it in UTF-8"}
+		return nil, &Error{Problem: "the value is not UTF-8", Fix: "write it in UTF-8"}
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal([]byte(value), &raw); err != nil {
-		return &Error{Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
+		return nil, &Error{Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
 	}
 	r := &reader{dec: json.NewDecoder(strings.NewReader(value))}
 	r.dec.UseNumber()
-	if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+	return r, nil
+}
+
+// decode reads a value that must be one JSON object, handing each of its fields to field.
+func decode(value string, field func(r *reader, key string) error) error {
+	r, err := newReader(value, MaxBytes)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(value) == "null" {
 		return &Error{Problem: "the value is null", Fix: "write an object, such as {}"}
 	}
 	return r.object("", func(key string) error { return field(r, key) })

@@ -18,11 +18,20 @@ import (
 // placements, and no more than a search up to DefaultStepLimit. A reason that would take longer to
 // find is Fragmented, which is always true when the node as a whole has enough.
 func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason {
+	reason, _ := ExplainWithin(tree, used, req, p, DefaultStepLimit)
+	return reason
+}
+
+// ExplainWithin is Explain with a limit of steps of this call's own. It also returns how many steps
+// it took: with the limit or more, the reason may be less telling than it could be.
+func ExplainWithin(
+	tree *DeviceTree, used []int64, req *Request, p *Placement, limit int,
+) (reason *Reason, steps int) {
 	if p.Fits {
-		return nil
+		return nil, 0
 	}
 	e := explainer{
-		tree: tree, used: used, req: req,
+		tree: tree, used: used, req: req, limit: limit,
 		signatures: lookUp(nil, tree.signatures, req.signatures),
 		types:      lookUp(nil, tree.types, req.types),
 		below:      make([][]stock, len(req.types)),
@@ -30,13 +39,22 @@ func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason
 	e.sumSupplies()
 	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.groupCapacity} {
 		if reason := check(); reason != nil {
-			return reason
+			return reason, e.steps
 		}
 	}
 	if p.LimitHit {
-		return &Reason{Cause: Unknown, Steps: p.Steps}
+		return unknown(p), e.steps
 	}
-	return e.fragmented()
+	return e.fragmented(), e.steps
+}
+
+// unknown is the reason when a limit ended the search. At the limit of time the number of steps is
+// left out: it says little, and nodes are grouped by the text.
+func unknown(p *Placement) *Reason {
+	if p.TimedOut {
+		return &Reason{Cause: Unknown, TimedOut: true}
+	}
+	return &Reason{Cause: Unknown, Steps: p.Steps}
 }
 
 // explainer looks for a reason.
@@ -49,10 +67,11 @@ type explainer struct {
 	supplies []supply  // by type of the tree
 	below    [][]stock // by type of the request, then by instance; nil for a type not looked at yet
 	steps    int       // looks at an instance or a group, as of a search
+	limit    int       // of steps
 }
 
 // exhausted reports whether no more work may be spent on the reason.
-func (e *explainer) exhausted() bool { return e.steps >= DefaultStepLimit }
+func (e *explainer) exhausted() bool { return e.steps >= e.limit }
 
 // stock is how much of one kind of resource is free, and how much there is. Masks have none.
 type stock struct{ free, of int64 }
@@ -203,19 +222,15 @@ func (e *explainer) alone() *Reason {
 // together finds what the node as a whole has too little of for all running containers, or for one
 // init container.
 func (e *explainer) together() *Reason {
-	ends := []int32{}
 	if e.req.running > 0 {
-		ends = append(ends, e.req.containers[e.req.running-1].itemHi)
-	}
-	from := int32(0)
-	for _, at := range e.req.containers[e.req.running:] {
-		ends = append(ends, at.itemHi)
-	}
-	for _, to := range ends {
-		if short := e.short(0, e.req.sum(e.req.items[from:to])); short != nil {
-			return e.shortage(short, from, to)
+		if short := e.short(0, e.req.needs); short != nil {
+			return e.shortage(short, 0, e.req.containers[e.req.running-1].itemHi)
 		}
-		from = to
+	}
+	for _, at := range e.req.containers[e.req.running:] {
+		if short := e.short(0, e.req.groups[at.groupLo].needs); short != nil {
+			return e.shortage(short, at.itemLo, at.itemHi)
+		}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ package grouptree
 func (e *explainer) groupCapacity() *Reason {
 	for g := range e.req.groups {
 		at := &e.req.groups[g]
-		groups, _ := e.twins(int32(g))
+		groups, _ := e.req.twins(int32(g))
 		if at.parent < 0 || at.twin >= 0 || groups == 1 || len(at.needs) == 0 {
 			continue
 		}
@@ -31,16 +31,6 @@ func (e *explainer) groupCapacity() *Reason {
 	return nil
 }
 
-// twins returns how many siblings from group g on ask for the same, and the group after them.
-func (e *explainer) twins(g int32) (groups int64, next int32) {
-	all := e.req.groups
-	groups, next = 1, all[g].end
-	for next < int32(len(all)) && all[next].parent == all[g].parent && all[next].twin >= 0 {
-		groups, next = groups+1, all[next].end
-	}
-	return groups, next
-}
-
 // groupsBelow returns how many groups like g fit on the instances below x, at most.
 func (e *explainer) groupsBelow(g, x int32) int64 {
 	at := &e.req.groups[g]
@@ -55,7 +45,7 @@ func (e *explainer) groupsBelow(g, x int32) int64 {
 			}
 		}
 		for child := g + 1; child < at.end; {
-			groups, next := e.twins(child)
+			groups, next := e.req.twins(child)
 			here = min(here, e.groupsBelow(child, c)/groups)
 			child = next
 		}

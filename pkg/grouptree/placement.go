@@ -9,7 +9,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Placement is the answer for one request on one node. It is immutable: a memo hands the same one
+// Placement is the answer for one request on one node. It is immutable: a cache hands the same one
 // to many callers.
 type Placement struct {
 	// Fits reports whether a placement was found.
@@ -22,10 +22,12 @@ type Placement struct {
 	Assigned []int32
 	// Exact reports that the walk failed and the exact search answered.
 	Exact bool
-	// LimitHit reports that the exact search stopped at the step limit: when the pod fits, there
-	// may be a better placement; when it does not, there may be one.
+	// LimitHit reports that one of the limits ended the search: when the pod fits, there may be a
+	// better placement; when it does not, there may be one.
 	LimitHit bool
-	// Steps is the work of the exact search, at most the step limit.
+	// TimedOut reports that this was the limit of time: another time the search may get further.
+	TimedOut bool
+	// Steps is the work of walk and search, at most the limit of steps.
 	Steps int
 }
 

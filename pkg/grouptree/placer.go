@@ -3,12 +3,18 @@
 
 package grouptree
 
-import "slices"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // Placer places requests. It holds the memory that this takes, to be used again: one goroutine at a
 // time may use it.
 type Placer struct {
-	limit int
+	limit    int       // of steps
+	deadline time.Time // zero for none
+	checkAt  int       // the number of steps at which the clock is read next
 
 	tree    *DeviceTree
 	req     *Request
@@ -41,13 +47,21 @@ type change struct {
 	score           float64
 }
 
-// NewPlacer returns a placer whose exact search tries at most stepLimit instances for one request;
-// 0 stands for DefaultStepLimit.
+// Limits bound what it may cost to place one request on one node.
+type Limits struct {
+	// Steps is the number of steps; 0 stands for DefaultStepLimit. For the same request, node and
+	// number of steps the answer is always the same.
+	Steps int
+	// Time is a second wall, for a machine that is slow or busy; 0 stands for none.
+	Time time.Duration
+}
+
+// NewPlacer returns a placer that takes at most stepLimit steps for one request; 0 stands for
+// DefaultStepLimit.
 func NewPlacer(stepLimit int) *Placer {
-	if stepLimit <= 0 {
-		stepLimit = DefaultStepLimit
-	}
-	return &Placer{limit: stepLimit}
+	p := &Placer{}
+	p.setLimits(Limits{Steps: stepLimit})
+	return p
 }
 
 // Place places a request on a node of which used is in use: a vector of the tree's length, which is
@@ -55,15 +69,65 @@ func NewPlacer(stepLimit int) *Placer {
 func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement {
 	p.reset(tree, used, req)
 	if score, ok := p.walk(); ok {
-		return &Placement{Fits: true, Score: score, Assigned: slices.Clone(p.assigned)}
+		return &Placement{Fits: true, Score: score, Assigned: slices.Clone(p.assigned), Steps: p.steps()}
+	}
+	if p.exact.limitHit {
+		return p.cut()
 	}
 	p.undo(0)
 	return p.searchAll()
 }
 
+// PlaceWithin is Place with limits of this call's own.
+func (p *Placer) PlaceWithin(tree *DeviceTree, used []int64, req *Request, limits Limits) *Placement {
+	p.setLimits(limits)
+	return p.Place(tree, used, req)
+}
+
+// setLimits sets the limits of the next placements. Their time begins now.
+func (p *Placer) setLimits(limits Limits) {
+	p.limit, p.deadline = limits.Steps, time.Time{}
+	if p.limit <= 0 {
+		p.limit = DefaultStepLimit
+	}
+	if limits.Time > 0 {
+		p.deadline = time.Now().Add(limits.Time)
+	}
+}
+
+// stepsPerLook is how many steps are taken between two looks at the clock: some 50 µs.
+const stepsPerLook = 8192
+
+// exhausted reports whether one of the limits is reached, and notes it.
+func (p *Placer) exhausted() bool {
+	s := &p.exact
+	if s.steps < p.checkAt {
+		return s.limitHit
+	}
+	s.limitHit = s.limitHit || s.steps >= p.limit
+	if !s.limitHit && !p.deadline.IsZero() && s.steps >= stepsPerLook && time.Now().After(p.deadline) {
+		s.limitHit, s.timedOut = true, true
+	}
+	p.checkAt = min(p.limit, s.steps+stepsPerLook)
+	if s.limitHit {
+		p.checkAt = math.MaxInt
+	}
+	return s.limitHit
+}
+
+// steps returns how many steps were taken, at most the limit.
+func (p *Placer) steps() int { return min(p.exact.steps, p.limit) }
+
+// cut returns the answer when one of the limits was reached before a placement was found.
+func (p *Placer) cut() *Placement {
+	return &Placement{LimitHit: true, TimedOut: p.exact.timedOut, Steps: p.steps()}
+}
+
 // reset makes the placer ready for a request on a node.
 func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.tree, p.req = tree, req
+	p.exact.steps, p.exact.limitHit, p.exact.timedOut = 0, false, false
+	p.checkAt = min(p.limit, stepsPerLook)
 	n := len(tree.names)
 	p.used = append(p.used[:0], used[:n]...)
 	p.pod, p.bits = zeroed(p.pod, n), zeroed(p.bits, n)

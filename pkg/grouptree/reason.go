@@ -29,7 +29,7 @@ const (
 	InsufficientGroups
 	// Fragmented: there is enough free of everything, but not in one place.
 	Fragmented
-	// Unknown: the exact search gave up at its step limit.
+	// Unknown: the search gave up at one of its limits.
 	Unknown
 )
 
@@ -60,8 +60,10 @@ type Reason struct {
 	Best, Of int64
 	// Free and Capacity are what is free and what there is on the node.
 	Free, Capacity int64
-	// Steps is the step limit at which the search gave up, for Unknown.
-	Steps int
+	// Steps is how many steps the search took before it gave up, for Unknown; TimedOut says that it
+	// gave up at its limit of time, and Steps is 0.
+	Steps    int
+	TimedOut bool
 }
 
 var _ devicescheduler.PredicateFailureReason = (*Reason)(nil)

@@ -42,6 +42,9 @@ func (r *Reason) Text(words devicescheduler.Words) string {
 		}
 		return fmt.Sprintf("have free devices, but not in the groups that container %q asks for", word(r.Container))
 	default:
+		if r.TimedOut {
+			return "were given up when the time for the search was over: a placement may exist"
+		}
 		return fmt.Sprintf("were given up after %d steps of the search: a placement may exist", r.Steps)
 	}
 }

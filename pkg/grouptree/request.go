@@ -48,6 +48,8 @@ type Request struct {
 	types      []string // kinds of resources that the items ask for
 	pinned     bool     // an allocation was filled in before: some items have only one place to go
 	rescored   bool     // some container brings scorers of its own
+	needs      []need   // what the running containers need together
+	conditions conditions
 	digest     Digest
 }
 

@@ -165,10 +165,12 @@ func (r *Request) alike(a, b int32) bool {
 // sum returns what the items need together, by kind of resource.
 func (r *Request) sum(items []item) []need {
 	var needs []need
+	places := make(map[int32]int, min(len(items), len(r.types)))
 	for _, it := range items {
-		k := slices.IndexFunc(needs, func(n need) bool { return n.typ == it.typ })
-		if k < 0 {
+		k, known := places[it.typ]
+		if !known {
 			k = len(needs)
+			places[it.typ] = k
 			needs = append(needs, need{typ: it.typ})
 		}
 		needs[k].total = addCapped(needs[k].total, it.quantity)
@@ -177,7 +179,7 @@ func (r *Request) sum(items []item) []need {
 }
 
 // finish numbers the turns of the containers that are left, so that the others leave no trace, and
-// computes the digest.
+// computes what follows from all containers: needs, conditions and the digest.
 func (c *compiler) finish() {
 	r := c.req
 	var turns []int
@@ -189,6 +191,10 @@ func (c *compiler) finish() {
 	for k := range r.containers {
 		r.containers[k].turn, _ = slices.BinarySearch(turns, r.containers[k].turn)
 	}
+	if r.running > 0 {
+		r.needs = r.sum(r.items[:r.containers[r.running-1].itemHi])
+	}
+	r.findConditions()
 	var content encoder
 	for _, names := range [][]string{r.signatures, r.types} {
 		content.num(int64(len(names)))

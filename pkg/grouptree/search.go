@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// DefaultStepLimit is how many steps the exact search takes for one request on one node before it
-// gives up. A step is one look at an instance, a resource or a request, so that the limit bounds
-// the work, whatever the request looks like: 2 to 3 ms on one core (BenchmarkStepLimit,
-// BenchmarkHostileRequests).
+// DefaultStepLimit is how many steps are taken to place one request on one node before the search
+// is given up. A step is one look at an instance, a resource or a request, in the walk and in the
+// exact search, so that the limit bounds the work, whatever the request looks like: 2 to 3 ms on
+// one core (BenchmarkStepLimit, BenchmarkHostileRequests).
 const DefaultStepLimit = 400_000
 
 // stepsPerRequest is what putting a request on a resource and taking it away again costs.
@@ -30,8 +30,9 @@ const stepsPerRequest = 4
 //
 // Init containers have no part in the score: for them the first placement found is as good as any.
 type search struct {
-	steps    int // looks at instances, resources and requests
-	limitHit bool
+	steps    int  // looks at instances, resources and requests, those of the walk included
+	limitHit bool // the search was given up,
+	timedOut bool // at the limit of time
 
 	at        []int32   // by group: the instance that it was put on
 	tried     []int32   // instances tried so far, for the groups on the way
@@ -52,7 +53,10 @@ func rank(score float64) float64 { return math.Floor(score*1e9 + 1/math.Pi) }
 // searchAll is the exact search. The placer is in the state that reset left.
 func (p *Placer) searchAll() *Placement {
 	s := &p.exact
-	*s = search{at: s.at, tried: s.tried[:0], remaining: s.remaining, assigned: s.assigned}
+	*s = search{
+		steps: s.steps, limitHit: s.limitHit, timedOut: s.timedOut,
+		at: s.at, tried: s.tried[:0], remaining: s.remaining, assigned: s.assigned,
+	}
 	s.at = zeroed(s.at, len(p.req.groups))
 	clear(p.side)
 	clear(p.sum)
@@ -61,7 +65,9 @@ func (p *Placer) searchAll() *Placement {
 	}
 	p.bound()
 	p.nextContainer(0)
-	placement := &Placement{Fits: s.found, Exact: true, LimitHit: s.limitHit, Steps: min(s.steps, p.limit)}
+	placement := &Placement{
+		Fits: s.found, Exact: true, LimitHit: s.limitHit, TimedOut: s.timedOut, Steps: p.steps(),
+	}
 	if s.found {
 		placement.Score, placement.Assigned = s.best, slices.Clone(s.assigned)
 	}
@@ -101,14 +107,6 @@ func (p *Placer) nextContainer(k int) bool {
 		return s.limitHit || s.found && rank(s.best) >= s.ceiling
 	}
 	return stop
-}
-
-// exhausted reports whether the search has reached its step limit, and notes it.
-func (p *Placer) exhausted() bool {
-	if p.exact.steps >= p.limit {
-		p.exact.limitHit = true
-	}
-	return p.exact.limitHit
 }
 
 // nextGroup places group g of container k and all after it.

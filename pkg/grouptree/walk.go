@@ -27,6 +27,7 @@ func (p *Placer) walk() (float64, bool) {
 func (p *Placer) fill(g, x int32, depth int) bool {
 	at := &p.req.groups[g]
 	mark := len(p.trail)
+	p.exact.steps += 1 + stepsPerRequest*int(at.itemHi-at.itemLo)
 	for i := at.itemLo; i < at.itemHi; i++ {
 		r := p.find(i, x)
 		if r < 0 || !p.assign(i, r, p.req.items[i].quantity) {
@@ -59,7 +60,11 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 	mark := len(p.trail)
 	best, bestScore := int32(-1), 0.0
 	model, tried := int32(-1), int32(-1) // the instance whose assignment is saved, and the one tried last
+	p.exact.steps += int(last - first)
 	for c := first; c < last; c++ {
+		if p.exhausted() {
+			return false
+		}
 		if p.touched[c] > 0 != inUse {
 			continue
 		}
@@ -73,6 +78,7 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 		tried = c
 		if p.fill(g, c, depth+1) {
 			in := &p.tree.instances[c]
+			p.exact.steps += int(in.hi - in.lo)
 			if score := mean(p.score[in.lo:in.hi]); best < 0 || score >= bestScore {
 				best, bestScore, model = c, score, c
 				p.save(at, depth)
@@ -83,6 +89,9 @@ func (p *Placer) chooseAmong(g, first, last int32, depth int, inUse bool) bool {
 	return best >= 0 && p.restore(at, depth, p.tree.instances[best].lo-p.tree.instances[model].lo, mark)
 }
 
+// resourcesPerStep is how many resources two instances are compared in, in the time of a step.
+const resourcesPerStep = 8
+
 // looksLike reports whether two instances of one level are built alike, have the same in use and
 // are not used by this pod.
 func (p *Placer) looksLike(x, y int32) bool {
@@ -90,7 +99,11 @@ func (p *Placer) looksLike(x, y int32) bool {
 		return false
 	}
 	a, b := &p.tree.instances[x], &p.tree.instances[y]
-	return a.class == b.class && slices.Equal(p.used[a.lo:a.hi], p.used[b.lo:b.hi])
+	if a.class != b.class {
+		return false
+	}
+	p.exact.steps += int(a.hi-a.lo) / resourcesPerStep
+	return slices.Equal(p.used[a.lo:a.hi], p.used[b.lo:b.hi])
 }
 
 // save keeps the assignment of a group while other instances are tried.
@@ -104,6 +117,7 @@ func (p *Placer) save(at *group, depth int) {
 // restore puts a group where save found it, or on an instance that looks like that one, shift
 // resources further on. It returns true, as the group has fitted there before.
 func (p *Placer) restore(at *group, depth int, shift int32, mark int) bool {
+	p.exact.steps += stepsPerRequest * len(p.saved[depth])
 	for k, r := range p.saved[depth] {
 		i, r := at.itemLo+int32(k), r+shift
 		if p.running {
@@ -120,6 +134,7 @@ func (p *Placer) restore(at *group, depth int, shift int32, mark int) bool {
 // each of its own requests comes on top of the others. It replaces what the groups below computed,
 // and returns false when that does not fit.
 func (p *Placer) recount(at *group, mark int) bool {
+	p.exact.steps += len(p.trail) - mark + 2*int(at.itemEnd-at.itemLo)
 	for k := len(p.trail) - 1; k >= mark; k-- {
 		c := &p.trail[k]
 		p.used[c.resource], p.pod[c.resource] = c.used, c.pod

@@ -352,14 +352,14 @@ func TestASchedulerPluginIsLoadedAndChecked(t *testing.T) {
 	}
 }
 
-func TestAFolderThatIsNotThereIsEmpty(t *testing.T) {
+func TestADirectoryThatIsNotThereIsEmpty(t *testing.T) {
 	loaded, rejected := LoadDir(quietly(t), filepath.Join(t.TempDir(), "none"), Devices())
 	if len(loaded) != 0 || len(rejected) != 0 {
 		t.Errorf("LoadDir = %v, %v", loaded, rejected)
 	}
 }
 
-func TestAFolderThatCannotBeReadIsAnError(t *testing.T) {
+func TestADirectoryThatCannotBeReadIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, "")
 	loaded, rejected := LoadDir(quietly(t), file, Devices())

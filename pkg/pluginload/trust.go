@@ -27,8 +27,9 @@ func trustedOwner(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid()
 // file itself, each directory above it, and the same for the target of each symbolic link on the
 // way, by the rules that sshd has for its keys: an owner who is trusted, and no permission to write
 // for group and others. A directory that others may write is accepted with the sticky bit set, as
-// /tmp has it: there nobody can replace what a trusted user owns. (An access control list that lets
-// others write shows in the group's permission.)
+// /tmp has it: there nobody can replace what a trusted user owns. But not as the directory of a
+// plugin: whoever may write it can link another file of a trusted user there, which would be
+// loaded. (An access control list that lets others write shows in the group's permission.)
 //
 // path is absolute. The error is a *refusal.
 func requireTrusted(path string, trusted func(uid uint32) bool) error {
@@ -39,7 +40,7 @@ func requireTrusted(path string, trusted func(uid uint32) bool) error {
 			return unreadable(err)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
-			if err := trustedEntry(at, info, trusted); err != nil {
+			if err := trustedEntry(at, info, trusted, len(rest) > 1); err != nil {
 				return err
 			}
 		} else {
@@ -70,12 +71,13 @@ func components(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// trustedEntry checks a file or directory.
-func trustedEntry(path string, info fs.FileInfo, trusted func(uid uint32) bool) error {
+// trustedEntry checks a file or directory. sticky says that others may write a directory with the
+// sticky bit.
+func trustedEntry(path string, info fs.FileInfo, trusted func(uid uint32) bool, sticky bool) error {
 	if err := trustedLink(path, info, trusted); err != nil {
 		return err
 	}
-	if info.Mode()&0o022 == 0 || info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
+	if info.Mode()&0o022 == 0 || sticky && info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
 		return nil
 	}
 	return untrusted(path, info, "group or others may write it")

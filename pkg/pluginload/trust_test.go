@@ -52,8 +52,19 @@ func TestFilesThatOthersMayChangeAreRefused(t *testing.T) {
 		"others may write the directory above": {
 			change: list(mode("", 0o757)), want: "ROOT drwxr-xrwx",
 		},
-		"a directory for all with the sticky bit": {
-			change: list(mode("plugins", 0o777|os.ModeSticky)),
+		"a directory above for all with the sticky bit": {
+			change: list(mode("", 0o777|os.ModeSticky)),
+		},
+		"the plugin's directory for all with the sticky bit": {
+			change: list(mode("plugins", 0o777|os.ModeSticky)), want: "ROOT/plugins dtrwxrwxrwx",
+		},
+		"the directory that a link leads to, for all with the sticky bit": {
+			change: list(mode("target", 0o777|os.ModeSticky), link("../target/b.so", file)),
+			want:   "ROOT/target dtrwxrwxrwx",
+		},
+		"a link to the directory of plugins, which the group may write": {
+			change: list(mode("target", 0o775), link("../target", "open/dir"), link("../open/dir/b.so", file)),
+			want:   "ROOT/target drwxrwxr-x",
 		},
 		"the sticky bit does not protect the file": {
 			change: list(mode(file, 0o666|os.ModeSticky)), want: "ROOT/plugins/a.so ",

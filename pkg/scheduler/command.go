@@ -7,21 +7,26 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/apiserver"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // DefaultPluginPath is where --devschedpath points when it is not given.
@@ -36,14 +41,32 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
 	var allowWritable bool
+	var wait time.Duration
 	verdictCache := true
+	quota := frameworkplugin.QuotaEnforce
+	var sealKey string
+	var sealMode seal.Mode
+	var evictUnallocated bool
+	budgets := dispatch.DefaultSearchBudgets
 	page := devicepage.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
+		seals, err := openSeals(sealKey, sealMode)
+		if err != nil {
+			return err
+		}
 		schedulers := dispatch.Load(context.Background(), metrics.NewRecorder(), pluginPath, allowWritable, builtIn...)
-		options := frameworkplugin.Options{NoVerdictCache: !verdictCache}
+		if err := budgets.Validate(); err != nil {
+			return err
+		}
+		schedulers.SetSearchBudgets(budgets)
+		options := frameworkplugin.Options{
+			NoVerdictCache: !verdictCache, BestDevicesWait: wait, Quota: quota, Seals: seals,
+			EvictUnallocated: evictUnallocated,
+		}
 		return registry.Register(frameworkplugin.Name, newFactory(schedulers, options, page))
 	})
 	page.Follow(cmd.Flags())
+	apiserver.Emulate(cmd)
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)
 	flags.StringVar(&pluginPath, "devschedpath", DefaultPluginPath, "Directory of device scheduler plugins (*.so), "+
@@ -53,10 +76,52 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	flags.BoolVar(&verdictCache, "device-verdict-cache", true, "Cache on which nodes the devices for a pod fit. "+
 		"Without it every node is evaluated for every pod: use that only to find out whether the cache is the "+
 		"cause of a problem, or what it is worth.")
+	flags.DurationVar(&wait, "best-devices-wait", 10*time.Minute, "How long a pod that counts devices waits for those "+
+		"that are best connected in all of the cluster, from the first attempt to schedule it. After that, the best "+
+		"devices of any node will do. 0 is for ever: then one node that claims better devices than others, and never "+
+		"has them free, keeps pods waiting.")
+	flags.Var(&quota, "device-quota", "Which pods wait that request whole devices in their annotation beyond the "+
+		"limits of the same container, which are what quotas count: enforce, those in a namespace with a "+
+		"ResourceQuota that names the resource; everywhere, all; warn, none. The others get an event.")
+	flags.StringVar(&sealKey, sealKeyFlag, "", "File of private keys in PEM with which allocations are sealed, the "+
+		"one that signs first; all of them are valid. It is read again when it changes. kubecri seal-keys makes one.")
+	flags.Var(&sealMode, sealModeFlag, "What a bound pod without a valid seal holds: what its annotation says (off, "+
+		"and warn, which reports it in metrics and events), or only what its node reports (enforce). The default is "+
+		"enforce with --"+sealKeyFlag+", else off.")
+	flags.BoolVar(&evictUnallocated, "device-evict-unallocated", false, "Evict pods that request devices and were "+
+		"bound without any before this scheduler led, if they have not started and a controller will make them "+
+		"again. Disruption budgets hold.")
+	flags.DurationVar(&budgets.Node, "device-search-budget", budgets.Node, "How long to look for devices for one "+
+		"pod on one node. It is counted in steps of the search first, 80,000 for each millisecond, which takes half "+
+		"of the time on a usual machine; then in time. A pod that is refused because of it says so in its event.")
+	flags.DurationVar(&budgets.Cycle, "device-cycle-budget", budgets.Cycle, "How long to look for devices for one "+
+		"pod on all nodes together, on top of what ordinary requests take; counted in the same way. Nodes that are "+
+		"left over are searched when the pod is tried again.")
 	page.AddFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)
 	return cmd
+}
+
+const (
+	sealKeyFlag  = "device-seal-key"
+	sealModeFlag = "device-seal-mode"
+)
+
+// openSeals reads the keys of seals, if there is a file of them.
+func openSeals(path string, mode seal.Mode) (frameworkplugin.Seals, error) {
+	mode, err := mode.Resolve(path != "")
+	if err != nil {
+		return frameworkplugin.Seals{}, fmt.Errorf("--%s: %w", sealModeFlag, err)
+	}
+	if path == "" {
+		return frameworkplugin.Seals{Mode: mode}, nil
+	}
+	keys, err := seal.OpenPrivateKeys(path)
+	if err != nil {
+		return frameworkplugin.Seals{}, fmt.Errorf("--%s: %w; make the file with kubecri seal-keys", sealKeyFlag, err)
+	}
+	return frameworkplugin.Seals{Keys: keys, Mode: mode}, nil
 }
 
 // newFactory returns the factory of the framework plugin. The framework calls it once per profile;
@@ -74,6 +139,13 @@ func newFactory(
 		}
 		metrics.RegisterCaches(schedulers.CacheStats, shared.Nodes().CacheStats)
 		shared.Run(func(ctx context.Context) { policies.Watch(ctx, handle.ClientSet()) })
+		shared.Run(func(ctx context.Context) {
+			server := handle.ClientSet().Discovery()
+			if err := apiserver.WaitForAPIs(ctx, handle.SharedInformerFactory(), server); err != nil {
+				klog.FromContext(ctx).Error(err, "The scheduler cannot start")
+				klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+			}
+		})
 		core := handle.SharedInformerFactory().Core().V1()
 		err = page.Start(shared.Run, devicepage.NewHandler(&devicepage.Cluster{
 			Schedulers: schedulers,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/cli"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
@@ -114,8 +115,42 @@ func TestThePluginIsOnInEveryProfile(t *testing.T) {
 		config string
 		want   map[string]string
 	}{
-		"without a configuration": {"", map[string]string{"default-scheduler": on}},
-		"without profiles":        {"parallelism: 3\n", map[string]string{"default-scheduler": on}},
+		"without a configuration": {"", map[string]string{"default-scheduler": on, "kubedevice-scheduler": on}},
+		"without profiles": {
+			"parallelism: 3\n", map[string]string{"default-scheduler": on, "kubedevice-scheduler": on},
+		},
+		"with a default profile of its own": {`
+profiles:
+- plugins:
+    postFilter: {enabled: [{name: DefaultPreemption}]}
+`, map[string]string{
+			"default-scheduler":    "before the resources in multipoint, first in postfilter, alone in bind",
+			"kubedevice-scheduler": "before the resources in multipoint, first in postfilter, alone in bind",
+		}},
+		"with a profile of our name": {`
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: kubedevice-scheduler
+  plugins:
+    postFilter: {enabled: [{name: DefaultPreemption}]}
+`, map[string]string{
+			"default-scheduler":    on,
+			"kubedevice-scheduler": "before the resources in multipoint, first in postfilter, alone in bind",
+		}},
+		"with a default profile without devices": {`
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint: {disabled: [{name: KubeDevice}]}
+`, map[string]string{"default-scheduler": "not in multipoint, not in postfilter, not in bind"}},
+		"with a default profile that does not bind devices": {`
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    bind: {disabled: [{name: KubeDevice}]}
+`, map[string]string{
+			"default-scheduler": "before the resources in multipoint, alone in postfilter, not in bind",
+		}},
 		"with many profiles": {`
 profiles:
 - schedulerName: plain
@@ -166,6 +201,12 @@ func TestEnablingTwiceChangesNothing(t *testing.T) {
 	enableInProfile(plugins)
 	if diff := cmp.Diff(once, plugins); diff != "" {
 		t.Errorf("the second time (-before +after):\n%s", diff)
+	}
+	profiles := withOwnName([]configv1.KubeSchedulerProfile{
+		{SchedulerName: ptr.To("default-scheduler"), Plugins: plugins},
+	})
+	if got := len(withOwnName(profiles)); len(profiles) != 2 || got != 2 {
+		t.Errorf("%d profiles, then %d; want 2", len(profiles), got)
 	}
 }
 

@@ -6,17 +6,20 @@ package scheduler
 import (
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	upstream "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
 // enableByDefault enables the plugin in every profile of every scheduler configuration that this
 // process reads, the built-in one included, also where a profile disables all plugins with '*'. A
-// profile that disables it by name stays without it.
+// profile that disables it by name stays without it. It then adds the profile of
+// frameworkplugin.SchedulerName.
 //
 // It changes the process-wide scheme of scheduler configurations, the only place through which a
 // configuration passes in all cases: no --config, --config, and --write-config-to.
@@ -27,6 +30,7 @@ func enableByDefault() {
 		for i := range config.Profiles {
 			enableInProfile(config.Profiles[i].Plugins)
 		}
+		config.Profiles = withOwnName(config.Profiles)
 	})
 }
 
@@ -41,6 +45,26 @@ func enableInProfile(plugins *configv1.Plugins) {
 		// First: preemption reads what PostFilter adds.
 		enable(&plugins.PostFilter, 0)
 	}
+}
+
+// withOwnName adds a copy of the profile default-scheduler under frameworkplugin.SchedulerName. It
+// does not where there is a profile of that name, nor where the profile default-scheduler is
+// without the plugin or its binding: pods would be bound without devices under that name, too. It
+// changes nothing the second time.
+func withOwnName(profiles []configv1.KubeSchedulerProfile) []configv1.KubeSchedulerProfile {
+	find := func(name string) int {
+		return slices.IndexFunc(profiles, func(p configv1.KubeSchedulerProfile) bool {
+			return ptr.Deref(p.SchedulerName, "") == name
+		})
+	}
+	at := find(v1.DefaultSchedulerName)
+	if at < 0 || find(frameworkplugin.SchedulerName) >= 0 ||
+		disabledByName(profiles[at].Plugins.MultiPoint) || disabledByName(profiles[at].Plugins.Bind) {
+		return profiles
+	}
+	own := profiles[at].DeepCopy()
+	own.SchedulerName = ptr.To(frameworkplugin.SchedulerName)
+	return append(profiles, *own)
 }
 
 // beforeResources returns the index after the plugins that cheaply reject a node for good, as

@@ -88,15 +88,18 @@ func _(
 // The optional interfaces, too: a plugin that no longer implements one would be treated as if it
 // never had.
 func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
+	firewalled device.Firewalled,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
 		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
 	},
 	knownIsolator interface{ DenyEnvs() map[string]string },
+	knownFirewalled interface{ Firewall() device.Firewall },
 ) {
 	concurrent, knownConcurrent = knownConcurrent, concurrent
 	allocator, knownAllocator = knownAllocator, allocator
 	isolator, knownIsolator = knownIsolator, isolator
+	firewalled, knownFirewalled = knownFirewalled, firewalled
 }
 
 // Interfaces are the same when each can be assigned to the other.

@@ -113,6 +113,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.openSandboxes(ctx, listener); err != nil {
 		return err
 	}
+	if err := c.makeSealKey(ctx); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startControlPlane(ctx) })
 	for _, node := range c.Nodes {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/test/pki"
@@ -74,11 +75,15 @@ func (c *Cluster) writeCredentials(hostURL string) error {
 			path: c.layout.config(controlPlaneSandbox, "controller-manager.kubeconfig"), server: apiServerURL,
 			user: "system:kube-controller-manager",
 		},
-		{path: c.SchedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
+		{path: c.schedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
 	}
+	kubelets := slices.Clone(c.options.Kubelets)
 	for _, node := range c.Nodes {
+		kubelets = append(kubelets, node.Name)
+	}
+	for _, node := range kubelets {
 		identities = append(identities, identity{
-			path: node.kubeconfig(), server: apiServerURL, user: "system:node:" + node.Name,
+			path: c.kubeletKubeconfig(node), server: apiServerURL, user: "system:node:" + node,
 			groups: []string{"system:nodes"},
 		})
 	}
@@ -139,9 +144,23 @@ func (c *Cluster) newControllerManager() *Component {
 // there.
 func (c *Cluster) ControlPlane() *sandbox.Sandbox { return c.controlPlane }
 
-// SchedulerKubeconfig is the file with which schedulers reach the API server, for a configuration
-// file of theirs.
-func (c *Cluster) SchedulerKubeconfig() string {
+// SchedulerConfig is the configuration file of one more scheduler, for the pods that name it.
+func (c *Cluster) SchedulerConfig(name string) []byte {
+	return fmt.Appendf(nil, schedulerConfig, c.schedulerKubeconfig(), name)
+}
+
+const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %s
+leaderElection:
+  leaderElect: false
+profiles:
+- schedulerName: %s
+`
+
+// schedulerKubeconfig is the file with which schedulers reach the API server.
+func (c *Cluster) schedulerKubeconfig() string {
 	return c.layout.config(controlPlaneSandbox, "scheduler.kubeconfig")
 }
 
@@ -149,19 +168,19 @@ func (c *Cluster) SchedulerKubeconfig() string {
 // own. The first scheduler has schedulerPort. It gets the arguments that the first one gets, then
 // the program's own.
 func (c *Cluster) NewScheduler(name string, port int, program Program) *Component {
-	path := program.Path
+	path, seals := program.Path, c.schedulerSeals()
 	if path == "" {
-		path = "kube-scheduler"
+		path, seals = "kube-scheduler", nil
 	}
-	kubeconfig := c.SchedulerKubeconfig()
-	return c.controlPlaneComponent(name, path, program.Env, append([]string{
+	kubeconfig := c.schedulerKubeconfig()
+	return c.controlPlaneComponent(name, path, program.Env, slices.Concat([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port),
-	}, program.Args...))
+	}, seals, program.Args))
 }
 
 func (c *Cluster) controlPlaneComponent(name, program string, env, args []string) *Component {

@@ -7,10 +7,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"slices"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/kubedevice/kubedevice/test/image"
+	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/sandbox"
 )
 
@@ -37,8 +42,9 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	if options.Kubecri != nil {
 		kubecri := Program{
 			Path: options.Kubecri.Path,
-			Args: slices.Concat(args, []string{"--cri-upstream=unix://" + containerdSocket}, options.Kubecri.Args),
-			Env:  slices.Clone(options.Kubecri.Env),
+			Args: slices.Concat(args, []string{"--cri-upstream=unix://" + containerdSocket}, c.nodeSeals(),
+				options.Kubecri.Args),
+			Env: slices.Clone(options.Kubecri.Env),
 		}
 		if options.Inventory != "" {
 			kubecri.Env = append(kubecri.Env, InventoryVariable+"="+options.Inventory)
@@ -63,6 +69,23 @@ func (n *Node) NewComponent(name string, program Program) *Component {
 	return n.cluster.newComponent(n.Sandbox, n.Name, name, program)
 }
 
+// Get returns what kubecri answers on its health port for a path such as /metrics, whatever the
+// status.
+func (n *Node) Get(ctx context.Context, path string) (string, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.sandbox.Dial}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10261"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(answer.Body)
+	return string(content), err
+}
+
 // Run runs a program on the node and returns what it prints. A path that is not absolute is one of
 // the cluster's own programs.
 func (n *Node) Run(ctx context.Context, path string, args ...string) (string, error) {
@@ -80,7 +103,21 @@ func (n *Node) Run(ctx context.Context, path string, args ...string) (string, er
 
 func (n *Node) file(name string) string { return n.cluster.layout.config(n.Name, name) }
 
-func (n *Node) kubeconfig() string { return n.file("kubelet.kubeconfig") }
+func (n *Node) kubeconfig() string { return n.cluster.kubeletKubeconfig(n.Name) }
+
+func (c *Cluster) kubeletKubeconfig(node string) string {
+	return c.layout.config(node, "kubelet.kubeconfig")
+}
+
+// KubeletClient returns a client with the certificate of the kubelet of a node, which may be one of
+// Options.Kubelets, that reaches the API server from the machine.
+func (c *Cluster) KubeletClient(node string) (*kube.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags(c.Client.Config.Host, c.kubeletKubeconfig(node))
+	if err != nil {
+		return nil, err
+	}
+	return kube.NewClient(config)
+}
 
 // Endpoint is the socket, inside the node, that the kubelet calls as its container runtime:
 // kubecri's, or containerd's own on a node without kubecri.

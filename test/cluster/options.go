@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/sandbox"
@@ -28,6 +29,11 @@ type Options struct {
 	Scheduler Program
 	// Nodes are the nodes, which are named node-1, node-2 and so on.
 	Nodes []NodeOptions
+	// Kubelets are names of further nodes whose kubelets have credentials. Nothing runs there.
+	Kubelets []string
+	// Seals says what scheduler and kubecri do about seals, for which the cluster gets keys of its
+	// own. Empty means nothing, as does seal.Off. Kubernetes' own scheduler makes no seals.
+	Seals seal.Mode
 	// Manifests are files and directories that are applied, in this order, as soon as the API
 	// server answers.
 	Manifests []string
@@ -85,8 +91,8 @@ const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
 // Default returns the options of a cluster with this many nodes that runs KubeDevice as it was
 // built in this checkout: scheduler and CRI proxy from _output, the plugins of _output/plugins,
-// roles and policies of deploy, and 8 simulated GPUs on each node, in pairs. Its directory is
-// _output/cluster.
+// roles and policies of deploy, enforced seals, and 8 simulated GPUs on each node, in pairs. Its
+// directory is _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -102,6 +108,7 @@ func Default(nodes int) (Options, error) {
 		},
 		Manifests: []string{filepath.Join(root, "deploy", "rbac"), filepath.Join(root, "deploy", "policies")},
 		Visible:   []string{root},
+		Seals:     seal.Enforce,
 	}
 	for range nodes {
 		options.Nodes = append(options.Nodes, NodeOptions{

@@ -99,7 +99,7 @@ func TestTailReturnsTheLastLinesOfALog(t *testing.T) {
 	}
 }
 
-func TestAttachToAFolderWithoutAClusterSaysSo(t *testing.T) {
+func TestAttachToADirectoryWithoutAClusterSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Attach(dir); err == nil || !strings.Contains(err.Error(), "no cluster runs in "+dir) {
 		t.Errorf("error %v", err)

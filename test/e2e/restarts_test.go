@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,8 +69,7 @@ func TestPodsComeBackAfterTheirNodeHadAPowerCut(t *testing.T) {
 func TestASecondSchedulerTakesThePodsThatNameIt(t *testing.T) {
 	ctx := testContext(t)
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
-	content := fmt.Sprintf(schedulerConfig, shared.SchedulerKubeconfig())
-	if err := os.WriteFile(config, []byte(content), 0o644); err != nil {
+	if err := os.WriteFile(config, shared.SchedulerConfig("second"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	second := shared.NewScheduler("second-scheduler", 10270, cluster.Program{Args: []string{"--config=" + config}})
@@ -87,13 +85,3 @@ func TestASecondSchedulerTakesThePodsThatNameIt(t *testing.T) {
 	pod.Spec.SchedulerName = "second"
 	clustertest.RunPod(ctx, t, shared.Client, pod)
 }
-
-const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: %s
-leaderElection:
-  leaderElect: false
-profiles:
-- schedulerName: second
-`

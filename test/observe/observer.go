@@ -20,9 +20,9 @@ import (
 const (
 	// Resource is the plain count of GPUs, on nodes and in pods.
 	Resource corev1.ResourceName = "nvidia.com/gpu"
-	// DeviceFolder is where the simulated GPUs' plugin keeps its device nodes, on the node and so
-	// in the containers.
-	DeviceFolder = "/var/lib/kubedevice/simgpu"
+	// DeviceDirectory is where the simulated GPUs' plugin keeps its device nodes, on the node and
+	// so in the containers.
+	DeviceDirectory = "/var/lib/kubedevice/simgpu"
 )
 
 // Device is a simulated GPU.
@@ -62,7 +62,7 @@ func (o *Observer) Devices(node string) []Device { return o.devices[node] }
 
 // devicesOf reads the directory of device nodes.
 func devicesOf(ctx context.Context, node *cluster.Node) ([]Device, error) {
-	const list = "cd " + DeviceFolder +
+	const list = "cd " + DeviceDirectory +
 		` && for id in *; do echo $id $((0x$(stat -c %t $id))) $((0x$(stat -c %T $id))); done`
 	printed, err := node.Run(ctx, "/bin/sh", "-c", list)
 	if err != nil {

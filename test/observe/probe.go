@@ -16,7 +16,7 @@ import (
 // place, with ENXIO ("No such device or address"), and one that is not fails before that, with
 // EPERM ("Operation not permitted").
 const script = `while [ $# -gt 0 ]; do
-  kind=sees; path=` + DeviceFolder + `/$1
+  kind=sees; path=` + DeviceDirectory + `/$1
   [ -e $path ] || { kind=lacks; path=/tmp/$1; [ -e $path ] || mknod $path c $2 $3 || exit; }
   echo "$kind $1 $( (exec 3<$path) 2>&1)"
   shift 3

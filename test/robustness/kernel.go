@@ -93,7 +93,7 @@ func firstProcess(directory, cgroup string) (*container, error) {
 	if c.init, err = processOf(directory); err != nil {
 		return nil, err
 	}
-	devices, err := os.ReadDir(filepath.Join(directory, "root", observe.DeviceFolder))
+	devices, err := os.ReadDir(filepath.Join(directory, "root", observe.DeviceDirectory))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func buildRoot(s spec) error {
 		{"furnish /var", func() error { return furnishVar(s) }},
 		{"furnish /run", func() error { return mountMemory(filepath.Join(s.Root, "run")) }},
 		{"furnish /dev", func() error { return furnishDev(filepath.Join(s.Root, "dev")) }},
-		{"show directories", func() error { return showFolders(s) }},
+		{"show directories", func() error { return showDirectories(s) }},
 		{"close the root", func() error { return mount("", s.Root, "", unix.MS_PRIVATE, "") }},
 		{"furnish /proc", func() error { return furnishProc(filepath.Join(s.Root, "proc")) }},
 		{"move into the root", func() error { return pivot(s.Root) }},
@@ -123,9 +123,9 @@ func furnishVar(s spec) error {
 	return bind(s.Var, filepath.Join(s.Root, "var"))
 }
 
-// showFolders puts the directories that must be visible at their paths, to be read and written,
+// showDirectories puts the directories that must be visible at their paths, to be read and written,
 // whatever is there by now.
-func showFolders(s spec) error {
+func showDirectories(s spec) error {
 	for _, directory := range s.Visible {
 		if err := bind(directory, filepath.Join(s.Root, directory)); err != nil {
 			return err

@@ -112,7 +112,7 @@ func TestASandboxHasItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheMachinesFilesCanBeReadButOnlyVisibleFoldersWritten(t *testing.T) {
+func TestTheMachinesFilesCanBeReadButOnlyVisibleDirectoriesWritten(t *testing.T) {
 	config := newConfig(t)
 	visible, err := os.MkdirTemp("/var/tmp", "kubedevice-visible-") // which a sandbox hides otherwise
 	if err != nil {

@@ -58,11 +58,11 @@ func (p Plugin) Resources() map[types.ResourceName][]Device {
 	return all
 }
 
-// KubeletFolder is the directory that all plugins take for the kubelet's, and SpecDir is where some
-// keep CDI files.
+// KubeletDirectory is the directory that all plugins take for the kubelet's, and SpecDir is where
+// some keep CDI files.
 const (
-	KubeletFolder = "/var/lib/kubelet/device-plugins"
-	SpecDir       = "/var/run/cdi"
+	KubeletDirectory = "/var/lib/kubelet/device-plugins"
+	SpecDir          = "/var/run/cdi"
 )
 
 // Machine is a fixture: a simulated machine.

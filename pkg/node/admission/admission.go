@@ -6,6 +6,7 @@
 //
 //   - parse reads the call;
 //   - verify finds out whether the pod is a device pod, and checks the allocation that it claims;
+//     guard refuses a container that asks for devices past the scheduler;
 //   - grant makes the allocation the pod's own, for good;
 //   - inject calls the device plugins and adds what they say to the container.
 //
@@ -27,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -63,9 +65,6 @@ type Devices interface {
 	Await(ctx context.Context, from types.ResourceLocation)
 	// Allocate returns what the container needs for its devices.
 	Allocate(ctx context.Context, claim plugins.Claim) ([]inject.Addition, error)
-	// DenyEnvs returns the environment variables that keep a container from using devices that it
-	// does not hold. It may wait.
-	DenyEnvs(ctx context.Context, holds types.ResourceLocation) (map[string]string, error)
 }
 
 // Grants are the allocations that were granted to pods. *grants.Checkpoint has them.
@@ -77,6 +76,8 @@ type Grants interface {
 	// Grant grants the pod the wanted one, or returns the one that it has. Its error is a
 	// *grants.Conflict if other pods hold the devices.
 	Grant(ctx context.Context, wanted grants.Allocation, capacity grants.Capacity) (grants.Allocation, error)
+	// Carry returns what a container with devices carries in the runtime as grants.Annotation.
+	Carry(granted grants.Allocation, container string) (string, error)
 }
 
 // Responses caches what device plugins answered to Allocate. *grants.ResponseCache does.
@@ -106,12 +107,21 @@ type Admission struct {
 	HostFS    inject.HostFS
 	// CDI returns nil if the runtime honours CDI devices, and otherwise why not; see package cdi.
 	CDI func() error
-	// Isolate says to keep containers from devices that they do not hold.
-	Isolate bool
+	// Seals says what to do about allocations that the scheduler did not seal.
+	Seals Seals
+	// Firewall keeps containers from devices that they were not allocated; nil for none.
+	Firewall *firewall.Firewall
+	// Allowlist are the pods that the firewall lets through.
+	Allowlist firewall.Allowlist
 	// Warn puts a warning on the pod for its owner to see. It must not block.
 	Warn func(pod *corev1.ObjectReference, message string)
+	// WarnIgnored puts a warning on the pod that something that it asked for is not obeyed, while
+	// its container is created. It must not block.
+	WarnIgnored func(pod *corev1.ObjectReference, message string)
 	// Observe, if set, is called with the outcome of each container.
 	Observe func(Outcome)
+	// ObserveFirewall, if set, is called for what a container asks for past the scheduler.
+	ObserveFirewall func(firewall.Attempt, FirewallAction)
 }
 
 // CreateContainer is the criproxy.Edit of CreateContainerMethod.
@@ -128,6 +138,9 @@ func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []b
 	}
 	failpoint.Reach(failpoint.Decoded)
 	devicePod, err := a.verify(ctx, r)
+	if err == nil {
+		err = a.guard(ctx, r)
+	}
 	if err == nil && devicePod {
 		err = a.grant(ctx, r)
 	}
@@ -153,16 +166,20 @@ func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []b
 var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
 	"it has neither the state of its devices nor a place for other devices; create it anew")
 
-// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and lets all others
-// pass untouched, isolated or not: a restored process keeps the environment of its checkpoint.
+// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and where the
+// firewall guards devices, all others, too: a restored process keeps the environment and the
+// devices of its checkpoint.
 func (a *Admission) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
 	pod, err := parseRestore(raw)
 	if err != nil {
 		return nil, invalid(err)
 	}
-	_, devicePod, err := a.isDevicePod(ctx, pod)
+	spec, devicePod, err := a.isDevicePod(ctx, pod)
 	if err == nil && devicePod {
 		err = never(errRestore)
+	}
+	if err == nil {
+		err = a.guardRestore(ctx, pod, spec)
 	}
 	if err != nil {
 		return nil, a.refuse(ctx, pod, err)

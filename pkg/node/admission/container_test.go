@@ -89,7 +89,7 @@ func TestContainersThatWereNeverScheduledPassUntouched(t *testing.T) {
 	} {
 		for _, working := range []bool{true, false} {
 			f := newFixture(t, working)
-			f.pods["u"], f.Isolate = requesting, true
+			f.pods["u"], f.Firewall = requesting, f.wall
 			raw, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
 				PodSandboxId: "s", SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{
 					Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
@@ -105,7 +105,7 @@ func TestContainersThatWereNeverScheduledPassUntouched(t *testing.T) {
 	}
 }
 
-func TestAContainerGetsWhatThePluginSaysAndCarriesItsPodsDecision(t *testing.T) {
+func TestAContainerGetsWhatThePluginSaysAndCarriesItsOwnPart(t *testing.T) {
 	f := newFixture(t, true)
 	f.pods["u"] = pods.Pod{
 		Namespace:  "default",
@@ -117,10 +117,18 @@ func TestAContainerGetsWhatThePluginSaysAndCarriesItsPodsDecision(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	granted, _, err := f.Grants.Granted(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried, err := f.Grants.Carry(granted, "main")
+	if err != nil || !strings.HasSuffix(carried, `.{"devices":{"gpu/1":{"cards":1}}}`) {
+		t.Fatalf("carried: %q, %v", carried, err)
+	}
 	want := &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
 		Devices:     []*runtimeapi.Device{{ContainerPath: "/dev/gpu1", HostPath: "/dev/gpu1", Permissions: "mrw"}},
-		Annotations: map[string]string{grants.Annotation: annotations[deviceinfo.Annotation]},
+		Annotations: map[string]string{grants.Annotation: carried},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

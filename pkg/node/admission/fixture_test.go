@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -47,7 +49,13 @@ type fixture struct {
 	*Admission
 	pods     knownPods
 	live     map[string]bool
+	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
+	ignored  []string
+	attempts []string
+	kubelets map[types.ResourceName]bool // what the kubelet serves
+	files    map[string]bool             // device files of the node
+	wall     *firewall.Firewall          // on if it is the admission's
 	outcomes []Outcome
 	plugin   *cards
 }
@@ -56,7 +64,9 @@ type fixture struct {
 func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 	seen := map[string]grants.RuntimeState{}
 	for uid := range f.live {
-		seen[uid] = grants.RuntimeState{Live: true}
+		seen[uid] = grants.RuntimeState{
+			Live: true, Namespace: "default", Name: "pod-" + uid, Containers: f.carried[uid],
+		}
 	}
 	return seen, nil
 }
@@ -104,7 +114,10 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	f := &fixture{pods: knownPods{}, live: map[string]bool{}}
 	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
 	transports := []plugins.Transport{files}
-	record := grants.New(path, boot, runtimeOf{f}, func(uid string) bool { return f.live[uid] })
+	record := grants.New(grants.Options{
+		Path: path, Boot: boot, Node: "node-1", Runtime: runtimeOf{f},
+		Active: func(uid string) bool { return f.live[uid] },
+	})
 	t.Cleanup(func() { record.Close() })
 	for _, p := range served {
 		transports = append(transports, devicemanager.NewTransport(p, record.Responses()))
@@ -118,6 +131,13 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		cancel()
 		running.Wait()
 	})
+	f.wall = firewall.New(firewall.Options{
+		Plugins: manager,
+		KubeletServes: func(_ context.Context, is func(types.ResourceName) bool) bool {
+			return slices.ContainsFunc(slices.Collect(maps.Keys(f.kubelets)), is)
+		},
+		Exists: func(path string) bool { return f.files[path] },
+	})
 	registry := registryOf(manager)
 	registry.NotePublished([]string{"example.com/before"})
 	f.Admission = &Admission{
@@ -125,6 +145,12 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
 		Warn:    func(_ *corev1.ObjectReference, message string) { f.warnings = append(f.warnings, message) },
 		Observe: func(outcome Outcome) { f.outcomes = append(f.outcomes, outcome) },
+		WarnIgnored: func(_ *corev1.ObjectReference, message string) {
+			f.ignored = append(f.ignored, message)
+		},
+		ObserveFirewall: func(attempt firewall.Attempt, action FirewallAction) {
+			f.attempts = append(f.attempts, fmt.Sprint(attempt.Vendor, " ", attempt.Way, " ", action))
+		},
 	}
 	return f
 }

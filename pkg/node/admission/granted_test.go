@@ -4,6 +4,9 @@
 package admission
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -76,6 +82,48 @@ func TestAMaskIsHeldByAnyNumberOfPods(t *testing.T) {
 		given := allocation(t, "pod-"+uid, "node-1", map[string][]types.ResourceName{"main": {kind}})
 		if _, err := f.create(t, uid, "main", "api", given); err != nil {
 			t.Errorf("pod %s: %v", uid, err)
+		}
+	}
+}
+
+// The record is lost while some containers of a pod were never created. Those that were keep their
+// devices, whatever the annotation says; the others get what it gives them.
+func TestAPodWhoseRecordIsLostInTheMiddleOfItsStartGetsTheRestOfItsDevices(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "grants")
+	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: &cards{}}}, nil
+	}
+	both := map[string][]types.ResourceName{"main": {card0}, "side": {card1}}
+	before := newFixtureAt(t, path, "", load)
+	before.pods["u"] = requesting
+	first, err := before.create(t, "u", "main", "api", allocation(t, "pod-u", "node-1", both))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Grants.(*grants.Checkpoint).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+
+	after := newFixtureAt(t, path, "", load)
+	after.pods["u"], after.live["u"] = requesting, true
+	after.carried = map[string][]grants.RuntimeContainer{
+		"u": {{ID: "1", Name: "main", Carried: first.Annotations[grants.Annotation]}},
+	}
+	changed := map[string][]types.ResourceName{"main": {card1}}
+	for _, step := range []struct {
+		container string
+		claims    map[string][]types.ResourceName
+		want      string
+	}{
+		{"main", changed, "/dev/gpu0"}, {"side", both, "/dev/gpu1"}, {"main", changed, "/dev/gpu0"},
+		{"side", changed, "/dev/gpu1"},
+	} {
+		got, err := after.create(t, "u", step.container, "api", allocation(t, "pod-u", "node-1", step.claims))
+		if err != nil || len(got.GetDevices()) != 1 || got.Devices[0].HostPath != step.want {
+			t.Errorf("container %s gets %v, %v; want %s", step.container, got.GetDevices(), err, step.want)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -31,7 +29,7 @@ func (a *Admission) inject(ctx context.Context, r *request) (suffix []byte, outc
 	if delta == nil {
 		delta, outcome = &runtimeapi.ContainerConfig{}, Isolated
 	}
-	if err := a.isolate(ctx, r, holds, delta); err != nil {
+	if err := a.neutralise(ctx, r, holds, delta); err != nil {
 		return nil, Refused, err
 	}
 	if outcome == Isolated && len(delta.GetEnvs()) == 0 {
@@ -76,7 +74,7 @@ func (a *Admission) devicesFor(
 	if err := a.checkCDI(delta); err != nil {
 		return nil, nil, err
 	}
-	carried, err := deviceinfo.EncodePod(r.granted.PodInfo)
+	carried, err := a.Grants.Carry(*r.granted, r.container)
 	if err != nil {
 		return nil, nil, never(err)
 	}
@@ -84,7 +82,25 @@ func (a *Admission) devicesFor(
 		delta.Annotations = map[string]string{}
 	}
 	delta.Annotations[grants.Annotation] = carried
-	return delta, container.AllocateFrom, nil
+	return delta, container.AllocateFrom, checkAnnotations(r.container, delta.GetAnnotations())
+}
+
+// checkAnnotations refuses a container that would carry too much in the runtime. What it carries of
+// an allocation was checked with that; a larger one was granted by a release that had no such
+// limit, and its containers start again as they did.
+func checkAnnotations(container string, added map[string]string) error {
+	size := 0
+	for key, value := range added {
+		if key != grants.Annotation || len(value) <= deviceinfo.MaxContainerBytes {
+			size += len(key) + len(value)
+		}
+	}
+	if size > deviceinfo.MaxContainerBytes {
+		return never(fmt.Errorf("container %q: the annotations that it gets for its devices have %d bytes, and at "+
+			"most %d are allowed: request fewer devices in one container, or change the device plugin", container,
+			size, deviceinfo.MaxContainerBytes))
+	}
+	return nil
 }
 
 // checkCDI refuses CDI devices where the runtime would ignore them: the container would start
@@ -102,31 +118,4 @@ func (a *Admission) checkCDI(delta *runtimeapi.ContainerConfig) error {
 	default:
 		return never(fmt.Errorf("CDI device %q: %w", delta.GetCDIDevices()[0].GetName(), err))
 	}
-}
-
-// isolate adds the environment variables that keep the container from devices which it does not
-// hold, except those that are set with devices that it holds.
-//
-// It leaves alone pods that the API server does not know, such as static pods: whoever writes those
-// is root on the node; and privileged containers, which see all devices whatever their environment
-// says.
-func (a *Admission) isolate(
-	ctx context.Context, r *request, holds types.ResourceLocation, delta *runtimeapi.ContainerConfig,
-) error {
-	if !a.Isolate || !r.fromAPI || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, syncLimit)
-	defer cancel()
-	deny, err := a.Devices.DenyEnvs(ctx, holds)
-	if err != nil {
-		return quietly(fmt.Errorf("how to keep the container from devices is not known: %w", err))
-	}
-	for _, name := range slices.Sorted(maps.Keys(deny)) {
-		given := func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name }
-		if !slices.ContainsFunc(delta.GetEnvs(), given) {
-			delta.Envs = append(delta.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(deny[name])})
-		}
-	}
-	return nil
 }

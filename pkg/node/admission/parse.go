@@ -14,11 +14,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // The annotation with which the kubelet says where it has a pod from. A user cannot set it: the
@@ -32,7 +34,9 @@ const (
 type podRef struct {
 	uid, namespace, name string
 	fromAPI              bool // the API server has the pod, so it may have been scheduled
+	annotations          map[string]string
 	annotation           func() (*types.PodInfo, error)
+	seal                 string // the annotation KubeDevice/Seal
 }
 
 // request is a container that is created. Each step fills its part.
@@ -47,6 +51,10 @@ type request struct {
 	spec     pods.Pod
 	claimed  *types.PodInfo
 	verified verification
+
+	// By guard, for a container that the firewall does not let through: what it does to it. Nil for
+	// all others.
+	firewall *firewall.Guard
 
 	// By verify for a pod that has one already, by grant otherwise; nil for a pod that is no device
 	// pod.
@@ -83,11 +91,13 @@ func parseRestore(raw []byte) (podRef, error) {
 
 func newPodRef(sandbox *runtimeapi.PodSandboxConfig) podRef {
 	return podRef{
-		uid:        sandbox.GetMetadata().GetUid(),
-		namespace:  sandbox.GetMetadata().GetNamespace(),
-		name:       sandbox.GetMetadata().GetName(),
-		fromAPI:    sandbox.GetAnnotations()[sourceAnnotation] == sourceAPI,
-		annotation: decodeOnce(sandbox.GetAnnotations()),
+		uid:         sandbox.GetMetadata().GetUid(),
+		namespace:   sandbox.GetMetadata().GetNamespace(),
+		name:        sandbox.GetMetadata().GetName(),
+		fromAPI:     sandbox.GetAnnotations()[sourceAnnotation] == sourceAPI,
+		annotations: sandbox.GetAnnotations(),
+		annotation:  decodeOnce(sandbox.GetAnnotations()),
+		seal:        sandbox.GetAnnotations()[seal.Annotation],
 	}
 }
 

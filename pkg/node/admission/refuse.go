@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -48,10 +49,24 @@ func invalid(cause error) error {
 func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 	r := &refusal{code: codes.Internal, cause: err}
 	errors.As(err, &r)
+	text := short(err.Error())
 	klog.FromContext(ctx).Info("A container is refused", "pod", pod.ref(), "podUID", pod.uid,
-		"code", r.code, "reason", err.Error())
+		"code", r.code, "reason", text)
 	if !r.quiet {
-		a.Warn(pod.object(), err.Error())
+		a.Warn(pod.object(), text)
 	}
-	return status.Error(r.code, "kubecri: "+err.Error())
+	return status.Error(r.code, "kubecri: "+text)
+}
+
+// maxText is how long, in bytes, what is said of a container may be: as long as the note of an
+// event. The pod's owner may have written most of it, and it is said again with each try.
+const maxText = 1024
+
+// short returns a text of at most maxText bytes.
+func short(text string) string {
+	const ellipsis = "…"
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText-len(ellipsis)], "") + ellipsis
 }

@@ -24,6 +24,8 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		known  *pods.Pod
 		source string
 		claim  string
+		wall   bool
+		allow  string
 		code   codes.Code
 	}{
 		"a device pod": {known: &requesting, source: "api", code: codes.FailedPrecondition},
@@ -33,12 +35,21 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		"a pod that requests in the annotation": {
 			known: &plain, source: "api", claim: claim, code: codes.FailedPrecondition,
 		},
-		"another pod":                           {known: &plain, source: "api"},
+		"another pod, without the firewall": {known: &plain, source: "api"},
+		"another pod, whose checkpoint may bring devices": {
+			known: &plain, source: "api", wall: true, code: codes.FailedPrecondition,
+		},
+		"another pod that the firewall lets through": {
+			known: &plain, source: "api", wall: true, allow: "default/*",
+		},
 		"a pod that nobody knows yet":           {source: "api", code: codes.Unavailable},
 		"a static pod, which never has devices": {source: "file", claim: claim},
 	} {
 		f := newFixture(t, true)
-		f.Isolate = true
+		if test.wall {
+			f.Firewall, f.files = f.wall, map[string]bool{"/dev/nvidiactl": true}
+			f.Allowlist = allowlist(t, test.allow)
+		}
 		if test.known != nil {
 			f.pods["u"] = *test.known
 		}
@@ -48,7 +59,7 @@ func TestRestoringADevicePodIsRefused(t *testing.T) {
 		}
 		raw, err := proto.Marshal(&runtimeapi.RestorePodRequest{
 			Config: &runtimeapi.PodSandboxConfig{
-				Metadata:    &runtimeapi.PodSandboxMetadata{Uid: "u"},
+				Metadata:    &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "default"},
 				Annotations: annotations,
 			},
 			ContainerConfigs: []*runtimeapi.ContainerConfig{{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}},

@@ -43,7 +43,8 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	if err != nil {
 		return false, later(err)
 	}
-	if ok {
+	// What came back from the runtime does not have containers that were never created.
+	if ok && !granted.Lacks(r.container) {
 		r.granted = &granted
 		return true, nil
 	}
@@ -58,6 +59,9 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	if err != nil {
 		return false, never(err)
 	}
+	if err := a.verifySeal(r); err != nil {
+		return false, err
+	}
 	inventory, _ := a.Devices.Inventory()
 	containers := containersOf(r.claimed)
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -68,8 +72,28 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 			return false, err
 		}
 	}
+	if err := deviceinfo.CheckContainers(r.claimed); err != nil {
+		return false, never(err)
+	}
+	r.claimed = withoutRequests(r.claimed)
 	r.verified = verification{r.claimed, inventory}
 	return true, nil
+}
+
+// withoutRequests returns an allocation without what the user wrote, which counts for nothing any
+// more and may be long.
+func withoutRequests(pod *types.PodInfo) *types.PodInfo {
+	only := func(containers map[string]types.ContainerInfo) map[string]types.ContainerInfo {
+		allocated := make(map[string]types.ContainerInfo, len(containers))
+		for name, info := range containers {
+			allocated[name] = types.ContainerInfo{DevRequests: info.DevRequests, AllocateFrom: info.AllocateFrom}
+		}
+		return allocated
+	}
+	return &types.PodInfo{
+		Name: pod.Name, NodeName: pod.NodeName,
+		InitContainers: only(pod.InitContainers), RunningContainers: only(pod.RunningContainers),
+	}
 }
 
 // isDevicePod reports whether the pod is a device pod, and what is known of its spec. A pod with

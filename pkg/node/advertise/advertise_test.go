@@ -113,7 +113,8 @@ func TestThePatchTouchesOnlyWhatIsOursAndDiffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := patch(test.node, value, want(test.node, test.inventory, nil, true).counts)
+		got, err := patch(test.node, map[string]string{deviceinfo.Annotation: value},
+			want(test.node, test.inventory, nil, true).counts)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

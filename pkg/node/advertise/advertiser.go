@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package advertise publishes this node's devices in its Node object: the annotation
-// KubeDevice/DeviceInfo, and the extended resources in its status.
+// KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
+// without a valid seal, the annotation KubeDevice/Holders says so, in the same patches.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
@@ -31,6 +32,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
@@ -58,6 +60,13 @@ type Pods interface {
 	Counts() (counts map[string]int64, known bool, changed <-chan struct{})
 }
 
+// Holders knows which pods hold devices of the node without a valid seal. *seals.Holders does.
+type Holders interface {
+	// Holders returns the pods; whether they are known, without which the node's annotation stays
+	// as it is; and a channel that is closed when any of this may have changed.
+	Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{})
+}
+
 // Options tune an Advertiser; the zero value is what production uses.
 type Options struct {
 	// Observe, if set, is called after each patch.
@@ -71,6 +80,8 @@ type Options struct {
 	Published func(names []string)
 	// Pods, if set, has the lower limits of counts.
 	Pods Pods
+	// Holders, if set, has what the annotation KubeDevice/Holders says.
+	Holders Holders
 	// Retry is the delay after the first failure. It doubles up to a minute, with jitter. A change
 	// of the node or of its inventory reduces the delay to the first one. Zero means half a second.
 	Retry time.Duration

@@ -39,12 +39,13 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 	for {
 		inventory, changed := f.source.Inventory()
 		requested, known, requestsChanged := f.requested()
+		holders, holdersChanged := f.holders()
 		if f.node != nil && !retry.on {
 			second.end()
 			var due time.Time
 			var err error
 			if synced == nil {
-				due, err = f.compare(ctx, inventory.Node, requested, known)
+				due, err = f.compare(ctx, inventory.Node, requested, known, holders)
 			} else {
 				err = f.restore(ctx, requested)
 			}
@@ -67,8 +68,11 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-requestsChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
+		case <-holdersChanged:
+			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-second.over():
 			second.end()
+			retry.end() // of holders that cannot be reported: nothing else leaves both on
 		case <-retry.over():
 			retry.end()
 		case <-ctx.Done():
@@ -97,6 +101,18 @@ func (f *follower) requested() (counts map[string]int64, known bool, changed <-c
 	return f.options.Pods.Counts()
 }
 
+// holders returns what the node has to report of holders, or nil if that is not known.
+func (f *follower) holders() (report *holdersReport, changed <-chan struct{}) {
+	if f.options.Holders == nil {
+		return nil, nil
+	}
+	list, known, changed := f.options.Holders.Holders()
+	if !known {
+		return nil, changed
+	}
+	return &holdersReport{list}, changed
+}
+
 func (f *follower) freshBackoff() wait.Backoff {
 	return wait.Backoff{Duration: f.options.Retry, Factor: 2, Jitter: jitter, Steps: 8, Cap: time.Minute}
 }
@@ -108,13 +124,13 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 	if info == nil {
 		return nil
 	}
-	return f.patch(ctx, f.node.Annotations[deviceinfo.Annotation], want(f.node, info, requested, false).counts)
+	return f.patch(ctx, nil, want(f.node, info, requested, false).counts)
 }
 
 // compare publishes what may be published of the inventory now, and returns when the rest is due,
-// or the zero time.
+// or the zero time. Holders that cannot be published do not keep the inventory from being so.
 func (f *follower) compare(
-	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool,
+	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool, holders *holdersReport,
 ) (due time.Time, err error) {
 	w := want(f.node, inventory, requested, known)
 	if f.steps == nil {
@@ -129,15 +145,23 @@ func (f *follower) compare(
 	if err != nil {
 		return time.Time{}, &refusal{err}
 	}
-	if err := f.patch(ctx, value, shown.counts); err != nil {
+	annotations := map[string]string{deviceinfo.Annotation: value}
+	unreported := holders.addTo(annotations, f.node)
+	if err := f.patch(ctx, annotations, shown.counts); err != nil {
 		return time.Time{}, err
 	}
-	return f.steps.done(time.Now(), w), nil
+	due = f.steps.done(time.Now(), w)
+	if unreported != nil {
+		return due, &refusal{unreported}
+	}
+	return due, nil
 }
 
-// patch publishes the annotation and the counts, unless the node has them.
-func (f *follower) patch(ctx context.Context, annotation string, counts map[corev1.ResourceName]int64) error {
-	body, err := patch(f.node, annotation, counts)
+// patch publishes the annotations and the counts, unless the node has them.
+func (f *follower) patch(
+	ctx context.Context, annotations map[string]string, counts map[corev1.ResourceName]int64,
+) error {
+	body, err := patch(f.node, annotations, counts)
 	if err != nil {
 		return &refusal{err}
 	}

@@ -6,6 +6,7 @@ package advertise
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,17 +14,21 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// patch returns the JSON merge patch that sets the node's annotation, or removes it if it is empty,
-// and its counts. It returns nil if the node has them. The patch removes extended resources that
-// only the node's present annotation lists.
-func patch(node *corev1.Node, annotation string, counts map[corev1.ResourceName]int64) ([]byte, error) {
+// patch returns the JSON merge patch that sets these annotations of the node, or removes those that
+// are empty, and its counts. It returns nil if the node has them. The patch removes extended
+// resources that only the node's present annotation lists.
+func patch(
+	node *corev1.Node, wanted map[string]string, counts map[corev1.ResourceName]int64,
+) ([]byte, error) {
 	annotations := map[string]any{}
-	before, annotated := node.Annotations[deviceinfo.Annotation]
-	switch {
-	case annotation == "" && annotated:
-		annotations[deviceinfo.Annotation] = nil
-	case annotation != "" && annotation != before:
-		annotations[deviceinfo.Annotation] = annotation
+	for key, value := range wanted {
+		before, annotated := node.Annotations[key]
+		switch {
+		case value == "" && annotated:
+			annotations[key] = nil
+		case value != "" && value != before:
+			annotations[key] = value
+		}
 	}
 	capacity, allocatable := map[corev1.ResourceName]any{}, map[corev1.ResourceName]any{}
 	for _, extended := range publishedNames(node) {
@@ -70,15 +75,35 @@ func setIn(change map[corev1.ResourceName]any, list corev1.ResourceList, name co
 	}
 }
 
-// checkSize returns an error for an annotation that the API server would refuse.
-func checkSize(node *corev1.Node, value string) error {
-	total := len(deviceinfo.Annotation) + len(value)
-	for key, other := range node.Annotations {
-		if key != deviceinfo.Annotation {
-			total += len(key) + len(other)
+// holdersReport is what the annotation KubeDevice/Holders has to say.
+type holdersReport struct{ holders []deviceinfo.Holder }
+
+// addTo adds the report, if there is one, to the annotations that are published. After an error,
+// the node keeps what it has.
+func (h *holdersReport) addTo(annotations map[string]string, node *corev1.Node) error {
+	if h == nil {
+		return nil
+	}
+	value, err := deviceinfo.EncodeHolders(h.holders)
+	if err == nil {
+		all := maps.Clone(annotations)
+		all[deviceinfo.HoldersAnnotation] = value
+		if total := sizeWith(node, all); total > deviceinfo.MaxBytes {
+			err = fmt.Errorf("all of the node's annotations would have %d of %d bytes that Kubernetes allows", total,
+				deviceinfo.MaxBytes)
 		}
 	}
-	if total > deviceinfo.MaxBytes {
+	if err != nil {
+		return fmt.Errorf("report the %d pods that hold devices of node %q without a valid seal: %w; delete some of "+
+			"them, so that they are scheduled again", len(h.holders), node.Name, err)
+	}
+	annotations[deviceinfo.HoldersAnnotation] = value
+	return nil
+}
+
+// checkSize returns an error for an annotation that the API server would refuse.
+func checkSize(node *corev1.Node, value string) error {
+	if total := sizeWith(node, map[string]string{deviceinfo.Annotation: value}); total > deviceinfo.MaxBytes {
 		return fmt.Errorf(
 			"publish the devices of node %q: the inventory has %d bytes, and all of the node's annotations would "+
 				"have %d of %d that Kubernetes allows; "+
@@ -86,4 +111,18 @@ func checkSize(node *corev1.Node, value string) error {
 			deviceinfo.MaxBytes)
 	}
 	return nil
+}
+
+// sizeWith returns the size of all of the node's annotations, as the API server counts it, when
+// these are published.
+func sizeWith(node *corev1.Node, published map[string]string) (total int) {
+	for key, value := range node.Annotations {
+		if _, replaced := published[key]; !replaced {
+			total += len(key) + len(value)
+		}
+	}
+	for key, value := range published {
+		total += len(key) + len(value)
+	}
+	return total
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // Withdraw removes what an Advertiser published on the node of that name, in one patch: the
-// annotation, and the extended resources that it lists. It returns their names, sorted, and whether
-// there was an annotation. Without one it changes nothing, since only the annotation shows which
-// extended resources are devices. It needs no rights beyond the kubelet's.
+// annotations, and the extended resources that the inventory lists. It returns their names, sorted,
+// and whether there was an inventory. Without one it changes nothing, since only the annotation
+// shows which extended resources are devices. It needs no rights beyond the kubelet's.
 //
 // No Advertiser may run for that node: it would publish again.
 func Withdraw(ctx context.Context, client kubernetes.Interface,
@@ -42,7 +42,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface,
 				"let kubecri run until it has replaced the annotation, or remove both by hand", nodeName,
 			deviceinfo.Annotation, err)
 	}
-	body, err := patch(node, "", nil)
+	body, err := patch(node, map[string]string{deviceinfo.Annotation: "", deviceinfo.HoldersAnnotation: ""}, nil)
 	if err != nil {
 		return nil, true, err
 	}

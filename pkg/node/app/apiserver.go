@@ -5,6 +5,8 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,11 +27,16 @@ const kubeconfigRetry = time.Second
 
 // The reasons of events.
 const (
-	reasonRefused   = "DevicesRefused" // on pods that are refused
-	reasonUnhealthy = "DeviceAiling"   // on pods that hold a device which is unhealthy or gone
-	reasonDamaged   = "GrantsDamaged"  // on the node whose checkpoint of grants was corrupt
+	reasonRefused   = "DevicesRefused"       // on pods that are refused
+	reasonPast      = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
+	reasonUnhealthy = "DeviceAiling"         // on pods that hold a device which is unhealthy or gone
+	reasonDamaged   = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
+	// On pods with a container whose annotation KubeDevice/Grant does not count.
+	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.
 	reasonNotPublished = "DevicesNotPublished"
+	// On pods that get devices without a valid seal.
+	reasonNotSealed = "DevicesNotSealed"
 )
 
 // connect returns a client with the credentials in the file. It waits for a file that is not there
@@ -67,33 +74,78 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// announcer puts events on pods and on the node. Events before there is a client are lost; the log
-// has them too.
+// maxWaiting is how many events wait for a client. The log has them too.
+const maxWaiting = 256
+
+// announcer puts events on pods and on the node. Those before there is a client wait for it.
 type announcer struct {
 	nodeName    string
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorderLogger
+
+	mu      sync.Mutex
+	sending bool
+	waiting []func()
 }
 
 func newAnnouncer(ctx context.Context, nodeName string) *announcer {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	source := corev1.EventSource{Component: "kubecri", Host: nodeName}
-	return &announcer{nodeName, broadcaster, broadcaster.NewRecorder(scheme.Scheme, source)}
+	return &announcer{
+		nodeName: nodeName, broadcaster: broadcaster, recorder: broadcaster.NewRecorder(scheme.Scheme, source),
+	}
 }
 
-// sendTo sends the events of now on with the client.
+// sendTo sends all events with the client.
 func (a *announcer) sendTo(client kubernetes.Interface) {
 	a.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sending = true
+	for _, send := range a.waiting {
+		send()
+	}
+	a.waiting = nil
 }
 
-// warn puts a warning on the pod. The same warning again is counted, not repeated.
+// event puts a warning on an object. The same warning again is counted, not repeated.
+func (a *announcer) event(about *corev1.ObjectReference, reason, message string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	send := func() { a.recorder.Event(about, corev1.EventTypeWarning, reason, message) }
+	switch {
+	case a.sending:
+		send()
+	case len(a.waiting) < maxWaiting:
+		a.waiting = append(a.waiting, send)
+	}
+}
+
+// warn puts a warning on the pod that it is refused.
 func (a *announcer) warn(pod *corev1.ObjectReference, message string) {
-	a.recorder.Event(pod, corev1.EventTypeWarning, reasonRefused, message)
+	a.event(pod, reasonRefused, message)
+}
+
+// warnOfSeal puts a warning on the pod that its allocation has no valid seal.
+func (a *announcer) warnOfSeal(pod *corev1.ObjectReference, message string) {
+	a.recorder.Event(pod, corev1.EventTypeWarning, reasonNotSealed, message)
+}
+
+// warnOfIgnored puts a warning on the pod that something which it asked for is not obeyed.
+func (a *announcer) warnOfIgnored(pod *corev1.ObjectReference, message string) {
+	a.event(pod, reasonPast, message)
 }
 
 // warnOfDevice puts a warning on the pod about a device that it holds.
 func (a *announcer) warnOfDevice(pod *corev1.ObjectReference, message string) {
-	a.recorder.Event(pod, corev1.EventTypeWarning, reasonUnhealthy, message)
+	a.event(pod, reasonUnhealthy, message)
+}
+
+// warnOfFinding puts a warning on the pod of a container whose annotation does not count.
+func (a *announcer) warnOfFinding(found grants.Finding) {
+	a.event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: found.Namespace, Name: found.Name, UID: types.UID(found.PodUID),
+	}, reasonIgnored, found.Message)
 }
 
 // warnOfDamage puts a warning on the node if its checkpoint of grants was corrupt, once that is
@@ -107,15 +159,13 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 	if !record.WasCorrupt() {
 		return
 	}
-	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonDamaged,
-		"kubecri's checkpoint of which pod holds which device "+
-			"was corrupt; it was renamed to %s.corrupt-* and is made again from the runtime's containers. Check the "+
-			"node's disk", path)
+	a.event(a.node(), reasonDamaged, fmt.Sprintf("kubecri's checkpoint of which pod holds which device was corrupt; "+
+		"it was renamed to %s.corrupt-* and is made again from the runtime's containers. Check the node's disk", path))
 }
 
 // warnOfInventory puts a warning on the node that its devices cannot be published.
 func (a *announcer) warnOfInventory(err error) {
-	a.recorder.Eventf(a.node(), corev1.EventTypeWarning, reasonNotPublished, "%v. What was published before stays", err)
+	a.event(a.node(), reasonNotPublished, fmt.Sprintf("%v. What was published before stays", err))
 }
 
 // node refers to the node as the kubelet's events do, which have the name for a UID, too; that is

@@ -4,12 +4,14 @@
 package app
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -27,7 +29,9 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			record := grants.New(path, "", noPods{}, func(string) bool { return false })
+			record := grants.New(grants.Options{
+				Path: path, Runtime: noPods{}, Active: func(string) bool { return false },
+			})
 			defer record.Close()
 			client := fake.NewClientset()
 			sent := make(chan *corev1.Event, 10)
@@ -68,4 +72,63 @@ func TestADamagedRecordIsToldOnTheNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first comparison with the runtime is over before there is a client.
+func TestAContainerWhoseAnnotationDoesNotCountIsReportedOnItsPodAndCounted(t *testing.T) {
+	n := quietNode(t)
+	n.record = grants.New(grants.Options{
+		Path: filepath.Join(t.TempDir(), grantsFile), Node: "node-1", Runtime: forgedRuntime{},
+		Active: func(string) bool { return false }, Capacity: n.grantable, Observe: n.noteFinding,
+	})
+	for range 2 {
+		if err := n.record.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := n.measures.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() == "kubecri_grant_annotations_ignored_total" {
+			for _, metric := range family.GetMetric() {
+				counted[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+			}
+		}
+	}
+	want := map[string]float64{"unsigned": 0, "forged": 1, "unreadable": 0, "conflicting": 0, "missing": 0}
+	if diff := cmp.Diff(want, counted); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+
+	client := fake.NewClientset()
+	sent := make(chan *corev1.Event, 10)
+	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
+		event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
+		sent <- event
+		return true, event, nil
+	})
+	n.events.sendTo(client)
+	select {
+	case event := <-sent:
+		about := event.InvolvedObject
+		if about.Kind != "Pod" || about.Namespace != "default" || about.Name != "forger" || about.UID != "u" ||
+			event.Reason != reasonIgnored || !strings.Contains(event.Message, `container "main"`) {
+			t.Errorf("got %v", event)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing is reported after 20s")
+	}
+}
+
+// forgedRuntime has a pod with a container that brings an annotation along.
+type forgedRuntime struct{}
+
+func (forgedRuntime) Pods(context.Context) (map[string]grants.RuntimeState, error) {
+	return map[string]grants.RuntimeState{"u": {
+		Live: true, Namespace: "default", Name: "forger",
+		Containers: []grants.RuntimeContainer{{ID: "c", Name: "main", Carried: "v1.AAAA.{}"}},
+	}}, nil
 }

@@ -65,7 +65,9 @@ func TestCleanupSaysWhatItTookAwayAndTheSecondTimeThatThereWasNothing(t *testing
 
 func TestCleanupRefusesWhileAKubecriHasTheRecord(t *testing.T) {
 	options := &Options{NodeName: "node-1", StateDir: t.TempDir()}
-	record := grants.New(options.grantsPath(), "", noPods{}, func(string) bool { return false })
+	record := grants.New(grants.Options{
+		Path: options.grantsPath(), Runtime: noPods{}, Active: func(string) bool { return false },
+	})
 	if err := record.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}

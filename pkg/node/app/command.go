@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -62,17 +63,21 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 		},
 	}
 	command.SetArgs(args)
-	command.SetVersionTemplate("KubeDevice {{.Version}}\n")
+	command.SetVersionTemplate(versionLine() + "\n")
 	flags := command.Flags()
 	flags.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	flags.SortFlags = false
 	options.addFlags(flags)
 	logsapi.AddFlags(logging, flags)
 	addIgnoredFlags(flags)
-	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand())
+	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand(), sealKeysCommand(),
+		enrolCommand(), leaveCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
 	return options, command
 }
+
+// versionLine is what --version prints.
+func versionLine() string { return "KubeDevice " + version.Get().String() }
 
 // asksToIgnoreUnknown looks for --ignore-unknown-kubelet-flags wherever it stands, as it concerns
 // the flags before it too.
@@ -90,7 +95,11 @@ func asksToIgnoreUnknown(args []string) bool {
 
 // Main runs the command with the process's arguments and returns its exit status.
 func Main() int {
-	if err := NewCommand(os.Args[1:]).ExecuteContext(context.Background()); err != nil {
+	err := NewCommand(os.Args[1:]).ExecuteContext(context.Background())
+	if status := (exitStatus{}); errors.As(err, &status) {
+		return status.code
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "kubecri:", err)
 		return 1
 	}

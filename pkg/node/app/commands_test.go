@@ -36,7 +36,9 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil || got != "[]\n" {
 		t.Errorf("without a record: %q, %v", got, err)
 	}
-	record := grants.New(filepath.Join(dir, grantsFile), "", noPods{}, func(string) bool { return true })
+	record := grants.New(grants.Options{
+		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Active: func(string) bool { return true },
+	})
 	defer record.Close()
 	_, err := record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train",
 		PodInfo: &types.PodInfo{

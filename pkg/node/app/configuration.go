@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/json"
@@ -32,15 +33,23 @@ type Configuration struct {
 	CRIUpstream              *string `json:"criUpstream,omitempty"`
 	CRIDevices               *string `json:"criDevices,omitempty"`
 	AllowWritablePlugins     *bool   `json:"allowWritablePlugins,omitempty"`
-	Isolate                  *bool   `json:"isolate,omitempty"`
-	StateDir                 *string `json:"stateDir,omitempty"`
-	DevicePluginsDir         *string `json:"devicePluginsDir,omitempty"`
-	PluginsRegistryDir       *string `json:"pluginsRegistryDir,omitempty"`
-	PodResourcesDir          *string `json:"podResourcesDir,omitempty"`
-	MetricsBindAddress       *string `json:"metricsBindAddress,omitempty"`
-	Kubeconfig               *string `json:"kubeconfig,omitempty"`
-	HostnameOverride         *string `json:"hostnameOverride,omitempty"`
-	Logging                  Logging `json:"logging,omitzero"`
+	// DeviceFirewall is on or off. YAML takes the words for true and false.
+	DeviceFirewall *bool `json:"deviceFirewall,omitempty"`
+	// DeviceFirewallAllow are the pods that the firewall lets through, as namespace/serviceaccount.
+	DeviceFirewallAllow []string `json:"deviceFirewallAllow,omitempty"`
+	// Isolate is the former name of DeviceFirewall.
+	Isolate            *bool   `json:"isolate,omitempty"`
+	SealCertificates   *string `json:"sealCertificates,omitempty"`
+	SealTrustBundle    *string `json:"sealTrustBundle,omitempty"`
+	SealMode           *string `json:"sealMode,omitempty"`
+	StateDir           *string `json:"stateDir,omitempty"`
+	DevicePluginsDir   *string `json:"devicePluginsDir,omitempty"`
+	PluginsRegistryDir *string `json:"pluginsRegistryDir,omitempty"`
+	PodResourcesDir    *string `json:"podResourcesDir,omitempty"`
+	MetricsBindAddress *string `json:"metricsBindAddress,omitempty"`
+	Kubeconfig         *string `json:"kubeconfig,omitempty"`
+	HostnameOverride   *string `json:"hostnameOverride,omitempty"`
+	Logging            Logging `json:"logging,omitzero"`
 }
 
 // Logging configures kubecri's log.
@@ -58,7 +67,12 @@ func (c *Configuration) values() map[string]*string {
 		"cri-upstream":               c.CRIUpstream,
 		"cridevices":                 c.CRIDevices,
 		pluginload.AllowWritableFlag: text(c.AllowWritablePlugins),
-		"isolate":                    text(c.Isolate),
+		"seal-certificates":          c.SealCertificates,
+		"seal-trust-bundle":          c.SealTrustBundle,
+		"seal-mode":                  c.SealMode,
+		firewallFlag:                 text(c.DeviceFirewall),
+		firewallFlag + "-allow":      joined(c.DeviceFirewallAllow),
+		isolateFlag:                  text(c.Isolate),
 		"state-dir":                  c.StateDir,
 		"device-plugins-dir":         c.DevicePluginsDir,
 		"plugins-registry-dir":       c.PluginsRegistryDir,
@@ -77,6 +91,15 @@ func text[T any](value *T) *string {
 		return nil
 	}
 	written := fmt.Sprint(*value)
+	return &written
+}
+
+// joined returns how a list is written as a flag's value, or nil for none. An empty list is one.
+func joined(list []string) *string {
+	if list == nil {
+		return nil
+	}
+	written := strings.Join(list, ",")
 	return &written
 }
 

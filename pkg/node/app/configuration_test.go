@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // head begins every configuration file.
@@ -26,6 +28,8 @@ containerRuntimeEndpoint: unix:///run/c.sock
 criUpstream: unix:///run/r.sock
 criDevices: /d
 allowWritablePlugins: true
+deviceFirewall: off
+deviceFirewallAllow: [gpu-operator/*, monitoring/dcgm-exporter]
 isolate: true
 stateDir: /s
 devicePluginsDir: /dp
@@ -34,6 +38,9 @@ podResourcesDir: /res
 metricsBindAddress: ""
 kubeconfig: /k
 hostnameOverride: from-file
+sealCertificates: /c
+sealTrustBundle: t
+sealMode: warn
 `)
 	empty := write(t, filepath.Join(dir, "empty.yaml"), head)
 	asJSON := write(t, filepath.Join(dir, "kubecri.json"),
@@ -47,8 +54,10 @@ hostnameOverride: from-file
 	inFile := func(o *Options) {
 		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginDir = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
 		o.StateDir, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
-		o.Isolate, o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir = true, "/dp", "/pr", "/res"
+		o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir = "/dp", "/pr", "/res"
+		o.DeviceFirewall, o.DeviceFirewallAllow = false, []string{"gpu-operator/*", "monitoring/dcgm-exporter"}
 		o.AllowWritablePlugins = true
+		o.SealCertificates, o.SealTrustBundle, o.SealMode = "/c", "t", seal.Warn
 	}
 	for name, test := range map[string]struct {
 		args []string
@@ -56,10 +65,11 @@ hostnameOverride: from-file
 	}{
 		"a file that says everything": {[]string{"--kubecri-config=" + full}, of(inFile)},
 		"flags beside it": {[]string{"--kubecri-config=" + full, "--state-dir=/flag",
-			"--metrics-bind-address=127.0.0.1:1", "--hostname-override=node-1", "--isolate=false"},
+			"--metrics-bind-address=127.0.0.1:1", "--hostname-override=node-1", "--device-firewall",
+			"--device-firewall-allow=a/b"},
 			of(func(o *Options) {
 				inFile(o)
-				o.Isolate = false
+				o.DeviceFirewall, o.DeviceFirewallAllow = true, []string{"a/b"}
 				o.StateDir, o.MetricsAddress, o.NodeName = "/flag", "127.0.0.1:1", "node-1"
 			})},
 		"a flag with the default's value": {[]string{"--kubecri-config=" + full,
@@ -69,6 +79,16 @@ hostnameOverride: from-file
 		"the kubelet's beside one that does not say it": {[]string{"--kubecri-config=" + empty, "--config=" + kubelet,
 			"--hostname-override=node-1"},
 			of(func(o *Options) { o.ServeEndpoint = "unix:///run/kubelet.sock" })},
+		"a file of an earlier release": {
+			[]string{"--kubecri-config=" + write(t, filepath.Join(dir, "old.yaml"), head+"isolate: false\n"),
+				"--hostname-override=node-1"},
+			of(func(o *Options) { o.DeviceFirewall = false }),
+		},
+		"a list that lets nobody through": {
+			[]string{"--kubecri-config=" + write(t, filepath.Join(dir, "none.yaml"), head+"deviceFirewallAllow: []\n"),
+				"--hostname-override=node-1"},
+			of(func(o *Options) { o.DeviceFirewallAllow = []string{} }),
+		},
 		"one in JSON": {
 			[]string{"--kubecri-config=" + asJSON, "--hostname-override=node-1"},
 			of(func(o *Options) { o.StateDir = "/j" }),
@@ -104,7 +124,10 @@ func TestAConfigurationThatIsNotObeyedInFullIsAnErrorThatNamesFileAndField(t *te
 		"no YAML":                       {"a: b: c", "yaml"},
 		"a list":                        {"[1]", "cannot unmarshal"},
 		"a value that the flag refuses": {head + "logging: {verbosity: 4294967295}\n", "invalid argument"},
-		"a value that cannot work":      {head + "criUpstream: tcp://1.2.3.4:5\n", "--cri-upstream"},
+		"a pod to let through without a namespace": {
+			head + "deviceFirewallAllow: [dcgm-exporter]\n", `--device-firewall-allow: "dcgm-exporter" is not`,
+		},
+		"a value that cannot work": {head + "criUpstream: tcp://1.2.3.4:5\n", "--cri-upstream"},
 	} {
 		file := write(t, filepath.Join(dir, "kubecri.yaml"), test.content)
 		_, err := execute("--kubecri-config="+file, "--hostname-override=node-1")
@@ -164,6 +187,7 @@ func TestTheDeployedConfigurationSaysTheDefaults(t *testing.T) {
 	}
 	want := NewOptions()
 	want.NodeName, want.Kubeconfig = "node-1", "/etc/kubernetes/kubelet.conf"
+	want.SealCertificates, want.SealMode = "/etc/kubedevice/seal-certificates.pem", seal.Enforce
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Options{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

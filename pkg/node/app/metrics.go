@@ -5,6 +5,7 @@ package app
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -12,7 +13,10 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/seals"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // subsystem begins the name of every metric.
@@ -29,6 +33,9 @@ type measures struct {
 	plugins    *metrics.CounterVec
 	pluginTime *metrics.HistogramVec
 	patches    *metrics.CounterVec
+	findings   *metrics.CounterVec
+	seals      *metrics.CounterVec
+	attempts   *metrics.CounterVec
 }
 
 // newMeasures registers the counters and the metrics of the process.
@@ -43,15 +50,28 @@ func newMeasures() *measures {
 		addedTime: seconds(0.00005, "cri_call_added_seconds",
 			"How much of the time of calls was not spent waiting for the container runtime, by method.", "method"),
 		containers: counter("containers_total",
-			"Containers that were created or refused, by outcome: passed, injected or refused.", "outcome"),
+			"Containers that were created or refused, by outcome: passed, injected, isolated or refused.", "outcome"),
 		plugins: counter("plugin_calls_total",
 			"Calls into device plugins, by plugin, call and outcome: ok or error.", "plugin", "call", "outcome"),
 		pluginTime: seconds(0.0005, "plugin_call_duration_seconds",
 			"How long calls into device plugins took, by plugin and call.", "plugin", "call"),
 		patches: counter("node_patches_total",
 			"Patches of the node's devices in the API server, by outcome: ok or error.", "outcome"),
+		findings: counter("grant_annotations_ignored_total",
+			"Containers in the container runtime whose annotation KubeDevice/Grant does not count, by reason: "+
+				"unsigned, forged, unreadable, conflicting or missing.", "reason"),
+		seals: counter("seals_total",
+			"Seals that were verified before a pod was granted devices, by result: valid, no_keys, or why it is not.",
+			"result"),
+		attempts: counter("device_firewall_attempts_total",
+			"What containers asked for past the scheduler, by vendor, way (env, annotation, mount, cdi or restore) "+
+				"and action: neutralised, refused or allowed.", "vendor", "way", "action"),
 	}
-	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches)
+	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,
+		m.findings, m.seals, m.attempts)
+	for _, reason := range grants.Reasons() {
+		m.findings.WithLabelValues(string(reason)) // so that the first of each shows as an increase
+	}
 	m.registry.RawMustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector())
 	return m
@@ -104,6 +124,25 @@ func (m *measures) showNode(advertiser *advertise.Advertiser) {
 		})
 }
 
+// showSeals registers what there is to say of keys, and of pods without a valid seal.
+func (m *measures) showSeals(keys *seals.Keys, holders *seals.Holders) {
+	m.gauge("seal_keys", "Keys by which the seals of pods are verified.", func() float64 {
+		verifier, _, err := keys.Verifier()
+		if err != nil {
+			return 0
+		}
+		return float64(len(verifier.KeyIDs()))
+	})
+	m.gauge("unsealed_holders", "Pods that hold devices of this node without a valid seal, which the node reports.",
+		func() float64 {
+			list, _, _ := holders.Holders()
+			return float64(len(list))
+		})
+	for _, reason := range append(slices.Clone(seal.Reasons), admission.SealValid, admission.SealNoKeys) {
+		m.seals.WithLabelValues(string(reason)) // so that each is there, at 0
+	}
+}
+
 func oneIf(yes bool) float64 {
 	if yes {
 		return 1
@@ -119,10 +158,16 @@ func (m *measures) observeContainer(outcome admission.Outcome) {
 	m.containers.WithLabelValues(string(outcome)).Inc()
 }
 
+func (m *measures) observeFirewall(attempt firewall.Attempt, action admission.FirewallAction) {
+	m.attempts.WithLabelValues(attempt.Vendor, string(attempt.Way), string(action)).Inc()
+}
+
 func (m *measures) observePlugin(plugin, call string, took time.Duration, err error) {
 	m.plugins.WithLabelValues(plugin, call, outcomeOf(err)).Inc()
 	m.pluginTime.WithLabelValues(plugin, call).Observe(took.Seconds())
 }
+
+func (m *measures) observeSeal(result string) { m.seals.WithLabelValues(result).Inc() }
 
 func (m *measures) observePatch(err error) {
 	m.patches.WithLabelValues(outcomeOf(err)).Inc()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
 // quietNode returns the parts of a node with one GPU, of which only the plugins run.
@@ -33,6 +34,7 @@ func quietNode(t *testing.T) *node {
 	options := NewOptions()
 	options.NodeName, options.StateDir, options.Kubeconfig, options.loadPlugins = "node-1", dir,
 		"kubelet.conf", loadOneGPU
+	options.SealCertificates = filepath.Join(dir, "seal-certificates.pem") // with seals, whose metrics are then there
 	ctx, cancel := context.WithCancel(context.Background())
 	n := newNode(ctx, options, "", upstream)
 	n.running.Go(func() { n.files.Run(ctx) })
@@ -101,6 +103,8 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n.measures.observeContainer(admission.Passed)
 	n.measures.observePlugin("one-gpu", "Allocate", time.Second, nil)
 	n.measures.observePatch(nil)
+	n.measures.observeFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
+		admission.AttemptNeutralised)
 	if diff := cmp.Diff(documented(t), exposed(t, n.measures)); diff != "" {
 		t.Errorf("docs/operations.md and /metrics differ (-documented +exposed):\n%s", diff)
 	}

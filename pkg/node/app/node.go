@@ -20,11 +20,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/node/seals"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+	"github.com/kubedevice/kubedevice/pkg/trim"
 )
 
 const (
@@ -47,22 +51,28 @@ type node struct {
 	plugins       *plugins.Manager
 	resources     *podresources.Server
 	cdi           *cdi.Support
+	firewall      *firewall.Firewall // nil if it is off
 	advertiser    *advertise.Advertiser
 	events        *announcer
+	keys          *seals.Keys    // nil where seals are off
+	holders       *seals.Holders // as keys
 
 	running sync.WaitGroup
 }
 
 // newNode makes the parts; start runs them. boot identifies the machine's present boot, see
-// grants.New.
+// grants.Options.
 func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
 	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(),
 		events: newAnnouncer(ctx, options.NodeName)}
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
-	n.record = grants.New(options.grantsPath(), boot, grants.CRI(upstream), n.registry.Active)
 	n.measures = newMeasures()
+	n.record = grants.New(grants.Options{
+		Path: options.grantsPath(), Boot: boot, Node: options.NodeName,
+		Runtime: grants.CRI(upstream), Active: n.registry.Active, Capacity: n.grantable, Observe: n.noteFinding,
+	})
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins
 	if load == nil {
@@ -79,6 +89,13 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	kubelets := devicemanager.NewTransport(n.deviceManager, n.record.Responses())
 	n.plugins = plugins.New(options.NodeName, n.files, kubelets)
+	if options.DeviceFirewall {
+		n.firewall = firewall.New(firewall.Options{
+			Plugins: n.plugins, KubeletServes: n.deviceManager.KubeletServes, Exists: exists,
+			StateFile: options.firewallPath(),
+		})
+		n.firewall.Load(ctx)
+	}
 	n.registry.Follow(func() (names []types.ResourceName, complete bool) {
 		now, _ := n.plugins.Inventory()
 		return now.ExtendedResources(), now.Complete
@@ -93,14 +110,44 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 			_ := n.plugins.Inventory()
 		return now.Node
 	}))
-	n.advertiser = advertise.New(options.NodeName, n.plugins, advertise.Options{
+	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry,
-	})
+	}
+	if mode, _ := options.sealMode(); mode == seal.Warn || mode == seal.Enforce {
+		n.keys = seals.NewKeys(ctx, seals.Options{
+			Certificates: options.SealCertificates, TrustBundle: options.SealTrustBundle, Cache: options.sealsPath(),
+		})
+		n.holders = seals.NewHolders(options.NodeName, n.keys, n.registry, n.record)
+		n.measures.showSeals(n.keys, n.holders)
+		advertising.Holders = n.holders
+	}
+	n.advertiser = advertise.New(options.NodeName, n.plugins, advertising)
 	if options.Kubeconfig != "" {
 		n.measures.showNode(n.advertiser)
 	}
 	return n
+}
+
+// trimDelay is how long after the plugins' first reports the start is over: caches are filled and
+// devices published.
+const trimDelay = 10 * time.Second
+
+// trimAfterStart gives back the memory that only the start needs.
+func (n *node) trimAfterStart(ctx context.Context) {
+	select {
+	case <-n.plugins.Synced():
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(trimDelay):
+	case <-ctx.Done():
+		return
+	}
+	if err := trim.Process(); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot give back the memory that the start needed")
+	}
 }
 
 // start runs all parts until ctx is done.
@@ -111,10 +158,17 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.deviceManager.Run(ctx) })
 	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })
-	n.running.Go(func() { trimAfterStart(ctx, n.plugins.Synced()) })
+	n.running.Go(func() { n.trimAfterStart(ctx) })
 	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
+	if n.firewall != nil {
+		n.running.Go(func() { n.firewall.Run(ctx) })
+	}
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
+	if n.keys != nil {
+		n.running.Go(func() { n.keys.Run(ctx) })
+		n.running.Go(func() { n.holders.Run(ctx) })
+	}
 	if n.options.Kubeconfig == "" {
 		klog.FromContext(ctx).
 			Info(
@@ -131,9 +185,24 @@ func (n *node) start(ctx context.Context, servePath string) {
 		var using sync.WaitGroup
 		using.Go(func() { n.registry.Watch(ctx, client, n.options.NodeName) })
 		using.Go(func() { n.advertiser.Run(ctx, client) })
+		if n.keys != nil {
+			using.Go(func() { n.keys.WatchTrustBundle(ctx, client) })
+		}
 		using.Go(func() { n.events.warnOfDamage(ctx, n.record, n.options.grantsPath()) })
 		using.Wait()
 	})
+}
+
+// grantable is how much of a resource all pods together may hold.
+func (n *node) grantable(name types.ResourceName) (quantity int64, known bool) {
+	now, _ := n.plugins.Inventory()
+	return now.Grantable(name)
+}
+
+// noteFinding counts a container whose annotation does not count, and puts a warning on its pod.
+func (n *node) noteFinding(found grants.Finding) {
+	n.measures.findings.WithLabelValues(string(found.Reason)).Inc()
+	n.events.warnOfFinding(found)
 }
 
 // wait returns when all parts have ended. Their context must be done.
@@ -178,9 +247,14 @@ func (n *node) proxy() *criproxy.Proxy {
 		Responses: n.record.Responses(),
 		HostFS:    osHost{},
 		CDI:       n.cdi.Check,
-		Isolate:   n.options.Isolate,
+		Seals:     n.seals(),
+		Firewall:  n.firewall,
+		Allowlist: n.options.allowlist,
 		Warn:      n.events.warn,
 		Observe:   n.measures.observeContainer,
+
+		WarnIgnored:     n.events.warnOfIgnored,
+		ObserveFirewall: n.measures.observeFirewall,
 	}
 	return criproxy.New(n.upstream, criproxy.Options{
 		Edits: map[string]criproxy.Edit{
@@ -190,6 +264,23 @@ func (n *node) proxy() *criproxy.Proxy {
 		Unary:   criMethods(),
 		Observe: n.measures.observeCall,
 	})
+}
+
+// seals says what admission does with allocations that the scheduler did not seal.
+func (n *node) seals() admission.Seals {
+	if n.keys == nil {
+		return admission.Seals{Mode: seal.Off}
+	}
+	mode, _ := n.options.sealMode() // it was validated
+	return admission.Seals{
+		Mode: mode,
+		Verifier: func() (*seal.Verifier, error) {
+			verifier, _, err := n.keys.Verifier()
+			return verifier, err
+		},
+		Warn:    n.events.warnOfSeal,
+		Observe: n.measures.observeSeal,
+	}
 }
 
 // alive are the checks without which kubecri must be restarted.
@@ -205,6 +296,9 @@ func (n *node) ready(servePath string) []check {
 		check{"device-plugins", func(context.Context) error { return n.deviceManager.Check() }},
 		check{"pod-resources", n.resources.Check},
 	)
+	if n.keys != nil {
+		checks = append(checks, check{"seals", func(context.Context) error { return n.keys.Check() }})
+	}
 	if n.options.Kubeconfig != "" {
 		checks = append(checks,
 			check{"pods", func(context.Context) error { return n.registry.Check() }},
@@ -218,6 +312,12 @@ func (n *node) ready(servePath string) []check {
 func (n *node) devices() podresources.Devices {
 	now, _ := n.plugins.Inventory()
 	return podresources.Devices{Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf}
+}
+
+// exists reports whether there is a file at the path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // osHost is the host filesystem of this process.

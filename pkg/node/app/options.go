@@ -9,11 +9,14 @@ import (
 	"net"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Options configure kubecri. Flags override kubecri's configuration file, that the kubelet's, and
@@ -41,9 +44,18 @@ type Options struct {
 	MetricsAddress string
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
 	Kubeconfig string
-	// Isolate keeps containers from devices that they do not hold, as far as device plugins know
-	// how.
-	Isolate bool
+	// SealCertificates is a PEM file of certificates, and SealTrustBundle the name of a
+	// ClusterTrustBundle, with the keys by which the scheduler's seals are verified; both may be
+	// empty.
+	SealCertificates, SealTrustBundle string
+	// SealMode says what follows when a pod has no valid seal. Empty means seal.Enforce where keys
+	// are named, and otherwise seal.Off.
+	SealMode seal.Mode
+	// DeviceFirewall keeps containers from devices that they were not allocated; see package
+	// firewall.
+	DeviceFirewall bool
+	// DeviceFirewallAllow are the pods that it lets through, as namespace/serviceaccount.
+	DeviceFirewallAllow []string
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string
 
@@ -52,6 +64,8 @@ type Options struct {
 	kubeletConfig    string
 	kubeletConfigDir string
 	ignoreUnknown    bool
+	isolate          bool // of the deprecated flag
+	allowlist        firewall.Allowlist
 
 	// loadPlugins, if set, replaces PluginDir.
 	loadPlugins plugins.Load
@@ -66,11 +80,46 @@ func NewOptions() *Options {
 		StateDir:         "/var/lib/kubedevice",
 		KubeletDir:       "/var/lib/kubelet",
 		MetricsAddress:   "127.0.0.1:10261",
+		DeviceFirewall:   true,
+		// Whoever may create pods there may do anything in the cluster.
+		DeviceFirewallAllow: []string{metav1.NamespaceSystem + "/*"},
 	}
 }
 
 // ignoreUnknownFlag is searched before flags are parsed.
 const ignoreUnknownFlag = "ignore-unknown-kubelet-flags"
+
+// The flag of the device firewall, and its deprecated name.
+const (
+	firewallFlag = "device-firewall"
+	isolateFlag  = "isolate"
+)
+
+// onOff is a flag.Value, on or off.
+type onOff bool
+
+func (o *onOff) String() string {
+	if *o {
+		return "on"
+	}
+	return "off"
+}
+
+// Type implements pflag.Value.
+func (o *onOff) Type() string { return "on|off" }
+
+// Set implements pflag.Value. It takes the words of a boolean flag, too.
+func (o *onOff) Set(text string) error {
+	switch text {
+	case "on", "true":
+		*o = true
+	case "off", "false":
+		*o = false
+	default:
+		return fmt.Errorf("%q is neither on nor off", text)
+	}
+	return nil
+}
 
 // addFlags adds the flags that have an effect.
 func (o *Options) addFlags(flags *pflag.FlagSet) {
@@ -82,9 +131,25 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.PluginDir, "cridevices", o.PluginDir, "directory of the device plugins (*.so)")
 	flags.BoolVar(&o.AllowWritablePlugins, pluginload.AllowWritableFlag, o.AllowWritablePlugins,
 		"load plugin files that users other than root may write or replace")
-	flags.BoolVar(&o.Isolate, "isolate", o.Isolate,
-		"set environment variables by which containers without devices cannot help themselves to some, where device "+
-			"plugins know such; pods of the API server only, privileged containers excepted")
+	flags.StringVar(&o.SealCertificates, "seal-certificates", o.SealCertificates,
+		"PEM file of the certificates by which the scheduler's seals are verified; it is read again when it changes")
+	flags.StringVar(&o.SealTrustBundle, "seal-trust-bundle", o.SealTrustBundle,
+		"name of a ClusterTrustBundle with such certificates, which is read with the kubelet's identity and cached in "+
+			"--state-dir; Kubernetes has them from 1.37 on")
+	flags.Var(&o.SealMode, "seal-mode",
+		"what to do with containers that get devices, of pods without a valid seal: off does not look, warn creates "+
+			"them with an event, enforce refuses them (default enforce if certificates or a trust bundle are named, "+
+			"else off)")
+	flags.Var((*onOff)(&o.DeviceFirewall), firewallFlag,
+		"keep containers from devices that they were not allocated, whatever their image, pod or resource claims "+
+			"ask of the container runtime: on or off")
+	flags.Lookup(firewallFlag).NoOptDefVal = "on"
+	flags.StringSliceVar(&o.DeviceFirewallAllow, firewallFlag+"-allow", o.DeviceFirewallAllow,
+		"pods that the device firewall lets through, such as exporters and drivers, as namespace/serviceaccount or "+
+			"namespace/*")
+	flags.BoolVar(&o.isolate, isolateFlag, o.isolate, "the former name of --"+firewallFlag)
+	// Fails only for a flag that is not there.
+	_ = flags.MarkDeprecated(isolateFlag, "use --"+firewallFlag)
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory for what must outlive a restart: which pod holds which device")
 	flags.StringVar(&o.DevicePluginsDir, "device-plugins-dir", o.DevicePluginsDir,
@@ -128,6 +193,9 @@ func (o *Options) complete(flags *pflag.FlagSet) error {
 			o.ServeEndpoint = endpoint
 		}
 	}
+	if flags.Changed(isolateFlag) && !flags.Changed(firewallFlag) {
+		o.DeviceFirewall = o.isolate
+	}
 	var err error
 	if o.NodeName, err = nodeutil.GetHostname(o.hostnameOverride); err != nil {
 		return fmt.Errorf("name of this node: %w; set --hostname-override", err)
@@ -153,6 +221,17 @@ func (o *Options) validate() error {
 			return fmt.Errorf("--metrics-bind-address: %w; want an address such as 127.0.0.1:10261, or nothing", err)
 		}
 	}
+	if o.allowlist, err = firewall.ParseAllowlist(o.DeviceFirewallAllow); err != nil {
+		return fmt.Errorf("--%s-allow: %w", firewallFlag, err)
+	}
+	mode, err := o.sealMode()
+	if err != nil {
+		return fmt.Errorf("--seal-mode: %w; --seal-certificates and --seal-trust-bundle name keys", err)
+	}
+	if mode != seal.Off && o.SealCertificates == "" && o.Kubeconfig == "" {
+		return fmt.Errorf("--seal-trust-bundle: %q is read from the API server, so it needs --kubeconfig",
+			o.SealTrustBundle)
+	}
 	if o.StateDir == "" {
 		return errors.New("--state-dir is empty: it must name a directory that outlives a reboot")
 	}
@@ -162,4 +241,9 @@ func (o *Options) validate() error {
 				"another directory", path)
 	}
 	return nil
+}
+
+// sealMode returns the mode to use.
+func (o *Options) sealMode() (seal.Mode, error) {
+	return o.SealMode.Resolve(o.SealCertificates != "" || o.SealTrustBundle != "")
 }

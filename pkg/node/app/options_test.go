@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // parse parses args as the command does, without running it.
@@ -57,15 +59,18 @@ func TestArguments(t *testing.T) {
 		"none": {nil, &defaults},
 		"kubecri's own": {
 			[]string{
-				"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--isolate", "--state-dir=/s",
+				"--cridevices=/d", "--cri-upstream", "/run/crio/crio.sock", "--device-firewall=off", "--state-dir=/s",
+				"--device-firewall-allow=a/b,c/*",
 				"--device-plugins-dir=/dp", "--plugins-registry-dir=/pr", "--pod-resources-dir=/res", "--root-dir=/k",
 				"--metrics-bind-address=", "--container-runtime-endpoint=unix:///run/x.sock",
+				"--seal-certificates=/c", "--seal-trust-bundle=t", "--seal-mode=warn",
 			},
 			with(func(o *Options) {
 				o.PluginDir, o.UpstreamEndpoint, o.StateDir, o.MetricsAddress, o.ServeEndpoint = "/d",
 					"/run/crio/crio.sock", "/s", "", "unix:///run/x.sock"
 				o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir, o.KubeletDir = "/dp", "/pr", "/res", "/k"
-				o.Isolate = true
+				o.SealCertificates, o.SealTrustBundle, o.SealMode = "/c", "t", seal.Warn
+				o.DeviceFirewall, o.DeviceFirewallAllow = false, []string{"a/b", "c/*"}
 			}),
 		},
 		"a kubelet's, as kubeadm writes them": {
@@ -82,6 +87,10 @@ func TestArguments(t *testing.T) {
 		"underscores for hyphens": {
 			[]string{"--state_dir=/s"}, with(func(o *Options) { o.StateDir = "/s" }),
 		},
+		"the firewall by its former name": {
+			[]string{"--isolate=false"}, with(func(o *Options) { o.DeviceFirewall = false }),
+		},
+		"which the new one overrides":    {[]string{"--device-firewall", "--isolate=false"}, &defaults},
 		"bools without and with a value": {[]string{"--register-node", "--fail-swap-on=false"}, &defaults},
 		"drop-ins beat the configuration file": {
 			[]string{"--config=" + config, "--config-dir=" + dropIns},
@@ -130,8 +139,13 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 		"an endpoint that is no socket": {
 			[]string{"--container-runtime-endpoint=npipe:////./pipe/x"}, "--container-runtime-endpoint",
 		},
-		"an address without a port": {[]string{"--metrics-bind-address=127.0.0.1"}, "--metrics-bind-address"},
-		"no state directory":        {[]string{"--state-dir="}, "--state-dir"},
+		"an address without a port":         {[]string{"--metrics-bind-address=127.0.0.1"}, "--metrics-bind-address"},
+		"seals without keys":                {[]string{"--seal-mode=warn"}, "--seal-certificates"},
+		"a mode of seals that there is not": {[]string{"--seal-mode=strict"}, "use off, warn or enforce"},
+		"a trust bundle without an API server": {
+			[]string{"--seal-trust-bundle=seals"}, `"seals" is read from the API server, so it needs --kubeconfig`,
+		},
+		"no state directory": {[]string{"--state-dir="}, "--state-dir"},
 		"the kubelet's directory as its own": {
 			[]string{"--pod-resources-dir=/var/lib/kubelet/pod-resources/"},
 			"--pod-resources-dir is the kubelet's own directory",

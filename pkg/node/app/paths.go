@@ -37,10 +37,17 @@ func (o *Options) kubeletPodResourcesPath() string {
 
 // The files in the state directory.
 const (
-	grantsFile = "grants"
-	podsFile   = "pods"
+	grantsFile   = "grants"
+	podsFile     = "pods"
+	sealsFile    = "sealkeys"
+	firewallFile = "firewall"
 )
 
 func (o *Options) grantsPath() string { return filepath.Join(o.StateDir, grantsFile) }
 
+func (o *Options) sealsPath() string { return filepath.Join(o.StateDir, sealsFile) }
+
 func (o *Options) podsPath() string { return filepath.Join(o.StateDir, podsFile) }
+
+// firewallPath is the state file of what device plugins said to the firewall.
+func (o *Options) firewallPath() string { return filepath.Join(o.StateDir, firewallFile) }

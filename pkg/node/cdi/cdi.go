@@ -65,7 +65,7 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 			conn.WaitForStateChange(ctx, state)
 			continue
 		}
-		err := query(ctx, client)
+		err := Query(ctx, client)
 		s.set(err)
 		if errors.Is(err, ErrUnknown) {
 			logger.V(4).Info("The runtime did not say whether it honours CDI devices", "reason", err.Error())
@@ -78,8 +78,8 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// query returns what Check is to return.
-func query(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+// Query asks the runtime, and returns what Check of a Support that watches it does.
+func Query(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
 	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})

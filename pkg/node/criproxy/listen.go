@@ -20,7 +20,7 @@ const socketMode = 0o600
 // Listen serves the Unix socket at path, for its owner only. The socket is made beside path and
 // renamed over it, so a path that another process still serves, or that a dead one left behind,
 // changes hands without a moment in which it is missing: the other process keeps its connections,
-// and new ones come here. Missing folders are made.
+// and new ones come here. Missing directories are made.
 //
 // Closing the socket removes path if it is still the socket's own.
 func Listen(path string) (*Socket, error) {

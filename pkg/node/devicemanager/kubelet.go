@@ -5,10 +5,7 @@ package devicemanager
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -28,100 +25,113 @@ const (
 	kubeletLimit    = 2 * time.Second  // for one of them
 )
 
-// KubeletResources returns the extended resources that the kubelet knows, each with the ID of a
-// device that the kubelet would allocate, or with "" for the resource of a plugin that has left. An
-// error says that they are unknown. It is called at each registration and periodically.
-type KubeletResources func(ctx context.Context) (map[types.ResourceName]string, error)
+// KubeletResources returns the extended resources that the kubelet knows, each with what it has of
+// them. An error says that they are unknown. It is called at each registration and periodically.
+type KubeletResources func(ctx context.Context) (map[types.ResourceName]KubeletHas, error)
+
+// KubeletHas is what the kubelet has of a resource. It is empty for the resource of a plugin that
+// has left and that no pod holds a device of.
+type KubeletHas struct {
+	// Device is the ID of a device that the kubelet would allocate.
+	Device string
+	// Pod, as namespace/name, holds a device that the kubelet has allocated to it.
+	Pod string
+}
 
 // FromKubelet returns the KubeletResources of the kubelet itself.
 //
-// At the socket of its PodResources API the kubelet reports the devices that it would allocate now.
-// Its checkpoint has all resources that it knows, also those of plugins that have left within the
-// last five minutes. A kubelet that does not answer serves nothing; without a checkpoint it knows
-// nothing.
+// At the socket of its PodResources API the kubelet reports the devices that it would allocate now,
+// and those that pods hold. Its checkpoint has all resources that it knows, also those of plugins
+// that have left within the last five minutes. A kubelet that does not answer serves nothing;
+// without a checkpoint it knows nothing.
+//
+// As long as the kubelet takes a device for held, it takes the resource for its own, and fails each
+// pod that requests it where no plugin serves it. It looks for pods that are gone when it next
+// allocates a device, which fails, and when somebody lists what pods hold: so that is done first.
 func FromKubelet(socket, checkpoint string) KubeletResources {
-	return func(ctx context.Context) (map[types.ResourceName]string, error) {
-		known, err := readCheckpoint(checkpoint)
+	return func(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+		state, err := ReadKubeletState(checkpoint)
 		if err != nil {
-			return nil, fmt.Errorf("the kubelet's checkpoint: %w", err)
+			return nil, err
 		}
-		devices, err := allocatable(ctx, socket)
-		if err != nil {
+		known := map[types.ResourceName]KubeletHas{}
+		for _, resource := range state.Resources {
+			known[resource] = KubeletHas{}
+		}
+		if err := readDevices(ctx, socket, known); err != nil {
 			klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", "reason", err.Error())
-		}
-		for _, d := range devices {
-			for _, id := range d.GetDeviceIds() {
-				known[types.ResourceName(d.GetResourceName())] = id
-			}
 		}
 		return known, nil
 	}
 }
 
-// allocatable returns the devices that the kubelet would allocate.
-func allocatable(ctx context.Context, socket string) ([]*podresourcesapi.ContainerDevices, error) {
+// readDevices adds to known the devices that pods hold, and those that the kubelet would allocate.
+func readDevices(ctx context.Context, socket string, known map[types.ResourceName]KubeletHas) error {
 	if _, err := os.Lstat(socket); err != nil {
-		return nil, err
+		return err
 	}
 	conn, err := dial(socket)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
 	client := podresourcesapi.NewPodResourcesListerClient(conn)
-	response, err := client.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
-	if err != nil {
-		return nil, reason(err)
+	held, heldErr := client.List(ctx, &podresourcesapi.ListPodResourcesRequest{})
+	for _, pod := range held.GetPodResources() {
+		for _, container := range pod.GetContainers() {
+			for _, d := range container.GetDevices() {
+				known[types.ResourceName(d.GetResourceName())] = KubeletHas{
+					Pod: pod.GetNamespace() + "/" + pod.GetName(),
+				}
+			}
+		}
 	}
-	return response.GetDevices(), nil
+	free, freeErr := client.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
+	for _, d := range free.GetDevices() {
+		for _, id := range d.GetDeviceIds() {
+			has := known[types.ResourceName(d.GetResourceName())]
+			has.Device = id
+			known[types.ResourceName(d.GetResourceName())] = has
+		}
+	}
+	if heldErr != nil {
+		return reason(heldErr)
+	}
+	if freeErr != nil {
+		return reason(freeErr)
+	}
+	return nil
 }
 
-// readCheckpoint returns the resources in the kubelet's checkpoint, without IDs.
-func readCheckpoint(path string) (map[types.ResourceName]string, error) {
-	known := map[types.ResourceName]string{}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return known, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var content struct {
-		Data struct{ RegisteredDevices map[types.ResourceName]any }
-	}
-	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	for resource := range content.Data.RegisteredDevices {
-		known[resource] = ""
-	}
-	return known, nil
-}
-
-// conflict is a resource that is registered with the kubelet, too.
+// conflict is a resource that the kubelet knows, too.
 type conflict struct {
 	resource types.ResourceName
-	id       string // of a device that the kubelet would allocate; empty if its plugin has left
+	KubeletHas
 }
 
 func (c *conflict) Error() string {
-	if c.id == "" {
+	switch {
+	case c.Device != "":
+		return fmt.Sprintf("resource %s is registered with the kubelet, too, which has its device %s: "+
+			"stop the plugin that uses the kubelet's directory, or leave the resource to it", c.resource, c.Device)
+	case c.Pod != "":
+		return fmt.Sprintf("pod %s holds a device of %s that the kubelet has allocated, and the kubelet would fail "+
+			"other pods that ask for it: it is offered when the pod is gone; delete it", c.Pod, c.resource)
+	default:
 		return fmt.Sprintf("the kubelet still remembers a device plugin of %s, for five minutes after that has left, "+
 			"and would fail pods that ask for it: it is offered when the kubelet has forgotten", c.resource)
 	}
-	return fmt.Sprintf("resource %s is registered with the kubelet, too, which has its device %s: "+
-		"stop the plugin that uses the kubelet's directory, or leave the resource to it", c.resource, c.id)
 }
 
 // conflictOf returns the conflict of a resource, or nil.
-func conflictOf(resource types.ResourceName, known map[types.ResourceName]string) *conflict {
-	id, conflicts := known[resource]
+func conflictOf(resource types.ResourceName, known map[types.ResourceName]KubeletHas) *conflict {
+	has, conflicts := known[resource]
 	if !conflicts {
 		return nil
 	}
-	return &conflict{resource, id}
+	return &conflict{resource, has}
 }
 
 // findConflict returns the conflict of a resource now. What is unknown is none.
@@ -136,25 +146,56 @@ func (m *Manager) findConflict(ctx context.Context, resource types.ResourceName)
 // watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
 // stops, until ctx is done.
 func (m *Manager) watchKubelet(ctx context.Context) {
+	m.readKubelet(ctx)
+	close(m.kubeletRead)
 	for {
 		sleep(ctx, kubeletInterval)
 		if ctx.Err() != nil {
 			return
 		}
 		// What is unknown stays as it is.
-		if known, err := m.options.KubeletResources(ctx); err == nil {
+		if known, err := m.readKubelet(ctx); err == nil {
 			m.updateConflicts(ctx, known)
 		}
 	}
 }
 
+// readKubelet returns what the kubelet serves, and keeps it for KubeletServes.
+func (m *Manager) readKubelet(ctx context.Context) (map[types.ResourceName]KubeletHas, error) {
+	known, err := m.options.KubeletResources(ctx)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.kubelet = known
+	}
+	return known, err
+}
+
+// KubeletServes reports whether the kubelet itself serves a resource that is one of those, as of
+// some seconds ago. After the start it waits until that was read once, or ctx is done. What cannot
+// be read counts as nothing.
+func (m *Manager) KubeletServes(ctx context.Context, is func(types.ResourceName) bool) bool {
+	select {
+	case <-m.kubeletRead:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.kubelet {
+		if is(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // updateConflicts records what the kubelet knows.
-func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceName]string) {
+func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceName]KubeletHas) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.resources {
 		now := conflictOf(name, known)
-		if now != nil && now.id != "" && r.session == nil && r.listed {
+		if now != nil && now.Device != "" && r.session == nil && r.listed {
 			r.stopExpiry()
 			m.forget(r) // the plugin has moved to the kubelet
 		}

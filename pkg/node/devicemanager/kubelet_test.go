@@ -9,10 +9,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,6 +29,8 @@ type fakeKubelet struct {
 
 	mu      sync.Mutex
 	devices []*podresourcesapi.ContainerDevices
+	held    map[types.ResourceName]bool // by a pod
+	gone    bool                        // the pod, which the kubelet has not noticed
 }
 
 func startKubelet(t *testing.T, socket string) *fakeKubelet {
@@ -54,6 +58,69 @@ func (k *fakeKubelet) GetAllocatableResources(context.Context,
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return &podresourcesapi.AllocatableResourcesResponse{Devices: k.devices}, nil
+}
+
+// List implements the API. The kubelet notices here that a pod is gone.
+func (k *fakeKubelet) List(context.Context,
+	*podresourcesapi.ListPodResourcesRequest) (*podresourcesapi.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone {
+		clear(k.held)
+	}
+	pod := &podresourcesapi.PodResources{Namespace: "default", Name: "train",
+		Containers: []*podresourcesapi.ContainerResources{{Name: "idle"}, {Name: "main"}}}
+	for resource := range k.held {
+		pod.Containers[1].Devices = append(pod.Containers[1].Devices,
+			&podresourcesapi.ContainerDevices{ResourceName: string(resource), DeviceIds: []string{"a"}})
+	}
+	return &podresourcesapi.ListPodResourcesResponse{PodResources: []*podresourcesapi.PodResources{pod}}, nil
+}
+
+// admits returns why the kubelet would fail a pod that requests a resource which no plugin serves
+// at the kubelet.
+func (k *fakeKubelet) admits(resource types.ResourceName) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held[resource] {
+		return fmt.Errorf("cannot allocate unregistered device %s", resource)
+	}
+	return nil
+}
+
+// The kubelet has forgotten the plugin, and a pod still holds a device that the kubelet gave it; or
+// it is gone, and the kubelet has not noticed.
+func TestAResourceOfWhichAPodHoldsADeviceOfTheKubeletsIsOfferedWhenTheKubeletAdmitsOthers(t *testing.T) {
+	directory := tempDirectory(t)
+	socket := filepath.Join(directory, "kubelet.sock")
+	kubelet := startKubelet(t, socket)
+	kubelet.held = map[types.ResourceName]bool{qat: true}
+	served := FromKubelet(socket, filepath.Join(directory, "no-checkpoint"))
+	h := startManager(t, directory, func(o *Options) { o.KubeletResources = served })
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	mustRegister(t, h, startPlugin(t, h.socket("q.sock"), dev("a")), gpu)
+	h.has(t, gpu, map[string]bool{"none/a": true})
+	eventually(t, func() error {
+		if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(),
+			"pod default/train holds a device of intel.com/qat that the kubelet has allocated") {
+			return fmt.Errorf("the state says %v", err)
+		}
+		return nil
+	})
+	h.has(t, qat, nil)
+
+	kubelet.mu.Lock()
+	kubelet.gone = true
+	kubelet.mu.Unlock()
+	now, err := served(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.updateConflicts(t.Context(), now)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	if err := kubelet.admits(qat); err != nil {
+		t.Errorf("it is offered, and the kubelet says %v", err)
+	}
 }
 
 func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
@@ -86,7 +153,7 @@ func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
 	h.has(t, qat, map[string]bool{"none/a": true})
 	h.has(t, gpu, map[string]bool{"none/a": true})
 
-	h.updateConflicts(t.Context(), map[types.ResourceName]string{qat: "b"})
+	h.updateConflicts(t.Context(), map[types.ResourceName]KubeletHas{qat: {Device: "b"}})
 	h.has(t, qat, nil)
 	h.has(t, gpu, map[string]bool{"none/a": true})
 	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "registered with the kubelet, too") {
@@ -104,7 +171,7 @@ func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
 	p.Stop()
 	h.has(t, qat, map[string]bool{"none/a": false})
 
-	h.updateConflicts(t.Context(), map[types.ResourceName]string{qat: "a"})
+	h.updateConflicts(t.Context(), map[types.ResourceName]KubeletHas{qat: {Device: "a"}})
 	h.has(t, qat, nil)
 	if err := h.state(qat).Err; err != nil {
 		t.Errorf("the state says %v", err)
@@ -144,22 +211,40 @@ func TestAResourceThatTheKubeletStillRemembersIsOfferedWhenItHasForgotten(t *tes
 	}
 }
 
+func TestTheKubeletsCheckpointSaysWhoHoldsWhat(t *testing.T) {
+	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
+	const content = `{"Data":{"PodDeviceEntries":[
+		{"PodUID":"u","ContainerName":"c","ResourceName":"intel.com/qat","DeviceIDs":{"-1":["b","a"]}},
+		{"PodUID":"v","ContainerName":"c","ResourceName":"a.b/c","DeviceIDs":{"0":["x"],"1":["x"]}}
+	],"RegisteredDevices":{"z.y/x":["1"],"intel.com/qat":[]}},"Checksum":1}`
+	if err := os.WriteFile(checkpoint, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, err := ReadKubeletState(checkpoint)
+	want := KubeletState{Resources: []types.ResourceName{qat, "z.y/x"}, Holdings: []KubeletHolding{
+		{PodUID: "u", Container: "c", Resource: qat, IDs: []string{"a", "b"}},
+		{PodUID: "v", Container: "c", Resource: "a.b/c", IDs: []string{"x"}},
+	}}
+	if diff := cmp.Diff(want, state); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func FuzzTheKubeletsCheckpointIsReadOrRefused(f *testing.F) {
 	f.Add([]byte(`{"Data":{"RegisteredDevices":{"intel.com/qat":["a","b"]}}}`))
 	f.Add([]byte(`{"Data":{"RegisteredDevices":[]}}`))
+	f.Add([]byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"u","DeviceIDs":{"-1":["a"]}}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		path := filepath.Join(t.TempDir(), "checkpoint")
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		known, err := readCheckpoint(path)
-		if (known == nil) == (err == nil) {
-			t.Errorf("%q was read as %v, %v", raw, known, err)
+		state, err := ReadKubeletState(path)
+		if err != nil && (state.Resources != nil || state.Holdings != nil) {
+			t.Errorf("%q was read as %v, %v", raw, state, err)
 		}
-		for resource, id := range known {
-			if id != "" {
-				t.Errorf("%s is said to have the device %s", resource, id)
-			}
+		if !slices.IsSorted(state.Resources) {
+			t.Errorf("%q was read as %v", raw, state)
 		}
 	})
 }

@@ -45,22 +45,24 @@ var errNotServing = errors.New("device plugins cannot register yet")
 
 // Manager serves device plugins. All methods are safe for concurrent use.
 type Manager struct {
-	options Options
-	state   *statefile.File
-	running sync.WaitGroup
+	options     Options
+	state       *statefile.File
+	running     sync.WaitGroup
+	kubeletRead chan struct{} // closed when it was tried once to read what the kubelet serves
 
 	mu        sync.Mutex
 	serving   error       // nil while plugins can register
 	own       os.FileInfo // the manager's socket, while it serves
 	waited    bool        // returnLimit has passed since the start
 	resources map[types.ResourceName]*resource
-	changed   chan struct{} // closed and replaced with every change of what States returns
+	kubelet   map[types.ResourceName]KubeletHas // what it serves, as of the last time; never changed
+	changed   chan struct{}                     // closed and replaced with every change of what States returns
 }
 
 // New returns a manager without plugins. Call Load and Run next.
 func New(options Options) *Manager {
 	if options.KubeletResources == nil {
-		options.KubeletResources = func(context.Context) (map[types.ResourceName]string, error) { return nil, nil }
+		options.KubeletResources = func(context.Context) (map[types.ResourceName]KubeletHas, error) { return nil, nil }
 	}
 	if options.Observe == nil {
 		options.Observe = func(string, string, time.Duration, error) {}
@@ -70,7 +72,7 @@ func New(options Options) *Manager {
 	}
 	return &Manager{
 		options: options, state: stateFile(options.StateFile), serving: errNotServing,
-		resources: map[types.ResourceName]*resource{}, changed: make(chan struct{}),
+		resources: map[types.ResourceName]*resource{}, changed: make(chan struct{}), kubeletRead: make(chan struct{}),
 	}
 }
 

@@ -61,7 +61,7 @@ func (m *Manager) admit(ctx, sessions context.Context, name types.ResourceName, 
 			"it must be that of an extended resource, like vendor.example/device", name)
 	}
 	conflict := m.findConflict(ctx, name)
-	if conflict != nil && conflict.id != "" {
+	if conflict != nil && conflict.Device != "" {
 		return nil, status.Error(codes.AlreadyExists, conflict.Error())
 	}
 	m.mu.Lock()

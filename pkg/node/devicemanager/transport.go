@@ -12,6 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -60,8 +61,8 @@ func (t transport) Sources() (now []plugins.Source, loaded bool, changed <-chan 
 
 // Late implements plugins.Transport: a device's name has its resource, and plugins register when
 // they are ready.
-func (t transport) Late(device types.ResourceName) (label string, late bool) {
-	d, late := kubeletdevice.Parse(device)
+func (t transport) Late(name types.ResourceName) (label string, late bool) {
+	d, late := kubeletdevice.Parse(name)
 	return string(d.Resource), late
 }
 
@@ -77,8 +78,9 @@ func (s source) Label() string { return string(s.state.Resource) }
 // State implements plugins.Source.
 func (s source) State() plugins.State { return s.state.State }
 
-// DenyEnvs implements plugins.Source: the API has none.
-func (s source) DenyEnvs() map[string]string { return nil }
+// Firewall implements plugins.Source: the API has no word for it. The firewall knows the vendor by
+// the resource's name.
+func (s source) Firewall(bool) device.Firewall { return device.Firewall{} }
 
 // Allocate implements plugins.Source. The plugin allocates once for each container; when the
 // container is created again, its cached response is used for as long as it is valid.

@@ -11,12 +11,14 @@
 // groups have changed is found by its lowest level, its ID and the resource.
 //
 // The checkpoint is a file, see package statefile. It is not the only copy: every container with
-// devices carries its pod's allocation as an annotation in the runtime, where no user can write,
-// and the checkpoint is completed from there before the first grant after a start. So a lost or
-// corrupt file costs only the order of init containers: a pod is then taken to hold the most that
-// it might.
+// devices carries its own part of the allocation as a signed annotation in the runtime, see
+// [Annotation], and the checkpoint is completed from there before the first grant after a start. So
+// a lost or corrupt file costs the names of requests, the order of init containers (a pod is then
+// taken to hold the most that it might) and what containers hold that were never created: those
+// must claim it again.
 //
-// What kubelet device plugins answered to Allocate is in a second file.
+// What kubelet device plugins answered to Allocate is in a second file, and the key that signs the
+// annotations in a third.
 package grants
 
 import (
@@ -29,10 +31,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Annotation is the key under which a container in the runtime carries its pod's allocation, as
-// package deviceinfo writes it.
-const Annotation = "KubeDevice/Grant"
-
 // Allocation is what was granted to one pod on this node.
 type Allocation struct {
 	// PodUID identifies the pod; namespace and name are for people.
@@ -44,12 +42,21 @@ type Allocation struct {
 	// InitOrder are the pod's init containers, sidecars included, in the order in which they start.
 	// It is empty in an allocation that v0.1.0 wrote, and in one that came back from the runtime.
 	InitOrder []string `json:"initOrder,omitempty"`
+	// Partial says that it came back from the runtime, and has only the containers that were
+	// created before. Others may be granted theirs.
+	Partial bool `json:"partial,omitempty"`
 	// PodInfo is the allocation as the scheduler made it. It must not be changed.
 	PodInfo *types.PodInfo `json:"decision"`
 }
 
 // Pod returns the pod's name for people.
 func (a *Allocation) Pod() string { return a.Namespace + "/" + a.Name }
+
+// Lacks reports whether the container was not there when the allocation came back from the runtime,
+// so that what it is to have is not known.
+func (a *Allocation) Lacks(container string) bool {
+	return a.Partial && a.PodInfo.GetContainerInPod(container) == nil
+}
 
 // Holds returns the most that the pod holds of each of the node's resources while it runs, by the
 // scheduler's formula. Masks of enum resources are not quantities and are left out.

@@ -4,6 +4,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Checkpoint has the node's granted allocations. All methods are safe for concurrent use.
@@ -27,7 +29,10 @@ type Checkpoint struct {
 	file      *statefile.File
 	runtime   Runtime
 	active    func(podUID string) bool
+	capacity  Capacity
+	observe   func(Finding)
 	responses *ResponseCache
+	key       *nodeKey // loaded when the file is read; who has changing may save it
 
 	// reconciling holds one token, taken by whoever compares the checkpoint with the runtime.
 	reconciling chan struct{}
@@ -35,6 +40,7 @@ type Checkpoint struct {
 	opened chan struct{}
 	// changing is held by whoever replaces allocations, while the file is written.
 	changing sync.Mutex
+	reported map[string]Reason // by container ID; belongs to who has changing
 
 	// mu is held for moments only. Who has changing may take it, not the other way round.
 	mu          sync.Mutex
@@ -43,22 +49,48 @@ type Checkpoint struct {
 	complete    bool                   // it was compared with the runtime since the start
 	corrupt     bool                   // the file could not be used
 	unsaved     error                  // why the last write of the file failed, or nil
+	changed     chan struct{}          // closed and replaced when allocations or complete change
 }
 
-// New returns the checkpoint in the file at path, whose directory must exist. The file is locked
-// and read when the checkpoint is first compared with the runtime; see Close. boot identifies this
-// boot of the machine, see Boot; if it is empty, no response counts that another process cached.
-// active reports whether the API server has the pod and it has not ended, as far as this node
-// knows.
-func New(path, boot string, runtime Runtime, active func(podUID string) bool) *Checkpoint {
-	if boot == "" {
-		boot = rand.Text()
-	}
+// Options are what a checkpoint needs.
+type Options struct {
+	// Path is the file, whose directory must exist.
+	Path string
+	// Boot identifies this boot of the machine, see [Boot]; if it is empty, no response counts that
+	// another process cached.
+	Boot string
+	// Node is this node's name.
+	Node string
+	// Runtime is the container runtime.
+	Runtime Runtime
+	// Active reports whether the API server has the pod and it has not ended, as far as this node
+	// knows.
+	Active func(podUID string) bool
+	// Capacity is what the node has, as far as its plugins have reported; nil means that nothing is
+	// known. Allocations that come back from the runtime are checked by it.
+	Capacity Capacity
+	// Observe, if set, is called once for each container whose annotation does not count. It must
+	// not block.
+	Observe func(Finding)
+}
+
+// New returns the checkpoint. The file is locked and read when the checkpoint is first compared
+// with the runtime; see Close.
+func New(options Options) *Checkpoint {
 	c := &Checkpoint{
-		file: fileAt(path), runtime: runtime, active: active,
+		file: fileAt(options.Path), runtime: options.Runtime, active: options.Active,
+		capacity: options.Capacity, observe: options.Observe,
+		key:         newNodeKey(filepath.Dir(options.Path), options.Node),
 		reconciling: make(chan struct{}, 1), opened: make(chan struct{}), allocations: map[string]*Allocation{},
+		reported: map[string]Reason{}, changed: make(chan struct{}),
 	}
-	c.responses = newResponseCache(filepath.Dir(path), boot, c.Has)
+	if c.capacity == nil {
+		c.capacity = func(types.ResourceName) (int64, bool) { return 0, false }
+	}
+	if c.observe == nil {
+		c.observe = func(Finding) {}
+	}
+	c.responses = newResponseCache(filepath.Dir(options.Path), cmp.Or(options.Boot, rand.Text()), c.Has)
 	return c
 }
 
@@ -100,6 +132,7 @@ func (c *Checkpoint) open(ctx context.Context) error {
 				err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers",
 			)
 	}
+	c.key.load(ctx)
 	err = c.responses.load(ctx, legacy)
 	if err == nil && len(legacy) > 0 {
 		err = c.file.Save(content{list}) // without the responses, which would count as the newer ones again
@@ -114,7 +147,8 @@ func (c *Checkpoint) open(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.locked, c.corrupt, c.allocations = locked, corrupt, read
+	c.locked, c.corrupt = locked, corrupt
+	c.set(read, c.complete)
 	close(c.opened)
 	return nil
 }
@@ -159,7 +193,8 @@ const (
 )
 
 // Grant grants the pod the wanted allocation, unless the pod was granted one before: then it
-// returns that one. Nothing is granted before it is on disk. An error that is a *Conflict says that
+// returns that one. Of one that is partial, what containers have stays, and the others are granted
+// theirs. Nothing is granted before it is on disk. An error that is a *Conflict says that
 // other pods hold it; holders whose pods have left the API server are waited for, up to
 // leavingLimit.
 func (c *Checkpoint) Grant(ctx context.Context, wanted Allocation, capacity Capacity) (Allocation, error) {
@@ -197,21 +232,33 @@ func (c *Checkpoint) leaving(conflict *Conflict) bool {
 func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	now := c.current()
-	if a, ok := now[wanted.PodUID]; ok {
-		return *a, nil
+	next := maps.Clone(c.current())
+	granted := wanted
+	if before, ok := next[wanted.PodUID]; ok {
+		if !before.Partial {
+			return *before, nil
+		}
+		granted = completed(before, granted)
+		delete(next, wanted.PodUID)
 	}
-	if conflict := findConflict(wanted, now, capacity); conflict != nil {
+	if conflict := findConflict(granted, next, capacity); conflict != nil {
 		return Allocation{}, conflict
 	}
-	next := maps.Clone(now)
-	next[wanted.PodUID] = wanted
+	next[wanted.PodUID] = granted
 	failpoint.Reach(failpoint.Granting)
 	if err := c.replace(next); err != nil {
 		return Allocation{}, err
 	}
 	failpoint.Reach(failpoint.Granted)
-	return *wanted, nil
+	return *granted, nil
+}
+
+// Follow returns the allocations, sorted by pod; whether they are known to be all; and a channel
+// that is closed when any of this changes.
+func (c *Checkpoint) Follow() (list []Allocation, complete bool, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return sorted(c.allocations), c.complete, c.changed
 }
 
 // List returns all allocations, sorted by pod.
@@ -246,7 +293,10 @@ func (c *Checkpoint) current() map[string]*Allocation {
 
 // replace puts next on disk and then in place. The caller holds changing.
 func (c *Checkpoint) replace(next map[string]*Allocation) error {
-	err := c.file.Save(content{sorted(next)})
+	err := c.key.save()
+	if err == nil {
+		err = c.file.Save(content{sorted(next)})
+	}
 	if err != nil {
 		err = fmt.Errorf("write the checkpoint of granted devices, without which no device is granted: %w", err)
 	}
@@ -254,7 +304,17 @@ func (c *Checkpoint) replace(next map[string]*Allocation) error {
 	defer c.mu.Unlock()
 	c.unsaved = err
 	if err == nil {
-		c.allocations = next
+		c.set(next, c.complete)
 	}
 	return err
+}
+
+// set puts allocations in place, and wakes who follows. The caller holds mu.
+func (c *Checkpoint) set(allocations map[string]*Allocation, complete bool) {
+	if complete == c.complete && maps.Equal(allocations, c.allocations) {
+		return
+	}
+	c.allocations, c.complete = allocations, complete
+	close(c.changed)
+	c.changed = make(chan struct{})
 }

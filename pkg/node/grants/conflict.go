@@ -6,6 +6,7 @@ package grants
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -17,7 +18,8 @@ import (
 // node has it at all.
 type Capacity func(types.ResourceName) (quantity int64, known bool)
 
-// Conflict is the error of a grant of more than a device has. It names the holders.
+// Conflict is the error of a grant of more than a device has, or of a device that a pod has alone.
+// It names the holders.
 type Conflict struct {
 	// Resource is the node's resource that is short: the pod requests Requested of Capacity.
 	Resource            types.ResourceName
@@ -25,6 +27,9 @@ type Conflict struct {
 	// Held is how much the Holders, which are sorted, hold together.
 	Held    int64
 	Holders []string
+	// Alone says that Resource is not short, but that the pod or one of the holders has the device
+	// alone: see findAlone. Held is 0 then.
+	Alone bool
 
 	uids []string // of the holders
 }
@@ -34,6 +39,11 @@ func (c *Conflict) Error() string {
 	if len(c.Holders) == 0 {
 		return fmt.Sprintf("%s: the pod was allocated %d, the node has %d; delete the pod to have it scheduled again",
 			c.Resource, c.Requested, c.Capacity)
+	}
+	if c.Alone {
+		return fmt.Sprintf("%s: the pod was allocated %d, but %v hold other resources of this device, and a pod that "+
+			"holds all there is of one of them has the device alone; it is tried again, and works when they are gone",
+			c.Resource, c.Requested, c.Holders)
 	}
 	return fmt.Sprintf("%s: the pod was allocated %d, but of %d that the node has %d are held by %v; "+
 		"it is tried again, and works when they are gone", c.Resource, c.Requested, c.Capacity, c.Held, c.Holders)
@@ -58,19 +68,80 @@ func findConflict(wanted *Allocation, others map[string]*Allocation, capacity Ca
 		}
 		for other, holds := range held {
 			if holds[name] > 0 {
-				c.Holders = append(c.Holders, other.Pod())
-				c.uids = append(c.uids, other.PodUID)
+				c.addHolder(other)
 			}
 		}
 		slices.Sort(c.Holders)
 		return c
 	}
+	return findAlone(requested, held, capacity)
+}
+
+func (c *Conflict) addHolder(a *Allocation) {
+	c.Holders = append(c.Holders, a.Pod())
+	c.uids = append(c.uids, a.PodUID)
+}
+
+// findAlone returns the first requested resource, by name, of a device that the pod cannot share
+// with those that hold something of it, or nil. A pod that holds all there is of one of a device's
+// resources, as the card of a GPU, has the device alone: it uses the device whichever resource it
+// was given, and so would the others.
+func findAlone(requested types.ResourceList, held map[*Allocation]types.ResourceList, capacity Capacity) *Conflict {
+	wanted := devicesOf(requested, capacity)
+	holds := make(map[*Allocation]map[string]bool, len(held))
+	for other, list := range held {
+		holds[other] = devicesOf(list, capacity)
+	}
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		device := deviceOf(name)
+		all, isDevice := wanted[device]
+		if !isDevice {
+			continue
+		}
+		quantity, _ := capacity(name)
+		c := &Conflict{Resource: name, Requested: requested[name], Capacity: quantity, Alone: true}
+		for other, devices := range holds {
+			if theirs, shared := devices[device]; shared && (all || theirs) {
+				c.addHolder(other)
+			}
+		}
+		if len(c.Holders) > 0 {
+			slices.Sort(c.Holders)
+			return c
+		}
+	}
 	return nil
 }
 
+// devicesOf returns the devices of which something is held, by path, and whether that is all there
+// is of one of the device's resources. Masks, of which there is no end, and resources of the node
+// itself are not in it.
+func devicesOf(held types.ResourceList, capacity Capacity) map[string]bool {
+	devices := map[string]bool{}
+	for name, quantity := range held {
+		device := deviceOf(name)
+		most, known := capacity(name)
+		if device == "" || !known || most == math.MaxInt64 || quantity <= 0 {
+			continue
+		}
+		devices[device] = devices[device] || quantity >= most
+	}
+	return devices
+}
+
+// deviceOf returns the path of the device that has the resource. It is empty for a resource of the
+// node itself.
+func deviceOf(name types.ResourceName) string {
+	path, err := resource.ParsePath(name)
+	if err != nil {
+		return ""
+	}
+	return path.Device()
+}
+
 // underCurrentNames returns what is held under the names that the node has now. A device keeps its
-// ID, but the groups above it are numbered again when the node discovers its devices again: a name
-// that the node has no more counts for each requested one of the same device.
+// ID, but the groups above it are numbered again when the node discovers its devices again: what is
+// held under a name that the node has no more counts for each requested device that is the same.
 func underCurrentNames(held, requested types.ResourceList, capacity Capacity) types.ResourceList {
 	now := types.ResourceList{}
 	for name, quantity := range held {
@@ -78,13 +149,32 @@ func underCurrentNames(held, requested types.ResourceList, capacity Capacity) ty
 			grouptree.Take(now, types.ResourceList{name: quantity})
 			continue
 		}
-		for other := range requested {
-			if SameResource(other, name) {
-				grouptree.Take(now, types.ResourceList{other: quantity})
-			}
+		for current := range currentNames(name, requested) {
+			grouptree.Take(now, types.ResourceList{current: quantity})
 		}
 	}
 	return now
+}
+
+// currentNames returns the names that the resource has if its device is one of those that are
+// requested.
+func currentNames(name types.ResourceName, requested types.ResourceList) map[types.ResourceName]bool {
+	current := map[types.ResourceName]bool{}
+	path, err := resource.ParsePath(name)
+	for other := range requested {
+		otherPath, otherErr := resource.ParsePath(other)
+		switch {
+		case err != nil || otherErr != nil:
+			if other == name {
+				current[name] = true
+			}
+		case path.Depth() > 0 && path.SameDevice(otherPath):
+			current[types.ResourceName(types.DeviceGroupPrefix+"/"+otherPath.Device()+"/"+path.Resource())] = true
+		case path == otherPath:
+			current[name] = true
+		}
+	}
+	return current
 }
 
 // SameResource reports whether both are names of one resource of one device, whichever groups it is

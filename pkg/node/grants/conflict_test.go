@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,9 @@ func TestADeviceOfAPodThatIsJustLeavingIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFixture()
-				r := New(filepath.Join(t.TempDir(), "grants"), w.boot, &ending{w, "old", test.after}, w.isActive)
+				options := w.options(t, filepath.Join(t.TempDir(), "grants"))
+				options.Runtime = &ending{w, "old", test.after}
+				r := New(options)
 				defer r.Close()
 				held := wants("old", map[types.ResourceName]int64{cards0: 1})
 				w.run(held)
@@ -147,4 +150,73 @@ func TestSharedQuantitiesAddUpToWhatThereIs(t *testing.T) {
 			w.run(g)
 		}
 	}
+}
+
+// A GPU whose card a pod has is shared with no other pod, and one that pods share is given to none
+// alone, whichever resources they were given.
+func TestAPodThatHasAllThereIsOfAResourceHasTheDeviceAlone(t *testing.T) {
+	const (
+		nvlink0 types.ResourceName = "resource/group/gpu/g0/nvlink"
+		slots   types.ResourceName = "resource/group/slots"
+		ports   types.ResourceName = "resource/group/ports"
+		moved0  types.ResourceName = "resource/group/numa/1/gpu/g0/memory"
+		mask0   types.ResourceName = "resource/group/gpu/g0/kind"
+	)
+	has := map[types.ResourceName]int64{
+		cards0: 1, memory0: 100, cards1: 1, nvlink0: 6, slots: 1, ports: 4, mask0: math.MaxInt64,
+	}
+	type quantities = map[types.ResourceName]int64
+	for name, test := range map[string]struct {
+		held, wanted quantities
+		moved        bool // the device has another path now
+		refused      bool
+	}{
+		"memory of a GPU whose card is held": {
+			held: quantities{cards0: 1}, wanted: quantities{memory0: 1}, refused: true,
+		},
+		"memory of a GPU whose card is held with some memory": {
+			held: quantities{cards0: 1, memory0: 10}, wanted: quantities{memory0: 1}, refused: true,
+		},
+		"the card of a GPU whose memory is shared": {
+			held: quantities{memory0: 1}, wanted: quantities{cards0: 1}, refused: true,
+		},
+		"links of a GPU whose memory is all held": {
+			held: quantities{memory0: 100}, wanted: quantities{nvlink0: 1}, refused: true,
+		},
+		"memory of a GPU whose card is held under its old path": {
+			held: quantities{cards0: 1}, wanted: quantities{moved0: 1}, moved: true, refused: true,
+		},
+		"memory and links of one GPU, shared": {held: quantities{memory0: 50}, wanted: quantities{nvlink0: 1}},
+		"memory of a GPU that is shared":      {held: quantities{memory0: 50}, wanted: quantities{memory0: 50}},
+		"memory of another GPU":               {held: quantities{cards1: 1}, wanted: quantities{memory0: 1}},
+		"a mask of a GPU whose card is held":  {held: quantities{cards0: 1}, wanted: quantities{mask0: 1}},
+		"two resources of the node itself":    {held: quantities{slots: 1}, wanted: quantities{ports: 1}},
+	} {
+		w := newFixture()
+		r, _ := open(t, w)
+		now := maps.Clone(has)
+		holder := wants("holder", test.held)
+		if _, err := r.Grant(t.Context(), holder, capacityOf(now)); err != nil {
+			t.Fatal(err)
+		}
+		w.run(holder)
+		if test.moved {
+			delete(now, cards0)
+			delete(now, memory0)
+			now["resource/group/numa/1/gpu/g0/cards"], now[moved0] = 1, 100
+		}
+		_, err := r.Grant(t.Context(), wants("late", test.wanted), capacityOf(now))
+		var conflict *Conflict
+		if errors.As(err, &conflict) != test.refused {
+			t.Errorf("%s: %v, want refused=%v", name, err, test.refused)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "default/pod-holder") ||
+			!strings.Contains(err.Error(), "works when they are gone")) {
+			t.Errorf("%s: the error names neither holder nor next step: %v", name, err)
+		}
+	}
+}
+
+func capacityOf(has map[types.ResourceName]int64) Capacity {
+	return func(name types.ResourceName) (int64, bool) { quantity, known := has[name]; return quantity, known }
 }

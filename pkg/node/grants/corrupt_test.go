@@ -60,14 +60,14 @@ func TestPropertyACorruptFileMakesNoWrongGrant(t *testing.T) {
 		if err := os.WriteFile(path, corrupt, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := New(path, w.boot, w, w.isActive)
+		r := New(w.options(t, path))
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if !r.WasCorrupt() {
 			t.Fatalf("corruption went unnoticed: %q", corrupt)
 		}
-		if diff := cmp.Diff([]Allocation{running}, r.List()); diff != "" {
+		if diff := cmp.Diff([]Allocation{recovered(running)}, r.List()); diff != "" {
 			t.Fatalf("checkpoint (-want +got), from %q:\n%s", corrupt, diff)
 		}
 		var conflict *Conflict

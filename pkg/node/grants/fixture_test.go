@@ -4,13 +4,21 @@
 package grants
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -18,16 +26,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is what the runtime and the API server have.
 type fixture struct {
-	mu     sync.Mutex
-	pods   map[string]RuntimeState
-	active map[string]bool
-	err    error
-	asked  int
-	boot   string // of the machine
+	mu       sync.Mutex
+	pods     map[string]RuntimeState
+	active   map[string]bool
+	err      error
+	asked    int
+	boot     string // of the machine
+	key      *nodeKey
+	findings []Finding
 }
 
+// created is when all containers were created.
+var created = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
 func newFixture() *fixture {
-	return &fixture{boot: "first boot", pods: map[string]RuntimeState{}, active: map[string]bool{}}
+	return &fixture{
+		boot: "first boot", pods: map[string]RuntimeState{}, active: map[string]bool{},
+		key: &nodeKey{
+			node: "node-1", keyContent: keyContent{bytes.Repeat([]byte{7}, keyBytes), created.Add(-time.Hour)},
+		},
+	}
 }
 
 func (w *fixture) Pods(context.Context) (map[string]RuntimeState, error) {
@@ -47,19 +65,69 @@ func (w *fixture) isActive(uid string) bool {
 	return w.active[uid]
 }
 
-// run makes the pod live in the runtime, and in the API server.
+// run makes the pod live in the runtime, and in the API server. Its containers carry what they were
+// granted.
 func (w *fixture) run(g Allocation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pods[g.PodUID] = RuntimeState{Live: true, Allocation: &g}
+	pod := RuntimeState{Live: true, Namespace: g.Namespace, Name: g.Name}
+	for _, name := range slices.Sorted(maps.Keys(containersOf(g))) {
+		pod.Containers = append(pod.Containers, RuntimeContainer{
+			ID: g.PodUID + "-" + name, Name: name, Created: created, Carried: w.carried(g, name),
+		})
+	}
+	w.pods[g.PodUID] = pod
 	w.active[g.PodUID] = true
+}
+
+// carried is what a container of the pod carries.
+func (w *fixture) carried(g Allocation, container string) string {
+	info, init := partOf(g.PodInfo, container)
+	part, err := deviceinfo.EncodeContainer(info, init)
+	if err != nil {
+		panic(err)
+	}
+	return w.key.sign(subject{g.PodUID, g.Namespace, g.Name, container}, part)
+}
+
+// observe takes a finding.
+func (w *fixture) observe(f Finding) { w.findings = append(w.findings, f) }
+
+// containersOf returns all containers of a pod.
+func containersOf(g Allocation) map[string]types.ContainerInfo {
+	all := maps.Clone(g.PodInfo.RunningContainers)
+	maps.Copy(all, g.PodInfo.InitContainers)
+	return all
+}
+
+// recovered is the allocation as it comes back from the runtime.
+func recovered(g Allocation) Allocation {
+	rename := func(containers map[string]types.ContainerInfo) (renamed map[string]types.ContainerInfo) {
+		for name, info := range containers {
+			quantities := map[types.ResourceName]int64{}
+			for request, from := range info.AllocateFrom {
+				quantities[from] = info.DevRequests[request]
+			}
+			if renamed == nil {
+				renamed = map[string]types.ContainerInfo{}
+			}
+			renamed[name] = holding(quantities, "")
+		}
+		return renamed
+	}
+	pod := *g.PodInfo
+	pod.InitContainers, pod.RunningContainers = rename(pod.InitContainers), rename(pod.RunningContainers)
+	g.PodInfo, g.Partial, g.Since, g.InitOrder = &pod, true, created, nil
+	return g
 }
 
 // stop ends the pod in the runtime, and unless it stays there, in the API server.
 func (w *fixture) stop(uid string, staysActive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pods[uid] = RuntimeState{Allocation: w.pods[uid].Allocation}
+	pod := w.pods[uid]
+	pod.Live = false
+	w.pods[uid] = pod
 	w.active[uid] = staysActive
 }
 
@@ -71,9 +139,25 @@ func open(t *testing.T, w *fixture) (*Checkpoint, string) {
 
 func openAt(t *testing.T, w *fixture, path string) *Checkpoint {
 	t.Helper()
-	r := New(path, w.boot, w, w.isActive)
+	r := New(w.options(t, path))
 	t.Cleanup(func() { r.Close() })
 	return r
+}
+
+// options are those of a checkpoint at path, in whose directory, if there is one, the fixture's key
+// is then.
+func (w *fixture) options(t *testing.T, path string) Options {
+	t.Helper()
+	key := newNodeKey(filepath.Dir(path), "").file
+	if _, err := os.Stat(key.Path); errors.Is(err, fs.ErrNotExist) {
+		if err := key.Save(w.key.keyContent); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	return Options{
+		Path: path, Boot: w.boot, Node: "node-1", Runtime: w, Active: w.isActive, Capacity: capacity,
+		Observe: w.observe,
+	}
 }
 
 // restart returns the checkpoint as the next process has it, after this one was killed.
@@ -86,10 +170,15 @@ func restart(t *testing.T, w *fixture, r *Checkpoint) *Checkpoint {
 }
 
 func container(quantities map[types.ResourceName]int64) types.ContainerInfo {
+	return holding(quantities, "ask/")
+}
+
+// holding returns a container whose requests are called as what serves them, with a prefix.
+func holding(quantities map[types.ResourceName]int64, prefix types.ResourceName) types.ContainerInfo {
 	info := types.ContainerInfo{DevRequests: types.ResourceList{}, AllocateFrom: types.ResourceLocation{}}
 	for name, quantity := range quantities {
-		info.DevRequests["ask/"+name] = quantity
-		info.AllocateFrom["ask/"+name] = name
+		info.DevRequests[prefix+name] = quantity
+		info.AllocateFrom[prefix+name] = name
 	}
 	return info
 }

@@ -66,7 +66,7 @@ func TestPropertyLivePodsNeverHoldMoreThanThereIs(t *testing.T) {
 					if err != nil {
 						t.Fatalf("pod %s does not get its devices again: %v", uid, err)
 					}
-					if diff := cmp.Diff(g.PodInfo, again.PodInfo); diff != "" {
+					if diff := cmp.Diff(g.Holds(), again.Holds()); diff != "" {
 						t.Fatalf("pod %s gets other devices (-before +now):\n%s", uid, diff)
 					}
 				}

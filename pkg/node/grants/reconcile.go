@@ -56,9 +56,9 @@ func (c *Checkpoint) isComplete() bool {
 	return c.complete
 }
 
-// Reconcile compares the checkpoint with the runtime: it adds what live pods were granted, and
-// removes the allocations of pods that are gone. An error may be that of the write; the result
-// counts then too.
+// Reconcile compares the checkpoint with the runtime: it removes the allocations of pods that are
+// gone, and adds what the containers of live pods that are not in it carry, signed by this node. An
+// error may be that of the write; the result counts then too.
 func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
@@ -84,30 +84,21 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	now := c.current()
 	next := maps.Clone(now)
 	logger := klog.FromContext(ctx)
-	for uid, pod := range states {
-		if _, known := next[uid]; !known && pod.Allocation != nil && (pod.Live || c.active(uid)) {
-			next[uid] = pod.Allocation
-			logger.Info(
-				"A pod holds devices that were not in the checkpoint",
-				"pod",
-				pod.Allocation.Pod(),
-				"podUID",
-				uid,
-			)
-		}
-	}
 	for uid, allocation := range before {
 		if !states[uid].Live && !c.active(uid) {
 			delete(next, uid)
 			logger.V(2).Info("A pod that held devices is gone", "pod", allocation.Pod(), "podUID", uid)
 		}
 	}
+	recovered, findings := c.inspect(states, next)
+	c.addRecovered(ctx, recovered, states, next, findings)
+	c.report(ctx, findings)
 	if !maps.Equal(next, now) || c.IsUnsaved() {
 		err = c.replace(next)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// Also if the write failed: the next process learns it from the runtime, as this one did.
-	c.allocations, c.complete = next, true
+	c.set(next, true)
 	return err
 }

@@ -10,25 +10,29 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
-
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-// Labels that the kubelet puts on each container and sandbox.
-const (
-	labelPodUID       = "io.kubernetes.pod.uid"
-	labelPodName      = "io.kubernetes.pod.name"
-	labelPodNamespace = "io.kubernetes.pod.namespace"
-)
+// labelPodUID is a label that the kubelet puts on each container.
+const labelPodUID = "io.kubernetes.pod.uid"
 
 // RuntimeState is what the runtime has of one pod.
 type RuntimeState struct {
 	// Live says that the pod has a ready sandbox or a running container. A container that is
 	// created but not started cannot be started without a ready sandbox.
 	Live bool
-	// Allocation is what the pod was granted, or nil if none of its containers carries that.
-	Allocation *Allocation
+	// Namespace and Name are the pod's, as its sandbox has them. They are empty for a pod without
+	// one.
+	Namespace, Name string
+	// Containers are those in the pod's sandboxes.
+	Containers []RuntimeContainer
+}
+
+// RuntimeContainer is what the runtime has of one container.
+type RuntimeContainer struct {
+	ID, Name string
+	Created  time.Time
+	// Carried is the value of [Annotation], whoever wrote it, and empty where there is none.
+	Carried string
 }
 
 // Runtime lists the pods of the container runtime by UID, dead ones included.
@@ -47,6 +51,10 @@ type cri struct {
 
 // Pods implements Runtime. Sandboxes are listed last: a pod has its sandbox before its first
 // container, and keeps it until after the last one.
+//
+// A container belongs to the pod of its sandbox. Its labels count only where the sandbox is not
+// listed, for whether the pod lives: a runtime that restores a checkpoint takes labels and
+// annotations from an image, and the image is not to be trusted.
 func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 	containers, err := c.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
@@ -57,48 +65,34 @@ func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 		return nil, fmt.Errorf("list the runtime's sandboxes: %w", err)
 	}
 	pods := map[string]RuntimeState{}
+	podOf := make(map[string]string, len(sandboxes.GetItems()))
+	for _, sandbox := range sandboxes.GetItems() {
+		uid := sandbox.GetMetadata().GetUid()
+		podOf[sandbox.GetId()] = uid
+		pod := pods[uid]
+		pod.Live = pod.Live || sandbox.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
+		pod.Namespace, pod.Name = sandbox.GetMetadata().GetNamespace(), sandbox.GetMetadata().GetName()
+		pods[uid] = pod
+	}
 	for _, container := range containers.GetContainers() {
-		uid := container.GetLabels()[labelPodUID]
+		uid, listed := podOf[container.GetPodSandboxId()]
+		if !listed {
+			uid = container.GetLabels()[labelPodUID]
+		}
 		pod := pods[uid]
 		switch container.GetState() {
 		case runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_EXITED:
 		default:
 			pod.Live = true
 		}
-		if pod.Allocation == nil {
-			pod.Allocation = allocationOf(ctx, container)
+		if listed {
+			pod.Containers = append(pod.Containers, RuntimeContainer{
+				ID: container.GetId(), Name: container.GetMetadata().GetName(),
+				Created: time.Unix(0, container.GetCreatedAt()).UTC(), Carried: container.GetAnnotations()[Annotation],
+			})
 		}
-		pods[uid] = pod
-	}
-	for _, sandbox := range sandboxes.GetItems() {
-		uid := sandbox.GetMetadata().GetUid()
-		pod := pods[uid]
-		pod.Live = pod.Live || sandbox.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 		pods[uid] = pod
 	}
 	delete(pods, "") // of containers that belong to no pod
 	return pods, nil
-}
-
-// allocationOf returns the allocation that a container carries, or nil.
-func allocationOf(ctx context.Context, container *runtimeapi.Container) *Allocation {
-	value, ok := container.GetAnnotations()[Annotation]
-	if !ok {
-		return nil
-	}
-	labels := container.GetLabels()
-	allocation := &Allocation{
-		PodUID:    labels[labelPodUID],
-		Namespace: labels[labelPodNamespace],
-		Name:      labels[labelPodName],
-		Since:     time.Unix(0, container.GetCreatedAt()).UTC(),
-	}
-	var err error
-	if allocation.PodInfo, err = deviceinfo.DecodePod(value); err != nil {
-		klog.FromContext(ctx).
-			Error(err, "A container carries an allocation that cannot be read; its devices are not counted",
-				"container", container.GetId(), "pod", allocation.Pod())
-		return nil
-	}
-	return allocation
 }

@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // lister is a runtime that only lists.
@@ -41,17 +39,13 @@ func (l lister) ListPodSandbox(
 }
 
 func TestWhoLivesInTheRuntime(t *testing.T) {
-	decision := wants("u", map[types.ResourceName]int64{cards0: 1}).PodInfo
-	carried, err := deviceinfo.EncodePod(decision)
-	if err != nil {
-		t.Fatal(err)
-	}
-	labels := map[string]string{labelPodUID: "u", labelPodNamespace: "default", labelPodName: "pod-u"}
-	container := func(state runtimeapi.ContainerState, annotations map[string]string) *runtimeapi.Container {
-		return &runtimeapi.Container{Id: "c", State: state, Labels: labels, Annotations: annotations}
+	container := func(state runtimeapi.ContainerState) *runtimeapi.Container {
+		return &runtimeapi.Container{
+			Id: "c", PodSandboxId: "s", State: state, Labels: map[string]string{labelPodUID: "u"},
+		}
 	}
 	sandbox := func(state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
-		return &runtimeapi.PodSandbox{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}, State: state}
+		return &runtimeapi.PodSandbox{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}, State: state}
 	}
 	const (
 		created         = runtimeapi.ContainerState_CONTAINER_CREATED
@@ -61,8 +55,8 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 		ready, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	)
 	for name, test := range map[string]struct {
-		lister      lister
-		live, grant bool
+		lister lister
+		live   bool
 	}{
 		"a ready sandbox without containers": {
 			lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready)}}, live: true,
@@ -72,23 +66,26 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 		},
 		"a running container in a stopped sandbox": {
 			lister: lister{
-				containers: []*runtimeapi.Container{container(running, nil)},
+				containers: []*runtimeapi.Container{container(running)},
 				sandboxes:  []*runtimeapi.PodSandbox{sandbox(notReady)},
 			},
 			live: true,
 		},
+		"a running container whose sandbox is not listed": {
+			lister: lister{containers: []*runtimeapi.Container{container(running)}}, live: true,
+		},
 		"a container in an unknown state": {
-			lister: lister{containers: []*runtimeapi.Container{container(unknown, nil)}}, live: true,
+			lister: lister{containers: []*runtimeapi.Container{container(unknown)}}, live: true,
 		},
 		"a container that can never start": {
 			lister: lister{
-				containers: []*runtimeapi.Container{container(created, nil)},
+				containers: []*runtimeapi.Container{container(created)},
 				sandboxes:  []*runtimeapi.PodSandbox{sandbox(notReady)},
 			},
 		},
 		"a container between two runs": {
 			lister: lister{
-				containers: []*runtimeapi.Container{container(exited, nil)},
+				containers: []*runtimeapi.Container{container(exited)},
 				sandboxes:  []*runtimeapi.PodSandbox{sandbox(ready)},
 			},
 			live: true,
@@ -96,39 +93,55 @@ func TestWhoLivesInTheRuntime(t *testing.T) {
 		"an old stopped sandbox beside a new one": {
 			lister: lister{sandboxes: []*runtimeapi.PodSandbox{sandbox(ready), sandbox(notReady)}}, live: true,
 		},
-		"a container that carries its grant": {
-			lister: lister{
-				containers: []*runtimeapi.Container{container(running, map[string]string{Annotation: carried})},
-			},
-			live: true, grant: true,
-		},
-		"the grant is on any of the containers": {
-			lister: lister{
-				containers: []*runtimeapi.Container{
-					container(running, nil), container(exited, map[string]string{Annotation: carried}),
-				},
-			},
-			live: true, grant: true,
-		},
-		"a grant that cannot be read leaves the pod living": {
-			lister: lister{containers: []*runtimeapi.Container{container(running, map[string]string{Annotation: "{"})}},
-			live:   true,
-		},
 	} {
 		pods, err := cri{test.lister}.Pods(context.Background())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got := pods["u"]
-		if got.Live != test.live || (got.Allocation != nil) != test.grant {
-			t.Errorf("%s: live %v, grant %v; want %v, %v", name, got.Live, got.Allocation, test.live, test.grant)
+		if got := pods["u"]; got.Live != test.live {
+			t.Errorf("%s: live %v, want %v", name, got.Live, test.live)
 		}
-		if test.grant &&
-			(got.Allocation.Pod() != "default/pod-u" ||
-				!cmp.Equal(got.Allocation.Holds(), (&Allocation{PodInfo: decision}).Holds())) {
-			t.Errorf("%s: grant %v", name, got.Allocation)
-		}
+	}
+}
+
+// An image that is restored brings labels along, which name any pod; the sandbox is the kubelet's.
+func TestAContainerBelongsToThePodOfItsSandboxWhateverItsLabelsSay(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	pods, err := cri{lister{
+		containers: []*runtimeapi.Container{
+			{
+				Id: "1", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: 3},
+				State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: at.UnixNano(),
+				Labels: map[string]string{
+					labelPodUID: "victim", "io.kubernetes.pod.name": "victim", "io.kubernetes.pod.namespace": "other",
+					"io.kubernetes.container.name": "app",
+				},
+				Annotations: map[string]string{Annotation: "anything"},
+			},
+			{
+				Id: "2", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "side"},
+				CreatedAt: at.UnixNano(),
+			},
+			{Id: "3", PodSandboxId: "gone", Labels: map[string]string{labelPodUID: "gone"},
+				Annotations: map[string]string{Annotation: "anything"}},
+			{Id: "4"},
+		},
+		sandboxes: []*runtimeapi.PodSandbox{{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{
+			Uid: "u", Namespace: "default", Name: "pod-u",
+		}}},
+	}}.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]RuntimeState{
+		"u": {Live: true, Namespace: "default", Name: "pod-u", Containers: []RuntimeContainer{
+			{ID: "1", Name: "main", Created: at, Carried: "anything"}, {ID: "2", Name: "side", Created: at},
+		}},
+		"gone": {Live: false},
+	}
+	if diff := cmp.Diff(want, pods); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestWhatTheRuntimeSaysCountsWhenItCannotBeWritten(t *testing.T) {
 	if err := r.Reconcile(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]Allocation{lost}, r.List()); diff != "" {
+	if diff := cmp.Diff([]Allocation{recovered(lost)}, r.List()); diff != "" {
 		t.Errorf("checkpoint (-want +got):\n%s", diff)
 	}
 	disk.bringBack(t)
@@ -83,7 +83,7 @@ func TestWhatTheRuntimeSaysCountsWhenItCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	onDisk, err := Read(r.file.Path)
-	if diff := cmp.Diff([]Allocation{lost}, onDisk); diff != "" || err != nil {
+	if diff := cmp.Diff([]Allocation{recovered(lost)}, onDisk); diff != "" || err != nil {
 		t.Errorf("on disk when it can be written again (-want +got), %v:\n%s", err, diff)
 	}
 }

@@ -115,9 +115,9 @@ func (f *Files) Late(types.ResourceName) (label string, late bool) { return "", 
 // unusable stands for a plugin file that cannot be used. It has no devices.
 type unusable struct{ err error }
 
-func (u unusable) Label() string               { return "unusable plugin file" }
-func (u unusable) State() State                { return State{Reported: true, Err: u.err} }
-func (u unusable) DenyEnvs() map[string]string { return nil }
+func (u unusable) Label() string                 { return "unusable plugin file" }
+func (u unusable) State() State                  { return State{Reported: true, Err: u.err} }
+func (u unusable) Firewall(bool) device.Firewall { return device.Firewall{} }
 func (u unusable) Allocate(context.Context, Claim) (inject.Addition, error) {
 	return inject.Addition{}, u.err
 }

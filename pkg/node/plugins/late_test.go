@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -56,7 +57,7 @@ type late struct {
 
 func (l late) Label() string               { return l.label }
 func (l late) State() State                { return l.state }
-func (l late) DenyEnvs() map[string]string { return nil }
+func (late) Firewall(bool) device.Firewall { return device.Firewall{} }
 func (l late) Allocate(context.Context, Claim) (inject.Addition, error) {
 	return inject.Addition{Plugin: l.label}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -140,29 +141,28 @@ func (m *Manager) Allocate(ctx context.Context, claim Claim) ([]inject.Addition,
 	return additions, nil
 }
 
-// DenyEnvs returns the environment variables that keep a container which holds the devices in from,
-// or none, from using those of sources of which it holds none. Of several values for a name the
-// first source's counts. It waits until plugins are loaded; they need not be healthy.
-func (m *Manager) DenyEnvs(ctx context.Context, from types.ResourceLocation) (map[string]string, error) {
-	select {
-	case <-m.loaded:
-	case <-ctx.Done():
-		return nil, errLoading
-	}
+// Loaded returns a channel that is closed when the plugins are loaded, as far as they can be. They
+// need not be healthy.
+func (m *Manager) Loaded() <-chan struct{} { return m.loaded }
+
+// Firewalls returns, by the plugin's label, how containers could help themselves to the devices of
+// plugins that say so, for a container that holds the devices in from, or none. complete says that
+// there is no plugin that could not be loaded.
+func (m *Manager) Firewalls(from types.ResourceLocation) (all map[string]device.Firewall, complete bool) {
 	inventory, _ := m.Inventory()
 	held := inventory.membersOf(from)
-	envs := map[string]string{}
+	all, complete = map[string]device.Firewall{}, inventory.loaded
 	for _, member := range inventory.members {
-		if slices.Contains(held, member) {
+		if _, failed := member.source.(unusable); failed {
+			complete = false
 			continue
 		}
-		for name, value := range member.source.DenyEnvs() {
-			if _, taken := envs[name]; !taken {
-				envs[name] = value
-			}
+		said := member.source.Firewall(slices.Contains(held, member))
+		if len(said.Envs)+len(said.CDIKinds)+len(said.MountPaths) > 0 {
+			all[member.source.Label()] = said
 		}
 	}
-	return envs, nil
+	return all, complete
 }
 
 // errLoading is the state before plugins are loaded, which takes seconds.

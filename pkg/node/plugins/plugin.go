@@ -27,6 +27,7 @@ type plugin struct {
 	name   string
 	device device.Device
 	deny   map[string]string // see device.Isolator
+	wall   device.Firewall   // see device.Firewalled
 	caller *plugincall.Caller
 	timing Timing
 
@@ -65,10 +66,19 @@ func newPlugin(
 		if err != nil {
 			return nil, err
 		}
-		for name, value := range p.deny {
-			if err := inject.CheckEnv(name, value); err != nil {
-				return nil, fmt.Errorf("device plugin %q: DenyEnvs: %w", p.name, err)
-			}
+		if err := checkFirewall(device.Firewall{Envs: p.deny}); err != nil {
+			return nil, fmt.Errorf("device plugin %q: DenyEnvs: %w", p.name, err)
+		}
+	}
+	if capability, ok := loaded.Plugin.(device.Firewalled); ok {
+		var err error
+		p.wall, err = call(ctx, p, "Firewall", timing.Update,
+			func() (device.Firewall, error) { return cloneFirewall(capability.Firewall()), nil })
+		if err != nil {
+			return nil, err
+		}
+		if err := checkFirewall(p.wall); err != nil {
+			return nil, fmt.Errorf("device plugin %q: Firewall: %w", p.name, err)
 		}
 	}
 	return p, nil
@@ -82,8 +92,16 @@ func call[T any](ctx context.Context, p *plugin, method string, limit time.Durat
 // Label implements Source.
 func (p *plugin) Label() string { return p.name }
 
-// DenyEnvs implements Source.
-func (p *plugin) DenyEnvs() map[string]string { return p.deny }
+// Firewall implements Source.
+func (p *plugin) Firewall(holds bool) device.Firewall {
+	if holds || len(p.deny) == 0 {
+		return p.wall
+	}
+	all := p.wall
+	all.Envs = maps.Clone(p.deny)
+	maps.Copy(all.Envs, p.wall.Envs)
+	return all
+}
 
 // State implements Source.
 func (p *plugin) State() State {

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -29,9 +30,9 @@ type Source interface {
 	Label() string
 	// State returns what it has.
 	State() State
-	// DenyEnvs returns the environment variables that keep a container which holds none of its
-	// devices from using them. The caller does not change the map.
-	DenyEnvs() map[string]string
+	// Firewall returns how containers could help themselves to its devices, for a container that
+	// holds some of them or none. The caller does not change it.
+	Firewall(holds bool) device.Firewall
 	// Allocate returns what the container needs for those of its devices that are the source's. It
 	// has a time limit of its own.
 	Allocate(ctx context.Context, claim Claim) (inject.Addition, error)

@@ -56,13 +56,13 @@ func TestAServerThatIsEndedBeforeEverythingIsKnownEnds(t *testing.T) {
 
 func TestASocketThatCannotBeHadIsTriedAgainAndOneThatWasRemovedIsNoticed(t *testing.T) {
 	n := newNode(t)
-	folder := filepath.Dir(n.options.Socket)
-	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+	directory := filepath.Dir(n.options.Socket)
+	if err := os.WriteFile(directory, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.run()
-	n.awaitHealth(folder + ": not a directory")
-	if err := os.Remove(folder); err != nil {
+	n.awaitHealth(directory + ": not a directory")
+	if err := os.Remove(directory); err != nil {
 		t.Fatal(err)
 	}
 	n.awaitServing()

@@ -4,6 +4,7 @@
 package pods
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -12,12 +13,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Pod is what is remembered of one of the node's pods.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// ServiceAccount is the name of the pod's service account. A pod from the file of an earlier
+	// release has none until the API server lists it.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Containers are the pod's containers in the order of its spec, init containers first. A pod
 	// has at least one.
 	Containers []Container `json:"containers"`
@@ -27,6 +32,10 @@ type Pod struct {
 	// Counts are how many of each extended resource the pod requests, as the kubelet and the
 	// scheduler count them. They are not in the file: only the API server's pods are counted.
 	Counts map[string]int64 `json:"-"`
+	// Seal is the pod's annotation KubeDevice/Seal, and Allocation its KubeDevice/DeviceInfo; both
+	// are empty for a pod without a seal. They are not in the file: only the API server's count.
+	Seal       string `json:"-"`
+	Allocation string `json:"-"`
 	// Ended says that the pod has succeeded or failed: none of its containers is started again.
 	Ended bool `json:"over,omitempty"`
 }
@@ -87,9 +96,10 @@ func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 }
 
 func (p Pod) equal(other Pod) bool {
-	return p.Namespace == other.Namespace && p.Name == other.Name && p.Ended == other.Ended &&
+	return p.Namespace == other.Namespace && p.Name == other.Name &&
+		p.ServiceAccount == other.ServiceAccount && p.Ended == other.Ended &&
 		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
-		maps.Equal(p.Counts, other.Counts)
+		maps.Equal(p.Counts, other.Counts) && p.Seal == other.Seal && p.Allocation == other.Allocation
 }
 
 // summarize keeps of a pod what is remembered.
@@ -97,11 +107,16 @@ func summarize(pod *corev1.Pod) Pod {
 	summary := Pod{
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
-		Ended:     pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		// A cluster without the admission plugin for service accounts leaves it empty.
+		ServiceAccount: cmp.Or(pod.Spec.ServiceAccountName, "default"),
+		Ended:          pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
 	summary.add(pod.Spec.InitContainers, true)
 	summary.add(pod.Spec.Containers, false)
 	summary.Counts = countsOf(pod)
+	if summary.Seal = pod.Annotations[seal.Annotation]; summary.Seal != "" {
+		summary.Allocation = pod.Annotations[deviceinfo.Annotation]
+	}
 	return summary
 }
 

@@ -80,6 +80,13 @@ func (r *Registry) get(uid string) (pod Pod, known bool, changed <-chan struct{}
 	return pod, known, r.changed
 }
 
+// Changed returns a channel that is closed when what the registry knows of any pod changes.
+func (r *Registry) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
 // Active reports whether the API server has the pod and it has not ended, as far as the registry
 // knows.
 func (r *Registry) Active(uid string) bool {

@@ -99,7 +99,8 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			return pod
 		}(), Pod{Ended: true}},
 	} {
-		test.want.Namespace, test.want.Name = "default", "pod-u"
+		test.pod.Spec.ServiceAccountName = "trainer"
+		test.want.Namespace, test.want.Name, test.want.ServiceAccount = "default", "pod-u", "trainer"
 		if diff := cmp.Diff(test.want, summarize(test.pod)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Watch keeps the registry up to date with the API server's pods of the node until ctx is done.
@@ -94,6 +97,12 @@ func strip(object any) (any, error) {
 		},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
+	if text, sealed := pod.Annotations[seal.Annotation]; sealed {
+		kept.Annotations = map[string]string{
+			seal.Annotation: text, deviceinfo.Annotation: pod.Annotations[deviceinfo.Annotation],
+		}
+	}
+	kept.Spec.ServiceAccountName = pod.Spec.ServiceAccountName
 	kept.Spec.InitContainers = stripContainers(pod.Spec.InitContainers)
 	kept.Spec.Containers = stripContainers(pod.Spec.Containers)
 	return kept, nil

@@ -74,6 +74,9 @@ type Verdict struct {
 	Fits bool   `json:"fits"`
 	// Score is from 0 (bad) to 1 (good).
 	Score float64 `json:"score,omitempty"`
+	// Kubelet says that nothing of what the pod requests is a device on the node: the kubelet
+	// counts it, and other plugins of the scheduler know whether it is enough.
+	Kubelet bool `json:"kubelet,omitempty"`
 	// Reason says why the pod does not fit.
 	Reason string `json:"reason,omitempty"`
 	// Preemptible says that evicting pods could make the pod fit.

@@ -93,6 +93,8 @@ func (c *Cluster) verdict(ctx context.Context, node *v1.Node, request *dispatch.
 	switch {
 	case err != nil:
 		return Verdict{Node: node.Name, Reason: err.Error()}
+	case found.Unconcerned:
+		return Verdict{Node: node.Name, Fits: true, Kubelet: true}
 	case found.Fits:
 		return Verdict{Node: node.Name, Fits: true, Score: found.Score}
 	}
@@ -108,7 +110,7 @@ func (c *Cluster) view(ctx context.Context, node *v1.Node) (*nodestate.View, err
 	if err != nil {
 		return nil, err
 	}
-	return c.States.ViewReserved(ctx, node, pods)
+	return c.States.View(ctx, node, pods)
 }
 
 // eachNode calls f with all nodes by name, or with the one of that name if it exists, until ctx

@@ -82,7 +82,10 @@ func (p *Pod) writeText(to io.Writer) error {
 	}
 	for _, verdict := range p.Verdicts {
 		text := fmt.Sprintf("fits\tscore %.2f", verdict.Score)
-		if !verdict.Fits {
+		switch {
+		case verdict.Kubelet:
+			text = "fits\tas far as devices go: the kubelet counts what it asks for"
+		case !verdict.Fits:
 			text = "does not fit\t" + verdict.Reason
 		}
 		if verdict.Preemptible {

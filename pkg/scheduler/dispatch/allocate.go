@@ -14,12 +14,12 @@ import (
 // AllocateFrom and NodeName set. It returns an error when the pod does not fit, because something
 // has changed since Fit.
 func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*types.PodInfo, error) {
-	at := request.begin()
-	if request.Empty() {
+	at := request.on(node.inventory)
+	if at.empty() {
 		return at.named(request.Pod.Name, node.info.Name), nil
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.kinds.concern(at.pod) {
+		if !plugin.concern(node.inventory, at.pod) {
 			continue
 		}
 		var err error
@@ -37,9 +37,10 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 	case left.unserved != "":
 		return nil, errors.New(left.unserved)
 	case left.request != nil:
-		placement := s.groupScheduler.place(ctx, node, left.request)
+		alone := s.rationed(nil)
+		placement := s.groupScheduler.place(ctx, node, left.request, alone)
 		if !placement.Fits {
-			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement).Text(s.words))
+			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, alone).Text(s.words))
 		}
 		left.request.Apply(node.inventory.tree, placement, allocated)
 	}
@@ -53,7 +54,7 @@ func (c *contained) allocate(ctx context.Context, node *Node, request *Request, 
 	nodeInfo, given := node.info.Clone(), at.named(request.Pod.Name, node.info.Name)
 	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
 	return do(ctx, c, of, func() (*translation, error) {
-		if err := c.forContainers(at.containers).PodAllocate(nodeInfo, given); err != nil {
+		if err := c.schedulerOf(at).PodAllocate(nodeInfo, given); err != nil {
 			return nil, err
 		}
 		return at.adopt(given, c.allocator != nil), nil

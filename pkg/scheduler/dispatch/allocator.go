@@ -25,12 +25,14 @@ type Allocator interface {
 	// spec: they say which of them run at the same time, and the methods' arguments do not.
 	ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler
 	// Allocates reports whether a device resource, or a request for one, is that of one of its
-	// devices.
-	Allocates(name types.ResourceName) bool
-	// Serves reports whether it serves a plain resource on any node. That changes with the nodes.
-	Serves(name types.ResourceName) bool
-	// Revision grows whenever Serves changes.
-	Revision() uint64
+	// devices, and by which extended resource such devices are counted: one each.
+	Allocates(name types.ResourceName) (counted types.ResourceName, ok bool)
+	// Publishes returns the extended resources of which the node has devices: pods count them. It
+	// depends on nothing but the node.
+	Publishes(node *types.NodeInfo) map[types.ResourceName]bool
+	// CountedAs returns the plain resource that counts the devices that a request is for, which the
+	// annotation has in its full form. ok is false for requests for other devices.
+	CountedAs(request types.ResourceName) (plain types.ResourceName, ok bool)
 }
 
 // Unresolvable is implemented by a reason why a pod does not fit a node that may be unresolvable.
@@ -39,10 +41,14 @@ type Unresolvable interface {
 	Unresolvable() bool
 }
 
-// forContainers returns the plugin for pods with these containers.
-func (c *contained) forContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler {
-	if c.allocator != nil {
-		return c.allocator.ForContainers(containers)
+// schedulerOf returns what answers for the plugin: an allocator is asked for pods with these
+// containers, and one that is patient has another scheduler for pods that have waited.
+func (c *contained) schedulerOf(at *translation) devicescheduler.DeviceScheduler {
+	switch {
+	case c.allocator != nil:
+		return c.allocator.ForContainers(at.containers)
+	case at.waited && c.afterWait != nil:
+		return c.afterWait
 	}
 	return c.DeviceScheduler
 }
@@ -53,7 +59,10 @@ func (c *contained) scores(score float64) bool { return !c.groups || c.allocator
 // isAllocated reports whether a device resource, or a request for one, is that of an allocator.
 func (s *Set) isAllocated(name types.ResourceName) bool {
 	for _, plugin := range s.plugins {
-		if plugin.allocator != nil && plugin.allocator.Allocates(name) {
+		if plugin.allocator == nil {
+			continue
+		}
+		if _, ok := plugin.allocator.Allocates(name); ok {
 			return true
 		}
 	}

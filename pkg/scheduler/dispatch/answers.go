@@ -116,9 +116,6 @@ func (s *Set) Era() (era uint64, ok bool) {
 			return 0, false
 		}
 		era += plugin.revision.Load() // revisions only grow, so an equal sum means equal revisions
-		if plugin.allocator != nil {
-			era += plugin.allocator.Revision()
-		}
 	}
 	return era, true
 }

@@ -47,7 +47,7 @@ func counting(f *fake) (*fake, *atomic.Int64) {
 // memory is in use.
 func nodeLike(t *testing.T, s *Set, name string, gpus int, used int64) *Node {
 	t.Helper()
-	info := types.NewNodeInfoWithName(name)
+	info := listing(name, "nvidia.com/gpu")
 	for i := range gpus {
 		device := fmt.Sprintf("gpu/%s-%d", name, i)
 		resource.AddGroupResource(info.Allocatable, device+"/cards", 1)

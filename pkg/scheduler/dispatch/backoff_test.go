@@ -244,7 +244,7 @@ func TestANodeWhoseInventoryMakesThePluginFailIsKeptFromItByItself(t *testing.T)
 		}
 	}})
 	add := func(name string) error {
-		_, err := s.AddNode(t.Context(), types.NewNodeInfoWithName(name))
+		_, err := s.AddNode(t.Context(), listing(name, "nvidia.com/gpu"))
 		return err
 	}
 	for range 3 {
@@ -272,7 +272,7 @@ func TestANodeWhoseInventoryMakesThePluginHangIsKeptFromIt(t *testing.T) {
 		}
 	}})
 	add := func(name string) error {
-		_, err := s.AddNode(t.Context(), types.NewNodeInfoWithName(name))
+		_, err := s.AddNode(t.Context(), listing(name, "nvidia.com/gpu"))
 		return err
 	}
 	result := make(chan error, 1)
@@ -305,7 +305,7 @@ func TestAPodThatHoldsDevicesAndMakesThePluginFailClosesItsNodeOnly(t *testing.T
 		return nil
 	}})
 	inventory := func(name string) *Inventory {
-		inventory, err := s.AddNode(t.Context(), types.NewNodeInfoWithName(name))
+		inventory, err := s.AddNode(t.Context(), listing(name, "nvidia.com/gpu"))
 		if err != nil {
 			t.Fatal(err)
 		}

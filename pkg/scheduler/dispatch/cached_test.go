@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -176,11 +177,21 @@ func both[T any](p *pair, what string, f func(s *Set, which int) (T, error)) (ca
 	return cached, plain, plainErr == nil
 }
 
-// addNode adds a node of so many GPUs, or changes one.
-func (p *pair) addNode(name string, gpus int, memory bool) {
+// addNode adds a node of up to four GPUs, or changes one. It lists some extended resources as its
+// devices, and its kubelet counts others.
+func (p *pair) addNode(name string, random *rand.Rand) {
+	gpus, memory, listed := random.IntN(5), random.IntN(2) == 0, random.Perm(5)[:random.IntN(6)]
 	inventories := [2]*Inventory{}
 	cached, plain, ok := both(p, "AddNode", func(s *Set, _ int) (*Inventory, error) {
 		info := types.NewNodeInfoWithName(name)
+		for i, extended := range []types.ResourceName{
+			"nvidia.com/gpu", "example.com/fpga", "example.com/nic", "example.com/5", "example.com/6",
+		} {
+			info.KubeAlloc[extended] = 2
+			if slices.Contains(listed, i) {
+				info.Capacity[extended] = 2
+			}
+		}
 		for i := range gpus {
 			device := fmt.Sprintf("gpu/%s-%d", name, i)
 			resource.AddGroupResource(info.Allocatable, device+"/cards", 1)
@@ -238,7 +249,7 @@ func randomRequest(random *rand.Rand, first uint64) func() *Request {
 	name, kind, variant := strings.Repeat("p", 1+random.IntN(4)), first+random.Uint64N(2), random.IntN(9)
 	return func() *Request {
 		random := rand.New(rand.NewPCG(kind, 0))
-		request := &Request{Pod: types.NewPodInfo(), Counted: map[string][]types.ResourceName{}}
+		request := &Request{Pod: types.NewPodInfo()}
 		request.Pod.Name = name
 		for i := range 1 + random.IntN(3) {
 			at := grouptree.Container{Name: fmt.Sprint("c", i), Kind: grouptree.Kind(random.IntN(3))}
@@ -246,7 +257,6 @@ func randomRequest(random *rand.Rand, first uint64) func() *Request {
 			for _, counted := range []types.ResourceName{"nvidia.com/gpu", "example.com/fpga", "example.com/nic"} {
 				if random.IntN(2) == 0 {
 					info.KubeRequests[counted] = 1 + random.Int64N(2)
-					request.Counted[at.Name] = append(request.Counted[at.Name], counted)
 				}
 			}
 			if random.IntN(2) == 0 {
@@ -265,8 +275,7 @@ func randomRequest(random *rand.Rand, first uint64) func() *Request {
 			case variant == 3:
 				request.Pod.Requests["gpu/gpu-generate-topology"] = 2
 			case variant == 5 || variant == 6:
-				info.KubeRequests = types.ResourceList{}
-				request.Counted[at.Name] = []types.ResourceName{types.ResourceName(fmt.Sprint("example.com/", variant))}
+				info.KubeRequests = types.ResourceList{types.ResourceName(fmt.Sprint("example.com/", variant)): 1}
 			case variant == 7:
 				at.Name = "other"
 			}
@@ -290,12 +299,12 @@ func TestCachesChangeNoAnswer(t *testing.T) {
 			p := newPair(t, random)
 			names := []string{"a", "b", "cc"}
 			for _, name := range names {
-				p.addNode(name, random.IntN(5), random.IntN(2) == 0)
+				p.addNode(name, random)
 			}
 			for range 150 {
 				switch node := names[random.IntN(len(names))]; random.IntN(12) {
 				case 0:
-					p.addNode(node, random.IntN(5), random.IntN(2) == 0)
+					p.addNode(node, random)
 				case 1:
 					p.holders[node] = [2][]*Holder{}
 				default:

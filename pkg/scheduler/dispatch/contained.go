@@ -48,8 +48,10 @@ type contained struct {
 	name      string
 	groups    bool // leaves placement to the group scheduler
 	claimed   []types.ResourceName
-	kinds     *kinds    // nil for a plugin that may have to do with everything
-	allocator Allocator // nil for a plugin that is none
+	counted   []devicescheduler.CountedDevice
+	kinds     *kinds                          // nil for a plugin that may have to do with everything
+	allocator Allocator                       // nil for a plugin that is none
+	afterWait devicescheduler.DeviceScheduler // nil for a plugin that has no pod wait
 	words     devicescheduler.Words
 	observer  *observer // nil for a plugin that keeps no counters of its own
 
@@ -83,11 +85,17 @@ func contain(named Named, clk clock.WithTicker, recorder Recorder, sizes sizes) 
 	if claimer, ok := named.Plugin.(devicescheduler.ResourceClaimer); ok {
 		c.claimed = slices.Clone(claimer.ClaimedResources())
 	}
+	if counter, ok := named.Plugin.(devicescheduler.DeviceCounter); ok {
+		c.counted = slices.Clone(counter.CountedDevices())
+	}
 	if specialist, ok := named.Plugin.(devicescheduler.Specialist); ok {
 		c.kinds = newKinds(specialist.Kinds())
 	}
 	if allocator, ok := named.Plugin.(Allocator); ok {
-		c.allocator, c.kinds.serves = allocator, allocator.Serves
+		c.allocator = allocator
+	}
+	if patient, ok := named.Plugin.(devicescheduler.Patient); ok {
+		c.afterWait = patient.AfterWait()
 	}
 	c.detectCapabilities(named.Plugin, sizes)
 	if describer, ok := named.Plugin.(devicescheduler.Describer); ok {

@@ -68,7 +68,9 @@ func TestAPluginIsNeverEnteredTwiceAtOnceUnlessItSaysSo(t *testing.T) {
 				take:   func(*types.NodeInfo, *types.PodInfo) error { enter(); return nil },
 			}))
 			groups := nodeWith(t, set(t, stepped()), 1).inventory.tree
-			inventory := &Inventory{info: types.NewNodeInfoWithName("n"), tree: groups}
+			inventory := &Inventory{
+				info: types.NewNodeInfoWithName("n"), tree: groups, devices: &deviceNames{"nvidia.com/gpu": true},
+			}
 			node := &Node{inventory: inventory, info: inventory.info}
 			var callers sync.WaitGroup
 			for range 4 {

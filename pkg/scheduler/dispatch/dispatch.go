@@ -53,10 +53,13 @@ type Set struct {
 	specialists bool
 
 	claimed map[types.ResourceName]bool
+	counted map[device]types.ResourceName // the plain resource that counts whole devices
 	words   devicescheduler.Words
 
+	names          *cache.Cache[string, *deviceNames]
 	rests          *cache.Cache[RequestKey, *rest] // by the key of the translation
 	groupScheduler groupScheduler
+	searches       *searches
 
 	retranslated atomic.Pointer[func()]
 }
@@ -81,12 +84,15 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		specialists: true,
 
 		claimed: map[types.ResourceName]bool{},
+		counted: map[device]types.ResourceName{},
 		words: devicescheduler.Words{
 			Levels: map[string]devicescheduler.Noun{}, Units: map[string]devicescheduler.Unit{},
 		},
 
+		names:          cache.New[string, *deviceNames](maxDeviceNames),
 		rests:          cache.New[RequestKey, *rest](sizes.rests),
 		groupScheduler: newGroupScheduler(clk, recorder, sizes),
+		searches:       newSearches(clk, DefaultSearchBudgets),
 	}
 	for _, named := range plugins {
 		plugin, err := contain(named, clk, recorder, sizes)
@@ -102,6 +108,12 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		s.specialists = s.specialists && plugin.kinds != nil
 		for _, name := range plugin.claimed {
 			s.claimed[name] = true
+		}
+		for _, counted := range plugin.counted {
+			of := device{counted.Level, counted.Resource}
+			if _, known := s.counted[of]; !known {
+				s.counted[of] = counted.Plain
+			}
 		}
 		addWords(&s.words, plugin.words)
 		logger.Info("Device scheduler in use",
@@ -149,8 +161,14 @@ func (s *Set) CacheStats() map[string]cache.Stats {
 	return stats
 }
 
-// Claims reports whether a plugin serves the plain resource name without any node advertising it.
+// Claims reports whether a plugin serves the plain resource name without any node advertising it:
+// on all nodes whose kubelet does not count it.
 func (s *Set) Claims(name types.ResourceName) bool { return s.claimed[name] }
+
+// Patient reports whether a plugin has pods wait for the best devices of all nodes.
+func (s *Set) Patient() bool {
+	return slices.ContainsFunc(s.plugins, func(plugin *contained) bool { return plugin.afterWait != nil })
+}
 
 // Words returns the words that the plugins have for their devices. Callers must not change them.
 func (s *Set) Words() devicescheduler.Words { return s.words }

@@ -112,10 +112,19 @@ func set(t *testing.T, clk clock.WithTicker, plugins ...devicescheduler.DeviceSc
 	return newSet(klog.Background(), clk, unrecorded{}, ordinary, named...)
 }
 
+// listing returns a node whose inventory lists these extended resources as devices.
+func listing(name string, resources ...types.ResourceName) *types.NodeInfo {
+	info := types.NewNodeInfoWithName(name)
+	for _, listed := range resources {
+		info.Capacity[listed] = 1
+	}
+	return info
+}
+
 // nodeWith returns the state of a node with this many free GPUs.
 func nodeWith(t *testing.T, s *Set, count int) *Node {
 	t.Helper()
-	info := types.NewNodeInfoWithName("n")
+	info := listing("n", "nvidia.com/gpu", "x/a", "x/b", "x/c")
 	for i := range count {
 		resource.AddGroupResource(info.Allocatable, fmt.Sprintf("gpu/GPU-%d/cards", i), 1)
 	}
@@ -137,7 +146,6 @@ func asking(count int64) *Request {
 			"main": {KubeRequests: types.ResourceList{"nvidia.com/gpu": count}},
 		}},
 		Containers: []grouptree.Container{{Name: "main"}},
-		Counted:    map[string][]types.ResourceName{"main": {"nvidia.com/gpu"}},
 	}
 }
 

@@ -28,30 +28,43 @@ type Verdict struct {
 	Never bool
 	// Score says how well the pod fits, from 0 to 1: the mean over the schedulers that gave one.
 	Score float64
-	// Cut says that the step limit ended the search for devices, which Fit counts and logs each
-	// time.
-	Cut bool
+	// Unconcerned says that nothing of what the pod requests is a device on the node: it fits as
+	// far as devices are concerned, and has no score.
+	Unconcerned bool
+	// Cut says that a limit ended the search for devices, which Fit counts and logs each time.
+	// TimedOut says that it was the limit of time: another time the search may get further.
+	Cut, TimedOut bool
+	// NotSearched says that there is no verdict: the pod neither fits at first sight, nor does
+	// something obvious speak against it, and the budget of its cycle has nothing left for a
+	// search.
+	NotSearched bool
 }
 
 // Same reports whether two verdicts of the group scheduler are equal. It reports false for those of
 // plugins.
 func (v *Verdict) Same(other *Verdict) bool {
 	return len(v.Reasons)+len(other.Reasons) == 0 && v.Fits == other.Fits && v.Shortage == other.Shortage &&
-		v.Never == other.Never && v.Score == other.Score && v.Cut == other.Cut
+		v.Never == other.Never && v.Score == other.Score && v.Unconcerned == other.Unconcerned && v.Cut == other.Cut &&
+		v.TimedOut == other.TimedOut
 }
 
 // Fit returns whether the pod fits the node, and how well, according to every device scheduler
 // whose devices it requests. An error means that one of them did not answer.
 func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {
-	if request.Empty() {
-		return Verdict{Fits: true}, nil
+	return s.FitWithin(ctx, node, request, nil)
+}
+
+// FitWithin is Fit within the budget of a cycle.
+func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budget *Budget) (Verdict, error) {
+	at := request.on(node.inventory)
+	if at.empty() {
+		return Verdict{Fits: true, Unconcerned: true}, nil
 	}
-	at := request.begin()
 	var total float64
 	var voters int
 	var cut bool
 	for _, plugin := range s.plugins {
-		if !plugin.kinds.concern(at.pod) {
+		if !plugin.concern(node.inventory, at.pod) {
 			continue
 		}
 		answer, err := plugin.cachedFit(ctx, node, request, at)
@@ -77,10 +90,16 @@ func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, e
 	case left.unserved != "":
 		return Verdict{Reasons: []string{left.unserved}, Never: true}, nil
 	case left.request != nil:
-		placement := s.groupScheduler.place(ctx, node, left.request)
+		within := s.rationed(budget)
+		placement := s.groupScheduler.place(ctx, node, left.request, within)
+		if placement == nil {
+			return Verdict{NotSearched: true}, nil
+		}
 		if !placement.Fits {
-			reason := s.groupScheduler.explain(node, left.request, placement)
-			return Verdict{Shortage: reason, Never: never(reason), Cut: placement.LimitHit}, nil
+			reason := s.groupScheduler.explain(node, left.request, placement, within)
+			return Verdict{
+				Shortage: reason, Never: never(reason), Cut: placement.LimitHit, TimedOut: placement.TimedOut,
+			}, nil
 		}
 		total += unit(placement.Score)
 		voters++
@@ -108,7 +127,7 @@ func (c *contained) podFits(node *Node, at *translation, pod string) func() (*fi
 	nodeInfo, given := node.info.Clone(), at.named(pod, "")
 	return func() (*fitAnswer, error) {
 		allocates := c.allocator != nil
-		fits, reasons, score := c.forContainers(at.containers).PodFitsDevice(nodeInfo, given, allocates)
+		fits, reasons, score := c.schedulerOf(at).PodFitsDevice(nodeInfo, given, allocates)
 		if fits {
 			return &fitAnswer{fits: true, next: at.adopt(given, allocates), score: score}, nil
 		}

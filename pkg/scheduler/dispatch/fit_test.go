@@ -203,11 +203,10 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 			return nil
 		}}
 	}
-	two := func(a, b types.ContainerInfo, counted map[string][]types.ResourceName) *Request {
+	two := func(a, b types.ContainerInfo) *Request {
 		return &Request{
 			Pod:        &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"a": a, "b": b}},
 			Containers: []grouptree.Container{{Name: "a"}, {Name: "b"}},
-			Counted:    counted,
 		}
 	}
 	wish := types.ContainerInfo{Requests: types.ResourceList{"gpu/0/memory": 1}}
@@ -220,20 +219,20 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 		"there are no plugins": {nil, asking(1), `no device scheduler serves nvidia.com/gpu of container "main"`},
 		"its plugin is not loaded": {
 			[]devicescheduler.DeviceScheduler{devRequest("a", 1)},
-			two(types.ContainerInfo{}, types.ContainerInfo{},
-				map[string][]types.ResourceName{"a": {"x/a"}, "b": {"x/b", "x/c"}}),
+			two(types.ContainerInfo{KubeRequests: types.ResourceList{"x/a": 1}},
+				types.ContainerInfo{KubeRequests: types.ResourceList{"x/b": 1, "x/c": 1, "x/kubelets": 1}}),
 			`no device scheduler serves x/b, x/c of container "b"`,
 		},
 		"a wish is not understood": {
-			[]devicescheduler.DeviceScheduler{devRequest("a", 1)}, two(wish, wish, nil),
+			[]devicescheduler.DeviceScheduler{devRequest("a", 1)}, two(wish, wish),
 			`no device scheduler serves gpu/0/memory of container "b"`,
 		},
 		"a request is for nothing": {
 			[]devicescheduler.DeviceScheduler{devRequest("a", 0)},
-			two(wish, types.ContainerInfo{}, nil), `container "a" asks for 0 of resource/group/gpu/0/cards`,
+			two(wish, types.ContainerInfo{}), `container "a" asks for 0 of resource/group/gpu/0/cards`,
 		},
 		"it says how, but not what": {
-			[]devicescheduler.DeviceScheduler{&fake{}}, two(how, how, nil),
+			[]devicescheduler.DeviceScheduler{&fake{}}, two(how, how),
 			"no device scheduler makes a device of the requests gpu/gpu-generate-topology",
 		},
 	} {
@@ -301,7 +300,7 @@ func TestAnEnumRequestIsMetByAnyOfItsBitsAndNeverUsesThemUp(t *testing.T) {
 		},
 		allocate: func(_ *types.NodeInfo, pod *types.PodInfo) error { translate(pod); return nil },
 	})
-	info := types.NewNodeInfoWithName("n")
+	info := listing("n", "nvidia.com/gpu")
 	info.Allocatable = types.ResourceList{"resource/group/nic/a/enumMode": 0b1000,
 		"resource/group/nic/b/enumMode": 0b0010}
 	inventory, err := s.AddNode(t.Context(), info)

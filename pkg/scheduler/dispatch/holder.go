@@ -61,6 +61,18 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 // Holds returns how much the pod holds of a resource that the group scheduler has.
 func (h *Holder) Holds(name types.ResourceName) int64 { return h.held[name] }
 
+// Empty reports whether the pod was allocated nothing.
+func (h *Holder) Empty() bool {
+	for _, containers := range []map[string]types.ContainerInfo{h.Pod.RunningContainers, h.Pod.InitContainers} {
+		for _, info := range containers {
+			if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // take returns what is used after the plugin has taken the holders' resources. A plugin that
 // translates is called once for each holder; one that is unavailable is called each time, which
 // fails, also for holders that are cached.

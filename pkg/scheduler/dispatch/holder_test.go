@@ -49,7 +49,7 @@ func holding(name string, cards int) *Holder {
 // worn returns the inventory of a node that has this much wear and as much again in use.
 func worn(t *testing.T, s *Set, quantity int64) *Inventory {
 	t.Helper()
-	info := types.NewNodeInfoWithName("n")
+	info := listing("n", "nvidia.com/gpu")
 	resource.AddGroupResource(info.Allocatable, "gpu/GPU-0/wear", quantity)
 	info.Used = types.ResourceList{wear: quantity}
 	inventory, err := s.AddNode(t.Context(), info)

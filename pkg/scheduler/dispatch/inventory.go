@@ -21,34 +21,54 @@ type Inventory struct {
 	info    *types.NodeInfo
 	tree    *grouptree.DeviceTree
 	missing missingPlugins
+	// devices are the extended resources that are devices on the node, and allocated those of them
+	// that an allocator serves.
+	devices   *deviceNames
+	allocated map[types.ResourceName]bool
 }
 
-// PlainNames returns the plain resource names that the node lists, sorted: a pod that requests one
-// of them by count is a device pod.
+// PlainNames returns the extended resources that the node lists as devices, sorted: a pod that
+// requests one of them by count is a device pod there.
 func (inv *Inventory) PlainNames() []types.ResourceName {
-	names := slices.DeleteFunc(slices.Collect(maps.Keys(inv.info.Capacity)), resource.IsGroupResourceName)
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(inv.info.Capacity)), isNotExtended)
 	slices.Sort(names)
 	return names
 }
+
+func isNotExtended(name types.ResourceName) bool { return !resource.IsExtendedResource(name) }
+
+// Counts reports whether an extended resource is a device on the node. Otherwise its kubelet counts
+// it, if it has any.
+func (inv *Inventory) Counts(name types.ResourceName) bool { return (*inv.devices)[name] }
 
 // AddNode reports the node to every plugin and compiles what they make of it. The caller no longer
 // uses info. After ErrNoAnswer, and when the inventory is not complete, AddNode may be called again
 // after a pause, and reports the node to all plugins again.
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
 	var missing missingPlugins
+	devices, allocated := s.deviceNames(info), map[types.ResourceName]bool{}
+	hideKubelets(info, devices)
 	for _, plugin := range s.plugins {
 		plugin.forget(info.Name)
 		given := info.Clone()
-		left, err := do(ctx, plugin, &call{method: "AddNode", node: info.Name}, func() (types.ResourceList, error) {
+		left, err := do(ctx, plugin, &call{method: "AddNode", node: info.Name}, func() (added, error) {
 			defer plugin.updateRevision(s.announceRetranslation)
 			plugin.AddNode(given.Name, given)
-			return maps.Clone(given.Allocatable), nil
+			left := added{allocatable: maps.Clone(given.Allocatable)}
+			if plugin.allocator != nil {
+				left.allocated = maps.Clone(plugin.allocator.Publishes(given))
+			}
+			return left, nil
 		})
 		switch {
 		case err == nil:
-			info.Allocatable = left
+			info.Allocatable = left.allocatable
+			maps.Copy(allocated, left.allocated)
 		case s.tolerates(err):
 			missing = missing.with(plugin, err)
+			if plugin.allocator != nil { // any of them may be its own
+				maps.Copy(allocated, *devices)
+			}
 		default:
 			return nil, err
 		}
@@ -57,7 +77,13 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	if err != nil {
 		return nil, err
 	}
-	return &Inventory{info: info, tree: tree, missing: missing}, nil
+	return &Inventory{info: info, tree: tree, missing: missing, devices: devices, allocated: allocated}, nil
+}
+
+// added is what a plugin makes of a node that is reported to it.
+type added struct {
+	allocatable types.ResourceList
+	allocated   map[types.ResourceName]bool // see Inventory
 }
 
 // RemoveNode reports to every plugin that the node is gone. A plugin that fails is logged.

@@ -20,7 +20,8 @@ import (
 //   - the containers in the order of the spec, with the kind that says when each of them runs,
 //   - what each of them requests in its spec and in the annotation, and its scorers,
 //   - what the annotation requests for the pod as a whole,
-//   - which counts are those of devices.
+//   - which counts are those of devices,
+//   - whether the pod has waited for the best devices for long enough.
 //
 // It does not cover names and UIDs of pods. It is comparable, and depends on nothing that differs
 // between processes.
@@ -31,7 +32,7 @@ func (k RequestKey) String() string { return hex.EncodeToString(k[:]) }
 
 // requestKey returns the key of a request, or of what plugins made of one.
 func requestKey(
-	pod *types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName,
+	pod *types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName, waited bool,
 ) RequestKey {
 	c := make(content, 0, 512)
 	for _, at := range containers {
@@ -62,6 +63,9 @@ func requestKey(
 		for _, resource := range counted[name] {
 			c.str(string(resource))
 		}
+	}
+	if waited {
+		c.num(-2)
 	}
 	return sha256.Sum256(c)
 }

@@ -13,22 +13,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// picky is an allocator of plain resources that come and go.
-type picky struct {
-	*fake
-	serves   map[types.ResourceName]bool
-	revision uint64
-}
-
-func (picky) Pure() bool                            { return true }
-func (picky) Kinds() devicescheduler.Kinds          { return devicescheduler.Kinds{Levels: []string{"numa"}} }
-func (p picky) Serves(name types.ResourceName) bool { return p.serves[name] }
-func (p picky) Revision() uint64                    { return p.revision }
-func (picky) Allocates(types.ResourceName) bool     { return false }
-func (p picky) ForContainers([]grouptree.Container) devicescheduler.DeviceScheduler {
-	return p
-}
-
 func TestEachPartOfWhatAPodRequestsChangesItsKey(t *testing.T) {
 	type change = func(*Request)
 	container := func(f func(*types.ContainerInfo)) change {
@@ -47,12 +31,8 @@ func TestEachPartOfWhatAPodRequestsChangesItsKey(t *testing.T) {
 			func(c *types.ContainerInfo) { c.Requests = types.ResourceList{memory: 1} }),
 		"a scorer": container(
 			func(c *types.ContainerInfo) { c.Scorer = types.ResourceScorer{memory: 1} }),
-		"a request of the pod":  func(r *Request) { r.Pod.Requests = types.ResourceList{"gpu/0/memory": 1} },
-		"a sidecar":             func(r *Request) { r.Containers[0].Kind = grouptree.Sidecar },
-		"a count nobody serves": func(r *Request) { r.Counted = nil },
-		"another count is known": func(r *Request) {
-			r.Counted["main"] = []types.ResourceName{"nvidia.com/gpu", "cpu"}
-		},
+		"a request of the pod": func(r *Request) { r.Pod.Requests = types.ResourceList{"gpu/0/memory": 1} },
+		"a sidecar":            func(r *Request) { r.Containers[0].Kind = grouptree.Sidecar },
 		"another container": func(r *Request) {
 			r.Containers = append(r.Containers, grouptree.Container{Name: "web"})
 			r.Pod.RunningContainers["web"] = types.ContainerInfo{}
@@ -91,11 +71,37 @@ func TestANewEraBeginsWhenAPluginTranslatesOtherwise(t *testing.T) {
 	if after, ok := s.Era(); !ok || after == before {
 		t.Errorf("era %d, %t, as before", after, ok)
 	}
-	before, _ = set(t, clock.RealClock{}, picky{fake: gpus()}).Era()
-	if after, _ := set(t, clock.RealClock{}, picky{fake: gpus(), revision: 1}).Era(); after == before {
-		t.Error("the era stays although a count is served by somebody else")
-	}
 	if _, ok := set(t, clock.RealClock{}, plugin, gpus()).Era(); ok {
 		t.Error("answers that may not be remembered have an era")
+	}
+}
+
+// patient has pods wait for two devices, and content with one of each node's own.
+type patient struct{ *translator }
+
+func (p patient) AfterWait() devicescheduler.DeviceScheduler { return gpus() }
+
+func TestAPodThatHasWaitedIsServedByAnotherSchedulerAndHasAnotherKey(t *testing.T) {
+	never := &fake{name: "p", groups: true, fit: func(*types.NodeInfo, *types.PodInfo) (bool, reasons, float64) {
+		return false, reasons{because("waits for better ones")}, 0
+	}}
+	s := set(t, clock.RealClock{}, patient{&translator{fake: never}})
+	if !s.Patient() || set(t, clock.RealClock{}, never).Patient() {
+		t.Error("who is patient is not known")
+	}
+	keys := map[RequestKey]bool{}
+	for range 2 { // the second answers are cached
+		for _, waited := range []bool{false, true} {
+			request := asking(1)
+			request.Waited = waited
+			keys[request.Key()] = true
+			verdict, err := s.Fit(t.Context(), nodeLike(t, s, "n", 2, 0), request)
+			if err != nil || verdict.Fits != waited {
+				t.Errorf("a pod for which it is %v that it has waited: %+v, %v", waited, verdict, err)
+			}
+		}
+	}
+	if len(keys) != 2 {
+		t.Error("whether a pod has waited is no part of its key")
 	}
 }

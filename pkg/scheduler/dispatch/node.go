@@ -26,6 +26,11 @@ type Node struct {
 	// The keys of info, and of used with the inventory's shape. They are computed on the first
 	// call.
 	content, state func() nodeKey
+	// summary is what is free, counted on the first call.
+	summary func() *grouptree.Summary
+
+	counting sync.Once
+	counts   types.ResourceList // see freeCounts
 }
 
 // Node returns the node's state: what is used from outside Kubernetes and what the holders hold,
@@ -55,15 +60,32 @@ func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder)
 		}
 		info.Used = used
 	}
+	return newNode(inventory, &info, missing), nil
+}
+
+func newNode(inventory *Inventory, info *types.NodeInfo, missing missingPlugins) *Node {
 	used := inventory.tree.Dense(info.Used)
 	return &Node{
 		inventory: inventory,
-		info:      &info,
+		info:      info,
 		used:      used,
 		missing:   missing,
-		content:   sync.OnceValue(func() nodeKey { return contentOf(&info) }),
+		content:   sync.OnceValue(func() nodeKey { return contentOf(info) }),
 		state:     sync.OnceValue(func() nodeKey { return stateOf(inventory.tree, used) }),
-	}, nil
+		summary:   sync.OnceValue(func() *grouptree.Summary { return inventory.tree.Summarize(used) }),
+	}
+}
+
+// Estimate is Node without a call of any plugin: what plugins alone account for counts as free, and
+// nothing counts as used that is not.
+func (s *Set) Estimate(inventory *Inventory, holders []*Holder) *Node {
+	info, used := *inventory.info, types.ResourceList{}
+	maps.Copy(used, info.Used)
+	for _, holder := range holders {
+		grouptree.Take(used, s.accounted(holder.held))
+	}
+	info.Used = used
+	return newNode(inventory, &info, inventory.missing)
 }
 
 // concerned returns the holders that hold devices of the plugin's kinds.

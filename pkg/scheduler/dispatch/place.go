@@ -18,6 +18,7 @@ import (
 
 // groupScheduler places what plugins translated. It is safe for concurrent use.
 type groupScheduler struct {
+	clock      clock.PassiveClock
 	placers    sync.Pool // of *grouptree.Placer
 	placements *cache.Cache[placementKey, *grouptree.Placement]
 	reasons    *cache.Cache[reasonKey, *grouptree.Reason]
@@ -40,6 +41,7 @@ type reasonKey struct {
 
 func newGroupScheduler(clk clock.PassiveClock, recorder Recorder, sizes sizes) groupScheduler {
 	return groupScheduler{
+		clock:      clk,
 		placers:    sync.Pool{New: func() any { return grouptree.NewPlacer(0) }},
 		placements: cache.New[placementKey, *grouptree.Placement](sizes.placements),
 		reasons:    cache.New[reasonKey, *grouptree.Reason](sizes.reasons),
@@ -48,45 +50,74 @@ func newGroupScheduler(clk clock.PassiveClock, recorder Recorder, sizes sizes) g
 	}
 }
 
-// place places a request on a node.
-func (g *groupScheduler) place(ctx context.Context, node *Node, request *grouptree.Request) *grouptree.Placement {
-	placement := g.cachedPlacement(node, request)
-	if placement.LimitHit {
+// place places a request on a node. It returns nil when the budget has nothing left for a search.
+func (g *groupScheduler) place(
+	ctx context.Context, node *Node, request *grouptree.Request, within rationed,
+) *grouptree.Placement {
+	placement := g.cachedPlacement(node, request, within)
+	if placement == nil {
+		within.refuse()
+		g.recorder.NotSearched()
+	} else if placement.LimitHit {
 		g.recorder.StepLimitHit()
 		g.limits.log(ctx, node, placement)
 	}
 	return placement
 }
 
-func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request) *grouptree.Placement {
-	// What a pinned device is depends on the names of this node's devices.
-	key, caches := placementKey{request: request.Digest()}, !request.Pinned()
-	if caches {
-		key.node = node.state()
-		if known, ok := g.placements.Get(key); ok {
-			return known
+// known returns the placement of a request on nodes in this state, if it is cached.
+func (g *groupScheduler) known(node *Node, request *grouptree.Request) (*grouptree.Placement, bool) {
+	if request.Pinned() { // what a pinned device is depends on the names of this node's devices
+		return nil, false
+	}
+	return g.placements.Get(placementKey{request.Digest(), node.state()})
+}
+
+func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request, within rationed) *grouptree.Placement {
+	if known, ok := g.known(node, request); ok {
+		return known
+	}
+	placement := &grouptree.Placement{}
+	if node.summary().MayFit(request) {
+		limits, admitted := within.admit(node)
+		if placement = g.search(node, request, limits, within); placement.LimitHit && !admitted {
+			return nil
 		}
 	}
+	if !request.Pinned() && !placement.TimedOut {
+		g.placements.Add(placementKey{request.Digest(), node.state()}, placement)
+	}
+	return placement
+}
+
+// search looks for a placement on a node that may have one.
+func (g *groupScheduler) search(
+	node *Node, request *grouptree.Request, limits grouptree.Limits, within rationed,
+) *grouptree.Placement {
 	placer := g.placers.Get().(*grouptree.Placer)
 	defer g.placers.Put(placer)
-	placement := placer.Place(node.inventory.tree, node.used, request)
-	if caches {
-		g.placements.Add(key, placement)
-	}
+	began := g.clock.Now()
+	placement := placer.PlaceWithin(node.inventory.tree, node.used, request, limits)
+	within.charge(placement.Steps, g.clock.Since(began))
 	return placement
 }
 
 // explain says why a request does not fit the node, as the placement shows. Nodes that look the
 // same share a placement, and so the reason: finding it costs more than a look-up.
+// It may cost what the search has left of the limit for the node.
 func (g *groupScheduler) explain(
-	node *Node, request *grouptree.Request, placement *grouptree.Placement,
+	node *Node, request *grouptree.Request, placement *grouptree.Placement, within rationed,
 ) *grouptree.Reason {
 	key := reasonKey{request, placement}
 	if known, ok := g.reasons.Get(key); ok {
 		return known
 	}
-	reason := grouptree.Explain(node.inventory.tree, node.used, request, placement)
-	if !request.Pinned() { // else the next placement is another one
+	limits, admitted := within.admit(node)
+	limit, began := max(freeSteps, limits.Steps-placement.Steps), g.clock.Now()
+	reason, steps := grouptree.ExplainWithin(node.inventory.tree, node.used, request, placement, limit)
+	within.charge(steps, g.clock.Since(began))
+	// Of a pinned request, the next placement is another one.
+	if !request.Pinned() && (admitted || steps < limit) {
 		g.reasons.Add(key, reason)
 	}
 	return reason

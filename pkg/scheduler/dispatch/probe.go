@@ -45,7 +45,7 @@ func answers(probe *call) bool {
 func (c *contained) plainRequest(node *Node) *translation {
 	own := func(name types.ResourceName) bool {
 		if c.kinds != nil {
-			return c.kinds.has(name)
+			return c.kinds.has(name) || c.allocator != nil && node.inventory.allocated[name]
 		}
 		return len(c.claimed) == 0 || slices.Contains(c.claimed, name)
 	}
@@ -69,5 +69,5 @@ func (c *contained) plainRequest(node *Node) *translation {
 	const only = "main"
 	pod := types.NewPodInfo()
 	pod.RunningContainers[only] = container
-	return newTranslation(*pod, []grouptree.Container{{Name: only}}, nil)
+	return newTranslation(*pod, []grouptree.Container{{Name: only}}, false)
 }

@@ -54,9 +54,11 @@ type Recorder interface {
 	Quarantined(plugin string, quarantined bool)
 	// Overdue reports how many calls have not returned within their limit and still run, likewise.
 	Overdue(plugin string, calls int)
-	// StepLimitHit reports an answer of the group scheduler that its step limit cut short, also a
-	// cached one.
+	// StepLimitHit reports an answer of the group scheduler that a limit cut short, also a cached
+	// one.
 	StepLimitHit()
+	// NotSearched reports that a node was not searched for want of a budget.
+	NotSearched()
 }
 
 // unrecorded is the recorder of a set that has none.
@@ -67,3 +69,4 @@ func (unrecorded) Blamed(string, Blamed)                         {}
 func (unrecorded) Quarantined(string, bool)                      {}
 func (unrecorded) Overdue(string, int)                           {}
 func (unrecorded) StepLimitHit()                                 {}
+func (unrecorded) NotSearched()                                  {}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -50,6 +49,8 @@ func (m *minutes) Overdue(plugin string, calls int) {
 }
 
 func (m *minutes) StepLimitHit() { m.limit++ }
+
+func (m *minutes) NotSearched() {}
 
 // read returns what was written since the last time.
 func (m *minutes) read() []string {
@@ -142,8 +143,8 @@ func TestEveryAnswerCutShortByTheStepLimitIsCountedAndOneAMinuteIsLogged(t *test
 		return true, nil, 0
 	}
 	s, m := recorded(clk, plugin)
-	s.groupScheduler.placers.New = func() any { return grouptree.NewPlacer(1) }
-	info := types.NewNodeInfoWithName("n")
+	s.SetSearchBudgets(SearchBudgets{Node: 13 * time.Nanosecond, Cycle: time.Second}) // which is one step
+	info := listing("n", "nvidia.com/gpu")
 	info.Allocatable = types.ResourceList{"resource/group/gpu/a/memory": 100, "resource/group/gpu/b/memory": 40}
 	info.Used = types.ResourceList{"resource/group/gpu/a/memory": 70, "resource/group/gpu/b/memory": 15}
 	inventory, err := s.AddNode(t.Context(), info)

@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"maps"
 	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -17,14 +18,19 @@ type Request struct {
 	Pod *types.PodInfo
 	// Containers are the pod's containers in the order of its spec.
 	Containers []grouptree.Container
-	// Counted are the containers that request a device by count, with the plain names they use.
-	Counted map[string][]types.ResourceName
 	// Forged says that the pod came with an allocation, which only the scheduler may write. It is
 	// not in Pod.
 	Forged bool
+	// Waited says that the pod has waited for the best devices of all nodes for long enough.
+	Waited bool
 
 	began atomic.Pointer[translation]
+	parts atomic.Pointer[map[*deviceNames]*translation]
 }
+
+// maxParts is how many different parts of a request are kept, of which a cluster has as many as it
+// has nodes with different device resources.
+const maxParts = 64
 
 // Key returns the request's key. It is computed on the first call.
 func (r *Request) Key() RequestKey { return r.begin().key() }
@@ -34,21 +40,30 @@ func (r *Request) begin() *translation {
 	if began := r.began.Load(); began != nil {
 		return began
 	}
-	r.began.CompareAndSwap(nil, newTranslation(*r.Pod, r.Containers, r.Counted))
+	r.began.CompareAndSwap(nil, newTranslation(*r.Pod, r.Containers, r.Waited))
 	return r.began.Load()
 }
 
-// Empty reports whether the pod requests no device at all.
-func (r *Request) Empty() bool {
-	if len(r.Counted)+len(r.Pod.Requests) > 0 {
-		return false
-	}
-	for _, containers := range []map[string]types.ContainerInfo{r.Pod.RunningContainers, r.Pod.InitContainers} {
-		for _, container := range containers {
-			if len(container.Requests) > 0 {
-				return false
-			}
+// on returns the part of the request that is for devices of the node with this inventory.
+func (r *Request) on(inventory *Inventory) *translation {
+	kept := r.parts.Load()
+	if kept != nil {
+		if part, ok := (*kept)[inventory.devices]; ok {
+			return part
 		}
 	}
-	return true
+	part := r.begin().onlyOf(inventory.devices)
+	more := map[*deviceNames]*translation{inventory.devices: part}
+	if kept != nil && len(*kept) < maxParts {
+		maps.Copy(more, *kept)
+	}
+	r.parts.CompareAndSwap(kept, &more)
+	return part
 }
+
+// Empty reports whether the pod requests no device on any node.
+func (r *Request) Empty() bool { return r.begin().empty() }
+
+// ByCountOnly reports whether the pod requests devices only by counts of extended resources, if at
+// all: where these are not devices, it is a pod like any other.
+func (r *Request) ByCountOnly() bool { return r.begin().onlyOf(&deviceNames{}).empty() }

@@ -16,7 +16,6 @@ import (
 type kinds struct {
 	plain  map[types.ResourceName]bool
 	levels map[string]bool
-	serves func(types.ResourceName) bool // of plain names that come and go; nil for none
 }
 
 func newKinds(of devicescheduler.Kinds) *kinds {
@@ -32,7 +31,7 @@ func newKinds(of devicescheduler.Kinds) *kinds {
 
 // has reports whether a resource is of these kinds.
 func (k *kinds) has(name types.ResourceName) bool {
-	if k.plain[name] || k.serves != nil && k.serves(name) {
+	if k.plain[name] {
 		return true
 	}
 	rest := strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/")
@@ -61,6 +60,27 @@ func (k *kinds) concern(pod *types.PodInfo) bool {
 			}
 			for _, from := range info.AllocateFrom {
 				if k.has(from) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// concern reports whether the plugin may have to do with a pod on the node with this inventory. Of
+// what the pod counts, only what is a device there is left.
+func (c *contained) concern(inventory *Inventory, pod *types.PodInfo) bool {
+	if c.kinds.concern(pod) {
+		return true
+	}
+	if c.allocator == nil {
+		return false
+	}
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, info := range containers {
+			for name := range info.KubeRequests {
+				if inventory.allocated[name] {
 					return true
 				}
 			}
@@ -103,7 +123,7 @@ func (inv *Inventory) Complete() bool { return len(inv.missing) == 0 }
 func (n *Node) missingFor(pod *types.PodInfo) error {
 	var first *contained
 	for plugin := range n.missing {
-		if plugin.kinds.concern(pod) && (first == nil || plugin.name < first.name) {
+		if plugin.concern(n.inventory, pod) && (first == nil || plugin.name < first.name) {
 			first = plugin
 		}
 	}

@@ -68,25 +68,21 @@ func newSpecialist(level string) *specialist {
 // oneOf returns the request for one device of each of these levels.
 func oneOf(levels ...string) *Request {
 	list := types.ResourceList{"cpu": 1}
-	var names []types.ResourceName
 	for _, level := range levels {
-		name := types.ResourceName("example.com/" + level)
-		list[name] = 1
-		names = append(names, name)
+		list[types.ResourceName("example.com/"+level)] = 1
 	}
 	return &Request{
 		Pod: &types.PodInfo{
 			Name: "p", RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: list}},
 		},
 		Containers: []grouptree.Container{{Name: "main"}},
-		Counted:    map[string][]types.ResourceName{"main": names},
 	}
 }
 
 // mixed returns the inventory of a node with two GPUs and two FPGAs.
 func mixed(t *testing.T, s *Set) *Inventory {
 	t.Helper()
-	info := types.NewNodeInfoWithName("n")
+	info := listing("n", "example.com/gpu", "example.com/fpga")
 	for _, device := range []string{"gpu/a", "gpu/b", "fpga/a", "fpga/b"} {
 		resource.AddGroupResource(info.Allocatable, device+"/cards", 1)
 	}

@@ -17,20 +17,28 @@ import (
 type translation struct {
 	pod        *types.PodInfo // without names
 	containers []grouptree.Container
-	counted    map[string][]types.ResourceName
-	key        func() RequestKey // computed on the first call
+	// counted are the containers that request extended resources, with their names. Those that are
+	// not devices of the node are not among them.
+	counted map[string][]types.ResourceName
+	waited  bool              // see Request
+	key     func() RequestKey // computed on the first call
 
 	once sync.Once
 	rest *rest
 }
 
-func newTranslation(
-	pod types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName,
+// newTranslation returns a request that no plugin has translated yet.
+func newTranslation(pod types.PodInfo, containers []grouptree.Container, waited bool) *translation {
+	return makeTranslation(pod, containers, extendedOf(pod.RunningContainers, pod.InitContainers), waited)
+}
+
+func makeTranslation(
+	pod types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName, waited bool,
 ) *translation {
 	pod.Name, pod.NodeName = "", ""
 	return &translation{
-		pod: &pod, containers: containers, counted: counted,
-		key: sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted) }),
+		pod: &pod, containers: containers, counted: counted, waited: waited,
+		key: sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
 	}
 }
 
@@ -75,7 +83,7 @@ func (t *translation) adopt(given *types.PodInfo, allocator bool) *translation {
 	pod := *t.pod
 	pod.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers, allocator)
 	pod.InitContainers = adoptContainers(pod.InitContainers, given.InitContainers, allocator)
-	return newTranslation(pod, t.containers, t.counted)
+	return makeTranslation(pod, t.containers, t.counted, t.waited)
 }
 
 func adoptContainers(containers, given map[string]types.ContainerInfo, allocator bool) map[string]types.ContainerInfo {

@@ -162,7 +162,9 @@ func TestAPluginMayWriteIntoEveryMap(t *testing.T) {
 func drive(t *testing.T, plugin devicescheduler.DeviceScheduler, pod *v1.Pod, refused bool) {
 	logger, ctx := ktesting.NewTestContext(t)
 	set := dispatch.New(logger, nil, dispatch.Named{File: "writer.so", Plugin: plugin})
-	inventory, err := set.AddNode(ctx, &types.NodeInfo{Name: "n"})
+	inventory, err := set.AddNode(ctx, &types.NodeInfo{
+		Name: "n", Capacity: types.ResourceList{"nvidia.com/gpu": 1},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +231,7 @@ func requestOf(pod *v1.Pod) (*dispatch.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &dispatch.Request{Pod: info, Counted: map[string][]types.ResourceName{}}
+	request := &dispatch.Request{Pod: info}
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, container := range containers {
 			kind := grouptree.Regular
@@ -239,9 +241,6 @@ func requestOf(pod *v1.Pod) (*dispatch.Request, error) {
 				kind = grouptree.Sidecar
 			}
 			request.Containers = append(request.Containers, grouptree.Container{Name: container.Name, Kind: kind})
-			if !container.Resources.Limits.Name("nvidia.com/gpu", resource.DecimalSI).IsZero() {
-				request.Counted[container.Name] = []types.ResourceName{"nvidia.com/gpu"}
-			}
 		}
 	}
 	return request, nil

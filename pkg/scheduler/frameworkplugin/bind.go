@@ -17,13 +17,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// Bind binds a pod that has devices reserved, with one Binding that carries the allocation: the API
-// server copies the annotation onto the pod in the write that sets spec.nodeName. All other pods
-// are left to the next bind plugin.
+// Bind binds a pod that has devices reserved, with one Binding that carries the allocation and its
+// seal: the API server copies the annotations onto the pod in the write that sets spec.nodeName.
+// All other pods are left to the next bind plugin.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	if p.cycleOf(state) == nil {
+	if c := p.cycleOf(state); c == nil || c.deviceless {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	annotation := p.nodes.Reserved(nodeName, pod.UID)
@@ -31,12 +32,20 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		return fwk.AsStatus(
 			fmt.Errorf("bind pod %q: no devices are reserved for it on node %q", klog.KObj(pod), nodeName))
 	}
+	annotations := map[string]string{deviceinfo.Annotation: annotation}
+	if p.seals.Keys != nil {
+		text, err := p.sealOf(pod, nodeName, annotation)
+		if err != nil {
+			return fwk.AsStatus(err)
+		}
+		annotations[seal.Annotation] = text
+	}
 	err := p.bind(ctx, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   pod.Namespace,
 			Name:        pod.Name,
 			UID:         pod.UID,
-			Annotations: map[string]string{deviceinfo.Annotation: annotation},
+			Annotations: annotations,
 		},
 		Target: v1.ObjectReference{Kind: "Node", Name: nodeName},
 	})

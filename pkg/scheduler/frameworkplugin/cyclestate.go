@@ -15,6 +15,7 @@ import (
 // cycle is what the plugin keeps of one pod's scheduling cycle.
 type cycle struct {
 	request  *dispatch.Request
+	budget   *dispatch.Budget // of the searches
 	verdicts verdict.Cycle
 	reasons  *reasonAggregator
 	// doubtful are the nodes that are not known to fit, when they are few; nil when they are not,
@@ -23,14 +24,28 @@ type cycle struct {
 	doubtful    map[*framework.NodeInfo]struct{}
 	simulation  bool
 	preFiltered bool    // nodes were removed, see preFilter
+	evicting    bool    // simulations from now on are those of evictions
+	skipped     bool    // this simulation is not made: the budget is used up
 	scores      []int64 // of PreScore's nodes, in their order
+	// deviceless says that Reserve chose no device and has nothing to write: the node's kubelet
+	// counts what the pod requests.
+	deviceless bool
 }
 
 const cycleKey fwk.StateKey = Name
 
 // Clone returns a cycle for a simulation, whose reasons do not count.
+//
+// The simulation of an eviction is made as a whole or not at all: upstream first takes all victims
+// from the node, and evicts each for which Filter then fails, for whatever reason.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{request: c.request, verdicts: c.verdicts, reasons: c.reasons.simulation(), simulation: true}
+	clone := &cycle{
+		request: c.request, budget: c.budget, verdicts: c.verdicts, reasons: c.reasons.simulation(), simulation: true,
+	}
+	if c.evicting {
+		clone.skipped, clone.budget = c.budget.UsedUp(), c.budget.Unrationed()
+	}
+	return clone
 }
 
 // inGroup reports whether the pod is one of a pod group, which are scheduled together.

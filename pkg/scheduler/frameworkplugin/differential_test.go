@@ -133,9 +133,12 @@ func (m *model) node(name string) *framework.NodeInfo {
 	return nil
 }
 
-// version returns a version of a node with some GPUs.
+// version returns a version of a node with some GPUs, of ours or of its kubelet's.
 func (m *model) version(name string, uid types.UID) *v1.Node {
 	node := newNode(name, []string{"A", "B", "C", "D"}[:m.fewest+m.rand.IntN(5-m.fewest)]...)
+	if m.rand.IntN(8) == 0 { // or its kubelet counts them
+		node = kubeletNode(name)
+	}
 	node.UID = uid
 	m.made++
 	node.ResourceVersion = fmt.Sprint(m.made)

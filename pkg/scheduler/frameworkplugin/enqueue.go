@@ -32,19 +32,20 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-func (p *Plugin) afterNodeChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, after, err := util.As[*v1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if before != nil && before.Annotations[deviceinfo.Annotation] == after.Annotations[deviceinfo.Annotation] &&
+	if before != nil && !rewritten(before, after, deviceinfo.Annotation) &&
+		!rewritten(before, after, deviceinfo.HoldersAnnotation) &&
 		apiequality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
 		return fwk.QueueSkip, nil
 	}
-	return p.hint(logger, pod, after.Name), nil
+	return p.hint(pod, after.Name), nil
 }
 
-func (p *Plugin) afterPodDeletion(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (p *Plugin) afterPodDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	deleted, _, err := util.As[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -56,12 +57,12 @@ func (p *Plugin) afterPodDeletion(logger klog.Logger, pod *v1.Pod, oldObj, newOb
 	if nodeName == "" {
 		return fwk.Queue, nil
 	}
-	return p.hint(logger, pod, nodeName), nil
+	return p.hint(pod, nodeName), nil
 }
 
 // hint returns whether to queue the pod after something has changed on the node.
-func (p *Plugin) hint(logger klog.Logger, pod *v1.Pod, nodeName string) fwk.QueueingHint {
-	if p.mayFit(klog.NewContext(p.ctx, logger), pod, nodeName) {
+func (p *Plugin) hint(pod *v1.Pod, nodeName string) fwk.QueueingHint {
+	if p.mayFit(pod, nodeName) {
 		return fwk.Queue
 	}
 	return fwk.QueueSkip
@@ -72,7 +73,7 @@ func (p *Plugin) afterOwnChange(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (f
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if before.Annotations[deviceinfo.Annotation] == after.Annotations[deviceinfo.Annotation] {
+	if !rewritten(before, after, deviceinfo.Annotation) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

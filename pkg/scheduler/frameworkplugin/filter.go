@@ -20,12 +20,19 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	if c == nil || c.knownToFit(nodeInfo) {
 		return nil
 	}
+	if c.skipped {
+		return p.notSearched(pod)
+	}
 	found, err := p.verdict(ctx, c, pod, nodeInfo)
 	switch {
 	case err != nil:
 		return p.rejected(err)
 	case found.Fits:
 		return nil
+	case found.NotSearched:
+		return p.notSearched(pod)
+	case found.TimedOut:
+		p.retries.add(pod)
 	}
 	code := fwk.Unschedulable
 	if found.Never {
@@ -51,14 +58,23 @@ func (p *Plugin) verdict(
 	if err != nil {
 		return nil, err
 	}
-	found, err := p.schedulers.Fit(ctx, node, c.request)
+	found, err := p.schedulers.FitWithin(ctx, node, c.request, c.budget)
 	if err != nil {
 		return nil, err
 	}
-	if unmodified {
+	if unmodified && !found.NotSearched {
 		c.verdicts.Put(nodeInfo, node, &found)
 	}
 	return &found, nil
+}
+
+// notSearched returns the status of a node for which the cycle's budget has nothing left. Evicting
+// pods there would be wrong: it may fit as it is. The pod is tried again.
+func (p *Plugin) notSearched(pod *v1.Pod) *fwk.Status {
+	p.retries.add(pod)
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		"were not searched: the cycle's budget (--device-cycle-budget) is used up; they are next when the pod is "+
+			"tried again")
 }
 
 // rejected returns the status of a node whose devices cannot be scheduled, which no eviction

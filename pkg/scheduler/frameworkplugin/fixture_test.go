@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -95,6 +96,7 @@ type fixture struct {
 	plugin     *Plugin
 	clock      *clocktesting.FakeClock
 	activated  chan map[string]*v1.Pod
+	events     *events.FakeRecorder
 
 	bindingError atomic.Pointer[error]
 }
@@ -113,9 +115,17 @@ func newFixture(t testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *fixture {
 
 // newFixtureOf is newFixture with another device scheduler.
 func newFixtureOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes []*v1.Node, pods ...*v1.Pod) *fixture {
+	return newFixtureWith(t, Options{}, scheduler, nodes, pods...)
+}
+
+// newFixtureWith is newFixtureOf with options.
+func newFixtureWith(
+	t testing.TB, options Options, scheduler devicescheduler.DeviceScheduler, nodes []*v1.Node, pods ...*v1.Pod,
+) *fixture {
 	upstreammetrics.Register()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fixture{TB: t, client: fake.NewClientset(), activated: make(chan map[string]*v1.Pod, 1)}
+	f.events = events.NewFakeRecorder(16)
 	f.clock = clocktesting.NewFakeClock(metav1.Now().Time)
 	f.client.PrependReactor("create", "pods", f.reactToBinding)
 	for _, node := range nodes {
@@ -130,8 +140,11 @@ func newFixtureOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes
 	}
 	schedulers := dispatch.New(
 		klog.Background(), metrics.NewRecorder(), dispatch.Named{File: "gpus.so", Plugin: scheduler})
+	budgets := dispatch.DefaultSearchBudgets
+	budgets.StepsOnly = true // the race detector makes a step take many times as long
+	schedulers.SetSearchBudgets(budgets)
 	factory := func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		shared, err := NewShared(ctx, schedulers, handle, Options{})
+		shared, err := NewShared(ctx, schedulers, handle, options)
 		if err != nil {
 			return nil, err
 		}
@@ -148,12 +161,13 @@ func newFixtureOf(t testing.TB, scheduler devicescheduler.DeviceScheduler, nodes
 		frameworkruntime.WithClientSet(f.client), frameworkruntime.WithInformerFactory(informerFactory),
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(pods, nodes)),
 		frameworkruntime.WithPodActivator(f),
+		frameworkruntime.WithEventRecorder(f.events),
 		frameworkruntime.WithPodNominator(nobody{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.plugin.clock = f.clock
-	f.plugin.requeuer.clock = f.clock
+	f.plugin.requeuer.clock, f.plugin.retries.clock = f.clock, f.clock
 	informerFactory.Start(ctx.Done())
 	informerFactory.WaitForCacheSync(ctx.Done())
 	await(t, "the plugin knows the nodes", f.plugin.synced)

@@ -5,11 +5,15 @@ package frameworkplugin
 
 import (
 	"context"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 func (s *Shared) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
@@ -24,40 +28,68 @@ func (s *Shared) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
 	}
 }
 
-// podHandler drops the reservations of pods that are deleted, and reports who holds what to plugins
-// that keep counters of their own.
+// podHandler drops the reservations of pods that are deleted, judges the seals of bound pods, and
+// reports who holds what to plugins that keep counters of their own.
 func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
-	handler := cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) { s.afterRewrite(before.(*v1.Pod), after.(*v1.Pod)) },
+	observed := s.schedulers.Observes()
+	seen := func(pod *v1.Pod) {
+		s.judge(pod)
+		if !observed {
+			return
+		}
+		if allocation := s.nodes.Held(pod); allocation != nil {
+			s.schedulers.PodHolds(ctx, pod.Spec.NodeName, string(pod.UID), allocation)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			countForged(obj.(*v1.Pod))
+			seen(obj.(*v1.Pod))
+		},
+		UpdateFunc: func(before, after any) {
+			s.afterRewrite(before.(*v1.Pod), after.(*v1.Pod))
+			seen(after.(*v1.Pod))
+		},
 		DeleteFunc: func(obj any) {
 			if pod, ok := deleted[*v1.Pod](obj); ok {
 				s.nodes.PodDeleted(pod.UID)
+				s.unsealed.forget(pod)
 				s.schedulers.PodGone(ctx, string(pod.UID))
 			}
 		},
 	}
-	if s.schedulers.Observes() {
-		report := func(pod *v1.Pod) {
-			if allocation, err := deviceinfo.PodAllocation(pod); err == nil {
-				s.schedulers.PodHolds(ctx, pod.Spec.NodeName, string(pod.UID), allocation)
-			}
-		}
-		handler.AddFunc = func(obj any) { report(obj.(*v1.Pod)) }
-		handler.UpdateFunc = func(before, after any) {
-			s.afterRewrite(before.(*v1.Pod), after.(*v1.Pod))
-			report(after.(*v1.Pod))
-		}
-	}
-	return handler
 }
 
-// afterRewrite requeues pods when the allocation of a bound pod is changed or removed. No queueing
-// hint can: it would be called for every status update of every pod.
+// afterRewrite requeues pods when the allocation of a bound pod is changed or removed, and counts
+// those that are forged. No queueing hint can requeue them: it would be called for every status
+// update of every pod.
 func (s *Shared) afterRewrite(before, after *v1.Pod) {
-	if before.Spec.NodeName != "" &&
-		before.Annotations[deviceinfo.Annotation] != after.Annotations[deviceinfo.Annotation] {
+	changed := rewritten(before, after, deviceinfo.Annotation)
+	if before.Spec.NodeName != "" && (changed || rewritten(before, after, seal.Annotation)) {
 		s.requeuer.after(0)
 	}
+	if changed || before.Spec.NodeName != after.Spec.NodeName {
+		countForged(after)
+	}
+}
+
+// countForged counts a bound pod whose allocation is that of another pod or node. It looks at the
+// text, which the scheduler writes without spaces: users can write long annotations often, and
+// decoding them here would delay all other events.
+func countForged(pod *v1.Pod) {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if pod.Spec.NodeName == "" || !strings.Contains(annotation, `"allocatefrom":`) {
+		return
+	}
+	if !strings.Contains(annotation, `"nodename":"`+pod.Spec.NodeName+`"`) ||
+		!strings.Contains(annotation, `"podname":"`+pod.Name+`"`) {
+		metrics.ForgedAllocations.Inc()
+	}
+}
+
+// rewritten reports whether two versions of an object have different values of an annotation.
+func rewritten(before, after metav1.Object, annotation string) bool {
+	return before.GetAnnotations()[annotation] != after.GetAnnotations()[annotation]
 }
 
 // deleted returns the object of a deletion, also when the informer missed the event and has only

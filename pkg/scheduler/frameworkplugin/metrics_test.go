@@ -52,3 +52,48 @@ func TestMetricsReportTheCallsOfADeviceScheduler(t *testing.T) {
 	testutil.AssertHistogramTotalCount(t, "kubedevice_scheduler_plugin_call_duration_seconds",
 		map[string]string{"method": "PodFitsDevice"}, 2)
 }
+
+func TestBoundPodsWithTheAllocationOfOthersAreCounted(t *testing.T) {
+	metrics.Register()
+	const node, other = "n", "other"
+	for name, test := range map[string]struct {
+		before, after *v1.Pod // before is nil for a pod that is new
+		want          float64
+	}{
+		"its own": {after: assumed(annotated(newPod("p", 1), gave("p", node, "GPU-0")), node)},
+		"that of another node": {
+			after: assumed(annotated(newPod("p", 1), gave("p", other, "GPU-0")), node), want: 1,
+		},
+		"that of another pod": {
+			after: assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node), want: 1,
+		},
+		"none":                  {after: assumed(newPod("p", 0), node)},
+		"a request":             {after: assumed(annotated(newPod("p", 0), `{"runningcontainer":{}}`), node)},
+		"forged, and not bound": {after: annotated(newPod("p", 1), gave("q", other, "GPU-0"))},
+		"bound with that of another pod": {
+			before: newPod("p", 1), after: assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node), want: 1,
+		},
+		"counted before": {
+			before: assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node),
+			after:  assumed(annotated(newPod("p", 1), gave("q", node, "GPU-0")), node),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			handler := f.plugin.podHandler(t.Context())
+			before, err := testutil.GetCounterMetricValue(metrics.ForgedAllocations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.before == nil {
+				handler.OnAdd(test.after, false)
+			} else {
+				handler.OnUpdate(test.before, test.after)
+			}
+			after, err := testutil.GetCounterMetricValue(metrics.ForgedAllocations)
+			if err != nil || after-before != test.want {
+				t.Errorf("%v are counted, error %v, want %v", after-before, err, test.want)
+			}
+		})
+	}
+}

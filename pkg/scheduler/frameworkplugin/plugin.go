@@ -19,6 +19,11 @@ import (
 // Name is the plugin's name in scheduler configurations, logs and metrics.
 const Name = "KubeDevice"
 
+// SchedulerName is a name for spec.schedulerName of pods that no other scheduler serves. Where
+// upstream's scheduler may lead, a pod under this name waits meanwhile, instead of being bound
+// without devices.
+const SchedulerName = "kubedevice-scheduler"
+
 // Plugin is the framework plugin of one profile.
 type Plugin struct {
 	*Shared

@@ -13,15 +13,24 @@ import (
 )
 
 // PostFilter filters the nodes that PreFilter has removed, and adds their statuses to those of the
-// others. It evicts nothing itself, and leaves the pod to the next plugin.
+// others. It evicts nothing itself, and leaves the pod to the next plugin; unless there are nodes
+// that were not searched: no pod is evicted while the pod may fit elsewhere.
 func (p *Plugin) PostFilter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
-	if c := p.cycleOf(state); c != nil && c.preFiltered {
+	c := p.cycleOf(state)
+	if c == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	if c.preFiltered {
 		if err := p.filterRemoved(ctx, state, pod, statuses.(*framework.NodeToStatus)); err != nil {
 			return nil, fwk.AsStatus(err)
 		}
 	}
+	if c.budget.Refused() > 0 {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pod is evicted before all nodes are searched")
+	}
+	c.evicting = true
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 

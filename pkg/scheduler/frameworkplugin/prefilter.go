@@ -16,12 +16,15 @@ import (
 // few defines what few nodes are: fewer than one in this many.
 const few = 10
 
-// PreFilter reads the pod's request, begins a cycle of the verdict cache, and leaves only the nodes
+// PreFilter is what every pod meets first, with devices or without, and only on the scheduler that
+// leads. It reads the pod's request, begins a cycle of the verdict cache, and leaves only the nodes
 // that may fit. A pod that requests no device is skipped. A pod whose annotation cannot be read is
-// rejected until it changes.
+// rejected until it changes, and one that passes by a quota until it or the quota changes.
 func (p *Plugin) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
+	p.lead()
+	p.explainWait(pod)
 	if pod.Annotations[deviceinfo.Annotation] == "" && !nodestate.RequestsExtended(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -30,6 +33,7 @@ func (p *Plugin) PreFilter(
 			p.nodes.Observe(ctx, node.Node())
 		}
 	}
+	p.nodes.Attempt(pod)
 	request, err := p.nodes.Request(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
@@ -37,8 +41,12 @@ func (p *Plugin) PreFilter(
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	if refused := p.checkLimits(pod, request); refused != nil {
+		return nil, refused
+	}
 	c := &cycle{
 		request:  request,
+		budget:   p.schedulers.BeginCycle(request),
 		verdicts: p.verdicts.Begin(nodes, request, !inGroup(pod)),
 		reasons:  newReasonAggregator(p.schedulers.Words(), nil),
 	}

@@ -4,16 +4,15 @@
 package frameworkplugin
 
 import (
-	"context"
 	"errors"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // byNode is the index of pods by the node that they are bound to.
@@ -44,58 +43,50 @@ func (s *Shared) PodsOn(nodeName string) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// cachedHints say which pods fit one state of one node. Pods with equal requests share an answer:
-// most pending pods come from few templates.
-type cachedHints struct {
-	view *nodestate.View
-	era  uint64   // of the device schedulers
-	fits sync.Map // of bool, by dispatch.RequestKey
-}
-
 // mayFit reports whether the pod may fit the node as it is now. It errs toward true: where plugins
-// look at more than the node, and while one gives no answer.
+// look at more than the node, and where that is not known at once.
 //
 // The scheduling queue calls it with its lock held, for each pending pod and each event. So it
-// looks a node up once for all pods, and calls only plugins whose answers are cached.
-func (s *Shared) mayFit(ctx context.Context, pod *v1.Pod, nodeName string) bool {
-	if !s.schedulers.Predictable() {
-		return true
-	}
+// makes no search and calls no plugin, and reads little that is not read already.
+func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	node, err := s.nodeLister.Get(nodeName)
 	if err != nil {
 		return !apierrors.IsNotFound(err)
+	}
+	request, known, err := s.nodes.RequestAtOnce(pod)
+	switch {
+	case err != nil: // until the pod itself changes
+		return false
+	case !known || request == nil: // or no device pod any more
+		return true
 	}
 	pods, err := s.PodsOn(nodeName)
 	if err != nil {
 		return true
 	}
-	view, err := s.nodes.View(ctx, node, pods)
-	if err != nil {
-		return errors.Is(err, dispatch.ErrNoAnswer) // else nothing on it can be scheduled
-	}
-	request, err := s.nodes.Request(pod)
+	devices, err := s.nodes.Estimate(node, pods)
 	switch {
-	case err != nil: // until the pod itself changes
-		return false
-	case request == nil: // no device pod any more
+	case err != nil: // nothing on the node can be scheduled
+		return errors.Is(err, dispatch.ErrNoAnswer)
+	case devices == nil:
 		return true
 	}
-	era, certain := s.schedulers.Era()
-	if !certain {
-		return true
+	return hasAllNames(node, devices, pod) && s.schedulers.MayFit(devices, request)
+}
+
+// hasAllNames reports whether the node has the extended resources that the pod counts, from
+// whomever.
+func hasAllNames(node *v1.Node, devices *dispatch.Node, pod *v1.Pod) bool {
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for name, quantity := range containers[i].Resources.Requests {
+				_, counted := node.Status.Allocatable[name]
+				if extended := types.ResourceName(name); !counted && !quantity.IsZero() &&
+					resource.IsExtendedResource(extended) && !devices.Counts(extended) {
+					return false
+				}
+			}
+		}
 	}
-	f := s.hints.Load()
-	if f == nil || f.view != view || f.era != era {
-		f = &cachedHints{view: view, era: era}
-		s.hints.Store(f)
-	}
-	if fits, known := f.fits.Load(request.Key()); known {
-		return fits.(bool)
-	}
-	verdict, err := s.schedulers.Fit(ctx, view.Devices, request)
-	if err != nil {
-		return true
-	}
-	f.fits.Store(request.Key(), verdict.Fits)
-	return verdict.Fits
+	return true
 }

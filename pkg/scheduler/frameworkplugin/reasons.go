@@ -95,4 +95,10 @@ type shortage struct {
 }
 
 // Error returns what all nodes of the kind report at this moment.
-func (s *shortage) Error() string { return s.reasons.of(s.kind).Text(s.reasons.words) }
+func (s *shortage) Error() string {
+	text := s.reasons.of(s.kind).Text(s.reasons.words)
+	if s.kind.Cause == grouptree.Unknown {
+		text += " (--device-search-budget)"
+	}
+	return text
+}

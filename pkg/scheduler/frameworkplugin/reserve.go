@@ -32,6 +32,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	if c == nil {
 		return p.confirmPlain(ctx, pod, nodeInfo)
 	}
+	c.deviceless = false
 	if p.nodes.Resume(nodeName, pod) {
 		return nil
 	}
@@ -45,6 +46,10 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	case err != nil:
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
+	if chosen.annotation == "" {
+		c.deviceless = true
+		return nil
+	}
 	p.nodes.Reserve(nodeName, pod, chosen.holder, chosen.annotation)
 
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
@@ -57,7 +62,9 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil
 }
 
-// allocation is a choice of devices, and how it is written on the pod.
+// allocation is a choice of devices, and how it is written on the pod. It is empty where the node's
+// kubelet counts all that the pod requests, and the pod has no annotation that would be
+// overwritten.
 type allocation struct {
 	holder     *dispatch.Holder
 	annotation string
@@ -76,23 +83,29 @@ func (p *Plugin) allocate(
 	if err != nil {
 		return allocation{}, contended, err
 	}
+	holder := dispatch.NewHolder(string(pod.UID), info, c.request.Containers)
+	if _, annotated := pod.Annotations[deviceinfo.Annotation]; !annotated && holder.Empty() {
+		return allocation{}, false, nil
+	}
 	annotation, err := deviceinfo.EncodePod(info)
 	if err == nil {
-		err = deviceinfo.CheckSize(pod.Annotations, annotation)
+		err = deviceinfo.CheckSize(pod.Annotations, annotation, p.seals.bytes())
+	}
+	if err == nil {
+		err = deviceinfo.CheckContainers(info)
 	}
 	if err != nil {
 		return allocation{}, false, err
 	}
-	return allocation{dispatch.NewHolder(string(pod.UID), info, c.request.Containers), annotation}, contended, nil
+	return allocation{holder, annotation}, contended, nil
 }
 
 // confirmPlain checks again a pod that seemed to request no device and is about to get a node. A
 // node's inventory can reach the scheduler's snapshot before it reaches the plugin; bound as a
-// plain pod, the pod would never get its devices.
+// plain pod, the pod would never get its devices. What other nodes list is of no concern here.
 func (p *Plugin) confirmPlain(ctx context.Context, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
-	p.nodes.Observe(ctx, nodeInfo.Node())
-	if request, err := p.nodes.Request(pod); err != nil || request != nil {
-		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: a node has only now begun to list them; "+
+	if p.nodes.RequestsFrom(ctx, nodeInfo.Node(), pod) {
+		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: its node has only now begun to list them; "+
 			"it is scheduled again", klog.KObj(pod)))
 	}
 	return nil

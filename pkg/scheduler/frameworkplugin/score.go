@@ -18,6 +18,10 @@ import (
 // PreScore takes the scores of all nodes from their verdicts. A pod that requests no device is
 // skipped.
 //
+// A node whose kubelet counts all that the pod requests has no score of its own. It gets the mean
+// of those that have one: then other plugins choose between the two kinds of nodes, and none of
+// them is filled first.
+//
 // Nodes are scored here and not in Score, which is called for one node at a time: in between, the
 // scoring of other plugins evicts the next verdict from the CPU's cache.
 func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
@@ -27,7 +31,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	c.scores = make([]int64, len(nodes))
 	var last *dispatch.Verdict // which most nodes share
-	var score int64
+	var score, total, scored int64
 	for i, nodeInfo := range nodes {
 		found, err := p.verdict(ctx, c, pod, nodeInfo)
 		if err != nil {
@@ -35,11 +39,25 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		if found != last {
 			last, score = found, int64(math.Round(found.Score*float64(fwk.MaxScore)))
+			if found.Unconcerned {
+				score = unscored
+			}
 		}
-		c.scores[i] = score
+		if c.scores[i] = score; score != unscored {
+			total += score
+			scored++
+		}
+	}
+	for i := range c.scores {
+		if c.scores[i] == unscored {
+			c.scores[i] = total / max(1, scored)
+		}
 	}
 	return nil
 }
+
+// unscored stands for the score of a node that has none.
+const unscored = -1
 
 // Score returns 0: NormalizeScore sets the scores of all nodes at once.
 func (*Plugin) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {

@@ -6,10 +6,13 @@ package frameworkplugin
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -17,22 +20,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Shared is what the profiles of one scheduler have in common. It is safe for concurrent use.
 type Shared struct {
 	background
+	leadership
 
 	schedulers *dispatch.Set
 	nodes      *nodestate.Cache
-	clock      clock.Clock
+	clock      clock.WithTicker
 	requeuer   *requeuer
+	retries    *retries
 	verdicts   verdict.Cache
+	quotas     *quotas
+	quotaMode  QuotaMode
+
+	seals    Seals
+	unsealed unsealedPods
+	recorder events.EventRecorder
+
+	unallocated unallocatedPods
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
-	// hints are those for the latest event: all waiting pods are compared with it before the next.
-	hints atomic.Pointer[cachedHints]
 	// synced reports whether every node of the informer's first list has reached nodes.
 	synced func() bool
 }
@@ -41,6 +53,17 @@ type Shared struct {
 type Options struct {
 	// NoVerdictCache makes the plugin evaluate every node for every pod.
 	NoVerdictCache bool
+	// BestDevicesWait is how long a pod waits for the best devices of all nodes where others would
+	// do; 0 is for ever.
+	BestDevicesWait time.Duration
+	// Quota says which pods are refused that request devices beyond their limits; "" stands for
+	// QuotaEnforce.
+	Quota QuotaMode
+	// Seals are the keys that allocations are sealed with, and what is demanded of bound pods.
+	Seals Seals
+	// EvictUnallocated evicts pods that were bound without the devices that they request, before
+	// this scheduler led, if a controller will make them again.
+	EvictUnallocated bool
 }
 
 // NewShared follows nodes and pods through the informers of the first profile's handle. The caller
@@ -52,16 +75,23 @@ func NewShared(
 	core := handle.SharedInformerFactory().Core().V1()
 	clk := clock.RealClock{}
 	s := &Shared{
-		schedulers: schedulers,
-		nodes:      nodestate.New(schedulers, core.Nodes().Lister(), clk),
-		clock:      clk,
-		nodeLister: core.Nodes().Lister(),
-		pods:       core.Pods().Informer().GetIndexer(),
+		schedulers:  schedulers,
+		nodes:       nodestate.New(schedulers, core.Nodes().Lister(), clk),
+		clock:       clk,
+		seals:       options.Seals,
+		recorder:    handle.EventRecorder(),
+		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},
+		nodeLister:  core.Nodes().Lister(),
+		pods:        core.Pods().Informer().GetIndexer(),
 	}
+	s.nodes.LimitWait(options.BestDevicesWait)
 	s.background.init(ctx)
 	s.verdicts = verdict.New(schedulers, s.nodes)
 	if options.NoVerdictCache {
 		s.verdicts = verdict.PassThrough()
+	}
+	if s.seals.Mode == seal.Enforce {
+		s.nodes.Enforce(s.seals.Keys.Verifier())
 	}
 	if err := indexByNode(core.Pods().Informer()); err != nil {
 		return nil, fmt.Errorf("index pods by node: %w", err)
@@ -69,10 +99,12 @@ func NewShared(
 	s.requeuer = &requeuer{run: s.Run, clock: clk, activate: func(ctx context.Context) {
 		activatePending(ctx, handle, core.Pods().Lister(), s.nodes)
 	}}
-	schedulers.OnRetranslation(func() {
-		s.hints.Store(nil)
-		s.requeuer.after(0)
-	})
+	s.quotaMode = options.Quota
+	s.quotas = newQuotas(handle.ClientSet(), s.Run, func() { s.requeuer.after(0) })
+	s.retries = &retries{run: s.Run, clock: clk, activate: func(ctx context.Context, pod *v1.Pod) {
+		handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{string(pod.UID): pod})
+	}}
+	schedulers.OnRetranslation(func() { s.requeuer.after(0) })
 
 	registration, err := core.Nodes().Informer().AddEventHandler(s.nodeHandler(ctx))
 	if err != nil {
@@ -82,6 +114,8 @@ func NewShared(
 	if _, err := core.Pods().Informer().AddEventHandler(s.podHandler(ctx)); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
+	s.followSeals()
+	s.every(reportPause, s.checkUnallocated)
 	return s, nil
 }
 

@@ -38,7 +38,8 @@ type fixture struct {
 }
 
 // newFixture returns a fixture whose node has these devices, each written as resource, NUMA nodes
-// and ID: "qat 0 a", "nic 0-1 b", "gpu none c". One that ends in a "!" is unhealthy.
+// and ID: "qat 0 a", "nic 0-1 b", "gpu none c". One that ends in a "!" is unhealthy. It lists all
+// of the resources, also those of which it has no device.
 func newFixture(t *testing.T, devices ...string) *fixture {
 	t.Helper()
 	return newFixtureWith(t, nil, devices...)
@@ -50,6 +51,9 @@ func newFixtureWith(t *testing.T, plugins []dispatch.Named, devices ...string) *
 	builtIn := dispatch.Named{File: "built in", Plugin: kubeletplugin.New()}
 	r := &fixture{T: t, set: dispatch.New(klog.Logger{}, nil, append([]dispatch.Named{builtIn}, plugins...)...)}
 	r.node = types.NewNodeInfoWithName("n1")
+	for _, resource := range []types.ResourceName{gpu, nic, qat, lonely} { // its kubelet counts none of them
+		r.node.Capacity[resource] = 0
+	}
 	for _, text := range devices {
 		healthy := strings.TrimSuffix(text, "!")
 		name := deviceName(t, healthy)
@@ -98,15 +102,12 @@ type ask struct {
 func request(name string, asks ...ask) *dispatch.Request {
 	pod := types.NewPodInfo()
 	pod.Name = name
-	made := &dispatch.Request{Pod: pod, Counted: map[string][]types.ResourceName{}}
+	made := &dispatch.Request{Pod: pod}
 	for _, a := range asks {
 		if a.name == "" {
 			a.name = "main"
 		}
 		made.Containers = append(made.Containers, grouptree.Container{Name: a.name, Kind: a.kind})
-		if len(a.limits) > 0 {
-			made.Counted[a.name] = slices.Sorted(maps.Keys(a.limits))
-		}
 		maps.Copy(pod.Requests, a.ofPod)
 		info := types.ContainerInfo{KubeRequests: a.limits, Requests: a.requests}
 		if a.kind == grouptree.Init {

@@ -87,7 +87,7 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 			single[full] = true
 			r.inGroups++
 			add(groups, owner, numa, item{full, deviceID{of, id}})
-		} else if _, numa, _, ok := kubeletdevice.ParseRequest(full + "/0/" + kubeletdevice.Quantity); ok {
+		} else if _, numa, _, ok := parseSeveral(full); ok {
 			if numa == byName {
 				return nil, errNoName(name)
 			}
@@ -115,6 +115,12 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 	}
 	byPlaceholder := func(a, b *group) int { return cmp.Compare(a.placeholder, b.placeholder) }
 	return slices.SortedFunc(maps.Values(groups), byPlaceholder), nil
+}
+
+// parseSeveral is kubeletdevice.ParseRequest for a request for any devices of one placeholder,
+// whose name ends with the resource.
+func parseSeveral(full types.ResourceName) (extended types.ResourceName, numa, device string, ok bool) {
+	return kubeletdevice.ParseRequest(full + "/0/" + kubeletdevice.Quantity)
 }
 
 // add adds an item to the group of a placeholder.

@@ -16,7 +16,6 @@ import (
 // Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
 // concurrent use.
 type Scheduler struct {
-	published *resources
 	// containers are those of the pods that it is asked about. One that they do not list is a
 	// regular container, or a last init container.
 	containers []grouptree.Container
@@ -29,12 +28,12 @@ var (
 	_ devicescheduler.ConcurrentSafe = (*Scheduler)(nil)
 )
 
-// New returns a scheduler that knows no node.
-func New() *Scheduler { return &Scheduler{published: &resources{}} }
+// New returns a scheduler, which keeps nothing of nodes.
+func New() *Scheduler { return &Scheduler{} }
 
 // ForContainers returns the scheduler for pods with these containers, in the order of their spec.
-func (s *Scheduler) ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler {
-	return &Scheduler{s.published, containers}
+func (*Scheduler) ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler {
+	return &Scheduler{containers}
 }
 
 // GetName returns "kubelet-device-plugins".
@@ -49,22 +48,30 @@ func (*Scheduler) ConcurrentSafe() bool { return true }
 // Pure is true: an allocation depends on the node's state and the request alone.
 func (*Scheduler) Pure() bool { return true }
 
-// Kinds returns the level of the devices. Serves knows the plain names.
+// Kinds returns the level of the devices. Publishes knows the plain names.
 func (*Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}}
 }
 
 // Allocates reports whether a name is that of a device, or of a request for one.
-func (*Scheduler) Allocates(name types.ResourceName) bool {
-	_, _, _, ok := kubeletdevice.ParseRequest(name)
-	return ok
+func (*Scheduler) Allocates(name types.ResourceName) (counted types.ResourceName, ok bool) {
+	counted, _, _, ok = kubeletdevice.ParseRequest(name)
+	return counted, ok
 }
 
-// Serves reports whether some node publishes devices of a plain resource.
-func (s *Scheduler) Serves(name types.ResourceName) bool { return s.published.has(name) }
+// Publishes returns the resources of which the node has devices.
+func (*Scheduler) Publishes(node *types.NodeInfo) map[types.ResourceName]bool {
+	return newPool(node).resources()
+}
 
-// Revision grows whenever Serves changes.
-func (s *Scheduler) Revision() uint64 { return s.published.revision.Load() }
+// CountedAs returns the resource whose devices a request is for, one or several.
+func (*Scheduler) CountedAs(request types.ResourceName) (types.ResourceName, bool) {
+	if extended, _, _, ok := kubeletdevice.ParseRequest(request); ok {
+		return extended, true
+	}
+	extended, _, _, ok := parseSeveral(request)
+	return extended, ok
+}
 
 // Words returns the word for an instance of the level.
 func (*Scheduler) Words() devicescheduler.Words {
@@ -72,13 +79,11 @@ func (*Scheduler) Words() devicescheduler.Words {
 	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{kubeletdevice.Level: noun}}
 }
 
-// AddNode records which resources the node publishes devices of. It does not change nodeInfo.
-func (s *Scheduler) AddNode(nodeName string, nodeInfo *types.NodeInfo) {
-	s.published.set(nodeName, newPool(nodeInfo).resources())
-}
+// AddNode does nothing: what a node has comes with each call.
+func (*Scheduler) AddNode(string, *types.NodeInfo) {}
 
-// RemoveNode forgets the node.
-func (s *Scheduler) RemoveNode(nodeName string) { s.published.set(nodeName, nil) }
+// RemoveNode does nothing.
+func (*Scheduler) RemoveNode(string) {}
 
 // PodFitsDevice allocates devices of a node to a pod: it writes DevRequests and AllocateFrom into
 // the pod's containers, and removes from KubeRequests the counts that these serve. The score is 0

@@ -6,37 +6,32 @@ package kubeletplugin_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestAResourceIsServedAsLongAsANodeHostsIt(t *testing.T) {
-	s := kubeletplugin.New()
-	node := func(devices ...string) *types.NodeInfo {
-		info := types.NewNodeInfo()
-		for _, text := range devices {
-			info.Allocatable[deviceName(t, text)] = 0 // an unhealthy one is hosted, too
-		}
-		return info
-	}
-	for _, step := range []struct {
-		what     string
-		do       func()
-		gpu, qat bool
+func TestANodePublishesTheResourcesOfItsOwnDevices(t *testing.T) {
+	for name, test := range map[string]struct {
+		devices []string
+		want    map[types.ResourceName]bool
 	}{
-		{"in the beginning", func() {}, false, false},
-		{"with n1", func() { s.AddNode("n1", node("gpu 0 a", "qat 0 b")) }, true, true},
-		{"with n2", func() { s.AddNode("n2", node("gpu 0 a")) }, true, true},
-		{"after n1 has lost its GPUs", func() { s.AddNode("n1", node("qat 0 b")) }, true, true},
-		{"without n2", func() { s.RemoveNode("n2") }, false, true},
-		{"without n3, which was never there", func() { s.RemoveNode("n3") }, false, true},
-		{"with nothing on n1", func() { s.AddNode("n1", node()) }, false, false},
+		"a node without devices": {nil, map[types.ResourceName]bool{}},
+		"two resources": {
+			[]string{"gpu 0 a", "qat 0 b"}, map[types.ResourceName]bool{gpu: true, qat: true},
+		},
+		"two devices of one resource": {[]string{"gpu 0 a", "gpu 1 b"}, map[types.ResourceName]bool{gpu: true}},
 	} {
-		step.do()
-		if s.Serves(gpu) != step.gpu || s.Serves(qat) != step.qat {
-			t.Errorf("%s: GPUs are served: %v, QAT is: %v; want %v, %v", step.what, s.Serves(gpu), s.Serves(qat),
-				step.gpu, step.qat)
-		}
+		t.Run(name, func(t *testing.T) {
+			node := types.NewNodeInfo()
+			for _, text := range test.devices {
+				node.Allocatable[deviceName(t, text)] = 0 // an unhealthy one is published, too
+			}
+			if diff := cmp.Diff(test.want, kubeletplugin.New().Publishes(node)); diff != "" {
+				t.Errorf("published (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

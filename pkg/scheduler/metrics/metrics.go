@@ -17,14 +17,38 @@ import (
 
 // The metrics. Their help texts say what they count.
 var (
-	// ForgedAllocations counts a pod each time that it is given a node. A forged allocation does no
-	// harm, since binding overwrites it, but the admission policies would have refused the pod.
+	// ForgedAllocations counts a pod each time that it is given a node, and each version of a bound
+	// pod's annotation. A forged allocation of a pod that is not bound does no harm, since binding
+	// overwrites it, but the admission policies would have refused the pod.
 	ForgedAllocations = counter("forged_allocations_total",
-		"Pods whose device annotation came with an allocation that the scheduler did not write. "+
-			"More than 0 says that the admission policies are not installed.")
+		"Pods whose device annotation has an allocation that the scheduler did not write: pods that come with one, "+
+			"and bound pods whose allocation is that of another pod or node. "+
+			"More than 0 says that the admission policies are not in force.")
 	PoliciesMissing = gauge("admission_policies_missing",
 		"Admission policies that are not installed or not bound, or that the scheduler may not look for. "+
 			"Without them users can forge allocations and inventories.")
+	PolicyProblems = gauges("admission_policy_problems",
+		"1 for each way in which an installed admission policy differs from the one that the scheduler was built "+
+			"with, by policy and reason: missing, unbound, outdated (it is another release's), not_denying (its "+
+			"binding only reports), narrowed (its binding leaves requests out), parameters, failure_policy, "+
+			"match_constraints, match_conditions, variables, validations (one is missing), unknown (the scheduler "+
+			"may not read it).",
+		"policy", "reason")
+
+	// UnsealedPods is counted by leader and standbys.
+	UnsealedPods = gauges("unsealed_pods",
+		"Bound pods with an allocation but without a valid seal, by reason: missing, malformed, unknown_key, "+
+			"bad_signature, other_pod, other_node, other_allocation. With --device-seal-mode=enforce they hold only "+
+			"what their nodes report. Always 0 with --device-seal-mode=off.",
+		"reason")
+	// UnallocatedPods is counted by the leader alone, in rounds.
+	UnallocatedPods = gauge("unallocated_pods",
+		"Pods that request devices and were bound without any: by another scheduler, or by whoever created them. They "+
+			"do not start on their nodes. Counted by the scheduler that leads, 0 on all others.")
+	SealKeyReloads = counters("seal_key_reloads_total",
+		"Times that the file --device-seal-key was read again, by outcome: changed (its keys are in use), failed (it "+
+			"is missing or malformed, and the keys of before stay in use).",
+		"outcome")
 
 	// PluginCalls also counts calls that were not made because of an earlier failure.
 	PluginCalls = counters("plugin_calls_total",
@@ -56,8 +80,11 @@ var (
 		"plugin")
 	// StepLimitHits also counts cached answers.
 	StepLimitHits = counter("step_limit_hits_total",
-		"Answers for a pod on a node that were cut short by the step limit of the search for devices: the pod may "+
-			"have got other devices than the best, or been refused although it fits.")
+		"Answers for a pod on a node that were cut short by --device-search-budget: the pod may have got other "+
+			"devices than the best, or been refused although it fits.")
+	NodesNotSearched = counter("nodes_not_searched_total",
+		"Answers for a pod on a node that were not looked for because the budget of the scheduling cycle, "+
+			"--device-cycle-budget, was used up. The pod is tried again, with other nodes first.")
 
 	VerdictCacheHits = counter("verdict_cache_hits_total",
 		"Verdicts on nodes that were known when the scheduling cycle of a device pod began.")
@@ -102,7 +129,8 @@ func gauges(name, help string, labels ...string) *metrics.GaugeVec {
 // All returns all metrics of this package.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
-		ForgedAllocations, PoliciesMissing, StepLimitHits,
+		ForgedAllocations, PoliciesMissing, PolicyProblems, StepLimitHits, NodesNotSearched, UnsealedPods,
+		SealKeyReloads, UnallocatedPods,
 		PluginCalls, PluginCallDuration, PluginFailures, PluginSetAside, PluginCallsOverdue,
 		VerdictCacheHits, VerdictCacheMisses, VerdictCacheSize, VerdictCacheInvalidations,
 	}
@@ -149,3 +177,5 @@ func (recorder) Overdue(plugin string, calls int) {
 }
 
 func (recorder) StepLimitHit() { StepLimitHits.Inc() }
+
+func (recorder) NotSearched() { NodesNotSearched.Inc() }

@@ -15,13 +15,17 @@ package nodestate
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // Cache has the nodes of one cluster. It is safe for concurrent use, and reading waits for no
@@ -34,10 +38,18 @@ type Cache struct {
 	nodes      sync.Map // of *node, by name
 	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
 	revisions  atomic.Uint64
+	written    writeLog
 	plain      names
 
-	requests    *cache.Cache[podVersion, request]
-	annotations *cache.Cache[string, *sdk.PodInfo] // decoded, of pods that are not bound
+	verifier atomic.Pointer[seal.Verifier] // see Enforce
+	seals    *cache.Cache[sealed, error]
+
+	requests    bySize[podVersion, request]
+	annotations bySize[string, written]       // decoded, of pods that are not bound
+	allocations bySize[allocationKey, holder] // of bound pods, for who does not have the node's state
+
+	longestWait time.Duration                      // see LimitWait
+	attempts    *cache.Cache[types.UID, time.Time] // when pods were first attempted
 }
 
 // New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what
@@ -45,14 +57,49 @@ type Cache struct {
 func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
 	return &Cache{
 		schedulers: schedulers, lister: lister, clock: clk,
-		requests:    cache.New[podVersion, request](requestEntries),
-		annotations: cache.New[string, *sdk.PodInfo](annotationEntries),
+		requests:    newBySize[podVersion, request](requestEntries),
+		annotations: newBySize[string, written](annotationEntries),
+		allocations: newBySize[allocationKey, holder](allocationEntries),
+		attempts:    cache.New[types.UID, time.Time](attemptEntries),
+		seals:       cache.New[sealed, error](sealEntries),
 	}
+}
+
+// attemptEntries is of how many pods the first attempt is remembered. A pod that is forgotten waits
+// anew.
+const attemptEntries = 1 << 15
+
+// LimitWait sets how long a pod waits for the best devices of all nodes, from the first attempt to
+// schedule it; 0 is for ever. It is called before the cache is used.
+func (c *Cache) LimitWait(longest time.Duration) { c.longestWait = longest }
+
+// Attempt notes that the pod is about to be scheduled.
+func (c *Cache) Attempt(pod *v1.Pod) {
+	if c.longestWait == 0 || !c.schedulers.Patient() {
+		return
+	}
+	if _, known := c.attempts.Get(pod.UID); !known {
+		c.attempts.Add(pod.UID, c.clock.Now())
+	}
+}
+
+// waited reports whether the pod has waited for as long as it may.
+func (c *Cache) waited(pod *v1.Pod) bool {
+	if c.longestWait == 0 || !c.schedulers.Patient() {
+		return false
+	}
+	first, known := c.attempts.Get(pod.UID)
+	return known && c.clock.Since(first) >= c.longestWait
 }
 
 // CacheStats returns what the caches of pods have done so far, by their names.
 func (c *Cache) CacheStats() map[string]cache.Stats {
-	return map[string]cache.Stats{"pod_requests": c.requests.Stats(), "pod_annotations": c.annotations.Stats()}
+	return map[string]cache.Stats{
+		"pod_requests":    c.requests.stats(),
+		"pod_annotations": c.annotations.stats(),
+		"pod_allocations": c.allocations.stats(),
+		"pod_seals":       c.seals.Stats(),
+	}
 }
 
 // node is what is known of one node name. It is dropped from the cache when nothing is known any
@@ -62,7 +109,7 @@ type node struct {
 	inventory atomic.Pointer[inventory]
 	reserved  atomic.Pointer[reservations]
 	last      atomic.Pointer[state]
-	view      atomic.Pointer[View]
+	estimate  atomic.Pointer[estimate]
 
 	mu      sync.Mutex // serialises writers
 	dropped bool       // from the cache
@@ -94,6 +141,7 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 		return false
 	}
 	change(n)
+	c.written.add(name)
 	if n.inventory.Load() == nil && n.reserved.Load().empty() {
 		n.dropped = true
 		c.nodes.Delete(name)
@@ -102,7 +150,7 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 }
 
 // Serves reports whether some node's inventory lists the plain resource name, or a plugin claims
-// it: a pod that requests it is a device pod.
+// it: a pod that requests it may be a device pod, which each node decides for itself.
 func (c *Cache) Serves(name sdk.ResourceName) bool {
 	return c.plain.has(name) || c.schedulers.Claims(name)
 }

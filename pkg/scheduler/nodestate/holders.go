@@ -18,7 +18,8 @@ import (
 // holder is a pod that holds devices, and the annotation that says so.
 type holder struct {
 	*dispatch.Holder
-	annotation string
+	annotation string             // empty when the node reports what the pod holds
+	reported   *deviceinfo.Holder // by the node, or nil
 }
 
 // holders are the pods of a NodeInfo, as far as devices are concerned.
@@ -39,8 +40,9 @@ type holders struct {
 // A pod that is assumed has a node's name but still the user's annotation, which may be forged: its
 // reservation stands in for it. It does so too for a pod that has no node's name yet: preemption
 // for a pod group lists the group's own pods like that. A bound pod without an allocation for this
-// node holds nothing: kubecri refuses its containers.
-func holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, last *state) holders {
+// node holds nothing: kubecri refuses its containers. Under Enforce that goes for one without a
+// valid seal, too, unless the node reports what it holds.
+func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *inventory, last *state) holders {
 	h := holders{present: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
 	for uid, r := range reserved.pods {
 		if r.unresolved > 0 {
@@ -65,7 +67,7 @@ func holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, last *state) holde
 			delete(h.present, pod.UID)
 			delete(h.unlisted, pod.UID)
 		}
-		if held, ok := allocationOf(pod, last); ok {
+		if held, ok := c.heldBy(pod, inv, last); ok {
 			h.present[pod.UID] = held
 		}
 	}
@@ -87,7 +89,8 @@ func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
 	if err != nil {
 		return holder{}, false
 	}
-	return holder{dispatch.NewHolder(string(pod.UID), allocation, Containers(pod)), annotation}, true
+	held := dispatch.NewHolder(string(pod.UID), allocation, Containers(pod))
+	return holder{Holder: held, annotation: annotation}, true
 }
 
 // inOrder returns the holders in the order of their UIDs.

@@ -11,26 +11,31 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // addPause is the time between two AddNode calls for a node that a plugin failed to take.
 const addPause = 5 * time.Second
 
-// inventory is what one version of a Node object says of the node's devices, compiled. It is
-// immutable.
+// inventory is what one version of a Node object says of the node's devices, compiled, and how to
+// find out who holds them. It is immutable.
 type inventory struct {
 	source   *v1.Node
-	revision uint64 // grows with each compilation
+	revision uint64 // grows with each compilation, and when the keys of seals change
 	devices  *dispatch.Inventory
-	plain    []sdk.ResourceName // sorted
-	err      error              // instead of devices
-	retryAt  time.Time          // when to compile again, after an err that may pass and for incomplete devices
+	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
+	reported map[types.UID]*deviceinfo.Holder // what the node says that pods without a seal hold
+	plain    []sdk.ResourceName               // sorted
+	err      error                            // instead of devices
+	// retryAt is when to compile again, after an err that may pass and for incomplete devices.
+	retryAt time.Time
 }
 
 // nodeDeleted stands for the inventory of a node that no longer exists.
@@ -53,7 +58,7 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 		}
 		n.inventory.Store(nil)
 		n.last.Store(nil)
-		n.view.Store(nil)
+		n.estimate.Store(nil)
 		c.plain.replace(current.plain, nil)
 		c.schedulers.RemoveNode(ctx, source.Name)
 	})
@@ -114,8 +119,13 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 		same.source = source
 		return &same
 	}
-	next := &inventory{source: source, revision: c.revisions.Add(1)}
+	next := &inventory{source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load()}
 	next.devices, next.err = c.compile(ctx, source)
+	if next.verifier != nil && next.err == nil {
+		if next.reported, next.err = readReported(source); next.err != nil {
+			next.devices = nil
+		}
+	}
 	switch {
 	case next.err != nil:
 		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", "node", klog.KObj(source))
@@ -140,6 +150,7 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 // of.
 func sameDevices(a, b *v1.Node) bool {
 	return a.UID == b.UID && a.Annotations[deviceinfo.Annotation] == b.Annotations[deviceinfo.Annotation] &&
+		a.Annotations[deviceinfo.HoldersAnnotation] == b.Annotations[deviceinfo.HoldersAnnotation] &&
 		apiequality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity) &&
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }

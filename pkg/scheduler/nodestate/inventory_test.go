@@ -69,7 +69,7 @@ func TestAnInventoryChangesUnderItsHolders(t *testing.T) {
 	}
 	step("at first", f.node("n", "n-1", "A", "B", "C"), "C")
 	step("shrunk below what is used", f.node("n", "n-1", "A"), "none")
-	step("deleted", f.annotatedNode("n", "n-1", ""), "none")
+	step("deleted, so that the kubelet counts them", f.annotatedNode("n", "n-1", ""), "")
 	step("back", f.node("n", "n-1", "A", "B", "C"), "C")
 	malformed := f.annotatedNode("n", "n-1", "{")
 	if got := f.free(nodeInfo(malformed, pod)); !strings.HasPrefix(got, "error: unreadable inventory: ") {

@@ -5,7 +5,6 @@ package nodestate
 
 import (
 	"sync"
-	"sync/atomic"
 
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -13,9 +12,8 @@ import (
 // names counts for each plain resource name the nodes whose inventory lists it. The zero value is
 // empty.
 type names struct {
-	mu       sync.RWMutex
-	counts   map[sdk.ResourceName]int
-	revision atomic.Uint64 // grows when has changes
+	mu     sync.RWMutex
+	counts map[sdk.ResourceName]int
 }
 
 func (n *names) has(name sdk.ResourceName) bool {
@@ -31,16 +29,12 @@ func (n *names) replace(before, after []sdk.ResourceName) {
 	if n.counts == nil {
 		n.counts = map[sdk.ResourceName]int{}
 	}
-	changed := false
 	for _, name := range after {
 		n.counts[name]++
-		changed = changed || n.counts[name] == 1
 	}
 	for _, name := range before {
-		n.counts[name]--
-		changed = changed || n.counts[name] == 0
-	}
-	if changed {
-		n.revision.Add(1)
+		if n.counts[name]--; n.counts[name] == 0 {
+			delete(n.counts, name)
+		}
 	}
 }

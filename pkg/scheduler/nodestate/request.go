@@ -4,7 +4,7 @@
 package nodestate
 
 import (
-	"slices"
+	"context"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,101 +16,119 @@ import (
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Request returns what the pod asks for, or nil when it asks for no device. A device pod is one
-// that has requests in its annotation, or one that requests a resource name which some node's
-// inventory lists or a plugin claims. A pod that comes with an allocation and asks for nothing has
-// an empty request: it is to be bound without that allocation. The error says why the annotation
-// cannot be read.
+// Request returns what the pod asks for, or nil when it asks for no device on any node. A device
+// pod is one that has requests in its annotation, or one that requests an extended resource which
+// some node's inventory lists or a plugin claims; on which nodes it is one, each node decides. A
+// pod that comes with an allocation and asks for nothing has an empty request: it is to be bound
+// without that allocation. The error says why the annotation cannot be read.
 //
 // It is read once for each version of a pod, since queueing hints are requested for each pod that
-// waits and each event.
+// waits and each event. No node changes what is read.
 func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
-	version := podVersion{pod.UID, pod.ResourceVersion, c.plain.revision.Load()}
-	if known, ok := c.requests.Get(version); ok {
-		return known.Request, known.err
+	served, annotation := c.requestsServed(pod), pod.Annotations[deviceinfo.Annotation]
+	if !served && annotation == "" {
+		return nil, nil
 	}
-	read := request{}
-	read.Request, read.err = c.readRequest(pod)
-	c.requests.Add(version, read)
+	version, of := podVersion{pod.UID, pod.ResourceVersion, c.waited(pod)}, c.requests.of(len(annotation))
+	read, ok := of.Get(version)
+	if !ok {
+		read = c.readRequest(pod, annotation, version.waited)
+		of.Add(version, read)
+	}
+	if read.err == nil && read.byCount && !served {
+		return nil, nil
+	}
 	return read.Request, read.err
 }
 
-// podVersion is all that a pod's request depends on: the pod, and which plain names are devices.
+// RequestAtOnce is Request if that takes microseconds: known says that it is there, or short.
+func (c *Cache) RequestAtOnce(pod *v1.Pod) (request *dispatch.Request, known bool, err error) {
+	annotation := pod.Annotations[deviceinfo.Annotation]
+	if len(annotation) > maxUnread {
+		_, known = c.requests.of(len(annotation)).Get(podVersion{pod.UID, pod.ResourceVersion, c.waited(pod)})
+		if !known {
+			_, known = c.annotations.of(len(annotation)).Get(annotation)
+		}
+		if !known {
+			return nil, false, nil
+		}
+	}
+	request, err = c.Request(pod)
+	return request, true, err
+}
+
+// podVersion is all that a pod's request depends on.
 type podVersion struct {
 	uid     types.UID
 	version string
-	plain   uint64 // revision of the names
+	waited  bool
 }
 
 // request is what a pod requests, or why that cannot be read.
 type request struct {
 	*dispatch.Request
-	err error
+	byCount bool // it is only for counts of extended resources, or for nothing, and not forged
+	err     error
 }
 
-func (c *Cache) readRequest(pod *v1.Pod) (*dispatch.Request, error) {
-	counted := c.counted(pod)
-	annotation := pod.Annotations[deviceinfo.Annotation]
-	if len(counted) == 0 && annotation == "" {
-		return nil, nil
+func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) request {
+	if err := checkSize(pod, annotation); err != nil {
+		return request{err: err}
 	}
 	written, err := c.read(annotation)
 	if err != nil {
-		return nil, err
+		return request{err: err}
+	}
+	if err := checkRequests(written); err != nil {
+		return request{err: err}
 	}
 	info, err := deviceinfo.PodRequest(pod, written)
 	if err != nil {
-		return nil, err
+		return request{err: err}
 	}
-	read := &dispatch.Request{Pod: info, Containers: Containers(pod), Counted: counted, Forged: allocates(written)}
-	if read.Empty() && !read.Forged {
-		return nil, nil
+	read := &dispatch.Request{
+		Pod: info, Containers: Containers(pod), Forged: allocates(written), Waited: waited,
 	}
-	return read, nil
+	return request{Request: read, byCount: read.ByCountOnly() && !read.Forged}
 }
 
 // MayHold reports whether the pod may hold devices, or be about to. It errs toward true.
 func (c *Cache) MayHold(pod *v1.Pod) bool {
-	return pod.Annotations[deviceinfo.Annotation] != "" || len(c.counted(pod)) > 0
+	return pod.Annotations[deviceinfo.Annotation] != "" || c.requestsServed(pod)
 }
 
-// counted returns the containers that request a device by count, with the names they use.
-func (c *Cache) counted(pod *v1.Pod) map[string][]sdk.ResourceName {
-	var counted map[string][]sdk.ResourceName
-	eachExtended(pod, func(container string, name v1.ResourceName) {
-		if !c.Serves(sdk.ResourceName(name)) {
-			return
-		}
-		if counted == nil {
-			counted = map[string][]sdk.ResourceName{}
-		}
-		counted[container] = append(counted[container], sdk.ResourceName(name))
-	})
-	for _, names := range counted {
-		slices.Sort(names)
+// requestsServed reports whether the pod requests an extended resource that is a device on some
+// node.
+func (c *Cache) requestsServed(pod *v1.Pod) bool { return requestsAny(pod, c.Serves) }
+
+// RequestsFrom reports whether the pod requests an extended resource that is a device on this node;
+// on one whose inventory cannot be read, one that is a device on any node.
+func (c *Cache) RequestsFrom(ctx context.Context, source *v1.Node, pod *v1.Pod) bool {
+	if devices := c.sync(ctx, source).devices; devices != nil {
+		return requestsAny(pod, devices.Counts)
 	}
-	return counted
+	return c.requestsServed(pod)
 }
 
 // RequestsExtended reports whether the pod requests any extended resource, a device or not.
 func RequestsExtended(pod *v1.Pod) bool {
-	found := false
-	eachExtended(pod, func(string, v1.ResourceName) { found = true })
-	return found
+	return requestsAny(pod, func(sdk.ResourceName) bool { return true })
 }
 
-// eachExtended calls f for each extended resource of which a container requests more than none. The
-// API server sees to it that requests and limits of such a resource are equal.
-func eachExtended(pod *v1.Pod, f func(container string, name v1.ResourceName)) {
+// requestsAny reports whether a container requests more than none of an extended resource for which
+// is holds. The API server sees to it that requests and limits of such a resource are equal.
+func requestsAny(pod *v1.Pod, is func(sdk.ResourceName) bool) bool {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, quantity := range containers[i].Resources.Requests {
-				if resource.IsExtendedResource(sdk.ResourceName(name)) && !quantity.IsZero() {
-					f(containers[i].Name, name)
+				extended := sdk.ResourceName(name)
+				if resource.IsExtendedResource(extended) && !quantity.IsZero() && is(extended) {
+					return true
 				}
 			}
 		}
 	}
+	return false
 }
 
 // allocates reports whether the annotation of a pod that is not bound has what only the scheduler
@@ -124,29 +142,6 @@ func allocates(written *sdk.PodInfo) bool {
 		}
 	}
 	return written.NodeName != ""
-}
-
-const (
-	requestEntries = 1 << 11
-
-	// Pods of one template have the same annotation, which is short: longer ones are not cached.
-	annotationEntries  = 256
-	maxAnnotationBytes = 4096
-)
-
-// read reads the annotation of a pod that is not bound, which may be absent.
-func (c *Cache) read(annotation string) (*sdk.PodInfo, error) {
-	if annotation == "" {
-		return &sdk.PodInfo{}, nil
-	}
-	if known, ok := c.annotations.Get(annotation); ok {
-		return known, nil
-	}
-	info, err := deviceinfo.DecodePod(annotation)
-	if err == nil && len(annotation) <= maxAnnotationBytes {
-		c.annotations.Add(annotation, info)
-	}
-	return info, err
 }
 
 // Containers returns the pod's containers, init containers first, with the kind that says when they

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // reservations is what is reserved on one node. It is immutable: changing it means replacing it.
@@ -35,7 +36,7 @@ type reservation struct {
 	unresolved int
 }
 
-func (r reservation) asHolder() holder { return holder{r.devices, r.annotation} }
+func (r reservation) asHolder() holder { return holder{Holder: r.devices, annotation: r.annotation} }
 
 func (r *reservations) empty() bool { return r == nil || len(r.pods) == 0 }
 
@@ -99,12 +100,26 @@ func (c *Cache) Resume(nodeName string, pod *v1.Pod) bool {
 // Reserved returns the annotation with which the pod is to be bound to the node, or "" when there
 // is no reservation.
 func (c *Cache) Reserved(nodeName string, uid types.UID) string {
+	return c.reservation(nodeName, uid).annotation
+}
+
+// ReservedAllocation returns what the annotation says that Reserved returns, or nil when there is
+// no reservation. The caller does not change it.
+func (c *Cache) ReservedAllocation(nodeName string, uid types.UID) *sdk.PodInfo {
+	if devices := c.reservation(nodeName, uid).devices; devices != nil {
+		return devices.Pod
+	}
+	return nil
+}
+
+// reservation returns a pod's reservation on a node, the zero one when there is none.
+func (c *Cache) reservation(nodeName string, uid types.UID) reservation {
 	n := c.find(nodeName)
 	if n == nil {
-		return ""
+		return reservation{}
 	}
 	r, _ := n.reserved.Load().of(uid)
-	return r.annotation
+	return r
 }
 
 // Unreserve ends what Reserve began. It may be called any number of times. What Keep keeps stays.

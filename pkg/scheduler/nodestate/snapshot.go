@@ -48,8 +48,13 @@ func (c *Cache) Snapshot(nodeInfo *framework.NodeInfo) Snapshot {
 // Holds reports whether the node is as it was, in the scheduler's snapshot and in the cache: then
 // Devices, if any, are its state.
 func (s *Snapshot) Holds() bool {
-	return s.generation == s.NodeInfo.Generation && s.pods == len(s.NodeInfo.Pods) && s.node != nil &&
+	return s.HoldsInScheduler() && s.node != nil &&
 		s.inventory == s.node.inventory.Load() && s.reserved == s.node.reserved.Load()
+}
+
+// HoldsInScheduler is Holds for one who learns from WrittenSince what changes in the cache.
+func (s *Snapshot) HoldsInScheduler() bool {
+	return s.generation == s.NodeInfo.Generation && s.pods == len(s.NodeInfo.Pods)
 }
 
 // Change is what made a state invalid.

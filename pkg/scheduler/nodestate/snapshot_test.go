@@ -128,7 +128,8 @@ func TestASnapshotSaysWhatHasChanged(t *testing.T) {
 }
 
 // Whatever happens in whatever order, a snapshot that holds has what State returns, or nothing,
-// also for a scheduler's snapshot that lags behind.
+// also for a scheduler's snapshot that lags behind; and one who reads what was written finds each
+// that no longer holds.
 func TestASnapshotThatHoldsHasWhatStateReturns(t *testing.T) {
 	names := slices.Sorted(maps.Keys(steps))
 	known, held := 0, 0
@@ -140,6 +141,7 @@ func TestASnapshotThatHoldsHasWhatStateReturns(t *testing.T) {
 		c.node = c.fixture.node("n", "n-1", c.gpus...)
 		info := nodeInfo(c.node)
 		var snapshot Snapshot
+		var writes uint64
 		of := c.cache
 		var history []string
 		for range 100 {
@@ -147,7 +149,7 @@ func TestASnapshotThatHoldsHasWhatStateReturns(t *testing.T) {
 			history = append(history, step)
 			steps[step](c)
 			if c.cache != of { // the scheduler was started again
-				snapshot, of = Snapshot{}, c.cache
+				snapshot, writes, of = Snapshot{}, 0, c.cache
 			}
 			if c.rand.IntN(2) == 0 {
 				c.update()
@@ -155,6 +157,12 @@ func TestASnapshotThatHoldsHasWhatStateReturns(t *testing.T) {
 			}
 			before := snapshot
 			for range 2 { // before and after the state is computed
+				written := false
+				writes, _ = c.cache.WrittenSince(writes, func(string) { written = true })
+				if snapshot.Devices != nil && snapshot.HoldsInScheduler() && !written && !snapshot.Holds() {
+					t.Fatalf("seed %d: nothing was written, and the snapshot does not hold, after:\n%s",
+						seed, strings.Join(history, "\n"))
+				}
 				snapshot = c.refreshed(snapshot, info)
 				want := c.of(info)
 				if snapshot.Devices == nil {

@@ -78,7 +78,7 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 	if unmodified && last != nil && last.version == now {
 		return inv, last, nil
 	}
-	computed := &state{version: now, holders: holdersOf(nodeInfo, reserved, last)}
+	computed := &state{version: now, holders: c.holdersOf(nodeInfo, reserved, inv, last)}
 	if computed.devices, err = c.devices(ctx, inv, computed, last); err != nil {
 		return nil, nil, err
 	}

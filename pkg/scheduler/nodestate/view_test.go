@@ -32,62 +32,70 @@ func held(t *testing.T, sight *View, err error) string {
 	return strings.Join(texts, " ")
 }
 
-func TestALookShowsBoundPodsAndACloserOneReservationsToo(t *testing.T) {
+func TestAViewShowsBoundPodsAndReservations(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "u", "A", "B", "C")
 	bound := f.bound(f.pod("bound", 1), "n", allocated("bound", "n", "A"))
 	reserved := f.pod("reserved", 1)
 	f.mustReserve(nodeInfo(node, bound), reserved)
 	pods := []*v1.Pod{bound}
-
-	look := func() string {
-		sight, err := f.cache.View(t.Context(), node, pods)
-		return held(t, sight, err)
+	view := func() string {
+		found, err := f.cache.View(t.Context(), node, pods)
+		return held(t, found, err)
 	}
-	closer := func() string {
-		sight, err := f.cache.ViewReserved(t.Context(), node, pods)
-		return held(t, sight, err)
-	}
-	f.want("a look", look(), "A:bound")
-	f.want("a closer look", closer(), "A:bound C:reserved?")
-
+	f.want("at first", view(), "A:bound C:reserved?")
 	pods = append(pods, f.bound(reserved, "n", allocated("reserved", "n", "C")))
-	f.want("a look after the binding", look(), "A:bound C:reserved")
-	f.want("a closer look after the binding", closer(), "A:bound C:reserved")
+	f.want("after the binding", view(), "A:bound C:reserved")
 	if f.cache.Reserved("n", reserved.UID) == "" {
-		t.Error("looking has dropped the reservation, which the scheduler's snapshot may still need")
+		t.Error("a view has dropped the reservation, which the scheduler's snapshot may still need")
 	}
-
-	pods = pods[1:]
-	f.want("a look after a pod went", look(), "C:reserved")
 	f.deleteNode(node)
 	if _, err := f.cache.View(t.Context(), node, pods); err == nil {
-		t.Error("a look at a node that is gone succeeds")
+		t.Error("there is a view of a node that is gone")
 	}
 }
 
-func TestTheSameSightIsSeenOnce(t *testing.T) {
+// An estimate counts what bound pods hold, reads little that nobody has read before, and goes on
+// there the next time. Until then it errs toward free.
+func TestAnEstimateReadsLittleAtATime(t *testing.T) {
 	f := newFixture(t)
-	node := f.node("n", "u", "A")
-	pods := []*v1.Pod{f.bound(f.pod("p", 1), "n", allocated("p", "n", "A"))}
-	look := func() *View {
-		sight, err := f.cache.View(t.Context(), node, pods)
+	node := f.node("n", "u", "A", "B")
+	long := f.bound(f.pod("long", 1), "n", allocated("long", "n", "A")+strings.Repeat(" ", maxUnread-200))
+	short := f.bound(f.pod("short", 1), "n", allocated("short", "n", "B"))
+	used := func(pods ...*v1.Pod) (names []string) {
+		devices, err := f.cache.Estimate(node, pods)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sight
+		for _, resource := range devices.Resources() {
+			if resource.Used > 0 {
+				names = append(names, string(resource.Name))
+			}
+		}
+		return names
 	}
-	first := look()
-	if look() != first {
-		t.Error("nothing has changed, and the node was looked at again")
+	if got := used(long, short); len(got) != 1 {
+		t.Errorf("%d devices are used, want one: both annotations together are too long", len(got))
 	}
-	pods = []*v1.Pod{f.bound(f.pod("p", 1), "n", allocated("p", "n", "A"))}
-	if look() == first {
-		t.Error("a pod has changed, and the node was not looked at again")
+	if got := used(long, short); len(got) != 2 {
+		t.Errorf("%d devices are used the second time, want both", len(got))
 	}
-	second := look()
-	node = f.node("n", "u", "A", "B")
-	if look() == second {
-		t.Error("the inventory has changed, and the node was not looked at again")
+	first, _ := f.cache.Estimate(node, []*v1.Pod{long, short})
+	if second, _ := f.cache.Estimate(node, []*v1.Pod{long, short}); second != first {
+		t.Error("nothing has changed, and the estimate was made again")
+	}
+	if got := used(short); len(got) != 1 {
+		t.Errorf("%d devices are used after a pod went, want one", len(got))
+	}
+}
+
+// An estimate calls no plugin, not even for an inventory that it does not know.
+func TestAnEstimateOfAnInventoryThatIsNotKnownIsNone(t *testing.T) {
+	f := newFixture(t)
+	node := f.node("n", "u", "A")
+	newer := node.DeepCopy()
+	newer.ResourceVersion += "0"
+	if devices, err := f.cache.Estimate(newer, nil); devices != nil || err != nil {
+		t.Errorf("got %v and %v, want neither", devices, err)
 	}
 }

@@ -1,14 +1,19 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies checks that the admission policies of deploy/policies are installed. Without
-// them users may write the annotation's fields that belong to the scheduler and to the nodes.
+// Package policies compares the admission policies that a cluster has with those of
+// deploy/policies. Without them users may write the annotation's fields that belong to the
+// scheduler and to the nodes, and a policy that is weakened guards nothing, whatever its name.
 package policies
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,57 +31,136 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// required returns the names of the policies. Each has a binding of the same name.
-func required() []string {
-	return []string{"kubedevice-pod-allocations", "kubedevice-bindings", "kubedevice-node-inventories"}
+// Problem is one way in which an installed policy differs from the one that this program was built
+// with.
+type Problem struct {
+	Policy string
+	Reason Reason
+	// Text says what is different, in words.
+	Text string
 }
 
-// Watch checks the policies until ctx ends: it logs each one that is not installed and sets
-// metrics.PoliciesMissing.
+// Report is what a comparison has found.
+type Report struct {
+	Problems []Problem // by policy
+	// Customized are the lists of names in variables, such as the users that may write allocations,
+	// that administrators have changed, by policy. They are no problems.
+	Customized map[string]string
+}
+
+// Watch compares the policies with those that this program was built with until ctx ends. It logs
+// what is different, and sets metrics.PoliciesMissing and metrics.PolicyProblems.
 func Watch(ctx context.Context, client kubernetes.Interface) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) { check(ctx, client) }, checkPeriod)
+	customized := map[string]string{}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		report, err := Check(ctx, client)
+		if err != nil {
+			if ctx.Err() == nil { // a test reads what we ship
+				klog.FromContext(ctx).Error(err, "The admission policies are not checked")
+			}
+			return
+		}
+		report.publish(ctx)
+		for _, policy := range slices.Sorted(maps.Keys(report.Customized)) {
+			if variables := report.Customized[policy]; customized[policy] != variables {
+				klog.FromContext(ctx).Info("An admission policy names others than this scheduler was built with",
+					"policy", policy, "variables", variables)
+			}
+		}
+		customized = report.Customized
+	}, checkPeriod)
 }
 
-// check looks for the policies once. Policies that it has no permission to look for count as
-// missing.
-func check(ctx context.Context, client kubernetes.Interface) {
-	logger := klog.FromContext(ctx)
-	missing := 0
-	for _, name := range required() {
-		switch found, err := installed(ctx, client, name); {
-		case apierrors.IsForbidden(err):
-			metrics.PoliciesMissing.Set(float64(len(required())))
-			logger.Info("The scheduler has no permission to look for the admission policies; "+
-				"give it the cluster role kubedevice-scheduler", "err", err)
-			return
-		case err != nil: // the scheduler is stopping
-			return
-		case !found:
-			missing++
-			logger.Info("An admission policy is not installed or not bound: users can forge what it guards",
-				"policy", name)
+// Check compares the policies once. It retries until it has an answer for each or ctx ends.
+// Policies that the client may not read are a problem, no error.
+func Check(ctx context.Context, client kubernetes.Interface) (Report, error) {
+	report := Report{Customized: map[string]string{}}
+	guards, err := shipped()
+	if err != nil {
+		return report, err
+	}
+	for _, want := range guards {
+		name := want.policy.Name
+		policy, binding, err := installed(ctx, client, name)
+		if apierrors.IsForbidden(err) {
+			report.Problems = append(report.Problems, Problem{name, Unknown, "the scheduler may not read it"})
+			continue
+		}
+		if err != nil {
+			return report, err
+		}
+		problems, customized := compare(want, policy, binding)
+		for _, p := range problems {
+			report.Problems = append(report.Problems, Problem{name, p.reason, p.text})
+		}
+		if len(customized) > 0 {
+			report.Customized[name] = strings.Join(customized, ", ")
 		}
 	}
-	metrics.PoliciesMissing.Set(float64(missing))
+	return report, nil
 }
 
-// installed reports whether a policy and its binding exist. It retries until it gets an answer or
-// ctx ends.
-func installed(ctx context.Context, client kubernetes.Interface, name string) (found bool, err error) {
+// publish logs the problems and sets the metrics.
+func (r Report) publish(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	missing := map[string]bool{}
+	metrics.PolicyProblems.Reset()
+	for _, p := range r.Problems {
+		switch p.Reason {
+		case Missing, Unbound, Unknown:
+			missing[p.Policy] = true
+		}
+		metrics.PolicyProblems.WithLabelValues(p.Policy, string(p.Reason)).Set(1)
+		logger.Info("An admission policy is not what this scheduler was built with: users may be able to forge "+
+			"what it guards", "policy", p.Policy, "reason", p.Reason, "problem", p.Text, "nextStep", p.NextStep())
+	}
+	metrics.PoliciesMissing.Set(float64(len(missing)))
+}
+
+// NextStep says what to do about the problem.
+func (p Problem) NextStep() string {
+	switch p.Reason {
+	case Unknown:
+		return "apply deploy/rbac of this release: kubectl apply -f deploy/rbac"
+	case Missing, Unbound, Outdated:
+		return "apply deploy/policies of this release: kubectl apply -f deploy/policies"
+	default: // kubectl apply leaves what somebody else has added
+		return "put deploy/policies of this release in its place: kubectl replace -f deploy/policies/" +
+			p.Policy + ".yaml"
+	}
+}
+
+// installed returns a policy and its binding, nil for what does not exist. It retries until it gets
+// an answer or ctx ends.
+func installed(ctx context.Context, client kubernetes.Interface, name string) (
+	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding, error,
+) {
 	admission := client.AdmissionregistrationV1()
+	policy, err := get(ctx, name, admission.ValidatingAdmissionPolicies().Get)
+	if err != nil {
+		return nil, nil, err
+	}
+	binding, err := get(ctx, name, admission.ValidatingAdmissionPolicyBindings().Get)
+	return policy, binding, err
+}
+
+// get returns the object of that name, or nil when there is none.
+func get[T any](
+	ctx context.Context, name string, read func(context.Context, string, metav1.GetOptions) (*T, error),
+) (object *T, err error) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 8, Cap: time.Minute}
 	err = backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		_, err := admission.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			_, err = admission.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
-		}
-		found = err == nil
-		if apierrors.IsForbidden(err) {
+		read, err := read(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			object = read
+			return true, nil
+		case apierrors.IsForbidden(err):
 			return false, err
 		}
-		return found || apierrors.IsNotFound(err), nil
+		return apierrors.IsNotFound(err), nil
 	})
-	return found, err
+	return object, err
 }

@@ -30,6 +30,7 @@ type cache struct {
 
 	mu     sync.Mutex
 	index  *index
+	writes uint64     // to the states, when the index was last brought up to date
 	tables *lru.Cache // of *table, by dispatch.RequestKey
 }
 
@@ -83,12 +84,14 @@ func (c *cache) table(request *dispatch.Request) *table {
 type index struct {
 	entries   []entry
 	positions map[*framework.NodeInfo]int
+	named     map[string]int // the same by the nodes' names
 }
 
 // entry is a node of the snapshot, in its state when the last cycle began or evaluated it.
 type entry struct {
 	nodestate.Snapshot
-	change nodestate.Change // the last one
+	change  nodestate.Change // the last one
+	written bool             // to the states, since the entry was up to date
 }
 
 // update brings the entry up to date.
@@ -97,11 +100,15 @@ func (e *entry) update(states *nodestate.Cache) {
 	if e.Devices != nil && now.Devices != e.Devices {
 		e.change = now.ChangeSince(&e.Snapshot)
 	}
-	e.Snapshot = now
+	e.Snapshot, e.written = now, false
 }
 
 // refresh brings the index up to date with the snapshot. It reports false for a list of NodeInfos
 // that are not upstream's own.
+//
+// It looks at each NodeInfo, but only at those states that were written since the last cycle: with
+// evicted CPU caches, as in a scheduler at work, that saves a fifth of all that the plugin does for
+// a pod on 5,000 nodes (BenchmarkGrowth with cold caches: 461 and 358 us).
 func (c *cache) refresh(nodes []fwk.NodeInfo) bool {
 	same := len(nodes) == len(c.index.entries)
 	for i, nodeInfo := range nodes {
@@ -113,18 +120,29 @@ func (c *cache) refresh(nodes []fwk.NodeInfo) bool {
 	}
 	if !same {
 		before := c.index
-		c.index = &index{make([]entry, len(nodes)), make(map[*framework.NodeInfo]int, len(nodes))}
+		c.index = &index{
+			entries:   make([]entry, len(nodes)),
+			positions: make(map[*framework.NodeInfo]int, len(nodes)),
+			named:     make(map[string]int, len(nodes)),
+		}
 		for i, nodeInfo := range nodes {
 			known := nodeInfo.(*framework.NodeInfo)
 			if at, ok := before.positions[known]; ok {
 				c.index.entries[i] = before.entries[at]
 			}
 			c.index.entries[i].NodeInfo = known
-			c.index.positions[known] = i
+			c.index.positions[known], c.index.named[known.Node().Name] = i, i
 		}
 	}
+	writes, remembered := c.states.WrittenSince(c.writes, func(name string) {
+		if i, ok := c.index.named[name]; ok {
+			c.index.entries[i].written = true
+		}
+	})
+	c.writes = writes
 	for i := range c.index.entries {
-		if e := &c.index.entries[i]; e.Devices == nil || !e.Holds() {
+		e := &c.index.entries[i]
+		if e.Devices == nil || e.written || !remembered || !e.HoldsInScheduler() {
 			e.update(c.states)
 		}
 	}

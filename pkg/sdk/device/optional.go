@@ -25,11 +25,36 @@ type Allocator interface {
 
 // Isolator is implemented by a plugin whose devices a container could take without an allocation,
 // because its image or its pod sets an environment variable that the container runtime of the node
-// obeys.
+// obeys. [Firewalled] can say more.
 type Isolator interface {
 	// DenyEnvs returns environment variables by which a container gets none of the plugin's
-	// devices, such as NVIDIA_VISIBLE_DEVICES=void. A host that runs with --isolate sets them, over
+	// devices, such as NVIDIA_VISIBLE_DEVICES=void. A host with a device firewall sets them, over
 	// the values of the image and the pod, in containers of pods from the API server that hold none
 	// of the plugin's devices. The host calls it once, when it loads the plugin, before Start.
 	DenyEnvs() map[string]string
+}
+
+// Firewalled is implemented by a plugin whose devices a container could take without an allocation
+// in ways that the host does not know. A host with a device firewall closes them. The ways of
+// common vendors are built in.
+type Firewalled interface {
+	// Firewall returns the ways. The host calls it once, when it loads the plugin, before Start,
+	// and keeps the answer for the time when the plugin cannot be loaded.
+	Firewall() Firewall
+}
+
+// Firewall describes how a container could get devices of a plugin without an allocation.
+type Firewall struct {
+	// Envs are environment variables that the container runtime of the node obeys, each with the
+	// value by which a container gets nothing. They are set in every container of pods from the
+	// API server, over the values of the image and the pod, except where the plugin itself sets
+	// them for devices that the container was allocated.
+	Envs map[string]string `json:"envs,omitempty"`
+	// CDIKinds are the kinds (vendor/class) of the plugin's CDI devices. In either half, * stands
+	// for any characters. A container to which the pod or the kubelet, and not the plugin, gives
+	// such a device is refused.
+	CDIKinds []string `json:"cdiKinds,omitempty"`
+	// MountPaths begin the absolute paths in a container at which a mount asks for devices. A
+	// container whose pod mounts something there is refused.
+	MountPaths []string `json:"mountPaths,omitempty"`
 }

@@ -38,11 +38,45 @@ type Translator interface {
 	Revision() uint64
 }
 
+// Patient is implemented by a plugin that has pods wait for the best devices of all nodes where
+// others would do. A node may claim to have better devices than it has, or never have them free: so
+// no pod waits for them for longer than the host allows.
+type Patient interface {
+	// AfterWait returns the scheduler for pods that have waited for so long: it has no pod wait for
+	// what other nodes have. The host calls it once, when it loads the plugin, and then calls
+	// PodFitsDevice and PodAllocate of what it returns for those pods, in place of the plugin's
+	// own. What the plugin declares of its answers holds for these too.
+	AfterWait() DeviceScheduler
+}
+
 // ResourceClaimer is implemented by a plugin that serves plain resource names which no node needs
-// to advertise: a pod that requests one of them is a device pod.
+// to advertise: a pod that requests one of them is a device pod, except on nodes whose kubelet
+// counts the resource by itself.
 type ResourceClaimer interface {
 	// ClaimedResources returns the names. The host calls it once, when it loads the plugin.
 	ClaimedResources() []types.ResourceName
+}
+
+// DeviceCounter is implemented by a plugin whose devices are also counted by a plain resource. The
+// host then knows how many whole devices a pod requests by device paths, and compares that with the
+// limits of its containers, which are what quotas count. Without it, quotas do not hold for
+// requests by path.
+type DeviceCounter interface {
+	// CountedDevices returns which devices which plain resource counts. The host calls it once,
+	// when it loads the plugin. Of two plugins that count the same devices, the first one's is
+	// used.
+	CountedDevices() []CountedDevice
+}
+
+// CountedDevice says that a plain resource counts devices: a request for
+// …/<level>/<instance>/<resource> is for as many whole devices as its quantity.
+type CountedDevice struct {
+	// Plain is the plain resource, such as nvidia.com/gpu.
+	Plain types.ResourceName
+	// Level is the level of the devices, such as gpu.
+	Level string
+	// Resource is what a container holds 1 of when it has the device for itself, such as cards.
+	Resource string
 }
 
 // PodObserver is implemented by a plugin that keeps counters of its own. The host reports each pod

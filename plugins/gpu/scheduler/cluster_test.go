@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
@@ -21,6 +22,7 @@ type cluster struct {
 	plugin  *Scheduler
 	nodes   map[string]*types.NodeInfo
 	holders map[string][]*types.PodInfo
+	after   bool // pods have waited
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -67,7 +69,11 @@ func (c *cluster) place(node string, pod *types.PodInfo) (gpus, reason string) {
 		grouptree.Take(state.Used, grouptree.Holdings(holder, nil))
 	}
 	pod = pod.Clone()
-	fits, reasons, _ := c.plugin.PodFitsDevice(state, pod, false)
+	var plugin devicescheduler.DeviceScheduler = c.plugin
+	if c.after {
+		plugin = c.plugin.AfterWait()
+	}
+	fits, reasons, _ := plugin.PodFitsDevice(state, pod, false)
 	if !fits {
 		return "", reasons[0].GetReason()
 	}

@@ -21,12 +21,13 @@ import (
 const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
 
 // translate writes the pod's requests for GPUs into the DevRequests of its containers, for that
-// node. Entries that the plugins before this one wrote stay.
-func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo) error {
+// node. Entries that the plugins before this one wrote stay. best returns the topology for a number
+// of GPUs, nil when there is none.
+func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best func(int) topology) error {
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			container := containers[name]
-			if err := s.translateContainer(node, pod, &container); err != nil {
+			if err := s.translateContainer(node, pod, &container, best); err != nil {
 				return fmt.Errorf("container %q: %w", name, err)
 			}
 			containers[name] = container
@@ -35,7 +36,9 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo) error {
 	return nil
 }
 
-func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo, container *types.ContainerInfo) error {
+func (s *Scheduler) translateContainer(
+	node *types.NodeInfo, pod *types.PodInfo, container *types.ContainerInfo, best func(int) topology,
+) error {
 	if hasGPUs(container.DevRequests) {
 		return nil // another GPU plugin has served it
 	}
@@ -58,7 +61,10 @@ func (s *Scheduler) translateContainer(node *types.NodeInfo, pod *types.PodInfo,
 		if count > countGPUs(node) {
 			return fmt.Errorf("too few GPUs for %d of %s", count, s.resource)
 		}
-		s.addCounted(requests, int(missing), automatic && written == 0)
+		if !automatic || written > 0 {
+			best = func(int) topology { return nil }
+		}
+		addCounted(requests, int(missing), best)
 	}
 	if len(requests) == 0 {
 		return nil
@@ -134,13 +140,11 @@ func checkHeld(requests types.ResourceList) error {
 	return nil
 }
 
-// addCounted adds requests for n whole GPUs.
-func (s *Scheduler) addCounted(requests types.ResourceList, n int, automatic bool) {
-	if automatic {
-		if best := s.nodes.bestFor(n); best != nil {
-			best.addTo(requests)
-			return
-		}
+// addCounted adds requests for n whole GPUs: by the best topology, or one by one without.
+func addCounted(requests types.ResourceList, n int, best func(int) topology) {
+	if shape := best(n); shape != nil {
+		shape.addTo(requests)
+		return
 	}
 	for i := 0; n > 0; i++ {
 		name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, gpu.Level, i, gpu.Cards))

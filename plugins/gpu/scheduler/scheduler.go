@@ -4,8 +4,6 @@
 package scheduler
 
 import (
-	"maps"
-
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 
@@ -23,9 +21,11 @@ var (
 	_ devicescheduler.DeviceScheduler = (*Scheduler)(nil)
 	_ devicescheduler.ConcurrentSafe  = (*Scheduler)(nil)
 	_ devicescheduler.ResourceClaimer = (*Scheduler)(nil)
+	_ devicescheduler.DeviceCounter   = (*Scheduler)(nil)
 	_ devicescheduler.Describer       = (*Scheduler)(nil)
 	_ devicescheduler.Translator      = (*Scheduler)(nil)
 	_ devicescheduler.Specialist      = (*Scheduler)(nil)
+	_ devicescheduler.Patient         = (*Scheduler)(nil)
 )
 
 // New returns the scheduler for GPUs that are counted as that resource.
@@ -45,6 +45,11 @@ func (s *Scheduler) ConcurrentSafe() bool { return true }
 // ClaimedResources makes every pod that requests the count a device pod, also while no node lists
 // it.
 func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
+
+// CountedDevices says that the count is of cards: memory is a part of a GPU.
+func (s *Scheduler) CountedDevices() []devicescheduler.CountedDevice {
+	return []devicescheduler.CountedDevice{{Plain: s.resource, Level: gpu.Level, Resource: gpu.Cards}}
+}
 
 // Revision grows when a kind of topology comes or goes: only then may the translation of counted
 // GPUs change. Besides it depends on the number of GPUs that the node has.
@@ -84,7 +89,12 @@ func (s *Scheduler) RemoveNode(nodeName string) { s.nodes.remove(nodeName) }
 func (s *Scheduler) PodFitsDevice(
 	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
 ) (bool, []devicescheduler.PredicateFailureReason, float64) {
-	if err := s.PodAllocate(nodeInfo, podInfo); err != nil {
+	return s.fits(s.PodAllocate(nodeInfo, podInfo))
+}
+
+// fits returns the answer to PodFitsDevice for the error of a translation.
+func (s *Scheduler) fits(err error) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	if err != nil {
 		return false, []devicescheduler.PredicateFailureReason{reason{error: err, resource: s.resource}}, 0
 	}
 	return true, nil, 0
@@ -92,7 +102,26 @@ func (s *Scheduler) PodFitsDevice(
 
 // PodAllocate translates the pod's requests.
 func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	return s.translate(nodeInfo, podInfo)
+	return s.translate(nodeInfo, podInfo, s.nodes.bestFor)
+}
+
+// AfterWait returns the scheduler for pods that take the best GPUs of whichever node they get.
+func (s *Scheduler) AfterWait() devicescheduler.DeviceScheduler { return undemanding{s} }
+
+// undemanding translates a count to the best topology of the node itself, whatever other nodes
+// have.
+type undemanding struct{ *Scheduler }
+
+// PodFitsDevice is that of Scheduler, with the node's own topology.
+func (s undemanding) PodFitsDevice(
+	nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	return s.fits(s.PodAllocate(nodeInfo, podInfo))
+}
+
+// PodAllocate translates the pod's requests.
+func (s undemanding) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
+	return s.translate(nodeInfo, podInfo, topologyOf(nodeInfo).take)
 }
 
 // TakePodResources separates pods that have a GPU for themselves from pods that share one. The
@@ -115,14 +144,18 @@ func (s *Scheduler) ReturnPodResources(nodeInfo *types.NodeInfo, podInfo *types.
 }
 
 // counterparts returns, for each GPU of which the pod holds one resource and not the other, the
-// other one, all of it.
+// other one, all of it; and for a GPU whose card the pod holds with some of its memory, the rest of
+// the memory.
 func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.ResourceList {
-	held := map[types.ResourceName]bool{}
-	for _, containers := range []map[string]types.ContainerInfo{podInfo.InitContainers, podInfo.RunningContainers} {
-		for _, container := range containers {
-			for name := range maps.Values(container.AllocateFrom) {
-				held[name] = true
-			}
+	held := map[types.ResourceName]int64{}
+	for _, container := range podInfo.RunningContainers {
+		for request, name := range container.AllocateFrom {
+			held[name] += max(0, container.DevRequests[request])
+		}
+	}
+	for _, container := range podInfo.InitContainers {
+		for request, name := range container.AllocateFrom {
+			held[name] = max(held[name], container.DevRequests[request])
 		}
 	}
 	others := types.ResourceList{}
@@ -133,8 +166,10 @@ func counterparts(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) types.Resour
 		}
 		other := map[string]string{gpu.Cards: gpu.Memory, gpu.Memory: gpu.Cards}[kind]
 		counterpart := name[:len(name)-len(kind)] + types.ResourceName(other)
-		if quantity, ok := nodeInfo.Allocatable[counterpart]; ok && !held[counterpart] {
-			others[counterpart] = quantity
+		quantity, exists := nodeInfo.Allocatable[counterpart]
+		own, both := held[counterpart]
+		if exists && (!both || kind == gpu.Cards) && quantity > own {
+			others[counterpart] = quantity - own
 		}
 	}
 	return others

@@ -173,6 +173,18 @@ func TestWhoHasAGPUAloneSharesItWithNobody(t *testing.T) {
 	}
 }
 
+func TestWhoHasACardHasTheRestOfItsMemoryToo(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "a")
+	whole := asking(0, types.ResourceList{"gpu/a/cards": 1, "gpu/a/memory": 1 << 30})
+	if gpus, reason := c.place("n1", whole); gpus != "a" {
+		t.Fatalf("the card and some of its memory are of %q, %s", gpus, reason)
+	}
+	if gpus, _ := c.place("n1", asking(0, types.ResourceList{"gpu/a/memory": 1})); gpus != "" {
+		t.Errorf("a share of %q was given, whose card another pod has", gpus)
+	}
+}
+
 func TestReturningUndoesTaking(t *testing.T) {
 	c := newCluster(t)
 	c.add("n1", "ab")
@@ -221,6 +233,29 @@ func TestTheTopologyIsThatOfTheBestNodeOfAll(t *testing.T) {
 	c.plugin.RemoveNode("switch")
 	if gpus, reason := c.place("pairs", counting(4)); gpus != "abcd" {
 		t.Errorf("got %q, %s", gpus, reason)
+	}
+}
+
+// One node claims to have eight GPUs in one group, and never has them free.
+func TestAPodThatHasWaitedTakesTheBestGPUsOfAnyNode(t *testing.T) {
+	for _, count := range []int64{1, 2, 4, 8} {
+		c := newCluster(t)
+		c.add("honest", "ab cd | ef gh")
+		c.add("claims", "abcdefghi")
+		if gpus, reason := c.place("honest", counting(count)); (reason == "") != (count <= 2) {
+			t.Errorf("%d GPUs before the wait: %q, %s", count, gpus, reason)
+		}
+		c.holders = map[string][]*types.PodInfo{}
+		c.after = true
+		if gpus, reason := c.place("honest", counting(count)); int64(len(gpus)) != count {
+			t.Errorf("%d GPUs after the wait: %q, %s", count, gpus, reason)
+		}
+		if gpus, reason := c.place("claims", counting(count)); int64(len(gpus)) != count {
+			t.Errorf("%d GPUs of the other node after the wait: %q, %s", count, gpus, reason)
+		}
+		if gpus, reason := c.place("honest", counting(9)); reason == "" {
+			t.Errorf("nine GPUs of eight: %q", gpus)
+		}
 	}
 }
 

@@ -24,12 +24,20 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 // the arguments.
 type scheduler struct{}
 
-var _ devicescheduler.DeviceScheduler = scheduler{}
+var (
+	_ devicescheduler.DeviceScheduler = scheduler{}
+	_ devicescheduler.DeviceCounter   = scheduler{}
+)
 
 func (scheduler) GetName() string           { return "widget" }
 func (scheduler) UsingGroupScheduler() bool { return true }
 func (scheduler) ConcurrentSafe() bool      { return true }
 func (scheduler) Pure() bool                { return true }
+
+// CountedDevices makes quotas hold for widgets that pods name in their annotation.
+func (scheduler) CountedDevices() []devicescheduler.CountedDevice {
+	return []devicescheduler.CountedDevice{{Plain: widget.Count, Level: widget.Level, Resource: widget.Cards}}
+}
 
 // AddNode may rewrite what the node gives. Ours give what the device half says.
 func (scheduler) AddNode(string, *types.NodeInfo) {}

@@ -31,9 +31,9 @@ func Request(node *types.NodeInfo, container *types.ContainerInfo) {
 		}
 	}
 	for i := int64(len(requests)); i < container.KubeRequests[Count]; i++ {
-		types.AddGroupResource(requests, fmt.Sprintf("%s/counted-%d/%s", widgets, i, cards), 1)
+		types.AddGroupResource(requests, fmt.Sprintf("%s/counted-%d/%s", Level, i, Cards), 1)
 	}
-	_, requests = resource.TranslateResource(node.Allocatable, requests, boards, widgets)
+	_, requests = resource.TranslateResource(node.Allocatable, requests, boards, Level)
 
 	// Other plugins write here too: add, never replace.
 	maps.Copy(container.DevRequests, requests)
@@ -44,5 +44,5 @@ func Request(node *types.NodeInfo, container *types.ContainerInfo) {
 func isWidget(name types.ResourceName) bool {
 	path, err := resource.ParseRequest(name)
 	_, onBoard := path.Instance(boards)
-	return err == nil && path.DeviceLevel() == widgets && (path.Depth() == 1 || path.Depth() == 2 && onBoard)
+	return err == nil && path.DeviceLevel() == Level && (path.Depth() == 1 || path.Depth() == 2 && onBoard)
 }

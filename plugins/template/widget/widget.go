@@ -24,9 +24,9 @@ const Count types.ResourceName = "example.com/widget"
 //
 //	resource/group/board/<board>/widget/<widget>/cards = 1
 const (
-	boards  = "board"
-	widgets = "widget"
-	cards   = "cards"
+	boards = "board"
+	Level  = "widget"
+	Cards  = "cards"
 )
 
 // Widget is one widget of a node.
@@ -35,7 +35,7 @@ type Widget struct{ Board, ID string }
 // Resource returns the widget's name in the inventory.
 func (w Widget) Resource() types.ResourceName {
 	return types.ResourceName(
-		strings.Join([]string{types.DeviceGroupPrefix, boards, w.Board, widgets, w.ID, cards}, "/"),
+		strings.Join([]string{types.DeviceGroupPrefix, boards, w.Board, Level, w.ID, Cards}, "/"),
 	)
 }
 
@@ -44,7 +44,7 @@ func (w Widget) Resource() types.ResourceName {
 func Parse(name types.ResourceName) (w Widget, ok bool) {
 	path, err := resource.ParsePath(name)
 	board, onBoard := path.Instance(boards)
-	if err != nil || !onBoard || path.Depth() != 2 || path.DeviceLevel() != widgets || path.Resource() != cards {
+	if err != nil || !onBoard || path.Depth() != 2 || path.DeviceLevel() != Level || path.Resource() != Cards {
 		return Widget{}, false
 	}
 	return Widget{Board: board, ID: path.DeviceID()}, true

@@ -42,7 +42,9 @@ func measureGrantWrites(ctx context.Context, scratch string) (*grantWrites, erro
 			return nil, err
 		}
 		path := filepath.Join(dir, "grants")
-		record := grants.New(path, "", emptyRuntime{}, func(string) bool { return true })
+		record := grants.New(grants.Options{
+			Path: path, Runtime: emptyRuntime{}, Active: func(string) bool { return true },
+		})
 		if err := record.Reconcile(ctx); err != nil {
 			return nil, err
 		}

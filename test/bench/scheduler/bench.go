@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 	"github.com/kubedevice/kubedevice/test/integration/controlplane"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -31,6 +32,7 @@ type bench struct {
 	client     *kube.Client
 	scratch    string // a directory for this run
 	kubeconfig string // the schedulers'
+	signer     *seal.Signer
 }
 
 // run makes all comparisons on clusters of these sizes.
@@ -58,6 +60,9 @@ func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, e
 	}
 	b.kubeconfig = filepath.Join(b.scratch, "kubeconfig")
 	if err := writeKubeconfig(b.kubeconfig, scheduler.Config); err != nil {
+		return nil, err
+	}
+	if err := b.makeSealKey(ctx); err != nil {
 		return nil, err
 	}
 	for _, nodes := range sizes {

@@ -6,12 +6,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
@@ -28,17 +31,31 @@ func (b *bench) makeHolder(ctx context.Context, node *types.NodeInfo) error {
 		}
 	}
 	holder := podOf(eight, "holder-"+node.Name, "nobody")
-	annotation, err := deviceinfo.EncodePod(&types.PodInfo{
+	holder.Namespace = holdersNamespace
+	holder, err := b.client.CreatePod(ctx, holder)
+	if err != nil {
+		return err
+	}
+	held := &types.PodInfo{
 		Name: holder.Name, NodeName: node.Name,
 		RunningContainers: map[string]types.ContainerInfo{holder.Spec.Containers[0].Name: main},
-	})
+	}
+	annotation, err := deviceinfo.EncodePod(held)
 	if err != nil {
 		return fmt.Errorf("write what pod %s holds: %w", holder.Name, err)
 	}
-	holder.Namespace, holder.Spec.NodeName = holdersNamespace, node.Name
-	holder.Annotations = map[string]string{deviceinfo.Annotation: annotation}
-	_, err = b.client.CreatePod(ctx, holder)
-	return err
+	sealed, err := b.signer.Seal(seal.Decision{
+		UID: holder.UID, Namespace: holder.Namespace, Name: holder.Name, Node: node.Name,
+		Allocation: seal.DigestOf(held), Time: time.Now(),
+	})
+	if err != nil {
+		return fmt.Errorf("seal what pod %s holds: %w", holder.Name, err)
+	}
+	return b.client.CoreV1().Pods(holder.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: holder.Name, UID: holder.UID,
+			Annotations: map[string]string{deviceinfo.Annotation: annotation, seal.Annotation: sealed}},
+		Target: corev1.ObjectReference{Kind: "Node", Name: node.Name},
+	}, metav1.CreateOptions{})
 }
 
 // removeHolders removes the pods that run already.

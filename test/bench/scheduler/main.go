@@ -27,7 +27,7 @@
 // whose speed drifts is as fast for one as for the other. The first batch of each, which makes
 // caches warm, is not counted. A round has several batches, and each side is first in half of its
 // turns. The schedulers' own metrics are read before the first round and after the last; afterwards
-// both go on for a CPU profile.
+// both go on for a CPU profile. Our schedulers seal what they decide, in the mode enforce.
 //
 // Our scheduler lets its heap grow further than upstream's before it collects garbage. -gogc sets
 // one value for both, which shows the cost of scheduling without that difference.
@@ -46,26 +46,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
+	"github.com/kubedevice/kubedevice/test/command"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench scheduler:", err)
-		os.Exit(1)
-	}
+	command.Main("bench scheduler", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, args []string) (err error) {

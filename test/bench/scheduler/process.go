@@ -18,14 +18,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 // pluginName is that of the device scheduler that ours loads.
 const pluginName = "simgpu"
 
-// programs are the schedulers, and the directory of ours' plugin.
+// programs are the schedulers, kubecri, which makes ours its key, and ours' plugin.
 type programs struct {
-	upstream, ours, plugin string
+	upstream, ours, kubecri, plugin string
 }
 
 func findPrograms(output string) (programs, error) {
@@ -36,15 +38,33 @@ func findPrograms(output string) (programs, error) {
 	p := programs{
 		upstream: filepath.Join(output, "bench", "bin", "kube-scheduler"),
 		ours:     filepath.Join(output, "kube-scheduler"),
+		kubecri:  filepath.Join(output, "kubecri"),
 		plugin:   filepath.Join(output, "plugins", "scheduler", pluginName+".so"),
 	}
-	for _, built := range []string{p.upstream, p.ours, p.plugin} {
+	for _, built := range []string{p.upstream, p.ours, p.kubecri, p.plugin} {
 		if _, err := os.Stat(built); err != nil {
 			return programs{}, fmt.Errorf("%w; make bench builds it", err)
 		}
 	}
 	return p, nil
 }
+
+// makeSealKey makes the key with which our schedulers seal, as an administrator does.
+func (b *bench) makeSealKey(ctx context.Context) error {
+	create := exec.CommandContext(ctx, b.programs.kubecri, "seal-keys", "create", filepath.Dir(b.sealKeys()))
+	if printed, err := create.CombinedOutput(); err != nil {
+		return fmt.Errorf("make a seal key: %w: %s", err, printed)
+	}
+	keys, err := seal.OpenPrivateKeys(b.sealKeys())
+	if err != nil {
+		return err
+	}
+	b.signer = keys.Signer()
+	return nil
+}
+
+// sealKeys is the file of the seals' key.
+func (b *bench) sealKeys() string { return filepath.Join(b.scratch, "seal-keys", "private.pem") }
 
 // process is a running scheduler.
 type process struct {
@@ -87,7 +107,8 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 		if err := os.Symlink(b.programs.plugin, filepath.Join(dir, filepath.Base(b.programs.plugin))); err != nil {
 			return nil, err
 		}
-		arguments = append(arguments, "--devschedpath="+dir, fmt.Sprintf("--device-verdict-cache=%t", !b.noCache))
+		arguments = append(arguments, "--devschedpath="+dir, fmt.Sprintf("--device-verdict-cache=%t", !b.noCache),
+			"--device-seal-key="+b.sealKeys(), "--device-seal-mode="+string(seal.Enforce))
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

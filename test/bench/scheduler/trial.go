@@ -72,6 +72,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 			return pair, fmt.Errorf("%s: the plugin %s was never called", s.variant.name, pluginName)
 		}
 		measured.Points = after[i].points(before[i])
+		measured.Memory = after[i].memory()
 	}
 	if d.bench.profile == 0 {
 		return pair, nil

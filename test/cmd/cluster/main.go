@@ -6,23 +6,12 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+
+	"github.com/kubedevice/kubedevice/test/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("cluster", newCommand().ExecuteContext) }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{

@@ -9,19 +9,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/kubedevice/kubedevice/test/command"
 	"github.com/kubedevice/kubedevice/test/demo"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := demo.Run(ctx, os.Stdout); err != nil {
-		stop()
-		fmt.Fprintf(os.Stderr, "\nThe demo failed: %v\n", err)
-		os.Exit(1)
-	}
-	fmt.Println("\nAll as it should be: every container has exactly the devices that the scheduler chose.")
+	command.Main("demo", func(ctx context.Context) error {
+		if err := demo.Run(ctx, os.Stdout); err != nil {
+			return err
+		}
+		fmt.Println("\nAll as it should be: every container has exactly the devices that the scheduler chose.")
+		return nil
+	})
 }

@@ -46,7 +46,7 @@ func TestPodsThatMakeAPluginPanicPendAndOthersStart(t *testing.T) {
 		t.Errorf("20 pods ran in %v beside pods that make a plugin panic, want at most %v", meanwhile, limit)
 	}
 	for pod, reason := range why {
-		awaitEvent(ctx, t, pod, reason)
+		awaitEvent(ctx, t, pod, "FailedScheduling", reason)
 		clustertest.AwaitPod(ctx, t, shared.Client, pod, "to pend", kube.Unschedulable)
 	}
 }
@@ -68,8 +68,8 @@ func runAll(ctx context.Context, t *testing.T, namespace, name string) time.Dura
 	return time.Since(start)
 }
 
-// awaitEvent waits until an event of a pod that is not scheduled has a text.
-func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, text string) {
+// awaitEvent waits until an event of a pod with the reason has a text.
+func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, reason, text string) {
 	t.Helper()
 	for {
 		events, err := shared.Client.PodEvents(ctx, pod)
@@ -77,7 +77,7 @@ func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, text string)
 			t.Fatal(err)
 		}
 		for _, event := range events {
-			if event.Reason == "FailedScheduling" && strings.Contains(event.Message, text) {
+			if event.Reason == reason && strings.Contains(event.Message, text) {
 				return
 			}
 		}

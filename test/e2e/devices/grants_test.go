@@ -5,9 +5,6 @@ package devices
 
 import (
 	"context"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -30,38 +26,21 @@ import (
 const stateDir = "/var/lib/kubedevice"
 
 func TestASecondPodWithADeviceIsRefusedAndStartsWhenTheFirstIsGone(t *testing.T) {
+	ctx := begin(t)
 	node := shared.Nodes[0].Name
-	for name, late := range map[string]func(ctx context.Context, t *testing.T, namespace string,
-		card types.ResourceName) *corev1.Pod{
-		"a second scheduler gave it away, too": func(ctx context.Context, t *testing.T, namespace string,
-			card types.ResourceName) *corev1.Pod {
-			return bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node, allocation(t, "late", node, card))
-		},
-		"it was forged where no policy forbids that": func(ctx context.Context, t *testing.T, namespace string,
-			card types.ResourceName) *corev1.Pod {
-			withoutPolicies(ctx, t, &forgery{forger: shared.Client, namespace: namespace, node: node, card: card})
-			pod := gpuPod(namespace, "late", 1)
-			pod.Spec.NodeName = node
-			pod.Annotations = map[string]string{deviceinfo.Annotation: allocation(t, "late", node, card)}
-			return clustertest.CreatePod(ctx, t, shared.Client, pod)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := begin(t)
-			namespace := clustertest.Namespace(t, shared.Client)
-			holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "holder", 1)))
-			seen := inspect(ctx, t, holder, "main")
-			second := late(ctx, t, namespace, types.ResourceName(seen.Paths[0]))
-			expectRefused(ctx, t, second, []string{namespace + "/holder", seen.Paths[0], "works when they are gone"})
+	namespace := clustertest.Namespace(t, shared.Client)
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "holder", 1)))
+	seen := inspect(ctx, t, holder, "main")
+	// A second scheduler gave it away, too.
+	card := types.ResourceName(seen.Paths[0])
+	second := bindAsScheduler(ctx, t, gpuPod(namespace, "late", 1), node, allocation(t, "late", node, card))
+	expectRefused(ctx, t, second, []string{namespace + "/holder", seen.Paths[0], "works when they are gone"})
 
-			if err := shared.Client.DeletePod(ctx, holder); err != nil {
-				t.Fatal(err)
-			}
-			second = clustertest.AwaitPod(ctx, t, shared.Client, second, "to be ready when the holder is gone",
-				kube.Ready)
-			expectDevices(ctx, t, second, "main", 1)
-		})
+	if err := shared.Client.DeletePod(ctx, holder); err != nil {
+		t.Fatal(err)
 	}
+	second = clustertest.AwaitPod(ctx, t, shared.Client, second, "to be ready when the holder is gone", kube.Ready)
+	expectDevices(ctx, t, second, "main", 1)
 }
 
 func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *testing.T) {
@@ -105,7 +84,7 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 			awaitHolder(ctx, t, node, holder)
 			if test.reported {
 				awaitNodeEvent(ctx, t, node.Name, "GrantsDamaged", stateDir+"/grants")
-				awaitMetric(ctx, t, node, "kubecri_grants_damaged 1")
+				clustertest.AwaitMetric(ctx, t, node, "kubecri_grants_damaged 1")
 			}
 			if diff := cmp.Diff(seen, inspect(ctx, t, holder, "main"),
 				cmpopts.IgnoreUnexported(observe.Observation{})); diff != "" {
@@ -148,38 +127,6 @@ func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string
 	}
 }
 
-// awaitMetric waits until kubecri's metrics have a line.
-func awaitMetric(ctx context.Context, t *testing.T, node *cluster.Node, line string) {
-	t.Helper()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return node.Sandbox().Dial(ctx, network, address)
-		},
-	}}
-	for {
-		if answer, err := get(ctx, client, "http://127.0.0.1:10261/metrics"); err == nil &&
-			strings.Contains(answer, "\n"+line+"\n") {
-			return
-		}
-		clustertest.Pause(ctx, t, "kubecri's metrics to say "+line)
-	}
-}
-
-func get(ctx context.Context, client *http.Client, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close() //nolint:errcheck // only read
-	content, err := io.ReadAll(answer.Body)
-	return string(content), err
-}
-
 func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	ctx := begin(t)
 	node := shared.Nodes[0]
@@ -193,7 +140,7 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	empty := fill(ctx)
 	late := clustertest.CreatePod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "late", 1)))
 	expectRefused(ctx, t, late, []string{"write the checkpoint of granted devices", "no space left on device"})
-	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 1")
+	clustertest.AwaitMetric(ctx, t, node, "kubecri_grants_unsaved 1")
 	if again := expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main",
 		1); again[0] != has[0] {
 		t.Errorf("a pod that has devices gets %q in its next container, it had %q", again, has)
@@ -202,7 +149,7 @@ func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {
 	empty(ctx)
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready when there is space", kube.Ready)
 	expectDevices(ctx, t, late, "main", 1)
-	awaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
+	clustertest.AwaitMetric(ctx, t, node, "kubecri_grants_unsaved 0")
 }
 
 // onSmallDisk gives kubecri's state directory a small file system of its own, and kubecri a new
@@ -227,7 +174,9 @@ func onSmallDisk(ctx context.Context, t *testing.T,
 			t.Fatal(err)
 		}
 	}
-	restarting(ctx, "mount -t tmpfs -o size=256k tmpfs "+stateDir)
+	// The key is the node's; without it, what containers carry would not count.
+	const key = stateDir + "/grant-key"
+	restarting(ctx, "cp -p "+key+" /run/ && mount -t tmpfs -o size=256k tmpfs "+stateDir+" && mv /run/grant-key "+key)
 	t.Cleanup(func() { restarting(context.WithoutCancel(ctx), "umount "+stateDir) })
 	return func(ctx context.Context) func(context.Context) {
 		sh(ctx, "! cat /dev/zero 2>/dev/null > "+filler)

@@ -28,9 +28,6 @@ var (
 	observer *observe.Observer
 )
 
-// isolating is the node whose kubecri runs with --isolate.
-const isolating = 1
-
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -60,9 +57,9 @@ func prepare() (cluster.Options, error) {
 			return options, err
 		}
 		options.Nodes[i].Inventory = files.inventory(node)
-		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + files.devicePlugins(node)}
-		if i == isolating {
-			options.Nodes[i].Kubecri.Args = append(options.Nodes[i].Kubecri.Args, "--isolate")
+		options.Nodes[i].Kubecri.Args = []string{
+			"--cridevices=" + files.devicePlugins(node),
+			"--device-firewall-allow=" + exporters + "/" + exporter,
 		}
 		options.Nodes[i].KubeletArgs = []string{"--pod-manifest-path=" + files.staticPods(node)}
 	}

@@ -16,11 +16,11 @@ import (
 )
 
 // A plugin gives its part by a link, under another path and for reading only; by a mount, an
-// environment variable, an annotation and CDI. The node isolates: who has no part is kept from it,
+// environment variable, an annotation and CDI. Who has no part is kept from it by the firewall,
 // whatever the pod says.
 func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 	ctx := begin(t)
-	node := shared.Nodes[isolating]
+	node := shared.Nodes[1]
 	t.Cleanup(func() {
 		const traces = "rm -rf /dev/parts /run/parts /var/run/cdi/example.com-part.json"
 		if _, err := node.Run(context.WithoutCancel(ctx), "/bin/sh", "-c", traces); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -49,20 +50,28 @@ func allocation(t *testing.T, pod, node string, card types.ResourceName) string 
 	return value
 }
 
-// bind binds a pod as a scheduler does, with an annotation unless it is empty.
+// bind binds a pod as a scheduler does that has no key, with an annotation unless it is empty.
 func bind(ctx context.Context, client *kube.Client, pod *corev1.Pod, node, annotation string) error {
-	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-	}
+	annotations := map[string]string{}
 	if annotation != "" {
-		binding.Annotations = map[string]string{deviceinfo.Annotation: annotation}
+		annotations[deviceinfo.Annotation] = annotation
+	}
+	return bindWith(ctx, client, pod, node, annotations)
+}
+
+// bindWith binds a pod with these annotations.
+func bindWith(ctx context.Context, client *kube.Client, pod *corev1.Pod, node string,
+	annotations map[string]string) error {
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			Annotations: annotations},
+		Target: corev1.ObjectReference{Kind: "Node", Name: node},
 	}
 	return client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
 // bindAsScheduler creates a pod that no scheduler sees, and binds it as ours would, if it went
-// wrong.
+// wrong: with a seal.
 func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, annotation string) *corev1.Pod {
 	t.Helper()
 	client, err := shared.Client.As(scheduler)
@@ -71,7 +80,13 @@ func bindAsScheduler(ctx context.Context, t *testing.T, pod *corev1.Pod, node, a
 	}
 	pod.Spec.SchedulerName = nobody
 	pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
-	if err := bind(ctx, client, pod, node, annotation); err != nil {
+	text, err := shared.Seal(pod, node, annotation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = bindWith(ctx, client, pod, node,
+		map[string]string{deviceinfo.Annotation: annotation, seal.Annotation: text})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return pod
@@ -132,6 +147,33 @@ func TestADevicePodWithoutAnAllocationThatHoldsIsRefusedInWords(t *testing.T) {
 					allocation(t, "gone", here, cardOf(99)))
 			},
 			want: []string{string(cardOf(99)), `node "` + here + `"`, again},
+		},
+		"it was bound with an allocation and no seal": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				client, err := shared.Client.As(scheduler)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pod := gpuPod(namespace, "no-key", 1)
+				pod.Spec.SchedulerName = nobody
+				pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
+				if err := bind(ctx, client, pod, here, allocation(t, "no-key", here, cardOf(0))); err != nil {
+					t.Fatal(err)
+				}
+				return pod
+			},
+			want: []string{`/no-key"`, "the allocation has no seal", "delete the pod and create it anew"},
+		},
+		"it was forged where no policy forbids that": {
+			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {
+				card := cardOf(0)
+				withoutPolicies(ctx, t, &forgery{forger: shared.Client, namespace: namespace, node: here, card: card})
+				pod := gpuPod(namespace, "forged", 1)
+				pod.Spec.NodeName = here
+				pod.Annotations = map[string]string{deviceinfo.Annotation: allocation(t, "forged", here, card)}
+				return clustertest.CreatePod(ctx, t, shared.Client, pod)
+			},
+			want: []string{`/forged"`, "the allocation has no seal", "delete the pod and create it anew"},
 		},
 		"its device is another pod's": {
 			make: func(ctx context.Context, t *testing.T, namespace string) *corev1.Pod {

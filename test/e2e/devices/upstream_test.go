@@ -5,7 +5,6 @@ package devices
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,24 +17,12 @@ const (
 	upstreamPort = 10271
 )
 
-// upstreamConfig is the configuration of Kubernetes' own scheduler beside ours.
-const upstreamConfig = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: %s
-leaderElection:
-  leaderElect: false
-profiles:
-- schedulerName: %s
-`
-
 // startUpstreamScheduler starts Kubernetes' own scheduler, which knows devices only by their
 // number, until the test ends. It returns the name under which pods request it.
 func startUpstreamScheduler(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, upstreamConfig, shared.SchedulerKubeconfig(), upstreamName),
-		0o644); err != nil {
+	if err := os.WriteFile(config, shared.SchedulerConfig(upstreamName), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	program := shared.NewScheduler(upstreamName, upstreamPort, cluster.Program{Args: []string{"--config=" + config}})

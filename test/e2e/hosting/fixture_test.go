@@ -123,7 +123,7 @@ func (s *fixture) start(t *testing.T, plugin vendors.Plugin) (kill func()) {
 		{Source: s.path("dev"), Target: "/dev"},
 		{Source: s.path("run"), Target: "/run"},
 		{Source: s.path("lib"), Target: "/var/lib"},
-		{Source: s.directory, Target: vendors.KubeletFolder},
+		{Source: s.directory, Target: vendors.KubeletDirectory},
 	}, command.Start)
 	if err != nil {
 		t.Fatalf("start %s: %v", plugin.Name, err)

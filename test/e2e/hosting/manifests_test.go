@@ -29,7 +29,7 @@ const (
 	ours     = "/var/lib/kubedevice/device-plugins"
 )
 
-func TestTheManifestsDifferFromTheVendorsInTheMountedFolderAlone(t *testing.T) {
+func TestTheManifestsDifferFromTheVendorsInTheMountedDirectoryAlone(t *testing.T) {
 	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)

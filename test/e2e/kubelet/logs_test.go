@@ -66,9 +66,11 @@ func TestLogsAreFollowedUntilTheContainerEnds(t *testing.T) {
 func TestLogsAreRotatedAndFollowedFromFileToFile(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "sh", "-c",
-			"echo begin; until [ -e /tmp/stop ]; do seq 1000; sleep 0.2; done; echo the end; sleep 86400"))
+			"echo begin; until [ -e /tmp/go ]; do sleep 0.1; done; "+
+				"until [ -e /tmp/stop ]; do seq 1000; sleep 0.2; done; echo the end; sleep 86400"))
 		logs := follow(ctx, t, pod, "logs", "--follow", pod.Name)
-		logs.awaitLine(t, "begin")
+		logs.awaitLine(t, "begin") // before the first rotation, for which kubectl would miss the file
+		inside(ctx, t, pod, "touch", "/tmp/go")
 
 		awaitRotated(ctx, t, filepath.Join(node.Var(), "log", "pods", pod.Namespace+"_"+pod.Name+"_"+string(pod.UID),
 			"main"))

@@ -44,8 +44,8 @@ type node struct {
 	late bool
 }
 
-// kubecriFolder is where kubecri hosts plugins by default.
-const kubecriFolder = "/var/lib/kubedevice/device-plugins"
+// kubecriDirectory is where kubecri hosts plugins by default.
+const kubecriDirectory = "/var/lib/kubedevice/device-plugins"
 
 // furnish gives a node its hardware. dir is a directory for what describes it.
 func furnish(n *cluster.Node, dir string) (*node, error) {
@@ -62,17 +62,32 @@ func furnish(n *cluster.Node, dir string) (*node, error) {
 	}
 	f := &node{Node: n, Machine: machine, nvml: library, plugins: map[string]*cluster.Component{}}
 	for _, plugin := range machine.Plugins {
-		f.plugins[plugin.Name] = n.NewComponent(plugin.Name, cluster.Program{
-			Path: plugin.Path(shared.Programs()),
-			Args: plugin.Args,
-			Env:  plugin.Env,
-			Mounts: []sandbox.Mount{
-				{Source: machine.Sys(), Target: "/sys"},
-				{Source: kubecriFolder, Target: vendors.KubeletFolder}, // as its DaemonSet does
-			},
-		})
+		f.plugins[plugin.Name] = f.component(plugin.Name, plugin, kubecriDirectory)
 	}
 	return f, f.makeNodes()
+}
+
+// component returns a plugin that registers in a directory of the node, as its DaemonSet says.
+func (n *node) component(name string, plugin vendors.Plugin, directory string) *cluster.Component {
+	return n.NewComponent(name, cluster.Program{
+		Path: plugin.Path(shared.Programs()),
+		Args: plugin.Args,
+		Env:  plugin.Env,
+		Mounts: []sandbox.Mount{
+			{Source: n.Sys(), Target: "/sys"}, {Source: directory, Target: vendors.KubeletDirectory},
+		},
+	})
+}
+
+// move ends a plugin and has another one in its place, which registers in a directory of the node.
+func (n *node) move(ctx context.Context, name, directory string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.plugins[name].Terminate(ctx); err != nil {
+		return err
+	}
+	n.plugins[name] = n.component(name+"-moved", n.Plugin(name), directory)
+	return nil
 }
 
 // makeNodes makes the device nodes, which a reboot takes away.

@@ -6,11 +6,12 @@
 // the Node objects it wants.
 //
 // Authentication and authorization are those of a cluster: client certificates, Node and RBAC
-// authorizers, NodeRestriction, admission policies. Only service accounts are missing, as no
-// controller makes them.
+// authorizers, NodeRestriction, admission policies; and the scheduler has the rights of
+// deploy/rbac. Only service accounts are missing, as no controller makes them.
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -20,10 +21,15 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kubedevice/kubedevice/test/kube"
-	"github.com/kubedevice/kubedevice/test/pki"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/deploy"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/pki"
 )
 
 // ControlPlane is a running API server with its etcd.
@@ -83,7 +89,28 @@ func (c *ControlPlane) start(ctx context.Context, arguments []string) error {
 	if c.Admin, err = c.Client("admin", "system:masters"); err != nil {
 		return err
 	}
-	return c.awaitReady(ctx)
+	if err := c.awaitReady(ctx); err != nil {
+		return err
+	}
+	return c.installRole(ctx)
+}
+
+// installRole gives the scheduler the rights of deploy/rbac.
+func (c *ControlPlane) installRole(ctx context.Context) error {
+	var role rbacv1.ClusterRole
+	var binding rbacv1.ClusterRoleBinding
+	first, second, _ := bytes.Cut(deploy.SchedulerRole, []byte("\n---\n"))
+	if err := yaml.UnmarshalStrict(first, &role); err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(second, &binding); err != nil {
+		return err
+	}
+	if _, err := c.Admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := c.Admin.RbacV1().ClusterRoleBindings().Create(ctx, &binding, metav1.CreateOptions{})
+	return err
 }
 
 // logToFile sends all that this process logs through klog to a file, errors included.

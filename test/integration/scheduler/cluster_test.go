@@ -199,6 +199,19 @@ func devices(pod *corev1.Pod) string {
 	return strings.Join(ids, " ")
 }
 
+// given returns the GPUs that a bound pod was given, which are as many as its limits request.
+func given(pod *corev1.Pod) ([]string, error) {
+	want := pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(gpu.Resource)]
+	if want.IsZero() && pod.Annotations[deviceinfo.Annotation] == "" {
+		return nil, nil
+	}
+	ids := strings.Fields(devices(pod))
+	if int64(len(ids)) != want.Value() {
+		return nil, fmt.Errorf("pod %s requests %v GPUs and has: %s", pod.Name, want.Value(), devices(pod))
+	}
+	return ids, nil
+}
+
 // check makes sure that every bound pod that requests GPUs has as many, and that no two pods have
 // the same. It returns the number of bound pods.
 func (c *cluster) check() int {
@@ -210,11 +223,9 @@ func (c *cluster) check() int {
 			continue
 		}
 		bound++
-		want := pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(gpu.Resource)]
-		ids := strings.Fields(devices(&pod))
-		if int64(len(ids)) != want.Value() {
-			c.Errorf("pod %s requests %v GPUs and has: %s", pod.Name, want.Value(), devices(&pod))
-			continue
+		ids, err := given(&pod)
+		if err != nil {
+			c.Error(err)
 		}
 		for _, id := range ids {
 			if other, taken := holders[id]; taken {

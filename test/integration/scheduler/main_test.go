@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -22,8 +23,13 @@ import (
 	"github.com/kubedevice/kubedevice/test/integration/controlplane"
 )
 
-// asScheduler makes this test binary run the scheduler's command instead of the tests.
-const asScheduler = "KUBEDEVICE_TEST_RUN_SCHEDULER"
+// asScheduler makes this test binary run a scheduler's command instead of the tests: ours or
+// upstream.
+const (
+	asScheduler = "KUBEDEVICE_TEST_RUN_SCHEDULER"
+	asOurs      = "ours"
+	asUpstream  = "upstream"
+)
 
 // startLimit allows for a busy machine: a quiet one needs five seconds.
 const startLimit = 2 * time.Minute
@@ -31,12 +37,15 @@ const startLimit = 2 * time.Minute
 var server *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asScheduler) != "" {
+	switch os.Getenv(asScheduler) {
+	case asOurs:
 		gpus := gpuscheduler.New("gpus", gpu.Resource)
 		os.Exit(cli.Run(scheduler.NewCommand(
 			dispatch.Named{File: "built in", Plugin: kubeletplugin.New()},
 			dispatch.Named{File: "gpus.so", Plugin: newPlugin(gpus)},
 		)))
+	case asUpstream:
+		os.Exit(cli.Run(app.NewSchedulerCommand()))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

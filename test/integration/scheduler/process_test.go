@@ -46,6 +46,24 @@ func startSchedulerWith(t *testing.T, arguments []string, more ...string) *proce
 // variant.
 func startSchedulerAt(t *testing.T, server *rest.Config, arguments []string, more ...string) *process {
 	t.Helper()
+	return startProgram(t, asOurs, server, append([]string{"--devschedpath=" + filepath.Join(t.TempDir(), "none")},
+		arguments...), more...)
+}
+
+// startUpstream starts upstream's scheduler, which has the place of ours and knows nothing of
+// devices, until the test ends.
+func startUpstream(t *testing.T, arguments ...string) *process {
+	t.Helper()
+	client, err := server.Client("system:kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startProgram(t, asUpstream, client.Config, arguments)
+}
+
+// startProgram starts ours or upstream's scheduler.
+func startProgram(t *testing.T, program string, server *rest.Config, arguments []string, more ...string) *process {
+	t.Helper()
 	dir := t.TempDir()
 	config, kubeconfig := filepath.Join(dir, "config.yaml"), writeKubeconfig(t, server)
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: " +
@@ -61,10 +79,10 @@ func startSchedulerAt(t *testing.T, server *rest.Config, arguments []string, mor
 	defer log.Close()
 	p := &process{T: t, log: log.Name(), ended: make(chan struct{})}
 	p.cmd = exec.Command("/proc/self/exe", append([]string{
-		"--config=" + config, "--secure-port=0", "--devschedpath=" + filepath.Join(dir, "none"), "--v=4",
+		"--config=" + config, "--secure-port=0", "--v=4",
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 	}, arguments...)...)
-	p.cmd.Env = append(os.Environ(), asScheduler+"=1")
+	p.cmd.Env = append(os.Environ(), asScheduler+"="+program)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

@@ -28,6 +28,8 @@ type Measured struct {
 	// Points has milliseconds per pod by extension point, over all samples, as the scheduler's own
 	// metrics have them.
 	Points map[string]float64 `json:"millisecondsPerPodByPoint"`
+	// Memory is what the scheduler had after all samples.
+	Memory Memory `json:"memory"`
 	// OwnPart is the part of the scheduler's CPU time that was spent in this project's functions,
 	// without the API call that binds; 0 for upstream's scheduler, and without a profile.
 	OwnPart float64 `json:"ownPart,omitempty"`

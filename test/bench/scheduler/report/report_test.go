@@ -99,7 +99,9 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	first, second := rounds(1, 2), rounds(4, 5, 50)
 	first.Points, second.Points = map[string]float64{"Filter": 1}, map[string]float64{"Filter": 2, "Score": 7}
 	first.OwnPart, second.OwnPart = 0.002, 0.001
+	first.Memory, second.Memory = Memory{Resident: 90, Heap: 30}, Memory{Resident: 120, Heap: 60}
 	unknown := rounds(4, 4)
+	unknown.Memory = Memory{Resident: 120, Heap: 60}
 	got := variantsOf([]Pair{
 		{Comparison{"ours", "theirs", 1}, first, rounds(8)},
 		{Comparison{"other", "theirs", 1}, rounds(10), rounds(16)},
@@ -108,11 +110,11 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	})
 	none := map[string]float64{}
 	want := []VariantResult{
-		{"ours", 25, 40, 40, map[string]float64{"Filter": 1.5, "Score": 7}},
-		{"theirs", 9.375, 120, 0, none},
-		{"other", 10, 100, 0, none},
-		{"third", 5, 200, 0, none},
-		{"fourth", 4, 250, 0, none},
+		{"ours", 25, 40, 40, Memory{110, 50}, map[string]float64{"Filter": 1.5, "Score": 7}},
+		{"theirs", 9.375, 120, 0, Memory{}, none},
+		{"other", 10, 100, 0, Memory{}, none},
+		{"third", 5, 200, 0, Memory{}, none},
+		{"fourth", 4, 250, 0, Memory{}, none},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("variants (-want +got):\n%s", diff)
@@ -157,6 +159,34 @@ func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 			r := New("", 1, test.sizes)
 			if diff := cmp.Diff(test.want, r.Growths); diff != "" {
 				t.Errorf("growths (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMemoryHasABoundWithFewAndWithManyNodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes      int
+		own, other float64
+		want       []Footprint
+	}{
+		"few, at the bound":  {500, 228, 100, []Footprint{{Most: 228, Verdict: verdict(true)}}},
+		"few, above it":      {500, 229, 100, []Footprint{{Most: 228, Verdict: verdict(false)}}},
+		"many, at the bound": {5000, 1200, 1000, []Footprint{{Most: 1200, Verdict: verdict(true)}}},
+		"many, above it":     {5000, 1201, 1000, []Footprint{{Most: 1200, Verdict: verdict(false)}}},
+		"a size without one": {100, 5000, 100, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, other := rounds(1), rounds(1)
+			own.Memory.Resident, other.Memory.Resident = test.own, test.other
+			for i := range test.want {
+				test.want[i].Comparison = Comparison{"ours", "theirs", 1}
+				test.want[i].Own, test.want[i].Other = own.Memory, other.Memory
+			}
+			pair := Pair{Comparison{"ours", "theirs", 1}, own, other}
+			r := New("", 1, []Size{{Nodes: test.nodes, Pairs: []Pair{pair}}})
+			if diff := cmp.Diff(test.want, r.Sizes[0].Footprints); diff != "" {
+				t.Errorf("footprints (-want +got):\n%s", diff)
 			}
 		})
 	}

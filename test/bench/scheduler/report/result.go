@@ -25,6 +25,8 @@ type SizeResult struct {
 	Full     int             `json:"full,omitempty"`
 	Variants []VariantResult `json:"variants"`
 	Ratios   []Ratio         `json:"ratios"`
+	// Footprints are there for sizes that have a bound for memory.
+	Footprints []Footprint `json:"footprints,omitempty"`
 	// Pairs have all that was measured.
 	Pairs []Pair `json:"pairs"`
 }
@@ -36,6 +38,7 @@ type VariantResult struct {
 	PodsPerSecond   float64            `json:"podsPerSecond"`
 	CPUPerPod       float64            `json:"cpuMillisecondsPerPod"`
 	OwnMicroseconds float64            `json:"ownMicrosecondsPerPod,omitempty"`
+	Memory          Memory             `json:"memory"`
 	Points          map[string]float64 `json:"millisecondsPerPodByPoint"`
 }
 
@@ -43,7 +46,8 @@ type VariantResult struct {
 func New(machine string, rounds int, sizes []Size) *Result {
 	r := &Result{Machine: machine, Rounds: rounds}
 	for _, size := range sizes {
-		out := SizeResult{Nodes: size.Nodes, Full: size.Full, Variants: variantsOf(size.Pairs), Pairs: size.Pairs}
+		out := SizeResult{Nodes: size.Nodes, Full: size.Full, Variants: variantsOf(size.Pairs),
+			Footprints: footprintsOf(size), Pairs: size.Pairs}
 		for _, pair := range size.Pairs {
 			out.Ratios = append(out.Ratios, ratiosOf(pair)...)
 		}

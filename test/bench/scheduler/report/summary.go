@@ -26,13 +26,14 @@ func variantsOf(pairs []Pair) []VariantResult {
 
 func summary(name string, measured []Measured) VariantResult {
 	var samples []Sample
-	var own []float64
+	var own, resident, heap []float64
 	points := map[string][]float64{}
 	for _, m := range measured {
 		samples = append(samples, m.Samples...)
 		if m.OwnPart > 0 {
 			own = append(own, 1000*m.OwnPart*medianOf(m.Samples, Sample.CPUPerPod))
 		}
+		resident, heap = append(resident, m.Memory.Resident), append(heap, m.Memory.Heap)
 		for point, took := range m.Points {
 			points[point] = append(points[point], took)
 		}
@@ -42,6 +43,7 @@ func summary(name string, measured []Measured) VariantResult {
 		PodsPerSecond:   medianOf(samples, Sample.PodsPerSecond),
 		CPUPerPod:       medianOf(samples, Sample.CPUPerPod),
 		OwnMicroseconds: mean(own),
+		Memory:          Memory{Resident: mean(resident), Heap: mean(heap)},
 		Points:          map[string]float64{},
 	}
 	for point, took := range points {

@@ -4,8 +4,8 @@
 package plugins
 
 import (
-	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -53,13 +53,47 @@ func TestAContainerIsDeniedWhatItHoldsNothingOf(t *testing.T) {
 			container(card2).AllocateFrom, map[string]string{"VISIBLE": "void", "OTHER": ""},
 		},
 	} {
-		got, err := m.DenyEnvs(context.Background(), test.holds)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+		said, complete := m.Firewalls(test.holds)
+		got := map[string]string{}
+		for _, label := range []string{"b", "a", "ill"} { // the first plugin's value counts
+			maps.Copy(got, said[label].Envs)
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff(test.want, got); diff != "" || !complete {
+			t.Errorf("%s: complete: %t (-want +got):\n%s", name, complete, diff)
 		}
+	}
+}
+
+// walledFake is a fake that implements device.Firewalled.
+type walledFake struct {
+	*fake
+	said device.Firewall
+}
+
+var _ device.Firewalled = walledFake{}
+
+func (f walledFake) Firewall() device.Firewall { return f.said }
+
+func TestWhatAPluginSaysToTheFirewallHoldsForItsHoldersToo(t *testing.T) {
+	said := device.Firewall{
+		Envs: map[string]string{"VISIBLE": "void"}, CDIKinds: []string{"a.example/*"}, MountPaths: []string{"/run/a"},
+	}
+	m := run(t, quick, nil, walledFake{&fake{name: "a", update: offers("", card0)}, said})
+	until(t, m, "its device", func(i *Inventory) bool { return len(i.Node.Capacity) == 1 })
+	for _, holds := range []types.ResourceLocation{nil, container(card0).AllocateFrom} {
+		got, _ := m.Firewalls(holds)
+		if diff := cmp.Diff(map[string]device.Firewall{"a": said}, got); diff != "" {
+			t.Errorf("a container that holds %v (-want +got):\n%s", holds, diff)
+		}
+	}
+}
+
+func TestTheFirewallKnowsWhetherAPluginIsMissing(t *testing.T) {
+	m := run(t, quick, nil,
+		denyingFake{&fake{name: "a"}, denies("A", "\x00")}, &fake{name: "b", update: offers("", card0)})
+	until(t, m, "the other's device", func(i *Inventory) bool { return i.Node.Capacity[card0] == 1 })
+	if _, complete := m.Firewalls(nil); complete {
+		t.Error("a plugin was left out, and what plugins say counts as complete")
 	}
 }
 
@@ -84,6 +118,14 @@ func TestAPluginThatCannotSayWhatItIsAbleToIsLeftOutAndHarmsNoOther(t *testing.T
 		"a value that nobody could set": {
 			denyingFake{&fake{name: "broken"}, denies("A", "\x00")},
 			`device plugin "broken": DenyEnvs: environment variable A`,
+		},
+		"no CDI kind": {
+			walledFake{&fake{name: "broken"}, device.Firewall{CDIKinds: []string{"vendor.com"}}},
+			`device plugin "broken": Firewall: CDI kind "vendor.com"`,
+		},
+		"a mount path that is no absolute one": {
+			walledFake{&fake{name: "broken"}, device.Firewall{MountPaths: []string{"run/x"}}},
+			`device plugin "broken": Firewall: mount path "run/x"`,
 		},
 		"a panic in ConcurrentSafe": {
 			boastful{&fake{name: "broken"}}, `device plugin "broken": ConcurrentSafe: panic: who knows`,

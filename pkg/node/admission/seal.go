@@ -1,0 +1,69 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+// Seals says what to do about allocations that the scheduler did not seal. The zero value looks at
+// no seal.
+type Seals struct {
+	Mode seal.Mode
+	// Verifier returns what to verify with. Its error says why no key is known.
+	Verifier func() (*seal.Verifier, error)
+	// Warn puts a warning on a pod that seal.Enforce would refuse. It must not block.
+	Warn func(pod *corev1.ObjectReference, message string)
+	// Observe is called with the result of each verification: SealValid, SealNoKeys, or a
+	// seal.Reason.
+	Observe func(result string)
+}
+
+// Results of a verification that are no seal.Reason.
+const (
+	SealValid  = "valid"
+	SealNoKeys = "no_keys"
+)
+
+// verifySeal checks that the scheduler made the allocation that the pod claims, for this pod and
+// this node. A pod that was granted devices before is not asked for a seal: that is verified once,
+// before its first device.
+func (a *Admission) verifySeal(r *request) error {
+	if a.Seals.Mode == "" || a.Seals.Mode == seal.Off {
+		return nil
+	}
+	result, err := a.checkSeal(r)
+	a.Seals.Observe(result)
+	if err != nil && a.Seals.Mode == seal.Warn {
+		a.Seals.Warn(r.object(), fmt.Sprintf("%v (it gets its devices all the same, until --seal-mode is %s)", err,
+			seal.Enforce))
+		return nil
+	}
+	return err
+}
+
+func (a *Admission) checkSeal(r *request) (result string, err error) {
+	verifier, err := a.Seals.Verifier()
+	if err != nil {
+		return SealNoKeys, later(fmt.Errorf("pod %q: whether the scheduler made its allocation is not known: %w",
+			r.namespace+"/"+r.name, err))
+	}
+	err = verifier.Verify(r.seal, seal.Decision{
+		UID: apitypes.UID(r.uid), Namespace: r.namespace, Name: r.name, Node: a.NodeName,
+		Allocation: seal.DigestOf(r.claimed),
+	})
+	switch reason := seal.ReasonOf(err); reason {
+	case "":
+		return SealValid, nil
+	case seal.UnknownKey:
+		return string(reason), later(err) // its certificate may be on the way
+	default:
+		return string(reason), never(err)
+	}
+}

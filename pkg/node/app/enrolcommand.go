@@ -1,0 +1,359 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/deploy"
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+)
+
+// Where kubecri is installed; its units say so.
+const (
+	installedProgram       = "/usr/local/bin/kubecri"
+	installedConfiguration = "/etc/kubedevice/kubecri.yaml"
+)
+
+// journalPath is not in kubecri's state directory, which goes with kubecri.
+const journalPath = "/var/lib/kubedevice-enrolment"
+
+// adminKubeconfig is an administrator's, on control planes that kubeadm set up.
+const adminKubeconfig = "/etc/kubernetes/admin.conf"
+
+const enrolLong = `Put kubecri between this node's kubelet and its container runtime: install its units and its
+configuration, start it, point the kubelet at it, and wait until the node is ready. Before that, say
+what the node is like, and refuse where it cannot be done safely. If the node is not ready within a
+minute, or a pod is lost, everything goes back to what it was, and the reason is printed.
+
+It may be repeated, and goes on with what was begun. Run it as root on the node.`
+
+const leaveLong = `Take kubecri out again, as enrol put it in: point the kubelet at the runtime, wait until the node is
+ready, stop kubecri, and take away what it published and what was installed. It refuses while device
+pods run.
+
+It may be repeated, and goes on with what was begun, also by an enrol that failed. Run it as root on
+the node.`
+
+const exitStatuses = `
+
+Exit status: 0 the node is as it was to be, 1 wrong arguments, 2 refused and nothing was changed, 3 a
+step failed and everything is as it was before, 4 a step failed and so did the way back: run leave.`
+
+// enrolCommand enrols this node.
+func enrolCommand() *cobra.Command {
+	o := newEnrolOptions()
+	command := o.command("enrol", "Put kubecri between this node's kubelet and its container runtime", enrolLong,
+		(*enrolment.Enrolment).Enrol)
+	flags := command.Flags()
+	flags.StringVar(&o.clusterKubeconfig, "cluster-kubeconfig", o.clusterKubeconfig,
+		"kubeconfig of an administrator, to see which schedulers and policies there are (default "+adminKubeconfig+
+			" where that exists)")
+	flags.BoolVar(&o.schedulersReplaced, "schedulers-replaced", o.schedulersReplaced,
+		"each scheduler that may lead is KubeDevice's; for where that cannot be seen")
+	flags.StringVar(&o.program, "program", o.program, "where kubecri is installed, for its unit to start")
+	flags.StringVar(&o.kubecri.PluginDir, "cridevices", o.kubecri.PluginDir,
+		"directory of kubecri's device plugins (*.so), for the configuration file that enrol writes")
+	flags.StringVar(&o.kubeletUnit, "kubelet-unit", o.kubeletUnit, "the kubelet's unit of systemd")
+	return command
+}
+
+// leaveCommand undoes what enrolCommand did.
+func leaveCommand() *cobra.Command {
+	o, drain := newEnrolOptions(), false
+	command := o.command("leave", "Take kubecri out again, as enrol put it in", leaveLong,
+		func(e *enrolment.Enrolment, ctx context.Context, dryRun bool) *enrolment.Report {
+			return e.Leave(ctx, dryRun, drain)
+		})
+	command.Flags().BoolVar(&drain, "drain", drain, "evict the device pods, through the Eviction API")
+	return command
+}
+
+// enrolOptions are what the flags of enrol and leave set.
+type enrolOptions struct {
+	kubecri            *Options
+	program            string
+	systemdDir         string
+	kubeletUnit        string
+	clusterKubeconfig  string
+	schedulersReplaced bool
+}
+
+func newEnrolOptions() *enrolOptions {
+	o := &enrolOptions{
+		kubecri: NewOptions(), program: installedProgram, systemdDir: "/etc/systemd/system",
+		kubeletUnit: "kubelet.service",
+	}
+	o.kubecri.configFile = installedConfiguration
+	return o
+}
+
+// command returns a command that prints the report of run.
+func (o *enrolOptions) command(name, short, long string,
+	run func(*enrolment.Enrolment, context.Context, bool) *enrolment.Report) *cobra.Command {
+	format, dryRun := "text", false
+	command := &cobra.Command{
+		Use: name, Short: short, Long: long + exitStatuses, Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if format != "text" && format != "json" {
+				return fmt.Errorf("--output %q: want text or json", format)
+			}
+			options, err := o.enrolment(func(line string) { fmt.Fprintln(command.ErrOrStderr(), line) })
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignalled(command.Context(), os.Stderr)
+			defer stop()
+			report := run(enrolment.New(options), ctx, dryRun)
+			write := report.WriteText
+			if format == "json" {
+				write = report.WriteJSON
+			}
+			if err := write(command.OutOrStdout()); err != nil {
+				return err
+			}
+			if code := report.ExitCode(); code != 0 {
+				return exitStatus{code: code}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVar(&dryRun, "dry-run", dryRun, "only say what is to be done")
+	flags.StringVarP(&format, "output", "o", format, "text or json")
+	flags.StringVar(&o.kubecri.configFile, configurationFlag, o.kubecri.configFile,
+		"kubecri's configuration file; without one, enrol writes it")
+	flags.StringVar(&o.systemdDir, "systemd-dir", o.systemdDir, "directory in which kubecri's units are installed")
+	return command
+}
+
+// exitStatus is the end of a command that has said everything already.
+type exitStatus struct{ code int }
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// enrolment returns the options of the enrolment of this machine.
+func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, error) {
+	upstream, err := o.configured()
+	if err != nil {
+		return enrolment.Options{}, err
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return enrolment.Options{}, err
+	}
+	policies, err := deploy.PolicyNames()
+	if err != nil {
+		return enrolment.Options{}, err
+	}
+	return enrolment.Options{
+		Host:     enrolment.Host{Run: runProgram},
+		Endpoint: o.kubecri.ServeEndpoint, Upstream: upstream,
+		Program: o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
+		ConfigFile: o.kubecri.configFile, Journal: journalPath, SystemdDir: o.systemdDir, Version: versionLine(),
+		KubeletUnit: o.kubeletUnit, CheckpointPath: devicemanager.KubeletCheckpoint,
+		Unit: o.unit, Configuration: o.configuration,
+		Connect: newClient, Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
+		Runtime: runtimeVersion, CDI: cdiSupport, ServerTime: serverTime, CheckPlugin: checkPlugin, Free: freeBytes,
+		Granted: o.granted, Withdraw: o.withdraw, Progress: progress,
+	}, nil
+}
+
+// configured reads kubecri's configuration file, if there is one, and returns the runtime's
+// endpoint as of it.
+func (o *enrolOptions) configured() (upstream string, err error) {
+	if _, err := os.Stat(o.kubecri.configFile); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	flags := pflag.NewFlagSet("kubecri", pflag.ContinueOnError)
+	o.kubecri.addFlags(flags)
+	if err := configure(flags, o.kubecri.configFile); err != nil {
+		return "", err
+	}
+	return o.kubecri.UpstreamEndpoint, nil
+}
+
+// cluster returns an administrator's client, or nil if there is none.
+func (o *enrolOptions) cluster() (kubernetes.Interface, error) {
+	path := o.clusterKubeconfig
+	if path == "" {
+		if path = adminKubeconfig; !exists(path) {
+			return nil, nil
+		}
+	}
+	client, err := newClient(path)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-kubeconfig: %w", err)
+	}
+	return client, nil
+}
+
+// configuration returns the configuration file for a node whose kubelet was started like this.
+func (o *enrolOptions) configuration(kubelet enrolment.Kubelet) ([]byte, error) {
+	if kubelet.RootDir != o.kubecri.KubeletDir {
+		return nil, fmt.Errorf("the kubelet has --root-dir=%s, for which the configuration file has no word: install "+
+			"kubecri.service with this flag, and %s", kubelet.RootDir, o.kubecri.configFile)
+	}
+	c := Configuration{
+		APIVersion: ConfigurationVersion, Kind: ConfigurationKind,
+		ContainerRuntimeEndpoint: &o.kubecri.ServeEndpoint, CRIUpstream: &kubelet.Endpoint,
+		CRIDevices: &o.kubecri.PluginDir, StateDir: &o.kubecri.StateDir, Kubeconfig: &kubelet.Kubeconfig,
+	}
+	if kubelet.HostnameOverride != "" {
+		c.HostnameOverride = &kubelet.HostnameOverride
+	}
+	content, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte("# Written by kubecri enrol; kubecri leave removes it.\n"), content...), nil
+}
+
+// unit returns one of kubecri's units for where it is installed.
+func (o *enrolOptions) unit(name string) ([]byte, error) {
+	content, err := deploy.Unit(name)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := criproxy.SocketPath(o.kubecri.ServeEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	usual, err := criproxy.SocketPath(NewOptions().ServeEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(strings.NewReplacer("ExecStart="+installedProgram, "ExecStart="+o.program,
+		"="+installedConfiguration, "="+o.kubecri.configFile, "ListenStream="+usual, "ListenStream="+socket,
+	).Replace(string(content))), nil
+}
+
+// granted returns the UIDs of the pods on record.
+func (o *enrolOptions) granted() ([]string, error) {
+	list, err := grants.Read(o.kubecri.grantsPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var uids []string
+	for _, allocation := range list {
+		uids = append(uids, allocation.PodUID)
+	}
+	return uids, err
+}
+
+// withdraw is kubecri cleanup. A kubecri without a state directory has never run.
+func (o *enrolOptions) withdraw(ctx context.Context, client kubernetes.Interface, node string) error {
+	if !exists(o.kubecri.StateDir) {
+		return nil
+	}
+	options := *o.kubecri
+	options.NodeName = node
+	return cleanUp(ctx, io.Discard, client, &options)
+}
+
+// runProgram runs a program of this machine.
+func runProgram(ctx context.Context, program string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, program, args...)
+	output, err := command.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		said := strings.ReplaceAll(strings.TrimSpace(string(failed.Stderr)), "\n", "; ")
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return string(output), err
+}
+
+// withRuntime calls the runtime behind an endpoint.
+func withRuntime(endpoint string, call func(runtimeapi.RuntimeServiceClient) error) error {
+	path, err := criproxy.SocketPath(endpoint)
+	if err != nil {
+		return err
+	}
+	conn, err := criproxy.Dial(path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return call(runtimeapi.NewRuntimeServiceClient(conn))
+}
+
+// runtimeVersion returns name and version of the runtime behind an endpoint.
+func runtimeVersion(ctx context.Context, endpoint string) (version string, err error) {
+	err = withRuntime(endpoint, func(client runtimeapi.RuntimeServiceClient) error {
+		answer, err := client.Version(ctx, &runtimeapi.VersionRequest{})
+		version = answer.GetRuntimeName() + " " + answer.GetRuntimeVersion()
+		return err
+	})
+	return version, err
+}
+
+// cdiSupport returns why the runtime behind an endpoint ignores CDI devices, or nil.
+func cdiSupport(ctx context.Context, endpoint string) error {
+	return withRuntime(endpoint, func(client runtimeapi.RuntimeServiceClient) error { return cdi.Query(ctx, client) })
+}
+
+// serverTime returns the API server's time, which is in the head of each of its answers.
+func serverTime(ctx context.Context, kubeconfig string) (time.Time, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return time.Time{}, err
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer client.CloseIdleConnections()
+	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return time.Time{}, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer answer.Body.Close()
+	return http.ParseTime(answer.Header.Get("Date"))
+}
+
+func checkPlugin(ctx context.Context, file string) error {
+	_, err := pluginload.Check(ctx, file)
+	return err
+}
+
+// freeBytes returns what is free on the file system of a path.
+func freeBytes(path string) (uint64, error) {
+	var found unix.Statfs_t
+	if err := unix.Statfs(filepath.Clean(path), &found); err != nil {
+		return 0, &fs.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return found.Bavail * uint64(found.Bsize), nil
+}

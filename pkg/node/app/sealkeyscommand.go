@@ -1,0 +1,270 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+// The names of the files in a directory of keys; Secret and ConfigMap have the same keys.
+const (
+	privateKeysFile  = "private.pem"
+	certificatesFile = "certificates.pem"
+)
+
+// The names of the objects that distribute the keys.
+const (
+	privateKeysSecret     = "kubedevice-seal-key"
+	certificatesConfigMap = "kubedevice-seal-certificates"
+)
+
+// sealKeysCommand is the parent of the commands for the keys of seals.
+func sealKeysCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "seal-keys",
+		Short: "Make and rotate the keys with which the scheduler seals allocations",
+		Long: "Make and rotate the keys with which the scheduler seals allocations, in a directory of two files:\n" +
+			"  " + privateKeysFile + "       for kube-scheduler --device-seal-key; keep it secret\n" +
+			"  " + certificatesFile + "  for the nodes\n" +
+			"Run it where you administer the cluster. Private keys are printed with -o yaml only, as a Secret.",
+		Args: cobra.NoArgs,
+	}
+	command.AddCommand(
+		sealKeysVerb("create", "Make the first key", func(directory string, now time.Time) (keyRing, error) {
+			_, err := os.Lstat(filepath.Join(directory, privateKeysFile))
+			if err == nil {
+				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with kubecri seal-keys rotate",
+					directory)
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return keyRing{}, err
+			}
+			if err := os.MkdirAll(directory, 0o700); err != nil {
+				return keyRing{}, err
+			}
+			return keyRing{}.with(now)
+		}),
+		sealKeysVerb("rotate", "Add a key that signs from now on; the others stay valid",
+			func(directory string, now time.Time) (keyRing, error) {
+				ring, err := readKeyRing(directory)
+				if err != nil {
+					return keyRing{}, err
+				}
+				return ring.with(now)
+			}),
+		sealKeysVerb("prune", "Remove all keys but the one that signs", func(directory string, _ time.Time) (
+			keyRing, error,
+		) {
+			ring, err := readKeyRing(directory)
+			if err != nil {
+				return keyRing{}, err
+			}
+			return ring.pruned(), nil
+		}),
+		sealKeysVerb("list", "Print the keys", func(directory string, _ time.Time) (keyRing, error) {
+			return readKeyRing(directory)
+		}),
+	)
+	return command
+}
+
+// sealKeysVerb returns a command that prints what change returns for its directory, and writes it
+// there when it differs from what the directory has.
+func sealKeysVerb(verb, short string, change func(directory string, now time.Time) (keyRing, error)) *cobra.Command {
+	format, namespace, bundle, publicOnly := "table", metav1.NamespaceSystem, "", false
+	command := &cobra.Command{
+		Use:   verb + " DIRECTORY",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if format != "table" && format != "yaml" {
+				return fmt.Errorf("--output %q: want table or yaml", format)
+			}
+			ring, err := change(args[0], time.Now())
+			if err != nil {
+				return err
+			}
+			if verb != "list" {
+				if err := ring.write(args[0]); err != nil {
+					return err
+				}
+			}
+			if format == "table" {
+				return ring.printTable(command.OutOrStdout())
+			}
+			return ring.printManifests(command.OutOrStdout(), namespace, bundle, publicOnly)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&format, "output", "o", format, "table, or yaml: the Secret "+privateKeysSecret+" and the "+
+		"ConfigMap "+certificatesConfigMap+", for kubectl apply -f -")
+	flags.StringVar(&namespace, "namespace", namespace, "with -o yaml: namespace of Secret and ConfigMap")
+	flags.StringVar(&bundle, "trust-bundle", bundle, "with -o yaml: name of a ClusterTrustBundle to print, too, which "+
+		"Kubernetes serves from 1.37 on")
+	flags.BoolVar(&publicOnly, "public-only", publicOnly, "with -o yaml: leave out the Secret. Nodes need a new "+
+		"certificate before the scheduler signs with its key")
+	return command
+}
+
+// keyRing is what a directory of keys has.
+type keyRing struct {
+	private      []ed25519.PrivateKey // the first one signs
+	certificates []*x509.Certificate  // in the same order; there may be more
+}
+
+// with returns the keys with a new one that signs.
+func (r keyRing) with(now time.Time) (keyRing, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return keyRing{}, err
+	}
+	certificate, err := seal.NewCertificate(key, now)
+	if err != nil {
+		return keyRing{}, err
+	}
+	return keyRing{slices.Insert(r.private, 0, key), slices.Insert(r.certificates, 0, certificate)}, nil
+}
+
+// pruned returns the key that signs alone.
+func (r keyRing) pruned() keyRing { return keyRing{r.private[:1], r.certificates[:1]} }
+
+// readKeyRing reads a directory of keys. The certificate of each private key must be there.
+func readKeyRing(directory string) (keyRing, error) {
+	explain := func(file string, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: make it with kubecri seal-keys create", err)
+		}
+		return fmt.Errorf("%s: %w: restore it from a copy", filepath.Join(directory, file), err)
+	}
+	text, err := os.ReadFile(filepath.Join(directory, privateKeysFile))
+	if err != nil {
+		return keyRing{}, explain(privateKeysFile, err)
+	}
+	private, err := seal.ParsePrivateKeys(text)
+	if err != nil {
+		return keyRing{}, explain(privateKeysFile, err)
+	}
+	if text, err = os.ReadFile(filepath.Join(directory, certificatesFile)); err != nil {
+		return keyRing{}, explain(certificatesFile, err)
+	}
+	certificates, err := seal.ParseCertificates(text)
+	if err != nil {
+		return keyRing{}, explain(certificatesFile, err)
+	}
+	ordered := make([]*x509.Certificate, 0, len(certificates))
+	for _, key := range private {
+		public := key.Public().(ed25519.PublicKey)
+		at := slices.IndexFunc(certificates, func(c *x509.Certificate) bool { return public.Equal(c.PublicKey) })
+		if at < 0 {
+			err := fmt.Errorf("it lacks the certificate of key %s", seal.KeyID(public))
+			return keyRing{}, explain(certificatesFile, err)
+		}
+		ordered = append(ordered, certificates[at])
+		certificates = slices.Delete(certificates, at, at+1)
+	}
+	return keyRing{private, append(ordered, certificates...)}, nil
+}
+
+// write writes both files. A certificate is there before its key: without the key it does no harm.
+func (r keyRing) write(directory string) error {
+	private, err := seal.EncodePrivateKeys(r.private)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(directory, certificatesFile, seal.EncodeCertificates(r.certificates), 0o644); err != nil {
+		return err
+	}
+	return replaceFile(directory, privateKeysFile, private, 0o600)
+}
+
+// replaceFile gives a file this content in one step, as readers may have it open.
+func replaceFile(directory, name string, content []byte, mode fs.FileMode) (err error) {
+	file, err := os.CreateTemp(directory, name+".*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), filepath.Join(directory, name))
+}
+
+// printTable prints the keys' IDs, and nothing secret.
+func (r keyRing) printTable(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "KEY\tCREATED\tUSE")
+	for i, key := range seal.CertificateKeys(r.certificates) {
+		use := "valid"
+		switch {
+		case i == 0:
+			use = "signs"
+		case i >= len(r.private):
+			use = "valid on nodes, without a private key"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", seal.KeyID(key), r.certificates[i].NotBefore.UTC().Format(time.RFC3339), use)
+	}
+	return table.Flush()
+}
+
+// printManifests prints the objects that distribute the keys.
+func (r keyRing) printManifests(out io.Writer, namespace, bundle string, publicOnly bool) error {
+	certificates := string(seal.EncodeCertificates(r.certificates))
+	objects := []any{&corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certificatesConfigMap},
+		Data:       map[string]string{certificatesFile: certificates},
+	}}
+	if bundle != "" {
+		objects = append(objects, &certificatesv1.ClusterTrustBundle{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "ClusterTrustBundle"},
+			ObjectMeta: metav1.ObjectMeta{Name: bundle},
+			Spec:       certificatesv1.ClusterTrustBundleSpec{TrustBundle: certificates},
+		})
+	}
+	if !publicOnly {
+		private, err := seal.EncodePrivateKeys(r.private)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, &corev1.Secret{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: privateKeysSecret},
+			Type:       corev1.SecretTypeOpaque,
+			Data:       map[string][]byte{privateKeysFile: private},
+		})
+	}
+	for _, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "---\n%s", text)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// KubeletState is what the kubelet's checkpoint of devices says.
+type KubeletState struct {
+	// Resources are those of the device plugins that are registered with the kubelet, or were
+	// within the last five minutes; sorted.
+	Resources []types.ResourceName
+	// Holdings are the devices of containers. The kubelet forgets those of a pod that is gone only
+	// when it next allocates a device.
+	Holdings []KubeletHolding
+}
+
+// KubeletHolding is what one container holds of one resource.
+type KubeletHolding struct {
+	PodUID    string
+	Container string
+	Resource  types.ResourceName
+	IDs       []string // sorted
+}
+
+// ReadKubeletState reads the kubelet's checkpoint at path. A file that is not there says nothing.
+func ReadKubeletState(path string) (KubeletState, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return KubeletState{}, nil
+	}
+	if err != nil {
+		return KubeletState{}, fmt.Errorf("the kubelet's checkpoint: %w", err)
+	}
+	var content struct {
+		Data struct {
+			RegisteredDevices map[types.ResourceName]any
+			PodDeviceEntries  []struct {
+				PodUID, ContainerName string
+				ResourceName          types.ResourceName
+				DeviceIDs             map[string][]string // by NUMA node
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return KubeletState{}, fmt.Errorf("the kubelet's checkpoint: %s: %w", path, err)
+	}
+	state := KubeletState{Resources: slices.Sorted(maps.Keys(content.Data.RegisteredDevices))}
+	for _, entry := range content.Data.PodDeviceEntries {
+		ids := slices.Concat(slices.Collect(maps.Values(entry.DeviceIDs))...)
+		slices.Sort(ids)
+		state.Holdings = append(state.Holdings, KubeletHolding{
+			PodUID: entry.PodUID, Container: entry.ContainerName, Resource: entry.ResourceName,
+			IDs: slices.Compact(ids), // a device on two NUMA nodes stands in it twice
+		})
+	}
+	return state, nil
+}

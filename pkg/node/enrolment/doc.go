@@ -1,0 +1,108 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package enrolment puts kubecri between a node's kubelet and its container runtime, and takes it
+// out again.
+//
+// It has four layers:
+//
+//   - facts: what the node is like, read only, each with its risk and what to do about it;
+//   - plan: the files to write, from the facts;
+//   - journal: the plan and every file as it was, in a state file, before anything is changed;
+//   - steps: each can be done and undone, from the journal alone.
+//
+// A step can be repeated: after a crash at any moment, Enrol goes on, and Leave goes back. What
+// undoes an enrolment that failed is what Leave does. A file goes back to what it was, byte for
+// byte, with its owner and mode; if somebody else has changed it meanwhile, only the endpoint in it
+// does.
+//
+// The machine is seen through [Host], so tests have one of their own.
+package enrolment
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// kubeletLimit is how long the kubelet may take to report that the node is ready.
+	kubeletLimit = time.Minute
+	// runtimeLimit is how long kubecri may take to pass on a call.
+	runtimeLimit = 30 * time.Second
+	// evictionLimit is how long Leave waits for the pods that it has evicted.
+	evictionLimit = 10 * time.Minute
+	// callLimit is how long one look at a condition may take.
+	callLimit = 10 * time.Second
+	// poll is how often a condition is looked at that nothing announces.
+	poll = 500 * time.Millisecond
+)
+
+// Label is on the nodes that are enrolled, with the value "true". It selects where DaemonSets of
+// device plugins run: those that register with the kubelet elsewhere, those that register with
+// kubecri here.
+const Label = "kubedevice.io/enrolled"
+
+// units are the names of kubecri's units of systemd.
+var units = []string{"kubecri.socket", "kubecri.service"}
+
+// Options configure an Enrolment. All fields are required, unless they say otherwise.
+type Options struct {
+	Host Host
+	// Endpoint is kubecri's, as the kubelet is to call it.
+	Endpoint string
+	// Upstream is the endpoint that kubecri is configured to pass calls on to; empty if there is no
+	// configuration yet.
+	Upstream string
+	// Program, PluginDir, StateDir and ConfigFile are paths of kubecri: the program that its unit
+	// starts, its device plugins, its state, and its configuration file.
+	Program, PluginDir, StateDir, ConfigFile string
+	// Version is what this program prints with --version; Program must print the same.
+	Version string
+	// Journal is the path of the journal, in a directory that every machine has.
+	Journal string
+	// SystemdDir is where kubecri's units are installed.
+	SystemdDir string
+	// KubeletUnit is the kubelet's unit.
+	KubeletUnit string
+	// CheckpointPath is the kubelet's checkpoint of devices.
+	CheckpointPath string
+	// Unit returns one of kubecri's units, by name.
+	Unit func(name string) ([]byte, error)
+	// Configuration returns the configuration file for a node that has none.
+	Configuration func(Kubelet) ([]byte, error)
+	// Connect returns a client with the credentials in a kubeconfig, which must be the kubelet's.
+	Connect func(kubeconfig string) (kubernetes.Interface, error)
+	// Cluster may read the pods of kube-system, leases and admission policies. Without it, what
+	// only they show is unknown.
+	Cluster kubernetes.Interface
+	// SchedulersReplaced says that each scheduler that may lead is KubeDevice's, where that is
+	// unknown.
+	SchedulersReplaced bool
+	// Policies are the names of the admission policies.
+	Policies []string
+	// Runtime returns name and version of the runtime that answers on a socket.
+	Runtime func(ctx context.Context, endpoint string) (string, error)
+	// CDI returns why the runtime on a socket ignores CDI devices, or nil.
+	CDI func(ctx context.Context, endpoint string) error
+	// ServerTime returns the time of the API server that a kubeconfig names.
+	ServerTime func(ctx context.Context, kubeconfig string) (time.Time, error)
+	// CheckPlugin returns why a plugin file does not load, or nil.
+	CheckPlugin func(ctx context.Context, file string) error
+	// Free returns how many bytes are free on the file system of a path.
+	Free func(path string) (uint64, error)
+	// Granted returns the UIDs of the pods that kubecri has granted devices to.
+	Granted func() ([]string, error)
+	// Withdraw removes what kubecri published of the node.
+	Withdraw func(ctx context.Context, client kubernetes.Interface, node string) error
+	// Progress is called with a line for what is done and for what is waited for.
+	Progress func(line string)
+}
+
+// Enrolment is an enrolment of this node, in the past or in the future. Its methods must not run at
+// the same time.
+type Enrolment struct{ options Options }
+
+// New returns the enrolment of this node.
+func New(options Options) *Enrolment { return &Enrolment{options: options} }

@@ -1,0 +1,157 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// Enrol puts kubecri between kubelet and runtime, or goes on with what was begun. If it fails, or
+// ctx is done, everything goes back to what it was. With dryRun it only says what it would do.
+func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
+	release, err := e.hold()
+	if err != nil {
+		return refused("", err)
+	}
+	defer release()
+	j, err := e.load()
+	if err != nil {
+		return refused("", err)
+	}
+	report := &Report{Outcome: Planned}
+	switch {
+	case j == nil:
+		if j = e.preflight(ctx, report); j == nil {
+			return report
+		}
+	case j.Phase == leaving:
+		return refused(j.Node, errors.New("it is on the way back: kubecri leave goes on with that, then enrol again"))
+	case j.Phase == enrolled:
+		changed, err := e.refresh(j)
+		if err != nil {
+			return refused(j.Node, err)
+		}
+		if !changed {
+			return &Report{Node: j.Node, Outcome: Unchanged}
+		}
+		j.Repair = true
+	}
+	report.Node, report.Steps = j.Node, e.describe(j)
+	if dryRun {
+		return report
+	}
+	client, err := e.options.Connect(j.Kubeconfig)
+	if err != nil {
+		return refused(j.Node, err)
+	}
+	j.Phase = enrolling
+	if err := e.save(j); err != nil {
+		return refused(j.Node, err)
+	}
+	if err := e.forward(ctx, j, client); err != nil {
+		e.progress("undo everything: %v", err)
+		report.Outcome, report.Reason, report.Changed = Undone, err.Error(), false
+		undo := e.undo
+		if j.Repair {
+			undo = e.undoRepair
+		}
+		if failed := undo(context.WithoutCancel(ctx), j, client); failed != nil {
+			report.Outcome, report.Changed = Stuck, true
+			report.Reason = fmt.Sprintf("%v; and on the way back: %v; kubecri leave goes on with it", err, failed)
+		}
+		return report
+	}
+	report.Outcome, report.Changed = Done, true
+	return report
+}
+
+func refused(node string, err error) *Report {
+	return &Report{Node: node, Outcome: Refused, Reason: err.Error()}
+}
+
+// preflight finds the facts and returns the plan, or nil if it is refused.
+func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
+	s, facts := e.look(ctx)
+	if s != nil {
+		report.Node, facts = s.kubelet.Node, e.facts(ctx, s)
+	}
+	report.Facts = facts
+	if blocking := slices.DeleteFunc(slices.Clone(facts), func(f Fact) bool { return f.Risk != Blocks }); len(
+		blocking) > 0 {
+		report.Outcome = Refused
+		report.Reason = fmt.Sprintf("%s: %s", blocking[0].Name, blocking[0].Finding)
+		if more := len(blocking) - 1; more > 0 {
+			report.Reason += fmt.Sprintf("; and %d more", more)
+		}
+		return nil
+	}
+	j, err := e.plan(ctx, s)
+	if err != nil {
+		report.Outcome, report.Reason = Refused, err.Error()
+		return nil
+	}
+	return j
+}
+
+// forward does all steps.
+func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if err := e.cordon(ctx, j, client); err != nil {
+		return err
+	}
+	if !j.Repair {
+		// A pod may have come since the facts were found.
+		s, facts := e.look(ctx)
+		if s == nil {
+			return errors.New(facts[0].Finding)
+		}
+		if found := e.holdersFact(s); found.Risk == Blocks {
+			return fmt.Errorf("%s: %s", found.Finding, found.Advice)
+		}
+	}
+	if err := e.run(ctx, e.there(), j, client); err != nil {
+		return err
+	}
+	if err := e.uncordon(ctx, j, client); err != nil {
+		return err
+	}
+	j.Phase, j.Repair = enrolled, false
+	return e.save(j)
+}
+
+// undoRepair goes back to the endpoint that somebody had put back. kubecri stays: pods may hold its
+// devices.
+func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if err := e.switchKubeletBack(ctx, j, client); err != nil {
+		return err
+	}
+	if err := e.uncordon(ctx, j, client); err != nil {
+		return err
+	}
+	j.Phase, j.Repair = enrolled, false
+	return e.save(j)
+}
+
+// refresh reports whether somebody has taken the endpoint out of a file of the kubelet since the
+// enrolment. The journal then has the file as it is now.
+func (e *Enrolment) refresh(j *journal) (changed bool, err error) {
+	for i, change := range j.Kubelet {
+		now, err := e.endpointAt(source{change.Path, change.Format})
+		if err != nil {
+			return false, err
+		}
+		if sameEndpoint(now, j.Endpoint) {
+			continue
+		}
+		if j.Kubelet[i], err = e.redirect(source{change.Path, change.Format}, j.Endpoint); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	return changed, nil
+}

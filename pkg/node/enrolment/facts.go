@@ -1,0 +1,356 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	nodeutil "k8s.io/component-helpers/node/util"
+
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Risk is what a fact means for the enrolment.
+type Risk string
+
+// The risks.
+const (
+	// None needs nothing.
+	None Risk = "none"
+	// Notice is something to know, or to do later.
+	Notice Risk = "notice"
+	// Blocks keeps the node from being enrolled.
+	Blocks Risk = "blocks"
+)
+
+// Fact is something about the node or its cluster.
+type Fact struct {
+	// Name says what it is about, in a word.
+	Name string `json:"name"`
+	// Finding is what was found, in a line.
+	Finding string `json:"finding"`
+	Risk    Risk   `json:"risk"`
+	// Advice is what to do; empty with the risk None.
+	Advice string `json:"advice,omitempty"`
+}
+
+func fact(name, format string, args ...any) Fact {
+	return Fact{Name: name, Finding: fmt.Sprintf(format, args...), Risk: None}
+}
+
+func (f Fact) notice(advice string) Fact {
+	f.Risk, f.Advice = Notice, advice
+	return f
+}
+
+func (f Fact) blocks(advice string) Fact {
+	f.Risk, f.Advice = Blocks, advice
+	return f
+}
+
+// unreadable is the fact that something is not known. It blocks: what is not known is not assumed.
+func unreadable(name string, err error) Fact {
+	return fact(name, "unknown: %v", err).blocks("make it readable")
+}
+
+// surroundings are what facts are about, read once.
+type surroundings struct {
+	kubelet Kubelet
+	client  kubernetes.Interface // the kubelet's identity
+	pods    []corev1.Pod         // of this node
+	devices devicemanager.KubeletState
+}
+
+// look reads the surroundings. Facts say why it cannot; then nothing else is known.
+func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
+	s := &surroundings{}
+	var err error
+	if s.kubelet, err = e.findKubelet(ctx); err != nil {
+		return nil, []Fact{fact("kubelet", "%v", err).blocks("the kubelet must be one that can be pointed at kubecri")}
+	}
+	if s.client, err = e.options.Connect(s.kubelet.Kubeconfig); err != nil {
+		return nil, []Fact{unreadable("API server", err)}
+	}
+	if s.pods, err = podsOn(ctx, s.client, s.kubelet.Node); err != nil {
+		return nil, []Fact{unreadable("pods", err)}
+	}
+	s.devices, err = devicemanager.ReadKubeletState(e.options.Host.path(e.options.CheckpointPath))
+	if err != nil {
+		return nil, []Fact{unreadable("devices", err)}
+	}
+	return s, nil
+}
+
+// podsOn returns the pods of a node, also those that have ended.
+func podsOn(ctx context.Context, client kubernetes.Interface, node string) ([]corev1.Pod, error) {
+	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of node %q: %w", node, err)
+	}
+	return list.Items, nil
+}
+
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// facts returns the facts about the surroundings.
+func (e *Enrolment) facts(ctx context.Context, s *surroundings) []Fact {
+	facts := []Fact{e.nodeFact(ctx, s), e.endpointFact(s), e.runtimeFact(ctx, s), e.cdiFact(ctx, s), e.nriFact(),
+		e.clockFact(ctx, s), e.programFact(ctx)}
+	facts = append(facts, e.pluginFacts(ctx, s)...)
+	facts = append(facts, e.managerFacts(ctx, s)...)
+	return append(facts, e.holdersFact(s), e.schedulerFact(ctx), e.policiesFact(ctx), e.diskFact())
+}
+
+// nodeFact is about the node itself.
+func (e *Enrolment) nodeFact(ctx context.Context, s *surroundings) Fact {
+	node, err := s.client.CoreV1().Nodes().Get(ctx, s.kubelet.Node, metav1.GetOptions{})
+	if err != nil {
+		return unreadable("node", err)
+	}
+	info := node.Status.NodeInfo
+	found := fact("node", "%s: kubelet %s, %s", s.kubelet.Node, info.KubeletVersion, info.ContainerRuntimeVersion)
+	if ready := readyCondition(node); ready == nil || ready.Status != corev1.ConditionTrue {
+		found.Finding += ", not ready"
+		return found.blocks("an enrolment is judged by whether the node is ready after it: mend the node first")
+	}
+	return found
+}
+
+// readyCondition returns the node's condition Ready, or nil.
+func readyCondition(node *corev1.Node) *corev1.NodeCondition {
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return ready
+}
+
+// endpointFact is about where the kubelet's endpoint is configured.
+func (e *Enrolment) endpointFact(s *surroundings) Fact {
+	var paths []string
+	for _, source := range s.kubelet.sources {
+		paths = append(paths, source.path)
+	}
+	found := fact("endpoint", "%s; configured in %s", s.kubelet.Endpoint, strings.Join(paths, ", "))
+	switch {
+	case sameEndpoint(s.kubelet.Endpoint, e.options.Endpoint):
+		return found.blocks("the kubelet calls kubecri already; somebody set that up by hand, and takes it away by " +
+			"hand (docs/install.md)")
+	case e.options.Upstream != "" && !sameEndpoint(e.options.Upstream, s.kubelet.Endpoint):
+		return found.blocks(fmt.Sprintf("%s says criUpstream: %s, which must be the endpoint that the kubelet calls "+
+			"now", e.options.ConfigFile, e.options.Upstream))
+	}
+	return found
+}
+
+// runtimeFact is about the container runtime.
+func (e *Enrolment) runtimeFact(ctx context.Context, s *surroundings) Fact {
+	version, err := e.options.Runtime(ctx, s.kubelet.Endpoint)
+	if err != nil {
+		return unreadable("runtime", fmt.Errorf("%s: %w", s.kubelet.Endpoint, err))
+	}
+	found := fact("runtime", "%s", version)
+	if strings.HasPrefix(version, "cri-o") && !strings.HasSuffix(e.options.Endpoint, "/crio/crio.sock") {
+		return found.blocks("in front of CRI-O, kubecri's endpoint must end in run/crio/crio.sock: the kubelet " +
+			"chooses by it how to read statistics; set containerRuntimeEndpoint in " + e.options.ConfigFile)
+	}
+	return found
+}
+
+// cdiFact is about CDI devices, which some device plugins give.
+func (e *Enrolment) cdiFact(ctx context.Context, s *surroundings) Fact {
+	if err := e.options.CDI(ctx, s.kubelet.Endpoint); err != nil {
+		return fact("CDI", "%v", err).notice("containers whose device plugin gives CDI devices are refused until then")
+	}
+	return fact("CDI", "on")
+}
+
+// maxSkew is how far the clocks of node and API server may be apart without a notice.
+const maxSkew = 10 * time.Second
+
+// clockFact is about the node's clock, by which credentials and seals are valid or not.
+func (e *Enrolment) clockFact(ctx context.Context, s *surroundings) Fact {
+	there, err := e.options.ServerTime(ctx, s.kubelet.Kubeconfig)
+	if err != nil {
+		return fact("clock", "unknown: %v", err).notice("see that the node's clock is synchronized")
+	}
+	skew := time.Since(there).Truncate(time.Second)
+	found := fact("clock", "%v from the API server's", skew)
+	if skew.Abs() > maxSkew {
+		return found.notice("synchronize the node's clock")
+	}
+	return found
+}
+
+// nriSocket is where containerd and CRI-O serve NRI.
+const nriSocket = "/var/run/nri/nri.sock"
+
+func (e *Enrolment) nriFact() Fact {
+	if !e.options.Host.exists(nriSocket) {
+		return fact("NRI", "off; kubecri does not need it")
+	}
+	return fact("NRI", "on; its plugins go on working beside kubecri")
+}
+
+// programFact is about the program that the unit starts.
+func (e *Enrolment) programFact(ctx context.Context) Fact {
+	advice := fmt.Sprintf("put this program at %s, where its unit starts it", e.options.Program)
+	version, err := e.options.Host.Run(ctx, e.options.Program, "--version")
+	if err != nil {
+		return fact("program", "%v", err).blocks(advice)
+	}
+	found := fact("program", "%s: %s", e.options.Program, strings.TrimSpace(version))
+	if strings.TrimSpace(version) != e.options.Version {
+		return found.blocks(fmt.Sprintf("%s; this one is %s", advice, e.options.Version))
+	}
+	return found
+}
+
+// pluginFacts are about kubecri's device plugins, each of which must fit this machine's glibc and
+// this program.
+func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
+	files, err := filepath.Glob(e.options.Host.path(filepath.Join(e.options.PluginDir, "*.so")))
+	if err != nil {
+		return []Fact{unreadable("plugins", err)}
+	}
+	var facts []Fact
+	for _, file := range files {
+		found := fact("plugin", "%s loads", file)
+		if err := e.options.CheckPlugin(ctx, file); err != nil {
+			found = fact("plugin", "%v", err).blocks("build it with kubecri, on a system whose glibc is not newer " +
+				"than this one's, or take the file away")
+		}
+		facts = append(facts, found)
+	}
+	if len(files) == 0 && len(s.devices.Resources) == 0 {
+		facts = append(facts, fact("plugins", "there are none in %s, and none is registered with the kubelet",
+			e.options.PluginDir).notice("the node has no devices until a device plugin is there"))
+	}
+	return facts
+}
+
+// kubeletDirectory is where the kubelet's device plugins register.
+const kubeletDirectory = "/var/lib/kubelet/device-plugins"
+
+// managerFacts are about who manages devices now.
+func (e *Enrolment) managerFacts(ctx context.Context, s *surroundings) []Fact {
+	var facts []Fact
+	for _, resource := range s.devices.Resources {
+		facts = append(facts, fact("device plugin", "%s is the kubelet's", resource).notice(
+			"it stays so until its plugin has moved to kubecri: a DaemonSet for the nodes without the label "+Label+
+				", and one in kubecri's directory for those with it (deploy/device-plugins)"))
+	}
+	for i := range s.pods {
+		pod := &s.pods[i]
+		if over(pod) || !slices.ContainsFunc(pod.Spec.Volumes, registersWithKubelet) {
+			continue
+		}
+		found := fact("device plugin", "pod %s/%s uses the kubelet's directory", pod.Namespace, pod.Name)
+		if strings.Contains(pod.Labels["app.kubernetes.io/managed-by"], "gpu-operator") {
+			facts = append(facts, found.notice("gpu-operator puts it back: turn its device plugin off "+
+				"(devicePlugin.enabled=false) and deploy it yourself"))
+			continue
+		}
+		facts = append(facts, found)
+	}
+	slices, err := s.client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", s.kubelet.Node).String(),
+	})
+	if err != nil {
+		return facts // this server has no DRA, or the kubelet may not see it: then it has no devices of it
+	}
+	for _, slice := range slices.Items {
+		facts = append(facts, fact("DRA", "driver %s has devices of this node", slice.Spec.Driver).notice(
+			"kubecri does not know what resource claims hold: it must not serve the same devices"))
+	}
+	return facts
+}
+
+func registersWithKubelet(volume corev1.Volume) bool {
+	return volume.HostPath != nil && filepath.Clean(volume.HostPath.Path) == kubeletDirectory
+}
+
+// holdersFact is about the pods that hold devices of the kubelet.
+func (e *Enrolment) holdersFact(s *surroundings) Fact {
+	holders := s.holders()
+	if len(holders) == 0 {
+		return fact("holders", "no pod holds a device of the kubelet")
+	}
+	return fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", ")).blocks(
+		"the kubelet goes on owning them while a pod has them, and kubecri does not know who has what: drain these " +
+			"pods, or enrol when they have ended")
+}
+
+// holders returns who holds what of the kubelet, or is about to, sorted. A pod that is over holds
+// nothing.
+func (s *surroundings) holders() []string {
+	var holders []string
+	for i := range s.pods {
+		pod := &s.pods[i]
+		if over(pod) {
+			continue
+		}
+		var held []string
+		for _, holding := range s.devices.Holdings {
+			if holding.PodUID == string(pod.UID) {
+				held = append(held, fmt.Sprintf("%s: %s %s", holding.Container, holding.Resource,
+					strings.Join(holding.IDs, " ")))
+			}
+		}
+		if len(held) == 0 {
+			held = s.requested(pod)
+		}
+		if len(held) > 0 {
+			holders = append(holders, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, strings.Join(held, ", ")))
+		}
+	}
+	slices.Sort(holders)
+	return holders
+}
+
+// requested returns the kubelet's resources that the pod requests, sorted.
+func (s *surroundings) requested(pod *corev1.Pod) []string {
+	var found []string
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for name, quantity := range container.Resources.Limits {
+			if !quantity.IsZero() && slices.Contains(s.devices.Resources, types.ResourceName(name)) {
+				found = append(found, string(name))
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// needed is how much room the state directory must have: its files are small, but none must ever be
+// missed.
+const needed = 64 << 20
+
+func (e *Enrolment) diskFact() Fact {
+	path := e.options.StateDir
+	for !e.options.Host.exists(path) {
+		path = filepath.Dir(path)
+	}
+	free, err := e.options.Free(e.options.Host.path(path))
+	if err != nil {
+		return unreadable("disk", err)
+	}
+	found := fact("disk", "%d MiB free for %s", free>>20, e.options.StateDir)
+	if free < needed {
+		return found.blocks(fmt.Sprintf("kubecri grants nothing that it cannot write down: make %d MiB free",
+			needed>>20))
+	}
+	return found
+}

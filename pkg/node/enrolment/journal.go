@@ -1,0 +1,126 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubedevice/kubedevice/pkg/node/statefile"
+)
+
+// phase is how far an enrolment has come.
+type phase string
+
+const (
+	enrolling phase = "enrolling" // Enrol goes on; Leave goes back
+	enrolled  phase = "enrolled"
+	leaving   phase = "leaving" // Leave goes on; an enrolment that failed is one, too
+)
+
+// journal is what is to be done, and what was there before. It is on disk before anything else is
+// changed, and from then on all that is done follows from it.
+type journal struct {
+	Phase       phase  `json:"phase"`
+	Node        string `json:"node"`
+	Kubeconfig  string `json:"kubeconfig"`
+	KubeletUnit string `json:"kubeletUnit"`
+	Endpoint    string `json:"endpoint"` // kubecri's
+	// Directories are those that have to be made, the outer ones first.
+	Directories []string `json:"directories,omitempty"`
+	// Installed are files of kubecri that were not there, Kubelet those of the kubelet.
+	Installed []change `json:"installed,omitempty"`
+	Kubelet   []change `json:"kubelet"`
+	// RemoveState says that kubecri's state directory was not there.
+	RemoveState bool `json:"removeState,omitempty"`
+	// StartServices says that kubecri did not run.
+	StartServices bool `json:"startServices,omitempty"`
+	// Cordoned says that the node was schedulable before, and is not now.
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Repair says that the node was enrolled before, and only the endpoint is set again.
+	Repair bool `json:"repair,omitempty"`
+	// Switched says that the kubelet may run with kubecri's endpoint.
+	Switched bool `json:"switched,omitempty"`
+}
+
+// change is a file as it was and as it is to be.
+type change struct {
+	Path   string `json:"path"`
+	Format format `json:"format,omitempty"` // of a file of the kubelet
+	Before file   `json:"before"`
+	After  file   `json:"after"`
+}
+
+func (e *Enrolment) journalFile() *statefile.File {
+	return &statefile.File{Path: e.options.Host.path(e.options.Journal), Kind: "enrolment"}
+}
+
+// load returns the journal, or nil if there is none.
+func (e *Enrolment) load() (*journal, error) {
+	j := &journal{}
+	err := e.journalFile().Read(func(body []byte) error {
+		if err := json.Unmarshal(body, j); err != nil {
+			return err
+		}
+		if j.Phase != enrolling && j.Phase != enrolled && j.Phase != leaving {
+			return fmt.Errorf("it is in the phase %q", j.Phase)
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal of the enrolment: %w; restore the file from a copy, or take kubecri away by "+
+			"hand, as docs/install.md says", err)
+	}
+	return j, nil
+}
+
+func (e *Enrolment) save(j *journal) error {
+	e.options.Host.note(e.options.Journal)
+	if err := e.journalFile().Save(j); err != nil {
+		return fmt.Errorf("journal of the enrolment: %w", err)
+	}
+	return nil
+}
+
+// forget removes the journal, last of all.
+func (e *Enrolment) forget() error {
+	path := e.journalFile().Path
+	for _, name := range []string{path + ".spare", path} {
+		e.options.Host.note(name)
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// errBusy: another process enrols this node, or takes it back.
+var errBusy = errors.New("another kubecri enrol or leave runs on this node: wait for its end")
+
+// lockPath is on a file system that every machine has, and that lives no longer than its processes.
+const lockPath = "/run/kubedevice-enrolment.lock"
+
+// hold keeps other processes from the journal until release is called.
+func (e *Enrolment) hold() (release func(), err error) {
+	lock, err := os.OpenFile(e.options.Host.path(lockPath), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errBusy
+		}
+		return nil, err
+	}
+	return func() { lock.Close() }, nil
+}

@@ -1,0 +1,115 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// Leave takes kubecri out again, or goes on with what was begun. It refuses while device pods run
+// that kubecri has granted devices to: a container of theirs that is created anew would silently
+// run without. With drain it evicts them. With dryRun it only says what it would do.
+func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
+	release, err := e.hold()
+	if err != nil {
+		return refused("", err)
+	}
+	defer release()
+	j, err := e.load()
+	if err != nil {
+		return refused("", err)
+	}
+	if j == nil {
+		return &Report{Outcome: Unchanged, Reason: "kubecri enrol has not enrolled this node"}
+	}
+	report := &Report{Node: j.Node, Outcome: Planned, Steps: e.describeBack(j, drain)}
+	client, err := e.options.Connect(j.Kubeconfig)
+	if err != nil {
+		return refused(j.Node, err)
+	}
+	if err := e.checkDevicePods(ctx, j, client, drain); err != nil {
+		return refused(j.Node, err)
+	}
+	if dryRun {
+		return report
+	}
+	if err := e.vacate(ctx, j, client, drain); err != nil {
+		return refused(j.Node, errors.Join(err, e.uncordon(context.WithoutCancel(ctx), j, client)))
+	}
+	report.Outcome, report.Changed = Done, true
+	if err := e.undo(ctx, j, client); err != nil {
+		report.Outcome, report.Reason = Stuck, fmt.Sprintf("%v; kubecri leave goes on with it", err)
+	}
+	return report
+}
+
+// checkDevicePods returns an error if there are device pods that are not to be evicted.
+func (e *Enrolment) checkDevicePods(ctx context.Context, j *journal, client kubernetes.Interface, drain bool) error {
+	pods, err := e.devicePods(ctx, j, client)
+	if err != nil {
+		return err
+	}
+	if len(pods) > 0 && !drain {
+		return fmt.Errorf("device pods run: %s; a container of theirs that is created anew would have no device: let "+
+			"them end, or evict them with --drain", names(pods))
+	}
+	return nil
+}
+
+// describeBack returns what each step of the way back does, for people.
+func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
+	cordon := Step{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}
+	if drain {
+		cordon.Actions = append(cordon.Actions, "evict the device pods, and wait until they are gone")
+	}
+	var kubelet, services Step
+	kubelet.Name, services.Name = "kubelet", "services"
+	for _, change := range j.Kubelet {
+		kubelet.Actions = append(kubelet.Actions, "make "+change.Path+" what it was")
+	}
+	kubelet.Actions = append(kubelet.Actions, fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit,
+		j.Node))
+	if j.StartServices {
+		services.Actions = append(services.Actions, "stop and disable kubecri.socket and kubecri.service",
+			"take away what kubecri published on the node")
+	}
+	for _, change := range j.Installed {
+		services.Actions = append(services.Actions, "remove "+change.Path)
+	}
+	return []Step{
+		cordon, kubelet, services,
+		{Name: "label", Actions: []string{"take the label " + Label + " from node " + j.Node}},
+	}
+}
+
+// vacate makes the node one without device pods, to which none come.
+func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.Interface, drain bool) error {
+	if err := e.cordon(ctx, j, client); err != nil {
+		return err
+	}
+	if drain {
+		return e.drain(ctx, j, client)
+	}
+	// One may have come meanwhile.
+	return e.checkDevicePods(ctx, j, client, drain)
+}
+
+// undo goes back to what was before, from wherever the enrolment has come to.
+func (e *Enrolment) undo(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	j.Phase = leaving
+	if err := e.save(j); err != nil {
+		return err
+	}
+	if err := e.run(ctx, e.back(), j, client); err != nil {
+		return err
+	}
+	if err := e.uncordon(ctx, j, client); err != nil {
+		return err
+	}
+	return e.forget()
+}

@@ -1,0 +1,266 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// step is a part of the way there or back. It can be repeated, and one of the way back works
+// whatever part of the way there was done.
+type step struct {
+	name string
+	do   func(context.Context, *journal, kubernetes.Interface) error
+}
+
+// there are the steps of an enrolment, while the node is cordoned.
+func (e *Enrolment) there() []step {
+	return []step{{"services", e.startServices}, {"kubelet", e.switchKubelet}, {"label", e.label}}
+}
+
+// back are the steps of the way back. The kubelet comes first, as it must come up again even when
+// the API server is away, which the others need.
+func (e *Enrolment) back() []step {
+	return []step{{"kubelet", e.switchKubeletBack}, {"services", e.stopServices}, {"label", e.unlabel}}
+}
+
+// run does the steps.
+func (e *Enrolment) run(ctx context.Context, steps []step, j *journal, client kubernetes.Interface) error {
+	for _, step := range steps {
+		e.progress("%s", step.name)
+		if err := step.do(ctx, j, client); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// startServices installs kubecri and starts it.
+func (e *Enrolment) startServices(ctx context.Context, j *journal, _ kubernetes.Interface) error {
+	if err := e.makeDirectories(j); err != nil {
+		return err
+	}
+	for _, change := range j.Installed {
+		if err := e.options.Host.write(change.Path, change.After); err != nil {
+			return err
+		}
+	}
+	if err := e.systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	if j.StartServices {
+		if err := e.systemctl(ctx, append([]string{"enable", "--now"}, units...)...); err != nil {
+			return err
+		}
+	}
+	err := e.await(ctx, runtimeLimit, "the runtime answers at "+j.Endpoint, func(ctx context.Context) error {
+		_, err := e.options.Runtime(ctx, j.Endpoint)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("kubecri does not serve the runtime: %w; see journalctl -u kubecri.service", err)
+	}
+	return nil
+}
+
+// stopServices stops kubecri, takes away what it published, and removes what was installed.
+func (e *Enrolment) stopServices(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if j.StartServices {
+		for _, name := range units {
+			unit, err := e.unit(ctx, name)
+			if err != nil {
+				return err
+			}
+			if unit["LoadState"] != "loaded" {
+				continue // it was not installed, or is removed already
+			}
+			if err := e.systemctl(ctx, "disable", "--now", name); err != nil {
+				return err
+			}
+		}
+		if err := e.options.Withdraw(ctx, client, j.Node); err != nil {
+			return err
+		}
+	}
+	for _, change := range j.Installed {
+		if err := e.restore(change, ""); err != nil {
+			return err
+		}
+	}
+	if err := e.systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	if err := e.removeState(ctx, j, client); err != nil {
+		return err
+	}
+	for _, directory := range slices.Backward(j.Directories) {
+		// One that is not empty has something of somebody else's.
+		_ = os.Remove(e.options.Host.path(directory))
+	}
+	return nil
+}
+
+// removeState removes kubecri's state, if it was not there before. While a pod runs that holds
+// devices, as one of a DaemonSet may that came before an enrolment failed, it stays: a kubecri that
+// comes back needs it to know who holds what.
+func (e *Enrolment) removeState(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if !j.RemoveState {
+		return nil
+	}
+	pods, err := e.devicePods(ctx, j, client)
+	if err != nil {
+		return err
+	}
+	holders := slices.DeleteFunc(pods, func(pod podRef) bool { return !pod.holds })
+	if len(holders) > 0 {
+		e.progress("%s stays, so that a kubecri that comes back knows who holds devices: %s", e.options.StateDir,
+			names(holders))
+		return nil
+	}
+	e.options.Host.note(e.options.StateDir)
+	return os.RemoveAll(e.options.Host.path(e.options.StateDir))
+}
+
+// switchKubelet makes the kubelet call kubecri.
+func (e *Enrolment) switchKubelet(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	j.Switched = true
+	if err := e.save(j); err != nil {
+		return err
+	}
+	for _, change := range j.Kubelet {
+		if err := e.options.Host.write(change.Path, change.After); err != nil {
+			return err
+		}
+	}
+	began, err := secondAfterHeartbeat(ctx, client, j.Node)
+	if err != nil {
+		return err
+	}
+	alive, err := alivePods(ctx, client, j.Node)
+	if err != nil {
+		return err
+	}
+	return e.restartKubelet(ctx, j, func(ctx context.Context) error {
+		if err := readySince(ctx, client, j.Node, began); err != nil {
+			return err
+		}
+		return lost(ctx, client, j.Node, alive)
+	})
+}
+
+// switchKubeletBack makes the kubelet call what it called before.
+func (e *Enrolment) switchKubeletBack(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	for _, change := range j.Kubelet {
+		if err := e.restore(change, j.Endpoint); err != nil {
+			return err
+		}
+	}
+	if !j.Switched {
+		return nil
+	}
+	began, err := secondAfterHeartbeat(ctx, client, j.Node)
+	if err != nil {
+		began = time.Now().Truncate(time.Second) // the kubelet needs no API server for its containers
+	}
+	err = e.restartKubelet(ctx, j, func(ctx context.Context) error { return readySince(ctx, client, j.Node, began) })
+	if err != nil {
+		return err
+	}
+	j.Switched = false
+	return e.save(j)
+}
+
+// restore makes a file what it was before. If somebody else has changed it since, it stays, but for
+// the endpoint in it, if it is the one that was set here. An installed file has none.
+func (e *Enrolment) restore(change change, endpoint string) error {
+	if err := e.options.Host.sweep(change.Path); err != nil {
+		return err
+	}
+	now, err := e.options.Host.read(change.Path)
+	switch {
+	case err != nil:
+		return err
+	case now.same(change.Before):
+		return nil
+	case now.same(change.After):
+		return e.options.Host.write(change.Path, change.Before)
+	case !now.Exists || endpoint == "":
+		e.progress("%s was changed by somebody else: it stays as it is", change.Path)
+		return nil
+	}
+	set, err := change.Format.endpointIn(now.Content)
+	if err != nil || !sameEndpoint(set, endpoint) {
+		return err
+	}
+	old, err := change.Format.endpointIn(change.Before.Content)
+	if err != nil {
+		return err
+	}
+	if now.Content, err = change.Format.setEndpoint(now.Content, old); err != nil {
+		return fmt.Errorf("%s: %w", change.Path, err)
+	}
+	e.progress("%s was changed by somebody else: only the endpoint in it goes back", change.Path)
+	return e.options.Host.write(change.Path, now)
+}
+
+// label puts the label on the node.
+func (e *Enrolment) label(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{"`+Label+`":"true"}}}`)
+}
+
+func (e *Enrolment) unlabel(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{"`+Label+`":null}}}`)
+}
+
+// systemctl runs systemctl.
+func (e *Enrolment) systemctl(ctx context.Context, args ...string) error {
+	if _, err := e.options.Host.Run(ctx, "systemctl", args...); err != nil {
+		return fmt.Errorf("systemctl %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// await waits until check returns nil, and returns its last error when that takes too long.
+func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
+	check func(context.Context) error) error {
+	e.progress("wait until %s", what)
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for {
+		// Not until the end of the time: what that does to a call says less than an answer.
+		checking, cancel := context.WithTimeout(ctx, callLimit)
+		err := check(checking)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if stop := (*final)(nil); errors.As(err, &stop) {
+			return stop.error
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w: %w", what, context.Cause(ctx), err)
+		case <-end.C:
+			return fmt.Errorf("waited %v until %s: %w", limit, what, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// final is an error after which there is nothing to wait for.
+type final struct{ error }
+
+func (e *Enrolment) progress(format string, args ...any) {
+	e.options.Progress(fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,343 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakePlugins are plugins in some state of being loaded.
+type fakePlugins struct {
+	loaded  chan struct{}
+	said    map[string]device.Firewall
+	missing bool
+}
+
+func (f *fakePlugins) Loaded() <-chan struct{} { return f.loaded }
+
+func (f *fakePlugins) Firewalls(types.ResourceLocation) (map[string]device.Firewall, bool) {
+	return f.said, !f.missing
+}
+
+func loadedPlugins(said map[string]device.Firewall) *fakePlugins {
+	f := &fakePlugins{loaded: make(chan struct{}), said: said}
+	close(f.loaded)
+	return f
+}
+
+// node is a node for the tests.
+type node struct {
+	own     []types.ResourceName // resources that are allocated here
+	kubelet []types.ResourceName // resources that the kubelet allocates
+	files   []string
+	plugins *fakePlugins
+	state   string
+}
+
+func (n node) firewall() *Firewall {
+	if n.plugins == nil {
+		n.plugins = loadedPlugins(nil)
+	}
+	return New(Options{
+		Plugins: n.plugins, StateFile: n.state,
+		KubeletServes: func(_ context.Context, is func(types.ResourceName) bool) bool {
+			for _, name := range n.kubelet {
+				if is(name) {
+					return true
+				}
+			}
+			return false
+		},
+		Exists: func(path string) bool { return strings.Contains(strings.Join(n.files, " "), path) },
+	})
+}
+
+func (n node) guard(t *testing.T) *Guard {
+	t.Helper()
+	own := map[types.ResourceName]bool{}
+	for _, name := range n.own {
+		own[name] = true
+	}
+	guard, err := n.firewall().Guard(t.Context(), own, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guard
+}
+
+func envs(pairs ...string) []*runtimeapi.KeyValue {
+	var list []*runtimeapi.KeyValue
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		list = append(list, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+	}
+	return list
+}
+
+func pairs(list []*runtimeapi.KeyValue) []string {
+	var all []string
+	for _, env := range list {
+		all = append(all, env.GetKey()+"="+string(env.GetValue()))
+	}
+	return all
+}
+
+func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
+	nvidia, amd := node{own: []types.ResourceName{"nvidia.com/gpu"}}, node{own: []types.ResourceName{"amd.com/gpu"}}
+	habana := node{own: []types.ResourceName{"habana.ai/gaudi"}}
+	for name, test := range map[string]struct {
+		node      node
+		container Container
+		has       []string // variables of the container
+		given     []string // by plugins, for devices that it was allocated
+		want      []string
+		attempts  int
+	}{
+		"a node without devices touches nothing": {has: []string{"NVIDIA_VISIBLE_DEVICES=all"}},
+		"a plain container is denied the GPUs":   {node: nvidia, want: []string{"NVIDIA_VISIBLE_DEVICES=void"}},
+		"one that asks for them is an attempt": {
+			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=all"},
+			want: []string{"NVIDIA_VISIBLE_DEVICES=void"}, attempts: 1,
+		},
+		"one that asks for none is not": {
+			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=none"}, want: []string{"NVIDIA_VISIBLE_DEVICES=void"},
+		},
+		"a name with spaces, which some runtimes trim": {
+			node: node{own: []types.ResourceName{"huawei.com/Ascend910"}}, has: []string{"ASCEND_VISIBLE_DEVICES =0"},
+			want: []string{"ASCEND_VISIBLE_DEVICES=", "ASCEND_VISIBLE_DEVICES ="}, attempts: 1,
+		},
+		"a container with a GPU keeps what its plugin set, and gets no other devices": {
+			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_MOFED=enabled"},
+			given: []string{"NVIDIA_VISIBLE_DEVICES=GPU-0", "NVIDIA_GDS=enabled"},
+			want: []string{
+				"NVIDIA_GDRCOPY=disabled", "NVIDIA_IMEX_CHANNELS=void", "NVIDIA_MIG_CONFIG_DEVICES=",
+				"NVIDIA_MIG_MONITOR_DEVICES=", "NVIDIA_MOFED=disabled", "NVIDIA_NVSWITCH=disabled",
+			},
+			attempts: 1,
+		},
+		"AMD's runtime obeys every variable that begins in one way": {
+			node: amd, has: []string{"DOCKER_RESOURCE_ANY=0"},
+			want: []string{"AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_ANY=none"}, attempts: 1,
+		},
+		"Habana's takes the first whose name begins so, and void for all": {
+			node: habana, has: []string{"HABANA_VISIBLE_DEVICES_=all"},
+			want: []string{"HABANA_VISIBLE_DEVICES=none", "HABANA_VISIBLE_DEVICES_=none"}, attempts: 1,
+		},
+		"a driver without any plugin is enough": {
+			node: node{files: []string{"/dev/kfd"}}, want: []string{"AMD_VISIBLE_DEVICES=none"},
+		},
+		"unless the kubelet allocates that vendor's devices": {
+			node: node{files: []string{"/dev/kfd"}, kubelet: []types.ResourceName{"amd.com/gpu"}},
+			has:  []string{"AMD_VISIBLE_DEVICES=all"},
+		},
+		"where both allocate, a container that requests the kubelet's is the kubelet's": {
+			node: node{
+				own: []types.ResourceName{"nvidia.com/gpu"}, kubelet: []types.ResourceName{"nvidia.com/other"},
+			},
+			container: Container{Requests: []types.ResourceName{"nvidia.com/other"}},
+			has:       []string{"NVIDIA_VISIBLE_DEVICES=GPU-7"},
+		},
+		"but not one that requests what nobody has": {
+			node: node{
+				own: []types.ResourceName{"nvidia.com/gpu"}, kubelet: []types.ResourceName{"nvidia.com/other"},
+			},
+			container: Container{Requests: []types.ResourceName{"nvidia.com/third"}},
+			want:      []string{"NVIDIA_VISIBLE_DEVICES=void"},
+		},
+		"what a plugin says counts, too": {
+			node: node{plugins: loadedPlugins(map[string]device.Firewall{
+				"widgets": {Envs: map[string]string{"VISIBLE_WIDGETS": "void"}},
+			})},
+			has: []string{"VISIBLE_WIDGETS=all"}, want: []string{"VISIBLE_WIDGETS=void"}, attempts: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.container.Config = &runtimeapi.ContainerConfig{Envs: envs(test.has...)}
+			set, attempts := test.node.guard(t).Neutralise(test.container, envs(test.given...), len(test.given) > 0)
+			if diff := cmp.Diff(test.want, pairs(set)); diff != "" {
+				t.Errorf("set (-want +got):\n%s", diff)
+			}
+			if len(attempts) != test.attempts {
+				t.Errorf("attempts: %v, want %d", attempts, test.attempts)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
+	gpus := node{own: []types.ResourceName{"nvidia.com/gpu"}}
+	mount := func(path string) Container {
+		return Container{Config: &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: path}}}}
+	}
+	annotated := func(key, value string) Container {
+		return Container{PodAnnotations: map[string]string{key: value}}
+	}
+	given := func(device string) Container {
+		return Container{Config: &runtimeapi.ContainerConfig{CDIDevices: []*runtimeapi.CDIDevice{{Name: device}}}}
+	}
+	for name, test := range map[string]struct {
+		node      node
+		container Container
+		want      Way
+	}{
+		"a CDI annotation": {gpus, annotated("cdi.k8s.io/x", "nvidia.com/gpu=all"), ByAnnotation},
+		"one with the vendor's own prefix": {
+			gpus, annotated("nvidia.cdi.k8s.io/x", "nvidia.com/gpu=0"), ByAnnotation,
+		},
+		"the devices that a runtime makes up": {
+			gpus, annotated("cdi.k8s.io/x", "runtime.nvidia.com/gpu=0"), ByAnnotation,
+		},
+		"a name without a kind, as all": {gpus, annotated("cdi.k8s.io/x", "all"), ByAnnotation},
+		"the second of two devices": {
+			gpus, annotated("cdi.k8s.io/x", "a.b/c=d,nvidia.com/gpu=1"), ByAnnotation,
+		},
+		"another vendor's device":       {gpus, annotated("cdi.k8s.io/x", "other.com/nic=1"), ""},
+		"an annotation of another kind": {gpus, annotated("example.com/cdi.k8s.io", "nvidia.com/gpu=0"), ""},
+		"a device file, where CRI-O allows that": {
+			gpus, annotated("io.kubernetes.cri-o.Devices", "/dev/nvidia3:/dev/x:rw"), ByAnnotation,
+		},
+		"another device file":               {gpus, annotated("io.kubernetes.cri-o.Devices", "/dev/fuse"), ""},
+		"a mount that names a device":       {gpus, mount("/var/run/nvidia-container-devices/all"), ByMount},
+		"a mount whose path only begins so": {gpus, mount("/var/run/nvidia-container-devices0"), ByMount},
+		"a mount whose path is written otherwise": {
+			gpus, mount("/var//run/x/../nvidia-container-devices/0"), ByMount,
+		},
+		"another mount": {gpus, mount("/var/run/nvidia"), ""},
+		"a claim for a device that is managed here": {gpus, given("k8s.gpu.nvidia.com/claim=a-gpu-0"), ByCDI},
+		"a claim for what is not":                   {gpus, given("k8s.compute-domain.nvidia.com/claim=a"), ""},
+		"a claim for a device of a driver that nobody here has a plugin for": {
+			node{files: []string{"/dev/nvidiactl"}}, given("k8s.gpu.nvidia.com/claim=a-gpu-0"), "",
+		},
+		"a vendor that is not built in": {
+			node{own: []types.ResourceName{"vendor.example/widget"}}, given("vendor.example/widget=1"), ByCDI,
+		},
+		"what a plugin says": {
+			node{plugins: loadedPlugins(map[string]device.Firewall{"w": {MountPaths: []string{"/run/widgets"}}})},
+			mount("/run/widgets/1"), ByMount,
+		},
+	} {
+		var got Way
+		for _, attempt := range test.node.guard(t).Refused(test.container) {
+			got = attempt.Way
+		}
+		if got != test.want {
+			t.Errorf("%s: refused for %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestWhatAPluginSaidHoldsWhileItCannotBeLoaded(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "firewall")
+	widgets := map[string]device.Firewall{"widgets": {Envs: map[string]string{"WIDGETS": "void"}}}
+	guards := func(what string, plugins *fakePlugins, want bool) {
+		t.Helper()
+		f := node{plugins: plugins, state: state}.firewall()
+		f.Load(t.Context())
+		guard, err := f.Guard(t.Context(), nil, nil)
+		if err != nil || guard.Active() != want {
+			t.Errorf("%s: guards: %t, want %t (%v)", what, guard.Active(), want, err)
+		}
+		select {
+		case <-plugins.loaded:
+			f.Run(t.Context())
+		default:
+		}
+	}
+	guards("it is loaded", loadedPlugins(widgets), true)
+	guards("kubecri starts again, and it is not loaded yet", &fakePlugins{loaded: make(chan struct{})}, true)
+	broken := loadedPlugins(nil)
+	broken.missing = true
+	guards("it cannot be loaded", broken, true)
+	guards("and once more", broken, true)
+	guards("it was removed", loadedPlugins(nil), false)
+	broken = loadedPlugins(nil)
+	broken.missing = true
+	guards("after that it is forgotten", broken, false)
+
+	if err := os.WriteFile(state, []byte("not a state file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guards("the state file is corrupt", loadedPlugins(widgets), true)
+}
+
+func TestANodeThatNeverLoadedItsPluginsWaitsForThem(t *testing.T) {
+	plugins := &fakePlugins{
+		loaded: make(chan struct{}), said: map[string]device.Firewall{"w": {MountPaths: []string{"/run/widgets"}}},
+	}
+	f := node{plugins: plugins}.firewall()
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Guard(impatient, nil, nil); err == nil {
+		t.Error("a container does not wait for plugins that nobody knows anything of")
+	}
+	close(plugins.loaded)
+	if guard, err := f.Guard(impatient, nil, nil); err != nil || !guard.Active() {
+		t.Errorf("when they are loaded: %v", err)
+	}
+}
+
+func TestAllowlist(t *testing.T) {
+	list, err := ParseAllowlist([]string{"gpu-operator/*", "monitoring/dcgm-exporter", "monitoring/other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		namespace, account string
+		allowed, decided   bool
+	}{
+		"any account of a namespace":              {"gpu-operator", "x", true, true},
+		"that one, known or not":                  {"gpu-operator", "", true, true},
+		"an account by name":                      {"monitoring", "dcgm-exporter", true, true},
+		"another account":                         {"monitoring", "default", false, true},
+		"an account that is not known":            {"monitoring", "", false, false},
+		"another namespace, whatever its account": {"team-a", "", false, true},
+	} {
+		if allowed, decided := list.Allows(test.namespace, test.account); allowed != test.allowed ||
+			decided != test.decided {
+			t.Errorf("%s: %t, %t", name, allowed, decided)
+		}
+	}
+	for _, entry := range []string{"", "monitoring", "*/x", "*", "a/b/c", "A/x", "a/", "a/x y"} {
+		if _, err := ParseAllowlist([]string{entry}); err == nil || !strings.Contains(err.Error(), "namespace/") {
+			t.Errorf("%q is accepted: %v", entry, err)
+		}
+	}
+}
+
+func FuzzWhatAPodAsksForNeverPanics(f *testing.F) {
+	f.Add("cdi.k8s.io/x", "nvidia.com/gpu=all", "/var/run/nvidia-container-devices/0", "NVIDIA_VISIBLE_DEVICES")
+	f.Add("io.kubernetes.cri-o.Devices", "/dev/nvidia0", "//", " AMD_VISIBLE_DEVICES")
+	f.Fuzz(func(t *testing.T, key, value, path, env string) {
+		guard := node{files: []string{"/dev/nvidiactl", "/dev/kfd"}, own: []types.ResourceName{"a.b/c"}}.guard(t)
+		c := Container{
+			PodAnnotations: map[string]string{key: value},
+			Config: &runtimeapi.ContainerConfig{
+				Envs: envs(env + "=" + value), Mounts: []*runtimeapi.Mount{{ContainerPath: path}},
+				CDIDevices: []*runtimeapi.CDIDevice{{Name: value}}, Annotations: map[string]string{key: value},
+			},
+		}
+		guard.Refused(c)
+		set, _ := guard.Neutralise(c, nil, true)
+		seen := map[string]bool{}
+		for _, one := range set {
+			if seen[one.GetKey()] {
+				t.Errorf("%s is set twice", one.GetKey())
+			}
+			seen[one.GetKey()] = true
+		}
+	})
+}

@@ -1,0 +1,189 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seals
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	apitypes "k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+const card types.ResourceName = "resource/group/gpu/0/cards"
+
+func allocationOf(name string) *types.PodInfo {
+	return &types.PodInfo{Name: name, NodeName: "node-1", RunningContainers: map[string]types.ContainerInfo{
+		"main": {DevRequests: types.ResourceList{"a": 1}, AllocateFrom: types.ResourceLocation{"a": card}},
+	}}
+}
+
+// state is the node's pods and grants, which a test changes.
+type state struct {
+	mu       sync.Mutex
+	pods     map[string]pods.Pod
+	granted  []grants.Allocation
+	unlisted bool // the API server has not listed the pods
+	unread   bool // the grants are not all known
+	changed  chan struct{}
+}
+
+func (s *state) Get(uid string) (pods.Pod, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod, known := s.pods[uid]
+	return pod, known
+}
+
+func (s *state) Active(uid string) bool {
+	pod, known := s.Get(uid)
+	return known && !pod.Ended
+}
+
+func (s *state) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unlisted {
+		return errors.New("not listed")
+	}
+	return nil
+}
+
+func (s *state) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+func (s *state) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.granted), !s.unread, s.changed
+}
+
+func (s *state) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// add adds a pod with devices, with the seal of a key unless the number is 0.
+func (s *state) add(t *testing.T, name string, number byte) {
+	t.Helper()
+	info := allocationOf(name)
+	pod := pods.Pod{Namespace: "team", Name: name}
+	if number > 0 {
+		signer, err := seal.NewSigner(key(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod.Seal, err = signer.Seal(seal.Decision{UID: apitypes.UID("uid-" + name), Namespace: "team", Name: name,
+			Node: "node-1", Allocation: seal.DigestOf(info)}); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Allocation, err = deviceinfo.EncodePod(info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.change(func() {
+		s.pods["uid-"+name] = pod
+		s.granted = append(s.granted, grants.Allocation{PodUID: "uid-" + name, PodInfo: info})
+	})
+}
+
+// awaitHolders waits until exactly the pods of these names are holders.
+func awaitHolders(t *testing.T, h *Holders, want ...string) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		list, known, changed := h.Holders()
+		var got []string
+		for _, holder := range list {
+			got = append(got, holder.Name)
+			if holder.UID != apitypes.UID("uid-"+holder.Name) || holder.Namespace != "team" ||
+				holder.Containers["main"][card] != 1 {
+				t.Errorf("holder %v", holder)
+			}
+		}
+		if known && slices.Equal(got, want) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("holders %q (known: %v), want %q", got, known, want)
+		}
+	}
+}
+
+func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "certificates.pem")
+	write(t, path, certificates(t, 1, 2))
+	clock := clocktesting.NewFakeClock(time.Now())
+	keys := NewKeys(t.Context(), Options{Certificates: path, Clock: clock})
+	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{}), unlisted: true, unread: true}
+	h := NewHolders("node-1", keys, s, s)
+	background(t, h.Run)
+	background(t, keys.Run)
+
+	s.add(t, "a-old", 0)
+	s.add(t, "b-first", 1)
+	s.add(t, "c-second", 2)
+	s.add(t, "d-other", 3)
+	s.change(func() { s.unlisted = false })
+	if _, known, _ := h.Holders(); known {
+		t.Error("holders are known before all grants are")
+	}
+	s.change(func() { s.unread = false })
+	awaitHolders(t, h, "a-old", "d-other")
+
+	// The seal stays, and somebody changes what it is for.
+	s.change(func() {
+		pod := s.pods["uid-b-first"]
+		pod.Allocation = `{"podname":"b-first"}`
+		s.pods["uid-b-first"] = pod
+	})
+	awaitHolders(t, h, "a-old", "b-first", "d-other")
+
+	// A key is taken away, another one comes.
+	write(t, path, certificates(t, 1, 3))
+	for !clock.HasWaiters() {
+		time.Sleep(time.Millisecond)
+	}
+	clock.Step(seal.PollInterval)
+	awaitHolders(t, h, "a-old", "b-first", "c-second")
+
+	// One pod ends, another is gone.
+	s.change(func() {
+		s.pods["uid-a-old"] = pods.Pod{Namespace: "team", Name: "a-old", Ended: true}
+		delete(s.pods, "uid-b-first")
+	})
+	awaitHolders(t, h, "c-second")
+	s.change(func() { s.granted = nil })
+	awaitHolders(t, h)
+}
+
+func TestWithoutAnyKeyHoldersAreNotKnown(t *testing.T) {
+	keys := NewKeys(t.Context(), Options{Certificates: filepath.Join(t.TempDir(), "none")})
+	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
+	h := NewHolders("node-1", keys, s, s)
+	stop := background(t, h.Run)
+	s.add(t, "a", 0)
+	stop()
+	if list, known, _ := h.Holders(); known || list != nil {
+		t.Errorf("holders %v, known: %v", list, known)
+	}
+}

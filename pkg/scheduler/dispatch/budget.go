@@ -1,0 +1,213 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+)
+
+// SearchBudgets bound what the search for devices costs. Both are counted in steps first, so that
+// the same cluster gives the same answers on every machine, and in time for a machine on which
+// steps take longer: a step counts as 12.5 ns, twice of what it usually takes.
+type SearchBudgets struct {
+	// Node is for one pod on one node.
+	Node time.Duration
+	// Cycle is for one pod on all nodes together, on top of what ordinary requests cost.
+	Cycle time.Duration
+	// StepsOnly leaves the clock out, so that no answer depends on the machine.
+	StepsOnly bool
+}
+
+// DefaultSearchBudgets are those of a scheduler without flags for them.
+var DefaultSearchBudgets = SearchBudgets{Node: 5 * time.Millisecond, Cycle: 100 * time.Millisecond}
+
+// Validate returns an error that names the flag and a value to use for budgets that are too small
+// to find anything.
+func (b SearchBudgets) Validate() error {
+	const least = 100 * time.Microsecond
+	if b.Node < least {
+		return fmt.Errorf("--device-search-budget is %v: use %v or more", b.Node, least)
+	}
+	if b.Cycle < b.Node {
+		return fmt.Errorf("--device-cycle-budget is %v, less than --device-search-budget, which is %v: "+
+			"use more than that", b.Cycle, b.Node)
+	}
+	return nil
+}
+
+const (
+	// stepsPerMillisecond is how many steps count as a millisecond.
+	stepsPerMillisecond = grouptree.DefaultStepLimit / 5
+
+	// freeSteps are taken on each node whatever the budget of the cycle has left, and cost it
+	// nothing: an ordinary request for all GPUs of a machine takes 600 of them, so none is refused
+	// because of others, and it takes 5,000 nodes to make 60 ms of them.
+	freeSteps = 2_000
+
+	// share is which part of the time the searches of all pods together may take, in the long run;
+	// reserve is how many cycles can use their whole budget before that begins to count. So no
+	// number of pods takes more than this from pods without devices.
+	share, reserve = 0.05, 8
+
+	// budgetEntries is for how many requests it is known which nodes were not searched.
+	budgetEntries = 1 << 10
+)
+
+func stepsIn(d time.Duration) int64 {
+	return d.Nanoseconds() * stepsPerMillisecond / int64(time.Millisecond)
+}
+
+// searches has the budgets of all cycles. It is safe for concurrent use, once the budgets are set.
+type searches struct {
+	clock   clock.PassiveClock
+	budgets SearchBudgets
+	wall    time.Duration                     // for one search, by the machine's clock; 0 for none
+	cycles  *cache.Cache[RequestKey, *Budget] // the last one for a request
+
+	mu     sync.Mutex
+	left   int64 // steps for all cycles to come
+	filled time.Time
+}
+
+func newSearches(clk clock.PassiveClock, budgets SearchBudgets) *searches {
+	wall := budgets.Node
+	if budgets.StepsOnly {
+		wall = 0
+	}
+	return &searches{
+		clock: clk, budgets: budgets, wall: wall, cycles: cache.New[RequestKey, *Budget](budgetEntries),
+		left: reserve * stepsIn(budgets.Cycle), filled: clk.Now(),
+	}
+}
+
+// SetSearchBudgets sets the budgets of the cycles to come. It must be called before any begins.
+func (s *Set) SetSearchBudgets(budgets SearchBudgets) {
+	s.searches = newSearches(s.searches.clock, budgets)
+}
+
+// refill returns what is left for the cycles to come.
+func (s *searches) refill() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	more := time.Duration(float64(now.Sub(s.filled)) * share)
+	s.left = min(s.left+stepsIn(more), reserve*stepsIn(s.budgets.Cycle))
+	s.filled = now
+	return s.left
+}
+
+func (s *searches) spend(steps int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left -= steps
+}
+
+// Budget is what the searches for one pod may cost in one scheduling cycle. It is safe for
+// concurrent use. What is searched when it is used up is searched to the end: with 16 workers, 15
+// nodes more.
+//
+// Of a pod that is tried again, the nodes that were searched are known, as long as they do not
+// change, and the budget is for the others. Of nodes that do change, it is for a part, and for
+// another part in the next try, so that not the same ones come first each time.
+type Budget struct {
+	searches *searches
+	whole    *Budget // what an unrationed budget is charged to
+
+	steps, nanoseconds atomic.Int64 // left
+	searched, refused  atomic.Int64 // nodes
+	parts, try         uint32       // one of so many parts of the nodes is searched, another one in each try
+}
+
+// BeginCycle returns the budget of a cycle for this request.
+func (s *Set) BeginCycle(request *Request) *Budget {
+	b := &Budget{searches: s.searches, parts: 1}
+	b.steps.Store(min(stepsIn(s.searches.budgets.Cycle), s.searches.refill()/2))
+	b.nanoseconds.Store(int64(s.searches.budgets.Cycle))
+	if s.searches.budgets.StepsOnly {
+		b.nanoseconds.Store(math.MaxInt64)
+	}
+	if last, ok := s.searches.cycles.Get(request.Key()); ok {
+		b.follow(last)
+	}
+	s.searches.cycles.Add(request.Key(), b)
+	return b
+}
+
+// follow makes the budget that of the cycle after another one for the same request.
+func (b *Budget) follow(last *Budget) {
+	searched, refused := last.searched.Load(), last.refused.Load()
+	if refused == 0 {
+		return
+	}
+	b.parts, b.try = uint32(1+refused/max(1, searched)), last.try+1
+	if !last.UsedUp() { // a smaller part than necessary
+		b.parts = max(1, min(b.parts, last.parts/2))
+	}
+}
+
+// Unrationed returns a budget that admits every search, and charges this one. The simulation of an
+// eviction needs it: once it has begun, a search that is not made counts as a pod that must go.
+func (b *Budget) Unrationed() *Budget { return &Budget{searches: b.searches, whole: b} }
+
+// UsedUp reports whether nothing is left.
+func (b *Budget) UsedUp() bool { return b.steps.Load() <= 0 || b.nanoseconds.Load() <= 0 }
+
+// Refused returns how many nodes were not searched.
+func (b *Budget) Refused() int { return int(b.refused.Load()) }
+
+// rationed is how much may be spent on nodes: within a budget, or with a nil one on each node by
+// itself.
+type rationed struct {
+	*Budget
+	limits grouptree.Limits // for one node
+}
+
+// rationed returns how much may be spent within a budget, which may be nil.
+func (s *Set) rationed(b *Budget) rationed {
+	steps := int(stepsIn(s.searches.budgets.Node))
+	return rationed{b, grouptree.Limits{Steps: steps, Time: s.searches.wall}}
+}
+
+// admit returns what may be spent on a node now, and whether that is all that a node may cost.
+func (r rationed) admit(node *Node) (limits grouptree.Limits, admitted bool) {
+	b := r.Budget
+	if b == nil || b.whole != nil || !b.UsedUp() && b.hasTurn(node.info.Name) {
+		return r.limits, true
+	}
+	return grouptree.Limits{Steps: freeSteps}, false
+}
+
+// hasTurn reports whether a node is of the part that is searched in this cycle. Which those are is
+// as good as random, and other ones in each cycle.
+func (b *Budget) hasTurn(node string) bool {
+	return b.parts == 1 || crc32.Update(b.try*0x9e3779b9, crc32.IEEETable, []byte(node))*0x85ebca6b>>16%b.parts == 0
+}
+
+// charge notes what was spent on a node.
+func (r rationed) charge(steps int, took time.Duration) {
+	b := r.Budget
+	if b == nil || steps <= freeSteps {
+		return
+	}
+	if b.whole != nil {
+		b = b.whole
+	}
+	b.searched.Add(1)
+	b.steps.Add(-int64(steps))
+	b.nanoseconds.Add(-int64(took))
+	b.searches.spend(int64(steps))
+}
+
+// refuse notes that a node was not searched.
+func (r rationed) refuse() { r.refused.Add(1) }

@@ -1,0 +1,237 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
+	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// QuotaMode says which pods are refused that request whole devices beyond their limits. Quotas
+// count limits, and know nothing of the annotation. It is a flag's value.
+type QuotaMode string
+
+// The modes.
+const (
+	// QuotaWarn refuses none.
+	QuotaWarn QuotaMode = "warn"
+	// QuotaEnforce refuses those in a namespace with a ResourceQuota that names the resource. It is
+	// the default.
+	QuotaEnforce QuotaMode = "enforce"
+	// QuotaEverywhere refuses all.
+	QuotaEverywhere QuotaMode = "everywhere"
+)
+
+// String returns the mode.
+func (m *QuotaMode) String() string { return string(*m) }
+
+// Type returns what help texts call the value.
+func (*QuotaMode) Type() string { return "mode" }
+
+// Set sets the mode that text names.
+func (m *QuotaMode) Set(text string) error {
+	modes := []string{string(QuotaWarn), string(QuotaEnforce), string(QuotaEverywhere)}
+	if !slices.Contains(modes, text) {
+		return fmt.Errorf("must be one of %s", strings.Join(modes, ", "))
+	}
+	*m = QuotaMode(text)
+	return nil
+}
+
+// firstWait is how long the first pod that needs the quotas waits for them: they are listed then,
+// which takes milliseconds, unless the scheduler has no right to.
+const firstWait = 2 * time.Second
+
+// warnedPods is how many pods are remembered for which the event was written.
+const warnedPods = 1 << 12
+
+// quotas knows the cluster's ResourceQuotas from the first time that they matter. It is safe for
+// concurrent use.
+type quotas struct {
+	client kubernetes.Interface
+	run    func(func(context.Context))
+	// changed is called when quotas have changed, and when they have become known. It returns at
+	// once.
+	changed func()
+
+	start  sync.Once
+	lister corelisters.ResourceQuotaLister
+	known  chan struct{} // closed when they are
+
+	warned *cache.Cache[types.UID, struct{}]
+}
+
+func newQuotas(client kubernetes.Interface, run func(func(context.Context)), changed func()) *quotas {
+	return &quotas{
+		client: client, run: run, changed: changed, known: make(chan struct{}),
+		warned: cache.New[types.UID, struct{}](warnedPods),
+	}
+}
+
+// of returns the quotas that count this pod, and whether they are known. When they are not, changed
+// will be called. The first call may take firstWait.
+func (q *quotas) of(pod *v1.Pod) (counting []*v1.ResourceQuota, known bool, err error) {
+	q.start.Do(func() {
+		q.follow()
+		select {
+		case <-q.known:
+		case <-time.After(firstWait):
+		}
+	})
+	select {
+	case <-q.known:
+	default:
+		return nil, false, nil
+	}
+	all, err := q.lister.ResourceQuotas(pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, false, err
+	}
+	for _, quota := range all {
+		counts, err := inScope(quota, pod)
+		if err != nil {
+			return nil, false, fmt.Errorf("quota %q: %w", quota.Name, err)
+		}
+		if counts {
+			counting = append(counting, quota)
+		}
+	}
+	return counting, true, nil
+}
+
+// follow follows the quotas until the plugin is closed.
+func (q *quotas) follow() {
+	informer := coreinformers.NewResourceQuotaInformer(q.client, metav1.NamespaceAll, 0,
+		toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	q.lister = corelisters.NewResourceQuotaLister(informer.GetIndexer())
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, isInInitialList bool) {
+			if !isInInitialList {
+				q.changed()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			// The status changes with each pod.
+			if !apiequality.Semantic.DeepEqual(before.(*v1.ResourceQuota).Spec, after.(*v1.ResourceQuota).Spec) {
+				q.changed()
+			}
+		},
+		DeleteFunc: func(any) { q.changed() },
+	})
+	if err != nil { // only an informer that has stopped takes no handler
+		return
+	}
+	q.run(func(ctx context.Context) { informer.RunWithContext(ctx) })
+	q.run(func(ctx context.Context) {
+		if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			close(q.known)
+			q.changed()
+		}
+	})
+}
+
+// evaluator knows which pods a quota counts. It needs no lister for that.
+var evaluator = core.NewPodEvaluator(nil, clock.RealClock{})
+
+// inScope reports whether a quota's scopes include the pod.
+func inScope(quota *v1.ResourceQuota, pod *v1.Pod) (bool, error) {
+	var scopes []v1.ScopedResourceSelectorRequirement
+	for _, scope := range quota.Spec.Scopes {
+		scopes = append(scopes, v1.ScopedResourceSelectorRequirement{
+			ScopeName: scope, Operator: v1.ScopeSelectorOpExists,
+		})
+	}
+	if selector := quota.Spec.ScopeSelector; selector != nil {
+		scopes = append(scopes, selector.MatchExpressions...)
+	}
+	matching, err := evaluator.MatchingScopes(pod, scopes)
+	return len(matching) == len(scopes), err
+}
+
+// naming returns the first quota that names the plain resource, or nil.
+func naming(counting []*v1.ResourceQuota, plain sdk.ResourceName) *v1.ResourceQuota {
+	for _, quota := range counting {
+		for _, prefix := range []string{v1.DefaultResourceRequestsPrefix, "limits."} {
+			if _, ok := quota.Spec.Hard[v1.ResourceName(prefix+string(plain))]; ok {
+				return quota
+			}
+		}
+	}
+	return nil
+}
+
+// checkLimits refuses a pod that requests whole devices in its annotation beyond the limits of the
+// same container, when that would pass by a quota, and else writes an event.
+func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status {
+	uncovered := p.schedulers.Uncovered(request)
+	if len(uncovered) == 0 {
+		return nil
+	}
+	refuse := func(text string) *fwk.Status { return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text) }
+	switch p.quotaMode {
+	case QuotaEverywhere:
+		return refuse(limitsText(uncovered[0], "the scheduler runs with --device-quota=everywhere"))
+	case QuotaWarn:
+	default:
+		counting, known, err := p.quotas.of(pod)
+		switch {
+		case err != nil:
+			return fwk.AsStatus(fmt.Errorf("read the quotas of namespace %q: %w", pod.Namespace, err))
+		case !known:
+			return refuse(limitsText(uncovered[0], "and the scheduler does not know yet whether a quota counts it; "+
+				"if that lasts, give it the right to list resource quotas (deploy/rbac)"))
+		}
+		for _, u := range uncovered {
+			if quota := naming(counting, u.Resource); quota != nil {
+				return refuse(limitsText(u, fmt.Sprintf("quota %q of namespace %q counts limits",
+					quota.Name, pod.Namespace)))
+			}
+		}
+	}
+	p.warn(pod, uncovered[0])
+	return nil
+}
+
+// warn writes the event, once for each pod.
+func (p *Plugin) warn(pod *v1.Pod, u dispatch.Uncovered) {
+	if _, done := p.quotas.warned.Get(pod.UID); done {
+		return
+	}
+	p.quotas.warned.Add(pod.UID, struct{}{})
+	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "DevicesBeyondLimits", "Scheduling", "%s",
+		limitsText(u, "no quota counts them"))
+}
+
+// limitsText says what a container's limits lack, why that matters, and what to write.
+func limitsText(u dispatch.Uncovered, why string) string {
+	if u.Container == "" {
+		return fmt.Sprintf("the pod as a whole requests %d of %s in its annotation %s, which no limits name: %s: "+
+			"write the request and the limit under a container", u.Requested, u.Resource, deviceinfo.Annotation, why)
+	}
+	return fmt.Sprintf("container %q requests %d of %s in the annotation %s and %d in its limits, %d are missing "+
+		"there: %s: add %q to limits of container %q", u.Container, u.Requested, u.Resource, deviceinfo.Annotation,
+		u.Limit, u.Requested-u.Limit, why, fmt.Sprintf("%s: %d", u.Resource, u.Requested), u.Container)
+}

@@ -1,0 +1,164 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestate
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+// sealEntries is how many answers about seals are cached. A bound pod with devices needs one.
+const sealEntries = 1 << 15
+
+// sealed is all that the answer about a bound pod's seal depends on: its namespace, name and node
+// do not change while it has its UID.
+type sealed struct {
+	verifier   *seal.Verifier
+	uid        types.UID
+	allocation string // the annotation
+	seal       string
+}
+
+func sealedOf(verifier *seal.Verifier, pod *v1.Pod) sealed {
+	return sealed{verifier, pod.UID, pod.Annotations[deviceinfo.Annotation], pod.Annotations[seal.Annotation]}
+}
+
+// Enforce makes a bound pod hold only what its annotation says under a seal that the verifier
+// accepts; without such a seal it holds what the node reports of it in the annotation
+// KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough.
+// Call it before the first node is observed, and again with another verifier when the keys change:
+// then all pods are judged anew.
+func (c *Cache) Enforce(verifier *seal.Verifier) {
+	c.verifier.Store(verifier)
+	c.nodes.Range(func(name, _ any) bool {
+		c.write(name.(string), func(n *node) {
+			if current := n.inventory.Load(); current != nil && current.verifier != verifier {
+				next := *current
+				next.verifier, next.revision = verifier, c.revisions.Add(1)
+				n.inventory.Store(&next)
+			}
+		})
+		return true
+	})
+}
+
+// Sealed remembers that a seal, which the caller has made for a pod that it binds to a node, is
+// valid.
+func (c *Cache) Sealed(verifier *seal.Verifier, uid types.UID, annotation, text string) {
+	c.seals.Add(sealed{verifier, uid, annotation, text}, nil)
+}
+
+// CheckSeal returns why the seal of a bound pod is not valid, as an error of type *seal.Error, or
+// nil when it is valid or the pod has no allocation that needs one. Each seal is verified once.
+func (c *Cache) CheckSeal(verifier *seal.Verifier, pod *v1.Pod) error {
+	if pod.Spec.NodeName == "" || pod.Annotations[deviceinfo.Annotation] == "" {
+		return nil
+	}
+	known, ok := c.seals.Get(sealedOf(verifier, pod))
+	if ok {
+		return known
+	}
+	allocation, err := deviceinfo.PodAllocation(pod)
+	if err != nil { // such a pod holds nothing, whatever its seal says
+		return nil
+	}
+	return c.verify(verifier, pod, allocation)
+}
+
+// verify verifies the seal of a bound pod, for what its annotation says.
+func (c *Cache) verify(verifier *seal.Verifier, pod *v1.Pod, allocation *sdk.PodInfo) error {
+	err := verifier.Verify(pod.Annotations[seal.Annotation], seal.Decision{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName,
+		Allocation: seal.DigestOf(allocation),
+	})
+	c.seals.Add(sealedOf(verifier, pod), err)
+	return err
+}
+
+// heldBy returns what a bound pod holds on the node that has this inventory. last is an earlier
+// state of the node, which saves decoding what is known; it may be nil.
+func (c *Cache) heldBy(pod *v1.Pod, inv *inventory, last *state) (holder, bool) {
+	if inv.verifier == nil {
+		return allocationOf(pod, last)
+	}
+	err, known := c.seals.Get(sealedOf(inv.verifier, pod))
+	if known && err != nil {
+		return inv.reportedOf(pod, last)
+	}
+	held, ok := allocationOf(pod, last)
+	if ok && (known || c.verify(inv.verifier, pod, held.Pod) == nil) {
+		return held, true
+	}
+	return inv.reportedOf(pod, last)
+}
+
+// Held returns what a bound pod holds, or nil for nothing.
+func (c *Cache) Held(pod *v1.Pod) *sdk.PodInfo {
+	var inv *inventory
+	if n := c.find(pod.Spec.NodeName); n != nil {
+		inv = n.inventory.Load()
+	}
+	if inv == nil { // the node is not known yet
+		inv = &inventory{verifier: c.verifier.Load()}
+	}
+	if held, ok := c.heldBy(pod, inv, nil); ok {
+		return held.Pod
+	}
+	return nil
+}
+
+// reportedOf returns what the node reports that the pod holds.
+func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
+	reported, ok := i.reported[pod.UID]
+	if !ok {
+		return holder{}, false
+	}
+	if last != nil {
+		if known, ok := last.present[pod.UID]; ok && known.reported == reported {
+			return known, true
+		}
+	}
+	held := dispatch.NewHolder(string(pod.UID), reportedAllocation(reported, pod), Containers(pod))
+	return holder{Holder: held, reported: reported}, true
+}
+
+// reportedAllocation returns as an allocation of the pod what a node reports that the pod holds.
+func reportedAllocation(reported *deviceinfo.Holder, pod *v1.Pod) *sdk.PodInfo {
+	initial := map[string]bool{}
+	for i := range pod.Spec.InitContainers {
+		initial[pod.Spec.InitContainers[i].Name] = !deviceinfo.IsSidecar(&pod.Spec.InitContainers[i])
+	}
+	allocation := sdk.NewPodInfo()
+	allocation.Name, allocation.NodeName = pod.Name, pod.Spec.NodeName
+	for name, granted := range reported.Containers {
+		container := sdk.NewContainerInfo()
+		for resource, quantity := range granted {
+			container.DevRequests[resource], container.AllocateFrom[resource] = quantity, resource
+		}
+		if initial[name] {
+			allocation.InitContainers[name] = *container
+		} else {
+			allocation.RunningContainers[name] = *container
+		}
+	}
+	return allocation
+}
+
+// readReported reads what the node reports that pods without a valid seal hold.
+func readReported(source *v1.Node) (map[types.UID]*deviceinfo.Holder, error) {
+	list, err := deviceinfo.DecodeHolders(source.Annotations[deviceinfo.HoldersAnnotation])
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	reported := make(map[types.UID]*deviceinfo.Holder, len(list))
+	for i := range list {
+		reported[list[i].UID] = &list[i]
+	}
+	return reported, nil
+}

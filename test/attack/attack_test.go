@@ -1,0 +1,102 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubedevice/kubedevice/test/checkout"
+)
+
+func TestDocsHaveTheTable(t *testing.T) {
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "attacks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != Markdown(Attempts()) {
+		t.Error("docs/attacks.md is not the table of this package: " +
+			"run go run ./cmd/attack -print > ../docs/attacks.md in test")
+	}
+}
+
+func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
+	attempts := Attempts()
+	if len(attempts) < 80 {
+		t.Errorf("%d attempts, want 80 or more", len(attempts))
+	}
+	if len(attempts) > reservedCard {
+		t.Errorf("%d attempts: the node has a device of its own for %d", len(attempts), reservedCard)
+	}
+	seen := map[string]bool{}
+	sample := 0
+	for _, a := range attempts {
+		if seen[a.ID] || len(validation.IsDNS1123Label("attack-"+a.ID)) > 0 {
+			t.Errorf("%q is no ID, or not the only one", a.ID)
+		}
+		seen[a.ID] = true
+		if a.Sample {
+			sample++
+		}
+		if a.Who == "" || a.What == "" || a.Defence == "" || a.Try == nil {
+			t.Errorf("%s: something is missing: %+v", a.ID, a)
+		}
+		for _, setting := range []Setting{Both, SealsAlone, PoliciesAlone} {
+			want := a.Want[setting]
+			if want.Outcome == "" {
+				t.Errorf("%s: nothing is said about %s", a.ID, setting)
+			}
+			if strings.HasPrefix(string(want.Outcome), "refused") && want.Words == "" {
+				t.Errorf("%s: no words of the refusal with %s", a.ID, setting)
+			}
+		}
+	}
+	if sample < 10 {
+		t.Errorf("%d attempts are in the sample, want 10 or more", sample)
+	}
+}
+
+func TestATableThatHasASurpriseIsAnError(t *testing.T) {
+	attempt := &Attempt{ID: "a", Who: Tenant, What: "tries", Defence: Policies}
+	want := Want{RefusedByNode, "no"}
+	for name, test := range map[string]struct {
+		result Result
+		ok     bool
+	}{
+		"as it must be":    {Result{Got: Got{RefusedByNode, "said no"}}, true},
+		"another outcome":  {Result{Got: Got{Succeeds, "no"}}, false},
+		"other words":      {Result{Got: Got{RefusedByNode, "yes"}}, false},
+		"nobody found out": {Result{Got: Got{RefusedByNode, "no"}, Problem: "the cluster is gone"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.result.ID, test.result.Setting, test.result.Want = attempt.ID, Both, want
+			var out bytes.Buffer
+			err := show(&out, []*Attempt{attempt}, []Result{test.result})
+			if (err == nil) != test.ok || strings.Contains(out.String(), "SURPRISE") == test.ok {
+				t.Errorf("error %v, and it prints\n%s", err, out.String())
+			}
+		})
+	}
+}
+
+func TestTheCounterpartOfASpellingReadsWhatTheDecoderDoesNot(t *testing.T) {
+	for text, want := range map[string]Outcome{
+		`{"runningcontainer":{"main":{"devrequests":{"r":1},"allocatefrom":{"r":"d"}}}}`: Succeeds,
+		`{"runningcontainer":{"main":{"devrequests":{"r":1},"allocatefrom":{"r":"e"}}}}`: NoEffect,
+		`{`: RefusedByNode,
+	} {
+		if got, err := lenient(text, "d"); err != nil || got.Outcome != want {
+			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
+		}
+	}
+}

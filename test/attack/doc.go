@@ -1,0 +1,161 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attack attacks a real cluster: a table of attempts, each from the attacker's own
+// identity, with what must come of it and in which words it is refused. The table is played with
+// the admission policies and seals, with seals alone, and with the policies alone. Each attempt is
+// also made with its own defence switched off, and must succeed there: one that cannot succeed
+// proves nothing.
+//
+// docs/attacks.md has the table; it is generated from this package.
+package attack
+
+import "slices"
+
+// Who is an attacker, and what it has: real credentials of a real identity.
+type Who string
+
+// The attackers.
+const (
+	// Tenant is a service account with the role edit in its own namespace.
+	Tenant Who = "tenant"
+	// Controller is a tenant's service account that may write pods/status and bindings as well.
+	Controller Who = "controller"
+	// Labeller is a service account that may patch nodes and their status.
+	Labeller Who = "node labeller"
+	// Kubelet has the certificate of another node's kubelet.
+	Kubelet Who = "other kubelet"
+	// Plugin is a process that can reach the directory of the device plugins.
+	Plugin Who = "device plugin"
+	// LocalUser is a process on the node that is not root.
+	LocalUser Who = "local user"
+	// NodeAdmin is root on the node.
+	NodeAdmin Who = "node admin"
+	// Nobody has an address and no credentials.
+	Nobody Who = "anonymous"
+)
+
+// Defence is what stands against an attempt.
+type Defence string
+
+// The defences.
+const (
+	Policies    Defence = "policies, seals"
+	Seals       Defence = "seals"
+	Inventory   Defence = "policies, own node only"
+	OneNode     Defence = "each node for itself"
+	Checks      Defence = "node's checks"
+	Decoder     Defence = "strict decoder"
+	Grants      Defence = "granted once"
+	MAC         Defence = "MAC"
+	Firewall    Defence = "device firewall"
+	Quota       Defence = "quota"
+	Bounds      Defence = "bounds"
+	Containment Defence = "faults contained"
+	Trust       Defence = "plugin trust"
+	Rights      Defence = "RBAC"
+	Permissions Defence = "file modes"
+	Loopback    Defence = "loopback only"
+)
+
+// Outcome is what comes of an attempt.
+type Outcome string
+
+// The outcomes.
+const (
+	RefusedByAPIServer Outcome = "refused by the API server"
+	RefusedByNode      Outcome = "refused by the node"
+	RefusedByScheduler Outcome = "refused by the scheduler"
+	RefusedByProgram   Outcome = "refused by the program"
+	NoEffect           Outcome = "no effect"
+	Succeeds           Outcome = "succeeds"
+)
+
+// Want is what must come of an attempt, and words that must stand in the refusal.
+type Want struct {
+	Outcome Outcome
+	Words   string
+}
+
+// Got is what came of an attempt. Words are all that was said.
+type Got struct {
+	Outcome Outcome
+	Words   string
+}
+
+// Attempt is a row of the table.
+type Attempt struct {
+	// ID is unique, and a DNS label.
+	ID string
+	// Who makes the attempt.
+	Who Who
+	// What it does, as the end of a sentence that begins with Who.
+	What string
+	// Defence is the attempt's own: what is switched off for it to succeed.
+	Defence Defence
+	// Try makes the attempt and finds out what came of it. An error says that this could not be
+	// found out.
+	Try Try
+	// Want is what must come of it, by setting.
+	Want map[Setting]Want
+	// Off is the counterpart.
+	Off Off
+	// Alone says that nothing else may be tried at the same time.
+	Alone bool
+	// Sample says that the attempt is in CI's sample.
+	Sample bool
+
+	group string
+}
+
+// Attempts returns the table.
+func Attempts() []*Attempt {
+	var all []*Attempt
+	for _, group := range []struct {
+		title    string
+		attempts []*Attempt
+	}{
+		{"Allocations that nobody decided", forgeries()},
+		{"Allocations spelled so that a policy could miss them", spellings()},
+		{"Seals", seals()},
+		{"The scheduler's books", books()},
+		{"Nodes and their inventories", inventories()},
+		{"What a node says of itself", lies()},
+		{"Quotas", quotas()},
+		{"The scheduler's time", slices.Concat(bounds(), delays())},
+		{"Room for lists and events", slices.Concat(growths(), floods())},
+		{"Devices that nobody allocated", slices.Concat(firewalls(), claims())},
+		{"Checkpoints", slices.Concat(restores(), restored())},
+		{"Rights at the API server", rights()},
+		{"Files and sockets of a node", files()},
+		{"Pages and metrics", pages()},
+		{"The kubelet's device plugins", plugins()},
+		{"Plugin files", trust()},
+	} {
+		for _, attempt := range group.attempts {
+			attempt.group = group.title
+			all = append(all, attempt)
+		}
+	}
+	return all
+}
+
+// Off is the attempt with its own defence switched off.
+type Off struct {
+	// How says what is different, if it is not only the setting Bare.
+	How string
+	// Try replaces the attempt's own, if set.
+	Try Try
+}
+
+// everywhere returns the same want for each setting.
+func everywhere(outcome Outcome, words string) map[Setting]Want {
+	want := Want{outcome, words}
+	return map[Setting]Want{Both: want, SealsAlone: want, PoliciesAlone: want}
+}
+
+// policyElse returns what a policy refuses with these words, and what comes of it without.
+func policyElse(words string, without Want) map[Setting]Want {
+	policy := Want{RefusedByAPIServer, words}
+	return map[Setting]Want{Both: policy, SealsAlone: without, PoliciesAlone: policy}
+}

@@ -1,0 +1,314 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// lie is what a kubelet says of its own node, where nobody contradicts: annotations, and counts of
+// resources in the node's status.
+type lie struct {
+	annotations map[string]string
+	counts      map[corev1.ResourceName]string
+}
+
+// lies are attempts with the credentials of a kubelet to harm others by what it says of its own
+// node, which no policy refuses. Without the defence, which has no switch, others would be as badly
+// off everywhere as whoever is sent to that node.
+func lies() []*Attempt {
+	const foreign = "attack.example/hca"
+	toGhost := "the pod is sent to the node that lies"
+	return []*Attempt{
+		{
+			ID: "lie-resource", Who: Kubelet, Defence: OneNode, Alone: true, Sample: true,
+			What: "lists as devices of its own node what another node's kubelet counts, and processors and memory, too",
+			Want: everywhere(NoEffect, "is bound to node-1"),
+			Try: lying(lie{annotations: inventoryOf(foreign, "cpu", "memory", "ephemeral-storage")},
+				func(ctx context.Context, s *Stage) (Got, error) {
+					restore, err := s.count(ctx, s.node(scheduled).Name, foreign, 2)
+					if err != nil {
+						return Got{}, err
+					}
+					got, err := s.bound(ctx, s.requesting(foreign))
+					return got, errors.Join(err, restore(context.WithoutCancel(ctx)))
+				}),
+			Off: Off{How: toGhost, Try: lying(lie{annotations: inventoryOf(foreign)},
+				func(ctx context.Context, s *Stage) (Got, error) {
+					return unserved(s.bound(ctx, onGhost(s.requesting(foreign))))
+				})},
+		},
+		{
+			ID: "lie-shape", Who: Kubelet, Defence: OneNode, Alone: true,
+			What: "lists 1,000 GPUs in one group, which are better connected than those of any other node, for pods " +
+				"to wait for",
+			Want: everywhere(NoEffect, "is bound to node-1"),
+			Try:  waitingForTheBest("--best-devices-wait=1ms"),
+			Off:  Off{How: "pods wait for the best devices for ever", Try: waitingForTheBest("--best-devices-wait=0")},
+		},
+		{
+			ID: "lie-copy", Who: Kubelet, Defence: OneNode, Alone: true,
+			What: "lists the devices of another node as its own, and that a pod of that node holds them",
+			Want: everywhere(NoEffect, "is bound to node-1"),
+			Try: copying(func(ctx context.Context, s *Stage) (Got, error) {
+				return s.bound(ctx, clustertest.On(s.node(scheduled).Name, s.pod("other", 1)))
+			}),
+			Off: Off{How: toGhost, Try: copying(func(ctx context.Context, s *Stage) (Got, error) {
+				got, err := s.bound(ctx, onGhost(s.pod("other", 1)))
+				if got.Outcome == NoEffect {
+					got.Outcome = Succeeds
+				}
+				return got, err
+			})},
+		},
+		{
+			ID: "lie-count", Who: Kubelet, Defence: OneNode, Alone: true,
+			What: "counts GPUs in its status that it does not have, for pods that request exact ones",
+			Want: everywhere(NoEffect, "is bound to node-1"),
+			Try:  counting(true),
+			Off:  Off{How: "the pod only counts, as kubelets do", Try: counting(false)},
+		},
+	}
+}
+
+// inventoryOf returns the annotation of a node that lists 16 of each resource.
+func inventoryOf(names ...string) map[string]string {
+	list := map[string]int{}
+	for _, name := range names {
+		list[name] = 16
+	}
+	text, err := json.Marshal(map[string]any{"capacity": list, "allocatable": list})
+	if err != nil {
+		panic(err) // strings and numbers can be encoded
+	}
+	return map[string]string{deviceinfo.Annotation: string(text)}
+}
+
+// requesting returns a pod that requests one of a resource by its limit.
+func (s *Stage) requesting(name corev1.ResourceName) *corev1.Pod {
+	return clustertest.IdlePod(s.namespace, "other", map[corev1.ResourceName]int64{name: 1})
+}
+
+// onGhost lets a pod go to the ghost alone, whatever is wrong with that.
+func onGhost(pod *corev1.Pod) *corev1.Pod {
+	return tolerant(clustertest.On(ghost, pod))
+}
+
+// waitingForTheBest has a scheduler place a pod of others that counts GPUs, of which the ghost has
+// better ones.
+func waitingForTheBest(args ...string) Try {
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = fmt.Sprintf("resource/group/gpugrp1/0/gpugrp0/0/gpu/g%d/cards", i)
+	}
+	return lying(lie{annotations: inventoryOf(many...)}, func(ctx context.Context, s *Stage) (got Got, err error) {
+		scheduler, err := s.startScheduler(ctx, nil, args...)
+		if err != nil {
+			return Got{}, err
+		}
+		defer func() { err = errors.Join(err, scheduler.Kill9(context.WithoutCancel(ctx))) }()
+		pod, err := s.admin.CreatePod(ctx, s.asked(s.pod("other", 4)))
+		if err != nil {
+			return Got{}, err
+		}
+		if _, err := s.admin.AwaitPod(ctx, pod, "to be tried", func(now *corev1.Pod) bool {
+			return kube.Scheduled(now) || kube.Unschedulable(now)
+		}); err != nil {
+			return Got{}, err
+		}
+		restore, err := s.count(ctx, s.node(scheduled).Name, "attack.example/other", 1) // and tried again
+		defer func() { err = errors.Join(err, restore(context.WithoutCancel(ctx))) }()
+		if err != nil {
+			return Got{}, err
+		}
+		limited, cancel := context.WithTimeout(ctx, delayLimit)
+		defer cancel()
+		now, err := s.admin.AwaitPod(limited, pod, "to be scheduled", kube.Scheduled)
+		switch {
+		case err == nil:
+			return Got{NoEffect, "the pod is bound to " + now.Spec.NodeName}, nil
+		case ctx.Err() == nil && limited.Err() != nil:
+			return Got{Succeeds, "the pod waits"}, nil
+		default:
+			return Got{}, err
+		}
+	})
+}
+
+// copying makes the ghost's kubelet list what the node scheduled has, and say that a pod there
+// holds all of it.
+func copying(then Try) Try {
+	return func(ctx context.Context, s *Stage) (Got, error) {
+		node, err := s.admin.CoreV1().Nodes().Get(ctx, s.node(scheduled).Name, metav1.GetOptions{})
+		if err != nil {
+			return Got{}, err
+		}
+		own, err := s.victim(ctx)
+		if err != nil {
+			return Got{}, err
+		}
+		var cards []string
+		for i := range devices[scheduled] {
+			cards = append(cards, string(cardOf(i)))
+		}
+		holders, err := json.Marshal([]map[string]any{{
+			"uid": own.pod.UID, "namespace": own.pod.Namespace, "name": own.pod.Name,
+			"containers": map[string]any{"main": cards},
+		}})
+		if err != nil {
+			return Got{}, err
+		}
+		return lying(lie{
+			annotations: map[string]string{
+				deviceinfo.Annotation:        node.Annotations[deviceinfo.Annotation],
+				deviceinfo.HoldersAnnotation: string(holders),
+			},
+			counts: map[corev1.ResourceName]string{observe.Resource: fmt.Sprint(devices[scheduled])},
+		}, then)(ctx, s)
+	}
+}
+
+// counting makes the ghost's kubelet count GPUs, and has a pod scheduled that may go there.
+func counting(exact bool) Try {
+	return lying(lie{counts: map[corev1.ResourceName]string{observe.Resource: "1000"}},
+		func(ctx context.Context, s *Stage) (Got, error) {
+			pod := tolerant(s.pod("other", 1))
+			if exact {
+				pod.Spec.Affinity = among(ghost, s.node(scheduled).Name)
+				kube.SetRequests(pod, `"gpugrp0/A/gpu/a/cards":1`)
+			} else {
+				pod.Spec.Affinity = among(ghost)
+			}
+			got, err := s.bound(ctx, pod)
+			if got.Outcome == NoEffect && strings.Contains(got.Words, ghost) {
+				got.Outcome = Succeeds
+			}
+			return got, err
+		})
+}
+
+// among lets a pod go to these nodes alone.
+func among(nodes ...string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes,
+			}}}},
+		}}}
+}
+
+// lying makes the ghost's kubelet say something of its node, and then does what others do.
+func lying(of lie, then Try) Try {
+	return func(ctx context.Context, s *Stage) (got Got, err error) {
+		if err := s.makeNamespace(ctx); err != nil {
+			return Got{}, err
+		}
+		if err := s.makeGhost(ctx); err != nil {
+			return Got{}, err
+		}
+		defer func() { err = errors.Join(err, s.removeGhost(context.WithoutCancel(ctx))) }()
+		kubelet, err := s.cluster.KubeletClient(ghost)
+		if err != nil {
+			return Got{}, err
+		}
+		counts := map[corev1.ResourceName]string{corev1.ResourcePods: "110", corev1.ResourceCPU: "8",
+			corev1.ResourceMemory: "8Gi"}
+		for name, count := range of.counts {
+			counts[name] = count
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": of.annotations},
+			"status":   map[string]any{"capacity": counts, "allocatable": counts},
+		})
+		if err != nil {
+			return Got{}, err
+		}
+		_, err = kubelet.CoreV1().Nodes().Patch(ctx, ghost, apitypes.MergePatchType, patch, metav1.PatchOptions{},
+			"status")
+		if got, refused, err := refusal(err); refused || err != nil {
+			return got, err
+		}
+		if err := s.awaitGhost(ctx); err != nil {
+			return Got{}, err
+		}
+		return then(ctx, s)
+	}
+}
+
+// awaitGhost waits until the scheduler knows the ghost: it has then seen all that its kubelet said
+// before a pod is bound that is created now.
+func (s *Stage) awaitGhost(ctx context.Context) error {
+	probe := kube.NewPod("probe", "localhost/none:1")
+	probe.Namespace = s.namespace
+	created, err := s.admin.CreatePod(ctx, onGhost(probe))
+	if err != nil {
+		return err
+	}
+	_, err = s.admin.AwaitPod(ctx, created, "to be bound to the ghost", kube.Scheduled)
+	return err
+}
+
+// removeGhost removes the node of the ghost.
+func (s *Stage) removeGhost(ctx context.Context) error {
+	return s.admin.CoreV1().Nodes().Delete(ctx, ghost, metav1.DeleteOptions{})
+}
+
+// count makes a node count a resource, as its administrator may, until restore.
+func (s *Stage) count(ctx context.Context, node, name string, count int) (restore func(context.Context) error,
+	err error) {
+	patch := func(ctx context.Context, value any) error {
+		counts := map[string]any{name: value}
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": counts, "allocatable": counts}})
+		if err != nil {
+			return err
+		}
+		_, err = s.admin.CoreV1().Nodes().Patch(ctx, node, apitypes.MergePatchType, patch, metav1.PatchOptions{},
+			"status")
+		return err
+	}
+	return func(ctx context.Context) error { return patch(ctx, nil) }, patch(ctx, fmt.Sprint(count))
+}
+
+// bound creates a pod of somebody else's, and returns that it is bound and where, or who says why
+// it is not.
+func (s *Stage) bound(ctx context.Context, pod *corev1.Pod) (got Got, err error) {
+	created, err := s.admin.CreatePod(ctx, pod)
+	if err != nil {
+		return Got{}, err
+	}
+	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		now, err := s.admin.CoreV1().Pods(s.namespace).Get(ctx, created.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if got = stateOf(now); kube.Scheduled(now) {
+			got = Got{NoEffect, "the pod is bound to " + now.Spec.NodeName}
+		}
+		return got.Outcome != "", nil
+	})
+	return got, err
+}
+
+// unserved returns that an attempt succeeds if the scheduler says that nobody serves what a pod
+// requests.
+func unserved(got Got, err error) (Got, error) {
+	if got.Outcome == RefusedByScheduler && strings.Contains(got.Words, "no device scheduler") {
+		got.Outcome = Succeeds
+	}
+	return got, err
+}

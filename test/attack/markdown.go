@@ -1,0 +1,113 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+)
+
+// head is what docs/attacks.md says before the tables.
+const head = "# What an attacker may try\n" + `
+%d attempts, each made from the attacker's own identity on a real cluster, with what must come of it.
+` + "`make attack`" + ` plays them all: with the [admission policies](../deploy/policies) and seals, with seals
+alone, and with the policies alone. It prints the table and fails on any surprise. Each attempt is also made with its
+own defence switched off, and must succeed there: one that cannot succeed proves nothing.
+
+` + "`cd test && go run ./cmd/attack -print`" + ` writes this page, from [the code of the attempts](../test/attack).
+
+| outcome | meaning |
+|---|---|
+| API server | the API server refuses it, by a policy or for lack of a right |
+| scheduler | the pod waits, and its event says why |
+| node | the node refuses it; where it is a container, the pod's events say why |
+| program | the program that is called refuses it |
+| no effect | nobody refuses it, and the attacker has nothing of it |
+| **open** | it succeeds: in this run, the defence is not there |
+
+Three outcomes, with a slash in between, are those with policies and seals, with seals alone, and with policies alone;
+one is the same in all three. Below them are words of the refusals. The last column says what is switched off for the
+attempt to succeed; where it is empty, that is a cluster without policies and seals.
+`
+
+// Markdown returns docs/attacks.md. Its tables are HTML, whose lines can be broken.
+func Markdown(attempts []*Attempt) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, head, len(attempts))
+	var titles []string
+	for _, attempt := range attempts {
+		if !slices.Contains(titles, attempt.group) {
+			titles = append(titles, attempt.group)
+		}
+	}
+	for _, title := range titles {
+		fmt.Fprintf(&out,
+			"\n## %s\n\n<table>\n<tr><th>attempt</th><th>who, what</th><th>outcome</th><th>off</th></tr>\n",
+			title)
+		for _, attempt := range attempts {
+			if attempt.group == title {
+				attempt.writeRow(&out)
+			}
+		}
+		out.WriteString("</table>\n")
+	}
+	return out.String()
+}
+
+// writeRow writes the attempt's row.
+func (a *Attempt) writeRow(out *strings.Builder) {
+	fmt.Fprintf(out, "<tr><td><code>%s</code></td>\n", a.ID)
+	writeWrapped(out, fmt.Sprintf("<td>%s %s</td>", a.Who, html.EscapeString(a.What)))
+	writeWrapped(out, fmt.Sprintf("<td>%s</td>", a.outcomes()))
+	writeWrapped(out, fmt.Sprintf("<td>%s</td></tr>", html.EscapeString(a.Off.How)))
+}
+
+// short are the outcomes as the page calls them.
+var short = map[Outcome]string{
+	RefusedByAPIServer: "API server", RefusedByNode: "node", RefusedByScheduler: "scheduler", NoEffect: "no effect",
+	RefusedByProgram: "program", Succeeds: "<b>open</b>",
+}
+
+// outcomes returns the attempt's outcomes by setting, and the words of its refusals.
+func (a *Attempt) outcomes() string {
+	var names, words []string
+	for _, setting := range []Setting{Both, SealsAlone, PoliciesAlone} {
+		want := a.Want[setting]
+		names = append(names, cmp.Or(short[want.Outcome], "?"))
+		if want.Words != "" && !slices.Contains(words, want.Words) {
+			words = append(words, want.Words)
+		}
+	}
+	if len(slices.Compact(slices.Clone(names))) == 1 {
+		names = names[:1]
+	}
+	text := strings.Join(names, " / ")
+	for _, word := range words {
+		text += "<br><i>" + html.EscapeString(word) + "</i>"
+	}
+	return text
+}
+
+// writeWrapped writes a text in lines that are not too long.
+func writeWrapped(out *strings.Builder, text string) {
+	const width = 118
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > width:
+			out.WriteByte('\n')
+			column = 0
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+		out.WriteString(word)
+		column += len(word)
+	}
+	out.WriteByte('\n')
+}

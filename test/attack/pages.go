@@ -1,0 +1,160 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
+)
+
+// pages are attempts to read what the programs serve.
+func pages() []*Attempt {
+	anonymous := []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:unauthenticated"}}
+	const viewer = "kubedevice-devices-viewer"
+	page := "https://127.0.0.1:" + pagePort + devicepage.Path
+	return []*Attempt{
+		{
+			ID: "page-anonymous", Who: Nobody, What: "reads the scheduler's page of devices without credentials",
+			Defence: Rights, Want: everywhere(RefusedByProgram, "40"), Sample: true,
+			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.read(ctx, nil, page) },
+			Off: Off{How: "everybody is bound to the role that may see it", Try: func(ctx context.Context,
+				s *Stage) (Got,
+				error) {
+				if err := s.bindEverywhere(ctx, viewer, anonymous); err != nil {
+					return Got{}, err
+				}
+				return s.readInTime(ctx, nil, page)
+			}},
+		},
+		{
+			ID: "page-tenant", Who: Tenant, What: "reads the page with its token", Defence: Rights,
+			Want: everywhere(RefusedByProgram, "403"),
+			Try: func(ctx context.Context, s *Stage) (Got, error) {
+				tenant, err := s.tenant(ctx)
+				if err != nil {
+					return Got{}, err
+				}
+				return s.read(ctx, tenant.Config, page)
+			},
+			Off: Off{How: "it is bound to the role that may see it", Try: func(ctx context.Context, s *Stage) (Got,
+				error) {
+				tenant, err := s.tenant(ctx)
+				if err != nil {
+					return Got{}, err
+				}
+				if err := s.bindEverywhere(ctx, viewer, s.subjects("tenant")); err != nil {
+					return Got{}, err
+				}
+				return s.readInTime(ctx, tenant.Config, page)
+			}},
+		},
+		{
+			ID: "page-kubelet", Who: Kubelet, What: "reads the page with its certificate", Defence: Rights,
+			Want: everywhere(RefusedByProgram, "403"),
+			Try: func(ctx context.Context, s *Stage) (Got, error) {
+				kubelet, err := s.cluster.KubeletClient(ghost)
+				if err != nil {
+					return Got{}, err
+				}
+				return s.read(ctx, kubelet.Config, page)
+			},
+			Off: Off{How: "it is bound to the role that may see it", Try: func(ctx context.Context, s *Stage) (Got,
+				error) {
+				kubelet, err := s.cluster.KubeletClient(ghost)
+				if err != nil {
+					return Got{}, err
+				}
+				if err := s.bindEverywhere(ctx, viewer, []rbacv1.Subject{{
+					Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:node:" + ghost}}); err != nil {
+					return Got{}, err
+				}
+				return s.readInTime(ctx, kubelet.Config, page)
+			}},
+		},
+		{
+			ID: "metrics-scheduler", Who: Nobody, What: "reads the scheduler's metrics without credentials",
+			Defence: Rights, Want: everywhere(RefusedByProgram, "40"),
+			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.read(ctx, nil, schedulerMetrics) },
+			Off: Off{How: "everybody may read them", Try: func(ctx context.Context, s *Stage) (Got, error) {
+				if err := s.makeNamespace(ctx); err != nil {
+					return Got{}, err
+				}
+				if err := s.everywhere(ctx, "metrics",
+					[]rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}); err != nil {
+					return Got{}, err
+				}
+				if err := s.bindEverywhere(ctx, s.namespace+"-metrics", anonymous); err != nil {
+					return Got{}, err
+				}
+				return s.readInTime(ctx, nil, schedulerMetrics)
+			}},
+		},
+		{
+			ID: "metrics-node", Who: Nobody, What: "reads kubecri's metrics over the network", Defence: Loopback,
+			Want: everywhere(RefusedByProgram, "refused"),
+			Try: func(ctx context.Context, s *Stage) (Got, error) {
+				return s.readOverNetwork(ctx, forged, scheduled)
+			},
+			Off: Off{How: "kubecri serves them on all addresses", Try: func(ctx context.Context, s *Stage) (Got,
+				error) {
+				return s.readOverNetwork(ctx, scheduled, forged)
+			}},
+		},
+	}
+}
+
+const schedulerMetrics = "https://127.0.0.1:10259/metrics"
+
+// read reads what a program of the control plane serves. It succeeds if that is served.
+func (s *Stage) read(ctx context.Context, credentials *rest.Config, url string) (Got, error) {
+	status, content, err := s.get(ctx, credentials, url, func(ctx context.Context, network, address string) (net.Conn,
+		error) {
+		return s.cluster.ControlPlane().Dial(ctx, network, address)
+	})
+	if err != nil {
+		return Got{}, err
+	}
+	if status == http.StatusOK {
+		return Got{Succeeds, fmt.Sprintf("%d bytes", len(content))}, nil
+	}
+	return Got{RefusedByProgram, fmt.Sprintf("%d %s", status, content)}, nil
+}
+
+// readInTime reads again until that succeeds: programs remember for a while who may not.
+func (s *Stage) readInTime(ctx context.Context, credentials *rest.Config, url string) (got Got, err error) {
+	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		got, err = s.read(ctx, credentials, url)
+		return got.Outcome == Succeeds, err
+	})
+	return got, err
+}
+
+// readOverNetwork reads kubecri's metrics of a node from another node.
+func (s *Stage) readOverNetwork(ctx context.Context, from, node int) (Got, error) {
+	status, content, err := s.get(ctx, nil, "http://"+s.node(node).IP+":10261/metrics",
+		func(ctx context.Context, network, address string) (net.Conn, error) {
+			return s.node(from).Sandbox().Dial(ctx, network, address)
+		})
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Got{RefusedByProgram, err.Error()}, nil
+	case err != nil:
+		return Got{}, err
+	case status == http.StatusOK && strings.Contains(content, "kubecri_"):
+		return Got{Succeeds, fmt.Sprintf("%d bytes", len(content))}, nil
+	default:
+		return Got{RefusedByProgram, fmt.Sprintf("%d %s", status, content)}, nil
+	}
+}

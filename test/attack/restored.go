@@ -1,0 +1,152 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// restored are attempts with an image that is a checkpoint: the runtime restores it in the
+// attacker's pod, with the annotations that the image has, and then the node loses its record of
+// who was granted what. Here the runtime is asked to create such a container.
+func restored() []*Attempt {
+	const forgedMAC = "is not this node's for this pod and container"
+	var attempts []*Attempt
+	for _, way := range []struct {
+		id, what, words string
+		carry           carry
+	}{
+		{"restored-copy", "what another pod's container carries", forgedMAC,
+			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.carriedOn(ctx, scheduled) }},
+		{"restored-other-node", "what a container of another node carries", forgedMAC,
+			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) { return s.carriedOn(ctx, forged) }},
+		{"restored-changed", "what another pod's container carries, with another device in it", forgedMAC,
+			func(ctx context.Context, s *Stage, _ *corev1.Pod) (string, error) {
+				carried, err := s.carriedOn(ctx, scheduled)
+				return strings.Replace(carried, "gpu/gpu-", "gpu/gpu-1", 1), err
+			}},
+		{"restored-unsigned", "a device without a signature, as an earlier release wrote it",
+			"has no signature of this node",
+			func(_ context.Context, s *Stage, pod *corev1.Pod) (string, error) {
+				return s.allocationOn(s.node(scheduled).Name, pod.Name, cardOf(devices[scheduled]-1)), nil
+			}},
+	} {
+		attempts = append(attempts, &Attempt{
+			ID: way.id, Who: Tenant, What: "restores a checkpoint image that has " + way.what, Defence: MAC,
+			Alone: true, Want: everywhere(RefusedByNode, way.words), Try: restore(way.carry),
+			Off: Off{How: "what the image has is signed with the node's key", Try: restore(signed)},
+		})
+	}
+	attempts[0].Sample = true
+	return attempts
+}
+
+// carry returns what the container of an attacker's pod carries in the runtime.
+type carry func(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error)
+
+// restore has a container in the attacker's pod that carries something, lets the node lose its
+// record, and finds out whether the node takes the pod for one that was granted devices.
+func restore(carry carry) Try {
+	return func(ctx context.Context, s *Stage) (got Got, err error) {
+		tenant, err := s.tenant(ctx)
+		if err != nil {
+			return Got{}, err
+		}
+		node := s.node(scheduled)
+		pod, err := tenant.RunPod(ctx, clustertest.On(node.Name, s.pod("restored", 0)))
+		if err != nil {
+			return Got{}, err
+		}
+		carried, err := carry(ctx, s, pod)
+		if err != nil {
+			return Got{}, err
+		}
+		if err := node.Kubecri.Kill9(ctx); err != nil {
+			return Got{}, err
+		}
+		err = errors.Join(node.CreateBeside(ctx, pod, "restored", map[string]string{grants.Annotation: carried}),
+			os.Remove(filepath.Join(node.Var(), "lib", "kubedevice", "grants")))
+		if err := errors.Join(err, node.Kubecri.Start()); err != nil {
+			return Got{}, err
+		}
+		err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+			printed, err := node.RunKubecri(ctx, "grants")
+			if err != nil {
+				return false, err
+			}
+			for line := range strings.Lines(printed) {
+				if columns := strings.Fields(line); columns[0] == s.namespace && columns[1] == pod.Name {
+					got = Got{Succeeds, "the node says that the pod was granted devices: " + strings.TrimSpace(line)}
+					return true, nil
+				}
+			}
+			events, err := s.admin.PodEvents(ctx, pod)
+			for _, event := range events {
+				if event.Reason == "GrantIgnored" {
+					got = Got{RefusedByNode, event.Message}
+				}
+			}
+			return got.Outcome != "", err
+		})
+		return got, err
+	}
+}
+
+// carriedOn runs a pod of somebody else's with a device on a node, and returns what its container
+// carries.
+func (s *Stage) carriedOn(ctx context.Context, index int) (string, error) {
+	node := s.node(index)
+	pod, err := s.admin.RunPod(ctx, tolerant(clustertest.On(node.Name, s.pod("other", 1))))
+	if err != nil {
+		return "", err
+	}
+	return s.annotationOf(ctx, index, pod.Name, grants.Annotation)
+}
+
+// signed returns what a container of the pod would carry if it had been granted a device that
+// nobody has, signed with a copy of the key of the node scheduled.
+func signed(ctx context.Context, s *Stage, pod *corev1.Pod) (string, error) {
+	node := s.node(scheduled)
+	const key = "grant-key"
+	content, err := os.ReadFile(filepath.Join(node.Var(), "lib", "kubedevice", key))
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(s.run.dir, s.attempt.ID)
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, key), content, 0o600)); err != nil {
+		return "", err
+	}
+	checkpoint := grants.New(grants.Options{
+		Path: filepath.Join(dir, "grants"), Node: node.Name, Runtime: noContainers{},
+		Active: func(string) bool { return false },
+	})
+	defer checkpoint.Close() //nolint:errcheck // a copy that nobody needs
+	if err := checkpoint.Reconcile(ctx); err != nil {
+		return "", err
+	}
+	card := cardOf(devices[scheduled] - 1)
+	return checkpoint.Carry(grants.Allocation{
+		PodUID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
+		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"restored": {
+			DevRequests: types.ResourceList{request: 1}, AllocateFrom: types.ResourceLocation{request: card},
+		}}},
+	}, "restored")
+}
+
+// noContainers is a runtime without containers.
+type noContainers struct{}
+
+// Pods implements grants.Runtime.
+func (noContainers) Pods(context.Context) (map[string]grants.RuntimeState, error) { return nil, nil }

@@ -1,0 +1,183 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// Sockets of a node where the CRI is served.
+const (
+	kubecriSocket    = "/run/kubedevice/kubecri.sock"
+	containerdSocket = "/run/containerd/containerd.sock"
+)
+
+// restores are attempts to have a pod restored from a checkpoint, with the devices that are in
+// there. The kubelet's call is made in its place.
+func restores() []*Attempt {
+	ask := func(gpus int64, node int, socket string) Try {
+		return func(ctx context.Context, s *Stage) (Got, error) {
+			tenant, err := s.tenant(ctx)
+			if err != nil {
+				return Got{}, err
+			}
+			pod, err := tenant.RunPod(ctx, tolerant(clustertest.On(s.node(node).Name, s.pod("restored", gpus))))
+			if err != nil {
+				return Got{}, err
+			}
+			runtime, end, err := s.runtime(node, socket)
+			if err != nil {
+				return Got{}, err
+			}
+			defer end()
+			_, err = runtime.RestorePod(ctx, &runtimeapi.RestorePodRequest{
+				CheckpointPath: "/var/lib/checkpoint",
+				Config: &runtimeapi.PodSandboxConfig{
+					Metadata: &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace,
+						Uid: string(pod.UID)},
+					Annotations: map[string]string{"kubernetes.io/config.source": "api"},
+				},
+				ContainerConfigs: []*runtimeapi.ContainerConfig{{
+					Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+				}},
+			})
+			said := status.Convert(err).Message()
+			if strings.HasPrefix(said, "kubecri:") {
+				return Got{RefusedByNode, said}, nil
+			}
+			return Got{Succeeds, fmt.Sprintf("the runtime is asked to restore the pod, and says %q", said)}, nil
+		}
+	}
+	return []*Attempt{
+		{
+			ID: "restore-pod", Who: Tenant, What: "has its pod restored from a checkpoint, which brings devices",
+			Defence: Firewall, Try: ask(0, scheduled, kubecriSocket),
+			Want: everywhere(RefusedByNode, "a pod cannot be restored on a node with devices"),
+			Off:  Off{How: "the device firewall is off"},
+		},
+		{
+			ID: "restore-device-pod", Who: Tenant,
+			What:    "has its pod restored which holds a device, and whose processes know another one",
+			Defence: Checks, Try: ask(1, scheduled, kubecriSocket),
+			Want: everywhere(RefusedByNode, "a pod that requests devices cannot be restored"),
+			Off: Off{How: "the kubelet calls the runtime without kubecri",
+				Try: ask(1, scheduled, containerdSocket)},
+		},
+	}
+}
+
+// runtime returns a client of the CRI at a socket of a node, until end.
+func (s *Stage) runtime(node int, socket string) (client runtimeapi.RuntimeServiceClient, end func(), err error) {
+	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return s.node(node).Sandbox().Dial(ctx, "unix", socket)
+		}))
+	if err != nil {
+		return nil, nil, err
+	}
+	end = func() { conn.Close() } //nolint:errcheck // nothing is under way any more
+	return runtimeapi.NewRuntimeServiceClient(conn), end, nil
+}
+
+// listLimit is what the list of a node's containers may have in bytes, where podsOnNode pods run on
+// it of as many containers as perPod: gRPC's default for a message.
+const listLimit, podsOnNode, perPod = 4 << 20, 110, 20
+
+// growths are attempts to make the list of a node's containers so long that neither the kubelet nor
+// kubecri can read it any more.
+func growths() []*Attempt {
+	return []*Attempt{{
+		ID: "grow-list", Who: Tenant, Defence: Bounds,
+		What: fmt.Sprintf("runs a pod of %d containers, each with a share of 8 GPUs, whose annotation has a text of "+
+			"20 KiB", perPod),
+		Want: everywhere(NoEffect, "of 4194304"),
+		Try:  func(ctx context.Context, s *Stage) (Got, error) { return s.lists(ctx, false) },
+		Off: Off{How: "each container carries the annotation, as an earlier release made it",
+			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.lists(ctx, true) }},
+	}}
+}
+
+// lists runs the pod, and finds out how long the list would be of a node full of such pods. It
+// succeeds if that is too long. earlier says that there is a container as of an earlier release.
+func (s *Stage) lists(ctx context.Context, earlier bool) (Got, error) {
+	tenant, err := s.tenant(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	node := s.node(scheduled)
+	pod := clustertest.On(node.Name, s.pod("large", 0))
+	requestMemory(pod, perPod, 8)
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Image, pod.Spec.Containers[i].Command = pod.Spec.Containers[0].Image, clustertest.Idle
+	}
+	padded := fmt.Sprintf(`{"x":%q,`, strings.Repeat("x", 20<<10))
+	pod.Annotations[deviceinfo.Annotation] = padded + pod.Annotations[deviceinfo.Annotation][1:]
+	if pod, err = tenant.RunPod(ctx, pod); err != nil {
+		return Got{}, err
+	}
+	if earlier {
+		if err := node.CreateBeside(ctx, pod, "earlier", map[string]string{
+			grants.Annotation: padded + pod.Annotations[deviceinfo.Annotation][1:],
+		}); err != nil {
+			return Got{}, err
+		}
+	}
+	runtime, end, err := s.runtime(scheduled, kubecriSocket)
+	if err != nil {
+		return Got{}, err
+	}
+	defer end()
+	list, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return Got{}, err
+	}
+	longest, count := 0, 0
+	sandbox, err := s.sandboxOf(ctx, runtime, pod)
+	if err != nil {
+		return Got{}, err
+	}
+	for _, container := range list.GetContainers() {
+		if container.GetPodSandboxId() == sandbox {
+			longest, count = max(longest, proto.Size(container)), count+1
+		}
+	}
+	if count < perPod {
+		return Got{}, fmt.Errorf("the runtime lists %d containers of pod %s", count, pod.Name)
+	}
+	got := Got{NoEffect, fmt.Sprintf("%d bytes of %d", longest*perPod*podsOnNode, listLimit)}
+	if longest*perPod*podsOnNode > listLimit {
+		got.Outcome = Succeeds
+	}
+	return got, nil
+}
+
+// sandboxOf returns the ID of a pod's sandbox.
+func (s *Stage) sandboxOf(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, pod *corev1.Pod) (string,
+	error) {
+	list, err := runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	for _, sandbox := range list.GetItems() {
+		if sandbox.GetMetadata().GetUid() == string(pod.UID) {
+			return sandbox.GetId(), nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("pod %s has no sandbox", pod.Name)
+	}
+	return "", err
+}

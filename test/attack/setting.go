@@ -1,0 +1,132 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// Setting is how a cluster is defended.
+type Setting string
+
+// The settings. Bare has no policies and no seals, and whatever else can be switched off is off.
+const (
+	Both          Setting = "policies and seals"
+	SealsAlone    Setting = "seals alone"
+	PoliciesAlone Setting = "policies alone"
+	Bare          Setting = "own defence off"
+)
+
+// Settings are all of them, in the order of the table's columns.
+func Settings() []Setting { return []Setting{Both, SealsAlone, PoliciesAlone, Bare} }
+
+func (s Setting) policies() bool { return s == Both || s == PoliciesAlone }
+func (s Setting) seals() bool    { return s == Both || s == SealsAlone }
+
+// The nodes. The scheduler puts pods on scheduled alone; forgers name forged, whose devices nobody
+// else is given; on Bare's third node the kubelet calls the runtime itself.
+const (
+	scheduled = iota
+	forged
+	withoutKubecri
+)
+
+// ghost is a node that has a kubelet's credentials and no machine.
+const ghost = "ghost"
+
+// devices are how many GPUs the nodes have: a few for the pods that are scheduled, and one of its
+// own for each attempt.
+var devices = []int{scheduled: 32, forged: 200}
+
+// inventory describes a node's GPUs.
+func inventory(count int) string {
+	return fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", count)
+}
+
+// describe returns the cluster of a setting. Files of no lasting value go to dir.
+func (s Setting) describe(name, dir string, keys sealKeys) (cluster.Options, error) {
+	nodes := 2
+	if s == Bare {
+		nodes = 3
+	}
+	options, err := cluster.Default(nodes)
+	if err != nil {
+		return options, err
+	}
+	root, err := checkout.Root()
+	if err != nil {
+		return options, err
+	}
+	options.Dir = name
+	options.Kubelets = []string{ghost}
+	options.Seals = seal.Off // the attempts need keys of their own
+	options.Visible = append(options.Visible, dir)
+	options.Scheduler.Args = append(options.Scheduler.Args, "--devices-secure-port="+pagePort)
+	options.Manifests = []string{filepath.Join(root, "deploy", "rbac")}
+	if s.policies() {
+		options.Manifests = append(options.Manifests, filepath.Join(root, "deploy", "policies"))
+	}
+	if s.seals() {
+		options.Scheduler.Args = append(options.Scheduler.Args, "--device-seal-key="+keys.private)
+		for _, node := range options.Nodes {
+			node.Kubecri.Args = append(node.Kubecri.Args, "--seal-certificates="+keys.public)
+		}
+	}
+	for i, count := range devices {
+		file := filepath.Join(dir, fmt.Sprintf("node-%d.yaml", i+1))
+		if err := os.WriteFile(file, []byte(inventory(count)), 0o644); err != nil {
+			return options, err
+		}
+		options.Nodes[i].Inventory = file
+	}
+	if s == Bare {
+		options.Nodes[withoutKubecri].Kubecri = nil
+		options.Nodes[withoutKubecri].Inventory = ""
+		for _, node := range options.Nodes[:withoutKubecri] {
+			node.Kubecri.Args = append(node.Kubecri.Args, "--device-firewall=off")
+		}
+		kubecri := options.Nodes[forged].Kubecri
+		kubecri.Args = append(kubecri.Args, "--metrics-bind-address=0.0.0.0:10261")
+	}
+	return options, nil
+}
+
+// sealKeys are a cluster's key for seals: the files with its halves, and what the public one has in
+// it.
+type sealKeys struct {
+	private, public string
+	certificate     []byte
+	id              string
+}
+
+// newSealKeys makes a key in a directory.
+func newSealKeys(dir string) (sealKeys, error) {
+	key, err := newKey()
+	if err != nil {
+		return sealKeys{}, err
+	}
+	keys := sealKeys{private: filepath.Join(dir, "seal.key"), public: filepath.Join(dir, "seal.crt"),
+		id: seal.KeyID(key.Public().(ed25519.PublicKey))}
+	private, err := seal.EncodePrivateKeys([]ed25519.PrivateKey{key})
+	if err != nil {
+		return sealKeys{}, err
+	}
+	certificate, err := seal.NewCertificate(key, time.Now())
+	if err != nil {
+		return sealKeys{}, err
+	}
+	keys.certificate = seal.EncodeCertificates([]*x509.Certificate{certificate})
+	return keys, errors.Join(os.WriteFile(keys.private, private, 0o600), os.WriteFile(keys.public, keys.certificate,
+		0o644))
+}

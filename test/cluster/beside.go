@@ -1,0 +1,50 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/test/image"
+)
+
+// CreateBeside has the runtime create a container in the sandbox of a pod of the node, past kubelet
+// and kubecri, with the annotations in the runtime that somebody else would give it.
+func (n *Node) CreateBeside(ctx context.Context, pod *corev1.Pod, name string, annotations map[string]string) error {
+	type object = map[string]any
+	metadata := object{"name": pod.Name, "namespace": pod.Namespace, "uid": string(pod.UID)}
+	for file, content := range map[string]object{
+		"pod.json": {"metadata": metadata, "linux": object{}},
+		"container.json": {
+			"metadata": object{"name": name}, "image": object{"image": image.Busybox}, "command": []string{"true"},
+			"annotations": annotations, "linux": object{},
+		},
+	} {
+		raw, err := json.Marshal(content)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(n.Var(), file)
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			return err
+		}
+		defer os.Remove(path) //nolint:errcheck // it goes with the node, too
+	}
+	sandbox, err := n.Run(ctx, "crictl", "pods", "--quiet", "--label=io.kubernetes.pod.uid="+string(pod.UID))
+	if err != nil {
+		return err
+	}
+	created, err := n.Run(ctx, "crictl", "create", strings.TrimSpace(sandbox), "/var/container.json", "/var/pod.json")
+	if err != nil {
+		return fmt.Errorf("create a container beside those of pod %s: %w: %s", pod.Name, err, created)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attack makes a sample of the attempts that make attack makes, and holds docs/attacks.md
+// equal to their table.
+package attack
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kubedevice/kubedevice/test/attack"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	if code, skipped := clustertest.Skipped(); skipped {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+func TestASampleOfAttemptsIsRefusedAndSucceedsWithoutItsDefence(t *testing.T) {
+	options, err := attack.Full()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Settings = []attack.Setting{attack.Both, attack.Bare}
+	options.Attempts = slices.DeleteFunc(options.Attempts, func(a *attack.Attempt) bool { return !a.Sample })
+	options.Dir = filepath.Join(filepath.Dir(options.Dir), "e2e-attack")
+	if err := attack.Run(t.Context(), t.Output(), options); err != nil {
+		t.Fatal(err)
+	}
+}

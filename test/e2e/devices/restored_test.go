@@ -1,0 +1,94 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// grantAnnotation is what containers with devices carry in the runtime.
+const grantAnnotation = "KubeDevice/Grant"
+
+// A runtime that restores a checkpoint image makes a container with the annotations of the image.
+// Here the runtime is made to create such containers, in the sandbox of a pod without devices, with
+// what the container of a holder carries; then kubecri loses its record.
+func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0]
+	namespace := clustertest.Namespace(t, shared.Client)
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
+	card := inspect(ctx, t, holder, "main").Paths[0]
+	forger := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(node.Name, clustertest.IdlePod(namespace, "forger", nil)))
+	carried, err := node.Run(ctx, "crictl", "inspect", "--output=go-template",
+		`--template={{index .status.annotations "`+grantAnnotation+`"}}`, containerID(holder, "main"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried = strings.TrimSpace(carried)
+	if !strings.HasPrefix(carried, "v1.") || strings.Contains(carried, "requests") {
+		t.Fatalf("the holder's container carries %q", carried)
+	}
+
+	if err := node.Kubecri.Kill9(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for name, annotation := range map[string]string{
+		"copied": carried, "changed": strings.Replace(carried, `"cards":1`, `"cards":2`, 1), "unsigned": "{}",
+	} {
+		if err := node.CreateBeside(ctx, forger, name, map[string]string{grantAnnotation: annotation}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(node.Var(), "lib", "kubedevice", "grants")); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Kubecri.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	awaitHolder(ctx, t, node, holder)
+	clustertest.AwaitMetric(ctx, t, node, `kubecri_grant_annotations_ignored_total{reason="forged"} 2`)
+	clustertest.AwaitMetric(ctx, t, node, `kubecri_grant_annotations_ignored_total{reason="unsigned"} 1`)
+	awaitIgnored(ctx, t, forger, "is not this node's for this pod and container")
+	printed, err := node.RunKubecri(ctx, "grants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(printed, forger.Name) || !strings.Contains(printed, card) {
+		t.Errorf("the holder alone has %s; the record says:\n%s", card, printed)
+	}
+	if again := inspect(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main").Paths; len(
+		again) != 1 || again[0] != card {
+		t.Errorf("the holder's next container has %q, want %s", again, card)
+	}
+}
+
+// awaitIgnored waits for an event on the pod that what one of its containers carries does not
+// count.
+func awaitIgnored(ctx context.Context, t *testing.T, pod *corev1.Pod, text string) {
+	t.Helper()
+	for {
+		events, err := shared.Client.CoreV1().Events(pod.Namespace).List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=GrantIgnored,involvedObject.name=" + pod.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, text) {
+				return
+			}
+		}
+		clustertest.Pause(ctx, t, "an event GrantIgnored on pod "+pod.Name)
+	}
+}

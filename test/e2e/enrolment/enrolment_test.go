@@ -1,0 +1,152 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// fpga is the resource of the plugin that registers with the kubelet.
+const fpga corev1.ResourceName = "vendor.example/fpga"
+
+func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
+	s := begin(t)
+	before := s.files()
+	s.startPlugin()
+
+	// A pod that holds a device of the kubelet is in the way.
+	holder := clustertest.RunPod(s.ctx, t, shared.Client,
+		clustertest.IdlePod(s.namespace, "holder", map[corev1.ResourceName]int64{fpga: 1}))
+	want := "/holder (main: " + string(fpga)
+	if report := s.report(enrolment.Refused, "enrol"); !strings.Contains(report.Reason, want) {
+		t.Errorf("reason: %s", report.Reason)
+	}
+	clustertest.DeletePod(s.ctx, t, shared.Client, holder)
+
+	s.report(enrolment.Planned, "enrol", "--dry-run")
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("--dry-run changes (-before +after):\n%s", diff)
+	}
+	s.report(enrolment.Done, "enrol")
+	s.report(enrolment.Unchanged, "enrol")
+	if node := s.apiNode(); node.Labels[enrolment.Label] != "true" || node.Spec.Unschedulable {
+		t.Errorf("labels %v, unschedulable %t", node.Labels, node.Spec.Unschedulable)
+	}
+	s.checkBystander()
+	if endpoint := s.upgradedEndpoint(); endpoint != cluster.Endpoint {
+		t.Errorf("an upgrade by kubeadm makes the kubelet call %s", endpoint)
+	}
+
+	// The scheduler chooses devices there.
+	observer, err := observe.New(s.ctx, shared)
+	s.must(err)
+	trainer := clustertest.RunPod(s.ctx, t, shared.Client,
+		clustertest.IdlePod(s.namespace, "trainer", map[corev1.ResourceName]int64{observe.Resource: 2}))
+	seen, err := observer.Observe(s.ctx, trainer, "main")
+	s.must(err)
+	s.must(seen.Agree())
+
+	// A device pod is in the way back.
+	if report := s.report(enrolment.Refused, "leave"); !strings.Contains(report.Reason, s.namespace+"/trainer") {
+		t.Errorf("reason: %s", report.Reason)
+	}
+	s.report(enrolment.Done, "leave", "--drain")
+	s.report(enrolment.Unchanged, "leave")
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("what is left (-before +after):\n%s", diff)
+	}
+	s.checkLeft()
+	s.checkBystander()
+}
+
+func TestAKubeletThatDoesNotComeUpIsBackWithItsEndpoint(t *testing.T) {
+	s := begin(t)
+	before := s.files()
+	s.must(os.WriteFile(brokenFile(), nil, 0o644))
+	t.Cleanup(func() { s.must(os.Remove(brokenFile())) })
+	began := time.Now()
+	report := s.report(enrolment.Undone, "enrol")
+	t.Logf("it took %v", time.Since(began))
+	if !strings.Contains(report.Reason, "has not reported node") {
+		t.Errorf("reason: %s", report.Reason)
+	}
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("what is left (-before +after):\n%s", diff)
+	}
+	s.checkLeft()
+	s.checkBystander()
+}
+
+func TestAnEnrolmentThatIsKilledIsTakenBack(t *testing.T) {
+	s := begin(t)
+	before := s.files()
+	for line := 0; s.killAt(line); line++ {
+		// Every other one goes on first.
+		if line%2 == 1 {
+			s.report(enrolment.Done, "enrol")
+		}
+		s.report(enrolment.Done, "leave")
+		if diff := cmp.Diff(before, s.files()); diff != "" {
+			t.Fatalf("killed at line %d, what is left (-before +after):\n%s", line, diff)
+		}
+		s.checkLeft()
+	}
+	s.report(enrolment.Done, "leave")
+	s.checkLeft()
+	s.checkBystander()
+}
+
+// startPlugin starts a device plugin for the kubelet, and waits until the kubelet has its devices.
+func (s *story) startPlugin() {
+	s.Helper()
+	devices := filepath.Join(dir, "fpgas.json")
+	content, err := json.Marshal([]*pluginapi.Device{
+		{ID: "a", Health: pluginapi.Healthy}, {ID: "b", Health: pluginapi.Healthy},
+	})
+	s.must(err)
+	s.must(os.WriteFile(devices, content, 0o644))
+	plugin := s.node.NewComponent("fpga-plugin", cluster.Program{
+		Path: filepath.Join(dir, "plugin"),
+		Args: []string{"--resource=" + string(fpga), "--devices=" + devices, "--journal=" + devices + ".journal"},
+	})
+	s.must(plugin.Start())
+	s.Cleanup(func() { s.must(plugin.Kill9(context.WithoutCancel(s.ctx))) })
+	_, err = shared.Client.AwaitNode(s.ctx, s.node.Name, "to have FPGAs", func(node *corev1.Node) bool {
+		count := node.Status.Allocatable[fpga]
+		return count.Value() == 2
+	})
+	s.must(err)
+}
+
+// checkLeft fails the test unless the node is ready without kubecri.
+func (s *story) checkLeft() {
+	s.Helper()
+	node := s.apiNode()
+	if node.Labels[enrolment.Label] != "" || node.Annotations[deviceinfo.Annotation] != "" || node.Spec.Unschedulable {
+		s.Errorf("the node has labels %v, annotations %v, unschedulable %t", node.Labels, node.Annotations,
+			node.Spec.Unschedulable)
+	}
+	if _, err := s.node.KubecriPID(s.ctx); err == nil {
+		s.Error("kubecri still runs")
+	}
+	// The kubelet serves.
+	pod := clustertest.IdlePod(s.namespace, "after", nil)
+	clustertest.DeletePod(s.ctx, s, shared.Client, clustertest.RunPod(s.ctx, s, shared.Client, pod))
+}
