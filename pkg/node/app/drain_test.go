@@ -49,7 +49,11 @@ func TestACreationInFlightEndsWellWhenKubecriIsToldToEnd(t *testing.T) {
 		_, err := runtimeapi.NewRuntimeServiceClient(conn).CreateContainer(ctx, static)
 		created <- err
 	}()
-	<-runtime.created // the runtime is at work
+	select {
+	case <-runtime.created: // the runtime is at work
+	case err := <-created:
+		t.Fatalf("the creation did not reach the runtime: %v", err)
+	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); end() }()
 	for socketAnswers(socket).run(ctx) == nil { // until no new caller gets in
@@ -59,7 +63,7 @@ func TestACreationInFlightEndsWellWhenKubecriIsToldToEnd(t *testing.T) {
 	}
 	select {
 	case err := <-created:
-		t.Errorf("the creation was not waited for: %v", err)
+		t.Fatalf("the creation was not waited for: %v", err)
 	default:
 	}
 	close(runtime.hold)

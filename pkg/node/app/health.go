@@ -60,10 +60,12 @@ func socketAnswers(path string) check {
 			return err
 		}
 		defer conn.Close()
-		conn.Connect()
 		for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
-			if state == connectivity.TransientFailure {
+			switch state {
+			case connectivity.TransientFailure:
 				return fmt.Errorf("nobody serves %s", path)
+			case connectivity.Idle: // at first, or as the owner drains and has sent the connection away
+				conn.Connect()
 			}
 			if !conn.WaitForStateChange(ctx, state) {
 				return fmt.Errorf("%s does not answer: %w", path, context.Cause(ctx))

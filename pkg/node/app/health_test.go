@@ -5,11 +5,14 @@ package app
 
 import (
 	"context"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
@@ -39,6 +42,38 @@ func TestASocketIsWellOnlyIfItsOwnerAnswers(t *testing.T) {
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
 		}
+	}
+}
+
+// A process that drains sends new connections away as soon as they are made, and then takes no more.
+func TestASocketWhoseOwnerDrainsIsSoonKnown(t *testing.T) {
+	for range 50 {
+		path := filepath.Join(shortDir(t), "draining.sock")
+		listener, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			conn, err := listener.Accept()
+			listener.Close()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			frames := http2.NewFramer(conn, conn)
+			frames.WriteSettings()
+			frames.WriteGoAway(0, http2.ErrCodeNo, nil)
+			io.Copy(io.Discard, conn)
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		socketAnswers(path).run(ctx) // Either answer is right.
+		if ctx.Err() != nil {
+			t.Fatal("no answer in 20s")
+		}
+		cancel()
+		<-ended
 	}
 }
 
