@@ -19,6 +19,12 @@ type Extra string
 const (
 	// Containerd17 is containerd of the 1.7 series, in a directory of this name.
 	Containerd17 Extra = "containerd-1.7"
+	// Containerd23 is containerd of the 2.3 series, the last that restores checkpoints from images,
+	// in a directory of this name.
+	Containerd23 Extra = "containerd-2.3"
+	// CRIU freezes and restores the processes of containers, for container runtimes, in a directory
+	// of this name.
+	CRIU Extra = "criu"
 	// Critest is the conformance tests of the CRI, critest.test, what runs them, ginkgo, and the
 	// images that they pull, image.ConformanceArchive.
 	Critest Extra = "critest"
@@ -39,6 +45,19 @@ var extras = map[Extra]step{
 			return b.buildContainerd(ctx, "third_party/containerd-1.7", "github.com/containerd/containerd",
 				string(Containerd17))
 		},
+	},
+	Containerd23: {
+		outputs: inDirectory(string(Containerd23), containerd),
+		inputs:  []string{"binaries/extras.go", "third_party/containerd-2.3"},
+		run: func(ctx context.Context, b *builder) error {
+			return b.buildContainerd(ctx, "third_party/containerd-2.3", "github.com/containerd/containerd/v2",
+				string(Containerd23))
+		},
+	},
+	CRIU: {
+		outputs: []string{filepath.Join(string(CRIU), "criu")},
+		inputs:  []string{"binaries/extras.go", "binaries/debian.go"},
+		run:     unpackCRIU,
 	},
 	Critest: {
 		outputs: []string{"critest.test", "ginkgo", image.ConformanceArchive},
@@ -76,6 +95,16 @@ var extras = map[Extra]step{
 			return nil
 		},
 	},
+}
+
+// ExtraNames returns the names of all extras, sorted.
+func ExtraNames() []string {
+	var names []string
+	for name := range extras {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // plan returns the steps of a build, those of the chosen extras last: they may need what others

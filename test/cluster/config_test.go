@@ -65,7 +65,7 @@ func TestARegistryStandsInForAllOthersOnNodesThatHaveOne(t *testing.T) {
 func TestANodeRunsTheProgramsOfItsRuntime(t *testing.T) {
 	c := &Cluster{layout: layout{"/cluster"}, options: Options{Programs: "/programs"}}
 	for runtime, want := range map[Runtime]string{"": "/programs", Containerd24: "/programs",
-		Containerd17: "/programs/containerd-1.7"} {
+		Containerd17: "/programs/containerd-1.7", Containerd23: "/programs/containerd-2.3"} {
 		program := c.newNode(0, NodeOptions{Runtime: runtime}).containerd()
 		if program.Path != want+"/containerd" || !strings.HasPrefix(program.Env[0], "PATH="+want+":") {
 			t.Errorf("runtime %q: %s with %s, want those in %s", runtime, program.Path, program.Env, want)

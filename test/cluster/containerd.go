@@ -9,9 +9,9 @@ import (
 	"text/template"
 )
 
-// containerd24Config is for containerd 2. Root may lack CAP_SYS_RESOURCE, hence
+// containerd2Config is for containerd 2. Root may lack CAP_SYS_RESOURCE, hence
 // restrict_oom_score_adj.
-var containerd24Config = template.Must(template.New("containerd.toml").Parse(`version = 3
+var containerd2Config = template.Must(template.New("containerd.toml").Parse(`version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
 
@@ -29,6 +29,9 @@ state = "/run/containerd"
 [plugins."io.containerd.cri.v1.runtime"]
   cdi_spec_dirs = ["/run/cdi"]
   restrict_oom_score_adj = true
+{{- if .Restores}}
+  enable_experimental_restore_via_create = true
+{{- end}}
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{{.Plugins}}"]
     conf_dir = "{{.Networks}}"

@@ -19,18 +19,26 @@ type Runtime string
 const (
 	Containerd24 Runtime = "containerd-2.4"
 	Containerd17         = Runtime(binaries.Containerd17)
+	// Containerd23 can checkpoint containers, and restores them from images.
+	Containerd23 = Runtime(binaries.Containerd23)
 )
 
-// runtimes say what is different between them: which part of the build makes them, the directory of
-// their programs in that of the cluster's, and their configuration.
+// runtimes say what is different between them: which parts of the build make them, the directory of
+// their programs in that of the cluster's, whether they have CRIU and restore containers from
+// images, and their configuration.
 var runtimes = map[Runtime]struct {
 	extras    []binaries.Extra
 	directory string
+	restores  bool
 	config    *template.Template
 }{
-	Containerd24: {directory: ".", config: containerd24Config},
+	Containerd24: {directory: ".", config: containerd2Config},
 	Containerd17: {
 		extras: []binaries.Extra{binaries.Containerd17}, directory: string(Containerd17), config: containerd17Config,
+	},
+	Containerd23: {
+		extras:    []binaries.Extra{binaries.Containerd23, binaries.CRIU},
+		directory: string(Containerd23), restores: true, config: containerd2Config,
 	},
 }
 
@@ -43,10 +51,14 @@ func (n *Node) programs() string {
 }
 
 func (n *Node) containerd() Program {
+	path := n.programs() + ":" // for the shim, which comes with it
+	if runtimes[n.options.runtime()].restores {
+		path += filepath.Join(n.cluster.options.Programs, string(binaries.CRIU)) + ":"
+	}
 	return Program{
 		Path: filepath.Join(n.programs(), "containerd"),
 		Args: []string{"--config=" + n.file("containerd.toml")},
-		Env:  []string{"PATH=" + n.programs() + ":" + n.cluster.path()}, // for the shim, which comes with it
+		Env:  []string{"PATH=" + path + n.cluster.path()},
 	}
 }
 
@@ -61,13 +73,14 @@ func (n *Node) containerdFiles() (map[string][]byte, error) {
 		files["registries/_default/hosts.toml"] = fmt.Appendf(nil,
 			"server = %[1]q\n\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n", n.options.Registry)
 	}
-	config, err := render(runtimes[n.options.runtime()].config, map[string]string{
+	config, err := render(runtimes[n.options.runtime()].config, map[string]any{
 		"Socket":     containerdSocket,
 		"Pause":      image.Pause,
 		"Plugins":    filepath.Join(n.cluster.options.Programs, "cni"),
 		"Networks":   n.file("cni"),
 		"Runc":       filepath.Join(n.cluster.options.Programs, "runc"),
 		"Registries": registries,
+		"Restores":   runtimes[n.options.runtime()].restores,
 	})
 	files["containerd.toml"] = config
 	return files, err

@@ -25,6 +25,8 @@ type Image struct {
 	Config v1.ImageConfig
 	// Files are the content, parents before children.
 	Files []File
+	// Annotations are those of the image's manifest.
+	Annotations map[string]string
 }
 
 // File is a file, directory or symbolic link of an image. All belong to root.
@@ -87,6 +89,8 @@ func (i Image) addTo(archive *archive, architecture string) (v1.Descriptor, erro
 		MediaType: v1.MediaTypeImageManifest,
 		Config:    config,
 		Layers:    []v1.Descriptor{layer},
+
+		Annotations: i.Annotations,
 	})
 	manifest.Platform = &platform
 	return manifest, err

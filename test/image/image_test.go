@@ -65,6 +65,7 @@ func write(t *testing.T, images ...image.Image) []byte {
 
 func TestAnArchiveHoldsEveryImageWithItsNameConfigAndFiles(t *testing.T) {
 	busybox := image.NewBusybox([]byte("program"), "bin/sh\nusr/bin/[\nbin/busybox\n")
+	busybox.Annotations = map[string]string{"on": "the manifest"}
 	content, _ := entries(t, write(t, image.NewPause([]byte("pause")), busybox))
 
 	for name, blob := range content {
@@ -77,9 +78,11 @@ func TestAnArchiveHoldsEveryImageWithItsNameConfigAndFiles(t *testing.T) {
 	index := decode[v1.Index](t, content["index.json"])
 	var names []string
 	var layers [][]string
+	var annotations []map[string]string
 	for _, descriptor := range index.Manifests {
 		names = append(names, descriptor.Annotations["io.containerd.image.name"])
 		manifest := decode[v1.Manifest](t, content["blobs/sha256/"+descriptor.Digest.Encoded()])
+		annotations = append(annotations, manifest.Annotations)
 		config := decode[v1.Image](t, content["blobs/sha256/"+manifest.Config.Digest.Encoded()])
 		if config.OS != "linux" || config.Architecture != "amd64" ||
 			config.RootFS.DiffIDs[0] != manifest.Layers[0].Digest {
@@ -90,6 +93,9 @@ func TestAnArchiveHoldsEveryImageWithItsNameConfigAndFiles(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{image.Pause, image.Busybox}, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]map[string]string{nil, {"on": "the manifest"}}, annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	want := [][]string{
 		{"-rwxr-xr-x pause"},

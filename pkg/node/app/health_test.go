@@ -45,7 +45,8 @@ func TestASocketIsWellOnlyIfItsOwnerAnswers(t *testing.T) {
 	}
 }
 
-// A process that drains sends new connections away as soon as they are made, and then takes no more.
+// A process that drains sends new connections away as soon as they are made, and then takes no
+// more.
 func TestASocketWhoseOwnerDrainsIsSoonKnown(t *testing.T) {
 	for range 50 {
 		path := filepath.Join(shortDir(t), "draining.sock")

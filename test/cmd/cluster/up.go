@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/kubedevice/kubedevice/test/binaries"
@@ -65,8 +66,8 @@ func (f *upFlags) set() *pflag.FlagSet {
 		"CRI proxy program, or "+none+" to do without (default _output/kubecri)")
 	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins",
 		"directory of device plugins (default _output/plugins/device)")
-	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+" or "+
-		string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
+	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+", "+
+		string(cluster.Containerd23)+" or "+string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
 	set.Var(pathsValue{&f.inventories}, "inventory",
 		"file with the simulated GPUs of a node; of several, the first is for the first node and so on, the last for "+
 			"all further nodes")
@@ -133,7 +134,7 @@ func newBuildCommand() *cobra.Command {
 		Use:   "build [EXTRA...]",
 		Short: "Build the programs that clusters run, as far as they are missing or out of date",
 		Long: fmt.Sprintf(`Build the programs that clusters run, as far as they are missing or out of date.
-Extras are what only some need: %s, %s.`, binaries.Containerd17, binaries.Critest),
+Extras are what only some need: %s.`, strings.Join(binaries.ExtraNames(), ", ")),
 		RunE: func(command *cobra.Command, args []string) error {
 			options, err := cluster.Default(0)
 			if err != nil {

@@ -52,7 +52,7 @@ func TestContainerd17WithoutCDIGetsNoContainerThatNeedsIt(t *testing.T) {
 }
 
 func widgetPod(namespace, name string) *corev1.Pod {
-	pod := clustertest.IdlePod(namespace, name, nil)
+	pod := clustertest.On(shared.Nodes[0].Name, clustertest.IdlePod(namespace, name, nil))
 	pod.Annotations = map[string]string{deviceinfo.Annotation: wantsWidget}
 	return pod
 }

@@ -34,7 +34,7 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 		t.Fatal(err)
 	}
 	namespace := clustertest.Namespace(t, shared.Client)
-	before := clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "before"))
+	before := clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "before", node))
 	devices := inspect(ctx, t, observer, before)
 
 	for name, restarted := range map[string]*cluster.Component{"kubecri": node.Kubecri, "containerd": node.Containerd} {
@@ -45,7 +45,8 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 			if err := shared.AwaitReady(ctx); err != nil {
 				t.Fatal(err)
 			}
-			inspect(ctx, t, observer, clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "after-"+name)))
+			after := clustertest.RunPod(ctx, t, shared.Client, twoGPUs(namespace, "after-"+name, node))
+			inspect(ctx, t, observer, after)
 			now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
 			if diff := cmp.Diff(before.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
 				t.Errorf("the container noticed something (-before +after):\n%s", diff)
@@ -63,9 +64,10 @@ func TestDevicePodsOnContainerd17KeepTheirDevicesOverEveryRestart(t *testing.T) 
 	})
 }
 
-// twoGPUs returns a pod whose container main requests two GPUs.
-func twoGPUs(namespace, name string) *corev1.Pod {
-	return clustertest.IdlePod(namespace, name, map[corev1.ResourceName]int64{observe.Resource: 2})
+// twoGPUs returns a pod for a node whose container main requests two GPUs.
+func twoGPUs(namespace, name string, node *cluster.Node) *corev1.Pod {
+	return clustertest.On(node.Name,
+		clustertest.IdlePod(namespace, name, map[corev1.ResourceName]int64{observe.Resource: 2}))
 }
 
 // inspect returns the devices that a pod's container has, which must be the two that the scheduler

@@ -16,7 +16,8 @@ import (
 )
 
 var (
-	// shared is a cluster of one node with containerd 1.7 and 8 simulated GPUs.
+	// shared is a cluster of two nodes with 8 simulated GPUs each: containerd 1.7 on the first, 2.1
+	// on the second.
 	shared *cluster.Cluster
 	// directory has its files.
 	directory string
@@ -28,7 +29,7 @@ func runAll(m *testing.M) int {
 	if code, skipped := clustertest.Skipped(); skipped {
 		return code
 	}
-	options, err := clustertest.Options("e2e-runtimes", 1)
+	options, err := clustertest.Options("e2e-runtimes", 2)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
@@ -41,7 +42,9 @@ func runAll(m *testing.M) int {
 		return 1
 	}
 	options.Visible = append(options.Visible, plugins)
-	options.Nodes[0].Runtime = cluster.Containerd17
-	options.Nodes[0].Kubecri.Args = []string{"--cridevices=" + plugins}
+	options.Nodes[0].Runtime, options.Nodes[1].Runtime = cluster.Containerd17, cluster.Containerd23
+	for i := range options.Nodes {
+		options.Nodes[i].Kubecri.Args = []string{"--cridevices=" + plugins}
+	}
 	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
 }
