@@ -54,7 +54,7 @@ type node struct {
 	firewall      *firewall.Firewall // nil if it is off
 	advertiser    *advertise.Advertiser
 	events        *announcer
-	keys          *seals.Keys    // nil where seals are off
+	keys          *seals.Keys // nil where seals are off
 	holders       *seals.Holders
 
 	running sync.WaitGroup

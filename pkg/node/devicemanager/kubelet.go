@@ -172,7 +172,9 @@ func (r *resource) standsIn() bool { return r.standIn != nil || r.inherited }
 // watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
 // stops, until ctx is done.
 func (m *Manager) watchKubelet(ctx context.Context) {
-	removeStaleSockets(ctx, m.options.KubeletDir)
+	if m.options.Adopt != nil {
+		removeStaleSockets(ctx, m.options.KubeletDir)
+	}
 	known, err := m.readKubelet(ctx)
 	close(m.kubeletRead)
 	for {

@@ -38,6 +38,12 @@ type KubeletHolding struct {
 	StandIn bool
 }
 
+// remembers reports whether the kubelet knows the resource.
+func (s KubeletState) remembers(resource types.ResourceName) bool {
+	return slices.Contains(s.Resources, resource) ||
+		slices.ContainsFunc(s.Holdings, func(h KubeletHolding) bool { return h.Resource == resource })
+}
+
 // ReadKubeletState reads the kubelet's checkpoint at path. A file that is not there says nothing.
 func ReadKubeletState(path string) (KubeletState, error) {
 	raw, err := os.ReadFile(path)

@@ -48,11 +48,11 @@ type resource struct {
 	// one did, and this one does not yet; adopting, that it is to do so when the pods are adopted
 	// that hold devices of the kubelet's.
 	counted, inherited, adopting bool
-	standIn            *standIn
-	offered            bool              // the kubelet has had the devices from a stand-in
-	rivalSeen          time.Time         // when the kubelet last had devices of another plugin
-	withheld           map[string]string // by ID: given to nobody, and why
-	state    *State      // nil after a change
+	standIn                      *standIn
+	offered                      bool              // the kubelet has had the devices from a stand-in
+	rivalSeen                    time.Time         // when the kubelet last had devices of another plugin
+	withheld                     map[string]string // by ID: given to nobody, and why
+	state                        *State            // nil after a change
 }
 
 // snapshot returns the state of the resource.

@@ -34,8 +34,11 @@ const StandInAnnotation = "kubedevice.io/stand-in"
 const (
 	// standInPrefix begins the names of the stand-ins' sockets in the kubelet's directory.
 	standInPrefix = "kubecri-"
-	// standInRetry is the pause before a stand-in registers again, as when the kubelet restarts.
+	// standInRetry is the pause before a stand-in registers again.
 	standInRetry = 500 * time.Millisecond
+	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts, it
+	// admits the node's pods again, which fail if no plugin has registered.
+	standInPoll = 50 * time.Millisecond
 	// standInGrace is how long a stand-in stays at the kubelet when the plugin is gone: a pod that
 	// was bound before is admitted, and its container waits for the plugin.
 	standInGrace = 30 * time.Second
@@ -96,6 +99,10 @@ func (m *Manager) expireStandIn(r *resource) {
 func (s *standIn) run(ctx context.Context) {
 	logged := ""
 	for {
+		s.awaitKubelet(ctx)
+		if ctx.Err() != nil || !s.manager.isRemembered(ctx, s) {
+			return
+		}
 		err := s.register(ctx)
 		if ctx.Err() != nil {
 			return
@@ -108,6 +115,18 @@ func (s *standIn) run(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Cannot register in the place of a device plugin; will retry")
 		}
 		sleep(ctx, standInRetry)
+	}
+}
+
+// awaitKubelet waits until the kubelet takes registrations.
+func (s *standIn) awaitKubelet(ctx context.Context) {
+	for ctx.Err() == nil {
+		conn, err := dialSocket(ctx, filepath.Join(s.manager.options.KubeletDir, socketName))
+		if err == nil {
+			conn.Close()
+			return
+		}
+		sleep(ctx, standInPoll)
 	}
 }
 

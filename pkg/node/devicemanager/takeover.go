@@ -151,6 +151,24 @@ func (m *Manager) adopt(ctx context.Context) (withheld map[types.ResourceName]st
 	return m.options.Adopt(ctx)
 }
 
+// isRemembered reports whether the kubelet still knows the stand-in's resource. If its checkpoint was
+// lost, nobody needs to stand in: the resource is this program's alone.
+func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
+	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
+	if err != nil || state.remembers(s.resource) {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.resource(s.resource); r.standIn == s {
+		klog.FromContext(ctx).Info("The kubelet has forgotten a resource for which kubecri stood in", "resource", r.name)
+		r.stopStandIn()
+		r.counted = false
+		m.touch(r)
+	}
+	return false
+}
+
 // withhold keeps from all pods the resource's devices among these, by name, with what is said of
 // each. The caller holds mu.
 func (m *Manager) withhold(r *resource, all map[types.ResourceName]string) {

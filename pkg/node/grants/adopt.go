@@ -79,7 +79,7 @@ func (c *Checkpoint) adopt(
 		if why == "" {
 			others := maps.Clone(next)
 			delete(others, found.PodUID)
-			if conflict := findConflict(&found, others, c.recoverable); conflict != nil {
+			if conflict := findConflict(&found, others, oneOfEach(found.Holds())); conflict != nil {
 				why = fmt.Sprintf("pod %s, to which the kubelet gave it, is not its only holder: %v", found.Pod(), conflict)
 			}
 		}
@@ -97,6 +97,17 @@ func (c *Checkpoint) adopt(
 		next[found.PodUID] = &found
 	}
 	return withheld
+}
+
+// oneOfEach returns the capacity of devices of the kubelet's, of each of which there is one; it
+// knows no other resource.
+func oneOfEach(devices types.ResourceList) Capacity {
+	return func(name types.ResourceName) (quantity int64, known bool) {
+		if _, known = devices[name]; known {
+			quantity = 1
+		}
+		return quantity, known
+	}
 }
 
 // replaceAdopted makes the allocation the pod's, unless it is empty: then the pod has none.
