@@ -235,7 +235,7 @@ func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceN
 			r.counted, r.inherited = false, false
 			m.touch(r)
 		}
-		if now != nil && now.Device != "" {
+		if now != nil && now.Device != "" && r.session != nil {
 			r.rivalSeen = m.options.Clock.Now()
 		}
 		if now != nil && now.Device != "" && r.session == nil && r.listed {

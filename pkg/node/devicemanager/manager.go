@@ -158,7 +158,7 @@ func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
 	m.mu.Lock()
 	r := m.resource(s.resource)
 	before := r.session
-	r.session, r.lost, r.refused, r.conflict = s, nil, nil, conflict
+	r.session, r.lost, r.refused, r.conflict, r.rivalSeen = s, nil, nil, conflict, time.Time{}
 	r.stopExpiry()
 	m.touch(r)
 	m.mu.Unlock()

@@ -50,7 +50,7 @@ type resource struct {
 	counted, inherited, adopting bool
 	standIn                      *standIn
 	offered                      bool              // the kubelet has had the devices from a stand-in
-	rivalSeen                    time.Time         // when the kubelet last had devices of another plugin
+	rivalSeen                    time.Time         // when the kubelet last had devices of another, beside the session
 	withheld                     map[string]string // by ID: given to nobody, and why
 	state                        *State            // nil after a change
 }

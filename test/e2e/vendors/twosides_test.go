@@ -141,11 +141,13 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	n.expectHeld(ctx, t, namespace, given)
 
 	restart(ctx, t, n.Kubecri)
+	awaitExec(ctx, t, old[0])
 	old[0] = clustertest.RestartContainer(ctx, t, shared.Client, old[0])
 	if diff := cmp.Diff(held[0], n.visible(ctx, t, old[0])); diff != "" {
 		t.Errorf("the GPU of a pod (-before +in a new container):\n%s", diff)
 	}
 	restart(ctx, t, n.Kubelet)
+	awaitExec(ctx, t, old[1])
 	n.awaitGPUs(ctx, t, vendors.GPUs, true)
 	old[1] = clustertest.RestartContainer(ctx, t, shared.Client, old[1])
 	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
@@ -157,6 +159,17 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
 	if diff := cmp.Diff(held[1], expectDevices(ctx, t, late)); diff != "" {
 		t.Errorf("the GPU that was returned (-held before +held now):\n%s", diff)
+	}
+}
+
+// awaitExec waits until commands can be run in a pod, as after a restart of what is on the way.
+func awaitExec(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	for {
+		if _, err := shared.Client.Exec(ctx, pod, "main", "true"); err == nil {
+			return
+		}
+		clustertest.Pause(ctx, t, "a command in pod "+pod.Name)
 	}
 }
 
