@@ -49,7 +49,7 @@ type fixture struct {
 	*Admission
 	pods     knownPods
 	live     map[string]bool
-	given    grants.Adoptable // by the kubelet
+	given    grants.Adoptable                     // by the kubelet
 	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
 	ignored  []string
