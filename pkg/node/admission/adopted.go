@@ -15,9 +15,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// verifyAdopted lets a container of an adopted pod pass as the kubelet made it, if the kubelet gives
-// it the devices that are recorded as its own. A container that is recorded with none is treated
-// like that of any device pod.
+// verifyAdopted lets a container of an adopted pod pass as the kubelet made it, if the kubelet
+// gives it the devices that are recorded as its own. A container that is recorded with none is
+// treated like that of any device pod.
 func (a *Admission) verifyAdopted(r *request) error {
 	container := r.granted.PodInfo.GetContainerInPod(r.container)
 	if container == nil || len(container.AllocateFrom) == 0 {
@@ -40,8 +40,8 @@ func (a *Admission) verifyAdopted(r *request) error {
 		return later(fmt.Errorf("which devices the kubelet gives to container %q is not known: %w", r.container, err))
 	}
 	if !slices.EqualFunc(own, given, grants.SameResource) {
-		return never(fmt.Errorf("container %q had the devices %s from the kubelet before they moved to kubecri, and now "+
-			"the kubelet gives it %s; %s", r.container, join(own), join(given), scheduleAgain))
+		return never(fmt.Errorf("container %q had the devices %s from the kubelet before they moved to kubecri, and "+
+			"now the kubelet gives it %s; %s", r.container, join(own), join(given), scheduleAgain))
 	}
 	r.asBefore = true
 	return nil
@@ -58,12 +58,12 @@ func join(names []types.ResourceName) string {
 	return strings.Join(texts, ", ")
 }
 
-// refuseStandIn refuses a container of a pod that counts as no device pod, and for which the kubelet
-// has called kubecri for devices: that would start without them.
+// refuseStandIn refuses a container of a pod that counts as no device pod, and for which the
+// kubelet has called kubecri for devices: that would start without them.
 func refuseStandIn(r *request) error {
 	if !r.fromAPI || r.config.GetAnnotations()[devicemanager.StandInAnnotation] == "" {
 		return nil
 	}
-	return later(fmt.Errorf("container %q requests devices that kubecri gives out in the kubelet's place, and they are "+
-		"not among the node's; it is tried again, and if that does not help, %s", r.container, scheduleAgain))
+	return later(fmt.Errorf("container %q requests devices that kubecri gives out in the kubelet's place, and they "+
+		"are not among the node's; it is tried again, and if that does not help, %s", r.container, scheduleAgain))
 }

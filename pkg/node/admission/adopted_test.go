@@ -55,13 +55,15 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 			container: "main", given: given{another}, want: Refused, code: codes.FailedPrecondition, says: "card-8",
 		},
 		"with one more": {
-			container: "main", given: given{hostedCard, another}, want: Refused, code: codes.FailedPrecondition, says: "card-8",
+			container: "main", given: given{hostedCard, another}, want: Refused,
+			code: codes.FailedPrecondition, says: "card-8",
 		},
 		"with none": {
 			container: "main", want: Refused, code: codes.FailedPrecondition, says: "gives it none",
 		},
 		"while it is not known what the kubelet has": {
-			container: "main", err: errors.New("unreadable"), want: Refused, code: codes.Unavailable, says: "unreadable",
+			container: "main", err: errors.New("unreadable"), want: Refused,
+			code: codes.Unavailable, says: "unreadable",
 		},
 		"a container that requests one and had none": {
 			container: "late", want: Refused, code: codes.FailedPrecondition, says: "gives it no device",

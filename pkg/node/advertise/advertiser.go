@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package advertise publishes this node's devices in its Node object: the annotation
-// KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices that
-// the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the same
-// patches. Extended resources that the kubelet publishes by itself stay as they are.
+// KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
+// that the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the
+// same patches. Extended resources that the kubelet publishes by itself stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
@@ -84,8 +84,8 @@ type Options struct {
 	Pods Pods
 	// Holders, if set, has what the annotation KubeDevice/Holders says.
 	Holders Holders
-	// KubeletCounts, if set, reports whether the kubelet publishes an extended resource whose devices
-	// the inventory has.
+	// KubeletCounts, if set, reports whether the kubelet publishes an extended resource whose
+	// devices the inventory has.
 	KubeletCounts func(extended string) bool
 	// Retry is the delay after the first failure. It doubles up to a minute, with jitter. A change
 	// of the node or of its inventory reduces the delay to the first one. Zero means half a second.

@@ -99,8 +99,8 @@ func (h *holdersReport) addTo(annotations map[string]string, node *corev1.Node) 
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("report the %d pods that hold devices of node %q without a valid seal, or by the kubelet: %w; "+
-			"delete some of them, so that they are scheduled again", len(h.holders), node.Name, err)
+		return fmt.Errorf("report the %d pods that hold devices of node %q without a valid seal, or by the kubelet: "+
+			"%w; delete some of them, so that they are scheduled again", len(h.holders), node.Name, err)
 	}
 	annotations[deviceinfo.HoldersAnnotation] = value
 	return nil

@@ -40,8 +40,8 @@ func adoptablePods(
 			info := types.NewPodInfo()
 			info.Name, info.NodeName = spec.Name, nodeName
 			pod = &grants.AdoptablePod{Listed: listed, Gone: all && !listed, Allocation: grants.Allocation{
-				PodUID: g.PodUID, Namespace: spec.Namespace, Name: spec.Name, InitOrder: spec.InitOrder(), Adopted: true,
-				PodInfo: info,
+				PodUID: g.PodUID, Namespace: spec.Namespace, Name: spec.Name, InitOrder: spec.InitOrder(),
+				Adopted: true, PodInfo: info,
 			}}
 			found[g.PodUID] = pod
 		}
@@ -79,9 +79,8 @@ func (n *node) awaitHolders(ctx context.Context) error {
 	for {
 		reported, known, changed := n.holders.Holders()
 		missing := slices.ContainsFunc(n.record.List(), func(a grants.Allocation) bool {
-			return a.Adopted && n.registry.Active(a.PodUID) && !slices.ContainsFunc(reported, func(h deviceinfo.Holder) bool {
-				return string(h.UID) == a.PodUID
-			})
+			isOf := func(h deviceinfo.Holder) bool { return string(h.UID) == a.PodUID }
+			return a.Adopted && n.registry.Active(a.PodUID) && !slices.ContainsFunc(reported, isOf)
 		})
 		if known && !missing {
 			return nil

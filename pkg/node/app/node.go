@@ -313,8 +313,8 @@ func (n *node) ready(servePath string) []check {
 	return checks
 }
 
-// kubeletCounts reports whether the kubelet publishes an extended resource that the node's inventory
-// lists.
+// kubeletCounts reports whether the kubelet publishes an extended resource that the node's
+// inventory lists.
 func (n *node) kubeletCounts(name string) bool {
 	return n.deviceManager.KubeletCounts(types.ResourceName(name))
 }

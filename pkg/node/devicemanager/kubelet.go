@@ -28,8 +28,9 @@ const checkpointName = "kubelet_internal_checkpoint"
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
 	kubeletLimit    = 2 * time.Second  // for one of them
-	// rivalPause is for how long the kubelet must not have had a plugin's devices before its resource
-	// is taken over: a plugin needs some seconds to register again with a kubelet that restarts.
+	// rivalPause is for how long the kubelet must not have had a plugin's devices before its
+	// resource is taken over: a plugin needs some seconds to register again with a kubelet that
+	// restarts.
 	rivalPause = time.Minute
 )
 
@@ -165,8 +166,8 @@ func (r *resource) conflictWith(known map[types.ResourceName]KubeletHas) *confli
 	return found
 }
 
-// standsIn reports whether what the kubelet knows of the resource is kubecri's, or its predecessor's.
-// The caller holds mu.
+// standsIn reports whether what the kubelet knows of the resource is kubecri's, or its
+// predecessor's. The caller holds mu.
 func (r *resource) standsIn() bool { return r.standIn != nil || r.inherited }
 
 // watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it

@@ -36,8 +36,8 @@ const (
 	standInPrefix = "kubecri-"
 	// standInRetry is the pause before a stand-in registers again.
 	standInRetry = 500 * time.Millisecond
-	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts, it
-	// admits the node's pods again, which fail if no plugin has registered.
+	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts,
+	// it admits the node's pods again, which fail if no plugin has registered.
 	standInPoll = 50 * time.Millisecond
 	// standInGrace is how long a stand-in stays at the kubelet when the plugin is gone: a pod that
 	// was bound before is admitted, and its container waits for the plugin.
@@ -162,7 +162,8 @@ func (s *standIn) register(ctx context.Context) error {
 	case <-registered.connected:
 		klog.FromContext(ctx).Info("Registered with the kubelet in the place of the device plugin", "socket", name)
 	case <-limit.C:
-		return fmt.Errorf("the kubelet has registered %s and not asked for its devices within %v", s.resource, dialLimit)
+		return fmt.Errorf("the kubelet has registered %s and not asked for its devices within %v", s.resource,
+			dialLimit)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -143,8 +143,8 @@ func (k *registry) Register(_ context.Context, request *pluginapi.RegisterReques
 	return &pluginapi.Empty{}, nil
 }
 
-// has waits until the kubelet has these devices of a resource, each with its health, or with nil has
-// no plugin of it.
+// has waits until the kubelet has these devices of a resource, each with its health, or with nil
+// has no plugin of it.
 func (k *registry) has(t *testing.T, resource types.ResourceName, want map[string]bool) {
 	t.Helper()
 	eventually(t, func() error {

@@ -60,7 +60,8 @@ func (m *Manager) Given() (given []Given, counted map[types.ResourceName]bool, e
 					Resource: holding.Resource, ID: id, NUMA: holding.NUMA[id],
 				})
 				if err != nil {
-					return nil, counted, fmt.Errorf("the kubelet's checkpoint: pod with UID %q: %w", holding.PodUID, err)
+					return nil, counted, fmt.Errorf("the kubelet's checkpoint: pod with UID %q: %w", holding.PodUID,
+						err)
 				}
 			}
 			g.Devices = append(g.Devices, name)
@@ -151,8 +152,8 @@ func (m *Manager) adopt(ctx context.Context) (withheld map[types.ResourceName]st
 	return m.options.Adopt(ctx)
 }
 
-// isRemembered reports whether the kubelet still knows the stand-in's resource. If its checkpoint was
-// lost, nobody needs to stand in: the resource is this program's alone.
+// isRemembered reports whether the kubelet still knows the stand-in's resource. If its checkpoint
+// was lost, nobody needs to stand in: the resource is this program's alone.
 func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
 	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
 	if err != nil || state.remembers(s.resource) {
@@ -161,7 +162,8 @@ func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.resource(s.resource); r.standIn == s {
-		klog.FromContext(ctx).Info("The kubelet has forgotten a resource for which kubecri stood in", "resource", r.name)
+		klog.FromContext(ctx).Info("The kubelet has forgotten a resource for which kubecri stood in",
+			"resource", r.name)
 		r.stopStandIn()
 		r.counted = false
 		m.touch(r)

@@ -339,7 +339,8 @@ func (s *surroundings) deviceContainers(pod *corev1.Pod) map[string]bool {
 	return found
 }
 
-// down returns the containers with devices of the kubelet that do not run now, and may again, sorted.
+// down returns the containers with devices of the kubelet that do not run now, and may again,
+// sorted.
 func (s *surroundings) down() []string {
 	var found []string
 	for i := range s.pods {

@@ -146,8 +146,8 @@ func (e *Enrolment) awaitContainers(ctx context.Context, j *journal, client kube
 				return err
 			}
 			if down := s.down(); len(down) > 0 {
-				return fmt.Errorf("a restart of the kubelet would fail pods, of which containers with devices do not run "+
-					"now: %s", strings.Join(down, ", "))
+				return fmt.Errorf("a restart of the kubelet would fail pods, of which containers with devices do not "+
+					"run now: %s", strings.Join(down, ", "))
 			}
 			return nil
 		})

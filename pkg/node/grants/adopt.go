@@ -62,7 +62,8 @@ func (c *Checkpoint) adopt(
 				continue
 			}
 		case before != nil:
-			why = fmt.Sprintf("pod %s holds it by the kubelet, and others by the scheduler; delete the pod", before.Pod())
+			why = fmt.Sprintf("pod %s holds it by the kubelet, and others by the scheduler; delete the pod",
+				before.Pod())
 		case a.Pods[i].Listed && c.active(found.PodUID):
 		case states[found.PodUID].Live && a.Pods[i].Listed:
 			why = fmt.Sprintf("a container of pod %s, which has ended, still runs", found.Pod())
@@ -71,8 +72,8 @@ func (c *Checkpoint) adopt(
 			why = fmt.Sprintf("pod %s/%s, to which the kubelet gave it, is not the API server's; remove it",
 				state.Namespace, state.Name)
 		case !a.Pods[i].Gone && !a.Pods[i].Listed:
-			why = fmt.Sprintf("whether the pod with UID %q, to which the kubelet gave it, is still there is known when "+
-				"the API server has listed the node's pods", found.PodUID)
+			why = fmt.Sprintf("whether the pod with UID %q, to which the kubelet gave it, is still there is known "+
+				"when the API server has listed the node's pods", found.PodUID)
 		default:
 			continue // the kubelet has not noticed that the pod is gone
 		}
@@ -80,7 +81,8 @@ func (c *Checkpoint) adopt(
 			others := maps.Clone(next)
 			delete(others, found.PodUID)
 			if conflict := findConflict(&found, others, oneOfEach(found.Holds())); conflict != nil {
-				why = fmt.Sprintf("pod %s, to which the kubelet gave it, is not its only holder: %v", found.Pod(), conflict)
+				why = fmt.Sprintf("pod %s, to which the kubelet gave it, is not its only holder: %v", found.Pod(),
+					conflict)
 			}
 		}
 		if why != "" {

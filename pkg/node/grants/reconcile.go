@@ -58,8 +58,8 @@ func (c *Checkpoint) isComplete() bool {
 
 // Reconcile compares the checkpoint with the runtime: it removes the allocations of pods that are
 // gone, and adds what the containers of live pods that are not in it carry, signed by this node. It
-// compares it with what the kubelet gave to pods, too, and adopts these. An error may be that of the
-// write; the result counts then too.
+// compares it with what the kubelet gave to pods, too, and adopts these. An error may be that of
+// the write; the result counts then too.
 func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()

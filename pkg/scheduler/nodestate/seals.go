@@ -31,10 +31,9 @@ func sealedOf(verifier *seal.Verifier, pod *v1.Pod) sealed {
 
 // Enforce makes a bound pod hold only what its annotation says under a seal that the verifier
 // accepts; without such a seal it holds what the node reports of it in the annotation
-// KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough for
-// pods that the node does not report.
-// Call it before the first node is observed, and again with another verifier when the keys change:
-// then all pods are judged anew.
+// KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough
+// for pods that the node does not report. Call it before the first node is observed, and again with
+// another verifier when the keys change: then all pods are judged anew.
 func (c *Cache) Enforce(verifier *seal.Verifier) {
 	c.verifier.Store(verifier)
 	c.nodes.Range(func(name, _ any) bool {

@@ -188,11 +188,10 @@ func TestWithoutSealsAPodHoldsWhatItsNodeReportsBeforeWhatItsAnnotationSays(t *t
 	f.want("when the pod is gone", f.free(nodeInfo(node, other)), "A B")
 
 	elsewhere := f.node("m", "m-1", "A", "B")
-	f.want("on the other node", f.free(nodeInfo(elsewhere, f.bound(f.pod("mine", 1), "m", allocated("mine", "m", "A")))),
-		"B")
+	mine := f.bound(f.pod("mine", 1), "m", allocated("mine", "m", "A"))
+	f.want("on the other node", f.free(nodeInfo(elsewhere, mine)), "B")
 	f.report(node, "mine", "B")
-	f.want("when the first node reports a pod of the other",
-		f.free(nodeInfo(elsewhere, f.bound(f.pod("mine", 1), "m", allocated("mine", "m", "A")))), "B")
+	f.want("when the first node reports a pod of the other", f.free(nodeInfo(elsewhere, mine)), "B")
 	node = f.report(node, "mine", "A", "B", "C")
 	f.want("and its own are free all the same", f.free(nodeInfo(node)), "A B C")
 

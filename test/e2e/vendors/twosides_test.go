@@ -97,8 +97,8 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 }
 
 // Two pods hold GPUs that the kubelet gave them when NVIDIA's plugin moves to kubecri. They keep
-// them, over restarts of their containers, of kubecri and of the kubelet; others get the other ones;
-// and what one of them held is free when it is gone.
+// them, over restarts of their containers, of kubecri and of the kubelet; others get the other
+// ones; and what one of them held is free when it is gone.
 func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
 	ctx := beginWith(t, 5*patience)
 	namespace := clustertest.Namespace(t, shared.Client)
