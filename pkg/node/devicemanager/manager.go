@@ -68,6 +68,7 @@ type Manager struct {
 	waited    bool        // returnLimit has passed since the start
 	resources map[types.ResourceName]*resource
 	kubelet   map[types.ResourceName]KubeletHas // what it serves, as of the last time; never changed
+	unadopted error                             // why Options.Adopt failed the last time, or nil
 	changed   chan struct{}                     // closed and replaced with every change of what States returns
 }
 

@@ -161,6 +161,8 @@ func (s *standIn) register(ctx context.Context) error {
 	select {
 	case <-registered.connected:
 		klog.FromContext(ctx).Info("Registered with the kubelet in the place of the device plugin", "socket", name)
+	case <-registered.left:
+		return nil
 	case <-limit.C:
 		return fmt.Errorf("the kubelet has registered %s and not asked for its devices within %v", s.resource,
 			dialLimit)

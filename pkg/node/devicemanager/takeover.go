@@ -129,9 +129,11 @@ func (m *Manager) takeOver(ctx context.Context) {
 	for _, r := range found {
 		r.adopting = false
 	}
-	if err != nil {
+	if m.unadopted == nil && err != nil {
 		klog.FromContext(ctx).Error(err, "Which pods hold devices that the kubelet gave them is not known; will retry",
 			"resources", slices.Sorted(maps.Keys(found)))
+	}
+	if m.unadopted = err; err != nil {
 		return
 	}
 	for _, r := range m.resources {
