@@ -17,6 +17,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/vendors"
@@ -227,14 +228,25 @@ func requestExactly(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// awaitGPUs waits until so many GPUs are allocatable on the node, and are exact devices or are not.
+// awaitGPUs waits until so many GPUs are allocatable on the node, and all of them are exact devices
+// or the node names none.
 func (n *node) awaitGPUs(ctx context.Context, t *testing.T, count int64, exact bool) {
 	t.Helper()
 	_, err := shared.Client.AwaitNode(ctx, n.Name, fmt.Sprintf("to offer %d GPUs (exact: %t)", count, exact),
 		func(node *corev1.Node) bool {
 			offered := node.Status.Allocatable[gpus]
-			return offered.Value() == count && exact == strings.Contains(node.Annotations[deviceinfo.Annotation],
-				"nvidia.com:gpu")
+			info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
+			if err != nil || offered.Value() != count {
+				return false
+			}
+			named, allocatable := 0, int64(0)
+			for name := range info.Capacity {
+				if d, ok := kubeletdevice.Parse(name); ok && corev1.ResourceName(d.Resource) == gpus {
+					named++
+					allocatable += info.Allocatable[name]
+				}
+			}
+			return exact && allocatable == count || !exact && named == 0
 		})
 	if err != nil {
 		t.Fatal(err)
