@@ -17,9 +17,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// HoldersAnnotation is the key of the annotation in which a node reports what pods hold that have
-// no valid seal: they were granted devices before there were seals, or the key of their seal is no
-// longer known. A node without such pods has no such annotation.
+// HoldersAnnotation is the key of the annotation in which a node reports what pods hold of which
+// only the node knows: the kubelet gave them devices before these were scheduled; or they were
+// granted devices before there were seals, or the key of their seal is no longer known. A node
+// without such pods has no such annotation. It counts for pods that are bound to the node.
 const HoldersAnnotation = "KubeDevice/Holders"
 
 // MaxHoldersBytes is the largest value of [HoldersAnnotation]: 110 pods with 8 devices each fit.

@@ -18,6 +18,9 @@
 // A device pod needs an allocation that the device scheduler made for this node, of devices that
 // exist, are healthy, and are held by no other pod. Static pods, and whatever else does not come
 // from the API server, cannot have been scheduled: they pass untouched and never get a device.
+//
+// A container of an adopted pod, see package grants, passes untouched, too, with the devices that
+// the kubelet gives it.
 package admission
 
 import (
@@ -109,6 +112,9 @@ type Admission struct {
 	CDI func() error
 	// Seals says what to do about allocations that the scheduler did not seal.
 	Seals Seals
+	// Given returns the devices that the kubelet gives to a container, of resources that have moved
+	// here, sorted by name. It is called for adopted pods only.
+	Given func(podUID, container string) ([]types.ResourceName, error)
 	// Firewall keeps containers from devices that they were not allocated; nil for none.
 	Firewall *firewall.Firewall
 	// Allowlist are the pods that the firewall lets through.
@@ -138,6 +144,9 @@ func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []b
 	}
 	failpoint.Reach(failpoint.Decoded)
 	devicePod, err := a.verify(ctx, r)
+	if err == nil && !devicePod {
+		err = refuseStandIn(r)
+	}
 	if err == nil {
 		err = a.guard(ctx, r)
 	}

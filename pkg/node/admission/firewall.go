@@ -37,13 +37,13 @@ var errNoAccount = errors.New("its service account is not known to this node yet
 // undone, and records in r what has to be done about the others.
 //
 // It leaves alone what does not come from the API server, such as static pods: whoever writes
-// those is root on the node; and privileged containers, which see all devices of the node in any
-// case.
+// those is root on the node; privileged containers, which see all devices of the node in any case;
+// and containers with devices that the kubelet gave them before.
 func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err := refuseForeign(r); err != nil {
 		return err
 	}
-	if a.Firewall == nil || !r.fromAPI || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
+	if a.Firewall == nil || !r.fromAPI || r.asBefore || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return nil
 	}
 	guard, err := a.guardOf(ctx, nil)

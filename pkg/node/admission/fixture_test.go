@@ -49,6 +49,7 @@ type fixture struct {
 	*Admission
 	pods     knownPods
 	live     map[string]bool
+	given    grants.Adoptable                     // by the kubelet
 	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
 	ignored  []string
@@ -116,7 +117,8 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	transports := []plugins.Transport{files}
 	record := grants.New(grants.Options{
 		Path: path, Boot: boot, Node: "node-1", Runtime: runtimeOf{f},
-		Active: func(uid string) bool { return f.live[uid] },
+		Active:    func(uid string) bool { return f.live[uid] },
+		Adoptable: func() (grants.Adoptable, error) { return f.given, nil },
 	})
 	t.Cleanup(func() { record.Close() })
 	for _, p := range served {

@@ -43,7 +43,7 @@ func (a *Admission) inject(ctx context.Context, r *request) (suffix []byte, outc
 func (a *Admission) devicesFor(
 	ctx context.Context, r *request,
 ) (delta *runtimeapi.ContainerConfig, holds types.ResourceLocation, err error) {
-	if r.granted == nil {
+	if r.granted == nil || r.asBefore {
 		return nil, nil, nil
 	}
 	pod := r.granted.PodInfo.Clone() // verifyContainer may rename devices

@@ -52,6 +52,9 @@ type request struct {
 	claimed  *types.PodInfo
 	verified verification
 
+	// By verify: it has the devices of the kubelet that are its own, and passes as it is.
+	asBefore bool
+
 	// By guard, for a container that the firewall does not let through: what it does to it. Nil for
 	// all others.
 	firewall *firewall.Guard

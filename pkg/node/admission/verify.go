@@ -46,6 +46,9 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	// What came back from the runtime does not have containers that were never created.
 	if ok && !granted.Lacks(r.container) {
 		r.granted = &granted
+		if granted.Adopted {
+			return true, a.verifyAdopted(r)
+		}
 		return true, nil
 	}
 	// The checkpoint may have lost the pod meanwhile, which was a device pod because of it.

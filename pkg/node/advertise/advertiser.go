@@ -3,7 +3,8 @@
 
 // Package advertise publishes this node's devices in its Node object: the annotation
 // KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
-// without a valid seal, the annotation KubeDevice/Holders says so, in the same patches.
+// that the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the
+// same patches. Extended resources that the kubelet publishes by itself stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
@@ -60,7 +61,8 @@ type Pods interface {
 	Counts() (counts map[string]int64, known bool, changed <-chan struct{})
 }
 
-// Holders knows which pods hold devices of the node without a valid seal. *seals.Holders does.
+// Holders knows which pods hold devices of the node of which only the node knows. *seals.Holders
+// does.
 type Holders interface {
 	// Holders returns the pods; whether they are known, without which the node's annotation stays
 	// as it is; and a channel that is closed when any of this may have changed.
@@ -82,6 +84,9 @@ type Options struct {
 	Pods Pods
 	// Holders, if set, has what the annotation KubeDevice/Holders says.
 	Holders Holders
+	// KubeletCounts, if set, reports whether the kubelet publishes an extended resource whose
+	// devices the inventory has.
+	KubeletCounts func(extended string) bool
 	// Retry is the delay after the first failure. It doubles up to a minute, with jitter. A change
 	// of the node or of its inventory reduces the delay to the first one. Zero means half a second.
 	Retry time.Duration
@@ -102,6 +107,9 @@ type Advertiser struct {
 func New(nodeName string, source Source, options Options) *Advertiser {
 	if options.Retry == 0 {
 		options.Retry = time.Second / 2
+	}
+	if options.KubeletCounts == nil {
+		options.KubeletCounts = func(string) bool { return false }
 	}
 	return &Advertiser{nodeName: nodeName, source: source, options: options, err: errNotYet}
 }

@@ -6,6 +6,7 @@ package advertise
 import (
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -113,6 +115,33 @@ func TestTheCountsFollowThePodsWhileAPluginIsAway(t *testing.T) {
 				}
 			})
 	})
+}
+
+// The kubelet publishes what a stand-in lists there.
+func TestWhatTheKubeletCountsIsLeftToIt(t *testing.T) {
+	for name, inventory := range map[string]*types.NodeInfo{
+		"a node with the devices":   gpus(3),
+		"a node that has none left": types.NewNodeInfoWithName("node-1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "1"})
+			value, err := annotation(node, inventory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts := want(node, inventory, nil, true).counts
+			counts["example.com/other"] = 5
+			body, err := patch(node, map[string]string{deviceinfo.Annotation: value}, counts,
+				func(extended string) bool { return extended == string(gpu) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			const status = `"status":{"allocatable":{"example.com/other":"5"},"capacity":{"example.com/other":"5"}}}`
+			if !strings.HasSuffix(string(body), status) {
+				t.Errorf("the patch is %s", body)
+			}
+		})
+	}
 }
 
 func TestWhatTheKubeletTookAwayIsPutBackBeforeThePluginsHaveSpoken(t *testing.T) {

@@ -157,11 +157,11 @@ func (f *follower) compare(
 	return due, nil
 }
 
-// patch publishes the annotations and the counts, unless the node has them.
+// patch publishes the annotations and the counts, unless the node has them or the kubelet counts.
 func (f *follower) patch(
 	ctx context.Context, annotations map[string]string, counts map[corev1.ResourceName]int64,
 ) error {
-	body, err := patch(f.node, annotations, counts)
+	body, err := patch(f.node, annotations, counts, f.options.KubeletCounts)
 	if err != nil {
 		return &refusal{err}
 	}

@@ -16,9 +16,11 @@ import (
 
 // patch returns the JSON merge patch that sets these annotations of the node, or removes those that
 // are empty, and its counts. It returns nil if the node has them. The patch removes extended
-// resources that only the node's present annotation lists.
+// resources that only the node's present annotation lists. It leaves alone those that the kubelet
+// counts.
 func patch(
 	node *corev1.Node, wanted map[string]string, counts map[corev1.ResourceName]int64,
+	kubeletCounts func(extended string) bool,
 ) ([]byte, error) {
 	annotations := map[string]any{}
 	for key, value := range wanted {
@@ -33,12 +35,15 @@ func patch(
 	capacity, allocatable := map[corev1.ResourceName]any{}, map[corev1.ResourceName]any{}
 	for _, extended := range publishedNames(node) {
 		name := corev1.ResourceName(extended)
-		if _, still := counts[name]; !still {
+		if _, still := counts[name]; !still && !kubeletCounts(extended) {
 			removeFrom(capacity, node.Status.Capacity, name)
 			removeFrom(allocatable, node.Status.Allocatable, name)
 		}
 	}
 	for name, count := range counts {
+		if kubeletCounts(string(name)) {
+			continue
+		}
 		setIn(capacity, node.Status.Capacity, name, count)
 		setIn(allocatable, node.Status.Allocatable, name, count)
 	}
@@ -94,8 +99,8 @@ func (h *holdersReport) addTo(annotations map[string]string, node *corev1.Node) 
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("report the %d pods that hold devices of node %q without a valid seal: %w; delete some of "+
-			"them, so that they are scheduled again", len(h.holders), node.Name, err)
+		return fmt.Errorf("report the %d pods that hold devices of node %q without a valid seal, or by the kubelet: "+
+			"%w; delete some of them, so that they are scheduled again", len(h.holders), node.Name, err)
 	}
 	annotations[deviceinfo.HoldersAnnotation] = value
 	return nil

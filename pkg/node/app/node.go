@@ -54,8 +54,8 @@ type node struct {
 	firewall      *firewall.Firewall // nil if it is off
 	advertiser    *advertise.Advertiser
 	events        *announcer
-	keys          *seals.Keys    // nil where seals are off
-	holders       *seals.Holders // as keys
+	keys          *seals.Keys // nil where seals are off
+	holders       *seals.Holders
 
 	running sync.WaitGroup
 }
@@ -71,7 +71,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.measures = newMeasures()
 	n.record = grants.New(grants.Options{
 		Path: options.grantsPath(), Boot: boot, Node: options.NodeName,
-		Runtime: grants.CRI(upstream), Active: n.registry.Active, Capacity: n.grantable, Observe: n.noteFinding,
+		Runtime: grants.CRI(upstream), Active: n.registry.Active, Capacity: n.grantable, Adoptable: n.adoptable,
+		Observe: n.noteFinding,
 	})
 	n.measures.showGrants(n.record)
 	load := options.loadPlugins
@@ -82,7 +83,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.deviceManager = devicemanager.New(devicemanager.Options{
 		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),
-		Observe:          n.measures.observePlugin,
+		KubeletDir:       devicemanager.KubeletDir, Adopt: n.adopt, Granted: n.granted,
+		Observe: n.measures.observePlugin,
 	})
 	if err := n.deviceManager.Load(); err != nil {
 		klog.FromContext(ctx).Error(err, "The devices of device plugins are unknown until the plugins register")
@@ -112,15 +114,17 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}))
 	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
-		Pods: n.registry,
+		Pods: n.registry, KubeletCounts: n.kubeletCounts,
 	}
 	if mode, _ := options.sealMode(); mode == seal.Warn || mode == seal.Enforce {
 		n.keys = seals.NewKeys(ctx, seals.Options{
 			Certificates: options.SealCertificates, TrustBundle: options.SealTrustBundle, Cache: options.sealsPath(),
 		})
-		n.holders = seals.NewHolders(options.NodeName, n.keys, n.registry, n.record)
+	}
+	n.holders = seals.NewHolders(options.NodeName, n.keys, n.registry, n.record)
+	advertising.Holders = n.holders
+	if n.keys != nil {
 		n.measures.showSeals(n.keys, n.holders)
-		advertising.Holders = n.holders
 	}
 	n.advertiser = advertise.New(options.NodeName, n.plugins, advertising)
 	if options.Kubeconfig != "" {
@@ -167,8 +171,8 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
 	if n.keys != nil {
 		n.running.Go(func() { n.keys.Run(ctx) })
-		n.running.Go(func() { n.holders.Run(ctx) })
 	}
+	n.running.Go(func() { n.holders.Run(ctx) })
 	if n.options.Kubeconfig == "" {
 		klog.FromContext(ctx).
 			Info(
@@ -248,6 +252,7 @@ func (n *node) proxy() *criproxy.Proxy {
 		HostFS:    osHost{},
 		CDI:       n.cdi.Check,
 		Seals:     n.seals(),
+		Given:     n.deviceManager.GivenTo,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
 		Warn:      n.events.warn,
@@ -308,10 +313,18 @@ func (n *node) ready(servePath string) []check {
 	return checks
 }
 
+// kubeletCounts reports whether the kubelet publishes an extended resource that the node's
+// inventory lists.
+func (n *node) kubeletCounts(name string) bool {
+	return n.deviceManager.KubeletCounts(types.ResourceName(name))
+}
+
 // devices are the node's devices for the PodResources API.
 func (n *node) devices() podresources.Devices {
 	now, _ := n.plugins.Inventory()
-	return podresources.Devices{Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf}
+	return podresources.Devices{
+		Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf, Replaces: n.kubeletCounts,
+	}
 }
 
 // exists reports whether there is a file at the path.

@@ -199,7 +199,7 @@ func FuzzWhatIsRememberedIsReadBack(f *testing.F) {
 		`{"devices":["resource/group/numa/0/intel.com:qat/a/device","resource/group/numa/1/intel.com:qat/a/device"]}`))
 	f.Add([]byte(`{"devices":[null]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		devices, err := decodeState(raw)
+		devices, _, err := decodeState(raw)
 		if err != nil {
 			return
 		}
@@ -213,7 +213,7 @@ func FuzzWhatIsRememberedIsReadBack(f *testing.F) {
 		for _, name := range content.Devices {
 			text = append(text, fmt.Sprintf("%q", name))
 		}
-		again, err := decodeState([]byte(`{"devices":[` + strings.Join(text, ",") + `]}`))
+		again, _, err := decodeState([]byte(`{"devices":[` + strings.Join(text, ",") + `]}`))
 		if diff := cmp.Diff(devices, again, cmp.AllowUnexported(entry{})); err != nil || diff != "" {
 			t.Errorf("%v, read back (-first +second):\n%s", err, diff)
 		}

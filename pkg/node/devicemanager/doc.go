@@ -15,8 +15,9 @@
 //   - Each list replaces the one before. An invalid list is refused, and the one before remains.
 //   - Unhealthy devices are not allocatable. When the plugin's stream ends, none is, at once. The
 //     devices remain known for [Keep], and across a restart of this program by a state file.
-//   - The kubelet must not serve it too. While it does, or has it in its checkpoint, nothing is
-//     published here.
+//   - The kubelet must not serve it too: while it does, nothing is published here. While it only
+//     remembers it, kubecri stands in for the plugin at the kubelet, see standIn; pods that hold
+//     devices which the kubelet gave them are adopted first, see Options.
 //
 // Package kubeletdevice defines the names of the devices.
 package devicemanager
@@ -40,6 +41,7 @@ const (
 	allocateLimit = 20 * time.Second // for Allocate
 	preStartLimit = 30 * time.Second // for PreStartContainer
 	awaitLimit    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
+	adoptLimit    = 5 * time.Second  // for Options.Adopt
 	// returnLimit is for the plugins of the state file to register after a start. Until then nobody
 	// is notified that their devices are gone.
 	returnLimit = 15 * time.Second

@@ -18,11 +18,20 @@ import (
 
 // KubeletCheckpoint is the file in which the kubelet remembers its device plugins. It does not
 // depend on the kubelet's --root-dir.
-const KubeletCheckpoint = pluginapi.DevicePluginPath + "kubelet_internal_checkpoint"
+const KubeletCheckpoint = KubeletDir + checkpointName
+
+// KubeletDir is the directory of that file, in which plugins register with the kubelet.
+const KubeletDir = pluginapi.DevicePluginPath
+
+const checkpointName = "kubelet_internal_checkpoint"
 
 const (
 	kubeletInterval = 10 * time.Second // between two checks of what the kubelet serves
 	kubeletLimit    = 2 * time.Second  // for one of them
+	// rivalPause is for how long the kubelet must not have had a plugin's devices before its
+	// resource is taken over: a plugin needs some seconds to register again with a kubelet that
+	// restarts.
+	rivalPause = time.Minute
 )
 
 // KubeletResources returns the extended resources that the kubelet knows, each with what it has of
@@ -118,10 +127,12 @@ func (c *conflict) Error() string {
 			"stop the plugin that uses the kubelet's directory, or leave the resource to it", c.resource, c.Device)
 	case c.Pod != "":
 		return fmt.Sprintf("pod %s holds a device of %s that the kubelet has allocated, and the kubelet would fail "+
-			"other pods that ask for it: it is offered when the pod is gone; delete it", c.Pod, c.resource)
+			"other pods that ask for it: it is offered when kubecri has taken the resource over, or the pod is gone",
+			c.Pod, c.resource)
 	default:
 		return fmt.Sprintf("the kubelet still remembers a device plugin of %s, for five minutes after that has left, "+
-			"and would fail pods that ask for it: it is offered when the kubelet has forgotten", c.resource)
+			"and would fail pods that ask for it: it is offered when kubecri has taken the resource over, or the "+
+			"kubelet has forgotten", c.resource)
 	}
 }
 
@@ -140,23 +151,49 @@ func (m *Manager) findConflict(ctx context.Context, resource types.ResourceName)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", "resource", resource)
 	}
-	return conflictOf(resource, known)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resource(resource).conflictWith(known)
 }
+
+// conflictWith returns the resource's conflict with what the kubelet knows, or nil. The caller
+// holds mu.
+func (r *resource) conflictWith(known map[types.ResourceName]KubeletHas) *conflict {
+	found := conflictOf(r.name, known)
+	if found == nil || r.standsIn() || r.counted && found.Device == "" {
+		return nil
+	}
+	return found
+}
+
+// standsIn reports whether what the kubelet knows of the resource is kubecri's, or its
+// predecessor's. The caller holds mu.
+func (r *resource) standsIn() bool { return r.standIn != nil || r.inherited }
 
 // watchKubelet notices when the kubelet begins to serve a resource that is served here, and when it
 // stops, until ctx is done.
 func (m *Manager) watchKubelet(ctx context.Context) {
-	m.readKubelet(ctx)
+	if m.options.Adopt != nil {
+		removeStaleSockets(ctx, m.options.KubeletDir)
+	}
+	known, err := m.readKubelet(ctx)
 	close(m.kubeletRead)
 	for {
-		sleep(ctx, kubeletInterval)
-		if ctx.Err() != nil {
-			return
-		}
 		// What is unknown stays as it is.
-		if known, err := m.readKubelet(ctx); err == nil {
+		if err == nil {
 			m.updateConflicts(ctx, known)
 		}
+		m.takeOver(ctx)
+		timer := time.NewTimer(kubeletInterval)
+		select {
+		case <-timer.C:
+		case <-m.listed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		known, err = m.readKubelet(ctx)
 	}
 }
 
@@ -182,7 +219,7 @@ func (m *Manager) KubeletServes(ctx context.Context, is func(types.ResourceName)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name := range m.kubelet {
-		if is(name) {
+		if r := m.resources[name]; is(name) && (r == nil || !r.standsIn()) {
 			return true
 		}
 	}
@@ -194,7 +231,14 @@ func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceN
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.resources {
-		now := conflictOf(name, known)
+		now := r.conflictWith(known)
+		if _, remembered := known[name]; r.counted && (!remembered && r.standIn == nil || now != nil) {
+			r.counted, r.inherited = false, false
+			m.touch(r)
+		}
+		if now != nil && now.Device != "" && r.session != nil {
+			r.rivalSeen = m.options.Clock.Now()
+		}
 		if now != nil && now.Device != "" && r.session == nil && r.listed {
 			r.stopExpiry()
 			m.forget(r) // the plugin has moved to the kubelet

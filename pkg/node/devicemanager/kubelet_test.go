@@ -222,8 +222,8 @@ func TestTheKubeletsCheckpointSaysWhoHoldsWhat(t *testing.T) {
 	}
 	state, err := ReadKubeletState(checkpoint)
 	want := KubeletState{Resources: []types.ResourceName{qat, "z.y/x"}, Holdings: []KubeletHolding{
-		{PodUID: "u", Container: "c", Resource: qat, IDs: []string{"a", "b"}},
-		{PodUID: "v", Container: "c", Resource: "a.b/c", IDs: []string{"x"}},
+		{PodUID: "u", Container: "c", Resource: qat, IDs: []string{"a", "b"}, NUMA: map[string][]int{}},
+		{PodUID: "v", Container: "c", Resource: "a.b/c", IDs: []string{"x"}, NUMA: map[string][]int{"x": {0, 1}}},
 	}}
 	if diff := cmp.Diff(want, state); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

@@ -31,6 +31,17 @@ type KubeletHolding struct {
 	Container string
 	Resource  types.ResourceName
 	IDs       []string // sorted
+	// NUMA are the NUMA nodes of the devices, by ID; a device of none is not in it.
+	NUMA map[string][]int
+	// StandIn says that kubecri has answered in the place of the plugin: the IDs mean nothing, and
+	// what the container has says its pod's allocation.
+	StandIn bool
+}
+
+// remembers reports whether the kubelet knows the resource.
+func (s KubeletState) remembers(resource types.ResourceName) bool {
+	return slices.Contains(s.Resources, resource) ||
+		slices.ContainsFunc(s.Holdings, func(h KubeletHolding) bool { return h.Resource == resource })
 }
 
 // ReadKubeletState reads the kubelet's checkpoint at path. A file that is not there says nothing.
@@ -48,7 +59,8 @@ func ReadKubeletState(path string) (KubeletState, error) {
 			PodDeviceEntries  []struct {
 				PodUID, ContainerName string
 				ResourceName          types.ResourceName
-				DeviceIDs             map[string][]string // by NUMA node
+				DeviceIDs             map[int][]string // by NUMA node, -1 for none
+				AllocResp             []byte
 			}
 		}
 	}
@@ -57,12 +69,21 @@ func ReadKubeletState(path string) (KubeletState, error) {
 	}
 	state := KubeletState{Resources: slices.Sorted(maps.Keys(content.Data.RegisteredDevices))}
 	for _, entry := range content.Data.PodDeviceEntries {
-		ids := slices.Concat(slices.Collect(maps.Values(entry.DeviceIDs))...)
-		slices.Sort(ids)
-		state.Holdings = append(state.Holdings, KubeletHolding{
+		holding := KubeletHolding{
 			PodUID: entry.PodUID, Container: entry.ContainerName, Resource: entry.ResourceName,
-			IDs: slices.Compact(ids), // a device on two NUMA nodes stands in it twice
-		})
+			NUMA: map[string][]int{}, StandIn: isStandIns(entry.AllocResp),
+		}
+		for _, node := range slices.Sorted(maps.Keys(entry.DeviceIDs)) {
+			for _, id := range entry.DeviceIDs[node] {
+				holding.IDs = append(holding.IDs, id)
+				if node >= 0 {
+					holding.NUMA[id] = append(holding.NUMA[id], node)
+				}
+			}
+		}
+		slices.Sort(holding.IDs)
+		holding.IDs = slices.Compact(holding.IDs) // a device on two NUMA nodes stands in it twice
+		state.Holdings = append(state.Holdings, holding)
 	}
 	return state, nil
 }

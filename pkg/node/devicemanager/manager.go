@@ -34,6 +34,17 @@ type Options struct {
 	StateFile string
 	// KubeletResources returns what the kubelet serves; nil stands for nothing.
 	KubeletResources KubeletResources
+	// KubeletDir is the kubelet's device-plugins directory, in which kubecri stands in for plugins
+	// that have moved here.
+	KubeletDir string
+	// Adopt records the pods that hold what Given returns. It returns the devices of them whose
+	// holders cannot be named for certain, by name, each with why not: they are given to nobody. An
+	// error says that it is not known. Without Adopt, a resource that the kubelet knows is not
+	// offered until the kubelet has forgotten it.
+	Adopt func(ctx context.Context) (withheld map[types.ResourceName]string, err error)
+	// Granted returns the devices that pods hold by an allocation of the scheduler, by name; nil
+	// stands for none. It must not block.
+	Granted func() map[types.ResourceName]bool
 	// Observe, if set, is called after each call into a plugin of a resource.
 	Observe func(resource, call string, took time.Duration, err error)
 	// Clock, if set, replaces the real one.
@@ -49,6 +60,7 @@ type Manager struct {
 	state       *statefile.File
 	running     sync.WaitGroup
 	kubeletRead chan struct{} // closed when it was tried once to read what the kubelet serves
+	listed      chan struct{} // has an element when a plugin has listed its devices for the first time
 
 	mu        sync.Mutex
 	serving   error       // nil while plugins can register
@@ -56,6 +68,7 @@ type Manager struct {
 	waited    bool        // returnLimit has passed since the start
 	resources map[types.ResourceName]*resource
 	kubelet   map[types.ResourceName]KubeletHas // what it serves, as of the last time; never changed
+	unadopted error                             // why Options.Adopt failed the last time, or nil
 	changed   chan struct{}                     // closed and replaced with every change of what States returns
 }
 
@@ -63,6 +76,9 @@ type Manager struct {
 func New(options Options) *Manager {
 	if options.KubeletResources == nil {
 		options.KubeletResources = func(context.Context) (map[types.ResourceName]KubeletHas, error) { return nil, nil }
+	}
+	if options.Granted == nil {
+		options.Granted = func() map[types.ResourceName]bool { return nil }
 	}
 	if options.Observe == nil {
 		options.Observe = func(string, string, time.Duration, error) {}
@@ -73,6 +89,7 @@ func New(options Options) *Manager {
 	return &Manager{
 		options: options, state: stateFile(options.StateFile), serving: errNotServing,
 		resources: map[types.ResourceName]*resource{}, changed: make(chan struct{}), kubeletRead: make(chan struct{}),
+		listed: make(chan struct{}, 1),
 	}
 }
 
@@ -142,7 +159,7 @@ func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
 	m.mu.Lock()
 	r := m.resource(s.resource)
 	before := r.session
-	r.session, r.lost, r.refused, r.conflict = s, nil, nil, conflict
+	r.session, r.lost, r.refused, r.conflict, r.rivalSeen = s, nil, nil, conflict, time.Time{}
 	r.stopExpiry()
 	m.touch(r)
 	m.mu.Unlock()
@@ -176,6 +193,12 @@ func (m *Manager) update(ctx context.Context, s *session, list []*pluginapi.Devi
 		return
 	}
 	unchanged := s.listed && r.serving && r.refused == nil && equalLists(r.devices, devices)
+	if !s.listed {
+		select {
+		case m.listed <- struct{}{}:
+		default:
+		}
+	}
 	s.listed = true
 	if unchanged {
 		return
@@ -203,6 +226,9 @@ func (m *Manager) end(ctx context.Context, s *session, cause error) {
 	m.lose(r, fmt.Errorf("the device plugin of %s is gone since %s (%w); "+
 		"its devices are not allocatable until it registers again",
 		r.name, m.options.Clock.Now().UTC().Format(time.RFC3339), cause))
+	if r.standIn != nil {
+		m.expireStandIn(r)
+	}
 	klog.FromContext(ctx).Info("A device plugin is gone", "reason", cause, "kept", Keep)
 }
 
@@ -223,6 +249,7 @@ func (m *Manager) lose(r *resource, why error) {
 
 // forget forgets the devices of r, which nobody serves. The caller holds mu.
 func (m *Manager) forget(r *resource) {
+	r.stopStandIn()
 	r.expiry, r.devices, r.listed, r.lost = nil, nil, false, errUnregistered(r.name)
 	m.touch(r)
 }

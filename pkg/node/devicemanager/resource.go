@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -40,7 +41,18 @@ type resource struct {
 	conflict *conflict   // with the kubelet, or nil
 	lost     error       // why there is no session
 	expiry   clock.Timer // runs while there is no session and devices are kept
-	state    *State      // nil after a change
+	leaving  clock.Timer // runs while there is no session and a stand-in stays, see standInGrace
+
+	// counted says that kubecri stands in for the plugin at the kubelet, or did and the kubelet has
+	// not forgotten: what it gave before is adopted. inherited says that the process before this
+	// one did, and this one does not yet; adopting, that it is to do so when the pods are adopted
+	// that hold devices of the kubelet's.
+	counted, inherited, adopting bool
+	standIn                      *standIn
+	offered                      bool              // the kubelet has had the devices from a stand-in
+	rivalSeen                    time.Time         // when the kubelet last had devices of another, beside the session
+	withheld                     map[string]string // by ID: given to nobody, and why
+	state                        *State            // nil after a change
 }
 
 // snapshot returns the state of the resource.
@@ -49,10 +61,10 @@ func (r *resource) snapshot() State {
 		_, unserved := r.served()
 		r.state = &State{r.name, plugins.State{Reported: r.reported, Serving: unserved == nil}}
 		if r.listed || r.session != nil {
-			r.state.Err = errors.Join(unserved, r.refused)
+			r.state.Err = errors.Join(unserved, r.refused, r.errWithheld())
 		}
 		if r.listed && r.conflict == nil {
-			r.state.Info = infoOf(r.name, r.devices, r.serving)
+			r.state.Info = infoOf(r.name, r.available(), r.serving && (!r.counted || r.offered))
 		}
 	}
 	return *r.state
@@ -67,6 +79,9 @@ func (r *resource) served() (*session, error) {
 		return nil, r.lost
 	case !r.session.listed:
 		return nil, fmt.Errorf("the device plugin of %s has registered and not listed its devices yet", r.name)
+	case r.counted && !r.offered:
+		return nil, fmt.Errorf("%s is being registered with the kubelet, which counts it still; it is offered then",
+			r.name)
 	default:
 		return r.session, nil
 	}
@@ -93,11 +108,15 @@ func (r *resource) servedWith(ids []string) (*session, error) {
 	return s, nil
 }
 
-// stopExpiry keeps the devices.
+// stopExpiry keeps the devices, and the stand-in.
 func (r *resource) stopExpiry() {
 	if r.expiry != nil {
 		r.expiry.Stop()
 		r.expiry = nil
+	}
+	if r.leaving != nil {
+		r.leaving.Stop()
+		r.leaving = nil
 	}
 }
 

@@ -25,6 +25,8 @@ const legacyName = "device-plugins.json"
 // knownDevices is the content of the state file.
 type knownDevices struct {
 	Devices []types.ResourceName `json:"devices"` // the names of all devices
+	// Counted are the resources for which kubecri stands in at the kubelet.
+	Counted []types.ResourceName `json:"counted,omitempty"`
 }
 
 func stateFile(path string) *statefile.File {
@@ -36,8 +38,9 @@ func stateFile(path string) *statefile.File {
 // again.
 func (m *Manager) Load() error {
 	var known map[types.ResourceName][]entry
+	var counted []types.ResourceName
 	err := m.state.Load(func(body []byte) (err error) {
-		known, err = decodeState(body)
+		known, counted, err = decodeState(body)
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -50,6 +53,10 @@ func (m *Manager) Load() error {
 		r.devices, r.listed = devices, true
 		m.lose(r, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; "+
 			"its devices are not allocatable until it does", name))
+	}
+	for _, name := range counted {
+		r := m.resource(name)
+		r.counted, r.inherited, r.offered = true, true, true
 	}
 	m.options.Clock.AfterFunc(returnLimit, m.stopWaiting)
 	return nil
@@ -68,18 +75,19 @@ func (m *Manager) stopWaiting() {
 	}
 }
 
-// decodeState returns the devices in a state file, by resource.
-func decodeState(raw []byte) (map[types.ResourceName][]entry, error) {
+// decodeState returns the devices in a state file, by resource, and the resources for which kubecri
+// stands in at the kubelet.
+func decodeState(raw []byte) (map[types.ResourceName][]entry, []types.ResourceName, error) {
 	var content knownDevices
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	devices := map[types.ResourceName][]entry{}
 	seen := map[[2]string]bool{}
 	for _, name := range content.Devices {
 		d, ok := kubeletdevice.Parse(name)
 		if !ok || seen[[2]string{string(d.Resource), d.ID}] {
-			return nil, fmt.Errorf("%.80q is no device's name, or stands in it twice", name)
+			return nil, nil, fmt.Errorf("%.80q is no device's name, or stands in it twice", name)
 		}
 		seen[[2]string{string(d.Resource), d.ID}] = true
 		devices[d.Resource] = append(devices[d.Resource], entry{Device: d, name: name})
@@ -87,7 +95,7 @@ func decodeState(raw []byte) (map[types.ResourceName][]entry, error) {
 	for _, list := range devices {
 		sortByID(list)
 	}
-	return devices, nil
+	return devices, content.Counted, nil
 }
 
 // keepSaved saves the devices whenever they change, until ctx is done.
@@ -116,7 +124,11 @@ func (m *Manager) content() (knownDevices, <-chan struct{}) {
 		for _, d := range r.devices {
 			content.Devices = append(content.Devices, d.name)
 		}
+		if r.counted {
+			content.Counted = append(content.Counted, r.name)
+		}
 	}
 	slices.Sort(content.Devices)
+	slices.Sort(content.Counted)
 	return content, m.changed
 }

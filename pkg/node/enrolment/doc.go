@@ -31,6 +31,9 @@ const (
 	kubeletLimit = time.Minute
 	// runtimeLimit is how long kubecri may take to pass on a call.
 	runtimeLimit = 30 * time.Second
+	// containersLimit is how long an enrolment waits for a moment in which all containers run that
+	// hold devices of the kubelet.
+	containersLimit = 5 * time.Minute
 	// evictionLimit is how long Leave waits for the pods that it has evicted.
 	evictionLimit = 10 * time.Minute
 	// callLimit is how long one look at a condition may take.

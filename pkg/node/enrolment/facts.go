@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	nodeutil "k8s.io/component-helpers/node/util"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -282,15 +283,84 @@ func registersWithKubelet(volume corev1.Volume) bool {
 	return volume.HostPath != nil && filepath.Clean(volume.HostPath.Path) == kubeletDirectory
 }
 
-// holdersFact is about the pods that hold devices of the kubelet.
+// holdersFact is about the pods that hold devices of the kubelet. A kubelet that starts fails a pod
+// with such a device in a container that does not run. One that runs along can be waited for; an
+// init container that has ended never runs again.
 func (e *Enrolment) holdersFact(s *surroundings) Fact {
 	holders := s.holders()
 	if len(holders) == 0 {
 		return fact("holders", "no pod holds a device of the kubelet")
 	}
-	return fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", ")).blocks(
-		"the kubelet goes on owning them while a pod has them, and kubecri does not know who has what: drain these " +
-			"pods, or enrol when they have ended")
+	if initial := s.initialHolders(); len(initial) > 0 {
+		return fact("holders", "devices of the kubelet are held by init containers: %s", strings.Join(initial, ", ")).
+			blocks("the kubelet fails these pods when it restarts: drain them, or enrol when they have ended")
+	}
+	return fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", ")).notice(
+		"they keep them, also when the devices' plugin moves to kubecri; the kubelet is restarted when all of their " +
+			"containers run. A plugin file of kubecri's for the same devices must not be there: it does not know " +
+			"these pods")
+}
+
+// initialHolders returns the init containers, sidecars apart, that hold devices of the kubelet, or
+// request them, sorted.
+func (s *surroundings) initialHolders() []string {
+	var found []string
+	for i := range s.pods {
+		pod := &s.pods[i]
+		if over(pod) {
+			continue
+		}
+		devices := s.deviceContainers(pod)
+		for j := range pod.Spec.InitContainers {
+			container := &pod.Spec.InitContainers[j]
+			if devices[container.Name] && !deviceinfo.IsSidecar(container) {
+				found = append(found, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, container.Name))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// deviceContainers returns the containers of the pod that hold devices of the kubelet, or request
+// them.
+func (s *surroundings) deviceContainers(pod *corev1.Pod) map[string]bool {
+	found := map[string]bool{}
+	for _, holding := range s.devices.Holdings {
+		if holding.PodUID == string(pod.UID) {
+			found[holding.Container] = true
+		}
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if len(s.requestedBy(container)) > 0 {
+			found[container.Name] = true
+		}
+	}
+	return found
+}
+
+// down returns the containers with devices of the kubelet that do not run now, and may again,
+// sorted.
+func (s *surroundings) down() []string {
+	var found []string
+	for i := range s.pods {
+		pod := &s.pods[i]
+		if over(pod) {
+			continue
+		}
+		runs := map[string]bool{}
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			runs[status.Name] = status.State.Running != nil
+		}
+		devices := s.deviceContainers(pod)
+		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if devices[container.Name] && !runs[container.Name] {
+				found = append(found, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, container.Name))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
 }
 
 // holders returns who holds what of the kubelet, or is about to, sorted. A pod that is over holds
@@ -324,14 +394,21 @@ func (s *surroundings) holders() []string {
 func (s *surroundings) requested(pod *corev1.Pod) []string {
 	var found []string
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		for name, quantity := range container.Resources.Limits {
-			if !quantity.IsZero() && slices.Contains(s.devices.Resources, types.ResourceName(name)) {
-				found = append(found, string(name))
-			}
-		}
+		found = append(found, s.requestedBy(container)...)
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// requestedBy returns the kubelet's resources that the container requests.
+func (s *surroundings) requestedBy(container corev1.Container) []string {
+	var found []string
+	for name, quantity := range container.Resources.Limits {
+		if !quantity.IsZero() && slices.Contains(s.devices.Resources, types.ResourceName(name)) {
+			found = append(found, string(name))
+		}
+	}
+	return found
 }
 
 // needed is how much room the state directory must have: its files are small, but none must ever be

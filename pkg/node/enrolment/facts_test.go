@@ -90,16 +90,15 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 		finding string
 		advice  string
 	}{
-		"a pod holds a device of the kubelet": {
-			func(m *machine) { m.addPod("trainer"); m.write("/var/lib/kubelet/checkpoint", held) },
-			"holders", "default/trainer (main: nvidia.com/gpu GPU-1)", "drain",
-		},
-		"a pod may come to hold one": {
+		"an init container holds a device of the kubelet": {
 			func(m *machine) {
-				m.addPod("starts", "nvidia.com/gpu")
-				m.write("/var/lib/kubelet/checkpoint", strings.ReplaceAll(held, "uid-trainer", "uid-gone"))
+				m.addPod("trainer")
+				m.changePod("trainer", func(pod *corev1.Pod) {
+					pod.Spec.InitContainers = []corev1.Container{{Name: "setup"}}
+				})
+				m.write("/var/lib/kubelet/checkpoint", strings.ReplaceAll(held, `"main"`, `"setup"`))
 			},
-			"holders", "default/starts (nvidia.com/gpu)", "drain",
+			"holders", "default/trainer (setup)", "drain",
 		},
 		"the node is not ready": {
 			func(m *machine) { m.setReady(corev1.ConditionFalse) }, "node", "not ready", "mend",

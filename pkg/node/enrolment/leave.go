@@ -87,16 +87,22 @@ func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
 	}
 }
 
-// vacate makes the node one without device pods, to which none come.
+// vacate makes the node one without device pods, to which none come. It waits until the kubelet can
+// be restarted, unless an enrolment is taken back that did not come to its end.
 func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.Interface, drain bool) error {
 	if err := e.cordon(ctx, j, client); err != nil {
 		return err
 	}
+	var err error
 	if drain {
-		return e.drain(ctx, j, client)
+		err = e.drain(ctx, j, client)
+	} else {
+		err = e.checkDevicePods(ctx, j, client, drain) // one may have come meanwhile
 	}
-	// One may have come meanwhile.
-	return e.checkDevicePods(ctx, j, client, drain)
+	if err != nil || j.Phase != enrolled {
+		return err
+	}
+	return e.awaitContainers(ctx, j, client)
 }
 
 // undo goes back to what was before, from wherever the enrolment has come to.

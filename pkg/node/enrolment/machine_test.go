@@ -282,6 +282,31 @@ func (m *machine) addPod(name string, resources ...corev1.ResourceName) {
 	}
 }
 
+// changePod changes a pod.
+func (m *machine) changePod(name string, change func(*corev1.Pod)) {
+	m.t.Helper()
+	pod, err := m.api.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	change(pod)
+	if err := m.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "default"); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// setRunning says whether container main of a pod runs.
+func (m *machine) setRunning(name string, runs bool) {
+	m.t.Helper()
+	m.changePod(name, func(pod *corev1.Pod) {
+		status := corev1.ContainerStatus{Name: "main"}
+		if runs {
+			status.State.Running = &corev1.ContainerStateRunning{}
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	})
+}
+
 // setReady makes the kubelet report now.
 func (m *machine) setReady(status corev1.ConditionStatus) {
 	m.t.Helper()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
 
 // step is a part of the way there or back. It can be repeated, and one of the way back works
@@ -130,8 +132,32 @@ func (e *Enrolment) removeState(ctx context.Context, j *journal, client kubernet
 	return os.RemoveAll(e.options.Host.path(e.options.StateDir))
 }
 
+// awaitContainers waits for a moment in which a restart of the kubelet fails no pod: each container
+// with a device of the kubelet runs.
+func (e *Enrolment) awaitContainers(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	return e.await(ctx, containersLimit, "all containers run that hold devices of the kubelet",
+		func(ctx context.Context) (err error) {
+			s := &surroundings{}
+			if s.pods, err = podsOn(ctx, client, j.Node); err != nil {
+				return err
+			}
+			s.devices, err = devicemanager.ReadKubeletState(e.options.Host.path(e.options.CheckpointPath))
+			if err != nil {
+				return err
+			}
+			if down := s.down(); len(down) > 0 {
+				return fmt.Errorf("a restart of the kubelet would fail pods, of which containers with devices do not "+
+					"run now: %s", strings.Join(down, ", "))
+			}
+			return nil
+		})
+}
+
 // switchKubelet makes the kubelet call kubecri.
 func (e *Enrolment) switchKubelet(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if err := e.awaitContainers(ctx, j, client); err != nil {
+		return err
+	}
 	j.Switched = true
 	if err := e.save(j); err != nil {
 		return err

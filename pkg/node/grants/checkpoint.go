@@ -31,6 +31,7 @@ type Checkpoint struct {
 	active    func(podUID string) bool
 	capacity  Capacity
 	observe   func(Finding)
+	adoptable func() (Adoptable, error)
 	responses *ResponseCache
 	key       *nodeKey // loaded when the file is read; who has changing may save it
 
@@ -44,12 +45,13 @@ type Checkpoint struct {
 
 	// mu is held for moments only. Who has changing may take it, not the other way round.
 	mu          sync.Mutex
-	locked      *os.File               // holds the lock on the file; nil before the file was read
-	allocations map[string]*Allocation // by pod UID; neither the map nor what it points at is ever changed
-	complete    bool                   // it was compared with the runtime since the start
-	corrupt     bool                   // the file could not be used
-	unsaved     error                  // why the last write of the file failed, or nil
-	changed     chan struct{}          // closed and replaced when allocations or complete change
+	locked      *os.File                      // holds the lock on the file; nil before the file was read
+	allocations map[string]*Allocation        // by pod UID; neither the map nor what it points at is ever changed
+	complete    bool                          // it was compared with the runtime since the start
+	corrupt     bool                          // the file could not be used
+	unsaved     error                         // why the last write of the file failed, or nil
+	changed     chan struct{}                 // closed and replaced when allocations or complete change
+	withheld    map[types.ResourceName]string // see Withheld; never changed
 }
 
 // Options are what a checkpoint needs.
@@ -69,6 +71,8 @@ type Options struct {
 	// Capacity is what the node has, as far as its plugins have reported; nil means that nothing is
 	// known. Allocations that come back from the runtime are checked by it.
 	Capacity Capacity
+	// Adoptable, if set, returns what the kubelet gave to pods. An error says that this is unknown.
+	Adoptable func() (Adoptable, error)
 	// Observe, if set, is called once for each container whose annotation does not count. It must
 	// not block.
 	Observe func(Finding)
@@ -89,6 +93,9 @@ func New(options Options) *Checkpoint {
 	}
 	if c.observe == nil {
 		c.observe = func(Finding) {}
+	}
+	if c.adoptable = options.Adoptable; c.adoptable == nil {
+		c.adoptable = func() (Adoptable, error) { return Adoptable{}, nil }
 	}
 	c.responses = newResponseCache(filepath.Dir(options.Path), cmp.Or(options.Boot, rand.Text()), c.Has)
 	return c

@@ -57,8 +57,9 @@ func (c *Checkpoint) isComplete() bool {
 }
 
 // Reconcile compares the checkpoint with the runtime: it removes the allocations of pods that are
-// gone, and adds what the containers of live pods that are not in it carry, signed by this node. An
-// error may be that of the write; the result counts then too.
+// gone, and adds what the containers of live pods that are not in it carry, signed by this node. It
+// compares it with what the kubelet gave to pods, too, and adopts these. An error may be that of
+// the write; the result counts then too.
 func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileLimit)
 	defer cancel()
@@ -77,6 +78,10 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	adoptable, err := c.adoptable()
+	if err != nil {
+		return fmt.Errorf("compare the checkpoint of granted devices with the kubelet's: %w", err)
+	}
 	failpoint.Reach(failpoint.Reconciling)
 
 	c.changing.Lock()
@@ -92,6 +97,7 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	}
 	recovered, findings := c.inspect(states, next)
 	c.addRecovered(ctx, recovered, states, next, findings)
+	withheld := c.adopt(ctx, adoptable, states, next)
 	c.report(ctx, findings)
 	if !maps.Equal(next, now) || c.IsUnsaved() {
 		err = c.replace(next)
@@ -100,5 +106,6 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	defer c.mu.Unlock()
 	// Also if the write failed: the next process learns it from the runtime, as this one did.
 	c.set(next, true)
+	c.withheld = withheld
 	return err
 }

@@ -105,6 +105,9 @@ func (c *Checkpoint) inspect(
 // known is what the pod was granted by the checkpoint, or nil: then what containers carry need not
 // count, and one that is older than the key cannot be distinguished from a forged one.
 func (c *Checkpoint) examine(found, known *Allocation, container RuntimeContainer) (reason Reason, cause error) {
+	if known != nil && known.Adopted {
+		return "", nil // its containers carry nothing, and nothing that they carry would count
+	}
 	old := known != nil && container.Created.Before(c.key.Since)
 	if container.Carried == "" {
 		if known == nil || old {

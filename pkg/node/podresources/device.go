@@ -25,6 +25,9 @@ type Devices struct {
 	// Extended returns the extended resource under which the plugin of a device resource publishes
 	// the device.
 	Extended func(types.ResourceName) (extended types.ResourceName, known bool)
+	// Replaces reports whether the kubelet's own entries of an extended resource mean nothing: it
+	// counts the devices that are given out here. Nil stands for none.
+	Replaces func(extended string) bool
 }
 
 // device is a device as the API names it.
@@ -32,6 +35,9 @@ type device struct {
 	resource, id string
 	numa         []int // empty: the topology is not known
 }
+
+// replaces reports whether the kubelet's entries of the extended resource are left out.
+func (d Devices) replaces(extended string) bool { return d.Replaces != nil && d.Replaces(extended) }
 
 // healthy returns the devices that pods may be given, by resource and ID.
 func (d Devices) healthy() []device {

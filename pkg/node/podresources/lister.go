@@ -5,6 +5,7 @@ package podresources
 
 import (
 	"context"
+	"slices"
 
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	alphaapi "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
@@ -53,15 +54,21 @@ func (l *lister) GetAllocatableResources(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	answer.Devices = append(answer.Devices, entries(l.now().devices.healthy())...)
+	devices := l.now().devices
+	answer.Devices = append(kubelets(answer.GetDevices(), devices), entries(devices.healthy())...)
 	return answer, nil
+}
+
+// kubelets returns those of the kubelet's entries that mean something.
+func kubelets[Entry interface{ GetResourceName() string }](all []Entry, devices Devices) []Entry {
+	return slices.DeleteFunc(all, func(entry Entry) bool { return devices.replaces(entry.GetResourceName()) })
 }
 
 // complete adds what the pod's containers hold.
 func complete(pod *podresourcesapi.PodResources, now holdings) {
 	for _, container := range pod.GetContainers() {
 		held := now.of(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
-		container.Devices = append(container.Devices, entries(held)...)
+		container.Devices = append(kubelets(container.GetDevices(), now.devices), entries(held)...)
 	}
 }
 
@@ -86,7 +93,7 @@ func (l *alphaLister) List(ctx context.Context,
 	for _, pod := range answer.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			held := now.of(podName{pod.GetNamespace(), pod.GetName()}, container.GetName())
-			container.Devices = append(container.Devices, alphaEntries(held)...)
+			container.Devices = append(kubelets(container.GetDevices(), now.devices), alphaEntries(held)...)
 		}
 	}
 	return answer, nil

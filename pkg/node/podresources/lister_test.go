@@ -115,6 +115,48 @@ func TestWhatTheKubeletSaysStays(t *testing.T) {
 	}
 }
 
+// The kubelet counts what kubecri gives out: which of the devices it has for held means nothing.
+func TestWhatTheKubeletOnlyCountsIsLeftOut(t *testing.T) {
+	n := newNode(t)
+	n.devices.Replaces = func(extended string) bool { return extended == "nvidia.com/gpu" }
+	n.devices.Allocatable = types.ResourceList{gpu0: 1, gpu1: 1}
+	n.holds("u1", "p", map[string][]string{"main": {gpu0}})
+	n.kubelet.lists(holding(pod("p", "main", "side"), dev("nvidia.com/gpu", "GPU-1"), dev("zzz.example/other", "o")),
+		holding(pod("refused", "main"), dev("nvidia.com/gpu", "GPU-0")))
+	n.kubelet.allocatable = &podresourcesapi.AllocatableResourcesResponse{
+		Devices: []*podresourcesapi.ContainerDevices{dev("nvidia.com/gpu", "GPU-0"), dev("zzz.example/other", "o")},
+	}
+	n.serve()
+	want := []*podresourcesapi.PodResources{
+		holding(pod("p", "main", "side"), dev("zzz.example/other", "o"), dev("nvidia.com/gpu", "GPU-0", 0)),
+		pod("refused", "main"),
+	}
+	if diff := cmp.Diff(want, n.list(), protocmp.Transform()); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+	alpha, err := n.alphaList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range alpha {
+		for _, d := range pod.GetContainers()[0].GetDevices() {
+			if d.GetResourceName() == "nvidia.com/gpu" && (pod.GetName() != "p" || d.GetDeviceIds()[0] != "GPU-0") {
+				t.Errorf("the old version has %v of pod %s", d, pod.GetName())
+			}
+		}
+	}
+	answer, err := n.client.GetAllocatableResources(t.Context(), &podresourcesapi.AllocatableResourcesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []*podresourcesapi.ContainerDevices{
+		dev("zzz.example/other", "o"), dev("nvidia.com/gpu", "GPU-0", 0), dev("nvidia.com/gpu", "GPU-1", 1),
+	}
+	if diff := cmp.Diff(all, answer.GetDevices(), protocmp.Transform()); diff != "" {
+		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+}
+
 func TestOfPodsWithOneNameTheOneThatLivesCounts(t *testing.T) {
 	old, young := map[string][]string{"main": {gpu0}}, map[string][]string{"main": {gpu1}}
 	for name, test := range map[string]struct {

@@ -11,7 +11,8 @@
 // and restartable init containers (sidecars). CPUs, memory, dynamic resources, devices of plugins
 // that register with the kubelet, and fields that a newer kubelet adds stay as they are. Each
 // container gets the devices that this node has granted it, and the allocatable devices are
-// extended by the node's healthy ones.
+// extended by the node's healthy ones. Where the kubelet counts a resource whose devices are given
+// out here, its own entries of the resource are left out: their IDs mean nothing.
 //
 // The kubelet identifies pods by name here, and the checkpoint of grants by UID. Of several grants
 // to pods of one name, that of the pod in the API server counts. A grant to a pod that has

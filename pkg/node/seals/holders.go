@@ -35,12 +35,13 @@ type Grants interface {
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
 }
 
-// Holders finds the pods that were granted devices of this node and carry no seal that verifies:
-// they were granted before there were seals, or their key was taken away. The node reports them,
-// because nothing else says that they hold something. All methods are safe for concurrent use.
+// Holders finds the pods that hold devices of this node of which the scheduler knows from the node
+// alone. These are adopted pods, which the kubelet gave devices to; and, where seals are looked at,
+// those that carry no seal that verifies: they were granted before there were seals, or their key
+// was taken away. All methods are safe for concurrent use.
 type Holders struct {
 	nodeName string
-	keys     *Keys
+	keys     *Keys // nil where seals are not looked at
 	pods     Pods
 	grants   Grants
 
@@ -59,7 +60,8 @@ type answer struct {
 	valid            bool
 }
 
-// NewHolders returns holders of which none is known yet; call Run.
+// NewHolders returns holders of which none is known yet; call Run. keys is nil where seals are not
+// looked at.
 func NewHolders(nodeName string, keys *Keys, pods Pods, grants Grants) *Holders {
 	return &Holders{
 		nodeName: nodeName, keys: keys, pods: pods, grants: grants, changed: make(chan struct{}),
@@ -81,7 +83,12 @@ func (h *Holders) Run(ctx context.Context) {
 	for {
 		podsChanged := h.pods.Changed()
 		granted, complete, grantsChanged := h.grants.Follow()
-		verifier, keysChanged, err := h.keys.Verifier()
+		var verifier *seal.Verifier
+		var keysChanged <-chan struct{}
+		var err error
+		if h.keys != nil {
+			verifier, keysChanged, err = h.keys.Verifier()
+		}
 		if err == nil && complete && h.pods.Check() == nil {
 			h.set(h.unsealed(verifier, granted))
 		}
@@ -96,6 +103,7 @@ func (h *Holders) Run(ctx context.Context) {
 }
 
 // unsealed returns those pods of the granted ones that carry no valid seal and have not ended.
+// Without a verifier, only adopted ones are without.
 func (h *Holders) unsealed(verifier *seal.Verifier, granted []grants.Allocation) []deviceinfo.Holder {
 	var list []deviceinfo.Holder
 	answers := make(map[string]answer, len(granted))
@@ -110,10 +118,10 @@ func (h *Holders) unsealed(verifier *seal.Verifier, granted []grants.Allocation)
 			before.seal == now.seal {
 			now.valid = before.valid
 		} else {
-			now.valid = h.valid(verifier, uid, pod)
+			now.valid = verifier == nil || h.valid(verifier, uid, pod)
 		}
 		answers[uid] = now
-		if now.valid {
+		if now.valid && !granted[i].Adopted {
 			continue
 		}
 		holder := deviceinfo.HolderOf(apitypes.UID(uid), pod.Namespace, pod.Name, granted[i].PodInfo)

@@ -176,6 +176,27 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	awaitHolders(t, h)
 }
 
+func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "certificates.pem")
+	write(t, path, certificates(t, 1))
+	for name, keys := range map[string]*Keys{
+		"with keys":     NewKeys(t.Context(), Options{Certificates: path}),
+		"without seals": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
+			h := NewHolders("node-1", keys, s, s)
+			background(t, h.Run)
+			s.add(t, "a-adopted", 0)
+			s.add(t, "b-sealed", 1)
+			s.change(func() { s.granted[0].Adopted = true })
+			awaitHolders(t, h, "a-adopted")
+			s.change(func() { delete(s.pods, "uid-a-adopted") })
+			awaitHolders(t, h)
+		})
+	}
+}
+
 func TestWithoutAnyKeyHoldersAreNotKnown(t *testing.T) {
 	keys := NewKeys(t.Context(), Options{Certificates: filepath.Join(t.TempDir(), "none")})
 	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}

@@ -41,7 +41,9 @@ type holders struct {
 // reservation stands in for it. It does so too for a pod that has no node's name yet: preemption
 // for a pod group lists the group's own pods like that. A bound pod without an allocation for this
 // node holds nothing: kubecri refuses its containers. Under Enforce that goes for one without a
-// valid seal, too, unless the node reports what it holds.
+// valid seal, too. A pod that the node reports in KubeDevice/Holders, and that is bound to it,
+// holds what the node says: the kubelet gave it devices before they were scheduled, or its seal is
+// not known any more.
 func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *inventory, last *state) holders {
 	h := holders{present: map[types.UID]holder{}, unlisted: make(map[types.UID]holder, len(reserved.pods))}
 	for uid, r := range reserved.pods {

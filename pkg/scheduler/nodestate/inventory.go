@@ -31,7 +31,7 @@ type inventory struct {
 	revision uint64 // grows with each compilation, and when the keys of seals change
 	devices  *dispatch.Inventory
 	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
-	reported map[types.UID]*deviceinfo.Holder // what the node says that pods without a seal hold
+	reported map[types.UID]*deviceinfo.Holder // what the node says that pods hold
 	plain    []sdk.ResourceName               // sorted
 	err      error                            // instead of devices
 	// retryAt is when to compile again, after an err that may pass and for incomplete devices.
@@ -121,7 +121,7 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	}
 	next := &inventory{source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load()}
 	next.devices, next.err = c.compile(ctx, source)
-	if next.verifier != nil && next.err == nil {
+	if next.err == nil {
 		if next.reported, next.err = readReported(source); next.err != nil {
 			next.devices = nil
 		}

@@ -31,9 +31,9 @@ func sealedOf(verifier *seal.Verifier, pod *v1.Pod) sealed {
 
 // Enforce makes a bound pod hold only what its annotation says under a seal that the verifier
 // accepts; without such a seal it holds what the node reports of it in the annotation
-// KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough.
-// Call it before the first node is observed, and again with another verifier when the keys change:
-// then all pods are judged anew.
+// KubeDevice/Holders, which is nothing as a rule. Before the first call the annotation is enough
+// for pods that the node does not report. Call it before the first node is observed, and again with
+// another verifier when the keys change: then all pods are judged anew.
 func (c *Cache) Enforce(verifier *seal.Verifier) {
 	c.verifier.Store(verifier)
 	c.nodes.Range(func(name, _ any) bool {
@@ -85,6 +85,11 @@ func (c *Cache) verify(verifier *seal.Verifier, pod *v1.Pod, allocation *sdk.Pod
 // state of the node, which saves decoding what is known; it may be nil.
 func (c *Cache) heldBy(pod *v1.Pod, inv *inventory, last *state) (holder, bool) {
 	if inv.verifier == nil {
+		// What the node granted counts there, and not what the annotation says, which may be of
+		// somebody who has no part in it.
+		if held, ok := inv.reportedOf(pod, last); ok {
+			return held, true
+		}
 		return allocationOf(pod, last)
 	}
 	err, known := c.seals.Get(sealedOf(inv.verifier, pod))
@@ -150,7 +155,7 @@ func reportedAllocation(reported *deviceinfo.Holder, pod *v1.Pod) *sdk.PodInfo {
 	return allocation
 }
 
-// readReported reads what the node reports that pods without a valid seal hold.
+// readReported reads what the node reports that pods hold.
 func readReported(source *v1.Node) (map[types.UID]*deviceinfo.Holder, error) {
 	list, err := deviceinfo.DecodeHolders(source.Annotations[deviceinfo.HoldersAnnotation])
 	if err != nil || len(list) == 0 {

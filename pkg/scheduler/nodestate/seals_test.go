@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -168,6 +169,37 @@ func TestAPodWithoutASealHoldsWhatItsNodeReports(t *testing.T) {
 	if _, err := f.cache.View(t.Context(), node, []*v1.Pod{old}); err != nil {
 		t.Error(err)
 	}
+}
+
+// The kubelet gave a pod its GPU before these were scheduled. No seals are looked at.
+func TestWithoutSealsAPodHoldsWhatItsNodeReportsBeforeWhatItsAnnotationSays(t *testing.T) {
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C")
+	adopted := f.bound(f.pod("adopted", 1), "n", "")
+	other := f.bound(f.pod("other", 1), "n", allocated("other", "n", "C"))
+	f.want("before the node reports", f.free(nodeInfo(node, adopted, other)), "A B")
+	node = f.report(node, "adopted", "A")
+	f.want("as reported", f.free(nodeInfo(node, adopted, other)), "B")
+	if got := f.cache.Held(adopted); got == nil || strings.Join(devices(got), " ") != "A" {
+		t.Errorf("the pod holds %v", got)
+	}
+	forged := f.bound(f.pod("adopted", 1), "n", allocated("adopted", "n", "B"))
+	f.want("with an annotation that somebody wrote", f.free(nodeInfo(node, forged, other)), "B")
+	f.want("when the pod is gone", f.free(nodeInfo(node, other)), "A B")
+
+	elsewhere := f.node("m", "m-1", "A", "B")
+	mine := f.bound(f.pod("mine", 1), "m", allocated("mine", "m", "A"))
+	f.want("on the other node", f.free(nodeInfo(elsewhere, mine)), "B")
+	f.report(node, "mine", "B")
+	f.want("when the first node reports a pod of the other", f.free(nodeInfo(elsewhere, mine)), "B")
+	node = f.report(node, "mine", "A", "B", "C")
+	f.want("and its own are free all the same", f.free(nodeInfo(node)), "A B C")
+
+	clone := nodeInfo(f.report(node, "adopted", "A"), adopted, other).Snapshot()
+	if err := clone.RemovePod(klog.Background(), adopted); err != nil {
+		t.Fatal(err)
+	}
+	f.want("when preemption looks what it would free", f.freeFor(clone, f.pod("q", 1), false), "A B")
 }
 
 func must(view *View, err error) *View {

@@ -5,34 +5,30 @@ package vendors
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/vendors"
 )
-
-var waits = flag.Bool("vendors.wait", false, "wait five minutes for a kubelet to forget a plugin that has left")
 
 // gpus is what NVIDIA's plugin serves, at the kubelet of one node and at kubecri of the other.
 const gpus corev1.ResourceName = "nvidia.com/gpu"
 
 // NVIDIA's plugin is registered with the kubelet on one node and with kubecri on the other. Pods
 // that count GPUs go to both nodes, those that request exact ones to the second. Then the first
-// node follows, while a pod still holds a GPU that the kubelet gave it.
+// node follows, while a pod still holds a GPU that the kubelet gave it, and gives out the others.
 func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfFollows(t *testing.T) {
 	ctx := beginWith(t, 5*patience)
 	namespace := clustertest.Namespace(t, shared.Client)
@@ -75,22 +71,18 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready with a GPU that was returned", kube.Ready)
 	expectDevices(ctx, t, late)
 
-	move(ctx, kubecriDirectory)
-	theirs.awaitGPUs(ctx, t, 0, false)
 	holder := pods[slices.IndexFunc(pods, on(theirs))]
 	for _, pod := range pods {
 		if pod != holder && pod.Spec.NodeName == theirs.Name {
 			clustertest.DeletePod(ctx, t, shared.Client, pod)
 		}
 	}
-	theirs.awaitForgotten(ctx, t)
-	awaitReadyz(ctx, t, theirs, "pod "+namespace+"/"+holder.Name+" holds a device of "+string(gpus))
-	theirs.awaitGPUs(ctx, t, 0, false)
-	clustertest.AwaitPod(ctx, t, shared.Client, holder, "to be ready still", kube.Ready)
-	clustertest.DeletePod(ctx, t, shared.Client, holder)
+	held := theirs.visible(ctx, t, holder)
+	move(ctx, kubecriDirectory)
 	theirs.awaitGPUs(ctx, t, vendors.GPUs, true)
+	clustertest.AwaitPod(ctx, t, shared.Client, holder, "to be ready still", kube.Ready)
 
-	for i := range vendors.GPUs {
+	for i := range vendors.GPUs - 1 {
 		pod := clustertest.On(theirs.Name, clustertest.IdlePod(namespace, fmt.Sprintf("moved-%d", i), limits{gpus: 1}))
 		pod = clustertest.AwaitPod(ctx, t, shared.Client, clustertest.CreatePod(ctx, t, shared.Client, pod),
 			"to be ready or to fail", func(pod *corev1.Pod) bool {
@@ -99,7 +91,134 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 		if pod.Status.Phase == corev1.PodFailed {
 			t.Fatalf("%s", shared.Client.Describe(ctx, pod))
 		}
-		expectDevices(ctx, t, pod)
+		if ids := expectDevices(ctx, t, pod); slices.Equal(ids[gpus], held[gpus]) {
+			t.Errorf("pod %s got the GPU %q of pod %s", pod.Name, ids[gpus], holder.Name)
+		}
+	}
+}
+
+// Two pods hold GPUs that the kubelet gave them when NVIDIA's plugin moves to kubecri. They keep
+// them, over restarts of their containers, of kubecri and of the kubelet; others get the other
+// ones; and what one of them held is free when it is gone.
+func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
+	ctx := beginWith(t, 5*patience)
+	namespace := clustertest.Namespace(t, shared.Client)
+	n := nodes[0]
+	move := func(ctx context.Context, directory string) {
+		if err := n.move(ctx, nvidia, directory); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(ctx, vendors.KubeletDirectory)
+	moved := false
+	t.Cleanup(func() {
+		if !moved {
+			move(context.WithoutCancel(ctx), kubecriDirectory)
+		}
+	})
+	n.awaitGPUs(ctx, t, vendors.GPUs, false)
+	run := func(name string) *corev1.Pod {
+		return clustertest.RunPod(ctx, t, shared.Client,
+			clustertest.On(n.Name, clustertest.IdlePod(namespace, name, limits{gpus: 1})))
+	}
+	old := []*corev1.Pod{run("old-0"), run("old-1")}
+	held := []choice{n.visible(ctx, t, old[0]), n.visible(ctx, t, old[1])}
+
+	move(ctx, kubecriDirectory)
+	moved = true
+	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	given := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
+	for i := range vendors.GPUs - len(old) {
+		name := fmt.Sprintf("new-%d", i)
+		id := expectDevices(ctx, t, run(name))[gpus][0]
+		if given[id] != "" {
+			t.Errorf("pods %s and %s have GPU %s", given[id], name, id)
+		}
+		given[id] = name
+	}
+	late := clustertest.CreatePod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpus: 1})))
+	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node", kube.Unschedulable)
+	n.expectHeld(ctx, t, namespace, given)
+
+	restart(ctx, t, n.Kubecri)
+	awaitExec(ctx, t, old[0])
+	old[0] = clustertest.RestartContainer(ctx, t, shared.Client, old[0])
+	if diff := cmp.Diff(held[0], n.visible(ctx, t, old[0])); diff != "" {
+		t.Errorf("the GPU of a pod (-before +in a new container):\n%s", diff)
+	}
+	restart(ctx, t, n.Kubelet)
+	awaitExec(ctx, t, old[1])
+	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	old[1] = clustertest.RestartContainer(ctx, t, shared.Client, old[1])
+	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
+		t.Errorf("the GPU of a pod (-before +after a restart of the kubelet, in a new container):\n%s", diff)
+	}
+	n.expectHeld(ctx, t, namespace, given)
+
+	clustertest.DeletePod(ctx, t, shared.Client, old[1])
+	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
+	if diff := cmp.Diff(held[1], expectDevices(ctx, t, late)); diff != "" {
+		t.Errorf("the GPU that was returned (-held before +held now):\n%s", diff)
+	}
+}
+
+// awaitExec waits until commands can be run in a pod, as after a restart of what is on the way.
+func awaitExec(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	for {
+		if _, err := shared.Client.Exec(ctx, pod, "main", "true"); err == nil {
+			return
+		}
+		clustertest.Pause(ctx, t, "a command in pod "+pod.Name)
+	}
+}
+
+// visible is which GPUs the container of a pod can open, which a plugin at the kubelet gave it.
+func (n *node) visible(ctx context.Context, t *testing.T, pod *corev1.Pod) choice {
+	t.Helper()
+	printed, err := shared.Client.Exec(ctx, pod, "main", n.probe()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, visible, _ := strings.Cut(printed, "env NVIDIA_VISIBLE_DEVICES ")
+	ids := choice{gpus: strings.Split(strings.TrimSpace(visible), ",")}
+	if err := n.checkProbe(ids, printed); err != nil {
+		t.Errorf("pod %s on %s: %v", pod.Name, n.Name, err)
+	}
+	return ids
+}
+
+// expectHeld fails the test unless kubecri's PodResources say of the namespace's pods on the node
+// that exactly these GPUs are held, by the pods of these names.
+func (n *node) expectHeld(ctx context.Context, t *testing.T, namespace string, want map[string]string) {
+	t.Helper()
+	answer, err := clustertest.NewAgent(t, n.Node, clustertest.KubecriPodResources).List(ctx,
+		&podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, pod := range answer.GetPodResources() {
+		for _, held := range pod.GetContainers()[0].GetDevices() {
+			for _, id := range held.GetDeviceIds() {
+				if pod.GetNamespace() == namespace {
+					got[id] = pod.GetName()
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("GPUs by the pods that hold them, by PodResources (-want +got):\n%s", diff)
+	}
+	printed, err := n.RunKubecri(ctx, "grants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, pod := range want {
+		if !regexp.MustCompile(regexp.QuoteMeta(pod) + `\s.*` + regexp.QuoteMeta(id)).MatchString(printed) {
+			t.Errorf("kubecri grants does not say that pod %s holds %s:\n%s", pod, id, printed)
+		}
 	}
 }
 
@@ -109,86 +228,28 @@ func requestExactly(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// awaitGPUs waits until so many GPUs are allocatable on the node, and are exact devices or are not.
+// awaitGPUs waits until so many GPUs are allocatable on the node, and all of them are exact devices
+// or the node names none.
 func (n *node) awaitGPUs(ctx context.Context, t *testing.T, count int64, exact bool) {
 	t.Helper()
 	_, err := shared.Client.AwaitNode(ctx, n.Name, fmt.Sprintf("to offer %d GPUs (exact: %t)", count, exact),
 		func(node *corev1.Node) bool {
 			offered := node.Status.Allocatable[gpus]
-			return offered.Value() == count && exact == strings.Contains(node.Annotations[deviceinfo.Annotation],
-				"nvidia.com:gpu")
+			info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
+			if err != nil || offered.Value() != count {
+				return false
+			}
+			named, allocatable := 0, int64(0)
+			for name := range info.Capacity {
+				if d, ok := kubeletdevice.Parse(name); ok && corev1.ResourceName(d.Resource) == gpus {
+					named++
+					allocatable += info.Allocatable[name]
+				}
+			}
+			return exact && allocatable == count || !exact && named == 0
 		})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// awaitForgotten waits until the node's kubelet has forgotten NVIDIA's plugin, five minutes after
-// that has left. Without -vendors.wait it starts a kubelet that has forgotten it.
-func (n *node) awaitForgotten(ctx context.Context, t *testing.T) {
-	t.Helper()
-	if !*waits {
-		if err := n.Kubelet.Kill9(ctx); err != nil {
-			t.Fatal(err)
-		}
-		pods, registered := n.remembered(t).GetData()
-		delete(registered, string(gpus))
-		content, err := checkpoint.New(pods, registered).MarshalCheckpoint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(n.checkpoint(), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType,
-			[]byte(`{"status":{"capacity":{"nvidia.com/gpu":"0"},"allocatable":{"nvidia.com/gpu":"0"}}}`),
-			metav1.PatchOptions{}, "status"); err != nil { // as it says when it forgets
-			t.Fatal(err)
-		}
-		if err := n.Kubelet.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	for {
-		if _, registered := n.remembered(t).GetData(); registered[string(gpus)] == nil {
-			return
-		}
-		clustertest.Pause(ctx, t, "the kubelet to forget NVIDIA's plugin")
-	}
-}
-
-// remembered is what the node's kubelet remembers of its device plugins and of what pods hold.
-func (n *node) remembered(t *testing.T) checkpoint.DeviceManagerCheckpoint {
-	t.Helper()
-	content, err := os.ReadFile(n.checkpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
-	remembered := &checkpoint.Data{}
-	if err := remembered.UnmarshalCheckpoint(content); err != nil {
-		t.Fatal(err)
-	}
-	return remembered
-}
-
-// checkpoint is the path of the file with that, on the machine.
-func (n *node) checkpoint() string {
-	return filepath.Join(n.Var(), strings.TrimPrefix(devicemanager.KubeletCheckpoint, "/var/"))
-}
-
-// awaitReadyz waits until kubecri's readiness has a text.
-func awaitReadyz(ctx context.Context, t *testing.T, n *node, text string) {
-	t.Helper()
-	for {
-		content, err := n.Get(ctx, "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(content, text) {
-			return
-		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("kubecri of %s to say %q: it says %s", n.Name, text, content))
 	}
 }
 
@@ -204,15 +265,7 @@ func expectGPUsOnce(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 		if annotated {
 			ids = expectDevices(ctx, t, pod)
 		} else {
-			printed, err := shared.Client.Exec(ctx, pod, "main", n.probe()...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, visible, _ := strings.Cut(printed, "env NVIDIA_VISIBLE_DEVICES ")
-			ids = choice{gpus: strings.Split(strings.TrimSpace(visible), ",")}
-			if err := n.checkProbe(ids, printed); err != nil {
-				t.Errorf("pod %s on %s: %v", pod.Name, n.Name, err)
-			}
+			ids = n.visible(ctx, t, pod)
 		}
 		if ours := n == nodes[1]; annotated != ours || len(ids[gpus]) != 1 {
 			t.Errorf("pod %s on %s has the GPUs %q, and an annotation: %t", pod.Name, n.Name, ids[gpus], annotated)

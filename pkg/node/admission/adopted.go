@@ -1,0 +1,69 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// verifyAdopted lets a container of an adopted pod pass as the kubelet made it, if the kubelet
+// gives it the devices that are recorded as its own. A container that is recorded with none is
+// treated like that of any device pod.
+func (a *Admission) verifyAdopted(r *request) error {
+	container := r.granted.PodInfo.GetContainerInPod(r.container)
+	if container == nil || len(container.AllocateFrom) == 0 {
+		return nil
+	}
+	own := slices.Sorted(maps.Values(container.AllocateFrom))
+	resources, _ := a.Pods.DeviceResources()
+	for _, requested := range r.spec.Requests[r.container] {
+		isOf := func(name types.ResourceName) bool {
+			d, ok := kubeletdevice.Parse(name)
+			return ok && d.Resource == requested
+		}
+		if resources[requested] && !slices.ContainsFunc(own, isOf) {
+			return never(fmt.Errorf("container %q requests %s, and has no device of it by the kubelet nor by the "+
+				"scheduler; %s", r.container, requested, scheduleAgain))
+		}
+	}
+	given, err := a.Given(r.uid, r.container)
+	if err != nil {
+		return later(fmt.Errorf("which devices the kubelet gives to container %q is not known: %w", r.container, err))
+	}
+	if !slices.EqualFunc(own, given, grants.SameResource) {
+		return never(fmt.Errorf("container %q had the devices %s from the kubelet before they moved to kubecri, and "+
+			"now the kubelet gives it %s; %s", r.container, join(own), join(given), scheduleAgain))
+	}
+	r.asBefore = true
+	return nil
+}
+
+func join(names []types.ResourceName) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// refuseStandIn refuses a container of a pod that counts as no device pod, and for which the
+// kubelet has called kubecri for devices: that would start without them.
+func refuseStandIn(r *request) error {
+	if !r.fromAPI || r.config.GetAnnotations()[devicemanager.StandInAnnotation] == "" {
+		return nil
+	}
+	return later(fmt.Errorf("container %q requests devices that kubecri gives out in the kubelet's place, and they "+
+		"are not among the node's; it is tried again, and if that does not help, %s", r.container, scheduleAgain))
+}
