@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package holdings says what bound pods hold, from the objects of the API server: it joins pods, the
-// annotations that package deviceinfo reads, and what package grouptree counts. It knows neither the
-// scheduler nor its plugins. All functions are pure and safe for concurrent use.
+// Package holdings says what bound pods hold, from the objects of the API server: it joins pods,
+// the annotations that package deviceinfo reads, and what package grouptree counts. It knows
+// neither the scheduler nor its plugins. All functions are pure and safe for concurrent use.
 package holdings
 
 import (

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -28,75 +29,92 @@ type Change struct {
 // the beginning. Later failures are repeated until they pass, and logged.
 func (r *Reader) Watch(ctx context.Context, nodes, pods *Query, changed func([]Change) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	changes := &pending{signal: make(chan struct{}, 1), synced: make(chan struct{})}
+	changes := &pending{signal: make(chan struct{}, 1), known: make(chan struct{})}
 	var synced []cache.InformerSynced
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
-	start := func(resource string, query *Query, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext,
-		object runtime.Object, change func(object any, gone bool) Change) error {
-		source := cache.ToListWatcherWithWatchListSemantics(
-			&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: watch}, r.Client)
-		informer := cache.NewSharedInformer(source, object, 0)
-		if err := informer.SetTransform(trim); err != nil {
-			return err
-		}
-		err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
-			select {
-			case <-changes.synced:
-				cache.DefaultWatchErrorHandler(ctx, reflector, err)
-			default:
-				cancel(explain(err, "watch", resource, query.Namespace))
-			}
-		})
-		if err != nil {
-			return err
-		}
-		registered, err := informer.AddEventHandler(changes.handler(*query, change))
+	for _, s := range r.sources(nodes, pods) {
+		informer, registered, err := s.informer(r, changes, cancel)
 		if err != nil {
 			return err
 		}
 		synced = append(synced, registered.HasSynced)
 		running.Go(func() { informer.RunWithContext(ctx) })
-		return nil
-	}
-	if nodes != nil {
-		err := start("nodes", nodes,
-			func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				return r.Client.Nodes().List(ctx, nodes.selecting(options))
-			},
-			func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				return r.Client.Nodes().Watch(ctx, nodes.selecting(options))
-			},
-			&corev1.Node{}, func(object any, gone bool) Change { return Change{Node: object.(*corev1.Node), Gone: gone} })
-		if err != nil {
-			return err
-		}
-	}
-	if pods != nil {
-		err := start("pods", pods,
-			func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				return r.Client.Pods(pods.Namespace).List(ctx, pods.selecting(options))
-			},
-			func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				return r.Client.Pods(pods.Namespace).Watch(ctx, pods.selecting(options))
-			},
-			&corev1.Pod{}, func(object any, gone bool) Change { return Change{Pod: object.(*corev1.Pod), Gone: gone} })
-		if err != nil {
-			return err
-		}
 	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
-		close(changes.synced)
+		close(changes.known)
 		if err := changes.drain(ctx, changed); err != nil {
 			return err
 		}
 	}
-	if cause := context.Cause(ctx); cause != context.Canceled {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
+}
+
+// source is what one informer follows.
+type source struct {
+	resource string
+	query    Query
+	object   runtime.Object
+	list     cache.ListWithContextFunc
+	watch    cache.WatchFuncWithContext
+}
+
+// sources returns those of the queries that are not nil.
+func (r *Reader) sources(nodes, pods *Query) (sources []source) {
+	if nodes != nil {
+		sources = append(sources, source{
+			resource: "nodes", query: *nodes, object: &corev1.Node{},
+			list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return r.Client.Nodes().List(ctx, nodes.selecting(options))
+			},
+			watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				return r.Client.Nodes().Watch(ctx, nodes.selecting(options))
+			},
+		})
+	}
+	if pods != nil {
+		sources = append(sources, source{
+			resource: "pods", query: *pods, object: &corev1.Pod{},
+			list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return r.Client.Pods(pods.Namespace).List(ctx, pods.selecting(options))
+			},
+			watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				return r.Client.Pods(pods.Namespace).Watch(ctx, pods.selecting(options))
+			},
+		})
+	}
+	return sources
+}
+
+// informer returns an informer that hands its changes on, and calls cancel with an error that comes
+// before all objects are known.
+func (s source) informer(
+	r *Reader, changes *pending, cancel context.CancelCauseFunc,
+) (cache.SharedInformer, cache.ResourceEventHandlerRegistration, error) {
+	from := cache.ToListWatcherWithWatchListSemantics(
+		&cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, r.Client)
+	informer := cache.NewSharedInformer(from, s.object, 0)
+	if err := informer.SetTransform(trim); err != nil {
+		return nil, nil, err
+	}
+	err := informer.SetWatchErrorHandlerWithContext(
+		func(ctx context.Context, reflector *cache.Reflector, err error) {
+			select {
+			case <-changes.known:
+				cache.DefaultWatchErrorHandler(ctx, reflector, err)
+			default:
+				cancel(explain(err, "watch", s.resource, s.query.Namespace))
+			}
+		})
+	if err != nil {
+		return nil, nil, err
+	}
+	registered, err := informer.AddEventHandler(changes.handler(s.query))
+	return informer, registered, err
 }
 
 // selecting returns the options with the query's selectors.
@@ -120,16 +138,18 @@ func trim(object any) (any, error) {
 // pending are the changes that nobody has seen yet.
 type pending struct {
 	signal chan struct{} // has a token when there are changes
-	synced chan struct{} // is closed when all objects are known
+	known  chan struct{} // is closed when all objects are known
 
 	mu      sync.Mutex
 	changes []Change
 }
 
-// handler returns what an informer calls for objects that are meant.
-func (p *pending) handler(query Query, change func(object any, gone bool) Change) cache.ResourceEventHandler {
+// handler returns what an informer calls for objects, of which those that are meant count.
+func (p *pending) handler(query Query) cache.ResourceEventHandler {
 	add := func(object any, gone bool) {
-		c := change(object, gone)
+		c := Change{Gone: gone}
+		c.Node, _ = object.(*corev1.Node)
+		c.Pod, _ = object.(*corev1.Pod)
 		if len(query.Names) > 0 && !slices.Contains(query.Names, c.name()) {
 			return
 		}

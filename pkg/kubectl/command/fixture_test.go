@@ -6,7 +6,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -156,7 +155,8 @@ func bound(t testing.TB, pod *corev1.Pod, node string, allocated map[string]map[
 	t.Helper()
 	pod.Spec.NodeName = node
 	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(start.Add(time.Hour)),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(start.Add(time.Hour)),
 	}}
 	info := types.NewPodInfo()
 	info.Name, info.NodeName = pod.Name, node
@@ -228,10 +228,12 @@ func zoo(t testing.TB) []runtime.Object {
 	inGroups := resources(map[string]int64{"gpugrp1/0/gpugrp0/A/gpu/A/cards": 1})
 	reporting := report(t, newNode(t, "reporting", flat),
 		deviceinfo.Holder{
-			UID: "uid-reported", Namespace: "default", Name: "reported", Containers: map[string]types.ResourceList{"main": inGroups},
+			UID: "uid-reported", Namespace: "default", Name: "reported",
+			Containers: map[string]types.ResourceList{"main": inGroups},
 		},
 		deviceinfo.Holder{
-			UID: "uid-past", Namespace: "default", Name: "past", Containers: map[string]types.ResourceList{"main": inGroups},
+			UID: "uid-past", Namespace: "default", Name: "past",
+			Containers: map[string]types.ResourceList{"main": inGroups},
 		})
 
 	mixed := types.NewNodeInfo()
@@ -256,7 +258,8 @@ func zoo(t testing.TB) []runtime.Object {
 	garbled.Annotations[deviceinfo.Annotation] = "{"
 	asking := waiting(newPod("ml/asking"), "0/4 nodes are available: 3 have no gpu with 20 GiB of memory free (best: "+
 		"10 GiB free of 80 GiB). preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod.")
-	asking.Annotations[deviceinfo.Annotation] = `{"runningcontainer":{"main":{"requests":{"gpu/a/memory":21474836480}}}}`
+	const quarter = `{"runningcontainer":{"main":{"requests":{"gpu/a/memory":21474836480}}}}`
+	asking.Annotations[deviceinfo.Annotation] = quarter
 	ended := bound(t, newPod("ended"), "large", map[string]map[string]int64{"main": wholeGPU(6)})
 	ended.Status.Phase = corev1.PodSucceeded
 
@@ -273,16 +276,8 @@ func zoo(t testing.TB) []runtime.Object {
 		running(bound(t, newPod("crypto"), "mixed",
 			map[string]map[string]int64{"main": {"numa/0/intel.com:qat/0000:3d:01.1/device": 1}})),
 		foreign, byOther, garbled, asking, ended, newPod("plain"),
-		waiting(counting(newPod("big"), 8), "0/5 nodes are available: 2 have fewer than 8 free GPUs (best: 3 free of 8), "+
-			"3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: none."),
+		waiting(counting(newPod("big"), 8), "0/5 nodes are available: 2 have fewer than 8 free GPUs (best: 3 free of "+
+			"8), 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: none."),
 		counting(newPod("new"), 1),
-	}
-}
-
-// valid fails the test unless the text is JSON.
-func valid(t *testing.T, text string) {
-	t.Helper()
-	if !json.Valid([]byte(text)) {
-		t.Errorf("this is not JSON:\n%s", text)
 	}
 }

@@ -56,8 +56,8 @@ without devices are left out unless they are named.`,
 			if err := o.output.check(command); err != nil {
 				return err
 			}
-			if o.selector != "" && len(names) > 0 {
-				return &usageError{errors.New("name cannot be provided when a selector is specified"), command.CommandPath()}
+			if err := checkSelector(command, o.selector, names); err != nil {
+				return err
 			}
 			return o.run(command.Context())
 		},
@@ -71,7 +71,16 @@ without devices are left out unless they are named.`,
 // addSelector adds kubectl's flag -l.
 func addSelector(command *cobra.Command, selector *string) {
 	command.Flags().StringVarP(selector, "selector", "l", "",
-		"Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2).")
+		"Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin' (e.g. -l "+
+			"key1=value1,key2=value2).")
+}
+
+// checkSelector returns an error for arguments that have both a selector and names.
+func checkSelector(command *cobra.Command, selector string, names []string) error {
+	if selector == "" || len(names) == 0 {
+		return nil
+	}
+	return &usageError{errors.New("name cannot be provided when a selector is specified"), command.CommandPath()}
 }
 
 func (o *nodesOptions) run(ctx context.Context) error {
@@ -101,10 +110,7 @@ func (o *nodesOptions) print(list []*devices.Node, single bool) error {
 	case single:
 		return printObject(o.env.Out, o.output.format, list[0])
 	default:
-		if list == nil {
-			list = []*devices.Node{}
-		}
-		return printObject(o.env.Out, o.output.format, devices.NodeList{TypeMeta: devices.TypeMeta("NodeList"), Items: list})
+		return printObject(o.env.Out, o.output.format, devices.NewNodeList(list))
 	}
 }
 

@@ -37,7 +37,8 @@ func (o *output) addFlags(command *cobra.Command, formats ...string) {
 		"Output format. One of: ("+strings.Join(formats, ", ")+").")
 	command.Flags().BoolVar(&o.noHeaders, "no-headers", false,
 		"When using the default or the wide output format, don't print headers.")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	completions := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
+	_ = command.RegisterFlagCompletionFunc("output", completions) // the flag is there
 }
 
 // check returns an error for a format that the command has not.

@@ -46,17 +46,18 @@ that have ended hold nothing, and are left out unless they are named.`,
   kubectl device pods trainer-0 -n research -o wide
 
   # Whatever waits for devices in any namespace
-  kubectl device pods -A -o json | jq -r '.items[] | select(.state == "Waiting") | "\(.namespace)/\(.name) \(.message)"'`,
+  kubectl device pods -A -o json | jq -r '.items[]
+    | select(.state == "Waiting") | "\(.namespace)/\(.name) \(.message)"'`,
 		ValidArgsFunction: completePods(env),
 		RunE: func(command *cobra.Command, names []string) error {
 			o.names = names
 			if err := o.output.check(command); err != nil {
 				return err
 			}
-			switch {
-			case o.selector != "" && len(names) > 0:
-				return &usageError{errors.New("name cannot be provided when a selector is specified"), command.CommandPath()}
-			case o.allNamespaces && len(names) > 0:
+			if err := checkSelector(command, o.selector, names); err != nil {
+				return err
+			}
+			if o.allNamespaces && len(names) > 0 {
 				return &usageError{
 					errors.New("a pod cannot be retrieved by name across all namespaces"), command.CommandPath(),
 				}
@@ -136,9 +137,6 @@ func (o *podsOptions) print(list []*devices.Pod, namespace string) error {
 	case len(o.names) == 1 && len(list) == 1:
 		return printObject(o.env.Out, o.output.format, list[0])
 	default:
-		if list == nil {
-			list = []*devices.Pod{}
-		}
-		return printObject(o.env.Out, o.output.format, devices.PodList{TypeMeta: devices.TypeMeta("PodList"), Items: list})
+		return printObject(o.env.Out, o.output.format, devices.NewPodList(list))
 	}
 }

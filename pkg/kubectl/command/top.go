@@ -49,8 +49,8 @@ The lines of all nodes together come last. Their largest free group is that of a
 			if err := o.output.check(command); err != nil {
 				return err
 			}
-			if o.selector != "" && len(names) > 0 {
-				return &usageError{errors.New("name cannot be provided when a selector is specified"), command.CommandPath()}
+			if err := checkSelector(command, o.selector, names); err != nil {
+				return err
 			}
 			return o.run(command.Context())
 		},

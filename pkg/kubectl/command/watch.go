@@ -89,21 +89,20 @@ func (w *nodesWatch) changed(changes []cluster.Change) error {
 
 // next returns a node as it is now if that differs from what was printed last, else nil.
 func (w *nodesWatch) next(name string, gone bool) *devices.Node {
-	var now *devices.Node
-	last := w.printed[name]
-	node := w.nodes[name]
+	node, last := w.nodes[name], w.printed[name]
 	switch {
 	case node == nil && (!gone || last == nil):
 		return nil // a node that is not meant, or was never shown
 	case node == nil:
 		delete(w.printed, name)
 		return &devices.Node{
-			TypeMeta: last.TypeMeta, Name: name, Problems: []string{"the node was deleted"}, Devices: []*devices.Device{},
+			TypeMeta: last.TypeMeta, Name: name, Devices: []*devices.Device{},
+			Problems: []string{"the node was deleted"},
 		}
 	case !w.named && last == nil && !devices.MayHaveDevices(node):
 		return nil
 	}
-	now = devices.NewNode(node, slices.Collect(maps.Values(w.pods[name])))
+	now := devices.NewNode(node, slices.Collect(maps.Values(w.pods[name])))
 	if reflect.DeepEqual(now, last) {
 		return nil
 	}
@@ -131,7 +130,9 @@ func (o *podsOptions) watchPods(ctx context.Context, reader *cluster.Reader, que
 			case o.output.format == asNames:
 				return o.print(pods, query.Namespace)
 			default:
-				return eachAlone(pods, func(one []*devices.Pod) error { return printObject(o.env.Out, o.output.format, one[0]) })
+				return eachAlone(pods, func(one []*devices.Pod) error {
+					return printObject(o.env.Out, o.output.format, one[0])
+				})
 			}
 		},
 	}

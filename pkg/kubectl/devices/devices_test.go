@@ -48,14 +48,16 @@ func podOf(t testing.TB, name string, held map[string]int64) *corev1.Pod {
 		resource := types.ResourceName(types.DeviceGroupPrefix + "/" + name)
 		container.DevRequests[resource], container.AllocateFrom[resource] = quantity, resource
 	}
-	info := &types.PodInfo{Name: name, NodeName: "n", RunningContainers: map[string]types.ContainerInfo{"c": *container}}
+	info := types.NewPodInfo()
+	info.Name, info.NodeName, info.RunningContainers["c"] = name, "n", *container
 	value, err := deviceinfo.EncodePod(info)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: apitypes.UID(name), Annotations: map[string]string{deviceinfo.Annotation: value},
+			Namespace: "default", Name: name, UID: apitypes.UID(name),
+			Annotations: map[string]string{deviceinfo.Annotation: value},
 		},
 		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}},
 	}
@@ -146,7 +148,9 @@ func TestWhoHoldsWhat(t *testing.T) {
 			two, two, []map[string]int64{{"grp/0/gpu/a/memory": 40}, {"grp/0/gpu/a/memory": 60}},
 			"a Healthy Shared p0 p1, b Healthy Free",
 		},
-		"the card alone": {two, two, []map[string]int64{{"grp/0/gpu/a/cards": 1}}, "a Healthy Whole p0, b Healthy Free"},
+		"the card alone": {
+			two, two, []map[string]int64{{"grp/0/gpu/a/cards": 1}}, "a Healthy Whole p0, b Healthy Free",
+		},
 		"a group that has another number now": {
 			two, two, []map[string]int64{renumbered}, "a Healthy Free, b Healthy Whole p0",
 		},
@@ -171,7 +175,8 @@ func TestWhoHoldsWhat(t *testing.T) {
 			"a Healthy Whole p0 p1, b Healthy Free",
 		},
 		"a resource of the node itself": {
-			map[string]int64{"slots": 4}, map[string]int64{"slots": 4}, []map[string]int64{{"slots": 1}}, " Healthy Shared p0",
+			map[string]int64{"slots": 4}, map[string]int64{"slots": 4}, []map[string]int64{{"slots": 1}},
+			" Healthy Shared p0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,6 +246,7 @@ func TestReasonIsShort(t *testing.T) {
 	for message, want := range map[string]string{
 		"0/4 nodes are available: 4 have no free GPU.":                                      "4 have no free GPU",
 		"0/4 nodes are available: 1 a, 3 b. preemption: 0/4 nodes are available: 4 Nothing": "1 a, 3 b",
+		"0/1 nodes are available: 1 a. no new claims to deallocate, preemption: none.":      "1 a",
 		"running PreBind plugin: timeout":                                                   "running PreBind plugin: timeout",
 		"":                                                                                  "",
 	} {
@@ -288,7 +294,9 @@ func BenchmarkNodes(b *testing.B) {
 	var pods []*corev1.Pod
 	for i := range 6 {
 		held := maps.Clone(all)
-		maps.DeleteFunc(held, func(name string, _ int64) bool { return !strings.Contains(name, fmt.Sprintf("gpu/%d/", i)) })
+		maps.DeleteFunc(held, func(name string, _ int64) bool {
+			return !strings.Contains(name, fmt.Sprintf("gpu/%d/", i))
+		})
 		pods = append(pods, podOf(b, fmt.Sprint("p", i), held))
 	}
 	b.ReportAllocs()

@@ -37,6 +37,11 @@ type NodeList struct {
 	Items           []*Node `json:"items"`
 }
 
+// NewNodeList returns a list of nodes, which may be nil.
+func NewNodeList(nodes []*Node) *NodeList {
+	return &NodeList{TypeMeta: TypeMeta("NodeList"), Items: append([]*Node{}, nodes...)} // an empty list, not null
+}
+
 // MayHaveDevices reports whether there is anything to show of a node: an inventory, or holders.
 func MayHaveDevices(node *corev1.Node) bool {
 	return node.Annotations[deviceinfo.Annotation] != "" || node.Annotations[deviceinfo.HoldersAnnotation] != ""
@@ -177,8 +182,8 @@ func (b *nodeBuilder) addHolders(pods []*corev1.Pod) {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(reported)) {
 		if !known[uid] {
-			b.problem("the node reports devices of pod %s/%s (UID %s), which does not run there: "+
-				"kubecri forgets them when the pod's containers are gone", reported[uid].Namespace, reported[uid].Name, uid)
+			b.problem("the node reports devices of pod %s/%s (UID %s), which does not run there: kubecri forgets "+
+				"them when the pod's containers are gone", reported[uid].Namespace, reported[uid].Name, uid)
 		}
 	}
 }

@@ -41,6 +41,11 @@ type PodList struct {
 	Items           []*Pod `json:"items"`
 }
 
+// NewPodList returns a list of pods, which may be nil.
+func NewPodList(pods []*Pod) *PodList {
+	return &PodList{TypeMeta: TypeMeta("PodList"), Items: append([]*Pod{}, pods...)} // an empty list, not null
+}
+
 // Container is what one container requests and has.
 type Container struct {
 	Name  string `json:"name"`
@@ -219,5 +224,6 @@ func (p *Pod) Reason() string {
 		reason = nodes
 	}
 	reason, _, _ = strings.Cut(reason, " preemption: ")
+	reason = strings.TrimSuffix(reason, " no new claims to deallocate,") // of dynamic resource allocation
 	return strings.TrimSuffix(strings.TrimSpace(reason), ".")
 }

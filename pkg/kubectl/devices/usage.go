@@ -173,8 +173,8 @@ func (u *Usage) findGroups(groups map[string]*Group, node *Node) {
 	}
 }
 
-// larger returns the group with more free devices. Of equal ones of a node it is the inner one, whose
-// devices are connected more closely, and else the first.
+// larger returns the group with more free devices. Of equal ones of a node it is the inner one,
+// whose devices are connected more closely, and else the first.
 func larger(a, b *Group) *Group {
 	inside := func() bool { return a.Node == b.Node && (a.Path == "" || strings.HasPrefix(b.Path, a.Path+"/")) }
 	if a == nil || b != nil && (b.Free > a.Free || b.Free == a.Free && inside()) {
