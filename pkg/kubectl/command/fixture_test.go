@@ -277,7 +277,7 @@ func zoo(t testing.TB) []runtime.Object {
 			map[string]map[string]int64{"main": {"numa/0/intel.com:qat/0000:3d:01.1/device": 1}})),
 		foreign, byOther, garbled, asking, ended, newPod("plain"),
 		waiting(counting(newPod("big"), 8), "0/5 nodes are available: 2 have fewer than 8 free GPUs (best: 3 free of "+
-			"8), 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: none."),
+			"8), 3 node(s) didn't match Pod's node affinity/selector. preemption: none."),
 		counting(newPod("new"), 1),
 	}
 }

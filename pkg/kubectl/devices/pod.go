@@ -224,6 +224,5 @@ func (p *Pod) Reason() string {
 		reason = nodes
 	}
 	reason, _, _ = strings.Cut(reason, " preemption: ")
-	reason = strings.TrimSuffix(reason, " no new claims to deallocate,") // of dynamic resource allocation
 	return strings.TrimSuffix(strings.TrimSpace(reason), ".")
 }
