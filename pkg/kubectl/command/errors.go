@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // usageError is a mistake in the arguments of a command.
@@ -48,15 +47,13 @@ func describe(err error) string {
 			return fmt.Sprintf("Error from server (%s): %v", reason, err)
 		}
 		return fmt.Sprintf("Error from server: %v", err)
-	case clientcmd.IsEmptyConfig(err):
-		return "error: there is no kubeconfig: set KUBECONFIG or use --kubeconfig"
 	case errors.As(err, &connection) && isDial(connection):
 		host := connection.URL
 		if parsed, err := url.Parse(connection.URL); err == nil {
 			host = parsed.Host
 		}
-		return fmt.Sprintf("Unable to connect to the server %s: %v; is it the right one? See --context and --server",
-			host, connection.Err)
+		return fmt.Sprintf("Unable to connect to the server %s: %v; is it the right one? It comes from the kubeconfig: "+
+			"see KUBECONFIG, --kubeconfig and --context", host, connection.Err)
 	default:
 		return fmt.Sprintf("error: %v", err)
 	}

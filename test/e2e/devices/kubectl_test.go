@@ -4,6 +4,7 @@
 package devices
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,11 +48,17 @@ func newKubectlDevice(ctx context.Context, t *testing.T) kubectlDevice {
 	return k
 }
 
+// command returns a command that is not started yet.
+func (k kubectlDevice) command(args ...string) *exec.Cmd {
+	command := shared.KubectlCommand(k.ctx, append([]string{"device"}, args...)...)
+	command.Env = append(command.Env, "PATH="+k.dir+":"+os.Getenv("PATH"))
+	return command
+}
+
 // run returns what a command prints, and what it prints about errors.
 func (k kubectlDevice) run(args ...string) (stdout, stderr string, status int) {
 	k.t.Helper()
-	command := shared.KubectlCommand(k.ctx, append([]string{"device"}, args...)...)
-	command.Env = append(command.Env, "PATH="+k.dir+":"+os.Getenv("PATH"))
+	command := k.command(args...)
 	var out, errOut strings.Builder
 	command.Stdout, command.Stderr = &out, &errOut
 	err := command.Run()
@@ -169,6 +176,7 @@ func TestKubectlDeviceShowsWhatThePodsAnnotationsSay(t *testing.T) {
 	}
 
 	t.Run("in tables", func(t *testing.T) { expectTables(t, k, pair, sharing) })
+	t.Run("as they change", func(t *testing.T) { expectWatch(ctx, t, k, namespace) })
 	t.Run("by the exit status", func(t *testing.T) {
 		_, stderr, status := k.run("nodes", "missing")
 		if status != 1 || !strings.Contains(stderr, `Error from server (NotFound): nodes "missing" not found`) {
@@ -203,6 +211,40 @@ func expectTables(t *testing.T, k kubectlDevice, whole, part *corev1.Pod) {
 	}
 	if !hasLine(pods, "waiting", "Waiting", "requests") {
 		t.Errorf("kubectl device pods has no line for pod waiting:\n%s", pods)
+	}
+}
+
+// expectWatch fails the test unless a watch prints a pod that comes, runs and goes, and ends well
+// when it is interrupted.
+func expectWatch(ctx context.Context, t *testing.T, k kubectlDevice, namespace string) {
+	command := k.command("pods", "-n", namespace, "--watch")
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	await := func(words ...string) {
+		t.Helper()
+		for lines.Scan() {
+			if hasLine(lines.Text(), words...) {
+				return
+			}
+		}
+		t.Fatalf("kubectl device pods --watch prints no line with %q", words)
+	}
+	await("pair", "Granted")
+	late := clustertest.RunPod(ctx, t, shared.Client, gpuPod(namespace, "late", 1))
+	await("late", late.Spec.NodeName, "Granted")
+	clustertest.DeletePod(ctx, t, shared.Client, late)
+	await("late", "Deleted")
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("after an interruption: %v", err)
 	}
 }
 
