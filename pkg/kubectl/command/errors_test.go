@@ -31,10 +31,12 @@ func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
 		want string
 	}{
 		"an object is missing": {missing, `Error from server (NotFound): nodes "n" not found` + "\n"},
-		"with more words":      {fmt.Errorf("get: %w", missing), `Error from server (NotFound): get: nodes "n" not found` + "\n"},
-		"nobody listens":       {refused, "Unable to connect to the server " + nobody + ": "},
-		"several":              {errors.Join(missing, errors.New("b")), "\nerror: b\n"},
-		"anything else":        {errors.New("x"), "error: x\n"},
+		"with more words": {
+			fmt.Errorf("get: %w", missing), `Error from server (NotFound): get: nodes "n" not found` + "\n",
+		},
+		"nobody listens": {refused, "Unable to connect to the server " + nobody + ": "},
+		"several":        {errors.Join(missing, errors.New("b")), "\nerror: b\n"},
+		"anything else":  {errors.New("x"), "error: x\n"},
 	} {
 		var text strings.Builder
 		if printError(&text, test.err); !strings.Contains(text.String(), test.want) {
