@@ -52,7 +52,7 @@ func describe(err error) string {
 		if parsed, err := url.Parse(connection.URL); err == nil {
 			host = parsed.Host
 		}
-		return fmt.Sprintf("Unable to connect to the server %s: %v; is it the right one? It comes from the kubeconfig: "+
+		return fmt.Sprintf("Unable to connect to the server %s: %v; is it the right one? The kubeconfig names it: "+
 			"see KUBECONFIG, --kubeconfig and --context", host, connection.Err)
 	default:
 		return fmt.Sprintf("error: %v", err)
