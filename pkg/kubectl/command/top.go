@@ -71,7 +71,7 @@ func (o *topOptions) run(ctx context.Context) error {
 	}
 	usage := devices.NewUsage(nodes)
 	if o.output.table() {
-		err = o.print(nodes, usage)
+		err = o.print(usage)
 	} else {
 		err = printObject(o.env.Out, o.output.format, usage)
 	}
@@ -82,12 +82,10 @@ func (o *topOptions) run(ctx context.Context) error {
 }
 
 // print prints the usage as a table.
-func (o *topOptions) print(nodes []*devices.Node, usage *devices.UsageList) error {
+func (o *topOptions) print(usage *devices.UsageList) error {
 	if len(usage.Items) == 0 {
-		if len(nodes) == 0 {
-			fmt.Fprintln(o.env.ErrOut, noNodes)
-		}
-		return nil
+		_, err := fmt.Fprintln(o.env.ErrOut, noNodes)
+		return err
 	}
 	header := []string{
 		"NODE", "KIND", "DEVICES", "FREE", "SHARED", "WHOLE", "UNHEALTHY", "USE", "LARGEST FREE GROUP",
