@@ -11,6 +11,7 @@ package columns
 import (
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -39,12 +40,19 @@ type Cell struct {
 	Style Style
 }
 
-// Text returns a cell without a style. An empty text is <none>, as in kubectl's tables.
+// Text returns a cell without a style. An empty text is <none>, as in kubectl's tables. Each control
+// character becomes a blank: what a status says may come from anybody, and must neither begin a
+// line nor move a terminal's cursor.
 func Text(text string) Cell {
 	if text == "" {
 		text = "<none>"
 	}
-	return Cell{Text: text}
+	return Cell{Text: strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)}
 }
 
 // Row is one line of a table.

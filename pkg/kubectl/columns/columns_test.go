@@ -64,6 +64,12 @@ func TestALineIsAsLongAsTheTerminalIsWide(t *testing.T) {
 	}
 }
 
+func TestATextMovesNoCursor(t *testing.T) {
+	if got := Text("a\x1b[2J\nb\r\u009bc").Text; got != "a [2J b  c" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestAnErrorOfTheOutputIsReturned(t *testing.T) {
 	broken := errors.New("broken pipe")
 	if err := (&Writer{Out: failing{broken}}).Write([]Row{{Text("x")}}); !errors.Is(err, broken) {

@@ -8,9 +8,10 @@
 // # Which annotation counts
 //
 // What a pod holds is what its node reports of it in the annotation KubeDevice/Holders, if the node
-// reports it, and else the allocation in the pod's own annotation KubeDevice/DeviceInfo. It is the
-// order of the scheduler where seals are enforced, except that no seal is verified here. Pods that
-// have ended hold nothing.
+// reports it, and else the allocation in the pod's own annotation KubeDevice/DeviceInfo. Nodes
+// report the pods without a valid seal, so it is what the scheduler counts where seals are
+// enforced, but for forged allocations: no seal is verified here. Pods that have ended hold
+// nothing.
 //
 // # Names
 //
