@@ -40,9 +40,9 @@ type Cell struct {
 	Style Style
 }
 
-// Text returns a cell without a style. An empty text is <none>, as in kubectl's tables. Each control
-// character becomes a blank: what a status says may come from anybody, and must neither begin a
-// line nor move a terminal's cursor.
+// Text returns a cell without a style. An empty text is <none>, as in kubectl's tables. Each
+// control character becomes a blank: what a status says may come from anybody, and must neither
+// begin a line nor move a terminal's cursor.
 func Text(text string) Cell {
 	if text == "" {
 		text = "<none>"
