@@ -20,7 +20,7 @@ TEST := go test -vet=off
 ##@ Build
 
 .PHONY: build
-build: binaries plugins ## Build both binaries and their plugins into _output/. The default.
+build: binaries plugins kubectl-device ## Build the programs and their plugins into _output/. The default.
 
 .PHONY: binaries
 binaries: ## Build _output/kube-scheduler and _output/kubecri.
@@ -33,6 +33,27 @@ plugins: ## Build simgpu and nvidiagpu into _output/plugins/scheduler/ and _outp
 	  echo "Building plugin _output/plugins/$$side/$$plugin.so"; \
 	  go build -buildmode=plugin -o $(OUT)/plugins/$$side/$$plugin.so ./plugins/$$plugin/$$side; \
 	done; done
+
+# What kubectl loads is a program of its own: none of what the plugins of the programs need concerns it.
+KUBECTL_DEVICE    := CGO_ENABLED=0 go build -ldflags '-s -w'
+KUBECTL_PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+.PHONY: kubectl-device
+kubectl-device: ## Build _output/kubectl-device, the plugin of kubectl, for this machine.
+	@echo "Building kubectl-device"
+	@$(KUBECTL_DEVICE) -o $(OUT)/ ./cmd/kubectl-device
+
+.PHONY: kubectl-device-all
+kubectl-device-all: ## Build it for Linux, macOS and Windows, as archives with checksums in _output/krew/.
+	@for platform in $(KUBECTL_PLATFORMS); do \
+	  echo "Building kubectl-device for $$platform"; \
+	  into=$(OUT)/krew/$${platform/\//-}; \
+	  GOOS=$${platform%/*} GOARCH=$${platform#*/} $(KUBECTL_DEVICE) -o $$into/ ./cmd/kubectl-device; \
+	  cp LICENSE $$into/; \
+	  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C $$into -cf - . | \
+	    gzip -n >$(OUT)/krew/kubectl-device-$${platform/\//-}.tar.gz; \
+	done
+	@cd $(OUT)/krew && sha256sum *.tar.gz | tee SHA256SUMS
 
 ##@ Run
 

@@ -81,9 +81,17 @@ var mayImport = map[string][]string{
 	"pkg/plugincall":     {}, // it knows nothing of devices
 	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/trim":           {},
+	"pkg/holdings":       {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
+	"cmd/kubectl-device": {"pkg/kubectl"},
+	"pkg/kubectl": {
+		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk",
+	},
+	"pkg/kubectl/columns": {}, // it knows nothing of devices
+	"pkg/kubectl/cluster": {"pkg/deviceinfo"},
+	"pkg/kubectl/devices": {"pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk"},
 	"pkg/scheduler": {
-		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
-		"pkg/pluginload", "pkg/seal", "pkg/sdk",
+		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",
+		"pkg/plugincall", "pkg/pluginload", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
 		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
@@ -94,7 +102,7 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/apiserver": {},
 	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/seal", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/holdings"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -87,7 +87,7 @@ func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) request
 		return request{err: err}
 	}
 	read := &dispatch.Request{
-		Pod: info, Containers: Containers(pod), Forged: allocates(written), Waited: waited,
+		Pod: info, Containers: holdings.Containers(pod), Forged: allocates(written), Waited: waited,
 	}
 	return request{Request: read, byCount: read.ByCountOnly() && !read.Forged}
 }
@@ -142,21 +142,4 @@ func allocates(written *sdk.PodInfo) bool {
 		}
 	}
 	return written.NodeName != ""
-}
-
-// Containers returns the pod's containers, init containers first, with the kind that says when they
-// run.
-func Containers(pod *v1.Pod) []grouptree.Container {
-	list := make([]grouptree.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for i := range pod.Spec.InitContainers {
-		kind := grouptree.Init
-		if deviceinfo.IsSidecar(&pod.Spec.InitContainers[i]) {
-			kind = grouptree.Sidecar
-		}
-		list = append(list, grouptree.Container{Name: pod.Spec.InitContainers[i].Name, Kind: kind})
-	}
-	for i := range pod.Spec.Containers {
-		list = append(list, grouptree.Container{Name: pod.Spec.Containers[i].Name, Kind: grouptree.Regular})
-	}
-	return list
 }

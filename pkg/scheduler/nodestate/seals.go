@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/holdings"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -129,41 +130,6 @@ func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
 			return known, true
 		}
 	}
-	held := dispatch.NewHolder(string(pod.UID), reportedAllocation(reported, pod), Containers(pod))
+	held := dispatch.NewHolder(string(pod.UID), holdings.Reported(reported, pod), holdings.Containers(pod))
 	return holder{Holder: held, reported: reported}, true
-}
-
-// reportedAllocation returns as an allocation of the pod what a node reports that the pod holds.
-func reportedAllocation(reported *deviceinfo.Holder, pod *v1.Pod) *sdk.PodInfo {
-	initial := map[string]bool{}
-	for i := range pod.Spec.InitContainers {
-		initial[pod.Spec.InitContainers[i].Name] = !deviceinfo.IsSidecar(&pod.Spec.InitContainers[i])
-	}
-	allocation := sdk.NewPodInfo()
-	allocation.Name, allocation.NodeName = pod.Name, pod.Spec.NodeName
-	for name, granted := range reported.Containers {
-		container := sdk.NewContainerInfo()
-		for resource, quantity := range granted {
-			container.DevRequests[resource], container.AllocateFrom[resource] = quantity, resource
-		}
-		if initial[name] {
-			allocation.InitContainers[name] = *container
-		} else {
-			allocation.RunningContainers[name] = *container
-		}
-	}
-	return allocation
-}
-
-// readReported reads what the node reports that pods hold.
-func readReported(source *v1.Node) (map[types.UID]*deviceinfo.Holder, error) {
-	list, err := deviceinfo.DecodeHolders(source.Annotations[deviceinfo.HoldersAnnotation])
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	reported := make(map[types.UID]*deviceinfo.Holder, len(list))
-	for i := range list {
-		reported[list[i].UID] = &list[i]
-	}
-	return reported, nil
 }

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/holdings"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -38,7 +39,7 @@ func (c *Cache) Unallocated(ctx context.Context, source *v1.Node, pods []*v1.Pod
 	if len(without) == 0 {
 		return nil
 	}
-	reported, err := readReported(source)
+	reported, err := holdings.ReportedBy(source)
 	if err != nil {
 		return nil
 	}

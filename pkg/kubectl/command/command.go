@@ -1,0 +1,135 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top.
+// It needs nothing in the cluster: it reads nodes and pods from the API server, with the user's own
+// kubeconfig and rights. What it shows is put together by package devices.
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
+)
+
+// defaultPageSize is that of kubectl get.
+const defaultPageSize = 500
+
+// environment is what the commands share.
+type environment struct {
+	genericiooptions.IOStreams
+	// client returns the API server's client, and the namespace that is meant.
+	client func() (corev1client.CoreV1Interface, string, error)
+	// terminal is what Out is.
+	terminal columns.Terminal
+	now      func() time.Time
+	pageSize int64
+}
+
+// Main runs the command with the arguments of the process, and returns its exit status, which is
+// that of kubectl: 0, or 1 after any error.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag()
+	env := &environment{
+		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
+		terminal:  columns.TerminalOf(os.Stdout, os.Getenv),
+		now:       time.Now,
+	}
+	env.client = func() (corev1client.CoreV1Interface, string, error) { return connect(flags, env) }
+	command := newCommand(env)
+	flags.AddFlags(command.PersistentFlags())
+	addVerbosity(command)
+	return run(ctx, command, env)
+}
+
+// run runs a command and returns the exit status.
+func run(ctx context.Context, command *cobra.Command, env *environment) int {
+	err := command.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil: // interrupted
+		return 1
+	}
+	printError(env.ErrOut, err)
+	return 1
+}
+
+// connect returns the client that the flags and the kubeconfig describe.
+func connect(flags *genericclioptions.ConfigFlags, env *environment) (corev1client.CoreV1Interface, string, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = config.ContentType + ",application/json"
+	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, "", err
+	}
+	return client, namespace, nil
+}
+
+// addVerbosity adds kubectl's flag -v.
+func addVerbosity(command *cobra.Command) {
+	all := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(all)
+	command.PersistentFlags().AddGoFlag(all.Lookup("v"))
+}
+
+// newCommand returns kubectl device. Each command below it has a file of its own.
+func newCommand(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "kubectl-device",
+		Short: "Show the devices of a cluster, who holds them, and who waits for them",
+		Long: `Show the devices of a cluster, who holds them, and who waits for them.
+
+The commands read nodes and pods with your own kubeconfig. They show what the API server has and
+verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler has decided alone.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl device"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// kubectl calls kubectl_complete-device for completion; see docs/kubectl-device.md.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	command.SetIn(env.In)
+	command.SetOut(env.Out)
+	command.SetErr(env.ErrOut)
+	command.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
+		return &usageError{err, of.CommandPath()}
+	})
+	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
+		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
+	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env))
+	return command
+}
+
+// reader returns what reads the cluster, and the namespace that is meant.
+func (e *environment) reader() (*cluster.Reader, string, error) {
+	client, namespace, err := e.client()
+	if err != nil {
+		return nil, "", err
+	}
+	return &cluster.Reader{Client: client, PageSize: e.pageSize}, namespace, nil
+}

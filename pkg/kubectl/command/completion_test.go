@@ -1,0 +1,31 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+// What a shell is offered, the directive to it included: 4 means no names of files.
+func TestNamesAreCompleted(t *testing.T) {
+	objects := zoo(t)
+	for line, want := range map[string]string{
+		"__complete nodes l":              "large :4",
+		"__complete nodes":                "nodes\tShow the devices of nodes and who holds them :4",
+		"__complete top large m":          "mixed :4",
+		"__complete nodes large l":        ":4",
+		"__complete pods tw":              "twins :4",
+		"__complete pods -n ml a":         "asking :4",
+		"__complete nodes --output j":     "json yaml name wide :4", // the shell picks those that fit
+		"__complete pods pl":              ":4",                     // it has no devices
+		"__complete top --output n":       "json yaml wide :4",
+		"__complete pods -n default big ": "big :4",
+	} {
+		stdout, _, status := newFixture(objects...).run(t.Context(), line)
+		if got := strings.Join(strings.Split(strings.TrimSpace(stdout), "\n"), " "); got != want || status != 0 {
+			t.Errorf("%s: got %q, exit status %d; want %q", line, got, status, want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
+)
+
+// printNames prints names as kubectl -o name does, each in a line.
+func printNames[T any](to io.Writer, prefix string, list []T, name func(T) string) error {
+	for _, item := range list {
+		if _, err := fmt.Fprintln(to, prefix+name(item)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completion completes the names of objects.
+type completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
+
+// completeNodes completes the names of nodes that have devices.
+func completeNodes(env *environment) completion {
+	return complete(env, func(command *cobra.Command, reader *cluster.Reader, _ string) ([]string, error) {
+		nodes, err := reader.Nodes(command.Context(), cluster.Query{})
+		var names []string
+		for _, node := range nodes {
+			if devices.MayHaveDevices(node) {
+				names = append(names, node.Name)
+			}
+		}
+		return names, err
+	})
+}
+
+// completePods completes the names of pods that have devices or wait for some.
+func completePods(env *environment) completion {
+	return complete(env, func(command *cobra.Command, reader *cluster.Reader, namespace string) ([]string, error) {
+		pods, err := reader.Pods(command.Context(), cluster.Query{Namespace: namespace}, func(pod *corev1.Pod) bool {
+			return devices.NewPod(pod) != nil
+		})
+		var names []string
+		for _, pod := range pods {
+			names = append(names, pod.Name)
+		}
+		return names, err
+	})
+}
+
+// complete returns what completes an argument by the names that are not arguments already.
+func complete(
+	env *environment, list func(*cobra.Command, *cluster.Reader, string) ([]string, error),
+) completion {
+	return func(command *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		reader, namespace, err := env.reader()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names, err := list(command, reader, namespace)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return unused(names, args, prefix), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// unused returns the names that begin with a prefix and are not among args.
+func unused(names, args []string, prefix string) []cobra.Completion {
+	var left []cobra.Completion
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
+			left = append(left, name)
+		}
+	}
+	return left
+}

@@ -1,0 +1,154 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
+)
+
+// nodesTable prints nodes as a table: a line for each device, or a tree on a terminal.
+type nodesTable struct {
+	env  *environment
+	tree bool
+	wide bool
+	*columns.Writer
+}
+
+func newNodesTable(env *environment, output *output) *nodesTable {
+	t := &nodesTable{env: env, tree: env.terminal.Tree, wide: output.format == wide}
+	header := []string{"NODE", "DEVICE", "GROUP", "MODEL"}
+	if t.tree {
+		header = []string{"NAME"} // the model is beside the node
+	}
+	header = append(header, "MEMORY", "USE", "HEALTH")
+	if t.wide {
+		header = append(header, "RESOURCES")
+	}
+	t.Writer = output.writer(env, append(header, "HOLDERS")...)
+	return t
+}
+
+// write writes nodes, and warnings about them beside the table.
+func (t *nodesTable) write(nodes []*devices.Node) error {
+	if len(nodes) == 0 {
+		_, err := fmt.Fprintln(t.env.ErrOut, noNodes)
+		return err
+	}
+	var rows []columns.Row
+	for _, node := range nodes {
+		if t.tree {
+			rows = append(rows, t.treeOf(node)...)
+		} else {
+			rows = append(rows, t.linesOf(node)...)
+		}
+	}
+	if err := t.Write(rows); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		warn(t.env, node)
+	}
+	return nil
+}
+
+// linesOf returns a line for each device of a node.
+func (t *nodesTable) linesOf(node *devices.Node) []columns.Row {
+	var rows []columns.Row
+	for _, d := range node.Devices {
+		row := columns.Row{
+			columns.Text(node.Name), columns.Text(deviceName(d.Kind, d.ID)), columns.Text(groupOf(d.Path)),
+			columns.Text(d.Model),
+		}
+		row = append(row, t.cellsOf(d)...)
+		rows = append(rows, append(row, columns.Text(strings.Join(holdersOf(d), ", "))))
+	}
+	if len(rows) > 0 {
+		return rows
+	}
+	none := columns.Text("")
+	row := columns.Row{columns.Text(node.Name), none, none, none, none, none, none, none}
+	if len(node.Problems) > 0 {
+		row[6] = columns.Cell{Text: "Unreadable", Style: columns.Red}
+	}
+	if t.wide {
+		row = append(row, none)
+	}
+	return []columns.Row{row}
+}
+
+// cellsOf returns the cells of a device from its memory on, without its holders.
+func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
+	memory := ""
+	if r, ok := d.Quantity("memory"); ok && r.Capacity > 0 {
+		memory = grouptree.Human(r.Capacity)
+	}
+	use, health := columns.Text(strings.ToLower(string(d.Use))), columns.Text(string(d.Health))
+	switch {
+	case d.Use == devices.Free && d.Health != devices.Healthy:
+		use = columns.Text("") // nobody can have it
+	case d.Use == devices.Free:
+		use.Style = columns.Green
+	case d.Use == devices.Shared:
+		use.Text += fmt.Sprintf(" %d%%", d.Percent())
+		use.Style = columns.Yellow
+	}
+	if d.Health != devices.Healthy {
+		health.Style = columns.Red
+	}
+	cells := []columns.Cell{columns.Text(memory), use, health}
+	if t.wide {
+		cells = append(cells, columns.Text(usedOf(d.Resources)))
+	}
+	return cells
+}
+
+// deviceName is how tables call a device.
+func deviceName(kind, id string) string {
+	if id == "" {
+		return kind
+	}
+	return kind + "/" + id
+}
+
+// groupOf returns the path of the group that a device is in.
+func groupOf(path string) string {
+	segments := strings.Split(path, "/")
+	return strings.Join(segments[:max(0, len(segments)-2)], "/")
+}
+
+// holdersOf returns a text for each holder of a device.
+func holdersOf(d *devices.Device) []string {
+	var texts []string
+	for _, holder := range d.Holders {
+		text := holder.Namespace + "/" + holder.Pod + "/" + holder.Container
+		parts := map[string]int64{}
+		for name, quantity := range holder.Resources {
+			if r, _ := d.Quantity(name); r.Allocatable != quantity {
+				parts[name] = quantity
+			}
+		}
+		if len(parts) > 0 {
+			text += " " + quantities(parts)
+		}
+		if holder.State == devices.Bound {
+			text += " (bound)"
+		}
+		texts = append(texts, text)
+	}
+	outside := map[string]int64{}
+	for _, r := range d.Resources {
+		if r.Outside > 0 && !r.Mask() {
+			outside[r.Name] = r.Outside
+		}
+	}
+	if len(outside) > 0 {
+		texts = append(texts, "outside of Kubernetes: "+quantities(outside))
+	}
+	return texts
+}

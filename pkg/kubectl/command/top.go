@@ -1,0 +1,143 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
+)
+
+// topOptions are the arguments of kubectl device top.
+type topOptions struct {
+	env      *environment
+	output   output
+	names    []string
+	selector string
+}
+
+func topCommand(env *environment) *cobra.Command {
+	o := &topOptions{env: env}
+	command := &cobra.Command{
+		Use:   "top [NODE...]",
+		Short: "Show how much of each kind of device is in use, and the largest group that is free",
+		Long: `Show for each node and each kind of device how many are free, shared and taken as a whole, how much
+of them is in use, and how fragmented they are: the largest group of devices that are all free.
+
+The lines of all nodes together come last. Their largest free group is that of a single node.`,
+		Example: `  # The use of all devices
+  kubectl device top
+
+  # With the most free devices in one group, by level of groups
+  kubectl device top -o wide
+
+  # The nodes on which two free devices are in one group at the level gpugrp0
+  kubectl device top -o json | jq -r '.items[]
+    | select(any(.mostFreeByLevel[]?; .level == "gpugrp0" and .free >= 2)) | .node'`,
+		ValidArgsFunction: completeNodes(env),
+		RunE: func(command *cobra.Command, names []string) error {
+			o.names = names
+			if err := o.output.check(command); err != nil {
+				return err
+			}
+			if err := checkSelector(command, o.selector, names); err != nil {
+				return err
+			}
+			return o.run(command.Context())
+		},
+	}
+	o.output.addFlags(command, asJSON, asYAML, wide)
+	addSelector(command, &o.selector)
+	return command
+}
+
+func (o *topOptions) run(ctx context.Context) error {
+	reader, _, err := o.env.reader()
+	if err != nil {
+		return err
+	}
+	nodes, missing := readNodes(ctx, reader, cluster.Query{Names: o.names, Labels: o.selector})
+	if nodes == nil && missing != nil {
+		return missing
+	}
+	usage := devices.NewUsage(nodes)
+	if o.output.table() {
+		err = o.print(usage)
+	} else {
+		err = printObject(o.env.Out, o.output.format, usage)
+	}
+	for _, node := range nodes {
+		warn(o.env, node)
+	}
+	return errors.Join(err, missing)
+}
+
+// print prints the usage as a table.
+func (o *topOptions) print(usage *devices.UsageList) error {
+	if len(usage.Items) == 0 {
+		_, err := fmt.Fprintln(o.env.ErrOut, noNodes)
+		return err
+	}
+	header := []string{
+		"NODE", "KIND", "DEVICES", "FREE", "SHARED", "WHOLE", "UNHEALTHY", "USE", "LARGEST FREE GROUP",
+	}
+	if o.output.format == wide {
+		header = append(header, "MOST FREE IN ONE GROUP", "RESOURCES")
+	}
+	var rows []columns.Row
+	for _, u := range usage.Items {
+		rows = append(rows, o.row(columns.Text(u.Node), u))
+	}
+	for _, u := range usage.Totals {
+		rows = append(rows, o.row(columns.Cell{Text: "<all>", Style: columns.Bold}, u))
+	}
+	return o.output.writer(o.env, header...).Write(rows)
+}
+
+func (o *topOptions) row(node columns.Cell, u *devices.Usage) columns.Row {
+	row := columns.Row{node, columns.Text(u.Kind)}
+	for _, n := range []int{u.Devices, u.Free, u.Shared, u.Whole, u.Unhealthy} {
+		row = append(row, columns.Text(strconv.Itoa(n)))
+	}
+	if u.Free > 0 {
+		row[3].Style = columns.Green
+	}
+	if u.Unhealthy > 0 {
+		row[6].Style = columns.Red
+	}
+	row = append(row, columns.Text(fmt.Sprintf("%d%%", u.Percent())))
+	largest := ""
+	if u.LargestFree != nil {
+		largest = fmt.Sprintf("%d in %s", u.LargestFree.Free, groupName(u, *u.LargestFree))
+	}
+	row = append(row, columns.Text(largest))
+	if o.output.format != wide {
+		return row
+	}
+	var levels []string
+	for _, level := range u.MostFree {
+		levels = append(levels, fmt.Sprintf("%d of %d in %s", level.Free, level.Devices, groupName(u, level.Group)))
+	}
+	return append(row, columns.Text(strings.Join(levels, ", ")), columns.Text(usedOf(u.Resources)))
+}
+
+// groupName names a group: a part of the node that the usage is of, or of a node that it names.
+func groupName(u *devices.Usage, group devices.Group) string {
+	switch {
+	case group.Path == "":
+		return "node " + group.Node
+	case u.Node == "":
+		return group.Path + " of node " + group.Node
+	default:
+		return group.Path
+	}
+}

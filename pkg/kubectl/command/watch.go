@@ -1,0 +1,171 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
+)
+
+// nodesWatch follows nodes and their pods, and prints a node whenever its devices have changed.
+type nodesWatch struct {
+	named bool
+	print func([]*devices.Node) error
+
+	nodes   map[string]*corev1.Node
+	pods    map[string]map[apitypes.UID]*corev1.Pod // by node
+	printed map[string]*devices.Node
+}
+
+func (o *nodesOptions) watchNodes(ctx context.Context, reader *cluster.Reader, query cluster.Query) error {
+	table := newNodesTable(o.env, &o.output)
+	w := &nodesWatch{
+		named:   len(o.names) > 0,
+		nodes:   map[string]*corev1.Node{},
+		pods:    map[string]map[apitypes.UID]*corev1.Pod{},
+		printed: map[string]*devices.Node{},
+		print: func(nodes []*devices.Node) error {
+			if o.output.table() {
+				return table.write(nodes)
+			}
+			return eachAlone(nodes, func(one []*devices.Node) error { return o.print(one, true) })
+		},
+	}
+	return reader.Watch(ctx, &query, &cluster.Query{Fields: notFinished.String()}, w.changed)
+}
+
+// eachAlone calls print with each of a list by itself: a watch prints objects, not lists.
+func eachAlone[T any](list []T, print func([]T) error) error {
+	for i := range list {
+		if err := print(list[i : i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed takes changes, and prints the nodes that look different now.
+func (w *nodesWatch) changed(changes []cluster.Change) error {
+	affected := map[string]bool{}
+	gone := map[string]bool{}
+	for _, c := range changes {
+		if c.Node != nil {
+			affected[c.Node.Name], gone[c.Node.Name] = true, c.Gone
+			if w.nodes[c.Node.Name] = c.Node; c.Gone {
+				delete(w.nodes, c.Node.Name)
+			}
+			continue
+		}
+		on := c.Pod.Spec.NodeName
+		if w.pods[on] == nil {
+			w.pods[on] = map[apitypes.UID]*corev1.Pod{}
+		}
+		if w.pods[on][c.Pod.UID] = c.Pod; c.Gone {
+			delete(w.pods[on], c.Pod.UID)
+		}
+		affected[on] = true
+	}
+	var list []*devices.Node
+	for _, name := range slices.Sorted(maps.Keys(affected)) {
+		if node := w.next(name, gone[name]); node != nil {
+			list = append(list, node)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return w.print(list)
+}
+
+// next returns a node as it is now if that differs from what was printed last, else nil.
+func (w *nodesWatch) next(name string, gone bool) *devices.Node {
+	node, last := w.nodes[name], w.printed[name]
+	switch {
+	case node == nil && (!gone || last == nil):
+		return nil // a node that is not meant, or was never shown
+	case node == nil:
+		delete(w.printed, name)
+		return &devices.Node{
+			TypeMeta: last.TypeMeta, Name: name, Devices: []*devices.Device{},
+			Problems: []string{"the node was deleted"},
+		}
+	case !w.named && last == nil && !devices.MayHaveDevices(node):
+		return nil
+	}
+	now := devices.NewNode(node, slices.Collect(maps.Values(w.pods[name])))
+	if reflect.DeepEqual(now, last) {
+		return nil
+	}
+	w.printed[name] = now
+	return now
+}
+
+// podsWatch follows pods, and prints a pod whenever what it has or waits for has changed.
+type podsWatch struct {
+	shown func(*devices.Pod) bool
+	print func([]*devices.Pod) error
+
+	printed map[apitypes.UID]*devices.Pod
+}
+
+func (o *podsOptions) watchPods(ctx context.Context, reader *cluster.Reader, query cluster.Query) error {
+	table := newPodsTable(o)
+	w := &podsWatch{
+		shown:   o.shown,
+		printed: map[apitypes.UID]*devices.Pod{},
+		print: func(pods []*devices.Pod) error {
+			switch {
+			case o.output.table():
+				return table.write(pods)
+			case o.output.format == asNames:
+				return o.print(pods, query.Namespace)
+			default:
+				return eachAlone(pods, func(one []*devices.Pod) error {
+					return printObject(o.env.Out, o.output.format, one[0])
+				})
+			}
+		},
+	}
+	return reader.Watch(ctx, nil, &query, w.changed)
+}
+
+// changed takes changes, and prints the pods that look different now.
+func (w *podsWatch) changed(changes []cluster.Change) error {
+	newest := map[apitypes.UID]cluster.Change{}
+	for _, c := range changes {
+		newest[c.Pod.UID] = c
+	}
+	var list []*devices.Pod
+	for uid, c := range newest {
+		now, last := devices.NewPod(c.Pod), w.printed[uid]
+		switch {
+		case c.Gone && last != nil:
+			now = last.Deleted()
+			delete(w.printed, uid)
+		case c.Gone || last == nil && !w.shown(now):
+			continue
+		case reflect.DeepEqual(now, last):
+			continue
+		default:
+			w.printed[uid] = now
+		}
+		list = append(list, now)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	slices.SortFunc(list, func(a, b *devices.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return w.print(list)
+}

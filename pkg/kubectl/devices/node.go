@@ -1,0 +1,254 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Node is a node's devices.
+type Node struct {
+	metav1.TypeMeta `json:",inline"`
+	Name            string `json:"name"`
+	// Problems say what of the node cannot be read or does not fit together, and what to do about
+	// it. A node whose inventory cannot be read has no devices.
+	Problems []string `json:"problems,omitempty"`
+	// Devices are in the order of their paths.
+	Devices []*Device `json:"devices"`
+}
+
+// NodeList is several nodes.
+type NodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []*Node `json:"items"`
+}
+
+// NewNodeList returns a list of nodes, which may be nil.
+func NewNodeList(nodes []*Node) *NodeList {
+	return &NodeList{TypeMeta: TypeMeta("NodeList"), Items: append([]*Node{}, nodes...)} // an empty list, not null
+}
+
+// MayHaveDevices reports whether there is anything to show of a node: an inventory, or holders.
+func MayHaveDevices(node *corev1.Node) bool {
+	return node.Annotations[deviceinfo.Annotation] != "" || node.Annotations[deviceinfo.HoldersAnnotation] != ""
+}
+
+// NewNode returns the devices of a node with their holders. pods are those that are bound to the
+// node; pods that have ended may be among them.
+func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
+	b := &nodeBuilder{
+		node:    node,
+		Node:    &Node{TypeMeta: TypeMeta("Node"), Name: node.Name, Devices: []*Device{}},
+		devices: map[string]*Device{},
+		byID:    map[deviceID]*Device{},
+	}
+	if !b.readInventory() {
+		return b.Node
+	}
+	b.addHolders(pods)
+	b.complete()
+	return b.Node
+}
+
+// deviceID identifies a device whatever groups it is in.
+type deviceID struct{ kind, id string }
+
+// nodeBuilder collects the devices of a node.
+type nodeBuilder struct {
+	*Node
+	node    *corev1.Node
+	info    *types.NodeInfo
+	devices map[string]*Device   // by path
+	byID    map[deviceID]*Device // nil for several of one ID
+	alone   map[*Device]bool     // somebody has all there is of a resource
+}
+
+func (b *nodeBuilder) problem(format string, args ...any) {
+	b.Problems = append(b.Problems, fmt.Sprintf(format, args...))
+}
+
+// readInventory reads the node's own annotation, and reports whether it can be read.
+func (b *nodeBuilder) readInventory() bool {
+	b.info = &types.NodeInfo{}
+	if value := b.node.Annotations[deviceinfo.Annotation]; value != "" {
+		info, err := deviceinfo.DecodeNode(value)
+		if err != nil {
+			b.problem("unreadable inventory: %v; kubecri on the node writes it: see its log and /readyz", err)
+			return false
+		}
+		b.info = info
+	}
+	if _, err := grouptree.CompileDeviceTree(b.info.Allocatable, b.info.Scorer); err != nil {
+		b.problem("no devices are scheduled on the node: %v; correct the plugin on the node that reports it", err)
+	}
+	names := map[types.ResourceName]bool{}
+	var plain []string
+	for _, list := range []types.ResourceList{b.info.Capacity, b.info.Allocatable} {
+		for name := range list {
+			if resource.IsGroupResourceName(name) {
+				names[name] = true
+			} else {
+				plain = append(plain, string(name))
+			}
+		}
+	}
+	slices.Sort(plain)
+	plain = slices.Compact(plain)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		path, err := resource.ParsePath(name)
+		if err != nil {
+			continue // it is in the error above, or it is not allocatable
+		}
+		d := b.devices[path.Device()]
+		if d == nil {
+			d = newDevice(path)
+			d.Model = modelOf(b.node, plain, d.Kind)
+			b.add(d)
+		}
+		r := Resource{Name: path.Resource(), Allocatable: b.info.Allocatable[name], Outside: b.info.Used[name]}
+		r.Capacity, r.Used = max(b.info.Capacity[name], r.Allocatable), r.Outside
+		d.Resources = append(d.Resources, r)
+	}
+	for _, d := range b.Devices {
+		d.Health = Unhealthy
+		if slices.ContainsFunc(d.Resources, func(r Resource) bool { return r.Allocatable > 0 }) {
+			d.Health = Healthy
+		}
+	}
+	return true
+}
+
+func (b *nodeBuilder) add(d *Device) {
+	b.Devices = append(b.Devices, d)
+	b.devices[d.Path] = d
+	id := deviceID{d.Kind, d.ID}
+	if _, twice := b.byID[id]; twice {
+		b.byID[id] = nil
+	} else {
+		b.byID[id] = d
+	}
+}
+
+// find returns the device that has a resource which a pod holds. A device that the node does not
+// list is added.
+func (b *nodeBuilder) find(path resource.Path) *Device {
+	if d := b.devices[path.Device()]; d != nil {
+		return d
+	}
+	kind, id := identity(path)
+	if d := b.byID[deviceID{kind, id}]; d != nil {
+		return d
+	}
+	d := newDevice(path)
+	d.Health = Gone
+	b.add(d)
+	return d
+}
+
+// addHolders adds what pods hold.
+func (b *nodeBuilder) addHolders(pods []*corev1.Pod) {
+	reported, err := holdings.ReportedBy(b.node)
+	if err != nil {
+		b.problem("unreadable report of holders: %v; kubecri on the node writes it: see its log", err)
+	}
+	b.alone = map[*Device]bool{}
+	known := map[apitypes.UID]bool{}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != b.node.Name || finished(pod) {
+			continue
+		}
+		known[pod.UID] = true
+		held, err := allocationOf(pod, reported[pod.UID])
+		if err != nil {
+			b.problem("pod %s/%s is not counted: %v", pod.Namespace, pod.Name, err)
+		}
+		if held != nil {
+			b.addHolder(held)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(reported)) {
+		if !known[uid] {
+			b.problem("the node reports devices of pod %s/%s (UID %s), which does not run there: kubecri forgets "+
+				"them when the pod's containers are gone", reported[uid].Namespace, reported[uid].Name, uid)
+		}
+	}
+}
+
+// addHolder adds what one pod holds.
+func (b *nodeBuilder) addHolder(a *allocation) {
+	for name, quantity := range a.held {
+		path, err := resource.ParsePath(name)
+		if err != nil {
+			continue // it is on no device
+		}
+		d := b.find(path)
+		i := slices.IndexFunc(d.Resources, func(r Resource) bool { return r.Name == path.Resource() })
+		if i < 0 {
+			d.Resources = append(d.Resources, Resource{Name: path.Resource()})
+			i = len(d.Resources) - 1
+		}
+		r := &d.Resources[i]
+		r.Used = addCapped(r.Used, quantity)
+		if quantity >= r.Allocatable {
+			b.alone[d] = true
+		}
+	}
+	for _, container := range slices.Sorted(maps.Keys(a.containers)) {
+		of := map[*Device]map[string]int64{}
+		for name, quantity := range a.containers[container] {
+			path, err := resource.ParsePath(name)
+			if err != nil || quantity <= 0 {
+				continue
+			}
+			d := b.find(path)
+			if of[d] == nil {
+				of[d] = map[string]int64{}
+			}
+			of[d][path.Resource()] = quantity
+		}
+		for d, resources := range of {
+			d.Holders = append(d.Holders, Holder{
+				Namespace: a.pod.Namespace, Pod: a.pod.Name, UID: string(a.pod.UID), Container: container,
+				State: a.state(container), Resources: resources,
+			})
+		}
+	}
+}
+
+// complete fills in what follows from the rest, and brings everything into its order.
+func (b *nodeBuilder) complete() {
+	for _, d := range b.Devices {
+		d.Use = Free
+		for _, r := range d.Resources {
+			if r.Mask() || r.Used == 0 {
+				continue
+			}
+			if d.Use == Free {
+				d.Use = Shared
+			}
+			if b.alone[d] || r.Outside > 0 && r.Outside >= r.Allocatable {
+				d.Use = Whole
+			}
+		}
+		slices.SortFunc(d.Resources, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(d.Holders, func(a, b Holder) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
+				cmp.Compare(a.UID, b.UID), cmp.Compare(a.Container, b.Container))
+		})
+	}
+	slices.SortFunc(b.Devices, func(a, b *Device) int { return comparePaths(a.Path, b.Path) })
+}

@@ -1,0 +1,268 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Usage is how much of one kind of device is in use, on a node or on all.
+type Usage struct {
+	// Node is empty for all nodes.
+	Node string `json:"node,omitempty"`
+	Kind string `json:"kind"`
+	// Devices is the sum of Free, Shared, Whole and Unhealthy. A device that is unhealthy counts as
+	// that alone. Devices that are gone do not count.
+	Devices   int `json:"devices"`
+	Free      int `json:"free"`
+	Shared    int `json:"shared"`
+	Whole     int `json:"whole"`
+	Unhealthy int `json:"unhealthy"`
+	// UsedDevices is how much is in use of the healthy ones, in devices: a device of which three
+	// quarters are in use counts as 0.75.
+	UsedDevices float64 `json:"usedDevices"`
+	// Resources are the sums over the healthy ones, masks aside, by name.
+	Resources []Resource `json:"resources"`
+	// LargestFree is the largest group of which no healthy device is in use, on any one node: the
+	// node itself, a group of it, or a single device. It is nil when no device is free.
+	LargestFree *Group `json:"largestFreeGroup,omitempty"`
+	// MostFree is, for each level of groups, the group with the most free devices, outermost first.
+	MostFree []LevelFree `json:"mostFreeByLevel,omitempty"`
+}
+
+// Group is devices of one kind that are in one group.
+type Group struct {
+	Node string `json:"node"`
+	// Path is the group's path, such as gpugrp1/0/gpugrp0/1; empty for the node itself.
+	Path string `json:"path"`
+	// Devices is how many healthy devices of the kind it has, and Free how many of them are free.
+	Devices int `json:"devices"`
+	Free    int `json:"free"`
+}
+
+// LevelFree is the group of a level with the most free devices.
+type LevelFree struct {
+	// Level is the name of the innermost level of the group.
+	Level string `json:"level"`
+	Group
+}
+
+// UsageList is the usage of each kind on each node, and on all of them together.
+type UsageList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Items are by node, then by kind. A node without devices has none.
+	Items []*Usage `json:"items"`
+	// Totals are by kind.
+	Totals []*Usage `json:"totals"`
+}
+
+// NewUsage returns the usage of the devices of nodes.
+func NewUsage(nodes []*Node) *UsageList {
+	list := &UsageList{TypeMeta: TypeMeta("UsageList"), Items: []*Usage{}, Totals: []*Usage{}}
+	totals := map[string]*Usage{}
+	for _, node := range nodes {
+		for _, usage := range usageOf(node) {
+			list.Items = append(list.Items, usage)
+			if totals[usage.Kind] == nil {
+				totals[usage.Kind] = &Usage{Kind: usage.Kind, Resources: []Resource{}}
+			}
+			totals[usage.Kind].add(usage)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(totals)) {
+		list.Totals = append(list.Totals, totals[kind])
+	}
+	return list
+}
+
+// usageOf returns the usage of a node's devices, by kind.
+func usageOf(node *Node) []*Usage {
+	kinds := map[string]*Usage{}
+	groups := map[string]map[string]*Group{} // by kind and path
+	for _, d := range node.Devices {
+		if d.Health == Gone {
+			continue
+		}
+		usage := kinds[d.Kind]
+		if usage == nil {
+			usage = &Usage{Node: node.Name, Kind: d.Kind, Resources: []Resource{}}
+			kinds[d.Kind], groups[d.Kind] = usage, map[string]*Group{}
+		}
+		usage.Devices++
+		free := 0
+		switch {
+		case d.Health == Unhealthy:
+			usage.Unhealthy++
+			continue
+		case d.Use == Free:
+			usage.Free++
+			free = 1
+		case d.Use == Shared:
+			usage.Shared++
+		default:
+			usage.Whole++
+		}
+		usage.UsedDevices += d.usedPart()
+		usage.addResources(d.Resources)
+		for _, path := range append(groupsOf(d.Path), d.Path) {
+			group := groups[d.Kind][path]
+			if group == nil {
+				group = &Group{Node: node.Name, Path: path}
+				groups[d.Kind][path] = group
+			}
+			group.Devices++
+			group.Free += free
+		}
+	}
+	list := make([]*Usage, 0, len(kinds))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		kinds[kind].findGroups(groups[kind], node)
+		list = append(list, kinds[kind])
+	}
+	return list
+}
+
+// groupsOf returns the paths of the groups that a device is in, from the outermost, which is the
+// node, to the innermost.
+func groupsOf(device string) []string {
+	groups := []string{""}
+	slashes := 0
+	for i := range len(device) {
+		if device[i] != '/' {
+			continue
+		}
+		if slashes++; slashes%2 == 0 {
+			groups = append(groups, device[:i])
+		}
+	}
+	return groups
+}
+
+// findGroups finds the groups with free devices. groups are those of the kind, devices included.
+func (u *Usage) findGroups(groups map[string]*Group, node *Node) {
+	levels := map[string]*LevelFree{}
+	devices := map[string]bool{}
+	for _, d := range node.Devices {
+		devices[d.Path] = d.Kind == u.Kind
+	}
+	for _, path := range slices.SortedFunc(maps.Keys(groups), comparePaths) {
+		group := groups[path]
+		if group.Free > 0 && group.Free == group.Devices {
+			u.LargestFree = larger(u.LargestFree, group)
+		}
+		if path == "" || devices[path] {
+			continue
+		}
+		level := levelOf(path)
+		if best := levels[level]; best == nil || group.Free > best.Free {
+			levels[level] = &LevelFree{lastLevel(path), *group}
+		}
+	}
+	for _, level := range slices.SortedFunc(maps.Keys(levels), comparePaths) {
+		u.MostFree = append(u.MostFree, *levels[level])
+	}
+}
+
+// larger returns the group with more free devices. Of equal ones of a node it is the inner one,
+// whose devices are connected more closely, and else the first.
+func larger(a, b *Group) *Group {
+	inside := func() bool { return a.Node == b.Node && (a.Path == "" || strings.HasPrefix(b.Path, a.Path+"/")) }
+	if a == nil || b != nil && (b.Free > a.Free || b.Free == a.Free && inside()) {
+		return b
+	}
+	return a
+}
+
+// levelOf returns the levels that lead to a group, and lastLevel the innermost of them.
+func levelOf(path string) string {
+	levels := ""
+	for level := range levelsOf(path) {
+		levels += "/" + level
+	}
+	return levels
+}
+
+func lastLevel(path string) string {
+	last := ""
+	for level := range levelsOf(path) {
+		last = level
+	}
+	return last
+}
+
+// levelsOf yields the levels of a group with their instances.
+func levelsOf(group string) func(func(string, string) bool) {
+	// The path of a group and of a resource differ by the name of the resource.
+	path, _ := resource.ParsePath(types.ResourceName(types.DeviceGroupPrefix + "/" + group + "/group"))
+	return path.Levels()
+}
+
+// addResources adds the resources of a device, or the sums of others.
+func (u *Usage) addResources(resources []Resource) {
+	for _, r := range resources {
+		if r.Mask() {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(u.Resources, r.Name, func(have Resource, name string) int {
+			return cmp.Compare(have.Name, name)
+		})
+		if !found {
+			u.Resources = slices.Insert(u.Resources, i, Resource{Name: r.Name})
+		}
+		sum := &u.Resources[i]
+		sum.Capacity = addCapped(sum.Capacity, r.Capacity)
+		sum.Allocatable = addCapped(sum.Allocatable, r.Allocatable)
+		sum.Used = addCapped(sum.Used, r.Used)
+		sum.Outside = addCapped(sum.Outside, r.Outside)
+	}
+}
+
+// addCapped adds quantities, up to the largest int64: what nodes report is of any size.
+func addCapped(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// add adds the usage of a node to the usage of all.
+func (u *Usage) add(of *Usage) {
+	u.Devices += of.Devices
+	u.Free += of.Free
+	u.Shared += of.Shared
+	u.Whole += of.Whole
+	u.Unhealthy += of.Unhealthy
+	u.UsedDevices += of.UsedDevices
+	u.addResources(of.Resources)
+	u.LargestFree = larger(u.LargestFree, of.LargestFree)
+	for _, level := range of.MostFree {
+		i := slices.IndexFunc(u.MostFree, func(have LevelFree) bool {
+			return levelOf(have.Path) == levelOf(level.Path)
+		})
+		switch {
+		case i < 0:
+			u.MostFree = append(u.MostFree, level)
+		case level.Free > u.MostFree[i].Free:
+			u.MostFree[i] = level
+		}
+	}
+}
+
+// Percent returns how much of the healthy devices is in use, in percent; 1 if it is less and not
+// nothing.
+func (u *Usage) Percent() int {
+	if healthy := u.Devices - u.Unhealthy; healthy > 0 {
+		return percent(u.UsedDevices / float64(healthy))
+	}
+	return 0
+}
