@@ -19,7 +19,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 		return at.named(request.Pod.Name, node.info.Name), nil
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, at.pod) {
+		if !plugin.concern(node.inventory, at) {
 			continue
 		}
 		var err error
@@ -27,7 +27,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 			return nil, err
 		}
 	}
-	if err := node.missingFor(at.pod); err != nil {
+	if err := node.missingFor(at); err != nil {
 		return nil, err
 	}
 	allocated, left := at.named(request.Pod.Name, node.info.Name), s.rest(at)

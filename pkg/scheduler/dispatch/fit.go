@@ -64,7 +64,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budge
 	var voters int
 	var cut bool
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, at.pod) {
+		if !plugin.concern(node.inventory, at) {
 			continue
 		}
 		answer, err := plugin.cachedFit(ctx, node, request, at)
@@ -80,7 +80,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budge
 			voters++
 		}
 	}
-	if err := node.missingFor(at.pod); err != nil {
+	if err := node.missingFor(at); err != nil {
 		return Verdict{}, err
 	}
 	left := s.rest(at)

@@ -25,6 +25,19 @@ type translation struct {
 
 	once sync.Once
 	rest *rest
+
+	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
+}
+
+// concerns reports whether the request has to do with these kinds of devices. It is found out once:
+// a request has up to thousands of names to look at, and each node asks.
+func (t *translation) concerns(kinds *kinds) bool {
+	if known, ok := t.concerned.Load(kinds); ok {
+		return known.(bool)
+	}
+	concerned := kinds.concern(t.pod)
+	t.concerned.Store(kinds, concerned)
+	return concerned
 }
 
 // newTranslation returns a request that no plugin has translated yet.
