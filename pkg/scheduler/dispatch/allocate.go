@@ -54,7 +54,7 @@ func (c *contained) allocate(ctx context.Context, node *Node, request *Request, 
 	nodeInfo, given := node.info.Clone(), at.named(request.Pod.Name, node.info.Name)
 	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
 	return do(ctx, c, of, func() (*translation, error) {
-		if err := c.schedulerOf(at).PodAllocate(nodeInfo, given); err != nil {
+		if err := c.schedulerOf(at, 0).PodAllocate(nodeInfo, given); err != nil {
 			return nil, err
 		}
 		return at.adopt(given, c.allocator != nil), nil

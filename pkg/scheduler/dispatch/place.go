@@ -55,10 +55,7 @@ func (g *groupScheduler) place(
 	ctx context.Context, node *Node, request *grouptree.Request, within rationed,
 ) *grouptree.Placement {
 	placement := g.cachedPlacement(node, request, within)
-	if placement == nil {
-		within.refuse()
-		g.recorder.NotSearched()
-	} else if placement.LimitHit {
+	if placement != nil && placement.LimitHit {
 		g.recorder.StepLimitHit()
 		g.limits.log(ctx, node, placement)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -26,6 +27,7 @@ type translation struct {
 	once sync.Once
 	rest *rest
 
+	sized     sync.Map // its size, by the allocator
 	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
 }
 
@@ -53,6 +55,31 @@ func makeTranslation(
 		pod: &pod, containers: containers, counted: counted, waited: waited,
 		key: sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
 	}
+}
+
+// size returns how many names an allocator's answer has to do with: those of the request, and one for
+// each device that it counts.
+func (t *translation) size(allocator Allocator) int {
+	if known, ok := t.sized.Load(allocator); ok {
+		return known.(int)
+	}
+	size := len(t.pod.Requests)
+	for _, containers := range []map[string]types.ContainerInfo{t.pod.RunningContainers, t.pod.InitContainers} {
+		for name, info := range containers {
+			size += len(info.Scorer)
+			for request, quantity := range info.Requests {
+				if _, ok := allocator.CountedAs(resource.WithPrefix(request)); !ok {
+					quantity = 1
+				}
+				size += int(min(max(1, quantity), grouptree.MaxRequests))
+			}
+			for _, counted := range t.counted[name] {
+				size += int(min(info.KubeRequests[counted], grouptree.MaxRequests))
+			}
+		}
+	}
+	t.sized.Store(allocator, size)
+	return size
 }
 
 // rest is what is left to do when all plugins have translated a request. It is immutable.

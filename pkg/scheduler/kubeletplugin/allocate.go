@@ -18,6 +18,7 @@ type allocation struct {
 	pool  pool
 	steps int // of the search that is under way
 	looks int // at devices and their holders, in all
+	limit int // of looks
 }
 
 // newAllocation returns one in which nothing is assigned. The error says why no node can serve the

@@ -226,6 +226,17 @@ func (p pool) byID() map[deviceID]location {
 	return all
 }
 
+// ordinary returns how many looks a request for one device takes at most.
+func (p pool) ordinary() int {
+	looks := 0
+	for _, set := range p {
+		for _, k := range set.kinds {
+			looks += 2 * (1 + len(k.devices))
+		}
+	}
+	return looks
+}
+
 // shortest returns the shortest name of a device of a resource, of which the node has one.
 func (p pool) shortest(resource types.ResourceName) types.ResourceName {
 	var shortest types.ResourceName

@@ -13,16 +13,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// stepLimit is how many NUMA sets or devices a search tries for one pod on one node. lookLimit is
-// how many looks at devices and their holders all of them together take, since a step on a node of
-// thousands of devices takes as long as thousands on another: some 2 ms.
-const (
-	stepLimit = 1000
-	lookLimit = 300_000
-)
+// stepLimit is how many NUMA sets or devices a search tries for one pod on one node.
+const stepLimit = 1000
 
 // exhausted reports whether no more looks may be taken.
-func (a *allocation) exhausted() bool { return a.looks >= lookLimit }
+func (a *allocation) exhausted() bool { return a.looks >= a.limit }
 
 // checkGroups returns an error if one group, or those that are alike, cannot be served even if the
 // others request nothing.
