@@ -18,8 +18,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	upstreammetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -74,6 +78,7 @@ type scheduler struct {
 	set       *dispatch.Set
 	framework framework.Framework
 	plugin    *frameworkplugin.Plugin
+	upstream  filters // upstream's plugin for resources
 	nodes     []fwk.NodeInfo
 	hints     []fwk.QueueingHintFn
 	stop      func()
@@ -90,7 +95,7 @@ func (b *Bench) begin(ctx context.Context) (*scheduler, error) {
 	budgets.StepsOnly = b.steps
 	s.set.SetSearchBudgets(budgets)
 	factory := informers.NewSharedInformerFactory(b.client, 0)
-	make := func(ctx context.Context, _ apiruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	ours := func(ctx context.Context, _ apiruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		shared, err := frameworkplugin.NewShared(ctx, s.set, handle, frameworkplugin.Options{})
 		if err != nil {
 			return nil, err
@@ -98,12 +103,23 @@ func (b *Bench) begin(ctx context.Context) (*scheduler, error) {
 		s.plugin = frameworkplugin.New(handle, shared)
 		return s.plugin, nil
 	}
+	fit := func(ctx context.Context, _ apiruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := noderesources.NewFit(ctx, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{
+			Type: config.LeastAllocated, Resources: []config.ResourceSpec{{Name: "cpu", Weight: 1}},
+		}}, handle, feature.Features{})
+		if err != nil {
+			return nil, err
+		}
+		s.upstream = plugin.(filters)
+		return plugin, nil
+	}
 	snapshot := internalcache.NewSnapshot(b.victims, b.nodes)
 	var err error
 	s.framework, err = schedulertesting.NewFramework(ctx, []schedulertesting.RegisterPluginFunc{
 		schedulertesting.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
-		schedulertesting.RegisterPluginAsExtensions(frameworkplugin.Name, make,
+		schedulertesting.RegisterPluginAsExtensions(frameworkplugin.Name, ours,
 			"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Bind"),
+		schedulertesting.RegisterPluginAsExtensions(names.NodeResourcesFit, fit, "PreFilter", "Filter"),
 	}, corev1.DefaultSchedulerName,
 		frameworkruntime.WithClientSet(b.client), frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithPodNominator(nobody{}),

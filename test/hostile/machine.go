@@ -31,22 +31,33 @@ const (
 	SixtyFourGPUs
 	// ManyDevices has 1,500 devices of one kubelet device plugin, on two NUMA nodes.
 	ManyDevices
+	// HostedDevices has 8 devices of each of 2 kubelet device plugins, on two NUMA nodes.
+	HostedDevices
 	// ManyNUMANodes has 16 NUMA nodes, with 8 devices of each of 4 kubelet device plugins.
 	ManyNUMANodes
 
 	machines
 )
 
+// Machines returns all machines.
+func Machines() []Machine {
+	all := make([]Machine, machines)
+	for i := range all {
+		all[i] = Machine(i)
+	}
+	return all
+}
+
 // String describes the machine.
 func (m Machine) String() string {
-	return [machines]string{"8 GPUs", "64 GPUs", "1,500 devices", "16 NUMA nodes"}[m]
+	return [machines]string{"8 GPUs", "64 GPUs", "1,500 devices", "2 NUMA nodes", "16 NUMA nodes"}[m]
 }
 
 // gpuMemory is what a GPU has, in bytes.
 const gpuMemory = 80 << 30
 
-// plugins is the number of extended resources that pods can count on the machines without GPUs.
-const plugins = 4
+// plugins returns the number of kubelet device plugins.
+func (m Machine) plugins() int { return [machines]int{0, 0, 1, 2, 4}[m] }
 
 // hosted returns the extended resource of a kubelet device plugin.
 func hosted(number int) types.ResourceName {
@@ -57,7 +68,7 @@ func hosted(number int) types.ResourceName {
 func (m Machine) hasGPUs() bool { return m == EightGPUs || m == SixtyFourGPUs }
 
 // devices returns the number of devices of the machine, of each plugin.
-func (m Machine) devices() int { return [machines]int{8, 64, 1500, 128}[m] }
+func (m Machine) devices() int { return [machines]int{8, 64, 1500, 8, 128}[m] }
 
 // info returns the inventory of a node. Nodes of different states differ in what is in use from
 // outside Kubernetes, each device in another way.
@@ -82,13 +93,15 @@ func (m Machine) info(name string, state int) *types.NodeInfo {
 		for i := range m.devices() {
 			m.host(info, 0, i, i%2, state)
 		}
-	case ManyNUMANodes:
-		for plugin := range plugins {
+	case HostedDevices, ManyNUMANodes:
+		numa := map[Machine]int{HostedDevices: 2, ManyNUMANodes: 16}[m]
+		for plugin := range m.plugins() {
 			for i := range m.devices() {
-				m.host(info, plugin, i, i%16, state)
+				m.host(info, plugin, i, i%numa, state)
 			}
 		}
 	}
+	info.Capacity["a.example/states"] = int64(1 + state) // no two nodes are alike
 	return info
 }
 
@@ -102,10 +115,7 @@ func (Machine) host(info *types.NodeInfo, plugin, number, numa, state int) {
 	info.Capacity[name], info.Allocatable[name] = 1, 1
 	info.Capacity[hosted(plugin)]++
 	info.Allocatable[hosted(plugin)]++
-	if number == state%8 { // nodes of different states have another device in use
-		info.Used[name] = 1
-	}
-	if number == 8+state/8%100 {
+	if number == state%8 { // one is in use
 		info.Used[name] = 1
 	}
 }

@@ -6,6 +6,8 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 )
 
 // Part is a part of what a pod costs.
@@ -121,6 +124,115 @@ func (s *scheduler) measure(ctx context.Context, pod *corev1.Pod) (got Result) {
 		got.Status = status.Message()
 	}
 	return got
+}
+
+// Cycle is what a pod costs in one scheduling cycle.
+type Cycle struct {
+	// Ours is what our plugin costs on all nodes.
+	Ours time.Duration
+	// Upstream is what upstream's plugin for resources costs for the same pod on the same nodes.
+	Upstream time.Duration
+	// Searched says of how many nodes there is an answer.
+	Searched int
+}
+
+// MeasureCycle returns what a pod costs in one scheduling cycle on all nodes, for a scheduler that
+// has no answer in its caches. Nodes are filtered one after the other, so that none is begun when the
+// budget is used up.
+func (b *Bench) MeasureCycle(ctx context.Context, pod *corev1.Pod) (got Cycle, err error) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // without logs
+	s, err := b.begin(ctx)
+	if err != nil {
+		return Cycle{}, err
+	}
+	defer s.stop()
+	defer holdGarbage()()
+	if _, err := s.cycle(ctx, s.plugin, First(b.machine).Pod("first")); err != nil { // what nodes cost once
+		return Cycle{}, err
+	}
+	began := cpu()
+	if got.Searched, err = s.cycle(ctx, s.plugin, pod); err != nil {
+		return Cycle{}, err
+	}
+	got.Ours = cpu() - began
+	began = cpu()
+	if _, err = s.cycle(ctx, s.upstream, pod); err != nil {
+		return Cycle{}, err
+	}
+	got.Upstream = cpu() - began
+	return got, nil
+}
+
+// filters are the extension points that a cycle passes for each pod.
+type filters interface {
+	fwk.PreFilterPlugin
+	fwk.FilterPlugin
+}
+
+// cycle runs a pod's cycle up to the scores, and returns how many nodes gave an answer.
+func (s *scheduler) cycle(ctx context.Context, plugin filters, pod *corev1.Pod) (searched int, err error) {
+	state := framework.NewCycleState()
+	if _, status := plugin.PreFilter(ctx, state, pod, s.nodes); !status.IsSuccess() {
+		return len(s.nodes), nil
+	}
+	var fitting []fwk.NodeInfo
+	for _, node := range s.nodes {
+		status := plugin.Filter(ctx, state, pod, node)
+		if status.IsSuccess() {
+			fitting = append(fitting, node)
+		}
+		if !strings.Contains(status.Message(), "were not searched") {
+			searched++
+		}
+	}
+	if ours, ok := plugin.(*frameworkplugin.Plugin); ok && len(fitting) > 0 {
+		if status := ours.PreScore(ctx, state, pod, fitting); !status.IsSuccess() {
+			return 0, status.AsError()
+		}
+		scores := make(fwk.NodeScoreList, len(fitting))
+		if status := ours.NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
+			return 0, status.AsError()
+		}
+	}
+	return searched, nil
+}
+
+// Work is what one node costs, counted: it is the same on every machine.
+type Work struct {
+	Steps       int64 // of searches, as budgets count them
+	Allocations int64 // of memory
+	Bytes       int64
+	Refused     string // why the pod was refused before it came to any node
+}
+
+// CountWork returns what the first node costs for a pod.
+func (b *Bench) CountWork(ctx context.Context, pod *corev1.Pod) (work Work, err error) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // without logs
+	s, err := b.begin(ctx)
+	if err != nil {
+		return Work{}, err
+	}
+	defer s.stop()
+	defer holdGarbage()()
+	request, err := s.plugin.Nodes().Request(pod)
+	if err != nil {
+		return Work{Refused: err.Error()}, nil
+	}
+	node, err := s.plugin.Nodes().State(ctx, s.nodes[0], pod, true)
+	if err != nil {
+		return Work{}, err
+	}
+	budget := s.set.BeginCycle(request)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := s.set.FitWithin(ctx, node, request, budget); err != nil {
+		work.Refused = err.Error()
+	}
+	runtime.ReadMemStats(&after)
+	work.Steps = budget.Spent()
+	work.Allocations = int64(after.Mallocs - before.Mallocs)
+	work.Bytes = int64(after.TotalAlloc - before.TotalAlloc)
+	return work, nil
 }
 
 // preempt does for a node what upstream's DefaultPreemption does: it removes all pods, and brings

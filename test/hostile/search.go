@@ -3,7 +3,10 @@
 
 package hostile
 
-import "math/rand/v2"
+import (
+	"math"
+	"math/rand/v2"
+)
 
 // restart is how many mutations in a row may be in vain before a search begins anew.
 const restart = 60
@@ -14,21 +17,33 @@ const restart = 60
 // seed and on the costs alone.
 func Climb(machine Machine, seed uint64, visit func(Shape) (cost int64, enough bool)) {
 	rng := rand.New(rand.NewPCG(uint64(machine), seed))
-	best, bestCost, inVain := First(machine), int64(0), restart
 	for {
-		next := best
-		if inVain >= restart {
-			next, bestCost, inVain = First(machine), 0, 0
-			for range rng.IntN(30) {
-				next = next.Mutate(rng)
-			}
+		first := First(machine)
+		for range rng.IntN(30) {
+			first = first.Mutate(rng)
 		}
+		if climb(rng, first, restart, visit) {
+			return
+		}
+	}
+}
+
+// ClimbFrom is Climb from this shape alone.
+func ClimbFrom(first Shape, seed uint64, visit func(Shape) (cost int64, enough bool)) {
+	climb(rand.New(rand.NewPCG(uint64(first.Machine), seed)), first, math.MaxInt, visit)
+}
+
+// climb mutates a shape until so many mutations in a row were in vain, or visit has seen enough.
+func climb(rng *rand.Rand, best Shape, patience int, visit func(Shape) (int64, bool)) (enough bool) {
+	bestCost := int64(0)
+	for inVain := 0; inVain < patience; inVain++ {
+		next := best
 		for range 1 + rng.IntN(3) {
 			next = next.Mutate(rng)
 		}
 		cost, enough := visit(next)
 		if enough {
-			return
+			return true
 		}
 		if cost >= bestCost {
 			if cost > bestCost+bestCost/50 {
@@ -36,6 +51,6 @@ func Climb(machine Machine, seed uint64, visit func(Shape) (cost int64, enough b
 			}
 			best, bestCost = next, cost
 		}
-		inVain++
 	}
+	return false
 }

@@ -85,6 +85,13 @@ func First(machine Machine) Shape {
 	return Shape{Machine: machine, Regular: 1, Form: Counts, Odd: Counts, Devices: 1, Groups: 1, Plugins: 1}
 }
 
+// Ordinary returns the shape that others are compared with: a pod for two devices.
+func Ordinary(machine Machine) Shape {
+	s := First(machine)
+	s.Devices = 2
+	return s
+}
+
 // String names what differs from an ordinary pod.
 func (s Shape) String() string {
 	text := fmt.Sprintf("%v: %d+%d+%d containers (regular, sidecars, init)", s.Machine, s.Regular, s.Sidecars, s.Inits)
@@ -146,7 +153,7 @@ func (s Shape) Mutate(rng *rand.Rand) Shape {
 	case 7:
 		s.Nested = rng.IntN(3)
 	case 8:
-		s.Plugins = 1 + rng.IntN(plugins)
+		s.Plugins = 1 + rng.IntN(max(1, s.Machine.plugins()))
 	case 9:
 		s.Amount = Amount(rng.IntN(int(amounts)))
 	case 10:

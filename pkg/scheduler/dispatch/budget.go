@@ -125,6 +125,7 @@ type Budget struct {
 	whole    *Budget // of the cycle, for the budget of a simulation
 
 	steps, nanoseconds atomic.Int64 // left
+	spent              atomic.Int64 // steps
 	searched, refused  atomic.Int64 // nodes
 	parts, try         uint32       // one of so many parts of the nodes is searched, another one in each try
 }
@@ -175,6 +176,9 @@ func (b *Budget) UsedUp() bool {
 	return b.steps.Load() <= 0 || b.nanoseconds.Load() <= 0 || b.whole != nil && b.whole.UsedUp()
 }
 
+// Spent returns how many steps were charged to the budget: 80,000 count as a millisecond.
+func (b *Budget) Spent() int64 { return b.spent.Load() }
+
 // Refused returns how many nodes were not searched.
 func (b *Budget) Refused() int { return int(b.refused.Load()) }
 
@@ -215,6 +219,7 @@ func (r rationed) charge(steps int, took time.Duration) {
 	for of := b; of != nil; of = of.whole {
 		of.searched.Add(1)
 		of.steps.Add(-int64(steps))
+		of.spent.Add(int64(steps))
 		of.nanoseconds.Add(-int64(took))
 	}
 	b.searches.spend(int64(steps))

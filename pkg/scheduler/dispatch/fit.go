@@ -137,8 +137,7 @@ func (c *contained) fit(
 		return do(ctx, c, of, c.podFits(node, at, request.Pod.Name, 0))
 	}
 	limits, admitted := within.admit(node)
-	names := max(0, at.size(c.allocator)-ordinaryNames)
-	if names > 0 && !admitted {
+	if !admitted && at.size() > ordinarySize {
 		return nil, nil
 	}
 	began := c.clock.Now()
@@ -146,7 +145,11 @@ func (c *contained) fit(
 	if err != nil {
 		return nil, err
 	}
-	within.charge(answer.steps+names*stepsPerName, c.clock.Since(began))
+	size := at.size()
+	if answer.fits {
+		size += answer.next.made()
+	}
+	within.charge(answer.steps+stepsPerName*max(0, size-ordinarySize), c.clock.Since(began))
 	if answer.cut && !admitted {
 		return nil, nil
 	}
@@ -174,11 +177,11 @@ func (c *contained) podFits(node *Node, at *translation, pod string, steps int) 
 }
 
 const (
-	// stepsPerName is what a name or a device of a request costs besides the search, where a node
-	// has a translation of its own: it is copied, keyed and compiled.
+	// stepsPerName is what a container, a name or an allocated device costs besides the search, since
+	// each node has a translation of its own: it is copied, keyed and compiled.
 	stepsPerName = 400
-	// ordinaryNames cost nothing: those of a request for all GPUs of a machine and as many NICs.
-	ordinaryNames = 32
+	// ordinarySize costs nothing: two containers that request all GPUs of a machine and some NICs.
+	ordinarySize = 16
 )
 
 // Reasons become part of an event, which Kubernetes limits to 1024 bytes.

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -27,7 +26,7 @@ type translation struct {
 	once sync.Once
 	rest *rest
 
-	sized     sync.Map // its size, by the allocator
+	sized     func() int
 	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
 }
 
@@ -53,32 +52,32 @@ func makeTranslation(
 	pod.Name, pod.NodeName = "", ""
 	return &translation{
 		pod: &pod, containers: containers, counted: counted, waited: waited,
-		key: sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
+		key:   sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
+		sized: sync.OnceValue(func() int { return sizeOf(&pod, counted) }),
 	}
 }
 
-// size returns how many names an allocator's answer has to do with: those of the request, and one for
-// each device that it counts.
-func (t *translation) size(allocator Allocator) int {
-	if known, ok := t.sized.Load(allocator); ok {
-		return known.(int)
-	}
-	size := len(t.pod.Requests)
+// made returns how many device requests plugins have made.
+func (t *translation) made() int {
+	made := 0
 	for _, containers := range []map[string]types.ContainerInfo{t.pod.RunningContainers, t.pod.InitContainers} {
-		for name, info := range containers {
-			size += len(info.Scorer)
-			for request, quantity := range info.Requests {
-				if _, ok := allocator.CountedAs(resource.WithPrefix(request)); !ok {
-					quantity = 1
-				}
-				size += int(min(max(1, quantity), grouptree.MaxRequests))
-			}
-			for _, counted := range t.counted[name] {
-				size += int(min(info.KubeRequests[counted], grouptree.MaxRequests))
-			}
+		for _, info := range containers {
+			made += len(info.DevRequests)
 		}
 	}
-	t.sized.Store(allocator, size)
+	return made
+}
+
+// size returns how many containers the pod has, and how many names they request.
+func (t *translation) size() int { return t.sized() }
+
+func sizeOf(pod *types.PodInfo, counted map[string][]types.ResourceName) int {
+	size := len(pod.Requests)
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for name, info := range containers {
+			size += 1 + len(info.Requests) + len(info.Scorer) + len(counted[name])
+		}
+	}
 	return size
 }
 

@@ -99,6 +99,10 @@ func (a *allocation) checkTotals() error {
 	return nil
 }
 
+// maxDevices is how many devices a pod may request, those counted again that containers share which
+// run at different times.
+const maxDevices = 1024
+
 // checkSize returns an error if the pod requests more devices than can be placed, or a container
 // more than it can carry in the runtime, whichever devices these are. It comes before the search.
 func (a *allocation) checkSize() error {
@@ -116,9 +120,8 @@ func (a *allocation) checkSize() error {
 			return fmt.Errorf("cannot serve container %q: its %d devices take more than %d bytes in the container "+
 				"runtime: request fewer devices in one container", c.name, requested, deviceinfo.MaxCarriedBytes)
 		}
-		if devices += requested; devices > grouptree.MaxRequests {
-			return fmt.Errorf("cannot serve the pod: it requests more than %d devices: request fewer",
-				grouptree.MaxRequests)
+		if devices += requested; devices > maxDevices {
+			return fmt.Errorf("cannot serve the pod: it requests more than %d devices: request fewer", maxDevices)
 		}
 	}
 	return nil
