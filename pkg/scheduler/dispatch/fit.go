@@ -180,8 +180,9 @@ const (
 	// stepsPerName is what a container, a name or an allocated device costs besides the search, since
 	// each node has a translation of its own: it is copied, keyed and compiled.
 	stepsPerName = 400
-	// ordinarySize costs nothing: two containers that request all GPUs of a machine and some NICs.
-	ordinarySize = 16
+	// ordinarySize costs nothing, nor do five names more, see freeSteps: a container that requests
+	// eight devices, or two that request two each.
+	ordinarySize = 8
 )
 
 // Reasons become part of an event, which Kubernetes limits to 1024 bytes.

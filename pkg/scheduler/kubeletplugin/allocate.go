@@ -101,7 +101,7 @@ func (a *allocation) checkTotals() error {
 
 // maxDevices is how many devices a pod may request, those counted again that containers share which
 // run at different times.
-const maxDevices = 1024
+const maxDevices = 512
 
 // checkSize returns an error if the pod requests more devices than can be placed, or a container
 // more than it can carry in the runtime, whichever devices these are. It comes before the search.

@@ -58,10 +58,10 @@ func TestPodsOfTooManyDevicesAreRefusedBeforeTheSearch(t *testing.T) {
 		"one container": {
 			grouptree.Regular, 1, 1203, `container "c000": its 1203 devices take more than 7168 bytes in the container`,
 		},
-		"many containers":      {grouptree.Regular, 50, 25, "more than 1024 devices: request fewer"},
-		"many init containers": {grouptree.Init, 100, 11, "more than 1024 devices: request fewer"},
+		"many containers":      {grouptree.Regular, 30, 25, "more than 512 devices: request fewer"},
+		"many init containers": {grouptree.Init, 100, 6, "more than 512 devices: request fewer"},
 		"as many as there may be": {
-			grouptree.Regular, 10, 100, "",
+			grouptree.Regular, 5, 100, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestADeviceTakesAtLeastWhatIsCountedForIt(t *testing.T) {
 func TestASearchEndsWhenItsLooksAreUsedUp(t *testing.T) {
 	node := manyDevices(t, 1500)
 	pod, spec := types.NewPodInfo(), []grouptree.Container(nil)
-	for c := range 40 {
+	for c := range 25 {
 		name := fmt.Sprintf("c%02d", c)
 		info := types.ContainerInfo{KubeRequests: types.ResourceList{"a.b/c": 20}, Requests: types.ResourceList{}}
 		for g := range 20 {
@@ -119,7 +119,7 @@ func TestASearchEndsWhenItsLooksAreUsedUp(t *testing.T) {
 		pod.RunningContainers[name] = *types.FillContainerInfo(&info)
 		spec = append(spec, grouptree.Container{Name: name, Kind: grouptree.Sidecar})
 	}
-	for _, limit := range []int{1_000, 10_000, 100_000} {
+	for _, limit := range []int{1_000, 10_000, 50_000} {
 		c := newCall(spec, limit)
 		fits, reasons, _ := c.PodFitsDevice(node, pod.Clone(), true)
 		looks, cut := c.Spent()
