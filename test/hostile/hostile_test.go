@@ -26,8 +26,8 @@ const (
 	mostBytes       = 24 << 20
 )
 
-// TestNoPodCostsANodeMoreWorkThanItsBound climbs toward pods that take much work. The search in full
-// is make hostile, which measures time.
+// TestNoPodCostsANodeMoreWorkThanItsBound climbs toward pods that take much work. The search in
+// full is make hostile, which measures time.
 func TestNoPodCostsANodeMoreWorkThanItsBound(t *testing.T) {
 	const pods = 60
 	var searches int64

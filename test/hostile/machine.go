@@ -79,7 +79,8 @@ func (m Machine) info(name string, state int) *types.NodeInfo {
 		close := map[Machine]int{EightGPUs: 2, SixtyFourGPUs: 4}[m]
 		gpus := make([]gpu.GPU, m.devices())
 		for i := range gpus {
-			gpus[i] = gpu.GPU{ID: fmt.Sprintf("G%02d", i), Memory: gpuMemory, Groups: []int{i / close, i / close / close}}
+			groups := []int{i / close, i / close / close}
+			gpus[i] = gpu.GPU{ID: fmt.Sprintf("G%02d", i), Memory: gpuMemory, Groups: groups}
 		}
 		gpu.Publish(info, gpu.Resource, gpus)
 		for name := range info.Allocatable {

@@ -79,7 +79,8 @@ func (b *Bench) Measure(ctx context.Context, pod *corev1.Pod, times int) (Result
 
 // measure runs one cycle of a pod on the first node.
 func (s *scheduler) measure(ctx context.Context, pod *corev1.Pod) (got Result) {
-	defer holdGarbage()()
+	release := holdGarbage()
+	defer release()
 	timed := func(part Part, do func()) {
 		began := cpu()
 		do()
@@ -137,8 +138,8 @@ type Cycle struct {
 }
 
 // MeasureCycle returns what a pod costs in one scheduling cycle on all nodes, for a scheduler that
-// has no answer in its caches. Nodes are filtered one after the other, so that none is begun when the
-// budget is used up.
+// has no answer in its caches. Nodes are filtered one after the other, so that none is begun when
+// the budget is used up.
 func (b *Bench) MeasureCycle(ctx context.Context, pod *corev1.Pod) (got Cycle, err error) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // without logs
 	s, err := b.begin(ctx)
@@ -146,7 +147,8 @@ func (b *Bench) MeasureCycle(ctx context.Context, pod *corev1.Pod) (got Cycle, e
 		return Cycle{}, err
 	}
 	defer s.stop()
-	defer holdGarbage()()
+	release := holdGarbage()
+	defer release()
 	if _, err := s.cycle(ctx, s.plugin, First(b.machine).Pod("first")); err != nil { // what nodes cost once
 		return Cycle{}, err
 	}
@@ -213,7 +215,8 @@ func (b *Bench) CountWork(ctx context.Context, pod *corev1.Pod) (work Work, err 
 		return Work{}, err
 	}
 	defer s.stop()
-	defer holdGarbage()()
+	release := holdGarbage()
+	defer release()
 	request, err := s.plugin.Nodes().Request(pod)
 	if err != nil {
 		return Work{Refused: err.Error()}, nil

@@ -61,6 +61,9 @@ const (
 	amounts
 )
 
+// String returns the amount's name.
+func (a Amount) String() string { return [amounts]string{"equal", "different", "giant"}[a] }
+
 // Shape describes a pod.
 type Shape struct {
 	Machine Machine // that it is made for
@@ -94,7 +97,8 @@ func Ordinary(machine Machine) Shape {
 
 // String names what differs from an ordinary pod.
 func (s Shape) String() string {
-	text := fmt.Sprintf("%v: %d+%d+%d containers (regular, sidecars, init)", s.Machine, s.Regular, s.Sidecars, s.Inits)
+	text := fmt.Sprintf("%v: %d+%d+%d containers (regular, sidecars, init)",
+		s.Machine, s.Regular, s.Sidecars, s.Inits)
 	if s.Idle > 0 {
 		text += fmt.Sprintf(" and %d idle", s.Idle)
 	}
@@ -104,7 +108,7 @@ func (s Shape) String() string {
 	}
 	text += fmt.Sprintf(" in %d groups", s.Groups)
 	if s.Machine.hasGPUs() {
-		text += fmt.Sprintf(", %d levels, %s memory", s.Nested, [amounts]string{"equal", "different", "giant"}[s.Amount])
+		text += fmt.Sprintf(", %d levels, %v memory", s.Nested, s.Amount)
 	} else {
 		text += fmt.Sprintf(" of %d plugins", s.Plugins)
 	}

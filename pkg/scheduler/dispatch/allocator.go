@@ -23,7 +23,8 @@ type Allocator interface {
 	devicescheduler.Specialist
 	// ForContainers returns the scheduler for one call about a pod with these containers, in the
 	// order of the pod's spec: they say which of them run at the same time, and the methods'
-	// arguments do not. The call takes at most so many steps; 0 stands for the allocator's own limit.
+	// arguments do not. The call takes at most so many steps; 0 stands for the allocator's own
+	// limit.
 	ForContainers(containers []grouptree.Container, steps int) Allocation
 	// Allocates reports whether a device resource, or a request for one, is that of one of its
 	// devices, and by which extended resource such devices are counted: one each.

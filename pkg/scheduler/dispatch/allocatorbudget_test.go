@@ -28,9 +28,9 @@ func podOf(containers int) *dispatch.Request {
 	return request
 }
 
-// An allocator's answers are charged to the cycle by what they take: a pod of many containers spends
-// the budget, is not searched on the nodes that are left, and comes to others in the next cycle. An
-// ordinary pod spends nothing.
+// An allocator's answers are charged to the cycle by what they take: a pod of many containers
+// spends the budget, is not searched on the nodes that are left, and comes to others in the next
+// cycle. An ordinary pod spends nothing.
 func TestAnAllocatorsAnswersAreChargedToTheCycle(t *testing.T) {
 	const count, nics = 40, 100
 	s := dispatch.New(klog.Logger{}, nil, dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})

@@ -90,8 +90,8 @@ func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request,
 	return placement
 }
 
-// unknown returns the placement of a request on nodes that lack a kind of device. It is the same one
-// for all nodes of a shape, so that its reason is found once for all of them, and not for each
+// unknown returns the placement of a request on nodes that lack a kind of device. It is the same
+// one for all nodes of a shape, so that its reason is found once for all of them, and not for each
 // state that a node is in.
 func (g *groupScheduler) unknown(node *Node, request *grouptree.Request) *grouptree.Placement {
 	key := placementKey{request.Digest(), nodeKey(node.inventory.tree.Shape())}

@@ -21,7 +21,9 @@ import (
 // simulate does what upstream's DefaultPreemption does on a node: it takes all pods away and brings
 // back one after the other as long as the pod fits. It returns those that have to go, or the status
 // for which it gives up.
-func (f *fixture) simulate(state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (victims []string, status *fwk.Status) {
+func (f *fixture) simulate(
+	state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo,
+) (victims []string, status *fwk.Status) {
 	f.Helper()
 	state, node = state.Clone(), node.Snapshot()
 	pods := node.GetPods()
@@ -43,7 +45,8 @@ func (f *fixture) simulate(state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo)
 	}
 	for _, victim := range all {
 		node.AddPodInfo(victim)
-		if status := f.framework.RunPreFilterExtensionAddPod(f.Context(), state, pod, victim, node); !status.IsSuccess() {
+		status := f.framework.RunPreFilterExtensionAddPod(f.Context(), state, pod, victim, node)
+		if !status.IsSuccess() {
 			return nil, status
 		}
 		if f.framework.RunFilterPlugins(f.Context(), state, pod, node).IsSuccess() {

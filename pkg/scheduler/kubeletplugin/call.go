@@ -13,8 +13,8 @@ import (
 )
 
 // lookLimit is how many looks at devices and their holders are taken for one pod on one node: some
-// 2 ms. The searches have a limit of steps besides, but a step on a node of a thousand devices takes
-// as long as a hundred on another.
+// 2 ms. The searches have a limit of steps besides, but a step on a node of a thousand devices
+// takes as long as a hundred on another.
 const lookLimit = 300_000
 
 // call is the scheduler for one call.

@@ -86,7 +86,9 @@ func (s *numaSet) release(d *device, c *container) {
 // available returns the devices of a resource that can be assigned to a container. Those that other
 // containers of the pod hold at other times come first, as they cost the pod nothing; shared is
 // their number.
-func (a *allocation) available(set *numaSet, resource types.ResourceName, c *container) (devices []*device, shared int) {
+func (a *allocation) available(
+	set *numaSet, resource types.ResourceName, c *container,
+) (devices []*device, shared int) {
 	k := set.of(resource)
 	a.look(k)
 	a.looks += len(k.devices)

@@ -12,8 +12,8 @@ import (
 )
 
 // Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
-// concurrent use. A container that it is asked about is a regular one, or a last init container, see
-// ForContainers.
+// concurrent use. A container that it is asked about is a regular one, or a last init container,
+// see ForContainers.
 type Scheduler struct{}
 
 var (
