@@ -179,10 +179,9 @@ func (c *contained) podFits(node *Node, at *translation, pod string, steps int) 
 const (
 	// stepsPerName is what a container, a name or an allocated device costs besides the search,
 	// since each node has a translation of its own: it is copied, keyed and compiled.
-	stepsPerName = 400
-	// ordinarySize costs nothing, nor do five names more, see freeSteps: a container that requests
-	// eight devices, or two that request two each.
-	ordinarySize = 8
+	stepsPerName = 1200
+	// ordinarySize costs nothing: that of three containers of which one counts eight devices.
+	ordinarySize = 12
 )
 
 // Reasons become part of an event, which Kubernetes limits to 1024 bytes.

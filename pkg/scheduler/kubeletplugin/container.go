@@ -5,6 +5,7 @@ package kubeletplugin
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -132,7 +133,15 @@ func (g *group) likeness() likeness {
 	if g.set != nil {
 		return likeness{only: g}
 	}
-	return likeness{owner: g.owner, numa: g.numa(), items: len(g.items), open: list(g.open)}
+	like := likeness{owner: g.owner, numa: g.numa(), items: len(g.items)}
+	if len(g.open) > 1 {
+		like.open = list(g.open)
+		return like
+	}
+	for resource, n := range g.open { // as nearly all have it
+		like.open = strconv.Itoa(n) + " " + string(resource)
+	}
+	return like
 }
 
 // numa returns the NUMA nodes that the placeholder stands for by name, or "".
