@@ -125,6 +125,10 @@ bench-placement: build ## Benchmark placement alone and cached, and the plugin o
 	go test -run '^$$' -bench . -benchmem ./pkg/grouptree ./pkg/cache ./pkg/scheduler/dispatch
 	go test -run '^$$' -bench . -benchmem ./pkg/scheduler/frameworkplugin
 
+.PHONY: hostile
+hostile: ## Look for the pods that cost the scheduler most; HOSTILE='-time=1h' for longer. Results in _output/bench/.
+	cd test && go run ./bench/hostile $${HOSTILE:-}
+
 .PHONY: robustness
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness

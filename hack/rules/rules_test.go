@@ -97,7 +97,7 @@ var mayImport = map[string][]string{
 		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
-		"pkg/scheduler/dispatch", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
 	"pkg/scheduler/apiserver": {},
 	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/cache"},

@@ -21,9 +21,9 @@ import (
 // takes up to 16 MiB.
 const MaxContainerBytes = 8 << 10
 
-// maxCarriedBytes is the largest value of EncodeContainer. The rest is for its key and signature,
+// MaxCarriedBytes is the largest value of EncodeContainer. The rest is for its key and signature,
 // and for annotations of device plugins.
-const maxCarriedBytes = MaxContainerBytes - 1<<10
+const MaxCarriedBytes = MaxContainerBytes - 1<<10
 
 // devicePrefix begins the name of every device resource, and is left out in a container's own part.
 const devicePrefix = types.DeviceGroupPrefix + "/"
@@ -65,6 +65,14 @@ func EncodeContainer(info types.ContainerInfo, init bool) (string, error) {
 		}
 	}
 	return encode(c)
+}
+
+// LeastDeviceBytes returns the least that EncodeContainer writes for a device of its own which has
+// this resource: its path without the prefix, and the quantity. So it is known before any device is
+// chosen that a container requests too many.
+func LeastDeviceBytes(name types.ResourceName) int {
+	device, kind := splitResource(name)
+	return len(device) + len(kind) + len(`"":{"":1}`)
 }
 
 // checkCarried checks an entry of a container's own part.
@@ -209,19 +217,19 @@ func checkContainer(field string, info types.ContainerInfo, init bool) error {
 	for _, from := range info.AllocateFrom {
 		most += len(from) + 19 + 16
 	}
-	if most <= maxCarriedBytes {
+	if most <= MaxCarriedBytes {
 		return nil
 	}
 	value, err := EncodeContainer(info, init)
 	if err != nil {
 		return err
 	}
-	if len(value) > maxCarriedBytes {
+	if len(value) > MaxCarriedBytes {
 		return &Error{
 			Field:   field,
 			Problem: fmt.Sprintf("the container's devices take %d bytes in the container runtime", len(value)),
 			Fix: fmt.Sprintf("at most %d are allowed: request fewer devices in one container",
-				maxCarriedBytes),
+				MaxCarriedBytes),
 		}
 	}
 	return nil

@@ -165,7 +165,7 @@ func TestAContainerThatHoldsTooMuchIsNamed(t *testing.T) {
 			}
 			err := CheckContainers(pod)
 			value, encodeErr := EncodeContainer(test.container, init)
-			if encodeErr != nil || test.fits != (len(value) <= maxCarriedBytes) {
+			if encodeErr != nil || test.fits != (len(value) <= MaxCarriedBytes) {
 				t.Errorf("%s: %d bytes, %v", name, len(value), encodeErr)
 			}
 			if (err == nil) != test.fits {
@@ -174,7 +174,7 @@ func TestAContainerThatHoldsTooMuchIsNamed(t *testing.T) {
 			if err == nil {
 				continue
 			}
-			for _, want := range []string{`["main"]`, fmt.Sprint(len(value)), fmt.Sprint(maxCarriedBytes)} {
+			for _, want := range []string{`["main"]`, fmt.Sprint(len(value)), fmt.Sprint(MaxCarriedBytes)} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: the error does not have %q: %v", name, want, err)
 				}

@@ -35,6 +35,7 @@ func ExplainWithin(
 		signatures: lookUp(nil, tree.signatures, req.signatures),
 		types:      lookUp(nil, tree.types, req.types),
 		below:      make([][]stock, len(req.types)),
+		steps:      len(req.types) + len(req.signatures) + len(req.items),
 	}
 	e.sumSupplies()
 	for _, check := range []func() *Reason{e.missing, e.gone, e.alone, e.together, e.perGroup, e.groupCapacity} {
@@ -264,6 +265,9 @@ func (e *explainer) shortage(short *shortage, from, to int32) *Reason {
 func (e *explainer) perGroup() *Reason {
 	for g := range e.req.groups {
 		at := &e.req.groups[g]
+		if e.exhausted() {
+			return nil
+		}
 		if at.parent < 0 || at.itemEnd == at.itemLo {
 			continue
 		}

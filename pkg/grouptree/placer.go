@@ -22,6 +22,7 @@ type Placer struct {
 
 	signatures []int32 // by the request's number: the tree's, or -1
 	types      []int32
+	pins       []int32 // by group: the only instance that can have it, or -1; nil for a request that is not pinned
 
 	// The state of each resource.
 	used  []int64   // by others and by this pod
@@ -141,6 +142,45 @@ func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.trail = p.trail[:0]
 	p.signatures = lookUp(p.signatures[:0], tree.signatures, req.signatures)
 	p.types = lookUp(p.types[:0], tree.types, req.types)
+	p.pins = p.pins[:0]
+	if req.pinned {
+		p.findPins()
+	}
+}
+
+// findPins finds the groups that have only one place to go: where the resource is that was chosen
+// before for a request of theirs.
+func (p *Placer) findPins() {
+	p.pins = slices.Grow(p.pins, len(p.req.groups))[:len(p.req.groups)]
+	for g := range p.pins {
+		p.pins[g] = -1
+	}
+	for g := len(p.req.groups) - 1; g >= 0; g-- {
+		at := &p.req.groups[g]
+		for i := at.itemLo; i < at.itemHi && p.pins[g] < 0; i++ {
+			if pin := p.req.items[i].pin; pin != "" {
+				if r, ok := p.tree.index[pin]; ok {
+					p.pins[g] = p.tree.owner[r]
+				}
+			}
+		}
+		if at.parent >= 0 && p.pins[g] > 0 {
+			p.pins[at.parent] = p.tree.instances[p.pins[g]].parent
+		}
+	}
+	p.exact.steps += len(p.req.items) + len(p.req.groups)
+}
+
+// places returns the instances below x that can have group g, as a range.
+func (p *Placer) places(g, x int32) (first, last int32) {
+	first, last = p.tree.child(x, p.signatures[p.req.groups[g].signature])
+	if len(p.pins) > 0 && p.pins[g] >= 0 {
+		if pin := p.pins[g]; pin >= first && pin < last {
+			return pin, pin + 1
+		}
+		return 0, 0
+	}
+	return first, last
 }
 
 // zeroed returns a slice of n zeros, in the memory of s when that is large enough.

@@ -119,9 +119,9 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 		return false
 	}
 	at := &p.req.groups[g]
-	first, last := p.tree.child(s.at[at.parent], p.signatures[at.signature])
+	first, last := p.places(g, s.at[at.parent])
 	if at.twin >= 0 {
-		last = s.at[at.twin] + 1
+		last = min(last, s.at[at.twin]+1)
 	}
 	tried := len(s.tried)
 	stop := false

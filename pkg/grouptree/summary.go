@@ -84,6 +84,17 @@ func (s *Summary) MayFit(req *Request) bool {
 	return true
 }
 
+// Knows reports whether the tree has every kind of resource that the request is for. Where it does
+// not, no placement exists, whatever is free.
+func (tree *DeviceTree) Knows(req *Request) bool {
+	for _, name := range req.types {
+		if _, ok := tree.types[name]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // hasGroups reports whether the node has room for as many groups as the condition says.
 func (s *Summary) hasGroups(req *Request, c *groupCondition) bool {
 	typ := s.tree.types[req.types[c.typ]]

@@ -48,7 +48,7 @@ func (p *Placer) fill(g, x int32, depth int) bool {
 // choose puts group g on the best instance of its level below x, if it fits one: of those that the
 // pod uses already, or else of the others.
 func (p *Placer) choose(g, x int32, depth int) bool {
-	first, last := p.tree.child(x, p.signatures[p.req.groups[g].signature])
+	first, last := p.places(g, x)
 	return p.touched[x] > 0 && p.chooseAmong(g, first, last, depth, true) || p.chooseAmong(g, first, last, depth, false)
 }
 

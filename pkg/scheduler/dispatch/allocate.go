@@ -19,7 +19,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 		return at.named(request.Pod.Name, node.info.Name), nil
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, at.pod) {
+		if !plugin.concern(node.inventory, at) {
 			continue
 		}
 		var err error
@@ -27,7 +27,7 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 			return nil, err
 		}
 	}
-	if err := node.missingFor(at.pod); err != nil {
+	if err := node.missingFor(at); err != nil {
 		return nil, err
 	}
 	allocated, left := at.named(request.Pod.Name, node.info.Name), s.rest(at)
@@ -54,7 +54,7 @@ func (c *contained) allocate(ctx context.Context, node *Node, request *Request, 
 	nodeInfo, given := node.info.Clone(), at.named(request.Pod.Name, node.info.Name)
 	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
 	return do(ctx, c, of, func() (*translation, error) {
-		if err := c.schedulerOf(at).PodAllocate(nodeInfo, given); err != nil {
+		if err := c.schedulerOf(at, 0).PodAllocate(nodeInfo, given); err != nil {
 			return nil, err
 		}
 		return at.adopt(given, c.allocator != nil), nil

@@ -21,9 +21,11 @@ import (
 // others.
 type Allocator interface {
 	devicescheduler.Specialist
-	// ForContainers returns the scheduler for pods with these containers, in the order of the pod's
-	// spec: they say which of them run at the same time, and the methods' arguments do not.
-	ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler
+	// ForContainers returns the scheduler for one call about a pod with these containers, in the
+	// order of the pod's spec: they say which of them run at the same time, and the methods'
+	// arguments do not. The call takes at most so many steps; 0 stands for the allocator's own
+	// limit.
+	ForContainers(containers []grouptree.Container, steps int) Allocation
 	// Allocates reports whether a device resource, or a request for one, is that of one of its
 	// devices, and by which extended resource such devices are counted: one each.
 	Allocates(name types.ResourceName) (counted types.ResourceName, ok bool)
@@ -35,6 +37,14 @@ type Allocator interface {
 	CountedAs(request types.ResourceName) (plain types.ResourceName, ok bool)
 }
 
+// Allocation is an allocator for one call.
+type Allocation interface {
+	devicescheduler.DeviceScheduler
+	// Spent returns how many steps the call has taken, of the length of grouptree's, beyond what an
+	// ordinary request takes on that node. cut says that the limit ended it.
+	Spent() (steps int, cut bool)
+}
+
 // Unresolvable is implemented by a reason why a pod does not fit a node that may be unresolvable.
 type Unresolvable interface {
 	// Unresolvable reports whether the pod would not fit if the node were empty either.
@@ -42,11 +52,12 @@ type Unresolvable interface {
 }
 
 // schedulerOf returns what answers for the plugin: an allocator is asked for pods with these
-// containers, and one that is patient has another scheduler for pods that have waited.
-func (c *contained) schedulerOf(at *translation) devicescheduler.DeviceScheduler {
+// containers, within a limit of steps, and one that is patient has another scheduler for pods that
+// have waited.
+func (c *contained) schedulerOf(at *translation, steps int) devicescheduler.DeviceScheduler {
 	switch {
 	case c.allocator != nil:
-		return c.allocator.ForContainers(at.containers)
+		return c.allocator.ForContainers(at.containers, steps)
 	case at.waited && c.afterWait != nil:
 		return c.afterWait
 	}

@@ -56,16 +56,20 @@ func (a *cachedAnswers) question(node *Node, at *translation) question {
 // cachedFit answers from the cache, or calls the plugin. One that is kept from the request is
 // called in any case: it would not allocate what it is known to fit, and only an answer ends a
 // quarantine.
-func (c *contained) cachedFit(ctx context.Context, node *Node, request *Request, at *translation) (*fitAnswer, error) {
+//
+// An allocator is called within a budget. The answer is nil when that has nothing left for it.
+func (c *contained) cachedFit(
+	ctx context.Context, node *Node, request *Request, at *translation, within rationed,
+) (*fitAnswer, error) {
 	if !c.predictable() || c.unavailable.Load() || c.keptFrom(node, request) {
-		return c.fit(ctx, node, request, at)
+		return c.fit(ctx, node, request, at, within)
 	}
 	q := c.question(node, at)
 	if known, ok := c.fits.Get(q); ok {
 		return known, nil
 	}
-	answer, err := c.fit(ctx, node, request, at)
-	if err == nil {
+	answer, err := c.fit(ctx, node, request, at, within)
+	if err == nil && answer != nil {
 		c.fits.Add(q, answer)
 	}
 	return answer, err

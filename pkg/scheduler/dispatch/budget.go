@@ -122,9 +122,10 @@ func (s *searches) spend(steps int64) {
 // another part in the next try, so that not the same ones come first each time.
 type Budget struct {
 	searches *searches
-	whole    *Budget // what an unrationed budget is charged to
+	whole    *Budget // of the cycle, for the budget of a simulation
 
 	steps, nanoseconds atomic.Int64 // left
+	spent              atomic.Int64 // steps
 	searched, refused  atomic.Int64 // nodes
 	parts, try         uint32       // one of so many parts of the nodes is searched, another one in each try
 }
@@ -156,12 +157,27 @@ func (b *Budget) follow(last *Budget) {
 	}
 }
 
-// Unrationed returns a budget that admits every search, and charges this one. The simulation of an
-// eviction needs it: once it has begun, a search that is not made counts as a pod that must go.
-func (b *Budget) Unrationed() *Budget { return &Budget{searches: b.searches, whole: b} }
+// Simulation returns the budget of one simulation of evictions, which asks about one node again and
+// again: for each pod that may go, and all of that may cost as much as a node. It charges this one,
+// too. A simulation in which a search was refused must be given up: what is not searched would
+// count as a pod that has to go.
+func (b *Budget) Simulation() *Budget {
+	one := &Budget{searches: b.searches, whole: b, parts: 1}
+	one.steps.Store(stepsIn(b.searches.budgets.Node))
+	one.nanoseconds.Store(int64(b.searches.budgets.Node))
+	if b.searches.budgets.StepsOnly {
+		one.nanoseconds.Store(math.MaxInt64)
+	}
+	return one
+}
 
 // UsedUp reports whether nothing is left.
-func (b *Budget) UsedUp() bool { return b.steps.Load() <= 0 || b.nanoseconds.Load() <= 0 }
+func (b *Budget) UsedUp() bool {
+	return b.steps.Load() <= 0 || b.nanoseconds.Load() <= 0 || b.whole != nil && b.whole.UsedUp()
+}
+
+// Spent returns how many steps were charged to the budget: 80,000 count as a millisecond.
+func (b *Budget) Spent() int64 { return b.spent.Load() }
 
 // Refused returns how many nodes were not searched.
 func (b *Budget) Refused() int { return int(b.refused.Load()) }
@@ -182,7 +198,7 @@ func (s *Set) rationed(b *Budget) rationed {
 // admit returns what may be spent on a node now, and whether that is all that a node may cost.
 func (r rationed) admit(node *Node) (limits grouptree.Limits, admitted bool) {
 	b := r.Budget
-	if b == nil || b.whole != nil || !b.UsedUp() && b.hasTurn(node.info.Name) {
+	if b == nil || !b.UsedUp() && b.hasTurn(node.info.Name) {
 		return r.limits, true
 	}
 	return grouptree.Limits{Steps: freeSteps}, false
@@ -200,12 +216,12 @@ func (r rationed) charge(steps int, took time.Duration) {
 	if b == nil || steps <= freeSteps {
 		return
 	}
-	if b.whole != nil {
-		b = b.whole
+	for of := b; of != nil; of = of.whole {
+		of.searched.Add(1)
+		of.steps.Add(-int64(steps))
+		of.spent.Add(int64(steps))
+		of.nanoseconds.Add(-int64(took))
 	}
-	b.searched.Add(1)
-	b.steps.Add(-int64(steps))
-	b.nanoseconds.Add(-int64(took))
 	b.searches.spend(int64(steps))
 }
 

@@ -63,13 +63,17 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budge
 	var total float64
 	var voters int
 	var cut bool
+	within := s.rationed(budget)
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, at.pod) {
+		if !plugin.concern(node.inventory, at) {
 			continue
 		}
-		answer, err := plugin.cachedFit(ctx, node, request, at)
+		answer, err := plugin.cachedFit(ctx, node, request, at, within)
 		if err != nil {
 			return Verdict{}, err
+		}
+		if answer == nil {
+			return s.notSearched(within), nil
 		}
 		if !answer.fits {
 			return Verdict{Reasons: answer.reasons, Never: answer.never}, nil
@@ -80,7 +84,7 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budge
 			voters++
 		}
 	}
-	if err := node.missingFor(at.pod); err != nil {
+	if err := node.missingFor(at); err != nil {
 		return Verdict{}, err
 	}
 	left := s.rest(at)
@@ -90,10 +94,9 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budge
 	case left.unserved != "":
 		return Verdict{Reasons: []string{left.unserved}, Never: true}, nil
 	case left.request != nil:
-		within := s.rationed(budget)
 		placement := s.groupScheduler.place(ctx, node, left.request, within)
 		if placement == nil {
-			return Verdict{NotSearched: true}, nil
+			return s.notSearched(within), nil
 		}
 		if !placement.Fits {
 			reason := s.groupScheduler.explain(node, left.request, placement, within)
@@ -108,6 +111,13 @@ func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budge
 	return Verdict{Fits: true, Score: total / float64(max(1, voters)), Cut: cut}, nil
 }
 
+// notSearched returns the verdict on a node for which the budget has nothing left.
+func (s *Set) notSearched(within rationed) Verdict {
+	within.refuse()
+	s.groupScheduler.recorder.NotSearched()
+	return Verdict{NotSearched: true}
+}
+
 // fitAnswer is one plugin's answer to PodFitsDevice.
 type fitAnswer struct {
 	fits    bool
@@ -115,25 +125,64 @@ type fitAnswer struct {
 	reasons []string
 	never   bool // it would not fit if the node were empty either
 	score   float64
+	steps   int  // of an allocator
+	cut     bool // by the limit of steps of this call
 }
 
-func (c *contained) fit(ctx context.Context, node *Node, request *Request, at *translation) (*fitAnswer, error) {
+func (c *contained) fit(
+	ctx context.Context, node *Node, request *Request, at *translation, within rationed,
+) (*fitAnswer, error) {
 	of := &call{method: "PodFitsDevice", node: node.info.Name, state: node, request: request}
-	return do(ctx, c, of, c.podFits(node, at, request.Pod.Name))
+	if c.allocator == nil {
+		return do(ctx, c, of, c.podFits(node, at, request.Pod.Name, 0))
+	}
+	limits, admitted := within.admit(node)
+	if !admitted && at.size() > ordinarySize {
+		return nil, nil
+	}
+	began := c.clock.Now()
+	answer, err := do(ctx, c, of, c.podFits(node, at, request.Pod.Name, limits.Steps))
+	if err != nil {
+		return nil, err
+	}
+	size := at.size()
+	if answer.fits {
+		size += answer.next.made()
+	}
+	within.charge(answer.steps+stepsPerName*max(0, size-ordinarySize), c.clock.Since(began))
+	if answer.cut && !admitted {
+		return nil, nil
+	}
+	return answer, nil
 }
 
-// podFits returns the call of PodFitsDevice for a pod on a node.
-func (c *contained) podFits(node *Node, at *translation, pod string) func() (*fitAnswer, error) {
+// podFits returns the call of PodFitsDevice for a pod on a node, for an allocator with a limit of
+// steps.
+func (c *contained) podFits(node *Node, at *translation, pod string, steps int) func() (*fitAnswer, error) {
 	nodeInfo, given := node.info.Clone(), at.named(pod, "")
 	return func() (*fitAnswer, error) {
-		allocates := c.allocator != nil
-		fits, reasons, score := c.schedulerOf(at).PodFitsDevice(nodeInfo, given, allocates)
-		if fits {
-			return &fitAnswer{fits: true, next: at.adopt(given, allocates), score: score}, nil
+		scheduler := c.schedulerOf(at, steps)
+		fits, reasons, score := scheduler.PodFitsDevice(nodeInfo, given, c.allocator != nil)
+		answer := &fitAnswer{fits: fits}
+		if allocation, ok := scheduler.(Allocation); ok {
+			answer.steps, answer.cut = allocation.Spent()
 		}
-		return &fitAnswer{reasons: c.texts(reasons), never: slices.ContainsFunc(reasons, isUnresolvable)}, nil
+		if fits {
+			answer.next, answer.score = at.adopt(given, c.allocator != nil), score
+		} else {
+			answer.reasons, answer.never = c.texts(reasons), slices.ContainsFunc(reasons, isUnresolvable)
+		}
+		return answer, nil
 	}
 }
+
+const (
+	// stepsPerName is what a container, a name or an allocated device costs besides the search,
+	// since each node has a translation of its own: it is copied, keyed and compiled.
+	stepsPerName = 1200
+	// ordinarySize costs nothing: that of three containers of which one counts eight devices.
+	ordinarySize = 12
+)
 
 // Reasons become part of an event, which Kubernetes limits to 1024 bytes.
 const (

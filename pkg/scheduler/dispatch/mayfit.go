@@ -20,7 +20,7 @@ func (s *Set) MayFit(node *Node, request *Request) bool {
 		return true
 	}
 	for _, plugin := range s.plugins {
-		if !plugin.concern(node.inventory, at.pod) {
+		if !plugin.concern(node.inventory, at) {
 			continue
 		}
 		answer := plugin.knownFit(node, at)

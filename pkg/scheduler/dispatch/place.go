@@ -55,10 +55,7 @@ func (g *groupScheduler) place(
 	ctx context.Context, node *Node, request *grouptree.Request, within rationed,
 ) *grouptree.Placement {
 	placement := g.cachedPlacement(node, request, within)
-	if placement == nil {
-		within.refuse()
-		g.recorder.NotSearched()
-	} else if placement.LimitHit {
+	if placement != nil && placement.LimitHit {
 		g.recorder.StepLimitHit()
 		g.limits.log(ctx, node, placement)
 	}
@@ -77,6 +74,9 @@ func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request,
 	if known, ok := g.known(node, request); ok {
 		return known
 	}
+	if !node.inventory.tree.Knows(request) {
+		return g.unknown(node, request)
+	}
 	placement := &grouptree.Placement{}
 	if node.summary().MayFit(request) {
 		limits, admitted := within.admit(node)
@@ -86,6 +86,19 @@ func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request,
 	}
 	if !request.Pinned() && !placement.TimedOut {
 		g.placements.Add(placementKey{request.Digest(), node.state()}, placement)
+	}
+	return placement
+}
+
+// unknown returns the placement of a request on nodes that lack a kind of device. It is the same
+// one for all nodes of a shape, so that its reason is found once for all of them, and not for each
+// state that a node is in.
+func (g *groupScheduler) unknown(node *Node, request *grouptree.Request) *grouptree.Placement {
+	key := placementKey{request.Digest(), nodeKey(node.inventory.tree.Shape())}
+	placement, ok := g.placements.Get(key)
+	if !ok {
+		placement = &grouptree.Placement{}
+		g.placements.Add(key, placement)
 	}
 	return placement
 }

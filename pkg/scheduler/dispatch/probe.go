@@ -23,7 +23,7 @@ func (c *contained) probe(ctx context.Context, node *Node) *call {
 	of := &call{method: probeMethod, node: node.info.Name}
 	_, of.failed = plugincall.Do(ctx, c.caller, plugincall.Call{
 		Method: probeMethod, Limit: callLimit, Returned: func(took time.Duration) { c.returned(of, took) },
-	}, c.podFits(node, c.plainRequest(node), "kubedevice-probe"))
+	}, c.podFits(node, c.plainRequest(node), "kubedevice-probe", 0))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.publish()

@@ -70,14 +70,14 @@ func (k *kinds) concern(pod *types.PodInfo) bool {
 
 // concern reports whether the plugin may have to do with a pod on the node with this inventory. Of
 // what the pod counts, only what is a device there is left.
-func (c *contained) concern(inventory *Inventory, pod *types.PodInfo) bool {
-	if c.kinds.concern(pod) {
+func (c *contained) concern(inventory *Inventory, at *translation) bool {
+	if at.concerns(c.kinds) {
 		return true
 	}
 	if c.allocator == nil {
 		return false
 	}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+	for _, containers := range []map[string]types.ContainerInfo{at.pod.RunningContainers, at.pod.InitContainers} {
 		for _, info := range containers {
 			for name := range info.KubeRequests {
 				if inventory.allocated[name] {
@@ -120,10 +120,10 @@ func (inv *Inventory) Complete() bool { return len(inv.missing) == 0 }
 // missingFor returns the error of a plugin that serves the pod and is missing from the node's
 // state, or nil. Of several errors it is that of the first plugin by name, so that all nodes have
 // the same reason.
-func (n *Node) missingFor(pod *types.PodInfo) error {
+func (n *Node) missingFor(at *translation) error {
 	var first *contained
 	for plugin := range n.missing {
-		if plugin.concern(n.inventory, pod) && (first == nil || plugin.name < first.name) {
+		if plugin.concern(n.inventory, at) && (first == nil || plugin.name < first.name) {
 			first = plugin
 		}
 	}

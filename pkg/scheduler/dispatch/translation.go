@@ -25,6 +25,20 @@ type translation struct {
 
 	once sync.Once
 	rest *rest
+
+	sized     func() int
+	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
+}
+
+// concerns reports whether the request has to do with these kinds of devices. It is found out once:
+// a request has up to thousands of names to look at, and each node asks.
+func (t *translation) concerns(kinds *kinds) bool {
+	if known, ok := t.concerned.Load(kinds); ok {
+		return known.(bool)
+	}
+	concerned := kinds.concern(t.pod)
+	t.concerned.Store(kinds, concerned)
+	return concerned
 }
 
 // newTranslation returns a request that no plugin has translated yet.
@@ -38,8 +52,33 @@ func makeTranslation(
 	pod.Name, pod.NodeName = "", ""
 	return &translation{
 		pod: &pod, containers: containers, counted: counted, waited: waited,
-		key: sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
+		key:   sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
+		sized: sync.OnceValue(func() int { return sizeOf(&pod, counted) }),
 	}
+}
+
+// made returns how many device requests plugins have made.
+func (t *translation) made() int {
+	made := 0
+	for _, containers := range []map[string]types.ContainerInfo{t.pod.RunningContainers, t.pod.InitContainers} {
+		for _, info := range containers {
+			made += len(info.DevRequests)
+		}
+	}
+	return made
+}
+
+// size returns how many containers the pod has, and how many names they request.
+func (t *translation) size() int { return t.sized() }
+
+func sizeOf(pod *types.PodInfo, counted map[string][]types.ResourceName) int {
+	size := len(pod.Requests)
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for name, info := range containers {
+			size += 1 + len(info.Requests) + len(info.Scorer) + len(counted[name])
+		}
+	}
+	return size
 }
 
 // rest is what is left to do when all plugins have translated a request. It is immutable.

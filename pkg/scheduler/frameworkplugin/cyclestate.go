@@ -36,14 +36,14 @@ const cycleKey fwk.StateKey = Name
 
 // Clone returns a cycle for a simulation, whose reasons do not count.
 //
-// The simulation of an eviction is made as a whole or not at all: upstream first takes all victims
-// from the node, and evicts each for which Filter then fails, for whatever reason.
+// The simulation of an eviction is made as a whole or not at all, see AddPod: upstream first takes
+// all victims from the node, and evicts each for which Filter then fails, for whatever reason.
 func (c *cycle) Clone() fwk.StateData {
 	clone := &cycle{
 		request: c.request, budget: c.budget, verdicts: c.verdicts, reasons: c.reasons.simulation(), simulation: true,
 	}
 	if c.evicting {
-		clone.skipped, clone.budget = c.budget.UsedUp(), c.budget.Unrationed()
+		clone.skipped, clone.budget = c.budget.UsedUp(), c.budget.Simulation()
 	}
 	return clone
 }

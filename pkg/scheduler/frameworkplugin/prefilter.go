@@ -58,10 +58,6 @@ func (p *Plugin) PreFilter(
 	return candidates, nil
 }
 
-// PreFilterExtensions returns nil: Filter computes from the NodeInfo that it is given, which
-// preemption has changed already.
-func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
-
 // preFilter returns the nodes that are not known to be infeasible, or nil for all nodes. A cluster
 // of devices is mostly full, and nodes without a free device are known when a cycle begins: nobody
 // needs to filter them. PostFilter does so when the pod fits nowhere else; then the event has their

@@ -4,8 +4,10 @@
 package kubeletplugin
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -15,6 +17,8 @@ type allocation struct {
 	*podRequest
 	pool  pool
 	steps int // of the search that is under way
+	looks int // at devices and their holders, in all
+	limit int // of looks
 }
 
 // newAllocation returns one in which nothing is assigned. The error says why no node can serve the
@@ -34,10 +38,17 @@ func (a *allocation) run() error {
 	if err := a.checkTotals(); err != nil {
 		return err
 	}
+	if err := a.checkSize(); err != nil {
+		return err
+	}
 	var open []*group
+	var byID map[deviceID]location
 	for _, c := range a.containers {
 		for _, g := range c.groups {
-			if err := a.assignPinned(g); err != nil {
+			if byID == nil && len(g.open) < len(g.items) {
+				byID = a.pool.byID()
+			}
+			if err := a.assignPinned(g, byID); err != nil {
 				return err
 			}
 			if len(g.open) > 0 {
@@ -72,6 +83,7 @@ func (a *allocation) checkTotals() error {
 	for _, init := range phases {
 		needed := map[types.ResourceName]int{}
 		for _, c := range a.containers {
+			a.looks++
 			if init == nil && c.kind != grouptree.Init || init != nil && c.overlaps(init) {
 				for resource, n := range c.total {
 					needed[resource] += n
@@ -87,13 +99,42 @@ func (a *allocation) checkTotals() error {
 	return nil
 }
 
+// maxDevices is how many devices a pod may request, those counted again that containers share which
+// run at different times.
+const maxDevices = 512
+
+// checkSize returns an error if the pod requests more devices than can be placed, or a container
+// more than it can carry in the runtime, whichever devices these are. It comes before the search.
+func (a *allocation) checkSize() error {
+	devices, least := 0, map[types.ResourceName]int{}
+	for _, c := range a.containers {
+		bytes, requested := 0, 0
+		for resource, n := range c.total {
+			if _, known := least[resource]; !known {
+				least[resource] = deviceinfo.LeastDeviceBytes(a.pool.shortest(resource))
+			}
+			requested += n
+			bytes += n * least[resource]
+		}
+		if bytes > deviceinfo.MaxCarriedBytes {
+			return fmt.Errorf("cannot serve container %q: its %d devices take more than %d bytes in the container "+
+				"runtime: request fewer devices in one container", c.name, requested, deviceinfo.MaxCarriedBytes)
+		}
+		if devices += requested; devices > maxDevices {
+			return fmt.Errorf("cannot serve the pod: it requests more than %d devices: request fewer", maxDevices)
+		}
+	}
+	return nil
+}
+
 // assignPinned assigns the devices that a group requests by ID.
-func (a *allocation) assignPinned(g *group) error {
+func (a *allocation) assignPinned(g *group, byID map[deviceID]location) error {
 	for _, it := range g.items {
 		if it.id == "" {
 			continue
 		}
-		set, d := a.pool.find(it.deviceID)
+		at := byID[it.deviceID]
+		set, d := at.set, at.device
 		switch {
 		case d == nil && a.excluded[it.deviceID]:
 			return errExcluded(it.deviceID)
@@ -117,6 +158,9 @@ func (a *allocation) assignStaged(open []*group) error {
 	for _, c := range a.containers {
 		if err := a.assignCounts(c); err != nil {
 			return err
+		}
+		if a.exhausted() {
+			return errGivenUp
 		}
 	}
 	return nil
@@ -154,8 +198,8 @@ func (a *allocation) score() float64 {
 		left, sets := 0, c.sets()
 		for _, set := range sets {
 			for resource := range c.total {
-				available, _ := set.available(resource, c)
-				left += len(available)
+				available, _ := a.count(set, resource, c)
+				left += available
 			}
 		}
 		total += float64(len(c.assigned)) / float64(len(c.assigned)+left) / float64(len(sets))

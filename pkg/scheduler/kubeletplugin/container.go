@@ -4,8 +4,8 @@
 package kubeletplugin
 
 import (
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
@@ -33,17 +33,12 @@ type assignment struct {
 	device  *device
 }
 
-// newContainer returns a container that requests nothing. unlisted is its kind if spec does not
-// list it.
-func newContainer(name string, unlisted grouptree.Kind, spec []grouptree.Container) *container {
-	c := &container{
-		name: name, kind: unlisted, position: len(spec), placeholders: map[string]bool{},
+// newContainer returns a container that requests nothing.
+func newContainer(name string, kind grouptree.Kind, position int) *container {
+	return &container{
+		name: name, kind: kind, position: position, placeholders: map[string]bool{},
 		counts: map[types.ResourceName]int{}, total: map[types.ResourceName]int{},
 	}
-	if i := slices.IndexFunc(spec, func(of grouptree.Container) bool { return of.Name == name }); i >= 0 {
-		c.kind, c.position = spec[i].Kind, i
-	}
-	return c
 }
 
 // count adds up what the container requests: what its groups do, and what it counts beyond them of
@@ -74,14 +69,14 @@ func (c *container) overlaps(with *container) bool {
 
 // assign assigns a device to the container.
 func (c *container) assign(request types.ResourceName, set *numaSet, d *device) {
-	d.holders = append(d.holders, c)
+	set.hold(d, c)
 	c.assigned = append(c.assigned, assignment{request, set, d})
 }
 
 // release reverts all assignments but the first n.
 func (c *container) release(n int) {
 	for _, a := range c.assigned[n:] {
-		a.device.holders = slices.DeleteFunc(a.device.holders, func(holder *container) bool { return holder == c })
+		a.set.release(a.device, c)
 	}
 	c.assigned = c.assigned[:n]
 }
@@ -124,10 +119,29 @@ type item struct {
 	deviceID
 }
 
-// isAlike reports whether two groups request the same and can be served by the same NUMA sets.
-func (g *group) isAlike(other *group) bool {
-	return g.owner == other.owner && g.set == nil && other.set == nil && len(g.items) == len(other.items) &&
-		g.numa() == other.numa() && maps.Equal(g.open, other.open)
+// likeness is equal for groups that request the same and can be served by the same NUMA sets.
+type likeness struct {
+	owner *container
+	numa  string
+	items int
+	open  string
+	only  *group // this one is like no other
+}
+
+// likeness returns that of the group as things stand.
+func (g *group) likeness() likeness {
+	if g.set != nil {
+		return likeness{only: g}
+	}
+	like := likeness{owner: g.owner, numa: g.numa(), items: len(g.items)}
+	if len(g.open) > 1 {
+		like.open = list(g.open)
+		return like
+	}
+	for resource, n := range g.open { // as nearly all have it
+		like.open = strconv.Itoa(n) + " " + string(resource)
+	}
+	return like
 }
 
 // numa returns the NUMA nodes that the placeholder stands for by name, or "".

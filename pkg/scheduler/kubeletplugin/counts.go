@@ -32,7 +32,7 @@ func (a *allocation) assignCounts(c *container) error {
 	shared := map[types.ResourceName]int{}
 	for resource, n := range c.counts {
 		for _, set := range a.pool {
-			_, here := set.available(resource, c)
+			_, here := a.count(set, resource, c)
 			shared[resource] += here
 		}
 		shared[resource] = min(shared[resource], n)
@@ -64,7 +64,7 @@ func (a *allocation) assignFrom(
 	offerOf := func(set *numaSet) offer {
 		o := offer{set, map[types.ResourceName][]*device{}}
 		for resource := range counts {
-			o.devices[resource] = part(set.available(resource, c))
+			o.devices[resource] = part(a.available(set, resource, c))
 		}
 		return o
 	}

@@ -40,7 +40,9 @@
 // scheduler only checks and accounts for it. It allocates in three stages: devices by ID, groups,
 // counts. The groups are placed by a search with backtracking. Where sidecars are involved, a
 // choice that is good for one container may leave none for another: if the stages fail then, a
-// second search tries all combinations. A search that reaches its step limit reports so.
+// second search tries all combinations. A search that reaches its step limit reports so; and what
+// all of them look at has a limit too. Before them come the caps that need no search: how many
+// devices a pod may request, and how many a container can carry in the runtime.
 //
 // Of the NUMA nodes that can serve a request, the one with the fewest devices left over is used, so
 // that large free groups remain. The score of a node follows the same measure.

@@ -40,19 +40,60 @@ func (d *device) request(placeholder string, number int) types.ResourceName {
 	return name
 }
 
-// numaSet is the devices that belong to exactly the same NUMA nodes, by resource and in the order
-// of their names.
+// numaSet is the devices that belong to exactly the same NUMA nodes, by resource.
 type numaSet struct {
-	name    string
-	devices map[types.ResourceName][]*device
+	name  string
+	kinds map[types.ResourceName]*kind
+}
+
+// kind is the devices of one resource in a NUMA set.
+type kind struct {
+	devices []*device // in the order of their names
+	free    int       // how many of them are
+	held    []*device // those that the pod holds, in any order
+}
+
+// of returns the devices of a resource. The set may have none.
+func (s *numaSet) of(resource types.ResourceName) *kind {
+	if k := s.kinds[resource]; k != nil {
+		return k
+	}
+	return &kind{}
+}
+
+// hold notes that a container holds a device.
+func (s *numaSet) hold(d *device, c *container) {
+	if len(d.holders) == 0 {
+		k := s.kinds[d.resource]
+		k.held = append(k.held, d)
+	}
+	d.holders = append(d.holders, c)
+}
+
+// release undoes hold.
+func (s *numaSet) release(d *device, c *container) {
+	d.holders = slices.DeleteFunc(d.holders, func(holder *container) bool { return holder == c })
+	if len(d.holders) == 0 {
+		k := s.kinds[d.resource]
+		at := len(k.held) - 1
+		for k.held[at] != d { // it is mostly the last one
+			at--
+		}
+		k.held = slices.Delete(k.held, at, at+1)
+	}
 }
 
 // available returns the devices of a resource that can be assigned to a container. Those that other
 // containers of the pod hold at other times come first, as they cost the pod nothing; shared is
 // their number.
-func (s *numaSet) available(resource types.ResourceName, c *container) (devices []*device, shared int) {
-	var unheld []*device
-	for _, d := range s.devices[resource] {
+func (a *allocation) available(
+	set *numaSet, resource types.ResourceName, c *container,
+) (devices []*device, shared int) {
+	k := set.of(resource)
+	a.look(k)
+	a.looks += len(k.devices)
+	unheld := make([]*device, 0, k.free)
+	for _, d := range k.devices {
 		switch {
 		case !d.availableTo(c):
 		case len(d.holders) > 0:
@@ -62,6 +103,45 @@ func (s *numaSet) available(resource types.ResourceName, c *container) (devices 
 		}
 	}
 	return append(devices, unheld...), len(devices)
+}
+
+// count returns how many devices available returns.
+func (a *allocation) count(set *numaSet, resource types.ResourceName, c *container) (available, shared int) {
+	k := set.of(resource)
+	a.look(k)
+	for _, d := range k.held {
+		if d.availableTo(c) {
+			shared++
+		}
+	}
+	return k.free - len(k.held) + shared, shared
+}
+
+// first returns the first device that available returns, which returns one.
+func (a *allocation) first(set *numaSet, resource types.ResourceName, c *container) *device {
+	k := set.of(resource)
+	a.look(k)
+	var first *device
+	for _, d := range k.held {
+		if d.availableTo(c) && (first == nil || d.name < first.name) {
+			first = d
+		}
+	}
+	for i := 0; first == nil; i++ {
+		a.looks++
+		if d := k.devices[i]; d.free && len(d.holders) == 0 {
+			first = d
+		}
+	}
+	return first
+}
+
+// look counts what a look at all devices costs that the pod holds.
+func (a *allocation) look(k *kind) {
+	a.looks++
+	for _, d := range k.held {
+		a.looks += 1 + len(d.holders)
+	}
 }
 
 // pool is the devices of a node, by NUMA set in the order of the sets' names.
@@ -77,15 +157,23 @@ func newPool(node *types.NodeInfo) pool {
 		}
 		set := sets[numa]
 		if set == nil {
-			set = &numaSet{numa, map[types.ResourceName][]*device{}}
+			set = &numaSet{numa, map[types.ResourceName]*kind{}}
 			sets[numa] = set
 		}
 		d := &device{deviceID: deviceID{resource, id}, name: name, free: quantity > 0 && node.Used[name] < quantity}
-		set.devices[resource] = append(set.devices[resource], d)
+		k := set.kinds[resource]
+		if k == nil {
+			k = &kind{}
+			set.kinds[resource] = k
+		}
+		k.devices = append(k.devices, d)
+		if d.free {
+			k.free++
+		}
 	}
 	for _, set := range sets {
-		for _, devices := range set.devices {
-			slices.SortFunc(devices, func(a, b *device) int { return cmp.Compare(a.name, b.name) })
+		for _, k := range set.kinds {
+			slices.SortFunc(k.devices, func(a, b *device) int { return cmp.Compare(a.name, b.name) })
 		}
 	}
 	return slices.SortedFunc(maps.Values(sets), func(a, b *numaSet) int { return cmp.Compare(a.name, b.name) })
@@ -93,9 +181,17 @@ func newPool(node *types.NodeInfo) pool {
 
 // exclude removes devices. Their resources remain known.
 func (p pool) exclude(excluded map[deviceID]bool) {
+	if len(excluded) == 0 {
+		return
+	}
 	for _, set := range p {
-		for resource, devices := range set.devices {
-			set.devices[resource] = slices.DeleteFunc(devices, func(d *device) bool { return excluded[d.deviceID] })
+		for _, k := range set.kinds {
+			k.devices = slices.DeleteFunc(k.devices, func(d *device) bool {
+				if excluded[d.deviceID] && d.free {
+					k.free--
+				}
+				return excluded[d.deviceID]
+			})
 		}
 	}
 }
@@ -104,34 +200,63 @@ func (p pool) exclude(excluded map[deviceID]bool) {
 func (p pool) resources() map[types.ResourceName]bool {
 	found := map[types.ResourceName]bool{}
 	for _, set := range p {
-		for resource := range set.devices {
+		for resource := range set.kinds {
 			found[resource] = true
 		}
 	}
 	return found
 }
 
-// find returns the device with an ID and its NUMA set, or nil.
-func (p pool) find(id deviceID) (*numaSet, *device) {
+// location is where a device is.
+type location struct {
+	set    *numaSet
+	device *device
+}
+
+// byID returns the devices by their IDs.
+func (p pool) byID() map[deviceID]location {
+	all := map[deviceID]location{}
 	for _, set := range p {
-		for _, d := range set.devices[id.resource] {
-			if d.deviceID == id {
-				return set, d
+		for _, k := range set.kinds {
+			for _, d := range k.devices {
+				if _, twice := all[d.deviceID]; !twice {
+					all[d.deviceID] = location{set, d}
+				}
 			}
 		}
 	}
-	return nil, nil
+	return all
+}
+
+// ordinary returns how many looks a request for one device takes at most.
+func (p pool) ordinary() int {
+	looks := 0
+	for _, set := range p {
+		for _, k := range set.kinds {
+			looks += 2 * (1 + len(k.devices))
+		}
+	}
+	return looks
+}
+
+// shortest returns the shortest name of a device of a resource, of which the node has one.
+func (p pool) shortest(resource types.ResourceName) types.ResourceName {
+	var shortest types.ResourceName
+	for _, set := range p {
+		for _, d := range set.of(resource).devices {
+			if shortest == "" || len(d.name) < len(shortest) {
+				shortest = d.name
+			}
+		}
+	}
+	return shortest
 }
 
 // free returns the number of free devices of a resource.
 func (p pool) free(resource types.ResourceName) int {
 	n := 0
 	for _, set := range p {
-		for _, d := range set.devices[resource] {
-			if d.free {
-				n++
-			}
-		}
+		n += set.of(resource).free
 	}
 	return n
 }

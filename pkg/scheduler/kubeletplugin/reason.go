@@ -59,12 +59,18 @@ func errNoSet(g *group) error {
 // errNotTogether: each group can be served, but not all of them at once.
 func errNotTogether(groups []*group) error {
 	var texts []string
-	for _, g := range groups {
+	for _, g := range groups[:min(len(groups), maxNamed)] {
 		texts = append(texts, list(g.open))
 	}
 	slices.Sort(texts)
+	if more := len(groups) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
 	return fmt.Errorf("do not have free at once, each on one NUMA node: %s", strings.Join(texts, "; "))
 }
+
+// maxNamed is how many groups a reason names.
+const maxNamed = 16
 
 // errAbsent: the device does not exist where the group requests it.
 func errAbsent(id deviceID, g *group) error {

@@ -22,14 +22,14 @@ const byName = "="
 
 // podRequest is what a pod requests of a node's devices.
 type podRequest struct {
-	containers []*container // running ones by name, then init containers by name
+	containers []*container // that request devices: running ones by name, then init containers by name
 	excluded   map[deviceID]bool
 	inGroups   int64 // devices that groups request
 }
 
 // empty reports whether the pod requests no device.
 func (r *podRequest) empty() bool {
-	return !slices.ContainsFunc(r.containers, func(c *container) bool { return len(c.total) > 0 })
+	return len(r.containers) == 0
 }
 
 // parseRequest returns what the pod requests of a node that publishes devices of these resources.
@@ -47,15 +47,27 @@ func parseRequest(published map[types.ResourceName]bool, pod *types.PodInfo, spe
 		return nil, fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers",
 			ofPod[0].items[0].request)
 	}
+	positions := make(map[string]int, len(spec))
+	for i, at := range spec {
+		positions[at.Name] = i
+	}
 	for i, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		unlisted := []grouptree.Kind{grouptree.Regular, grouptree.Init}[i]
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			c := newContainer(name, unlisted, spec)
+			kind := []grouptree.Kind{grouptree.Regular, grouptree.Init}[i]
+			position, listed := positions[name]
+			if listed {
+				kind = spec[position].Kind
+			} else {
+				position = len(spec)
+			}
+			c := newContainer(name, kind, position)
 			if c.groups, err = r.parseGroups(c, list[name].Requests); err != nil {
 				return nil, fmt.Errorf("cannot serve container %q: %w", name, err)
 			}
 			c.count(list[name].KubeRequests, published)
-			r.containers = append(r.containers, c)
+			if len(c.total) > 0 {
+				r.containers = append(r.containers, c)
+			}
 		}
 	}
 	return r, nil

@@ -4,8 +4,6 @@
 package kubeletplugin
 
 import (
-	"errors"
-
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -14,12 +12,9 @@ import (
 )
 
 // Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
-// concurrent use.
-type Scheduler struct {
-	// containers are those of the pods that it is asked about. One that they do not list is a
-	// regular container, or a last init container.
-	containers []grouptree.Container
-}
+// concurrent use. A container that it is asked about is a regular one, or a last init container,
+// see ForContainers.
+type Scheduler struct{}
 
 var (
 	_ dispatch.Allocator             = (*Scheduler)(nil)
@@ -31,9 +26,11 @@ var (
 // New returns a scheduler, which keeps nothing of nodes.
 func New() *Scheduler { return &Scheduler{} }
 
-// ForContainers returns the scheduler for pods with these containers, in the order of their spec.
-func (*Scheduler) ForContainers(containers []grouptree.Container) devicescheduler.DeviceScheduler {
-	return &Scheduler{containers}
+// ForContainers returns the scheduler for one call about a pod with these containers, in the order
+// of their spec, which takes at most so many looks at devices; 0 stands for as many as any call may
+// take.
+func (*Scheduler) ForContainers(containers []grouptree.Container, looks int) dispatch.Allocation {
+	return newCall(containers, looks)
 }
 
 // GetName returns "kubelet-device-plugins".
@@ -89,43 +86,15 @@ func (*Scheduler) RemoveNode(string) {}
 // the pod's containers, and removes from KubeRequests the counts that these serve. The score is 0
 // for a pod that requests none of the node's devices. The text of a reason follows on a number of
 // nodes.
-func (s *Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (
+func (*Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fill bool) (
 	bool, []devicescheduler.PredicateFailureReason, float64,
 ) {
-	score, err := s.allocate(nodeInfo, podInfo)
-	if err != nil {
-		unused := *nodeInfo
-		unused.Used = nil
-		_, whenUnused := s.run(&unused, podInfo)
-		unresolvable := whenUnused != nil && !errors.Is(whenUnused, errGivenUp)
-		return false, []devicescheduler.PredicateFailureReason{reason{err, unresolvable}}, 0
-	}
-	return true, nil, score
+	return newCall(nil, 0).PodFitsDevice(nodeInfo, podInfo, fill)
 }
 
 // PodAllocate allocates like PodFitsDevice.
-func (s *Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	_, err := s.allocate(nodeInfo, podInfo)
-	return err
-}
-
-// allocate writes an allocation into the pod and returns its score.
-func (s *Scheduler) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, error) {
-	a, err := s.run(node, pod)
-	if err != nil || a.empty() {
-		return 0, err
-	}
-	a.write(pod)
-	return a.score(), nil
-}
-
-// run returns an allocation of a node's devices to a pod, or why there is none.
-func (s *Scheduler) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error) {
-	a, err := newAllocation(node, pod, s.containers)
-	if err == nil && !a.empty() {
-		err = a.run()
-	}
-	return a, err
+func (*Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
+	return newCall(nil, 0).PodAllocate(nodeInfo, podInfo)
 }
 
 // TakePodResources does nothing: the group scheduler accounts for the devices.
@@ -133,23 +102,3 @@ func (*Scheduler) TakePodResources(*types.NodeInfo, *types.PodInfo) error { retu
 
 // ReturnPodResources does nothing: the group scheduler accounts for the devices.
 func (*Scheduler) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
-
-// reason is why a pod does not fit.
-type reason struct {
-	error
-	unresolvable bool
-}
-
-var _ dispatch.Unresolvable = reason{}
-
-// GetReason returns the error's text.
-func (r reason) GetReason() string { return r.Error() }
-
-// GetInfo returns nothing: the text has resources and quantities.
-func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
-	return "", 0, 0, 0
-}
-
-// Unresolvable reports whether the pod would not fit if no other pod held a device of the node
-// either.
-func (r reason) Unresolvable() bool { return r.unresolvable }

@@ -16,6 +16,9 @@ import (
 // stepLimit is how many NUMA sets or devices a search tries for one pod on one node.
 const stepLimit = 1000
 
+// exhausted reports whether no more looks may be taken.
+func (a *allocation) exhausted() bool { return a.looks >= a.limit }
+
 // checkGroups returns an error if one group, or those that are alike, cannot be served even if the
 // others request nothing.
 func (a *allocation) checkGroups(open []*group) error {
@@ -23,17 +26,20 @@ func (a *allocation) checkGroups(open []*group) error {
 		if len(a.candidates(g)) == 0 {
 			return errNoSet(g)
 		}
+		if a.exhausted() {
+			return errGivenUp
+		}
+	}
+	alike := map[likeness]int{}
+	for _, g := range open {
+		alike[g.likeness()]++
 	}
 	for _, g := range open {
-		alike := 0
-		for _, other := range open {
-			if other == g || other.isAlike(g) {
-				alike++
-			}
-		}
-		if a.capacity(g) < alike {
+		like := g.likeness()
+		if groups := alike[like]; groups > 0 && a.capacity(g) < groups {
 			return errNotTogether(open)
 		}
+		delete(alike, like)
 	}
 	return nil
 }
@@ -47,8 +53,8 @@ func (a *allocation) capacity(g *group) int {
 		}
 		here := math.MaxInt
 		for resource, n := range g.open {
-			available, _ := set.available(resource, g.owner)
-			here = min(here, len(available)/n)
+			available, _ := a.count(set, resource, g.owner)
+			here = min(here, available/n)
 		}
 		groups += here
 	}
@@ -79,9 +85,9 @@ func (a *allocation) candidates(g *group) []*numaSet {
 		}
 		at, enough := candidate{numaSet: set}, true
 		for resource, n := range g.open {
-			available, shared := set.available(resource, g.owner)
-			enough = enough && len(available) >= n
-			at.left += len(available) - n
+			available, shared := a.count(set, resource, g.owner)
+			enough = enough && available >= n
+			at.left += available - n
 			at.added += max(0, n-shared)
 		}
 		if enough {
@@ -102,7 +108,16 @@ func (a *allocation) candidates(g *group) []*numaSet {
 func (a *allocation) assignGroups(open []*group) error {
 	// The largest groups have the fewest alternatives.
 	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
-	if !a.searchGroups(open, make([]int, 0, len(open))) {
+	before, latest := make([]int, len(open)), map[likeness]int{}
+	for i, g := range open {
+		before[i] = -1
+		like := g.likeness()
+		if last, ok := latest[like]; ok {
+			before[i] = last
+		}
+		latest[like] = i
+	}
+	if !a.searchGroups(open, before, make([]int, 0, len(open))) {
 		return a.unlessGivenUp(errNotTogether(open))
 	}
 	return nil
@@ -110,44 +125,42 @@ func (a *allocation) assignGroups(open []*group) error {
 
 // unlessGivenUp returns why, or the error of a search that has reached its limit.
 func (a *allocation) unlessGivenUp(why error) error {
-	if a.steps == stepLimit {
+	if a.steps == stepLimit || a.exhausted() {
 		return errGivenUp
 	}
 	return why
 }
 
 // searchGroups assigns the devices of all groups but the first, which are placed in the sets with
-// these indices. It returns false, and assigns nothing, if it finds no way within its steps.
-func (a *allocation) searchGroups(groups []*group, placed []int) bool {
+// these indices. before is the index of the last group before each one that is like it, or -1. It
+// returns false, and assigns nothing, if it finds no way within its steps.
+func (a *allocation) searchGroups(groups []*group, before, placed []int) bool {
 	if len(placed) == len(groups) {
 		return true
 	}
 	g, first := groups[len(placed)], 0
-	for i, index := range placed {
-		if groups[i].isAlike(g) { // exchanging the two changes nothing, so the later one goes no further to the front
-			first = index
-		}
+	if like := before[len(placed)]; like >= 0 { // exchanging the two changes nothing
+		first = placed[like] // so the later one goes no further to the front
 	}
 	for _, set := range a.candidates(g) {
 		index := slices.Index(a.pool, set)
 		if index < first {
 			continue
 		}
-		if a.steps == stepLimit {
+		if a.steps == stepLimit || a.exhausted() {
 			return false
 		}
 		a.steps++
-		before := len(g.owner.assigned)
+		assigned := len(g.owner.assigned)
 		for _, it := range g.items {
 			if it.id == "" {
-				available, _ := set.available(it.resource, g.owner)
-				g.owner.assign(it.request, set, available[0])
+				g.owner.assign(it.request, set, a.first(set, it.resource, g.owner))
 			}
 		}
-		if a.searchGroups(groups, append(placed, index)) {
+		if a.searchGroups(groups, before, append(placed, index)) {
 			return true
 		}
-		g.owner.release(before)
+		g.owner.release(assigned)
 	}
 	return false
 }
@@ -215,9 +228,9 @@ func (a *allocation) searchDevices(needs []need, from int) bool {
 		if n.group == nil && len(rest) > 0 && rest[0] == n {
 			next = index // the order of devices that are counted together does not matter
 		}
-		available, _ := set.available(n.resource, n.owner)
-		for _, d := range distinct(available) {
-			if a.steps == stepLimit {
+		available, _ := a.available(set, n.resource, n.owner)
+		for _, d := range a.distinct(available) {
+			if a.steps == stepLimit || a.exhausted() {
 				return false
 			}
 			a.steps++
@@ -247,9 +260,10 @@ func (a *allocation) searchWith(n need, set *numaSet, d *device, rest []need, fr
 
 // distinct returns one of all devices with the same holders: which one is assigned makes no
 // difference.
-func distinct(devices []*device) []*device {
+func (a *allocation) distinct(devices []*device) []*device {
 	var found []*device
 	for _, d := range devices {
+		a.looks += len(found) * (1 + len(d.holders))
 		same := func(other *device) bool {
 			return len(d.holders) == len(other.holders) &&
 				!slices.ContainsFunc(d.holders, func(c *container) bool { return !slices.Contains(other.holders, c) })

@@ -24,10 +24,11 @@ const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
 // node. Entries that the plugins before this one wrote stay. best returns the topology for a number
 // of GPUs, nil when there is none.
 func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best func(int) topology) error {
+	has := countGPUs(node)
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			container := containers[name]
-			if err := s.translateContainer(node, pod, &container, best); err != nil {
+			if err := s.translateContainer(has, pod, &container, best); err != nil {
 				return fmt.Errorf("container %q: %w", name, err)
 			}
 			containers[name] = container
@@ -36,8 +37,9 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 	return nil
 }
 
+// translateContainer writes the requests of one container, for a node that has so many GPUs.
 func (s *Scheduler) translateContainer(
-	node *types.NodeInfo, pod *types.PodInfo, container *types.ContainerInfo, best func(int) topology,
+	has int64, pod *types.PodInfo, container *types.ContainerInfo, best func(int) topology,
 ) error {
 	if hasGPUs(container.DevRequests) {
 		return nil // another GPU plugin has served it
@@ -58,7 +60,7 @@ func (s *Scheduler) translateContainer(
 	written := len(placeholders(requests))
 	count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
 	if missing := count - int64(written); missing > 0 {
-		if count > countGPUs(node) {
+		if count > has {
 			return fmt.Errorf("too few GPUs for %d of %s", count, s.resource)
 		}
 		if !automatic || written > 0 {
@@ -146,9 +148,10 @@ func addCounted(requests types.ResourceList, n int, best func(int) topology) {
 		shape.addTo(requests)
 		return
 	}
+	written := placeholders(requests)
 	for i := 0; n > 0; i++ {
 		name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, gpu.Level, i, gpu.Cards))
-		if _, taken := placeholders(requests)[device(name, gpu.Cards)]; !taken {
+		if !written[device(name, gpu.Cards)] {
 			requests[name] = 1
 			n--
 		}

@@ -1,0 +1,89 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// podOf returns the request of a pod whose containers count NICs.
+func podOf(containers int) *dispatch.Request {
+	request := &dispatch.Request{Pod: types.NewPodInfo()}
+	for i := range containers {
+		name := fmt.Sprintf("c%03d", i)
+		request.Containers = append(request.Containers, grouptree.Container{Name: name, Kind: grouptree.Regular})
+		request.Pod.RunningContainers[name] = types.ContainerInfo{KubeRequests: types.ResourceList{"a.b/nic": 1}}
+	}
+	return request
+}
+
+// An allocator's answers are charged to the cycle by what they take: a pod of many containers
+// spends the budget, is not searched on the nodes that are left, and comes to others in the next
+// cycle. An ordinary pod spends nothing.
+func TestAnAllocatorsAnswersAreChargedToTheCycle(t *testing.T) {
+	const count, nics = 40, 100
+	s := dispatch.New(klog.Logger{}, nil, dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})
+	s.SetSearchBudgets(dispatch.SearchBudgets{Node: time.Millisecond, Cycle: 5 * time.Millisecond, StepsOnly: true})
+	var nodes []*dispatch.Node
+	for n := range count {
+		info := types.NewNodeInfoWithName(fmt.Sprint("n", n))
+		for i := range nics {
+			name := types.ResourceName(fmt.Sprintf("resource/group/numa/0/a.b:nic/%d/device", i))
+			info.Capacity[name], info.Allocatable[name] = 1, 1
+		}
+		info.Capacity["a.b/nic"], info.Capacity["a.b/other"] = nics, int64(n) // a state of its own
+		inventory, err := s.AddNode(t.Context(), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := s.Node(t.Context(), inventory, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, node)
+	}
+	cycle := func(request *dispatch.Request) (searched map[int]bool, budget *dispatch.Budget) {
+		searched, budget = map[int]bool{}, s.BeginCycle(request)
+		for n, node := range nodes {
+			verdict, err := s.FitWithin(t.Context(), node, request, budget)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !verdict.NotSearched && !verdict.Fits {
+				t.Fatalf("the pod does not fit: %+v", verdict)
+			}
+			if verdict.Fits {
+				searched[n] = true
+			}
+		}
+		if budget.Refused() != count-len(searched) {
+			t.Errorf("%d nodes are not searched, the budget says %d", count-len(searched), budget.Refused())
+		}
+		return searched, budget
+	}
+	if searched, budget := cycle(podOf(2)); len(searched) != count || budget.Spent() > 0 {
+		t.Errorf("for the ordinary pod %d nodes are searched, and it spends %d steps", len(searched), budget.Spent())
+	}
+	hard := podOf(50)
+	first, budget := cycle(hard)
+	if len(first) == 0 || len(first) == count || budget.Spent() == 0 {
+		t.Errorf("for the hard pod %d nodes of %d are searched, and it spends %d steps", len(first), count,
+			budget.Spent())
+	}
+	second, _ := cycle(hard)
+	maps.DeleteFunc(second, func(n int, _ bool) bool { return first[n] })
+	if len(second) == 0 {
+		t.Error("the second try comes to no other node")
+	}
+}

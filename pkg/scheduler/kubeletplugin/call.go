@@ -1,0 +1,106 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletplugin
+
+import (
+	"errors"
+
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// lookLimit is how many looks at devices and their holders are taken for one pod on one node: some
+// 2 ms. The searches have a limit of steps besides, but a step on a node of a thousand devices
+// takes as long as a hundred on another.
+const lookLimit = 300_000
+
+// call is the scheduler for one call.
+type call struct {
+	*Scheduler
+	// containers are the pod's, in the order of its spec. One that they do not list is a regular
+	// container, or a last init container.
+	containers []grouptree.Container
+
+	left  int  // looks
+	spent int  // looks, beyond what an ordinary request takes
+	cut   bool // the looks were used up
+}
+
+func newCall(containers []grouptree.Container, looks int) *call {
+	if looks <= 0 || looks > lookLimit {
+		looks = lookLimit
+	}
+	return &call{Scheduler: New(), containers: containers, left: looks}
+}
+
+// PodFitsDevice is that of Scheduler.
+func (c *call) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (
+	bool, []devicescheduler.PredicateFailureReason, float64,
+) {
+	score, err := c.allocate(nodeInfo, podInfo)
+	if err != nil {
+		unused := *nodeInfo
+		unused.Used = nil
+		_, whenUnused := c.run(&unused, podInfo)
+		unresolvable := whenUnused != nil && !errors.Is(whenUnused, errGivenUp)
+		return false, []devicescheduler.PredicateFailureReason{reason{err, unresolvable}}, 0
+	}
+	return true, nil, score
+}
+
+// PodAllocate is that of Scheduler.
+func (c *call) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
+	_, err := c.allocate(nodeInfo, podInfo)
+	return err
+}
+
+// Spent returns how many looks were taken beyond those of an ordinary request, and whether there
+// were too few.
+func (c *call) Spent() (looks int, cut bool) { return c.spent, c.cut }
+
+// allocate writes an allocation into the pod and returns its score.
+func (c *call) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, error) {
+	a, err := c.run(node, pod)
+	if err != nil || a.empty() {
+		return 0, err
+	}
+	a.write(pod)
+	return a.score(), nil
+}
+
+// run returns an allocation of a node's devices to a pod, or why there is none.
+func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error) {
+	a, err := newAllocation(node, pod, c.containers)
+	if err != nil || a.empty() {
+		return a, err
+	}
+	a.limit = c.left + a.pool.ordinary()
+	err = a.run()
+	spent := max(0, a.looks-a.pool.ordinary())
+	c.left, c.spent = max(0, c.left-spent), c.spent+spent
+	c.cut = c.cut || a.exhausted() && errors.Is(err, errGivenUp)
+	return a, err
+}
+
+// reason is why a pod does not fit.
+type reason struct {
+	error
+	unresolvable bool
+}
+
+var _ dispatch.Unresolvable = reason{}
+
+// GetReason returns the error's text.
+func (r reason) GetReason() string { return r.Error() }
+
+// GetInfo returns nothing: the text has resources and quantities.
+func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
+	return "", 0, 0, 0
+}
+
+// Unresolvable reports whether the pod would not fit if no other pod held a device of the node
+// either.
+func (r reason) Unresolvable() bool { return r.unresolvable }
