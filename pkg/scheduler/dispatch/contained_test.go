@@ -27,7 +27,7 @@ func stepped() *clocktesting.FakeClock {
 // waitFor waits until the condition holds.
 func waitFor(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !condition(); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); !condition(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}

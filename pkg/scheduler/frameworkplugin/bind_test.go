@@ -24,7 +24,7 @@ var everything = labels.Everything()
 // await waits until the condition holds.
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !condition(); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); !condition(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}
