@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -36,11 +38,29 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil || got != "[]\n" {
 		t.Errorf("without a record: %q, %v", got, err)
 	}
+	device, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "nvidia.com/gpu", ID: "GPU-8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := grants.AdoptablePod{Listed: true, Allocation: grants.Allocation{
+		PodUID: "before", Namespace: "default", Name: "before", Adopted: true,
+		PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
+			"main": grants.AdoptedContainer([]types.ResourceName{device}),
+		}},
+	}}
 	record := grants.New(grants.Options{
 		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Active: func(string) bool { return true },
+		Adoptable: func() (grants.Adoptable, error) {
+			return grants.Adoptable{
+				Resources: map[types.ResourceName]bool{"nvidia.com/gpu": true}, Pods: []grants.AdoptablePod{before},
+			}, nil
+		},
 	})
 	defer record.Close()
-	_, err := record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train",
+	if err := record.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = record.Grant(context.Background(), grants.Allocation{PodUID: "u", Namespace: "default", Name: "train",
 		PodInfo: &types.PodInfo{
 			RunningContainers: map[string]types.ContainerInfo{"main": {
 				DevRequests:  types.ResourceList{"resource/group/gpu/a/cards": 1},
@@ -55,13 +75,20 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(table, "\n")
-	if diff := cmp.Diff([]string{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "QUANTITY", "SINCE"},
+	if diff := cmp.Diff([]string{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "QUANTITY", "SINCE", "BY"},
 		strings.Fields(lines[0])); diff != "" {
 		t.Errorf("head (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"default", "train", "main", "resource/group/gpu/GPU-7/cards", "1"},
-		strings.Fields(lines[1])[:5]); diff != "" {
-		t.Errorf("row (-want +got):\n%s", diff)
+	var rows [][]string
+	for _, line := range lines[1 : len(lines)-1] {
+		row := strings.Fields(line)
+		rows = append(rows, slices.Delete(row, 5, 6)) // but for the time
+	}
+	if diff := cmp.Diff([][]string{
+		{"default", "before", "main", string(device), "1", "kubelet"},
+		{"default", "train", "main", "resource/group/gpu/GPU-7/cards", "1", "scheduler"},
+	}, rows); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	if got, err := execute("grants", "--state-dir", dir, "-o", "json"); err != nil ||
 		!strings.Contains(got, `"podUID": "u"`) {

@@ -66,8 +66,12 @@ func printJSON(out io.Writer, list []grants.Allocation) error {
 
 func printTable(out io.Writer, list []grants.Allocation) error {
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tRESOURCE\tQUANTITY\tSINCE")
+	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tRESOURCE\tQUANTITY\tSINCE\tBY")
 	for _, g := range list {
+		by := "scheduler"
+		if g.Adopted {
+			by = "kubelet"
+		}
 		for _, containers := range []map[string]types.ContainerInfo{g.PodInfo.InitContainers,
 			g.PodInfo.RunningContainers} {
 			for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -77,8 +81,8 @@ func printTable(out io.Writer, list []grants.Allocation) error {
 					quantities[resource] += container.DevRequests[request]
 				}
 				for _, resource := range slices.Sorted(maps.Keys(quantities)) {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", g.Namespace, g.Name, name, resource,
-						quantities[resource], g.Since.Format(time.RFC3339))
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", g.Namespace, g.Name, name, resource,
+						quantities[resource], g.Since.Format(time.RFC3339), by)
 				}
 			}
 		}
