@@ -77,6 +77,8 @@ func enrolCommand() *cobra.Command {
 			" where that exists)")
 	flags.BoolVar(&o.schedulersReplaced, "schedulers-replaced", o.schedulersReplaced,
 		"each scheduler that may lead is KubeDevice's; for where that cannot be seen")
+	flags.BoolVar(&o.otherDevices, "plugins-for-other-devices", o.otherDevices,
+		"the plugin files of --cridevices serve other devices than those that pods hold by the kubelet")
 	flags.StringVar(&o.program, "program", o.program, "where kubecri is installed, for its unit to start")
 	flags.StringVar(&o.kubecri.PluginDir, "cridevices", o.kubecri.PluginDir,
 		"directory of kubecri's device plugins (*.so), for the configuration file that enrol writes")
@@ -103,6 +105,7 @@ type enrolOptions struct {
 	kubeletUnit        string
 	clusterKubeconfig  string
 	schedulersReplaced bool
+	otherDevices       bool
 }
 
 func newEnrolOptions() *enrolOptions {
@@ -180,7 +183,8 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 		KubeletUnit: o.kubeletUnit, CheckpointPath: devicemanager.KubeletCheckpoint,
 		Unit: o.unit, Configuration: o.configuration,
 		Connect: newClient, Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
-		Runtime: runtimeVersion, CDI: cdiSupport, ServerTime: serverTime, CheckPlugin: checkPlugin, Free: freeBytes,
+		OtherDevices: o.otherDevices,
+		Runtime:      runtimeVersion, CDI: cdiSupport, ServerTime: serverTime, CheckPlugin: checkPlugin, Free: freeBytes,
 		Granted: o.granted, Withdraw: o.withdraw, Progress: progress,
 	}, nil
 }

@@ -26,6 +26,8 @@ func TestANodeInUseIsEnrolledWhenAllContainersWithDevicesRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newKubelet(t, kubeadm)
+				m.write("/plugins/a.so", "")
+				m.options.OtherDevices = true
 				arrange(m)
 				m.addPod("plain")
 				report := m.enrolment().Enrol(t.Context(), true)

@@ -222,7 +222,7 @@ func (e *Enrolment) programFact(ctx context.Context) Fact {
 // pluginFacts are about kubecri's device plugins, each of which must fit this machine's glibc and
 // this program.
 func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
-	files, err := filepath.Glob(e.options.Host.path(filepath.Join(e.options.PluginDir, "*.so")))
+	files, err := e.pluginFiles()
 	if err != nil {
 		return []Fact{unreadable("plugins", err)}
 	}
@@ -240,6 +240,11 @@ func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
 			e.options.PluginDir).notice("the node has no devices until a device plugin is there"))
 	}
 	return facts
+}
+
+// pluginFiles returns the paths of kubecri's plugin files.
+func (e *Enrolment) pluginFiles() ([]string, error) {
+	return filepath.Glob(e.options.Host.path(filepath.Join(e.options.PluginDir, "*.so")))
 }
 
 // kubeletDirectory is where the kubelet's device plugins register.
@@ -295,10 +300,14 @@ func (e *Enrolment) holdersFact(s *surroundings) Fact {
 		return fact("holders", "devices of the kubelet are held by init containers: %s", strings.Join(initial, ", ")).
 			blocks("the kubelet fails these pods when it restarts: drain them, or enrol when they have ended")
 	}
-	return fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", ")).notice(
-		"they keep them, also when the devices' plugin moves to kubecri; the kubelet is restarted when all of their " +
-			"containers run. A plugin file of kubecri's for the same devices must not be there: it does not know " +
-			"these pods")
+	found := fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", "))
+	if files, err := e.pluginFiles(); (err != nil || len(files) > 0) && !e.options.OtherDevices {
+		return found.blocks("a plugin file for the same devices does not know these pods, and others would be given " +
+			"what they hold: take the files out of " + e.options.PluginDir + " until these pods are gone, or say with " +
+			"--plugins-for-other-devices that theirs are others")
+	}
+	return found.notice("they keep them, also when the devices' plugin moves to kubecri; the kubelet is restarted " +
+		"when all of their containers run")
 }
 
 // initialHolders returns the init containers, sidecars apart, that hold devices of the kubelet, or

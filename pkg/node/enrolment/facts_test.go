@@ -100,6 +100,14 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 			},
 			"holders", "default/trainer (setup)", "drain",
 		},
+		"a plugin file where pods hold devices of the kubelet": {
+			func(m *machine) {
+				m.addPod("trainer")
+				m.write("/var/lib/kubelet/checkpoint", held)
+				m.write("/plugins/a.so", "")
+			},
+			"holders", "default/trainer (main", "--plugins-for-other-devices",
+		},
 		"the node is not ready": {
 			func(m *machine) { m.setReady(corev1.ConditionFalse) }, "node", "not ready", "mend",
 		},

@@ -30,7 +30,7 @@ type SearchBudgets struct {
 }
 
 // DefaultSearchBudgets are those of a scheduler without flags for them.
-var DefaultSearchBudgets = SearchBudgets{Node: 5 * time.Millisecond, Cycle: 100 * time.Millisecond}
+var DefaultSearchBudgets = SearchBudgets{Node: 5 * time.Millisecond, Cycle: 80 * time.Millisecond}
 
 // Validate returns an error that names the flag and a value to use for budgets that are too small
 // to find anything.

@@ -102,7 +102,8 @@ func (s *story) systemctl(args ...string) {
 func (s *story) kubecri(verb string, args ...string) sandbox.Command {
 	flags := []string{verb, "--output=json", "--systemd-dir=" + unitsDir(), "--kubecri-config=" + configFile()}
 	if verb == "enrol" {
-		flags = append(append(flags, "--program="+kubecri.Path, "--schedulers-replaced"), kubecri.Args...)
+		flags = append(append(flags, "--program="+kubecri.Path, "--schedulers-replaced",
+			"--plugins-for-other-devices"), kubecri.Args...)
 	}
 	return s.command(kubecri.Path, append(flags, args...)...)
 }
