@@ -302,9 +302,9 @@ func (e *Enrolment) holdersFact(s *surroundings) Fact {
 	}
 	found := fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", "))
 	if files, err := e.pluginFiles(); (err != nil || len(files) > 0) && !e.options.OtherDevices {
-		return found.blocks("a plugin file for the same devices does not know these pods, and others would be given " +
-			"what they hold: take the files out of " + e.options.PluginDir + " until these pods are gone, or say with " +
-			"--plugins-for-other-devices that theirs are others")
+		return found.blocks("a plugin file for the same devices does not know these pods, and others would be " +
+			"given what they hold: take the files out of " + e.options.PluginDir + " until these pods are gone, or " +
+			"say with --plugins-for-other-devices that theirs are others")
 	}
 	return found.notice("they keep them, also when the devices' plugin moves to kubecri; the kubelet is restarted " +
 		"when all of their containers run")
