@@ -183,9 +183,8 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 		KubeletUnit: o.kubeletUnit, CheckpointPath: devicemanager.KubeletCheckpoint,
 		Unit: o.unit, Configuration: o.configuration,
 		Connect: newClient, Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
-		OtherDevices: o.otherDevices,
-		Runtime:      runtimeVersion, CDI: cdiSupport, ServerTime: serverTime, CheckPlugin: checkPlugin, Free: freeBytes,
-		Granted: o.granted, Withdraw: o.withdraw, Progress: progress,
+		OtherDevices: o.otherDevices, Runtime: runtimeVersion, CDI: cdiSupport, ServerTime: serverTime,
+		CheckPlugin: checkPlugin, Free: freeBytes, Granted: o.granted, Withdraw: o.withdraw, Progress: progress,
 	}, nil
 }
 

@@ -83,8 +83,8 @@ type Options struct {
 	// SchedulersReplaced says that each scheduler that may lead is KubeDevice's, where that is
 	// unknown.
 	SchedulersReplaced bool
-	// OtherDevices says that the files in PluginDir serve other devices than those that pods hold by
-	// the kubelet.
+	// OtherDevices says that the files in PluginDir serve other devices than those that pods hold
+	// by the kubelet.
 	OtherDevices bool
 	// Policies are the names of the admission policies.
 	Policies []string
