@@ -114,8 +114,8 @@ func (h *Holders) unsealed(verifier *seal.Verifier, granted []grants.Allocation)
 			continue
 		}
 		now := answer{verifier: verifier, allocation: pod.Allocation, seal: pod.Seal}
-		if before := h.answers[uid]; before.verifier == verifier && before.allocation == now.allocation &&
-			before.seal == now.seal {
+		if before, known := h.answers[uid]; known && before.verifier == verifier &&
+			before.allocation == now.allocation && before.seal == now.seal {
 			now.valid = before.valid
 		} else {
 			now.valid = verifier == nil || h.valid(verifier, uid, pod)

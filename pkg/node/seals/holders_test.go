@@ -179,20 +179,24 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "certificates.pem")
 	write(t, path, certificates(t, 1))
-	for name, keys := range map[string]*Keys{
-		"with keys":     NewKeys(t.Context(), Options{Certificates: path}),
-		"without seals": nil,
+	for name, test := range map[string]struct {
+		keys     *Keys
+		unsealed []string
+	}{
+		"with keys":     {NewKeys(t.Context(), Options{Certificates: path}), []string{"c-unsealed"}},
+		"without seals": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
-			h := NewHolders("node-1", keys, s, s)
+			h := NewHolders("node-1", test.keys, s, s)
 			background(t, h.Run)
 			s.add(t, "a-adopted", 0)
 			s.add(t, "b-sealed", 1)
+			s.add(t, "c-unsealed", 0)
 			s.change(func() { s.granted[0].Adopted = true })
-			awaitHolders(t, h, "a-adopted")
+			awaitHolders(t, h, append([]string{"a-adopted"}, test.unsealed...)...)
 			s.change(func() { delete(s.pods, "uid-a-adopted") })
-			awaitHolders(t, h)
+			awaitHolders(t, h, test.unsealed...)
 		})
 	}
 }
