@@ -20,11 +20,9 @@ import (
 
 // nodesOptions are the arguments of kubectl device nodes.
 type nodesOptions struct {
-	env      *environment
-	output   output
-	names    []string
-	selector string
-	watch    bool
+	selection
+	env   *environment
+	watch bool
 }
 
 func nodesCommand(env *environment) *cobra.Command {
@@ -52,35 +50,15 @@ without devices are left out unless they are named.`,
     | select(.health == "Unhealthy") | "\($n) \(.path)"'`,
 		ValidArgsFunction: completeNodes(env),
 		RunE: func(command *cobra.Command, names []string) error {
-			o.names = names
-			if err := o.output.check(command); err != nil {
-				return err
-			}
-			if err := checkSelector(command, o.selector, names); err != nil {
+			if err := o.take(command, names); err != nil {
 				return err
 			}
 			return o.run(command.Context())
 		},
 	}
-	o.output.addFlags(command, asJSON, asYAML, asNames, wide)
-	addSelector(command, &o.selector)
+	o.addFlags(command, asJSON, asYAML, asNames, wide)
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "After listing the nodes, watch for changes.")
 	return command
-}
-
-// addSelector adds kubectl's flag -l.
-func addSelector(command *cobra.Command, selector *string) {
-	command.Flags().StringVarP(selector, "selector", "l", "",
-		"Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin' (e.g. -l "+
-			"key1=value1,key2=value2).")
-}
-
-// checkSelector returns an error for arguments that have both a selector and names.
-func checkSelector(command *cobra.Command, selector string, names []string) error {
-	if selector == "" || len(names) == 0 {
-		return nil
-	}
-	return &usageError{errors.New("name cannot be provided when a selector is specified"), command.CommandPath()}
 }
 
 func (o *nodesOptions) run(ctx context.Context) error {

@@ -17,10 +17,8 @@ import (
 
 // podsOptions are the arguments of kubectl device pods.
 type podsOptions struct {
+	selection
 	env           *environment
-	output        output
-	names         []string
-	selector      string
 	allNamespaces bool
 	watch         bool
 }
@@ -50,11 +48,7 @@ that have ended hold nothing, and are left out unless they are named.`,
     | select(.state == "Waiting") | "\(.namespace)/\(.name) \(.message)"'`,
 		ValidArgsFunction: completePods(env),
 		RunE: func(command *cobra.Command, names []string) error {
-			o.names = names
-			if err := o.output.check(command); err != nil {
-				return err
-			}
-			if err := checkSelector(command, o.selector, names); err != nil {
+			if err := o.take(command, names); err != nil {
 				return err
 			}
 			if o.allNamespaces && len(names) > 0 {
@@ -65,8 +59,7 @@ that have ended hold nothing, and are left out unless they are named.`,
 			return o.run(command.Context())
 		},
 	}
-	o.output.addFlags(command, asJSON, asYAML, asNames, wide)
-	addSelector(command, &o.selector)
+	o.addFlags(command, asJSON, asYAML, asNames, wide)
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false,
 		"If present, list the pods of all namespaces. Namespace in current context is ignored even if specified with "+
 			"--namespace.")

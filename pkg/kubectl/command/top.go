@@ -19,10 +19,8 @@ import (
 
 // topOptions are the arguments of kubectl device top.
 type topOptions struct {
-	env      *environment
-	output   output
-	names    []string
-	selector string
+	selection
+	env *environment
 }
 
 func topCommand(env *environment) *cobra.Command {
@@ -45,18 +43,13 @@ The lines of all nodes together come last. Their largest free group is that of a
     | select(any(.mostFreeByLevel[]?; .level == "gpugrp0" and .free >= 2)) | .node'`,
 		ValidArgsFunction: completeNodes(env),
 		RunE: func(command *cobra.Command, names []string) error {
-			o.names = names
-			if err := o.output.check(command); err != nil {
-				return err
-			}
-			if err := checkSelector(command, o.selector, names); err != nil {
+			if err := o.take(command, names); err != nil {
 				return err
 			}
 			return o.run(command.Context())
 		},
 	}
-	o.output.addFlags(command, asJSON, asYAML, wide)
-	addSelector(command, &o.selector)
+	o.addFlags(command, asJSON, asYAML, wide)
 	return command
 }
 

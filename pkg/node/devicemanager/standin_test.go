@@ -269,7 +269,7 @@ func TestAResourceThatTheKubeletKnowsIsTakenOverWhenItsPodsAreAdopted(t *testing
 		t.Error("the kubelet serves it still")
 	}
 
-	// What the kubelet gave is told from what it calls the stand-in for, under the name of now.
+	// What the kubelet gave differs from what it calls the stand-in for, and has the name of now.
 	k.remember(t, []types.ResourceName{qat}, given,
 		givenEntry{"v", "main", qat, map[string][]string{"-1": {"b"}}, k.allocate(t, qat, "b")},
 		givenEntry{"w", "main", qat, map[string][]string{"0": {"x"}, "1": {"x"}}, nil},
