@@ -129,6 +129,10 @@ bench-placement: build ## Benchmark placement alone and cached, and the plugin o
 hostile: ## Look for the pods that cost the scheduler most; HOSTILE='-time=1h' for longer. Results in _output/bench/.
 	cd test && go run ./bench/hostile $${HOSTILE:-}
 
+.PHONY: hostile-tenants
+hostile-tenants: build bench-upstream ## Bind pods without devices while ten tenants create the worst pods.
+	cd test && go run ./bench/scheduler -tenants=10 -rounds=6 -nodes=500 -name=tenants $${HOSTILE:-}
+
 .PHONY: robustness
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness

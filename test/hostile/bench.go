@@ -50,7 +50,7 @@ type Bench struct {
 func NewBench(machine Machine, nodes, victims int, stepsOnly bool) (*Bench, error) {
 	b := &Bench{machine: machine, client: fake.NewClientset(), steps: stepsOnly}
 	for i := range nodes {
-		node, err := machine.node(fmt.Sprintf("n%04d", i), i)
+		node, err := machine.Node(fmt.Sprintf("n%04d", i), i)
 		if err != nil {
 			return nil, err
 		}

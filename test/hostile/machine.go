@@ -121,8 +121,8 @@ func (Machine) host(info *types.NodeInfo, plugin, number, numa, state int) {
 	}
 }
 
-// node returns a node of the machine.
-func (m Machine) node(name string, state int) (*corev1.Node, error) {
+// Node returns a node of the machine. Nodes of different states differ in what is in use.
+func (m Machine) Node(name string, state int) (*corev1.Node, error) {
 	annotation, err := deviceinfo.EncodeNode(m.info(name, state))
 	if err != nil {
 		return nil, err

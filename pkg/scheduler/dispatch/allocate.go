@@ -51,10 +51,10 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 }
 
 func (c *contained) allocate(ctx context.Context, node *Node, request *Request, at *translation) (*translation, error) {
-	nodeInfo, given := node.info.Clone(), at.named(request.Pod.Name, node.info.Name)
+	nodeInfo, given := c.infoFor(node), at.named(request.Pod.Name, node.info.Name)
 	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
 	return do(ctx, c, of, func() (*translation, error) {
-		if err := c.schedulerOf(at, 0).PodAllocate(nodeInfo, given); err != nil {
+		if err := c.schedulerOf(node, at, 0).PodAllocate(nodeInfo, given); err != nil {
 			return nil, err
 		}
 		return at.adopt(given, c.allocator != nil), nil

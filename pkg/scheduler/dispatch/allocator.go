@@ -21,20 +21,27 @@ import (
 // others.
 type Allocator interface {
 	devicescheduler.Specialist
+	// Read reads the devices of a node, once for each inventory. It depends on nothing but the node.
+	Read(node *types.NodeInfo) NodeDevices
 	// ForContainers returns the scheduler for one call about a pod with these containers, in the
 	// order of the pod's spec: they say which of them run at the same time, and the methods'
-	// arguments do not. The call takes at most so many steps; 0 stands for the allocator's own
-	// limit.
-	ForContainers(containers []grouptree.Container, steps int) Allocation
+	// arguments do not. The call is about a node with these devices, and does not change the node.
+	// It takes at most so many steps; 0 stands for the allocator's own limit.
+	ForContainers(containers []grouptree.Container, devices NodeDevices, steps int) Allocation
 	// Allocates reports whether a device resource, or a request for one, is that of one of its
 	// devices, and by which extended resource such devices are counted: one each.
 	Allocates(name types.ResourceName) (counted types.ResourceName, ok bool)
-	// Publishes returns the extended resources of which the node has devices: pods count them. It
-	// depends on nothing but the node.
-	Publishes(node *types.NodeInfo) map[types.ResourceName]bool
 	// CountedAs returns the plain resource that counts the devices that a request is for, which the
 	// annotation has in its full form. ok is false for requests for other devices.
 	CountedAs(request types.ResourceName) (plain types.ResourceName, ok bool)
+}
+
+// NodeDevices are the devices that an allocator has on one node, whether they are free or not. They
+// are immutable.
+type NodeDevices interface {
+	// Resources returns the extended resources of which there are devices: pods count them. Callers
+	// must not change it.
+	Resources() map[types.ResourceName]bool
 }
 
 // Allocation is an allocator for one call.
@@ -51,17 +58,26 @@ type Unresolvable interface {
 	Unresolvable() bool
 }
 
-// schedulerOf returns what answers for the plugin: an allocator is asked for pods with these
-// containers, within a limit of steps, and one that is patient has another scheduler for pods that
-// have waited.
-func (c *contained) schedulerOf(at *translation, steps int) devicescheduler.DeviceScheduler {
+// schedulerOf returns what answers for the plugin on a node: an allocator is asked for pods with
+// these containers, within a limit of steps, and one that is patient has another scheduler for pods
+// that have waited.
+func (c *contained) schedulerOf(node *Node, at *translation, steps int) devicescheduler.DeviceScheduler {
 	switch {
 	case c.allocator != nil:
-		return c.allocator.ForContainers(at.containers, steps)
+		return c.allocator.ForContainers(at.containers, node.inventory.read[c], steps)
 	case at.waited && c.afterWait != nil:
 		return c.afterWait
 	}
 	return c.DeviceScheduler
+}
+
+// infoFor returns what the plugin is given of a node: a copy, but for an allocator, which changes
+// nothing.
+func (c *contained) infoFor(node *Node) *types.NodeInfo {
+	if c.allocator != nil {
+		return node.info
+	}
+	return node.info.Clone()
 }
 
 // scores reports whether a plugin's score counts.

@@ -37,21 +37,7 @@ func TestAnAllocatorsAnswersAreChargedToTheCycle(t *testing.T) {
 	s.SetSearchBudgets(dispatch.SearchBudgets{Node: time.Millisecond, Cycle: 5 * time.Millisecond, StepsOnly: true})
 	var nodes []*dispatch.Node
 	for n := range count {
-		info := types.NewNodeInfoWithName(fmt.Sprint("n", n))
-		for i := range nics {
-			name := types.ResourceName(fmt.Sprintf("resource/group/numa/0/a.b:nic/%d/device", i))
-			info.Capacity[name], info.Allocatable[name] = 1, 1
-		}
-		info.Capacity["a.b/nic"], info.Capacity["a.b/other"] = nics, int64(n) // a state of its own
-		inventory, err := s.AddNode(t.Context(), info)
-		if err != nil {
-			t.Fatal(err)
-		}
-		node, err := s.Node(t.Context(), inventory, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes = append(nodes, node)
+		nodes = append(nodes, nicNode(t, s, n, nics))
 	}
 	cycle := func(request *dispatch.Request) (searched map[int]bool, budget *dispatch.Budget) {
 		searched, budget = map[int]bool{}, s.BeginCycle(request)
@@ -86,4 +72,65 @@ func TestAnAllocatorsAnswersAreChargedToTheCycle(t *testing.T) {
 	if len(second) == 0 {
 		t.Error("the second try comes to no other node")
 	}
+}
+
+// An allocator's answers that cost little on each node cost the cycle: a pod that counts eight
+// devices is not searched on thousands of nodes at once, and comes to the others in the next cycle.
+func TestSmallAnswersOfAnAllocatorAreBoundedForTheCycle(t *testing.T) {
+	const count, nics = 2_400, 8
+	s := dispatch.New(klog.Logger{}, nil, dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})
+	s.SetSearchBudgets(dispatch.SearchBudgets{Node: time.Millisecond, Cycle: time.Millisecond, StepsOnly: true})
+	var nodes []*dispatch.Node
+	for n := range count {
+		nodes = append(nodes, nicNode(t, s, n, nics))
+	}
+	cycle := func(counted int64) (searched int) {
+		request := podOf(1)
+		request.Pod.RunningContainers["c000"] = types.ContainerInfo{KubeRequests: types.ResourceList{"a.b/nic": counted}}
+		budget := s.BeginCycle(request)
+		for _, node := range nodes {
+			verdict, err := s.FitWithin(t.Context(), node, request, budget)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case verdict.Fits:
+				searched++
+			case !verdict.NotSearched:
+				t.Fatalf("the pod does not fit: %+v", verdict)
+			}
+		}
+		if budget.Refused() != count-searched {
+			t.Errorf("%d nodes are not searched, the budget says %d", count-searched, budget.Refused())
+		}
+		return searched
+	}
+	if searched := cycle(2); searched != count {
+		t.Errorf("for two devices %d nodes of %d are searched", searched, count)
+	}
+	if searched := cycle(nics); searched < count/2 || searched == count {
+		t.Errorf("for %d devices %d nodes of %d are searched, want most but not all", nics, searched, count)
+	}
+	if searched := cycle(nics); searched != count {
+		t.Errorf("in the next cycle %d nodes of %d are searched", searched, count)
+	}
+}
+
+// nicNode returns a node with NICs, in a state of its own.
+func nicNode(t *testing.T, s *dispatch.Set, number, nics int) *dispatch.Node {
+	t.Helper()
+	info := types.NewNodeInfoWithName(fmt.Sprint("n", number))
+	for i := range nics {
+		name := types.ResourceName(fmt.Sprintf("resource/group/numa/0/a.b:nic/%d/device", i))
+		info.Capacity[name], info.Allocatable[name] = 1, 1
+	}
+	info.Capacity["a.b/nic"], info.Capacity["a.b/other"] = int64(nics), int64(number) // a state of its own
+	inventory, err := s.AddNode(t.Context(), info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := s.Node(t.Context(), inventory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
 }

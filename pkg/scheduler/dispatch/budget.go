@@ -50,10 +50,11 @@ const (
 	// stepsPerMillisecond is how many steps count as a millisecond.
 	stepsPerMillisecond = grouptree.DefaultStepLimit / 5
 
-	// freeSteps are taken on each node whatever the budget of the cycle has left, and cost it
-	// nothing: an ordinary request for all GPUs of a machine takes 600 of them, so none is refused
-	// because of others, and it takes 5,000 nodes to make 60 ms of them.
-	freeSteps = 2_000
+	// freeSteps on each node cost the budget of the cycle nothing, and are taken whatever it has
+	// left: an ordinary request for all GPUs of a machine takes 600 of them, so none is refused
+	// because of others. All nodes together have freeInCycle of them, which count as 40 ms: what
+	// that request takes on 5,000 nodes.
+	freeSteps, freeInCycle = 2_000, 3_200_000
 
 	// share is which part of the time the searches of all pods together may take, in the long run;
 	// reserve is how many cycles can use their whole budget before that begins to count. So no
@@ -124,15 +125,17 @@ type Budget struct {
 	searches *searches
 	whole    *Budget // of the cycle, for the budget of a simulation
 
-	steps, nanoseconds atomic.Int64 // left
-	spent              atomic.Int64 // steps
-	searched, refused  atomic.Int64 // nodes
-	parts, try         uint32       // one of so many parts of the nodes is searched, another one in each try
+	free               *atomic.Int64 // steps left that cost nothing
+	steps, nanoseconds atomic.Int64  // left
+	spent              atomic.Int64  // steps
+	searched, refused  atomic.Int64  // nodes
+	parts, try         uint32        // one of so many parts of the nodes is searched, another one in each try
 }
 
 // BeginCycle returns the budget of a cycle for this request.
 func (s *Set) BeginCycle(request *Request) *Budget {
-	b := &Budget{searches: s.searches, parts: 1}
+	b := &Budget{searches: s.searches, parts: 1, free: &atomic.Int64{}}
+	b.free.Store(freeInCycle)
 	b.steps.Store(min(stepsIn(s.searches.budgets.Cycle), s.searches.refill()/2))
 	b.nanoseconds.Store(int64(s.searches.budgets.Cycle))
 	if s.searches.budgets.StepsOnly {
@@ -162,7 +165,7 @@ func (b *Budget) follow(last *Budget) {
 // too. A simulation in which a search was refused must be given up: what is not searched would
 // count as a pod that has to go.
 func (b *Budget) Simulation() *Budget {
-	one := &Budget{searches: b.searches, whole: b, parts: 1}
+	one := &Budget{searches: b.searches, whole: b, parts: 1, free: b.free}
 	one.steps.Store(stepsIn(b.searches.budgets.Node))
 	one.nanoseconds.Store(int64(b.searches.budgets.Node))
 	if b.searches.budgets.StepsOnly {
@@ -195,13 +198,14 @@ func (s *Set) rationed(b *Budget) rationed {
 	return rationed{b, grouptree.Limits{Steps: steps, Time: s.searches.wall}}
 }
 
-// admit returns what may be spent on a node now, and whether that is all that a node may cost.
+// admit returns what may be spent on a node now, and whether that is all that a node may cost. No
+// steps are left when the cycle has used up also those that cost nothing.
 func (r rationed) admit(node *Node) (limits grouptree.Limits, admitted bool) {
 	b := r.Budget
 	if b == nil || !b.UsedUp() && b.hasTurn(node.info.Name) {
 		return r.limits, true
 	}
-	return grouptree.Limits{Steps: freeSteps}, false
+	return grouptree.Limits{Steps: int(min(freeSteps, max(0, b.free.Load())))}, false
 }
 
 // hasTurn reports whether a node is of the part that is searched in this cycle. Which those are is
@@ -210,10 +214,11 @@ func (b *Budget) hasTurn(node string) bool {
 	return b.parts == 1 || crc32.Update(b.try*0x9e3779b9, crc32.IEEETable, []byte(node))*0x85ebca6b>>16%b.parts == 0
 }
 
-// charge notes what was spent on a node.
-func (r rationed) charge(steps int, took time.Duration) {
+// charge notes what was spent on a node that was admitted or not. What costs nothing, and what was
+// taken without being admitted, comes from the free steps of the cycle, as long as there are any.
+func (r rationed) charge(steps int, took time.Duration, admitted bool) {
 	b := r.Budget
-	if b == nil || steps <= freeSteps {
+	if b == nil || (steps <= freeSteps || !admitted) && b.free.Add(-int64(steps)) >= 0 {
 		return
 	}
 	for of := b; of != nil; of = of.whole {

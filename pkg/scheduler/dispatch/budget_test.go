@@ -159,6 +159,31 @@ func TestAnOrdinaryRequestNeedsNoBudget(t *testing.T) {
 	}
 }
 
+// TestFreeStepsBelongToTheCycle takes them all.
+func TestFreeStepsBelongToTheCycle(t *testing.T) {
+	s, _ := recorded(stepped(), gpus())
+	budget := s.BeginCycle(asking(1))
+	budget.steps.Store(0)
+	fit := func(node int) Verdict {
+		t.Helper()
+		verdict, err := s.FitWithin(t.Context(), hardNode(t, s, node), asking(1), budget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict
+	}
+	if verdict := fit(1); verdict.NotSearched {
+		t.Errorf("with free steps the node is not searched: %+v", verdict)
+	}
+	if left := budget.free.Load(); left >= freeInCycle {
+		t.Errorf("%d free steps are left of %d: none was counted", left, freeInCycle)
+	}
+	budget.free.Store(0)
+	if verdict := fit(2); !verdict.NotSearched || budget.Refused() != 1 {
+		t.Errorf("without free steps: %+v, the budget says that %d nodes were not searched", verdict, budget.Refused())
+	}
+}
+
 func TestBudgetsThatAreTooSmallAreNamed(t *testing.T) {
 	for _, test := range []struct {
 		budgets SearchBudgets

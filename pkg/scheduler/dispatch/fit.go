@@ -137,7 +137,7 @@ func (c *contained) fit(
 		return do(ctx, c, of, c.podFits(node, at, request.Pod.Name, 0))
 	}
 	limits, admitted := within.admit(node)
-	if !admitted && at.size() > ordinarySize {
+	if !admitted && sizeSteps(at.size()) >= limits.Steps {
 		return nil, nil
 	}
 	began := c.clock.Now()
@@ -149,7 +149,7 @@ func (c *contained) fit(
 	if answer.fits {
 		size += answer.next.made()
 	}
-	within.charge(answer.steps+stepsPerName*max(0, size-ordinarySize), c.clock.Since(began))
+	within.charge(answer.steps+sizeSteps(size), c.clock.Since(began), admitted)
 	if answer.cut && !admitted {
 		return nil, nil
 	}
@@ -159,9 +159,9 @@ func (c *contained) fit(
 // podFits returns the call of PodFitsDevice for a pod on a node, for an allocator with a limit of
 // steps.
 func (c *contained) podFits(node *Node, at *translation, pod string, steps int) func() (*fitAnswer, error) {
-	nodeInfo, given := node.info.Clone(), at.named(pod, "")
+	nodeInfo, given := c.infoFor(node), at.named(pod, "")
 	return func() (*fitAnswer, error) {
-		scheduler := c.schedulerOf(at, steps)
+		scheduler := c.schedulerOf(node, at, steps)
 		fits, reasons, score := scheduler.PodFitsDevice(nodeInfo, given, c.allocator != nil)
 		answer := &fitAnswer{fits: fits}
 		if allocation, ok := scheduler.(Allocation); ok {
@@ -178,11 +178,15 @@ func (c *contained) podFits(node *Node, at *translation, pod string, steps int) 
 
 const (
 	// stepsPerName is what a container, a name or an allocated device costs besides the search,
-	// since each node has a translation of its own: it is copied, keyed and compiled.
-	stepsPerName = 1200
-	// ordinarySize costs nothing: that of three containers of which one counts eight devices.
-	ordinarySize = 12
+	// since each node has a translation of its own: it is copied and compiled.
+	stepsPerName = 250
+	// smallestSize costs nothing: that of a container that counts two devices. One that counts
+	// eight, beside two others, takes freeSteps.
+	smallestSize = 4
 )
+
+// sizeSteps returns what a request of a size costs an allocator besides the search.
+func sizeSteps(size int) int { return stepsPerName * max(0, size-smallestSize) }
 
 // Reasons become part of an event, which Kubernetes limits to 1024 bytes.
 const (

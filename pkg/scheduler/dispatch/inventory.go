@@ -25,6 +25,7 @@ type Inventory struct {
 	// that an allocator serves.
 	devices   *deviceNames
 	allocated map[types.ResourceName]bool
+	read      map[*contained]NodeDevices // by allocator; none of one that did not answer
 }
 
 // PlainNames returns the extended resources that the node lists as devices, sorted: a pod that
@@ -47,6 +48,7 @@ func (inv *Inventory) Counts(name types.ResourceName) bool { return (*inv.device
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
 	var missing missingPlugins
 	devices, allocated := s.deviceNames(info), map[types.ResourceName]bool{}
+	read := map[*contained]NodeDevices{}
 	hideKubelets(info, devices)
 	for _, plugin := range s.plugins {
 		plugin.forget(info.Name)
@@ -56,14 +58,17 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 			plugin.AddNode(given.Name, given)
 			left := added{allocatable: maps.Clone(given.Allocatable)}
 			if plugin.allocator != nil {
-				left.allocated = maps.Clone(plugin.allocator.Publishes(given))
+				left.read = plugin.allocator.Read(given)
 			}
 			return left, nil
 		})
 		switch {
 		case err == nil:
 			info.Allocatable = left.allocatable
-			maps.Copy(allocated, left.allocated)
+			if left.read != nil {
+				read[plugin] = left.read
+				maps.Copy(allocated, left.read.Resources())
+			}
 		case s.tolerates(err):
 			missing = missing.with(plugin, err)
 			if plugin.allocator != nil { // any of them may be its own
@@ -77,13 +82,15 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	if err != nil {
 		return nil, err
 	}
-	return &Inventory{info: info, tree: tree, missing: missing, devices: devices, allocated: allocated}, nil
+	return &Inventory{
+		info: info, tree: tree, missing: missing, devices: devices, allocated: allocated, read: read,
+	}, nil
 }
 
 // added is what a plugin makes of a node that is reported to it.
 type added struct {
 	allocatable types.ResourceList
-	allocated   map[types.ResourceName]bool // see Inventory
+	read        NodeDevices // of an allocator
 }
 
 // RemoveNode reports to every plugin that the node is gone. A plugin that fails is logged.

@@ -32,7 +32,7 @@ func (s *Set) MayFit(node *Node, request *Request) bool {
 		}
 		at = answer.next
 	}
-	left, known := s.rests.Get(at.key())
+	left, known := s.knownRest(at)
 	switch {
 	case !known || !node.Complete() || left.err != nil:
 		return true

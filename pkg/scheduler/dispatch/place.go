@@ -80,7 +80,11 @@ func (g *groupScheduler) cachedPlacement(node *Node, request *grouptree.Request,
 	placement := &grouptree.Placement{}
 	if node.summary().MayFit(request) {
 		limits, admitted := within.admit(node)
-		if placement = g.search(node, request, limits, within); placement.LimitHit && !admitted {
+		if limits.Steps == 0 {
+			return nil
+		}
+		placement = g.search(node, request, limits, within, admitted)
+		if placement.LimitHit && !admitted {
 			return nil
 		}
 	}
@@ -105,13 +109,13 @@ func (g *groupScheduler) unknown(node *Node, request *grouptree.Request) *groupt
 
 // search looks for a placement on a node that may have one.
 func (g *groupScheduler) search(
-	node *Node, request *grouptree.Request, limits grouptree.Limits, within rationed,
+	node *Node, request *grouptree.Request, limits grouptree.Limits, within rationed, admitted bool,
 ) *grouptree.Placement {
 	placer := g.placers.Get().(*grouptree.Placer)
 	defer g.placers.Put(placer)
 	began := g.clock.Now()
 	placement := placer.PlaceWithin(node.inventory.tree, node.used, request, limits)
-	within.charge(placement.Steps, g.clock.Since(began))
+	within.charge(placement.Steps, g.clock.Since(began), admitted)
 	return placement
 }
 
@@ -126,9 +130,12 @@ func (g *groupScheduler) explain(
 		return known
 	}
 	limits, admitted := within.admit(node)
-	limit, began := max(freeSteps, limits.Steps-placement.Steps), g.clock.Now()
+	limit, began := limits.Steps, g.clock.Now()
+	if admitted {
+		limit = max(freeSteps, limit-placement.Steps)
+	}
 	reason, steps := grouptree.ExplainWithin(node.inventory.tree, node.used, request, placement, limit)
-	within.charge(steps, g.clock.Since(began))
+	within.charge(steps, g.clock.Since(began), admitted)
 	// Of a pinned request, the next placement is another one.
 	if !request.Pinned() && (admitted || steps < limit) {
 		g.reasons.Add(key, reason)

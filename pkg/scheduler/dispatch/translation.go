@@ -6,6 +6,7 @@ package dispatch
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -23,8 +24,11 @@ type translation struct {
 	waited  bool              // see Request
 	key     func() RequestKey // computed on the first call
 
-	once sync.Once
-	rest *rest
+	// alone says that an allocator translated it: it names devices of one node, and is like no
+	// other translation.
+	alone bool
+	once  sync.Once
+	rest  atomic.Pointer[rest]
 
 	sized     func() int
 	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
@@ -94,18 +98,27 @@ type rest struct {
 // rest returns what is left to do of a request that all plugins have translated.
 func (s *Set) rest(t *translation) *rest {
 	t.once.Do(func() {
-		key := t.key()
-		known, ok := s.rests.Get(key)
+		known, ok := s.knownRest(t)
 		if !ok {
 			known = &rest{unserved: t.unserved(s.isAllocated)}
 			if known.unserved == "" && s.usesGroups(t.pod) {
 				known.request, known.err = grouptree.CompileRequest(t.pod, t.containers)
 			}
-			s.rests.Add(key, known)
+			if !t.alone {
+				s.rests.Add(t.key(), known)
+			}
 		}
-		t.rest = known
+		t.rest.Store(known)
 	})
-	return t.rest
+	return t.rest.Load()
+}
+
+// knownRest returns what is left of a translation, if that is known.
+func (s *Set) knownRest(t *translation) (known *rest, ok bool) {
+	if known = t.rest.Load(); known != nil || t.alone {
+		return known, known != nil
+	}
+	return s.rests.Get(t.key())
 }
 
 // named returns a copy for a pod, and for the node on which it is to run, if that is known.
@@ -122,7 +135,9 @@ func (t *translation) adopt(given *types.PodInfo, allocator bool) *translation {
 	pod := *t.pod
 	pod.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers, allocator)
 	pod.InitContainers = adoptContainers(pod.InitContainers, given.InitContainers, allocator)
-	return makeTranslation(pod, t.containers, t.counted, t.waited)
+	adopted := makeTranslation(pod, t.containers, t.counted, t.waited)
+	adopted.alone = t.alone || allocator
+	return adopted
 }
 
 func adoptContainers(containers, given map[string]types.ContainerInfo, allocator bool) map[string]types.ContainerInfo {

@@ -21,14 +21,19 @@ type allocation struct {
 	limit int // of looks
 }
 
-// newAllocation returns one in which nothing is assigned. The error says why no node can serve the
-// pod.
-func newAllocation(node *types.NodeInfo, pod *types.PodInfo, spec []grouptree.Container) (*allocation, error) {
-	pool := newPool(node)
-	request, err := parseRequest(pool.resources(), pod, spec)
+// newAllocation returns one in which nothing is assigned, of devices of which some are in use. The
+// error says why no node can serve the pod.
+func newAllocation(
+	devices *devices, used types.ResourceList, pod *types.PodInfo, spec []grouptree.Container,
+) (*allocation, error) {
+	request, err := parseRequest(devices.resources, pod, spec)
 	if err != nil {
 		return nil, err
 	}
+	if request.empty() {
+		return &allocation{podRequest: request}, nil
+	}
+	pool := devices.pool(used)
 	pool.exclude(request.excluded)
 	return &allocation{podRequest: request, pool: pool}, nil
 }

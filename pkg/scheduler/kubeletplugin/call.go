@@ -23,17 +23,18 @@ type call struct {
 	// containers are the pod's, in the order of its spec. One that they do not list is a regular
 	// container, or a last init container.
 	containers []grouptree.Container
+	devices    *devices // of the node; nil while nobody has read them
 
 	left  int  // looks
 	spent int  // looks, beyond what an ordinary request takes
 	cut   bool // the looks were used up
 }
 
-func newCall(containers []grouptree.Container, looks int) *call {
+func newCall(containers []grouptree.Container, known *devices, looks int) *call {
 	if looks <= 0 || looks > lookLimit {
 		looks = lookLimit
 	}
-	return &call{Scheduler: New(), containers: containers, left: looks}
+	return &call{Scheduler: New(), containers: containers, devices: known, left: looks}
 }
 
 // PodFitsDevice is that of Scheduler.
@@ -73,7 +74,10 @@ func (c *call) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, erro
 
 // run returns an allocation of a node's devices to a pod, or why there is none.
 func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error) {
-	a, err := newAllocation(node, pod, c.containers)
+	if c.devices == nil {
+		c.devices = readDevices(node)
+	}
+	a, err := newAllocation(c.devices, node.Used, pod, c.containers)
 	if err != nil || a.empty() {
 		return a, err
 	}

@@ -147,36 +147,84 @@ func (a *allocation) look(k *kind) {
 // pool is the devices of a node, by NUMA set in the order of the sets' names.
 type pool []*numaSet
 
-// newPool returns all devices of a node, healthy or not.
-func newPool(node *types.NodeInfo) pool {
-	sets := map[string]*numaSet{}
+// devices are the devices of a node, healthy or not, as its inventory lists them. They are
+// immutable.
+type devices struct {
+	sets      []deviceSet // in the order of their names
+	count     int
+	resources map[types.ResourceName]bool
+}
+
+// deviceSet is the devices that belong to exactly the same NUMA nodes.
+type deviceSet struct {
+	name  string
+	kinds []deviceKind
+}
+
+// deviceKind is the devices of one resource in a set, in the order of their names.
+type deviceKind struct {
+	resource types.ResourceName
+	devices  []publishedDevice
+}
+
+// publishedDevice is a device of a node's inventory.
+type publishedDevice struct {
+	deviceID
+	name     types.ResourceName
+	quantity int64 // 0 for one that is unhealthy
+}
+
+// readDevices returns the devices of a node.
+func readDevices(node *types.NodeInfo) *devices {
+	read := &devices{resources: map[types.ResourceName]bool{}}
+	sets := map[string]map[types.ResourceName][]publishedDevice{}
 	for name, quantity := range node.Allocatable {
 		resource, numa, id, ok := kubeletdevice.ParseRequest(name)
 		if !ok {
 			continue
 		}
-		set := sets[numa]
-		if set == nil {
-			set = &numaSet{numa, map[types.ResourceName]*kind{}}
-			sets[numa] = set
+		if sets[numa] == nil {
+			sets[numa] = map[types.ResourceName][]publishedDevice{}
 		}
-		d := &device{deviceID: deviceID{resource, id}, name: name, free: quantity > 0 && node.Used[name] < quantity}
-		k := set.kinds[resource]
-		if k == nil {
-			k = &kind{}
-			set.kinds[resource] = k
-		}
-		k.devices = append(k.devices, d)
-		if d.free {
-			k.free++
-		}
+		sets[numa][resource] = append(sets[numa][resource], publishedDevice{deviceID{resource, id}, name, quantity})
+		read.resources[resource] = true
+		read.count++
 	}
-	for _, set := range sets {
-		for _, k := range set.kinds {
-			slices.SortFunc(k.devices, func(a, b *device) int { return cmp.Compare(a.name, b.name) })
+	for _, numa := range slices.Sorted(maps.Keys(sets)) {
+		set := deviceSet{name: numa}
+		for _, resource := range slices.Sorted(maps.Keys(sets[numa])) {
+			found := sets[numa][resource]
+			slices.SortFunc(found, func(a, b publishedDevice) int { return cmp.Compare(a.name, b.name) })
+			set.kinds = append(set.kinds, deviceKind{resource, found})
 		}
+		read.sets = append(read.sets, set)
 	}
-	return slices.SortedFunc(maps.Values(sets), func(a, b *numaSet) int { return cmp.Compare(a.name, b.name) })
+	return read
+}
+
+// Resources returns the resources of which there are devices.
+func (d *devices) Resources() map[types.ResourceName]bool { return d.resources }
+
+// pool returns all devices, of which some are in use.
+func (d *devices) pool(used types.ResourceList) pool {
+	all, p := make([]device, 0, d.count), make(pool, len(d.sets))
+	for i, from := range d.sets {
+		set := &numaSet{from.name, make(map[types.ResourceName]*kind, len(from.kinds))}
+		for _, published := range from.kinds {
+			k := &kind{devices: make([]*device, len(published.devices))}
+			for j, at := range published.devices {
+				all = append(all, device{
+					deviceID: at.deviceID, name: at.name, free: at.quantity > 0 && used[at.name] < at.quantity,
+				})
+				if k.devices[j] = &all[len(all)-1]; k.devices[j].free {
+					k.free++
+				}
+			}
+			set.kinds[published.resource] = k
+		}
+		p[i] = set
+	}
+	return p
 }
 
 // exclude removes devices. Their resources remain known.

@@ -26,11 +26,17 @@ var (
 // New returns a scheduler, which keeps nothing of nodes.
 func New() *Scheduler { return &Scheduler{} }
 
+// Read returns the devices of a node, healthy or not.
+func (*Scheduler) Read(node *types.NodeInfo) dispatch.NodeDevices { return readDevices(node) }
+
 // ForContainers returns the scheduler for one call about a pod with these containers, in the order
-// of their spec, which takes at most so many looks at devices; 0 stands for as many as any call may
-// take.
-func (*Scheduler) ForContainers(containers []grouptree.Container, looks int) dispatch.Allocation {
-	return newCall(containers, looks)
+// of their spec, on a node with these devices; where they are nil, the call reads them. It takes at
+// most so many looks at devices; 0 stands for as many as any call may take.
+func (*Scheduler) ForContainers(
+	containers []grouptree.Container, on dispatch.NodeDevices, looks int,
+) dispatch.Allocation {
+	known, _ := on.(*devices)
+	return newCall(containers, known, looks)
 }
 
 // GetName returns "kubelet-device-plugins".
@@ -45,7 +51,7 @@ func (*Scheduler) ConcurrentSafe() bool { return true }
 // Pure is true: an allocation depends on the node's state and the request alone.
 func (*Scheduler) Pure() bool { return true }
 
-// Kinds returns the level of the devices. Publishes knows the plain names.
+// Kinds returns the level of the devices. Read knows the plain names.
 func (*Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}}
 }
@@ -54,11 +60,6 @@ func (*Scheduler) Kinds() devicescheduler.Kinds {
 func (*Scheduler) Allocates(name types.ResourceName) (counted types.ResourceName, ok bool) {
 	counted, _, _, ok = kubeletdevice.ParseRequest(name)
 	return counted, ok
-}
-
-// Publishes returns the resources of which the node has devices.
-func (*Scheduler) Publishes(node *types.NodeInfo) map[types.ResourceName]bool {
-	return newPool(node).resources()
 }
 
 // CountedAs returns the resource whose devices a request is for, one or several.
@@ -89,12 +90,12 @@ func (*Scheduler) RemoveNode(string) {}
 func (*Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fill bool) (
 	bool, []devicescheduler.PredicateFailureReason, float64,
 ) {
-	return newCall(nil, 0).PodFitsDevice(nodeInfo, podInfo, fill)
+	return newCall(nil, nil, 0).PodFitsDevice(nodeInfo, podInfo, fill)
 }
 
 // PodAllocate allocates like PodFitsDevice.
 func (*Scheduler) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
-	return newCall(nil, 0).PodAllocate(nodeInfo, podInfo)
+	return newCall(nil, nil, 0).PodAllocate(nodeInfo, podInfo)
 }
 
 // TakePodResources does nothing: the group scheduler accounts for the devices.

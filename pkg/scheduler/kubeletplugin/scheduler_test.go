@@ -28,7 +28,7 @@ func TestANodePublishesTheResourcesOfItsOwnDevices(t *testing.T) {
 			for _, text := range test.devices {
 				node.Allocatable[deviceName(t, text)] = 0 // an unhealthy one is published, too
 			}
-			if diff := cmp.Diff(test.want, kubeletplugin.New().Publishes(node)); diff != "" {
+			if diff := cmp.Diff(test.want, kubeletplugin.New().Read(node).Resources()); diff != "" {
 				t.Errorf("published (-want +got):\n%s", diff)
 			}
 		})

@@ -92,7 +92,8 @@ func (s *search) oneNode(
 	return found, failed
 }
 
-// cluster measures whole cycles of costly shapes, and of mutations of the costliest.
+// cluster measures whole cycles of costly shapes and of those that are known to be, and of
+// mutations of the costliest.
 func (s *search) cluster(
 	ctx context.Context, machine hostile.Machine, shapes []hostile.Shape, share time.Duration,
 ) (row, error) {
@@ -121,6 +122,11 @@ func (s *search) cluster(
 		return got.Ours, err
 	}
 	end := time.Now().Add(share)
+	for _, shape := range hostile.Worst() {
+		if shape.Machine == machine {
+			shapes = append(shapes, shape)
+		}
+	}
 	for _, shape := range slices.Compact(shapes) {
 		if _, err := visit(shape); err != nil {
 			return found, err

@@ -35,10 +35,10 @@ type bench struct {
 	signer     *seal.Signer
 }
 
-// run makes all comparisons on clusters of these sizes.
-func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, err error) {
+// run does something with an API server.
+func (b *bench) run(ctx context.Context, do func(context.Context) error) (err error) {
 	if b.scratch, err = os.MkdirTemp("", "kubedevice-bench-"); err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(b.scratch)
 	// Nothing here makes service accounts or takes taints away; and a batch's pods should go
@@ -46,25 +46,30 @@ func (b *bench) run(ctx context.Context, sizes []int) (measured []report.Size, e
 	server, err := controlplane.Start(ctx, "--disable-admission-plugins=TaintNodesByCondition",
 		"--delete-collection-workers=16")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	admin := *server.Admin.Config
 	admin.ContentType = runtime.ContentTypeProtobuf
 	if b.client, err = kube.NewClient(&admin); err != nil {
-		return nil, err
+		return err
 	}
 	scheduler, err := server.Client("system:kube-scheduler")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.kubeconfig = filepath.Join(b.scratch, "kubeconfig")
 	if err := writeKubeconfig(b.kubeconfig, scheduler.Config); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.makeSealKey(ctx); err != nil {
-		return nil, err
+		return err
 	}
+	return do(ctx)
+}
+
+// runSizes makes all comparisons on clusters of these sizes.
+func (b *bench) runSizes(ctx context.Context, sizes []int) (measured []report.Size, err error) {
 	for _, nodes := range sizes {
 		size, err := b.runSize(ctx, nodes)
 		if err != nil {

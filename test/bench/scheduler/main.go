@@ -42,6 +42,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -81,6 +82,12 @@ func run(ctx context.Context, args []string) (err error) {
 	profile := flags.Duration("profile", 20*time.Second,
 		"after the rounds of each comparison, go on for so long and take a CPU profile of both schedulers, into "+
 			"-out: by that of ours the plugin's own time is known; 0 for none")
+	beside := tenants{}
+	flags.IntVar(&beside.count, "tenants", 0,
+		"compare pods without devices alone, beside so many tenants that create the worst pods, in -rounds periods, "+
+			"with periods in which they create other pods; the exit status is 1 when the goal is missed")
+	flags.Float64Var(&beside.rate, "tenant-rate", 1, "pods that each of the -tenants creates in a second")
+	flags.DurationVar(&beside.period, "tenant-period", 8*time.Second, "how long a period with -tenants is")
 	gogc := flags.Int("gogc", 0, "GOGC of all schedulers, ours and upstream's; 0 for the default of each")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -116,6 +123,12 @@ func run(ctx context.Context, args []string) (err error) {
 		b.environment = []string{fmt.Sprint("GOGC=", *gogc)}
 		machine += fmt.Sprintf(", GOGC=%d for all schedulers", *gogc)
 	}
+	if b.programs, err = findPrograms(*output); err != nil {
+		return err
+	}
+	if beside.count > 0 {
+		return b.runTenants(ctx, beside, sizes, filepath.Join(*out, *name))
+	}
 	for _, c := range comparisons {
 		if pattern.MatchString(c.reported().String()) && (*full == 0 || !c.baseline.usesClaims()) {
 			b.comparisons = append(b.comparisons, c)
@@ -124,25 +137,44 @@ func run(ctx context.Context, args []string) (err error) {
 	if len(b.comparisons) == 0 {
 		return fmt.Errorf("-only: no comparison fits %q", *only)
 	}
-	if b.programs, err = findPrograms(*output); err != nil {
+	var measured []report.Size
+	if err := b.run(ctx, func(ctx context.Context) (err error) {
+		measured, err = b.runSizes(ctx, sizes)
 		return err
-	}
-	measured, err := b.run(ctx, sizes)
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	result := report.New(machine, *rounds, measured)
-	table, err := os.Create(filepath.Join(*out, *name+".txt"))
+	return write(result, filepath.Join(*out, *name))
+}
+
+// write prints a result, and writes it to files of this name.
+func write(result interface {
+	Print(io.Writer) error
+	WriteJSON(path string) error
+}, name string) error {
+	table, err := os.Create(name + ".txt")
 	if err != nil {
 		return err
 	}
-	if err := result.Print(io.MultiWriter(os.Stdout, table)); err != nil {
+	err = result.Print(io.MultiWriter(os.Stdout, table))
+	return errors.Join(err, table.Close(), result.WriteJSON(name+".json"))
+}
+
+// runTenants measures pods without devices beside tenants.
+func (b *bench) runTenants(ctx context.Context, beside tenants, sizes []int, name string) error {
+	if len(sizes) != 1 || beside.rate <= 0 || beside.period < time.Second {
+		return fmt.Errorf("-nodes has %d numbers, -tenant-rate is %g and -tenant-period %v: use one number, "+
+			"more than 0, and a second or more", len(sizes), beside.rate, beside.period)
+	}
+	var result report.Tenants
+	if err := b.run(ctx, func(ctx context.Context) (err error) {
+		result, err = beside.run(ctx, b, sizes[0])
+		return err
+	}); err != nil {
 		return err
 	}
-	if err := table.Close(); err != nil {
-		return err
-	}
-	return result.WriteJSON(filepath.Join(*out, *name+".json"))
+	return errors.Join(write(&result, name), result.Missed())
 }
 
 // numbers reads positive numbers with commas between them.

@@ -1,0 +1,113 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+)
+
+// Crowd is who creates pods beside those without devices.
+type Crowd int
+
+// The crowds.
+const (
+	// Nobody does.
+	Nobody Crowd = iota
+	// Ordinary are tenants whose pods request no device and fit no node.
+	Ordinary
+	// Hostile are tenants whose pods cost the scheduler as much as they can.
+	Hostile
+
+	// Crowds is how many there are.
+	Crowds
+)
+
+// String describes the crowd.
+func (c Crowd) String() string {
+	return [Crowds]string{"nobody else", "pods without devices that fit nowhere", "the worst pods"}[c]
+}
+
+// MarshalText writes the crowd's description.
+func (c Crowd) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// tenantsGoal is how much of their throughput pods without devices keep at least.
+const tenantsGoal = 0.95
+
+// Tenants is how many pods without devices are bound while tenants create others.
+type Tenants struct {
+	Nodes   int                `json:"nodes"`
+	Tenants int                `json:"tenants"`
+	Rate    float64            `json:"podsPerSecondOfTenant"`
+	Seconds float64            `json:"secondsOfPeriod"`
+	Rounds  []map[Crowd]Sample `json:"rounds"`
+}
+
+// Last describes the last round.
+func (t *Tenants) Last() string {
+	text := ""
+	for crowd := range Crowds {
+		s := t.Rounds[len(t.Rounds)-1][crowd]
+		text += fmt.Sprintf("%s %.0f pods/s, %.2f ms of CPU each; ", crowd, s.PodsPerSecond(), s.CPUPerPod())
+	}
+	return text
+}
+
+// ratios returns the throughput beside one crowd to that beside another, by round.
+func (t *Tenants) ratios(of, to Crowd) []float64 {
+	var ratios []float64
+	for _, round := range t.Rounds {
+		ratios = append(ratios, round[of].PodsPerSecond()/round[to].PodsPerSecond())
+	}
+	return ratios
+}
+
+// Print writes the table.
+func (t *Tenants) Print(to io.Writer) error {
+	fmt.Fprintf(to, "Pods without devices on %d nodes, while %d tenants create %g pods a second each; medians of %d "+
+		"periods of %g s.\n\n", t.Nodes, t.Tenants, t.Rate, len(t.Rounds), t.Seconds)
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "the tenants create\tpods/s\tms of the scheduler's CPU per pod")
+	for crowd := range Crowds {
+		var rates, cpus []float64
+		for _, round := range t.Rounds {
+			s := round[crowd]
+			rates, cpus = append(rates, s.PodsPerSecond()), append(cpus, s.CPUPerPod())
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\n", crowd, median(rates), median(cpus))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(to)
+	for _, pair := range [][2]Crowd{{Hostile, Ordinary}, {Ordinary, Nobody}, {Hostile, Nobody}} {
+		ratios := t.ratios(pair[0], pair[1])
+		fmt.Fprintf(to, "%s / %s: %.3f (%.3f to %.3f)\n", pair[0], pair[1], median(ratios), slices.Min(ratios),
+			slices.Max(ratios))
+	}
+	_, err := fmt.Fprintf(to, "The first is to be %.2f or more.\n", tenantsGoal)
+	return err
+}
+
+// WriteJSON writes all numbers.
+func (t *Tenants) WriteJSON(path string) error {
+	text, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Missed returns an error if the goal is missed.
+func (t *Tenants) Missed() error {
+	if got := median(t.ratios(Hostile, Ordinary)); got < tenantsGoal {
+		return fmt.Errorf("pods without devices keep %.3f of their throughput beside the worst pods: less than %.2f", got,
+			tenantsGoal)
+	}
+	return nil
+}
