@@ -89,6 +89,11 @@ func TestTheAPIServerAcceptsEveryShape(t *testing.T) {
 			}
 		}
 	}
+	for _, shape := range hostile.Worst() {
+		if problems := validate(t, shape.Pod("worst")); problems != "" {
+			t.Errorf("%v: %s", shape, problems)
+		}
+	}
 	if annotated == 0 || sidecars == 0 {
 		t.Errorf("%d pods have annotations, and all together %d sidecars: nothing was tested", annotated, sidecars)
 	}

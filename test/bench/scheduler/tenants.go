@@ -88,7 +88,7 @@ func (t tenants) prepare(ctx context.Context, b *bench, nodes int) error {
 			return err
 		}
 		node.UID, node.ResourceVersion = "", ""
-		info, err := deviceinfo.DecodeNode(node)
+		info, err := deviceinfo.DecodeNode(node.Annotations[deviceinfo.Annotation])
 		if err != nil {
 			return err
 		}
