@@ -77,7 +77,7 @@ func TestAnAllocatorsAnswersAreChargedToTheCycle(t *testing.T) {
 // An allocator's answers that cost little on each node cost the cycle: a pod that counts eight
 // devices is not searched on thousands of nodes at once, and comes to the others in the next cycle.
 func TestSmallAnswersOfAnAllocatorAreBoundedForTheCycle(t *testing.T) {
-	const count, nics = 2_400, 8
+	const count, nics = 2_000, 8
 	s := dispatch.New(klog.Logger{}, nil, dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})
 	s.SetSearchBudgets(dispatch.SearchBudgets{Node: time.Millisecond, Cycle: time.Millisecond, StepsOnly: true})
 	var nodes []*dispatch.Node

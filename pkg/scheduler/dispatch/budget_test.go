@@ -164,16 +164,16 @@ func TestFreeStepsBelongToTheCycle(t *testing.T) {
 	s, _ := recorded(stepped(), gpus())
 	budget := s.BeginCycle(asking(1))
 	budget.steps.Store(0)
-	fit := func(node int) Verdict {
+	fit := func(gpus int) Verdict {
 		t.Helper()
-		verdict, err := s.FitWithin(t.Context(), hardNode(t, s, node), asking(1), budget)
+		verdict, err := s.FitWithin(t.Context(), nodeWith(t, s, gpus), asking(1), budget)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return verdict
 	}
-	if verdict := fit(1); verdict.NotSearched {
-		t.Errorf("with free steps the node is not searched: %+v", verdict)
+	if verdict := fit(1); !verdict.Fits {
+		t.Errorf("with free steps: %+v", verdict)
 	}
 	if left := budget.free.Load(); left >= freeInCycle {
 		t.Errorf("%d free steps are left of %d: none was counted", left, freeInCycle)
