@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string) (err error) {
 		"compare pods without devices alone, beside so many tenants that create the worst pods, in -rounds periods, "+
 			"with periods in which they create other pods; the exit status is 1 when the goal is missed")
 	flags.Float64Var(&beside.rate, "tenant-rate", 1, "pods that each of the -tenants creates in a second")
-	flags.DurationVar(&beside.period, "tenant-period", 8*time.Second, "how long a period with -tenants is")
+	flags.DurationVar(&beside.period, "tenant-period", 3*time.Second, "how long a period with -tenants is")
 	gogc := flags.Int("gogc", 0, "GOGC of all schedulers, ours and upstream's; 0 for the default of each")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -33,8 +33,9 @@ type tenants struct {
 }
 
 const (
-	// settling is how long tenants create pods before it counts.
-	settling = 3 * time.Second
+	// settling is how long tenants create pods before it counts, and clearing how long it takes
+	// until what they leave is forgotten.
+	settling, clearing = 2 * time.Second, time.Second
 	// heldByTenant is how many pods a tenant leaves: it removes its oldest for each further one.
 	heldByTenant = 20
 	// plainPods are those without devices that wait or are on their way, at any time.
@@ -114,10 +115,13 @@ func (t tenants) prepare(ctx context.Context, b *bench, nodes int) error {
 
 func tenant(number int) string { return fmt.Sprintf("tenant-%d", number) }
 
-// measure returns how many pods without devices are bound in one period.
+// measure returns how many pods without devices are bound in one period, in which no garbage of the
+// API server is collected.
 func (t tenants) measure(
 	ctx context.Context, b *bench, scheduler *process, plain *plainStream, crowd report.Crowd, seed uint64,
 ) (sample report.Sample, err error) {
+	release := holdGarbage()
+	defer release()
 	group, inner := errgroup.WithContext(ctx)
 	crowded, leave := context.WithCancel(inner)
 	defer leave()
@@ -181,7 +185,7 @@ func (t tenants) remove(ctx context.Context, b *bench, crowd report.Crowd) error
 	if crowd != report.Nobody && refused == 0 {
 		return fmt.Errorf("the scheduler has refused no pod of the %d tenants", t.count)
 	}
-	return pause(ctx, settling)
+	return pause(ctx, clearing)
 }
 
 // create creates a tenant's pods until ctx ends.
