@@ -113,6 +113,31 @@ func TestACallReturnsWhatThePluginReturnsOrWhyThereIsNone(t *testing.T) {
 	}
 }
 
+func TestACallThatBoundsItselfRunsInTheCallersGoroutine(t *testing.T) {
+	f := newFixture(Policy{}, false)
+	unlimited := func(fn func() (int, error)) (int, error) {
+		return Do(t.Context(), f.Caller, Call{Method: "Fit"}, fn)
+	}
+	before, during := runtime.NumGoroutine(), 0
+	got, err := unlimited(func() (int, error) { during = runtime.NumGoroutine(); return 7, nil })
+	if got != 7 || err != nil {
+		t.Errorf("it returned %d, %v", got, err)
+	}
+	if during != before {
+		t.Errorf("%d goroutines ran, and before the call %d", during, before)
+	}
+	if _, err := unlimited(func() (int, error) { panic("ouch") }); OutcomeOf(err) != Panicked {
+		t.Errorf("a panic: %v", err)
+	}
+	if got, err := unlimited(func() (int, error) { return 8, nil }); got != 8 || err != nil {
+		t.Errorf("after a panic it returned %d, %v", got, err)
+	}
+	want := []string{"p Fit: ok in 0s", "p Fit: panic in 0s", "p Fit: ok in 0s"}
+	if !slices.Equal(f.observed, want) {
+		t.Errorf("observed %q, want %q", f.observed, want)
+	}
+}
+
 func TestAnErrorOfThePluginKeepsItsIdentity(t *testing.T) {
 	broken := errors.New("broken")
 	f := newFixture(Policy{}, false)

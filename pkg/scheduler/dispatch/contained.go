@@ -144,8 +144,12 @@ func do[T any](ctx context.Context, c *contained, of *call, fn func() (T, error)
 		var none T
 		return none, err
 	}
+	limit := callLimit
+	if c.allocator != nil { // which is built in, and bounds itself
+		limit = 0
+	}
 	result, err := plugincall.Do(ctx, c.caller, plugincall.Call{
-		Method: of.method, Limit: callLimit, Returned: func(took time.Duration) { c.returned(of, took) },
+		Method: of.method, Limit: limit, Returned: func(took time.Duration) { c.returned(of, took) },
 	}, fn)
 	switch plugincall.OutcomeOf(err) {
 	case plugincall.Panicked, plugincall.TimedOut:
