@@ -132,7 +132,7 @@ func TestACallThatBoundsItselfRunsInTheCallersGoroutine(t *testing.T) {
 	if got, err := unlimited(func() (int, error) { return 8, nil }); got != 8 || err != nil {
 		t.Errorf("after a panic it returned %d, %v", got, err)
 	}
-	want := []string{"p Fit: ok in 0s", "p Fit: panic in 0s", "p Fit: ok in 0s"}
+	want := []string{"p Fit: answered in 0s", "p Fit: panic in 0s", "p Fit: answered in 0s"}
 	if !slices.Equal(f.observed, want) {
 		t.Errorf("observed %q, want %q", f.observed, want)
 	}
