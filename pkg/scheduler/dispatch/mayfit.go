@@ -25,7 +25,7 @@ func (s *Set) MayFit(node *Node, request *Request) bool {
 		}
 		answer := plugin.knownFit(node, at)
 		if answer == nil {
-			return plugin.allocator == nil || s.mayAllocate(node, at)
+			return plugin.allocator == nil || mayAllocate(node, at)
 		}
 		if !answer.fits {
 			return false
@@ -57,8 +57,8 @@ func (c *contained) knownFit(node *Node, at *translation) *fitAnswer {
 }
 
 // mayAllocate reports whether as many devices of the allocators may be free as the pod counts.
-func (s *Set) mayAllocate(node *Node, pod *translation) bool {
-	free, running := node.freeCounts(s), types.ResourceList{}
+func mayAllocate(node *Node, pod *translation) bool {
+	free, running := node.freeCounts(), types.ResourceList{}
 	for _, at := range pod.containers {
 		needed := running
 		if at.Kind == grouptree.Init {
@@ -76,27 +76,37 @@ func (s *Set) mayAllocate(node *Node, pod *translation) bool {
 
 // freeCounts returns how many devices of allocators are free, by the plain resources that count
 // them.
-func (n *Node) freeCounts(s *Set) types.ResourceList {
+func (n *Node) freeCounts() types.ResourceList {
 	n.counting.Do(func() {
 		n.counts = types.ResourceList{}
-		tree := n.inventory.tree
-		for i := range tree.Len() {
-			for _, plugin := range s.plugins {
-				if plugin.allocator == nil {
-					continue
-				}
-				counted, ok := plugin.allocator.Allocates(tree.Name(i))
-				if !ok {
-					continue
-				}
-				n.counts[counted] += 0
-				if n.used[i] < tree.Allocatable(i) {
-					n.counts[counted]++
-				}
+		for i, counted := range n.inventory.counted {
+			if counted == "" {
+				continue
+			}
+			n.counts[counted] += 0
+			if n.used[i] < n.inventory.tree.Allocatable(i) {
+				n.counts[counted]++
 			}
 		}
 	})
 	return n.counts
+}
+
+// countedAs returns the plain resource that counts each resource of a tree which is an allocator's
+// device, and "" for all others.
+func (s *Set) countedAs(tree *grouptree.DeviceTree) []types.ResourceName {
+	counted := make([]types.ResourceName, tree.Len())
+	for _, plugin := range s.plugins {
+		if plugin.allocator == nil {
+			continue
+		}
+		for i := range counted {
+			if name, ok := plugin.allocator.Allocates(tree.Name(i)); ok {
+				counted[i] = name
+			}
+		}
+	}
+	return counted
 }
 
 // Counts reports whether an extended resource is a device on the node, see Inventory.
