@@ -26,7 +26,7 @@ type Inventory struct {
 	devices   *deviceNames
 	allocated map[types.ResourceName]bool
 	read      map[*contained]NodeDevices // by allocator; none of one that did not answer
-	counted   []types.ResourceName       // see countedAs
+	counted   []types.ResourceName       // see counters
 }
 
 // PlainNames returns the extended resources that the node lists as devices, sorted: a pod that
@@ -85,7 +85,7 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	}
 	return &Inventory{
 		info: info, tree: tree, missing: missing, devices: devices, allocated: allocated, read: read,
-		counted: s.countedAs(tree),
+		counted: s.counters(tree),
 	}, nil
 }
 

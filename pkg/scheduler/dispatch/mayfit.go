@@ -92,9 +92,9 @@ func (n *Node) freeCounts() types.ResourceList {
 	return n.counts
 }
 
-// countedAs returns the plain resource that counts each resource of a tree which is an allocator's
+// counters returns the plain resource that counts each resource of a tree which is an allocator's
 // device, and "" for all others.
-func (s *Set) countedAs(tree *grouptree.DeviceTree) []types.ResourceName {
+func (s *Set) counters(tree *grouptree.DeviceTree) []types.ResourceName {
 	counted := make([]types.ResourceName, tree.Len())
 	for _, plugin := range s.plugins {
 		if plugin.allocator == nil {
