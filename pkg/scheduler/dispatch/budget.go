@@ -162,8 +162,8 @@ func (b *Budget) follow(last *Budget) {
 
 // Simulation returns the budget of one simulation of evictions, which asks about one node again and
 // again: for each pod that may go, and all of that may cost as much as a node. It charges this one,
-// too. A simulation in which a search was refused must be given up: what is not searched would
-// count as a pod that has to go.
+// too, and shares its free steps. A simulation in which a search was refused must be given up: what
+// is not searched would count as a pod that has to go.
 func (b *Budget) Simulation() *Budget {
 	one := &Budget{searches: b.searches, whole: b, parts: 1, free: b.free}
 	one.steps.Store(stepsIn(b.searches.budgets.Node))

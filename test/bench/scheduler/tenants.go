@@ -39,7 +39,7 @@ const (
 	// heldByTenant is how many pods a tenant leaves: it removes its oldest for each further one.
 	heldByTenant = 20
 	// plainPods are those without devices that wait or are on their way, at any time.
-	plainPods = 200
+	plainPods = 12 * callers
 )
 
 // run measures all kinds of periods in turn.
