@@ -21,7 +21,7 @@ import (
 // others.
 type Allocator interface {
 	devicescheduler.Specialist
-	// Read reads the devices of a node, once for each inventory. It depends on nothing but the node.
+	// Read reads a node's devices, once for each inventory. It depends on nothing but the node.
 	Read(node *types.NodeInfo) NodeDevices
 	// ForContainers returns the scheduler for one call about a pod with these containers, in the
 	// order of the pod's spec: they say which of them run at the same time, and the methods'

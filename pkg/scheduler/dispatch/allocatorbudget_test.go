@@ -86,7 +86,8 @@ func TestSmallAnswersOfAnAllocatorAreBoundedForTheCycle(t *testing.T) {
 	}
 	cycle := func(counted int64) (searched int) {
 		request := podOf(1)
-		request.Pod.RunningContainers["c000"] = types.ContainerInfo{KubeRequests: types.ResourceList{"a.b/nic": counted}}
+		counts := types.ResourceList{"a.b/nic": counted}
+		request.Pod.RunningContainers["c000"] = types.ContainerInfo{KubeRequests: counts}
 		budget := s.BeginCycle(request)
 		for _, node := range nodes {
 			verdict, err := s.FitWithin(t.Context(), node, request, budget)

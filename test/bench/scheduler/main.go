@@ -39,12 +39,12 @@
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 //
-// With -tenants it compares something else: how many pods without devices our scheduler binds alone,
-// beside tenants that create the worst pods of package test/hostile, and beside tenants that create
-// as many pods of the same size that request no device and fit nowhere. No scheduler is stopped
-// then: 192 pods without devices are on their way at any time, and each that is bound is replaced.
-// The periods take turns, and nodes are those of package test/hostile, no two alike. The exit status
-// is 1 when the worst pods leave less than the goal of what the others leave.
+// With -tenants it compares something else: how many pods without devices our scheduler binds
+// alone, beside tenants that create the worst pods of package test/hostile, and beside tenants that
+// create as many pods of the same size that request no device and fit nowhere. No scheduler is
+// stopped then: 192 pods without devices are on their way at any time, and each that is bound is
+// replaced. The periods take turns, and nodes are those of package test/hostile, no two alike. The
+// exit status is 1 when the worst pods leave less than the goal of what the others leave.
 package main
 
 import (

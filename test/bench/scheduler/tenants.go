@@ -252,7 +252,8 @@ func (s *plainStream) run(ctx context.Context) error {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 		})
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: bound, ObjectType: &corev1.Pod{}, Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+		ListerWatcher: bound, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 			s.bound.Add(1)
 			select {
 			case s.ready <- obj.(*corev1.Pod).Name:

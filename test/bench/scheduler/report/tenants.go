@@ -112,8 +112,8 @@ func (t *Tenants) WriteJSON(path string) error {
 // Missed returns an error if the goal is missed.
 func (t *Tenants) Missed() error {
 	if got := median(t.ratios(Hostile, Ordinary)); got < tenantsGoal {
-		return fmt.Errorf("pods without devices keep %.3f of their throughput beside the worst pods: less than %.2f", got,
-			tenantsGoal)
+		return fmt.Errorf("pods without devices keep %.3f of their throughput beside the worst pods: less than %.2f",
+			got, tenantsGoal)
 	}
 	return nil
 }

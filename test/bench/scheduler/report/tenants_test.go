@@ -34,7 +34,8 @@ func TestTheWorstPodsAreComparedWithOrdinaryOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"the worst pods / pods without devices that fit nowhere: 0.960 of the throughput (0.900 to 0.980), 1.042 of the CPU (1.020 to 1.111)",
+		"the worst pods / pods without devices that fit nowhere: 0.960 of the throughput (0.900 to 0.980), " +
+			"1.042 of the CPU (1.020 to 1.111)",
 		"the worst pods / nobody else: 0.480 of the throughput (0.450 to 0.490)",
 		"10 tenants create 1 pods a second each",
 	} {
