@@ -72,9 +72,6 @@ func enrolCommand() *cobra.Command {
 	command := o.command("enrol", "Put kubecri between this node's kubelet and its container runtime", enrolLong,
 		(*enrolment.Enrolment).Enrol)
 	flags := command.Flags()
-	flags.StringVar(&o.clusterKubeconfig, "cluster-kubeconfig", o.clusterKubeconfig,
-		"kubeconfig of an administrator, to see which schedulers and policies there are (default "+adminKubeconfig+
-			" where that exists)")
 	flags.BoolVar(&o.schedulersReplaced, "schedulers-replaced", o.schedulersReplaced,
 		"each scheduler that may lead is KubeDevice's; for where that cannot be seen")
 	flags.BoolVar(&o.otherDevices, "plugins-for-other-devices", o.otherDevices,
@@ -152,6 +149,9 @@ func (o *enrolOptions) command(name, short, long string,
 	flags.StringVarP(&format, "output", "o", format, "text or json")
 	flags.StringVar(&o.kubecri.configFile, configurationFlag, o.kubecri.configFile,
 		"kubecri's configuration file; without one, enrol writes it")
+	flags.StringVar(&o.clusterKubeconfig, "cluster-kubeconfig", o.clusterKubeconfig,
+		"kubeconfig of an administrator, to see which schedulers, policies and waiting pods there are (default "+
+			adminKubeconfig+" where that exists)")
 	flags.StringVar(&o.systemdDir, "systemd-dir", o.systemdDir, "directory in which kubecri's units are installed")
 	return command
 }

@@ -137,3 +137,41 @@ func (e *Enrolment) policiesFact(ctx context.Context) Fact {
 	}
 	return fact("policies", "%s", strings.Join(e.options.Policies, ", "))
 }
+
+// ownScheduler is the name for spec.schedulerName that only KubeDevice's scheduler serves.
+const ownScheduler = "kubedevice-scheduler"
+
+// maxNamed is how many pods a fact names.
+const maxNamed = 10
+
+// waitingFact is about the pods that only KubeDevice's scheduler schedules, which wait for ever
+// where upstream's is put back.
+func (e *Enrolment) waitingFact(ctx context.Context) Fact {
+	const selector = "spec.schedulerName=" + ownScheduler + ",spec.nodeName=,status.phase=Pending"
+	unknown := func(format string, args ...any) Fact {
+		return fact("waiting", format, args...).notice("before the last scheduler of KubeDevice goes, see " +
+			"kubectl get pods -A --field-selector " + selector)
+	}
+	if e.options.Cluster == nil {
+		return unknown("unknown: the kubelet's identity must not see pods without a node")
+	}
+	list, err := e.options.Cluster.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return unknown("unknown: %v", err)
+	}
+	var pods []string
+	for i := range list.Items {
+		pods = append(pods, list.Items[i].Namespace+"/"+list.Items[i].Name)
+	}
+	if len(pods) == 0 {
+		return fact("waiting", "no pod waits under the scheduler name %s", ownScheduler)
+	}
+	slices.Sort(pods)
+	named := strings.Join(pods[:min(len(pods), maxNamed)], ", ")
+	if more := len(pods) - maxNamed; more > 0 {
+		named += fmt.Sprintf(", and %d more", more)
+	}
+	return fact("waiting", "under the scheduler name %s wait %s", ownScheduler, named).notice("they need a scheduler " +
+		"of KubeDevice: before the last one goes, delete the policy " + namingPolicy + " and have them made again")
+}

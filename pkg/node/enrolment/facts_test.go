@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -273,4 +276,52 @@ func TestWhatIsNotInTheWayIsSaid(t *testing.T) {
 			t.Errorf("%v\n%s", err, &text)
 		}
 	})
+}
+
+func TestLeaveNamesThePodsThatOnlyOurSchedulerServes(t *testing.T) {
+	const selector = "spec.nodeName=,spec.schedulerName=kubedevice-scheduler,status.phase=Pending"
+	waiting := func(count int) kubernetes.Interface {
+		api := fake.NewClientset()
+		api.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			list := &corev1.PodList{}
+			if fields := action.(clienttesting.ListAction).GetListRestrictions().Fields.String(); fields != selector {
+				return true, nil, fmt.Errorf("pods with %s are listed", fields)
+			}
+			for i := range count {
+				list.Items = append(list.Items, corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("train-%02d", i)},
+				})
+			}
+			return true, list, nil
+		})
+		return api
+	}
+	broken := fake.NewClientset()
+	broken.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the server is on fire")
+	})
+	for name, test := range map[string]struct {
+		cluster kubernetes.Interface
+		risk    Risk
+		finding string
+	}{
+		"none":         {waiting(0), None, "no pod waits under the scheduler name kubedevice-scheduler"},
+		"two":          {waiting(2), Notice, "wait team/train-00, team/train-01"},
+		"many":         {waiting(12), Notice, "team/train-09, and 2 more"},
+		"unknown":      {nil, Notice, "unknown: the kubelet's identity"},
+		"not readable": {broken, Notice, "unknown: the server is on fire"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newKubelet(t, kubeadm)
+				m.expect(m.enrol(), Done)
+				m.options.Cluster = test.cluster
+				report := m.leave()
+				m.expect(report, Done)
+				if f := report.Facts[0]; f.Risk != test.risk || !strings.Contains(f.Finding, test.finding) {
+					t.Errorf("%+v; want %s, %q", f, test.risk, test.finding)
+				}
+			})
+		})
+	}
 }

@@ -13,7 +13,8 @@ import (
 
 // Leave takes kubecri out again, or goes on with what was begun. It refuses while device pods run
 // that kubecri has granted devices to: a container of theirs that is created anew would silently
-// run without. With drain it evicts them. With dryRun it only says what it would do.
+// run without. With drain it evicts them. It names the pods that only KubeDevice's scheduler serves.
+// With dryRun it only says what it would do.
 func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 	release, err := e.hold()
 	if err != nil {
@@ -32,14 +33,19 @@ func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 	if err != nil {
 		return refused(j.Node, err)
 	}
+	report.Facts = []Fact{e.waitingFact(ctx)}
+	refuse := func(err error) *Report {
+		report.Outcome, report.Reason, report.Steps = Refused, err.Error(), nil
+		return report
+	}
 	if err := e.checkDevicePods(ctx, j, client, drain); err != nil {
-		return refused(j.Node, err)
+		return refuse(err)
 	}
 	if dryRun {
 		return report
 	}
 	if err := e.vacate(ctx, j, client, drain); err != nil {
-		return refused(j.Node, errors.Join(err, e.uncordon(context.WithoutCancel(ctx), j, client)))
+		return refuse(errors.Join(err, e.uncordon(context.WithoutCancel(ctx), j, client)))
 	}
 	report.Outcome, report.Changed = Done, true
 	if err := e.undo(ctx, j, client); err != nil {
