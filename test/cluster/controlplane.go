@@ -75,7 +75,7 @@ func (c *Cluster) writeCredentials(hostURL string) error {
 			path: c.layout.config(controlPlaneSandbox, "controller-manager.kubeconfig"), server: apiServerURL,
 			user: "system:kube-controller-manager",
 		},
-		{path: c.schedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
+		{path: c.SchedulerKubeconfig(), server: apiServerURL, user: "system:kube-scheduler"},
 	}
 	kubelets := slices.Clone(c.options.Kubelets)
 	for _, node := range c.Nodes {
@@ -146,7 +146,7 @@ func (c *Cluster) ControlPlane() *sandbox.Sandbox { return c.controlPlane }
 
 // SchedulerConfig is the configuration file of one more scheduler, for the pods that name it.
 func (c *Cluster) SchedulerConfig(name string) []byte {
-	return fmt.Appendf(nil, schedulerConfig, c.schedulerKubeconfig(), name)
+	return fmt.Appendf(nil, schedulerConfig, c.SchedulerKubeconfig(), name)
 }
 
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
@@ -159,8 +159,8 @@ profiles:
 - schedulerName: %s
 `
 
-// schedulerKubeconfig is the file with which schedulers reach the API server.
-func (c *Cluster) schedulerKubeconfig() string {
+// SchedulerKubeconfig is the file with which schedulers reach the API server.
+func (c *Cluster) SchedulerKubeconfig() string {
 	return c.layout.config(controlPlaneSandbox, "scheduler.kubeconfig")
 }
 
@@ -172,7 +172,7 @@ func (c *Cluster) NewScheduler(name string, port int, program Program) *Componen
 	if path == "" {
 		path, seals = "kube-scheduler", nil
 	}
-	kubeconfig := c.schedulerKubeconfig()
+	kubeconfig := c.SchedulerKubeconfig()
 	return c.controlPlaneComponent(name, path, program.Env, slices.Concat([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/test/audit"
 	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
@@ -77,7 +78,7 @@ type run struct {
 	cluster   *cluster.Cluster
 	node      *cluster.Node
 	observer  *observe.Observer
-	auditor   *auditor
+	auditor   *audit.Auditor
 	trigger   string // the file that arms failpoints
 	namespace string
 
@@ -101,7 +102,9 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	r.auditor = newAuditor(func() (map[string]container, error) { return running(cluster.CgroupName(described.Dir)) })
+	r.auditor = audit.New(func() (map[string]audit.Container, error) {
+		return audit.Running(cluster.CgroupName(described.Dir), audit.Simulated)
+	})
 	if err := binaries.Build(ctx, filepath.Join(root, "test"), described.Programs, out); err != nil {
 		return err
 	}
@@ -175,7 +178,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 func (r *run) play(ctx context.Context) (results []*Result, err error) {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { r.auditor.watch(watching) })
+	watch.Go(func() { r.auditor.Watch(watching) })
 	defer watch.Wait()
 	defer stop()
 	defer r.aging.Wait()
@@ -199,7 +202,7 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 		return nil
 	}
 	last := results[len(results)-1]
-	if _, err := r.auditor.report(last); err != nil {
+	if _, err := r.look(last); err != nil {
 		return err
 	}
 	recorded, err := r.recorded(ctx)
@@ -211,4 +214,14 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 			grant.Name))
 	}
 	return nil
+}
+
+// look adds to a result what the auditor found since the last look, and returns the containers that
+// run, by id.
+func (r *run) look(result *Result) (map[string]audit.Container, error) {
+	found, now, err := r.auditor.Report()
+	result.SharedDevices = append(result.SharedDevices, found.Shared...)
+	result.EndedContainers = append(result.EndedContainers, found.Ended...)
+	result.CutOffStarts += found.CutOff
+	return now, err
 }

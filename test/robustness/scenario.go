@@ -86,7 +86,7 @@ func grantedTo(grant grants.Allocation, container string) []string {
 
 // leave deletes the workload's pods. The next ones wait for their devices.
 func (r *run) leave(ctx context.Context, w *workload, result *Result) error {
-	r.auditor.mayEnd(w.uids())
+	r.auditor.MayEnd(w.uids()...)
 	if err := w.remove(ctx); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *run) leave(ctx context.Context, w *workload, result *Result) error {
 
 // audit compares what pods that are ready have with what they should have.
 func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) error {
-	now, err := r.auditor.report(result)
+	now, err := r.look(result)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) err
 					fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
 			}
 			_, id, _ := strings.Cut(status.ContainerID, "://")
-			if has := now[id].devices; !slices.Equal(has, choice.Chosen) {
+			if has := now[id].Devices; !slices.Equal(has, choice.Chosen) {
 				result.WrongDevices = append(result.WrongDevices,
 					fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
 			}

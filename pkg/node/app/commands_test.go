@@ -97,6 +97,13 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	if _, err := execute("grants", "--state-dir", dir, "-o", "xml"); err == nil {
 		t.Error("XML is no error")
 	}
+
+	// To take kubecri away, only its own pods are in the way.
+	leaving := newEnrolOptions()
+	leaving.kubecri.StateDir = dir
+	if uids, err := leaving.granted(); err != nil || !slices.Equal(uids, []string{"u"}) {
+		t.Errorf("pods that need kubecri: %q, %v", uids, err)
+	}
 }
 
 func TestCheckingAPluginThatIsNoneFailsAndSaysWhy(t *testing.T) {

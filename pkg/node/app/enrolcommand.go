@@ -257,7 +257,8 @@ func (o *enrolOptions) unit(name string) ([]byte, error) {
 	).Replace(string(content))), nil
 }
 
-// granted returns the UIDs of the pods on record.
+// granted returns the UIDs of the pods on record. Those that were adopted are not among them: the
+// kubelet gave them their devices, and serves them without kubecri as before.
 func (o *enrolOptions) granted() ([]string, error) {
 	list, err := grants.Read(o.kubecri.grantsPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -265,7 +266,9 @@ func (o *enrolOptions) granted() ([]string, error) {
 	}
 	var uids []string
 	for _, allocation := range list {
-		uids = append(uids, allocation.PodUID)
+		if !allocation.Adopted {
+			uids = append(uids, allocation.PodUID)
+		}
 	}
 	return uids, err
 }

@@ -71,7 +71,15 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 	if report := s.report(enrolment.Refused, "leave"); !strings.Contains(report.Reason, s.namespace+"/trainer") {
 		t.Errorf("reason: %s", report.Reason)
 	}
-	s.report(enrolment.Done, "leave", "--drain")
+	// So is named what only KubeDevice's scheduler will ever schedule.
+	waiting := clustertest.On("nowhere", clustertest.IdlePod(s.namespace, "waiting", nil))
+	waiting.Spec.SchedulerName = "kubedevice-scheduler"
+	clustertest.CreatePod(s.ctx, t, shared.Client, waiting)
+	report := s.report(enrolment.Done, "leave", "--drain", "--cluster-kubeconfig="+shared.SchedulerKubeconfig())
+	if found := report.Facts[0]; found.Risk != enrolment.Notice ||
+		!strings.HasSuffix(found.Finding, " wait "+s.namespace+"/waiting") {
+		t.Errorf("pods that wait for the scheduler: %+v", found)
+	}
 	s.report(enrolment.Unchanged, "leave")
 	if diff := cmp.Diff(before, s.files()); diff != "" {
 		t.Errorf("what is left (-before +after):\n%s", diff)
@@ -84,8 +92,8 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 func TestAKubeletThatDoesNotComeUpIsBackWithItsEndpoint(t *testing.T) {
 	s := begin(t)
 	before := s.files()
-	s.must(os.WriteFile(brokenFile(), nil, 0o644))
-	t.Cleanup(func() { s.must(os.Remove(brokenFile())) })
+	s.must(s.node.BreakKubelet(true))
+	t.Cleanup(func() { s.must(s.node.BreakKubelet(false)) })
 	began := time.Now()
 	report := s.report(enrolment.Undone, "enrol")
 	t.Logf("it took %v", time.Since(began))

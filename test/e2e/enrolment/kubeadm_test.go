@@ -21,7 +21,7 @@ import (
 func (s *story) upgradedEndpoint() string {
 	s.Helper()
 	directory := s.TempDir()
-	instance, err := os.ReadFile(s.kubeletPath("instance-config.yaml"))
+	instance, err := os.ReadFile(s.node.KubeletPath("instance-config.yaml"))
 	s.must(err)
 	s.must(os.WriteFile(filepath.Join(directory, "instance-config.yaml"), instance, 0o600))
 	cluster := &kubeadm.ClusterConfiguration{}

@@ -6,7 +6,6 @@
 package enrolment
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/enrolments"
 )
 
 var (
@@ -23,10 +23,10 @@ var (
 	shared *cluster.Cluster
 	// options are those of the cluster.
 	options cluster.Options
-	// kubecri is what is to be installed on the node, and dir has the files that systemd would
-	// have, and those of the test.
-	kubecri cluster.Program
-	dir     string
+	// node is its node.
+	node *enrolments.Node
+	// dir has the files that systemd would have, and those of the test.
+	dir string
 )
 
 // patience is how long a story may take; one waits for a minute by itself.
@@ -35,44 +35,45 @@ const patience = 4 * time.Minute
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	err := prepare()
+	kubecri, err := prepare()
 	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
 	}
-	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+	failed := false
+	code := clustertest.Run(m, options, func(c *cluster.Cluster) {
+		shared = c
+		if node, err = enrolments.NewNode(c, c.Nodes[0], options, filepath.Join(dir, "node"), kubecri,
+			"--plugins-for-other-devices"); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL:", err)
+			failed = true
+		}
+	})
+	if failed {
+		return 1
+	}
+	return code
 }
 
-func prepare() (err error) {
+// prepare describes the cluster, and returns the kubecri that its node is to be enrolled with.
+func prepare() (kubecri cluster.Program, err error) {
 	if options, err = clustertest.Options("e2e-enrolment", 1); err != nil {
-		return err
+		return kubecri, err
 	}
 	if dir, err = os.MkdirTemp("", "kubedevice-e2e-enrolment-"); err != nil {
-		return err
+		return kubecri, err
 	}
 	options.Visible = append(options.Visible, dir)
-	node := &options.Nodes[0]
-	kubecri = *node.Kubecri
-	kubecri.Env = []string{cluster.InventoryVariable + "=" + node.Inventory}
-	node.Kubecri, node.Inventory = nil, ""
+	described := &options.Nodes[0]
+	kubecri = *described.Kubecri
+	kubecri.Env = []string{cluster.InventoryVariable + "=" + described.Inventory}
+	described.Kubecri, described.Inventory = nil, ""
 	// The plugin that registers with the kubelet.
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "plugin"), "../numa/testdata/plugin")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the plugin: %w\n%s", err, said)
+		return kubecri, fmt.Errorf("build the plugin: %w\n%s", err, said)
 	}
-	systemctl, err := os.ReadFile("testdata/systemctl")
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.Chmod(dir, 0o755), os.Mkdir(unitsDir(), 0o755),
-		os.Mkdir(binDir(), 0o755), os.WriteFile(filepath.Join(binDir(), "systemctl"), systemctl, 0o755))
+	return kubecri, os.Chmod(dir, 0o755)
 }
-
-func binDir() string      { return filepath.Join(dir, "bin") }
-func unitsDir() string    { return filepath.Join(dir, "units") }
-func logsDir() string     { return filepath.Join(options.Dir, "logs", "systemd") }
-func kubeletFile() string { return filepath.Join(dir, "kubelet-command") }
-func configFile() string  { return filepath.Join(dir, "kubedevice", "kubecri.yaml") }
-func brokenFile() string  { return filepath.Join(dir, "broken") }

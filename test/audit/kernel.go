@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package robustness
+package audit
 
 import (
 	"errors"
@@ -26,27 +26,45 @@ type process struct {
 	start string // in clock ticks since the machine started
 }
 
-// container is a container that runs, as the kernel has it. No program that is being tested had a
+// Container is a container that runs, as the kernel has it. No program that is being tested had a
 // say in this.
-type container struct {
-	id, podUID string
-	init       process // its first process
-	devices    []string
+type Container struct {
+	ID, PodUID string
+	// Devices are those that it has, sorted.
+	Devices []string
+
+	init process // its first process
+}
+
+// Devices returns which devices a container has, from the directory of its first process below
+// /proc.
+type Devices func(directory string) ([]string, error)
+
+// Simulated are the simulated GPUs that a container has.
+func Simulated(directory string) (devices []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(directory, "root", observe.DeviceDirectory))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		devices = append(devices, entry.Name())
+	}
+	return devices, nil
 }
 
 // inCgroup finds the pod and the container in the lines of /proc/<pid>/cgroup.
 var inCgroup = regexp.MustCompile(`/pod([0-9a-f-]{36})/([0-9a-f]{64})\n`)
 
-// running returns the containers of a cluster, by its cgroup's name, that have begun to run their
+// Running returns the containers of a cluster, by its cgroup's name, that have begun to run their
 // command.
-func running(cgroup string) (map[string]container, error) {
+func Running(cgroup string, devices Devices) (map[string]Container, error) {
 	directories, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]container{}
+	found := map[string]Container{}
 	for _, directory := range directories {
-		c, err := firstProcess(directory, cgroup)
+		c, err := firstProcess(directory, cgroup, devices)
 		if gone(err) {
 			continue
 		}
@@ -54,7 +72,7 @@ func running(cgroup string) (map[string]container, error) {
 			return nil, fmt.Errorf("list the containers that run: %w", err)
 		}
 		if c != nil {
-			found[c.id] = *c
+			found[c.ID] = *c
 		}
 	}
 	return found, nil
@@ -65,7 +83,7 @@ func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(e
 
 // firstProcess returns the container whose first process has the directory, or nil if it is no such
 // process.
-func firstProcess(directory, cgroup string) (*container, error) {
+func firstProcess(directory, cgroup string, devices Devices) (*Container, error) {
 	lines, err := os.ReadFile(filepath.Join(directory, "cgroup"))
 	if err != nil {
 		return nil, err
@@ -89,18 +107,14 @@ func firstProcess(directory, cgroup string) (*container, error) {
 		// container
 		return nil, nil
 	}
-	c := &container{podUID: string(match[1]), id: string(match[2])}
+	c := &Container{PodUID: string(match[1]), ID: string(match[2])}
 	if c.init, err = processOf(directory); err != nil {
 		return nil, err
 	}
-	devices, err := os.ReadDir(filepath.Join(directory, "root", observe.DeviceDirectory))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if c.Devices, err = devices(directory); err != nil {
 		return nil, err
 	}
-	for _, device := range devices {
-		c.devices = append(c.devices, device.Name())
-	}
-	slices.Sort(c.devices)
+	slices.Sort(c.Devices)
 	return c, nil
 }
 

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package robustness
+package audit
 
 import (
 	"os"
@@ -27,58 +27,58 @@ func me(t *testing.T) process {
 func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 	here := me(t)
 	other := process{pid: here.pid, start: "0"} // which is not there any more
-	running := func(containers ...container) map[string]container {
-		all := map[string]container{}
+	running := func(containers ...Container) map[string]Container {
+		all := map[string]Container{}
 		for _, c := range containers {
-			all[c.id] = c
+			all[c.ID] = c
 		}
 		return all
 	}
-	a := container{id: "a", podUID: "pod-a", init: here, devices: []string{"gpu-0", "gpu-1"}}
+	a := Container{ID: "a", PodUID: "pod-a", init: here, Devices: []string{"gpu-0", "gpu-1"}}
 	for name, test := range map[string]struct {
-		readings      []map[string]container
+		readings      []map[string]Container
 		mayEnd        []string
 		quick         bool // no time passes between the readings
 		cutOff        int
 		shared, ended string // what is said of them
 	}{
 		"everything passes": {
-			readings: []map[string]container{
-				running(a), running(a, container{id: "b", init: here, devices: []string{"gpu-2"}}),
+			readings: []map[string]Container{
+				running(a), running(a, Container{ID: "b", init: here, Devices: []string{"gpu-2"}}),
 			},
 		},
 		"two containers have a device": {
-			readings: []map[string]container{running(a, container{id: "b", podUID: "pod-b", init: here,
-				devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b",
+			readings: []map[string]Container{running(a, Container{ID: "b", PodUID: "pod-b", init: here,
+				Devices: []string{"gpu-1"}})}, shared: "device gpu-1: containers a and b of pods pod-a and pod-b",
 		},
 		"the one had ended before the other had it": {
-			readings: []map[string]container{running(a, container{id: "b", init: other, devices: []string{"gpu-1"}})},
+			readings: []map[string]Container{running(a, Container{ID: "b", init: other, Devices: []string{"gpu-1"}})},
 		},
 		"a container ends": {
-			readings: []map[string]container{running(a), running()}, ended: "container a of pod pod-a",
+			readings: []map[string]Container{running(a), running()}, ended: "container a of pod pod-a",
 		},
 		"a container ends while it is started": {
-			readings: []map[string]container{running(a), running()}, quick: true, cutOff: 1,
+			readings: []map[string]Container{running(a), running()}, quick: true, cutOff: 1,
 		},
 		"a container has another process at once": {
-			readings: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
+			readings: []map[string]Container{running(a), running(Container{ID: "a", PodUID: "pod-a", init: other})},
 			quick:    true, ended: "container a of pod pod-a",
 		},
 		"a container ends whose pod is being deleted": {
-			readings: []map[string]container{running(a), running()}, mayEnd: []string{"pod-a"},
+			readings: []map[string]Container{running(a), running()}, mayEnd: []string{"pod-a"},
 		},
 		"a container has another process": {
-			readings: []map[string]container{running(a), running(container{id: "a", podUID: "pod-a", init: other})},
+			readings: []map[string]Container{running(a), running(Container{ID: "a", PodUID: "pod-a", init: other})},
 			ended:    "container a of pod pod-a",
 		},
 		"a container ends and comes back as another": {
-			readings: []map[string]container{running(a), running(container{id: "b", podUID: "pod-a", init: here})},
+			readings: []map[string]Container{running(a), running(Container{ID: "b", PodUID: "pod-a", init: here})},
 			ended:    "container a of pod pod-a",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inspect := 0
-			audit := newAuditor(func() (map[string]container, error) {
+			audit := New(func() (map[string]Container, error) {
 				inspect = min(inspect+1, len(test.readings))
 				return test.readings[inspect-1], nil
 			})
@@ -89,27 +89,53 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 				}
 				return clock
 			}
-			audit.mayEnd(test.mayEnd)
+			audit.MayEnd(test.mayEnd...)
 			for range test.readings {
 				if err := audit.inspect(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			var result Result
-			now, err := audit.report(&result)
+			found, now, err := audit.Report()
 			if err != nil {
 				t.Fatal(err)
 			}
-			expect(t, "shared", result.SharedDevices, test.shared)
-			expect(t, "ended", result.EndedContainers, test.ended)
-			if result.CutOffStarts != test.cutOff || result.OK() != (test.shared == "" && test.ended == "") {
-				t.Errorf("%d starts were cut off, want %d; all passed: %v", result.CutOffStarts, test.cutOff,
-					result.OK())
+			expect(t, "shared", found.Shared, test.shared)
+			expect(t, "ended", found.Ended, test.ended)
+			if found.CutOff != test.cutOff {
+				t.Errorf("%d starts were cut off, want %d", found.CutOff, test.cutOff)
 			}
 			if diff := cmp.Diff(len(test.readings[len(test.readings)-1]), len(now)); diff != "" {
 				t.Errorf("containers that run (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhenAContainerRanIsRemembered(t *testing.T) {
+	var clock time.Time
+	runs := map[string]Container{"a": {ID: "a", PodUID: "pod", init: me(t)}}
+	audit := New(func() (map[string]Container, error) { return runs, nil })
+	audit.now = func() time.Time { return clock }
+	audit.MayEnd("pod")
+	for second := range 6 {
+		clock = time.Unix(int64(second), 0)
+		switch second {
+		case 2:
+			runs = nil
+		case 4:
+			runs = map[string]Container{"b": {ID: "b", PodUID: "pod", init: me(t)}}
+		}
+		if err := audit.inspect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for second, want := range []bool{true, true, false, false, true, true, true} {
+		if got := audit.RanAt("pod", time.Unix(int64(second), 0)); got != want {
+			t.Errorf("second %d: %t, want %t", second, got, want)
+		}
+	}
+	if audit.RanAt("another", time.Unix(1, 0)) {
+		t.Error("a pod that was never seen ran")
 	}
 }
 

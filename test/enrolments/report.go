@@ -1,0 +1,161 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolments
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Result is what became of a cluster whose nodes were enrolled and left. The lists must be empty.
+type Result struct {
+	// Rounds is how often a node was enrolled and has left, Pods how many pods with a GPU there
+	// were meanwhile, and Kills how often which program was killed.
+	Rounds int          `json:"rounds"`
+	Pods   int          `json:"pods"`
+	Kills  programKills `json:"kills"`
+	// Again is how often enrol or leave was tried again: it had refused, or taken all back.
+	Again   int     `json:"again"`
+	Seconds float64 `json:"seconds"`
+	// ByKubelet are pods that the kubelet failed as it does without KubeDevice: it was restarted
+	// while the pod's container did not run.
+	ByKubelet []string `json:"failedByKubelet"`
+
+	// SharedDevices were in two containers at the same time.
+	SharedDevices []string `json:"sharedDevices"`
+	// EndedContainers had run, and ended or got another process, though they were to run on.
+	EndedContainers []string `json:"endedContainers"`
+	// FailedPods failed otherwise.
+	FailedPods []string `json:"failedPods"`
+	// Refused are containers that were refused, though they were tried again.
+	Refused []string `json:"refused"`
+	// NotReady are nodes that were not ready in the end.
+	NotReady []string `json:"notReady"`
+	// ChangedFiles were not what they had been before, after the node had left.
+	ChangedFiles []string `json:"changedFiles"`
+}
+
+// programKills is how often programs were killed, by name.
+type programKills map[string]int
+
+// findings are what must not be.
+func (r *Result) findings() map[string][]string {
+	return map[string][]string{
+		"shared devices": r.SharedDevices, "ended containers": r.EndedContainers, "failed pods": r.FailedPods,
+		"refused": r.Refused, "not ready": r.NotReady, "changed files": r.ChangedFiles,
+	}
+}
+
+// failure is an error if anything happened that must not.
+func (r *Result) failure() error {
+	for name, found := range r.findings() {
+		if len(found) > 0 {
+			return fmt.Errorf("%s: %s", name, found[0])
+		}
+	}
+	return nil
+}
+
+// show writes the result as people read it.
+func (r *Result) show(out io.Writer) {
+	say := func(format string, args ...any) { fmt.Fprintf(out, format, args...) } //nolint:errcheck // a screen
+	say("\n%d enrolments and leaves in %.0f s, beside %d pods\n", r.Rounds, r.Seconds, r.Pods)
+	for _, program := range slices.Sorted(maps.Keys(r.Kills)) {
+		say("%6d  kills of %s\n", r.Kills[program], program)
+	}
+	say("%6d  times enrol or leave was tried again\n", r.Again)
+	say("%6d  pods were failed by a kubelet that was restarted while their container did not run\n", len(r.ByKubelet))
+	all := r.findings()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		say("%6d  %s\n", len(all[name]), name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, what := range all[name] {
+			say("%s: %s\n", name, what)
+		}
+	}
+	for _, what := range r.ByKubelet {
+		say("failed by the kubelet: %s\n", what)
+	}
+}
+
+// save writes the result as JSON into a directory.
+func (r *Result) save(directory string) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(directory, "enrolments.json"), append(content, '\n'), 0o644)
+}
+
+// admissionError is why the kubelet fails a pod whose devices it cannot give now.
+const admissionError = "UnexpectedAdmissionError"
+
+// judge adds to a result what became of the pods of this node.
+func (s *site) judge(result *Result) error {
+	starts, err := s.kubeletStarts()
+	if err != nil {
+		return err
+	}
+	pods := s.run.pods
+	pods.mu.Lock()
+	defer pods.mu.Unlock()
+	for uid, f := range pods.failed {
+		if f.pod.Spec.NodeName != s.node.Name {
+			continue
+		}
+		said := fmt.Sprintf("%s: %s: %s", f.pod.Name, f.pod.Status.Reason, f.pod.Status.Message)
+		at := starts[0]
+		for _, start := range starts {
+			if start.Before(f.at) {
+				at = start
+			}
+		}
+		if f.pod.Status.Reason == admissionError && !s.run.auditor.RanAt(uid, at) {
+			result.ByKubelet = append(result.ByKubelet, fmt.Sprintf("%s; the kubelet was started %v before, when no "+
+				"container of the pod ran; it was created %v before that", said, f.at.Sub(at).Round(time.Millisecond),
+				at.Sub(f.pod.CreationTimestamp.Time).Round(time.Second)))
+		} else {
+			result.FailedPods = append(result.FailedPods, fmt.Sprintf("%s; the kubelet was started %v before", said,
+				f.at.Sub(at).Round(time.Millisecond)))
+		}
+	}
+	for name, said := range pods.refused {
+		if strings.HasPrefix(name, s.node.Name+"-") {
+			result.Refused = append(result.Refused, name+": "+said)
+		}
+	}
+	slices.Sort(result.ByKubelet)
+	slices.Sort(result.FailedPods)
+	slices.Sort(result.Refused)
+	return nil
+}
+
+// kubeletStarts returns when the kubelet was started, in order.
+func (s *site) kubeletStarts() (starts []time.Time, err error) {
+	content, err := os.ReadFile(filepath.Join(s.node.logs(), "kubelet.service.starts"))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(content)) {
+		seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err != nil {
+			return nil, err
+		}
+		starts = append(starts, time.UnixMicro(int64(seconds*1e6)))
+	}
+	if len(starts) == 0 {
+		return nil, errors.New("the kubelet of " + s.node.Name + " was never started")
+	}
+	return starts, nil
+}
