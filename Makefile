@@ -137,6 +137,10 @@ hostile-tenants: build bench-upstream ## Bind pods without devices while ten ten
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness
 
+.PHONY: enrolment
+enrolment: build ## Enrol nodes 100 times, and have them leave, while pods run and programs are killed (root, Linux).
+	cd test && go run ./cmd/enrolments $${ENROLMENT:-}
+
 .PHONY: attack
 attack: build ## Attack real clusters in 100 ways or more, with and without each defence (root, Linux).
 	cd test && go run ./cmd/attack $${ATTACK:-}

@@ -171,7 +171,7 @@ func (r *run) play(ctx context.Context, sites []*site) error {
 		return err
 	}
 	beside, stop := context.WithCancel(ctx)
-	r.pods = newPods(r.cluster.Client, r.namespace, r.auditor)
+	r.pods = newPods(r.cluster.Client, r.namespace, sites)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stop()

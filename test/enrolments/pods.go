@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubedevice/kubedevice/test/audit"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -52,22 +51,27 @@ func restarting(seconds float64) string {
 type pods struct {
 	client    *kube.Client
 	namespace string
-	auditor   *audit.Auditor
+	sites     map[string]*site // by node
 
 	mu      sync.Mutex
 	failed  map[string]failure // by the pod's UID
 	refused map[string]string  // what the runtime or kubecri said, by pod
 }
 
-// failure is a pod that failed, and when that was seen.
+// failure is a pod that failed, when that was seen, and what was going on on its node.
 type failure struct {
-	pod *corev1.Pod
-	at  time.Time
+	pod   *corev1.Pod
+	at    time.Time
+	phase string
 }
 
-func newPods(client *kube.Client, namespace string, auditor *audit.Auditor) *pods {
-	return &pods{client: client, namespace: namespace, auditor: auditor, failed: map[string]failure{},
+func newPods(client *kube.Client, namespace string, sites []*site) *pods {
+	p := &pods{client: client, namespace: namespace, sites: map[string]*site{}, failed: map[string]failure{},
 		refused: map[string]string{}}
+	for _, s := range sites {
+		p.sites[s.node.Name] = s
+	}
+	return p
 }
 
 // watch notes until ctx is done.
@@ -90,7 +94,7 @@ func (p *pods) note(pod *corev1.Pod) {
 		return
 	}
 	if _, known := p.failed[string(pod.UID)]; !known && pod.Status.Phase == corev1.PodFailed {
-		p.failed[string(pod.UID)] = failure{pod, time.Now()}
+		p.failed[string(pod.UID)] = failure{pod, time.Now(), p.sites[pod.Spec.NodeName].phaseNow()}
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		waiting := status.State.Waiting

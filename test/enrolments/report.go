@@ -110,24 +110,14 @@ func (s *site) judge(result *Result) error {
 	pods := s.run.pods
 	pods.mu.Lock()
 	defer pods.mu.Unlock()
-	for uid, f := range pods.failed {
+	for _, f := range pods.failed {
 		if f.pod.Spec.NodeName != s.node.Name {
 			continue
 		}
-		said := fmt.Sprintf("%s: %s: %s", f.pod.Name, f.pod.Status.Reason, f.pod.Status.Message)
-		at := starts[0]
-		for _, start := range starts {
-			if start.Before(f.at) {
-				at = start
-			}
-		}
-		if f.pod.Status.Reason == admissionError && !s.run.auditor.RanAt(uid, at) {
-			result.ByKubelet = append(result.ByKubelet, fmt.Sprintf("%s; the kubelet was started %v before, when no "+
-				"container of the pod ran; it was created %v before that", said, f.at.Sub(at).Round(time.Millisecond),
-				at.Sub(f.pod.CreationTimestamp.Time).Round(time.Second)))
+		if said, byKubelet := explain(f, starts, s.run.auditor.RanAt); byKubelet {
+			result.ByKubelet = append(result.ByKubelet, said)
 		} else {
-			result.FailedPods = append(result.FailedPods, fmt.Sprintf("%s; the kubelet was started %v before", said,
-				f.at.Sub(at).Round(time.Millisecond)))
+			result.FailedPods = append(result.FailedPods, said)
 		}
 	}
 	for name, said := range pods.refused {
@@ -139,6 +129,30 @@ func (s *site) judge(result *Result) error {
 	slices.Sort(result.FailedPods)
 	slices.Sort(result.Refused)
 	return nil
+}
+
+// restartLimit is how long a kubelet may take, from its start, until it fails the pods that it cannot
+// admit again, on a busy machine.
+const restartLimit = time.Minute
+
+// explain says why a pod failed, and whether that is what a kubelet does that is restarted while no
+// container of the pod runs: it admits the pod anew, and fails it if the plugin of its devices has
+// not registered again by then.
+func explain(f failure, kubeletStarts []time.Time, ranAt func(podUID string, at time.Time) bool) (said string,
+	byKubelet bool) {
+	said = fmt.Sprintf("pod %s, on its node %s: %s: %s", f.pod.Name, f.phase, f.pod.Status.Reason, f.pod.Status.Message)
+	var start time.Time
+	for _, at := range kubeletStarts {
+		if at.Before(f.at) {
+			start = at
+		}
+	}
+	since := f.at.Sub(start)
+	if f.pod.Status.Reason != admissionError || since > restartLimit || ranAt(string(f.pod.UID), start) {
+		return said, false
+	}
+	return fmt.Sprintf("%s; the kubelet was started %.1f s before, when no container of the pod ran", said,
+		since.Seconds()), true
 }
 
 // kubeletStarts returns when the kubelet was started, in order.

@@ -47,6 +47,27 @@ type site struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	serial int
+	phase  string // what is going on, for people
+}
+
+// The phases.
+const (
+	alone    = "with the kubelet alone"
+	enrols   = "while it is enrolled"
+	enrolled = "when it was enrolled"
+	leaves   = "while it leaves"
+)
+
+func (s *site) phaseNow() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase
+}
+
+func (s *site) enter(phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = phase
 }
 
 func (r *run) newSite(node *Node, random *rand.Rand) (*site, error) {
@@ -55,7 +76,7 @@ func (r *run) newSite(node *Node, random *rand.Rand) (*site, error) {
 		return nil, err
 	}
 	plugin, err := newPlugin(context.Background(), node, dir)
-	return &site{run: r, node: node, plugin: plugin, random: random}, err
+	return &site{run: r, node: node, plugin: plugin, random: random, phase: alone}, err
 }
 
 // seconds returns a random number of seconds.
@@ -129,10 +150,12 @@ func (s *site) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.enter(enrols)
 	if err := errors.Join(s.cordon(ctx, true), s.change(ctx, "enrol"), s.awaitGPUs(ctx, true),
 		s.cordon(ctx, false)); err != nil {
 		return err
 	}
+	s.enter(enrolled)
 	ours, err := s.runPod(ctx, "ours", idle)
 	if err != nil {
 		return err
@@ -141,10 +164,12 @@ func (s *site) round(ctx context.Context) error {
 		return err
 	}
 	s.run.auditor.MayEnd(string(ours.UID)) // it is evicted
+	s.enter(leaves)
 	if err := errors.Join(s.cordon(ctx, true), s.change(ctx, "leave", "--drain"), s.awaitGPUs(ctx, false),
 		s.cordon(ctx, false)); err != nil {
 		return err
 	}
+	s.enter(alone)
 	after, err := s.node.Files()
 	if err != nil {
 		return err

@@ -28,10 +28,19 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
 )
 
-const (
-	patches       = "../../../deploy/kubeadm/patches"
-	configuration = "../../../deploy/kubeadm/upgrade.yaml"
-)
+const deployed = "../../../deploy/kubeadm/"
+
+// together returns a directory with all patches of some directories.
+func together(t *testing.T, directories ...string) string {
+	t.Helper()
+	all := t.TempDir()
+	for _, directory := range directories {
+		if err := os.CopyFS(all, os.DirFS(filepath.Join(deployed, directory))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
 
 // controlPlane is the directory of a control plane, as kubeadm sees it.
 type controlPlane struct {
@@ -81,26 +90,38 @@ func (c *controlPlane) scheduler() *corev1.Pod {
 }
 
 func TestAnUpgradeWithThePatchesKeepsOurScheduler(t *testing.T) {
-	c := install(t)
-	upstream := c.scheduler()
-	c.upgrade(patches)
-	ours := c.scheduler()
-	checkScheduler(t, upstream, ours)
+	for name, test := range map[string]struct {
+		directories []string
+		flags       []string
+	}{
+		"without seals": {[]string{"patches"}, []string{"--devschedpath"}},
+		"with seals":    {[]string{"patches", "patches-seals"}, []string{"--devschedpath", "--device-seal-key"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patches := together(t, test.directories...)
+			c := install(t)
+			upstream := c.scheduler()
+			c.upgrade(patches)
+			ours := c.scheduler()
+			checkScheduler(t, upstream, ours, test.flags)
 
-	// The next upgrade finds nothing to change.
-	c.upgrade(patches)
-	if diff := cmp.Diff(ours, c.scheduler()); diff != "" {
-		t.Errorf("the second upgrade changes (-before +after):\n%s", diff)
-	}
-	// One without the patches does.
-	c.upgrade("")
-	if diff := cmp.Diff(upstream, c.scheduler()); diff != "" {
-		t.Errorf("an upgrade without the patches leaves (-upstream's +now):\n%s", diff)
+			// The next upgrade finds nothing to change.
+			c.upgrade(patches)
+			if diff := cmp.Diff(ours, c.scheduler()); diff != "" {
+				t.Errorf("the second upgrade changes (-before +after):\n%s", diff)
+			}
+			// One without the patches does.
+			c.upgrade("")
+			if diff := cmp.Diff(upstream, c.scheduler()); diff != "" {
+				t.Errorf("an upgrade without the patches leaves (-upstream's +now):\n%s", diff)
+			}
+		})
 	}
 }
 
-// checkScheduler checks that ours is upstream's pod but for the program and what it needs.
-func checkScheduler(t *testing.T, upstream, ours *corev1.Pod) {
+// checkScheduler checks that ours is upstream's pod but for the program, these flags, and what they
+// need.
+func checkScheduler(t *testing.T, upstream, ours *corev1.Pod, flags []string) {
 	t.Helper()
 	before, after := upstream.Spec.Containers[0], ours.Spec.Containers[0]
 	if !slices.Contains(before.Command, "--v=3") {
@@ -112,8 +133,10 @@ func checkScheduler(t *testing.T, upstream, ours *corev1.Pod) {
 	if err := scheduler.NewCommand().ParseFlags(after.Command[1:]); err != nil {
 		t.Error(err)
 	}
-	if !slices.ContainsFunc(after.Command, func(arg string) bool { return strings.HasPrefix(arg, "--devschedpath=") }) {
-		t.Errorf("no --devschedpath in %q", after.Command)
+	for _, flag := range flags {
+		if !slices.ContainsFunc(after.Command, func(arg string) bool { return strings.HasPrefix(arg, flag+"=") }) {
+			t.Errorf("no %s in %q", flag, after.Command)
+		}
 	}
 
 	volumes := map[string]corev1.Volume{}
@@ -151,13 +174,23 @@ func within(path, directory string) bool {
 	return path == directory || strings.HasPrefix(path, directory+"/")
 }
 
-func TestTheUpgradesConfigurationNamesThePatches(t *testing.T) {
-	upgrade, err := config.LoadUpgradeConfigurationFromFile(configuration, config.LoadOrDefaultConfigurationOptions{})
+func TestKubeadmsConfigurationsNameThePatches(t *testing.T) {
+	upgrade, err := config.LoadUpgradeConfigurationFromFile(deployed+"upgrade.yaml",
+		config.LoadOrDefaultConfigurationOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(deployed + "init.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	initial, err := config.BytesToInitConfiguration(append([]byte("apiVersion: kubeadm.k8s.io/v1beta4\n"+
+		"kind: ClusterConfiguration\nkubernetesVersion: v1.37.1\n"), content...), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, patches := range map[string]*kubeadm.Patches{
-		"apply": upgrade.Apply.Patches, "node": upgrade.Node.Patches,
+		"init": initial.Patches, "upgrade apply": upgrade.Apply.Patches, "upgrade node": upgrade.Node.Patches,
 	} {
 		if patches == nil || patches.Directory != "/etc/kubernetes/patches" {
 			t.Errorf("%s: %+v", name, patches)
