@@ -97,8 +97,9 @@ func (a *Auditor) inspect() error {
 		case !runs && lived < startTime:
 			a.found.CutOff++
 		default:
-			a.found.Ended = append(a.found.Ended, fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more",
-				id, before.PodUID, before.init.pid, lived))
+			a.found.Ended = append(a.found.Ended,
+				fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more", id, before.PodUID,
+					before.init.pid, lived))
 		}
 		if !runs {
 			delete(a.since, id)
@@ -118,8 +119,9 @@ func (a *Auditor) inspect() error {
 			other, held := holders[device]
 			// The reading takes some milliseconds: both must be there at its end.
 			if held && other.init.runs() && now[id].init.runs() {
-				a.found.Shared = append(a.found.Shared, fmt.Sprintf("device %s: containers %.12s and %.12s of pods %s and %s",
-					device, other.ID, id, other.PodUID, now[id].PodUID))
+				a.found.Shared = append(a.found.Shared,
+					fmt.Sprintf("device %s: containers %.12s and %.12s of pods %s and %s", device, other.ID, id,
+						other.PodUID, now[id].PodUID))
 			}
 			holders[device] = now[id]
 		}
@@ -137,8 +139,8 @@ func (a *Auditor) MayEnd(podUIDs ...string) {
 	}
 }
 
-// RanAt reports whether a container of the pod ran at that moment, as far as the readings tell, which
-// are a tenth of a second apart.
+// RanAt reports whether a container of the pod ran at that moment, as far as the readings tell,
+// which are a tenth of a second apart.
 func (a *Auditor) RanAt(podUID string, at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

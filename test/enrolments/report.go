@@ -131,8 +131,8 @@ func (s *site) judge(result *Result) error {
 	return nil
 }
 
-// restartLimit is how long a kubelet may take, from its start, until it fails the pods that it cannot
-// admit again, on a busy machine.
+// restartLimit is how long a kubelet may take, from its start, until it fails the pods that it
+// cannot admit again, on a busy machine.
 const restartLimit = time.Minute
 
 // explain says why a pod failed, and whether that is what a kubelet does that is restarted while no

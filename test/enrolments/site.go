@@ -344,7 +344,8 @@ func (s *site) cordon(ctx context.Context, cordoned bool) error {
 	return err
 }
 
-// awaitGPUs waits until all GPUs are allocatable on the node, and are exact devices or a mere count.
+// awaitGPUs waits until all GPUs are allocatable on the node, and are exact devices or a mere
+// count.
 func (s *site) awaitGPUs(ctx context.Context, exact bool) error {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
