@@ -32,6 +32,9 @@ const (
 	// directory of this name. Kubernetes' libraries in them are of the version that the cluster
 	// runs, so that they are compiled once.
 	DevicePlugins Extra = "device-plugins"
+	// PreviousRelease is the release that clusters are upgraded from: its scheduler and its kubecri,
+	// their plugins, and its deploy, in a directory of this name.
+	PreviousRelease Extra = "v0.1.0"
 )
 
 // intel are the device plugins of Intel that are built, by the names of their programs.
@@ -74,6 +77,11 @@ var extras = map[Extra]step{
 			}
 			return writeConformanceImages(ctx, b)
 		},
+	},
+	PreviousRelease: {
+		outputs: inDirectory(string(PreviousRelease), []string{"kube-scheduler", "kubecri", "plugins", "deploy"}),
+		inputs:  []string{"binaries/release.go"},
+		run:     buildRelease,
 	},
 	DevicePlugins: {
 		outputs: inDirectory(string(DevicePlugins),

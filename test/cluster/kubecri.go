@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,10 +46,14 @@ func (n *Node) RunKubecri(ctx context.Context, args ...string) (string, error) {
 	return n.Run(ctx, n.options.Kubecri.Path, args...)
 }
 
-// NewKubecri returns a further kubecri with the arguments of the node's own, to be its successor in
-// an upgrade.
-func (n *Node) NewKubecri(name string) *Component {
-	successor := n.NewComponent(name, Program{})
-	successor.command = n.Kubecri.command
-	return successor
+// NewKubecri returns one more kubecri for the node, which is not started: a successor, once it is.
+// It gets the arguments that every kubecri of the node gets, then the program's own.
+func (n *Node) NewKubecri(name string, program Program) *Component {
+	program.Args = slices.Concat(n.kubeletArgs(), []string{"--cri-upstream=unix://" + containerdSocket},
+		n.cluster.nodeSeals(), program.Args)
+	program.Env = slices.Clone(program.Env)
+	if n.options.Inventory != "" {
+		program.Env = append(program.Env, InventoryVariable+"="+n.options.Inventory)
+	}
+	return n.NewComponent(name, program)
 }

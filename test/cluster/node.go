@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -38,20 +37,10 @@ const kubecriSocket = "/run/kubedevice/kubecri.sock"
 func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	node := &Node{Name: nodeName(index), IP: nodeIP(index), cluster: c, options: options, pods: podRange(index)}
 	node.Containerd = node.NewComponent("containerd", node.containerd())
-	args := node.kubeletArgs()
 	if options.Kubecri != nil {
-		kubecri := Program{
-			Path: options.Kubecri.Path,
-			Args: slices.Concat(args, []string{"--cri-upstream=unix://" + containerdSocket}, c.nodeSeals(),
-				options.Kubecri.Args),
-			Env: slices.Clone(options.Kubecri.Env),
-		}
-		if options.Inventory != "" {
-			kubecri.Env = append(kubecri.Env, InventoryVariable+"="+options.Inventory)
-		}
-		node.Kubecri = node.NewComponent("kubecri", kubecri)
+		node.Kubecri = node.NewKubecri("kubecri", *options.Kubecri)
 	}
-	node.Kubelet = node.NewComponent("kubelet", Program{Path: "kubelet", Args: args})
+	node.Kubelet = node.NewComponent("kubelet", Program{Path: "kubelet", Args: node.kubeletArgs()})
 	return node
 }
 

@@ -5,7 +5,6 @@ package clustertest
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -90,19 +89,11 @@ func DeletePod(ctx context.Context, t testing.TB, client *kube.Client, pod *core
 // or ends the test.
 func RestartContainer(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	before := pod.Status.ContainerStatuses[0].ContainerID
-	// The command may die with the container that it ends, and so report anything. It has not begun
-	// where the kubelet does not reach the runtime, as just after a restart of kubecri.
-	for {
-		_, err := client.Exec(ctx, pod, "main", "kill", "1")
-		if err == nil || !strings.Contains(err.Error(), "code = Unavailable") {
-			break
-		}
-		Pause(ctx, t, "the kubelet to reach the container runtime")
+	restarted, err := client.RestartContainer(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return AwaitPod(ctx, t, client, pod, "to run in a new container", func(now *corev1.Pod) bool {
-		return kube.Ready(now) && now.Status.ContainerStatuses[0].ContainerID != before
-	})
+	return restarted
 }
 
 // Pause waits a moment before a condition is looked at again that nothing announces, and ends the

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -67,4 +68,31 @@ func (c *Client) Forward(ctx context.Context, pod *corev1.Pod, port int) (string
 		return "", fmt.Errorf("forward port %d of pod %s: %w", port, pod.Name, err)
 	}
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
+}
+
+// restartPause is how long to wait until a container is ended again whose kubelet did not reach the
+// runtime.
+const restartPause = 50 * time.Millisecond
+
+// RestartContainer ends the process of a pod's only container and waits until the pod is ready with
+// a new one.
+func (c *Client) RestartContainer(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	before := pod.Status.ContainerStatuses[0]
+	// The command may die with the container that it ends, and so report anything. It has not begun
+	// where the kubelet does not reach the runtime, as just after a restart of kubecri.
+	for {
+		_, err := c.Exec(ctx, pod, before.Name, "kill", "1")
+		if err == nil || !strings.Contains(err.Error(), "code = Unavailable") {
+			break
+		}
+		select {
+		case <-time.After(restartPause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the kubelet of pod %s to reach the container runtime: %w", pod.Name,
+				context.Cause(ctx))
+		}
+	}
+	return c.AwaitPod(ctx, pod, "to run in a new container", func(now *corev1.Pod) bool {
+		return Ready(now) && now.Status.ContainerStatuses[0].ContainerID != before.ContainerID
+	})
 }

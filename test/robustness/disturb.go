@@ -28,8 +28,8 @@ const (
 	upgradePause, runtimePause = time.Second, 3 * time.Second
 )
 
-// scenarios returns what is to be played.
-func (r *run) scenarios() []scenario {
+// kills returns the scenarios in which something is killed or replaced by the same.
+func (r *run) kills() []scenario {
 	var all []scenario
 	for _, point := range r.options.Points {
 		all = append(all, scenario{
@@ -149,7 +149,7 @@ func (r *run) stream() (end func(context.Context) error, err error) {
 // upgrade starts one kubecri after the other, each beside the one before, which then drains and
 // ends by itself.
 func (r *run) upgrade(ctx context.Context) (count int, err error) {
-	now, next := r.node.Kubecri, r.node.NewKubecri("kubecri-next")
+	now, next := r.node.Kubecri, r.node.NewKubecri("kubecri-next", r.kubecri)
 	// After an even number, the first one is back in its place.
 	for ; count < upgrades; count++ {
 		select {
@@ -157,19 +157,24 @@ func (r *run) upgrade(ctx context.Context) (count int, err error) {
 		case <-ctx.Done():
 			return count, context.Cause(ctx)
 		}
-		if err := next.Start(); err != nil {
-			return count, err
-		}
-		if err := r.awaitServing(ctx, next); err != nil {
-			return count, err
-		}
-		if err := r.await(ctx, now.Name+", which has handed its socket over, has ended",
-			func() bool { return now.PID() == 0 }); err != nil {
+		if err := r.succeed(ctx, now, next); err != nil {
 			return count, err
 		}
 		now, next = next, now
 	}
 	return count, nil
+}
+
+// succeed starts a kubecri beside another, which then drains and ends by itself.
+func (r *run) succeed(ctx context.Context, now, next *cluster.Component) error {
+	if err := next.Start(); err != nil {
+		return err
+	}
+	if err := r.awaitServing(ctx, next); err != nil {
+		return err
+	}
+	return r.await(ctx, now.Name+", which has handed its socket over, has ended",
+		func() bool { return now.PID() == 0 })
 }
 
 // killRuntime kills the container runtime again and again. Its containers live on.

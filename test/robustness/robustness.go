@@ -40,9 +40,10 @@ type Options struct {
 	// Kills is how often that happens in each scenario, Creations how many containers are created
 	// at a time, over and over, until it has.
 	Kills, Creations int
-	// Upgrades says whether kubecri is upgraded while pods are created, Runtime whether the
-	// container runtime is killed.
-	Upgrades, Runtime bool
+	// Upgrades says whether kubecri is replaced by the same while pods are created, Runtime whether
+	// the container runtime is killed, Releases whether scheduler and kubecri go to the release
+	// before and come back.
+	Upgrades, Runtime, Releases bool
 	// Directory is the absolute path of where the cluster and its logs are, and the results, as
 	// JSON.
 	Dir string
@@ -55,7 +56,7 @@ func Full() (Options, error) {
 		return Options{}, err
 	}
 	return Options{
-		Points: failpoint.Points(), Kills: 20, Creations: 50, Upgrades: true, Runtime: true,
+		Points: failpoint.Points(), Kills: 20, Creations: 50, Upgrades: true, Runtime: true, Releases: true,
 		Dir: filepath.Join(root, "_output", "robustness"),
 	}, nil
 }
@@ -77,51 +78,50 @@ type run struct {
 	out       io.Writer
 	cluster   *cluster.Cluster
 	node      *cluster.Node
+	kubecri   cluster.Program // that the node begins with
 	observer  *observe.Observer
 	auditor   *audit.Auditor
 	trigger   string // the file that arms failpoints
+	releases  *releases
 	namespace string
 
 	aging     sync.WaitGroup // readings for orphaned grants
 	agingDone sync.Mutex     // guards what that adds to results
 }
 
+// stage is a cluster and what is played on it.
+type stage struct {
+	// describe returns the cluster's options. root is the checkout, and directory takes files that
+	// the cluster's programs read.
+	describe  func(r *run, ctx context.Context, root, directory string) (cluster.Options, error)
+	extras    []binaries.Extra
+	scenarios func(r *run) []scenario
+}
+
+// stages returns what the options ask for.
+func (o Options) stages() []stage {
+	var all []stage
+	if len(o.Points) > 0 || o.Upgrades || o.Runtime {
+		all = append(all, stage{describe: (*run).describe, scenarios: (*run).kills})
+	}
+	if o.Releases {
+		all = append(all, stage{describe: (*run).describeReleases,
+			extras: []binaries.Extra{binaries.PreviousRelease}, scenarios: (*run).skews})
+	}
+	return all
+}
+
 // Run plays all scenarios and returns an error unless everything passed. out gets what people read.
 func Run(ctx context.Context, out io.Writer, options Options) (err error) {
-	root, err := checkout.Root()
-	if err != nil {
-		return err
+	var results []*Result
+	for _, s := range options.stages() {
+		r := &run{options: options, out: out}
+		played, failed := r.on(ctx, s)
+		results = append(results, played...)
+		if err = failed; err != nil {
+			break
+		}
 	}
-	r := &run{options: options, out: out}
-	directory, err := os.MkdirTemp("", "kubedevice-robustness-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(directory) //nolint:errcheck // files of no value in the directory for such
-	described, err := r.describe(ctx, root, directory)
-	if err != nil {
-		return err
-	}
-	r.auditor = audit.New(func() (map[string]audit.Container, error) {
-		return audit.Running(cluster.CgroupName(described.Dir), audit.Simulated)
-	})
-	if err := binaries.Build(ctx, filepath.Join(root, "test"), described.Programs, out); err != nil {
-		return err
-	}
-	starting, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	if r.cluster, err = cluster.Start(starting, described); err != nil {
-		return err
-	}
-	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
-		defer cancel()
-		err = errors.Join(err, r.cluster.Stop(stopping))
-	}()
-	if err := r.prepare(starting); err != nil {
-		return err
-	}
-	results, err := r.play(ctx)
 	show(out, results)
 	err = errors.Join(err, save(options.Dir, results))
 	if bad := slices.IndexFunc(results, func(r *Result) bool { return !r.OK() }); err == nil && bad >= 0 {
@@ -130,10 +130,63 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	return err
 }
 
-// describe builds a kubecri with failpoints and returns the options of a cluster with one node that
-// runs it, and has a device for each container of a scenario.
-func (r *run) describe(ctx context.Context, root, directory string) (cluster.Options, error) {
+// on plays the scenarios of a stage on its cluster, and returns their results as far as it came.
+func (r *run) on(ctx context.Context, s stage) (results []*Result, err error) {
+	root, err := checkout.Root()
+	if err != nil {
+		return nil, err
+	}
+	directory, err := os.MkdirTemp("", "kubedevice-robustness-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory) //nolint:errcheck // files of no value in the directory for such
+	described, err := s.describe(r, ctx, root, directory)
+	if err != nil {
+		return nil, err
+	}
+	r.kubecri = *described.Nodes[0].Kubecri
+	r.auditor = audit.New(func() (map[string]audit.Container, error) {
+		return audit.Running(cluster.CgroupName(described.Dir), audit.Simulated)
+	})
+	if err := binaries.Build(ctx, filepath.Join(root, "test"), described.Programs, r.out, s.extras...); err != nil {
+		return nil, err
+	}
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if r.cluster, err = cluster.Start(starting, described); err != nil {
+		return nil, err
+	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		defer cancel()
+		err = errors.Join(err, r.cluster.Stop(stopping))
+	}()
+	if err := r.prepare(starting); err != nil {
+		return nil, err
+	}
+	return r.play(ctx, s.scenarios(r))
+}
+
+// clusterOptions returns those of a cluster of one node, with files in a directory, that has so many
+// devices.
+func (r *run) clusterOptions(directory string, devices int) (cluster.Options, error) {
 	described, err := cluster.Default(1)
+	if err != nil {
+		return described, err
+	}
+	inventory := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", devices)
+	described.Nodes[0].Inventory = filepath.Join(directory, "simgpu.yaml")
+	described.Visible = append(described.Visible, directory)
+	described.Dir = filepath.Join(r.options.Dir, "cluster")
+	return described, errors.Join(os.Chmod(directory, 0o755),
+		os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
+}
+
+// describe builds a kubecri with failpoints and returns the options of a cluster whose node has it,
+// and a device for each container of a scenario.
+func (r *run) describe(ctx context.Context, root, directory string) (cluster.Options, error) {
+	described, err := r.clusterOptions(directory, r.options.Creations)
 	if err != nil {
 		return described, err
 	}
@@ -144,15 +197,10 @@ func (r *run) describe(ctx context.Context, root, directory string) (cluster.Opt
 	if said, err := build.CombinedOutput(); err != nil {
 		return described, fmt.Errorf("build kubecri with failpoints: %w\n%s", err, said)
 	}
-	inventory := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", r.options.Creations)
-	described.Nodes[0].Inventory = filepath.Join(directory, "simgpu.yaml")
 	r.trigger = filepath.Join(directory, "failpoint")
 	described.Nodes[0].Kubecri.Path = kubecri
 	described.Nodes[0].Kubecri.Env = append(described.Nodes[0].Kubecri.Env, failpointVariable+"="+r.trigger)
-	described.Visible = append(described.Visible, directory)
-	described.Dir = filepath.Join(r.options.Dir, "cluster")
-	return described, errors.Join(os.Chmod(directory, 0o755),
-		os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
+	return described, nil
 }
 
 // failpointVariable names the trigger to kubecri; package failpoint has the name only when it is
@@ -174,15 +222,15 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return r.cluster.Client.AwaitServiceAccount(ctx, r.namespace)
 }
 
-// play plays all scenarios one after another and returns their results, as far as it came.
-func (r *run) play(ctx context.Context) (results []*Result, err error) {
+// play plays scenarios one after another and returns their results, as far as it came.
+func (r *run) play(ctx context.Context, scenarios []scenario) (results []*Result, err error) {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.auditor.Watch(watching) })
 	defer watch.Wait()
 	defer stop()
 	defer r.aging.Wait()
-	for _, s := range r.scenarios() {
+	for _, s := range scenarios {
 		fmt.Fprintf(r.out, "%s ... ", s.title) //nolint:errcheck // a screen
 		result, err := r.scenario(ctx, s)
 		if err != nil {
@@ -197,11 +245,13 @@ func (r *run) play(ctx context.Context) (results []*Result, err error) {
 // finish waits until nothing may be granted any more, and puts what came to light since the last
 // scenario into its result.
 func (r *run) finish(ctx context.Context, results []*Result) error {
-	r.aging.Wait()
-	if len(results) == 0 {
-		return nil
-	}
 	last := results[len(results)-1]
+	if r.releases != nil {
+		if err := r.leave(ctx, r.releases.kept, last); err != nil {
+			return err
+		}
+	}
+	r.aging.Wait()
 	if _, err := r.look(last); err != nil {
 		return err
 	}

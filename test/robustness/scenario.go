@@ -173,7 +173,12 @@ func (r *run) orphans(ctx context.Context, w *workload) (orphans []string, err e
 
 // recorded returns the node's record of grants by the UIDs of pods.
 func (r *run) recorded(ctx context.Context) (map[string]grants.Allocation, error) {
-	printed, err := r.node.RunKubecri(ctx, "grants", "--output=json")
+	return r.recordedBy(ctx, r.kubecri.Path)
+}
+
+// recordedBy returns the same as a certain kubecri reads it.
+func (r *run) recordedBy(ctx context.Context, kubecri string) (map[string]grants.Allocation, error) {
+	printed, err := r.node.Run(ctx, kubecri, "grants", "--output=json")
 	if err != nil {
 		return nil, err
 	}

@@ -38,12 +38,12 @@ type workload struct {
 	created []*corev1.Pod
 }
 
-// create creates some pods, pause apart.
+// create creates some more pods, pause apart.
 func (w *workload) create(ctx context.Context, pods int, pause time.Duration) error {
 	ticker := time.NewTicker(max(pause, 1))
 	defer ticker.Stop()
-	for i := range pods {
-		pod, err := w.client.CreatePod(ctx, w.pod(fmt.Sprintf("%s-%03d", w.name, i)))
+	for range pods {
+		pod, err := w.client.CreatePod(ctx, w.pod(fmt.Sprintf("%s-%03d", w.name, len(w.created))))
 		if err != nil {
 			return err
 		}

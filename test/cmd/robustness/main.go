@@ -25,15 +25,19 @@ func run(ctx context.Context) error {
 		return err
 	}
 	points := flag.String("points", "",
-		"only these moments at which kubecri is killed, separated by commas; none for all")
+		"only these moments at which kubecri is killed, separated by commas, or none; empty for all")
 	flag.IntVar(&options.Kills, "kills", options.Kills, "how often kubecri is killed at each of them")
 	flag.IntVar(&options.Creations, "creations", options.Creations,
 		"how many containers are created meanwhile, an even number")
 	flag.BoolVar(&options.Upgrades, "upgrades", options.Upgrades, "whether kubecri is upgraded while pods are created")
+	flag.BoolVar(&options.Releases, "releases", options.Releases,
+		"whether scheduler and kubecri go to the release before and come back")
 	flag.BoolVar(&options.Runtime, "runtime", options.Runtime, "whether the container runtime is killed")
 	flag.Parse()
 	if *points != "" {
 		options.Points = nil
+	}
+	if *points != "" && *points != "none" {
 		for point := range strings.SplitSeq(*points, ",") {
 			options.Points = append(options.Points, failpoint.Point(point))
 		}

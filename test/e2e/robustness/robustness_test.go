@@ -22,13 +22,30 @@ func TestMain(m *testing.M) {
 }
 
 func TestKillingKubecriWhileContainersAreCreatedLosesNothingAndLeavesNothing(t *testing.T) {
+	options := sample(t)
+	options.Points = []failpoint.Point{failpoint.Writing, failpoint.Written, failpoint.Answered}
+	options.Kills = 2
+	play(t, options)
+}
+
+func TestSchedulerAndKubecriWorkBesideTheReleaseBeforeAndGoBackToIt(t *testing.T) {
+	options := sample(t)
+	options.Releases = true
+	play(t, options)
+}
+
+// sample returns options of which a test chooses what is played, of few containers.
+func sample(t *testing.T) robustness.Options {
+	t.Helper()
 	options, err := robustness.Full()
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.Points = []failpoint.Point{failpoint.Writing, failpoint.Written, failpoint.Answered}
-	options.Kills, options.Creations, options.Upgrades, options.Runtime = 2, 6, false, false
-	options.Dir = filepath.Join(filepath.Dir(options.Dir), "e2e-robustness")
+	return robustness.Options{Creations: 6, Dir: filepath.Join(filepath.Dir(options.Dir), "e2e-robustness")}
+}
+
+func play(t *testing.T, options robustness.Options) {
+	t.Helper()
 	if err := robustness.Run(t.Context(), t.Output(), options); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,310 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/seal"
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
+
+// release is a release of this project.
+type release string
+
+const (
+	before release = release(binaries.PreviousRelease)
+	now    release = "this release"
+)
+
+// installed is what a cluster has of a release.
+type installed struct {
+	root      string // has deploy
+	scheduler cluster.Program
+	kubecri   cluster.Program
+}
+
+// deploy is a directory of the release's manifests.
+func (i installed) deploy(name string) string { return filepath.Join(i.root, "deploy", name) }
+
+// releases is the cluster while programs of two releases take each other's place on it.
+type releases struct {
+	installed  map[release]installed
+	enforcing  cluster.Program // kubecri of this release, with enforced seals
+	schedulers map[release]*cluster.Component
+	kubecris   map[release]*cluster.Component
+	at         skew // the releases that run
+
+	// kept are pods that run all the while, one from each scenario on; the first so many of them
+	// have been restarted.
+	kept      *workload
+	restarted int
+}
+
+// skew is which release each part of the cluster is of.
+type skew struct{ scheduler, kubecri, policies release }
+
+// walk is where the cluster goes, one step after the other, from a cluster of the release before.
+// It comes to each skew from the upgrade and from the way back, with either program first.
+var walk = []struct {
+	title string
+	to    skew
+}{
+	{"kubecri is upgraded first", skew{before, now, before}},
+	{"then policies and rights", skew{before, now, now}},
+	{"then the scheduler", skew{now, now, now}},
+	{"kubecri goes back first", skew{now, before, now}},
+	{"then the scheduler", skew{before, before, now}},
+	{"the scheduler is upgraded first", skew{now, before, now}},
+	{"then kubecri", skew{now, now, now}},
+	{"policies and rights go back", skew{now, now, before}},
+	{"then the scheduler goes back", skew{before, now, before}},
+	{"then kubecri", skew{before, before, before}},
+}
+
+// skews returns the scenarios of the walk, and of what the releases refuse of each other.
+func (r *run) skews() []scenario {
+	r.releases.schedulers[before], r.releases.kubecris[before] = r.cluster.Scheduler, r.node.Kubecri
+	r.releases.schedulers[now] = r.cluster.NewScheduler("next-scheduler", nextPort, r.releases.installed[now].scheduler)
+	r.releases.kubecris[now] = r.node.NewKubecri("kubecri-next", r.releases.installed[now].kubecri)
+	r.releases.kept = &workload{client: r.cluster.Client, namespace: r.namespace, name: "kept", containers: 1}
+	var all []scenario
+	for i, step := range walk {
+		all = append(all, scenario{
+			name: fmt.Sprintf("release-%d", i), title: step.title, pause: time.Second / upgradePods,
+			disturb: func(ctx context.Context) (int, error) { return r.move(ctx, step.to) },
+		})
+	}
+	return append(all, scenario{name: "refusals", title: "what one release refuses of the other", disturb: r.refuse})
+}
+
+// nextPort is where the scheduler of this release serves.
+const nextPort = 10272
+
+// describeReleases returns the options of a cluster of the release before. Its node has a device
+// for each container of a scenario, and for each pod that is kept.
+func (r *run) describeReleases(ctx context.Context, root, directory string) (cluster.Options, error) {
+	described, err := r.clusterOptions(directory, r.options.Creations+len(walk)+1)
+	if err != nil {
+		return described, err
+	}
+	keys := filepath.Join(directory, "seal-keys")
+	made, err := exec.CommandContext(ctx, described.Nodes[0].Kubecri.Path, "seal-keys", "create", keys).CombinedOutput()
+	if err != nil {
+		return described, fmt.Errorf("make seal keys: %w\n%s", err, made)
+	}
+	sealed := func(mode seal.Mode) cluster.Program {
+		return with(*described.Nodes[0].Kubecri,
+			"--seal-certificates="+filepath.Join(keys, "certificates.pem"), "--seal-mode="+string(mode))
+	}
+	old := filepath.Join(described.Programs, string(before))
+	r.releases = &releases{
+		installed: map[release]installed{
+			now: {
+				root: root, kubecri: sealed(seal.Warn),
+				scheduler: with(described.Scheduler, "--device-seal-key="+filepath.Join(keys, "private.pem"),
+					"--device-seal-mode="+string(seal.Warn)),
+			},
+			before: {
+				root: old,
+				scheduler: cluster.Program{Path: filepath.Join(old, "kube-scheduler"),
+					Args: []string{"--devschedpath=" + filepath.Join(old, "plugins", "scheduler")}},
+				kubecri: cluster.Program{Path: filepath.Join(old, "kubecri"),
+					Args: []string{"--cridevices=" + filepath.Join(old, "plugins", "device")}},
+			},
+		},
+		enforcing:  sealed(seal.Enforce),
+		schedulers: map[release]*cluster.Component{}, kubecris: map[release]*cluster.Component{},
+		at: skew{before, before, before},
+	}
+	described.Seals = ""
+	described.Scheduler = r.releases.installed[before].scheduler
+	*described.Nodes[0].Kubecri = r.releases.installed[before].kubecri
+	described.Manifests = manifests(r.releases.installed[before])
+	return described, nil
+}
+
+// with returns a program with more arguments.
+func with(program cluster.Program, args ...string) cluster.Program {
+	program.Args = slices.Concat(program.Args, args)
+	return program
+}
+
+func manifests(i installed) []string { return []string{i.deploy("rbac"), i.deploy("policies")} }
+
+// move replaces what is of another release than to says, and finds out whether pods have what they
+// should: those that are there, those of them that are restarted under another kubecri than the one
+// that granted them their devices, and one more, which is kept. It returns how many programs were
+// replaced.
+func (r *run) move(ctx context.Context, to skew) (count int, err error) {
+	all, at := r.releases, r.releases.at
+	if to.policies != at.policies {
+		if err := r.cluster.Apply(ctx, manifests(all.installed[to.policies])...); err != nil {
+			return 0, err
+		}
+	}
+	if to.kubecri != at.kubecri {
+		if err := r.succeed(ctx, all.kubecris[at.kubecri], all.kubecris[to.kubecri]); err != nil {
+			return count, err
+		}
+		count++
+		if err := r.restartKept(ctx); err != nil {
+			return count, err
+		}
+	}
+	if to.scheduler != at.scheduler {
+		if err := all.schedulers[at.scheduler].Terminate(ctx); err != nil {
+			return count, err
+		}
+		if err := all.schedulers[to.scheduler].Start(); err != nil {
+			return count, err
+		}
+		count++
+	}
+	all.at = to
+	return count, r.keep(ctx)
+}
+
+// restartKept restarts the kept pods that were not restarted before: a second time would have to
+// wait.
+func (r *run) restartKept(ctx context.Context) error {
+	ready, err := r.awaitKept(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range ready[r.releases.restarted:] {
+		r.auditor.MayEnd(string(pod.UID))
+		if _, err := r.cluster.Client.RestartContainer(ctx, &pod); err != nil {
+			return fmt.Errorf("restart a pod under kubecri of another release: %w", err)
+		}
+		r.releases.restarted++
+	}
+	return nil
+}
+
+// keep creates one more pod that is kept, and compares what all of them have, and what both
+// releases read on record, with what the scheduler chose.
+func (r *run) keep(ctx context.Context) error {
+	if err := r.releases.kept.create(ctx, 1, 0); err != nil {
+		return err
+	}
+	ready, err := r.awaitKept(ctx)
+	if err != nil {
+		return err
+	}
+	found := &Result{Scenario: "pods that are kept"}
+	if err := r.audit(ctx, ready, found); err != nil {
+		return err
+	}
+	for _, violations := range found.violations() {
+		for _, violation := range violations {
+			err = errors.Join(err, errors.New(violation))
+		}
+	}
+	return errors.Join(err, r.compareReaders(ctx))
+}
+
+// awaitKept waits until the kept pods are ready.
+func (r *run) awaitKept(ctx context.Context) ([]corev1.Pod, error) {
+	ready, lost, err := r.releases.kept.awaitReady(ctx, recoveryLimit)
+	if err == nil && len(lost) > 0 {
+		err = errors.New(strings.Join(lost, "\n"))
+	}
+	return ready, err
+}
+
+// compareReaders compares what kubecri of each release reads of the kept pods on record.
+func (r *run) compareReaders(ctx context.Context) error {
+	earlier, err := r.recordedBy(ctx, r.releases.installed[before].kubecri.Path)
+	if err != nil {
+		return err
+	}
+	later, err := r.recordedBy(ctx, r.releases.installed[now].kubecri.Path)
+	if err != nil {
+		return err
+	}
+	for _, uid := range r.releases.kept.uids() {
+		a, errA := json.Marshal(earlier[uid])
+		b, errB := json.Marshal(later[uid])
+		if err := errors.Join(errA, errB); err != nil {
+			return err
+		}
+		if earlier[uid].PodUID == "" || !bytes.Equal(a, b) {
+			return fmt.Errorf("of pod %s on record, kubecri of %s reads %s, and of %s %s", uid, before, a, now, b)
+		}
+	}
+	return nil
+}
+
+// refuse finds out that what cannot work across releases is refused, in words. The scheduler is of
+// the release before.
+func (r *run) refuse(ctx context.Context) (count int, err error) {
+	const otherPlugin = "is built with a different version of package"
+	for _, one := range []struct {
+		path string
+		args []string
+		says string
+	}{
+		{r.kubecriOf(before), []string{"plugin", "check", r.pluginOf(now)}, otherPlugin},
+		{r.kubecriOf(now), []string{"plugin", "check", r.pluginOf(before)}, otherPlugin},
+		{r.kubecriOf(before), []string{"--kubecri-config=" + r.releases.installed[now].deploy("systemd/kubecri.yaml")},
+			`unknown field "sealMode"`},
+		{r.releases.installed[before].scheduler.Path, r.releases.installed[now].scheduler.Args,
+			"unknown flag: --device-seal-key"},
+	} {
+		printed, err := exec.CommandContext(ctx, one.path, one.args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(printed), one.says) {
+			return 0, fmt.Errorf("%s %s ended with %w, and does not say %q:\n%s", one.path, strings.Join(one.args, " "),
+				err, one.says, printed)
+		}
+	}
+	return r.enforce(ctx)
+}
+
+// enforce finds out that a node that enforces seals refuses what the release before schedules, and
+// takes it when seals are not enforced any more.
+func (r *run) enforce(ctx context.Context) (count int, err error) {
+	enforcing := r.node.NewKubecri("kubecri-enforcing", r.releases.enforcing)
+	if err := r.succeed(ctx, r.releases.kubecris[before], enforcing); err != nil {
+		return 0, err
+	}
+	refused := &workload{client: r.cluster.Client, namespace: r.namespace, name: "unsealed", containers: 1}
+	if err := refused.create(ctx, 1, 0); err != nil {
+		return 1, err
+	}
+	const says = "the allocation has no seal"
+	if _, err := r.cluster.Client.AwaitPod(ctx, refused.created[0], "to be refused", func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+			return status.State.Waiting != nil && strings.Contains(status.State.Waiting.Message, says)
+		})
+	}); err != nil {
+		return 1, err
+	}
+	if err := r.succeed(ctx, enforcing, r.releases.kubecris[now]); err != nil {
+		return 1, err
+	}
+	r.releases.kept.created = append(r.releases.kept.created, refused.created...)
+	_, err = r.awaitKept(ctx)
+	return 2, err
+}
+
+func (r *run) kubecriOf(of release) string { return r.releases.installed[of].kubecri.Path }
+
+// pluginOf returns a device plugin of a release.
+func (r *run) pluginOf(of release) string {
+	_, directory, _ := strings.Cut(r.releases.installed[of].kubecri.Args[0], "=")
+	return filepath.Join(directory, "simgpu.so")
+}
