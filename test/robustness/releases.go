@@ -48,8 +48,8 @@ type releases struct {
 	kubecris   map[release]*cluster.Component
 	at         skew // the releases that run
 
-	// kept are pods that run all the while, one from each scenario on; the first so many of them
-	// have been restarted.
+	// kept are pods that stay to the end, one from each step of the walk on. The first so many of
+	// them were restarted.
 	kept      *workload
 	restarted int
 }
@@ -57,12 +57,13 @@ type releases struct {
 // skew is which release each part of the cluster is of.
 type skew struct{ scheduler, kubecri, policies release }
 
-// walk is where the cluster goes, one step after the other, from a cluster of the release before.
-// It comes to each skew from the upgrade and from the way back, with either program first.
+// walk is where a cluster of the release before goes, one step after the other: forward and back,
+// with kubecri first and with the scheduler first.
 var walk = []struct {
 	title string
 	to    skew
 }{
+	{"the release before", skew{before, before, before}},
 	{"kubecri is upgraded first", skew{before, now, before}},
 	{"then policies and rights", skew{before, now, now}},
 	{"then the scheduler", skew{now, now, now}},
@@ -267,7 +268,7 @@ func (r *run) refuse(ctx context.Context) (count int, err error) {
 	} {
 		printed, err := exec.CommandContext(ctx, one.path, one.args...).CombinedOutput()
 		if err == nil || !strings.Contains(string(printed), one.says) {
-			return 0, fmt.Errorf("%s %s ended with %w, and does not say %q:\n%s", one.path, strings.Join(one.args, " "),
+			return 0, fmt.Errorf("%s %s ended with %v, and does not say %q:\n%s", one.path, strings.Join(one.args, " "),
 				err, one.says, printed)
 		}
 	}

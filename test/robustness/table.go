@@ -48,7 +48,7 @@ var lines = []line{
 		func(from, to skew) bool { return from.kubecri == now && to.kubecri == before },
 	},
 	{
-		"newer programs", "older `deploy`", "all; seals are not guarded, as the log says",
+		"newer programs", "older `deploy`", "all; seals are not guarded",
 		"apply the newer",
 		func(_, to skew) bool { return to == skew{now, now, before} },
 	},
