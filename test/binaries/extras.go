@@ -32,7 +32,7 @@ const (
 	// directory of this name. Kubernetes' libraries in them are of the version that the cluster
 	// runs, so that they are compiled once.
 	DevicePlugins Extra = "device-plugins"
-	// PreviousRelease is the release that clusters are upgraded from: its scheduler and its kubecri,
+	// PreviousRelease is the release that clusters are upgraded from: its scheduler, its kubecri,
 	// their plugins, and its deploy, in a directory of this name.
 	PreviousRelease Extra = "v0.1.0"
 )

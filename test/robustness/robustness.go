@@ -168,8 +168,8 @@ func (r *run) on(ctx context.Context, s stage) (results []*Result, err error) {
 	return r.play(ctx, s.scenarios(r))
 }
 
-// clusterOptions returns those of a cluster of one node, with files in a directory, that has so many
-// devices.
+// clusterOptions returns those of a cluster of one node that has so many devices. Its files are in
+// the directory.
 func (r *run) clusterOptions(directory string, devices int) (cluster.Options, error) {
 	described, err := cluster.Default(1)
 	if err != nil {
