@@ -137,6 +137,10 @@ hostile-tenants: build bench-upstream ## Bind pods without devices while ten ten
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness
 
+.PHONY: matrix
+matrix: build ## Test on Kubernetes 1.34 to 1.37 and write the table of docs/versions.md (root, Linux).
+	cd test && go run ./cmd/matrix $${MATRIX:-}
+
 .PHONY: attack
 attack: build ## Attack real clusters in 100 ways or more, with and without each defence (root, Linux).
 	cd test && go run ./cmd/attack $${ATTACK:-}

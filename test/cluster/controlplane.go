@@ -107,7 +107,7 @@ func (c *Cluster) newEtcd() *Component {
 }
 
 func (c *Cluster) newAPIServer() *Component {
-	return c.controlPlaneComponent("kube-apiserver", "kube-apiserver", nil, []string{
+	return c.controlPlaneComponent("kube-apiserver", c.options.KubernetesProgram("kube-apiserver"), nil, []string{
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--secure-port=443",
 		"--advertise-address=" + controlPlaneIP,
@@ -129,7 +129,8 @@ func (c *Cluster) newAPIServer() *Component {
 }
 
 func (c *Cluster) newControllerManager() *Component {
-	return c.controlPlaneComponent("kube-controller-manager", "kube-controller-manager", nil, []string{
+	const name = "kube-controller-manager"
+	return c.controlPlaneComponent(name, c.options.KubernetesProgram(name), nil, []string{
 		"--kubeconfig=" + c.layout.config(controlPlaneSandbox, "controller-manager.kubeconfig"),
 		"--controllers=" + strings.Join(controllers, ","),
 		"--use-service-account-credentials=true",

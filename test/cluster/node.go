@@ -51,7 +51,7 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 		}
 		node.Kubecri = node.NewComponent("kubecri", kubecri)
 	}
-	node.Kubelet = node.NewComponent("kubelet", Program{Path: "kubelet", Args: args})
+	node.Kubelet = node.NewComponent("kubelet", Program{Path: c.options.KubernetesProgram("kubelet"), Args: args})
 	return node
 }
 

@@ -54,7 +54,7 @@ func begin(t *testing.T) *story {
 	s.must(os.WriteFile(s.kubeletPath("instance-config.yaml"),
 		[]byte("containerRuntimeEndpoint: \""+runtimeEndpoint+"\"\n"), 0o600))
 	s.must(os.WriteFile(kubeletFile(), []byte(strings.Join([]string{
-		filepath.Join(options.Programs, "kubelet"), "--config=/var/lib/kubelet/config.yaml",
+		options.KubernetesProgram("kubelet"), "--config=/var/lib/kubelet/config.yaml",
 		"--kubeconfig=" + filepath.Join(own, "kubelet.kubeconfig"), "--hostname-override=" + s.node.Name,
 		"--node-ip=" + s.node.IP,
 	}, " ")), 0o644))
