@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/vendors"
@@ -99,7 +100,8 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 
 // Two pods hold GPUs that the kubelet gave them when NVIDIA's plugin moves to kubecri. They keep
 // them, over restarts of their containers, of kubecri and of the kubelet; others get the other
-// ones; and what one of them held is free when it is gone.
+// ones, also when one kubecri has just taken over from another; and what one of them held is free
+// when it is gone.
 func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
 	ctx := beginWith(t, 5*patience)
 	namespace := clustertest.Namespace(t, shared.Client)
@@ -107,6 +109,9 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	old, held := n.takeOver(ctx, t, namespace, 2)
 	given := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
 	for i := range vendors.GPUs - len(old) {
+		if i > 0 {
+			n.handOver(ctx, t) // the kubelet must admit the next pod at once
+		}
 		name := fmt.Sprintf("new-%d", i)
 		id := expectDevices(ctx, t, n.run(ctx, t, namespace, name))[gpus][0]
 		if given[id] != "" {
@@ -226,6 +231,20 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 	moved = true
 	n.awaitGPUs(ctx, t, vendors.GPUs, true)
 	return pods, held
+}
+
+// handOver has another kubecri take over from the node's own, and that from the other.
+func (n *node) handOver(ctx context.Context, t *testing.T) {
+	t.Helper()
+	other := n.NewKubecri("other-kubecri")
+	for _, turn := range []struct{ next, before *cluster.Component }{{other, n.Kubecri}, {n.Kubecri, other}} {
+		if err := turn.next.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for turn.before.PID() != 0 {
+			clustertest.Pause(ctx, t, turn.before.Name+" to end")
+		}
+	}
 }
 
 // run runs a pod on the node that requests a GPU.
