@@ -169,9 +169,9 @@ func (c *Cluster) schedulerKubeconfig() string {
 // own. The first scheduler has schedulerPort. It gets the arguments that the first one gets, then
 // the program's own.
 func (c *Cluster) NewScheduler(name string, port int, program Program) *Component {
-	path, seals := program.Path, c.schedulerSeals()
+	path, more := program.Path, c.schedulerSeals()
 	if path == "" {
-		path, seals = "kube-scheduler", nil
+		path, more = "kube-scheduler", c.options.emulation()
 	}
 	kubeconfig := c.schedulerKubeconfig()
 	return c.controlPlaneComponent(name, path, program.Env, slices.Concat([]string{
@@ -181,7 +181,7 @@ func (c *Cluster) NewScheduler(name string, port int, program Program) *Componen
 		"--leader-elect=false",
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port),
-	}, seals, program.Args))
+	}, more, program.Args))
 }
 
 func (c *Cluster) controlPlaneComponent(name, program string, env, args []string) *Component {

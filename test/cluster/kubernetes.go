@@ -15,7 +15,7 @@ import (
 type Kubernetes string
 
 // The versions. KubeDevice is built with the last of them, and so are kubectl and Kubernetes' own
-// scheduler in every cluster.
+// scheduler in every cluster; that emulates the cluster's version.
 const (
 	Kubernetes134 Kubernetes = "1.34"
 	Kubernetes135 Kubernetes = "1.35"
@@ -32,6 +32,14 @@ var versions = map[Kubernetes]binaries.Extra{
 }
 
 func (o Options) kubernetes() Kubernetes { return cmp.Or(o.Kubernetes, Kubernetes137) }
+
+// emulation is the argument with which Kubernetes' own scheduler works in a cluster that is older.
+func (o Options) emulation() []string {
+	if o.kubernetes() == Kubernetes137 {
+		return nil
+	}
+	return []string{"--emulated-version=kube=" + string(o.kubernetes())}
+}
 
 // KubernetesProgram is the path of kube-apiserver, kube-controller-manager or kubelet.
 func (o Options) KubernetesProgram(name string) string {

@@ -5,7 +5,6 @@ package matrix
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,10 +83,16 @@ func (s Story) run(ctx context.Context, root string, setting Setting, path strin
 			clustertest.RuntimeVariable+"="+string(setting.Runtime))
 		// A cluster is taken down before its process ends.
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-		var stdout bytes.Buffer
-		command.Stdout, command.Stderr = &stdout, log
-		err := command.Run()
-		results := readResults(&stdout, log)
+		command.Stderr = log
+		stdout, err := command.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := command.Start(); err != nil {
+			return err
+		}
+		results := readResults(stdout, log)
+		err = command.Wait()
 		for _, test := range tests {
 			if results[test] != "pass" {
 				errs = append(errs, fmt.Errorf("%s has not passed", test))
