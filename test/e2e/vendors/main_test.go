@@ -26,6 +26,9 @@ var (
 	shared *cluster.Cluster
 	// nodes are its nodes with their hardware and plugins.
 	nodes []*node
+	// onePlugin says that the kubelets know one plugin of a resource, and lose it when another one of
+	// that resource leaves them, as those before 1.37 do.
+	onePlugin bool
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -40,6 +43,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
+	onePlugin = options.Kubernetes != cluster.Kubernetes137
 	if _, skipped := clustertest.Skipped(); !skipped {
 		if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
 			return fail(err)

@@ -39,7 +39,7 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 			t.Fatal(err)
 		}
 	}
-	move(ctx, vendors.KubeletDirectory)
+	theirs.moveBack(ctx, t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			move(context.WithoutCancel(ctx), kubecriDirectory)
@@ -213,7 +213,7 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 			t.Fatal(err)
 		}
 	}
-	move(ctx, vendors.KubeletDirectory)
+	n.moveBack(ctx, t)
 	moved := false
 	t.Cleanup(func() {
 		if !moved {
@@ -231,6 +231,22 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 	moved = true
 	n.awaitGPUs(ctx, t, vendors.GPUs, true)
 	return pods, held
+}
+
+// moveBack moves NVIDIA's plugin from kubecri to the kubelet of the node, of which no pod holds a
+// GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has left.
+func (n *node) moveBack(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if onePlugin {
+		n.setLate(true)
+		defer n.setLate(false)
+	}
+	if err := n.move(ctx, nvidia, vendors.KubeletDirectory); err != nil {
+		t.Fatal(err)
+	}
+	if onePlugin {
+		n.awaitOffer(ctx, t, gpus, 0)
+	}
 }
 
 // handOver has another kubecri take over from the node's own, and that from the other.
