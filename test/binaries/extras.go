@@ -32,10 +32,12 @@ const (
 	// directory of this name. Kubernetes' libraries in them are of the version that the cluster
 	// runs, so that they are compiled once.
 	DevicePlugins Extra = "device-plugins"
-	// Kubernetes134, Kubernetes135 and Kubernetes136 are kube-apiserver, kube-controller-manager and
-	// kubelet of older Kubernetes, each in a directory of this name.
+	// Kubernetes134 is kube-apiserver, kube-controller-manager and kubelet of Kubernetes 1.34, in a
+	// directory of this name.
 	Kubernetes134 Extra = "kubernetes-1.34"
+	// Kubernetes135 is the same of Kubernetes 1.35.
 	Kubernetes135 Extra = "kubernetes-1.35"
+	// Kubernetes136 is the same of Kubernetes 1.36.
 	Kubernetes136 Extra = "kubernetes-1.36"
 )
 
