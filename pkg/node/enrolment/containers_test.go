@@ -86,7 +86,9 @@ func TestAContainerThatWasRestartedIsInTheWayOfAnOldKubelet(t *testing.T) {
 						pod.Status.ContainerStatuses[0].LastTerminationState = state
 					})
 				}
-				ended(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://c0ffee"}})
+				ended(corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://c0ffee"},
+				})
 
 				report := m.enrol()
 				m.expect(report, want)
