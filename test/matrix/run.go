@@ -105,8 +105,8 @@ func (s Story) run(ctx context.Context, root string, setting Setting, path strin
 	return errors.Join(errs...)
 }
 
-// readResults returns the last action of each test, by its name, from what go test -json prints, and
-// writes what the tests print to log.
+// readResults returns the last action of each test, by its name, from what go test -json prints,
+// and writes what the tests print to log.
 func readResults(printed io.Reader, log io.Writer) map[string]string {
 	results := map[string]string{}
 	lines := bufio.NewReader(printed)

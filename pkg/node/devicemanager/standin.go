@@ -36,8 +36,8 @@ const (
 	standInPrefix = "kubecri-"
 	// standInRetry is the pause before a stand-in that could not register tries it again.
 	standInRetry = 500 * time.Millisecond
-	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts, it
-	// admits the node's pods again, which fail if no plugin has registered.
+	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts,
+	// it admits the node's pods again, which fail if no plugin has registered.
 	standInPoll = 50 * time.Millisecond
 	// standInGrace is how long a stand-in stays at the kubelet when the plugin is gone: a pod that
 	// was bound before is admitted, and its container waits for the plugin.
@@ -108,8 +108,8 @@ func (s *standIn) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			// At once: kubelets before 1.37 know one plugin of a resource, and leave that of the next
-			// kubecri, too, when the one before it leaves them. Until it is back, pods fail.
+			// At once: kubelets before 1.37 know one plugin of a resource, and leave that of the
+			// next kubecri, too, when the one before it leaves them. Until it is back, pods fail.
 			logged = ""
 			klog.FromContext(ctx).Info("The kubelet has left; registering in the place of the device plugin again")
 			continue

@@ -70,8 +70,8 @@ func TestANodeInUseIsEnrolledWhenAllContainersWithDevicesRun(t *testing.T) {
 	}
 }
 
-// A kubelet before 1.35 may take a container that was restarted for one that does not run, as long as
-// the runtime has the one before it.
+// A kubelet before 1.35 may take a container that was restarted for one that does not run, as long
+// as the runtime has the one before it.
 func TestAContainerThatWasRestartedIsInTheWayOfAnOldKubelet(t *testing.T) {
 	for kubelet, want := range map[string]Outcome{"v1.34.4": Undone, "v1.35.0": Done, "": Done} {
 		t.Run("kubelet "+kubelet, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command matrix runs end-to-end tests on older and newer Kubernetes and containerd, and enters what
-// came of them in docs/versions.md: see package matrix.
+// Command matrix runs end-to-end tests on older and newer Kubernetes and containerd, and enters
+// what came of them in docs/versions.md: see package matrix.
 package main
 
 import (

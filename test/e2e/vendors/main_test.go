@@ -26,8 +26,8 @@ var (
 	shared *cluster.Cluster
 	// nodes are its nodes with their hardware and plugins.
 	nodes []*node
-	// onePlugin says that the kubelets know one plugin of a resource, and lose it when another one of
-	// that resource leaves them, as those before 1.37 do.
+	// onePlugin says that the kubelets know one plugin of a resource, and lose it when another one
+	// of that resource leaves them, as those before 1.37 do.
 	onePlugin bool
 )
 

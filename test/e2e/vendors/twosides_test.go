@@ -147,9 +147,9 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 }
 
 // Two pods hold GPUs that the kubelet gave them, and two others GPUs that the scheduler chose, when
-// their node is rebooted, and its plugins come up only when the node is ready. All of them run again
-// with the GPUs that they had, a pod that fits nowhere still waits, and what one of them held is
-// free when it is gone.
+// their node is rebooted, and its plugins come up only when the node is ready. All of them run
+// again with the GPUs that they had, a pod that fits nowhere still waits, and what one of them held
+// is free when it is gone.
 func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T) {
 	ctx := beginWith(t, 5*patience)
 	namespace := clustertest.Namespace(t, shared.Client)
@@ -204,8 +204,8 @@ func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T)
 	}
 }
 
-// takeOver has NVIDIA's plugin serve the kubelet, which gives GPUs to so many pods, and then move to
-// kubecri, which stands in for it. It returns the pods, and what each of them has.
+// takeOver has NVIDIA's plugin serve the kubelet, which gives GPUs to so many pods, and then move
+// to kubecri, which stands in for it. It returns the pods, and what each of them has.
 func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, count int) ([]*corev1.Pod, []choice) {
 	t.Helper()
 	move := func(ctx context.Context, directory string) {
@@ -234,7 +234,8 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 }
 
 // moveBack moves NVIDIA's plugin from kubecri to the kubelet of the node, of which no pod holds a
-// GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has left.
+// GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has
+// left.
 func (n *node) moveBack(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if onePlugin {

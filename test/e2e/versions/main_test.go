@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package versions tests on a real cluster of an older Kubernetes, of the oldest one unless told
-// otherwise, what depends on the version: what the scheduler emulates, what programs do where an API
-// is missing, and which policy takes the place of another.
+// otherwise, what depends on the version: what the scheduler emulates, what programs do where an
+// API is missing, and which policy takes the place of another.
 package versions
 
 import (
