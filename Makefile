@@ -141,6 +141,10 @@ robustness: build ## Kill and upgrade kubecri, and kill the runtime, while conta
 enrolment: build ## Enrol nodes 100 times, and have them leave, while pods run and programs are killed (root, Linux).
 	cd test && go run ./cmd/enrolments $${ENROLMENT:-}
 
+.PHONY: matrix
+matrix: build ## Test on Kubernetes 1.34 to 1.37 and write the table of docs/versions.md (root, Linux).
+	cd test && go run ./cmd/matrix $${MATRIX:-}
+
 .PHONY: attack
 attack: build ## Attack real clusters in 100 ways or more, with and without each defence (root, Linux).
 	cd test && go run ./cmd/attack $${ATTACK:-}

@@ -35,7 +35,18 @@ const (
 	// PreviousRelease is the release that clusters are upgraded from: its scheduler, its kubecri,
 	// their plugins, and its deploy, in a directory of this name.
 	PreviousRelease Extra = "v0.1.0"
+	// Kubernetes134 is kube-apiserver, kube-controller-manager and kubelet of Kubernetes 1.34, in a
+	// directory of this name.
+	Kubernetes134 Extra = "kubernetes-1.34"
+	// Kubernetes135 is the same of Kubernetes 1.35.
+	Kubernetes135 Extra = "kubernetes-1.35"
+	// Kubernetes136 is the same of Kubernetes 1.36.
+	Kubernetes136 Extra = "kubernetes-1.36"
 )
+
+// older are the programs that are built of older Kubernetes: those of a control plane and of nodes
+// that KubeDevice has to live with, and does not replace.
+var older = []string{"kube-apiserver", "kube-controller-manager", "kubelet"}
 
 // intel are the device plugins of Intel that are built, by the names of their programs.
 var intel = []string{"dlb_plugin", "dsa_plugin", "fpga_plugin", "gpu_plugin", "npu_plugin", "qat_plugin", "sgx_plugin"}
@@ -103,6 +114,31 @@ var extras = map[Extra]step{
 			return nil
 		},
 	},
+	Kubernetes134: olderKubernetes(Kubernetes134),
+	Kubernetes135: olderKubernetes(Kubernetes135),
+	Kubernetes136: olderKubernetes(Kubernetes136),
+}
+
+// olderKubernetes is the step that builds an older Kubernetes from the module of its name.
+func olderKubernetes(extra Extra) step {
+	module := filepath.Join("third_party", string(extra))
+	return step{
+		outputs: inDirectory(string(extra), older),
+		inputs:  []string{"binaries/extras.go", module},
+		run: func(ctx context.Context, b *builder) error {
+			version, err := b.kubernetesVersion(ctx, module)
+			if err != nil {
+				return err
+			}
+			for _, program := range older {
+				if err := b.goBuild(ctx, goBuild{module: module, pkg: "k8s.io/kubernetes/cmd/" + program,
+					output: filepath.Join(string(extra), program), ldflags: version}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
 }
 
 // ExtraNames returns the names of all extras, sorted.

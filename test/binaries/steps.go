@@ -122,16 +122,11 @@ func (b *builder) buildContainerd(ctx context.Context, module, prefix, directory
 }
 
 func buildKubernetes(ctx context.Context, b *builder) error {
-	version, err := b.goCommand(ctx, "", nil, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	version, err := b.kubernetesVersion(ctx, "")
 	if err != nil {
 		return err
 	}
-	var ldflags []string
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		ldflags = append(ldflags, "-X "+pkg+".gitVersion="+strings.TrimSpace(version))
-	}
-	if err := b.goBuild(ctx, goBuild{pkg: "./cmd/upstream", output: "upstream",
-		ldflags: strings.Join(ldflags, " ")}); err != nil {
+	if err := b.goBuild(ctx, goBuild{pkg: "./cmd/upstream", output: "upstream", ldflags: version}); err != nil {
 		return err
 	}
 	for _, program := range kubernetes {
@@ -140,6 +135,20 @@ func buildKubernetes(ctx context.Context, b *builder) error {
 		}
 	}
 	return nil
+}
+
+// kubernetesVersion returns the flags of the linker with which programs of Kubernetes say which
+// version they are: that which a module, as in goBuild, requires.
+func (b *builder) kubernetesVersion(ctx context.Context, module string) (ldflags string, err error) {
+	version, err := b.goCommand(ctx, module, nil, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		all = append(all, "-X "+pkg+".gitVersion="+strings.TrimSpace(version))
+	}
+	return strings.Join(all, " "), nil
 }
 
 // relink makes path a symbolic link to target, whatever it was.

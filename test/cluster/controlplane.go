@@ -107,7 +107,7 @@ func (c *Cluster) newEtcd() *Component {
 }
 
 func (c *Cluster) newAPIServer() *Component {
-	return c.controlPlaneComponent("kube-apiserver", "kube-apiserver", nil, []string{
+	return c.controlPlaneComponent("kube-apiserver", c.options.KubernetesProgram("kube-apiserver"), nil, []string{
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--secure-port=443",
 		"--advertise-address=" + controlPlaneIP,
@@ -129,7 +129,8 @@ func (c *Cluster) newAPIServer() *Component {
 }
 
 func (c *Cluster) newControllerManager() *Component {
-	return c.controlPlaneComponent("kube-controller-manager", "kube-controller-manager", nil, []string{
+	const name = "kube-controller-manager"
+	return c.controlPlaneComponent(name, c.options.KubernetesProgram(name), nil, []string{
 		"--kubeconfig=" + c.layout.config(controlPlaneSandbox, "controller-manager.kubeconfig"),
 		"--controllers=" + strings.Join(controllers, ","),
 		"--use-service-account-credentials=true",
@@ -168,9 +169,9 @@ func (c *Cluster) SchedulerKubeconfig() string {
 // own. The first scheduler has schedulerPort. It gets the arguments that the first one gets, then
 // the program's own.
 func (c *Cluster) NewScheduler(name string, port int, program Program) *Component {
-	path, seals := program.Path, c.schedulerSeals()
+	path, more := program.Path, c.schedulerSeals()
 	if path == "" {
-		path, seals = "kube-scheduler", nil
+		path, more = "kube-scheduler", c.options.emulation()
 	}
 	kubeconfig := c.SchedulerKubeconfig()
 	return c.controlPlaneComponent(name, path, program.Env, slices.Concat([]string{
@@ -180,7 +181,7 @@ func (c *Cluster) NewScheduler(name string, port int, program Program) *Componen
 		"--leader-elect=false",
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port),
-	}, seals, program.Args))
+	}, more, program.Args))
 }
 
 func (c *Cluster) controlPlaneComponent(name, program string, env, args []string) *Component {

@@ -40,7 +40,8 @@ func (c *Cluster) newNode(index int, options NodeOptions) *Node {
 	if options.Kubecri != nil {
 		node.Kubecri = node.NewKubecri("kubecri", *options.Kubecri)
 	}
-	node.Kubelet = node.NewComponent("kubelet", Program{Path: "kubelet", Args: node.kubeletArgs()})
+	node.Kubelet = node.NewComponent("kubelet",
+		Program{Path: c.options.KubernetesProgram("kubelet"), Args: node.kubeletArgs()})
 	return node
 }
 

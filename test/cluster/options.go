@@ -24,6 +24,9 @@ type Options struct {
 	Dir string
 	// Programs is the directory with what package binaries built.
 	Programs string
+	// Kubernetes is the version of API server, controller manager and kubelets. Empty stands for
+	// Kubernetes137.
+	Kubernetes Kubernetes
 	// Scheduler is the program that schedules. It gets what every kube-scheduler needs (kubeconfig
 	// and so on), then its own arguments. An empty path stands for Kubernetes' own scheduler.
 	Scheduler Program
@@ -69,6 +72,9 @@ type NodeOptions struct {
 // Extras are what has to be built for the cluster besides that which every cluster runs.
 func (o Options) Extras() []binaries.Extra {
 	var extras []binaries.Extra
+	if extra := versions[o.kubernetes()]; extra != "" {
+		extras = append(extras, extra)
+	}
 	for _, node := range o.Nodes {
 		extras = append(extras, runtimes[node.runtime()].extras...)
 	}
@@ -135,7 +141,10 @@ func (o Options) check() error {
 	if _, err := os.Stat(filepath.Join(o.Programs, "sandboxinit")); err != nil {
 		return fmt.Errorf("the cluster's programs are not built: %w", err)
 	}
-	needed := map[string]string{"scheduler": o.Scheduler.Path}
+	if _, ok := versions[o.kubernetes()]; !ok {
+		return fmt.Errorf("there is no Kubernetes %q: they are %q", o.Kubernetes, slices.Sorted(maps.Keys(versions)))
+	}
+	needed := map[string]string{"scheduler": o.Scheduler.Path, "kubelet": o.KubernetesProgram("kubelet")}
 	for i, node := range o.Nodes {
 		if _, ok := runtimes[node.runtime()]; !ok {
 			return fmt.Errorf("%s: there is no runtime %q: they are %q", nodeName(i), node.Runtime,

@@ -14,7 +14,7 @@ import (
 func newOptions(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"sandboxinit", "containerd", "scheduler", "kubecri", "inventory.yaml"} {
+	for _, name := range []string{"sandboxinit", "containerd", "kubelet", "scheduler", "kubecri", "inventory.yaml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -46,6 +46,10 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"an inventory that is missing": {
 			func(o *Options) { o.Nodes[0].Inventory = "/no/such" }, "inventory of node-1: ",
 		},
+		"a Kubernetes that is none": {
+			func(o *Options) { o.Kubernetes = "1.33" }, `there is no Kubernetes "1.33"`,
+		},
+		"a Kubernetes that is not built": {func(o *Options) { o.Kubernetes = Kubernetes134 }, "kubelet: "},
 		"a runtime that is none": {
 			func(o *Options) { o.Nodes[0].Runtime = "cri-o" }, `node-1: there is no runtime "cri-o"`,
 		},

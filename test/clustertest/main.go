@@ -5,6 +5,7 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,12 @@ import (
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = time.Minute
+)
+
+// The environment variables that choose a cluster, which are those of the flags of "cluster up".
+const (
+	KubernetesVariable = "KUBEDEVICE_CLUSTER_KUBERNETES"
+	RuntimeVariable    = "KUBEDEVICE_CLUSTER_RUNTIME"
 )
 
 // Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the
@@ -58,13 +65,18 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 }
 
 // Options returns those of a cluster that runs KubeDevice, with a directory of its own,
-// _output/<name>.
+// _output/<name>. KubernetesVariable and RuntimeVariable choose its Kubernetes and the container
+// runtime of its nodes.
 func Options(name string, nodes int) (cluster.Options, error) {
 	options, err := cluster.Default(nodes)
 	if err != nil {
 		return options, err
 	}
 	options.Dir = filepath.Join(filepath.Dir(options.Dir), name)
+	options.Kubernetes = cmp.Or(cluster.Kubernetes(os.Getenv(KubernetesVariable)), cluster.Kubernetes137)
+	for i := range options.Nodes {
+		options.Nodes[i].Runtime = cluster.Runtime(os.Getenv(RuntimeVariable))
+	}
 	return options, nil
 }
 

@@ -87,7 +87,7 @@ func (n *Node) Begin(ctx context.Context) error {
 		os.WriteFile(n.KubeletPath("instance-config.yaml"),
 			[]byte("containerRuntimeEndpoint: \""+RuntimeEndpoint+"\"\n"), 0o600),
 		os.WriteFile(n.kubeletCommand(), []byte(strings.Join([]string{
-			filepath.Join(n.options.Programs, "kubelet"), "--config=/var/lib/kubelet/config.yaml",
+			n.options.KubernetesProgram("kubelet"), "--config=/var/lib/kubelet/config.yaml",
 			"--kubeconfig=" + filepath.Join(own, "kubelet.kubeconfig"), "--hostname-override=" + n.Name,
 			"--node-ip=" + n.IP,
 		}, " ")), 0o644),

@@ -34,7 +34,7 @@ const StandInAnnotation = "kubedevice.io/stand-in"
 const (
 	// standInPrefix begins the names of the stand-ins' sockets in the kubelet's directory.
 	standInPrefix = "kubecri-"
-	// standInRetry is the pause before a stand-in registers again.
+	// standInRetry is the pause before a stand-in that could not register tries it again.
 	standInRetry = 500 * time.Millisecond
 	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts,
 	// it admits the node's pods again, which fail if no plugin has registered.
@@ -108,9 +108,13 @@ func (s *standIn) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
+			// At once: kubelets before 1.37 know one plugin of a resource, and leave that of the
+			// next kubecri, too, when the one before it leaves them. Until it is back, pods fail.
 			logged = ""
 			klog.FromContext(ctx).Info("The kubelet has left; registering in the place of the device plugin again")
-		} else if err.Error() != logged {
+			continue
+		}
+		if err.Error() != logged {
 			logged = err.Error()
 			klog.FromContext(ctx).Error(err, "Cannot register in the place of a device plugin; will retry")
 		}

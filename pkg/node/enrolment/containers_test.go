@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // A kubelet that starts fails a pod with a device in a container that does not run.
@@ -63,6 +65,41 @@ func TestANodeInUseIsEnrolledWhenAllContainersWithDevicesRun(t *testing.T) {
 				}
 				m.setRunning("trainer", true)
 				m.expect(m.leave(), Done)
+			})
+		})
+	}
+}
+
+// A kubelet before 1.35 may take a container that was restarted for one that does not run, as long
+// as the runtime has the one before it.
+func TestAContainerThatWasRestartedIsInTheWayOfAnOldKubelet(t *testing.T) {
+	for kubelet, want := range map[string]Outcome{"v1.34.4": Undone, "v1.35.0": Done, "": Done} {
+		t.Run("kubelet "+kubelet, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newKubelet(t, kubeadm)
+				m.write("/var/lib/kubelet/checkpoint", held)
+				m.setKubelet(kubelet)
+				m.addPod("trainer")
+				m.setRunning("trainer", true)
+				ended := func(state corev1.ContainerState) {
+					m.changePod("trainer", func(pod *corev1.Pod) {
+						pod.Status.ContainerStatuses[0].LastTerminationState = state
+					})
+				}
+				ended(corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://c0ffee"},
+				})
+
+				report := m.enrol()
+				m.expect(report, want)
+				if want == Undone && !strings.Contains(report.Reason, "default/trainer (main, which") ||
+					want == Undone && !strings.Contains(report.Reason, "crictl rm c0ffee") {
+					t.Errorf("it gives up because %s", report.Reason)
+				}
+				ended(corev1.ContainerState{}) // the ended container was removed
+				if want == Undone {
+					m.expect(m.enrol(), Done)
+				}
 			})
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	nodeutil "k8s.io/component-helpers/node/util"
 
@@ -349,22 +350,33 @@ func (s *surroundings) deviceContainers(pod *corev1.Pod) map[string]bool {
 }
 
 // down returns the containers with devices of the kubelet that do not run now, and may again,
-// sorted.
-func (s *surroundings) down() []string {
+// sorted. A kubelet of this version that starts may not see that a container runs again while the
+// runtime still has the one before it: kubelets before 1.35 look at any one of them.
+func (s *surroundings) down(kubelet string) []string {
+	own, err := version.ParseGeneric(kubelet)
+	looksAtOne := err == nil && own.LessThan(version.MajorMinor(1, 35))
 	var found []string
 	for i := range s.pods {
 		pod := &s.pods[i]
 		if over(pod) {
 			continue
 		}
-		runs := map[string]bool{}
+		statuses := map[string]corev1.ContainerStatus{}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			runs[status.Name] = status.State.Running != nil
+			statuses[status.Name] = status
 		}
 		devices := s.deviceContainers(pod)
 		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			if devices[container.Name] && !runs[container.Name] {
+			status := statuses[container.Name]
+			before := status.LastTerminationState.Terminated
+			switch {
+			case !devices[container.Name]:
+			case status.State.Running == nil:
 				found = append(found, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, container.Name))
+			case looksAtOne && before != nil:
+				_, id, _ := strings.Cut(before.ContainerID, "://")
+				found = append(found, fmt.Sprintf("%s/%s (%s, which this kubelet mistakes for one that has ended: "+
+					"crictl rm %s)", pod.Namespace, pod.Name, container.Name, id))
 			}
 		}
 	}

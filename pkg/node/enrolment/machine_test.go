@@ -307,14 +307,26 @@ func (m *machine) setRunning(name string, runs bool) {
 	})
 }
 
+// setKubelet sets the version that the kubelet reports.
+func (m *machine) setKubelet(version string) {
+	m.t.Helper()
+	m.changeNode(func(node *corev1.Node) { node.Status.NodeInfo.KubeletVersion = version })
+}
+
 // setReady makes the kubelet report now.
 func (m *machine) setReady(status corev1.ConditionStatus) {
+	m.t.Helper()
+	m.changeNode(func(node *corev1.Node) { node.Status.Conditions = []corev1.NodeCondition{ready(status)} })
+}
+
+// changeNode changes the node at the API server.
+func (m *machine) changeNode(change func(*corev1.Node)) {
 	m.t.Helper()
 	node, err := m.api.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	node.Status.Conditions = []corev1.NodeCondition{ready(status)}
+	change(node)
 	if err := m.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 		m.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
@@ -145,7 +146,11 @@ func (e *Enrolment) awaitContainers(ctx context.Context, j *journal, client kube
 			if err != nil {
 				return err
 			}
-			if down := s.down(); len(down) > 0 {
+			node, err := client.CoreV1().Nodes().Get(ctx, j.Node, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if down := s.down(node.Status.NodeInfo.KubeletVersion); len(down) > 0 {
 				return fmt.Errorf("a restart of the kubelet would fail pods, of which containers with devices do not "+
 					"run now: %s", strings.Join(down, ", "))
 			}

@@ -190,14 +190,25 @@ func TestTheTrustBundleIsFollowedAndOutlivesTheAPIServer(t *testing.T) {
 func TestAnAPIServerWithoutTrustBundlesSaysWhatToUse(t *testing.T) {
 	group := schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}
 	for name, test := range map[string]struct {
-		err  error
-		says string
+		err    error
+		served string // of the group
+		says   string
 	}{
-		"not served":  {apierrors.NewNotFound(group, ""), "use --seal-certificates in its place"},
-		"not allowed": {apierrors.NewForbidden(group, "seals", errors.New("no")), "the role kubedevice-kubecri"},
+		"not served": {apierrors.NewNotFound(group, ""), "", "use --seal-certificates in its place"},
+		"not served, and so not allowed": {
+			apierrors.NewForbidden(group, "seals", errors.New("no")), "certificatesigningrequests",
+			"use --seal-certificates in its place",
+		},
+		"not allowed": {
+			apierrors.NewForbidden(group, "seals", errors.New("no")), "clustertrustbundles",
+			"the role kubedevice-kubecri",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
+			client.Resources = []*metav1.APIResourceList{{
+				GroupVersion: "certificates.k8s.io/v1", APIResources: []metav1.APIResource{{Name: test.served}},
+			}}
 			refuse := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err }
 			client.PrependReactor("list", "clustertrustbundles", refuse)
 			client.PrependWatchReactor("clustertrustbundles",

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,12 +40,12 @@ func (k *Keys) WatchTrustBundle(ctx context.Context, client kubernetes.Interface
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = named
 			list, err := bundles.List(ctx, options)
-			return list, k.noteError(ctx, err)
+			return list, k.noteError(ctx, client, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.FieldSelector = named
 			watching, err := bundles.Watch(ctx, options)
-			return watching, k.noteError(ctx, err)
+			return watching, k.noteError(ctx, client, err)
 		},
 	}
 	store, controller := clientcache.NewInformerWithOptions(clientcache.InformerOptions{
@@ -98,13 +99,25 @@ func (k *Keys) bundleError(err error) error {
 }
 
 // noteError records an answer of the API server that will not change by itself, and returns it. An
-// API server that is away is no such answer: the keys that are known are as good then.
-func (k *Keys) noteError(ctx context.Context, err error) error {
+// API server that is away is no such answer: the keys that are known are as good then. One that
+// does not serve trust bundles forbids them to nodes, too.
+func (k *Keys) noteError(ctx context.Context, client kubernetes.Interface, err error) error {
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && !serves(client):
 		k.fail(ctx, errNotServed)
 	case apierrors.IsForbidden(err):
 		k.fail(ctx, errForbidden)
 	}
 	return err
+}
+
+// serves reports whether the API server serves trust bundles, as far as it says.
+func serves(client kubernetes.Interface) bool {
+	list, err := client.Discovery().ServerResourcesForGroupVersion(certificatesv1.SchemeGroupVersion.String())
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == "clustertrustbundles"
+	})
 }

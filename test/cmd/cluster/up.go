@@ -34,7 +34,7 @@ type upFlags struct {
 	nodes                       int
 	scheduler, schedulerPlugins string
 	kubecri, devicePlugins      string
-	runtime                     string
+	kubernetes, runtime         string
 	inventories                 []string
 	manifests                   []string
 }
@@ -66,6 +66,9 @@ func (f *upFlags) set() *pflag.FlagSet {
 		"CRI proxy program, or "+none+" to do without (default _output/kubecri)")
 	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins",
 		"directory of device plugins (default _output/plugins/device)")
+	set.StringVar(&f.kubernetes, "kubernetes", "", "version of API server, controller manager and kubelets, "+
+		string(cluster.Kubernetes134)+" to "+string(cluster.Kubernetes137)+" (default "+
+		string(cluster.Kubernetes137)+")")
 	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+", "+
 		string(cluster.Containerd23)+" or "+string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
 	set.Var(pathsValue{&f.inventories}, "inventory",
@@ -83,6 +86,7 @@ func (f *upFlags) options() (cluster.Options, error) {
 	}
 	options.Dir = cmp.Or(f.dir, options.Dir)
 	options.Manifests = append(options.Manifests, f.manifests...)
+	options.Kubernetes = cluster.Kubernetes(f.kubernetes)
 	options.Scheduler.Path = cmp.Or(f.scheduler, options.Scheduler.Path)
 	if f.schedulerPlugins != "" {
 		options.Scheduler.Args = []string{"--devschedpath=" + f.schedulerPlugins}

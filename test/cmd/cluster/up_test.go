@@ -65,6 +65,10 @@ func TestFlagsAndEnvironmentDescribeTheCluster(t *testing.T) {
 				o.Nodes[0].Runtime, o.Nodes[1].Runtime = cluster.Containerd17, cluster.Containerd17
 			},
 		},
+		"an older Kubernetes": {
+			args:   []string{"--kubernetes=1.34"},
+			change: func(o *cluster.Options) { o.Kubernetes = cluster.Kubernetes134 },
+		},
 		"fewer inventories than nodes": {
 			args: []string{"--inventory=one.yaml"},
 			change: func(o *cluster.Options) {

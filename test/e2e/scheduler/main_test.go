@@ -31,9 +31,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		os.Exit(1)
 	}
-	const gate = "--feature-gates=GenericWorkload=true"
-	options.ExtraArgs = map[string][]string{"kube-apiserver": {gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}}
-	options.Scheduler.Args = append(options.Scheduler.Args, gate)
+	if options.Kubernetes == cluster.Kubernetes137 { // older ones have no such pod groups
+		const gate = "--feature-gates=GenericWorkload=true"
+		options.ExtraArgs = map[string][]string{
+			"kube-apiserver": {gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"},
+		}
+		options.Scheduler.Args = append(options.Scheduler.Args, gate)
+	}
 	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
 }
 

@@ -24,8 +24,12 @@ var (
 	// shared is the cluster of all tests of this package. It has no plugins of KubeDevice's own. A
 	// test that breaks something mends it before it ends.
 	shared *cluster.Cluster
-	// nodes are its nodes with their hardware and plugins.
-	nodes []*node
+	// nodes are its nodes with their hardware and plugins, and kubecri is what runs on each.
+	nodes   []*node
+	kubecri cluster.Program
+	// onePlugin says that the kubelets know one plugin of a resource, and lose it when another one
+	// of that resource leaves them, as those before 1.37 do.
+	onePlugin bool
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -40,6 +44,8 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
+	onePlugin = options.Kubernetes != cluster.Kubernetes137
+	kubecri = *options.Nodes[0].Kubecri
 	if _, skipped := clustertest.Skipped(); !skipped {
 		if err := clustertest.Build(context.Background(), options.Programs, binaries.DevicePlugins); err != nil {
 			return fail(err)

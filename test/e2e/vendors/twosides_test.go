@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/vendors"
@@ -38,7 +39,7 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 			t.Fatal(err)
 		}
 	}
-	move(ctx, vendors.KubeletDirectory)
+	theirs.moveBack(ctx, t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			move(context.WithoutCancel(ctx), kubecriDirectory)
@@ -99,38 +100,20 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 
 // Two pods hold GPUs that the kubelet gave them when NVIDIA's plugin moves to kubecri. They keep
 // them, over restarts of their containers, of kubecri and of the kubelet; others get the other
-// ones; and what one of them held is free when it is gone.
+// ones, also when one kubecri has just taken over from another; and what one of them held is free
+// when it is gone.
 func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
 	ctx := beginWith(t, 5*patience)
 	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
-	move := func(ctx context.Context, directory string) {
-		if err := n.move(ctx, nvidia, directory); err != nil {
-			t.Fatal(err)
-		}
-	}
-	move(ctx, vendors.KubeletDirectory)
-	moved := false
-	t.Cleanup(func() {
-		if !moved {
-			move(context.WithoutCancel(ctx), kubecriDirectory)
-		}
-	})
-	n.awaitGPUs(ctx, t, vendors.GPUs, false)
-	run := func(name string) *corev1.Pod {
-		return clustertest.RunPod(ctx, t, shared.Client,
-			clustertest.On(n.Name, clustertest.IdlePod(namespace, name, limits{gpus: 1})))
-	}
-	old := []*corev1.Pod{run("old-0"), run("old-1")}
-	held := []choice{n.visible(ctx, t, old[0]), n.visible(ctx, t, old[1])}
-
-	move(ctx, kubecriDirectory)
-	moved = true
-	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	old, held := n.takeOver(ctx, t, namespace, 2)
 	given := map[string]string{held[0][gpus][0]: "old-0", held[1][gpus][0]: "old-1"}
 	for i := range vendors.GPUs - len(old) {
+		if i > 0 {
+			n.handOver(ctx, t) // the kubelet must admit the next pod at once
+		}
 		name := fmt.Sprintf("new-%d", i)
-		id := expectDevices(ctx, t, run(name))[gpus][0]
+		id := expectDevices(ctx, t, n.run(ctx, t, namespace, name))[gpus][0]
 		if given[id] != "" {
 			t.Errorf("pods %s and %s have GPU %s", given[id], name, id)
 		}
@@ -161,6 +144,131 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	if diff := cmp.Diff(held[1], expectDevices(ctx, t, late)); diff != "" {
 		t.Errorf("the GPU that was returned (-held before +held now):\n%s", diff)
 	}
+}
+
+// Two pods hold GPUs that the kubelet gave them, and two others GPUs that the scheduler chose, when
+// their node is rebooted, and its plugins come up only when the node is ready. All of them run
+// again with the GPUs that they had, a pod that fits nowhere still waits, and what one of them held
+// is free when it is gone.
+func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T) {
+	ctx := beginWith(t, 5*patience)
+	namespace := clustertest.Namespace(t, shared.Client)
+	n := nodes[0]
+	pods, held := n.takeOver(ctx, t, namespace, 2)
+	given := map[string]string{}
+	for i := range vendors.GPUs {
+		if i >= len(pods) {
+			pod := n.run(ctx, t, namespace, fmt.Sprintf("new-%d", i))
+			pods, held = append(pods, pod), append(held, expectDevices(ctx, t, pod))
+		}
+		given[held[i][gpus][0]] = pods[i].Name
+	}
+	late := clustertest.CreatePod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, "late", limits{gpus: 1})))
+	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node", kube.Unschedulable)
+
+	n.setLate(true)
+	t.Cleanup(func() { n.setLate(false) })
+	if err := n.Reboot(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.makeNodes(); err != nil {
+		t.Fatal(err)
+	}
+	// The kubelet has admitted the pods when it runs another.
+	next := clustertest.IdlePod(namespace, "next", nil)
+	next.Spec.NodeName = n.Name
+	clustertest.RunPod(ctx, t, shared.Client, next)
+	n.setLate(false)
+
+	for i, before := range pods {
+		pods[i] = clustertest.AwaitPod(ctx, t, shared.Client, before, "to run in a new container, or to fail",
+			func(now *corev1.Pod) bool {
+				return now.Status.Phase == corev1.PodFailed || kube.Ready(now) &&
+					now.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
+			})
+		if pods[i].Status.Phase == corev1.PodFailed {
+			t.Fatalf("%s", shared.Client.Describe(ctx, pods[i]))
+		}
+		if diff := cmp.Diff(held[i], n.visible(ctx, t, pods[i])); diff != "" {
+			t.Errorf("the GPU of pod %s (-before +after the reboot):\n%s", before.Name, diff)
+		}
+	}
+	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	n.expectHeld(ctx, t, namespace, given)
+	clustertest.AwaitPod(ctx, t, shared.Client, late, "to find no node still", kube.Unschedulable)
+	clustertest.DeletePod(ctx, t, shared.Client, pods[0])
+	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
+	if diff := cmp.Diff(held[0], expectDevices(ctx, t, late)); diff != "" {
+		t.Errorf("the GPU that was returned (-held before +held now):\n%s", diff)
+	}
+}
+
+// takeOver has NVIDIA's plugin serve the kubelet, which gives GPUs to so many pods, and then move
+// to kubecri, which stands in for it. It returns the pods, and what each of them has.
+func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, count int) ([]*corev1.Pod, []choice) {
+	t.Helper()
+	move := func(ctx context.Context, directory string) {
+		if err := n.move(ctx, nvidia, directory); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.moveBack(ctx, t)
+	moved := false
+	t.Cleanup(func() {
+		if !moved {
+			move(context.WithoutCancel(ctx), kubecriDirectory)
+		}
+	})
+	n.awaitGPUs(ctx, t, vendors.GPUs, false)
+	var pods []*corev1.Pod
+	var held []choice
+	for i := range count {
+		pod := n.run(ctx, t, namespace, fmt.Sprintf("old-%d", i))
+		pods, held = append(pods, pod), append(held, n.visible(ctx, t, pod))
+	}
+	move(ctx, kubecriDirectory)
+	moved = true
+	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	return pods, held
+}
+
+// moveBack moves NVIDIA's plugin from kubecri to the kubelet of the node, of which no pod holds a
+// GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has
+// left.
+func (n *node) moveBack(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if onePlugin {
+		n.setLate(true)
+		defer n.setLate(false)
+	}
+	if err := n.move(ctx, nvidia, vendors.KubeletDirectory); err != nil {
+		t.Fatal(err)
+	}
+	if onePlugin {
+		n.awaitOffer(ctx, t, gpus, 0)
+	}
+}
+
+// handOver has another kubecri take over from the node's own, and that from the other.
+func (n *node) handOver(ctx context.Context, t *testing.T) {
+	t.Helper()
+	other := n.NewKubecri("other-kubecri", kubecri)
+	for _, turn := range []struct{ next, before *cluster.Component }{{other, n.Kubecri}, {n.Kubecri, other}} {
+		if err := turn.next.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for turn.before.PID() != 0 {
+			clustertest.Pause(ctx, t, turn.before.Name+" to end")
+		}
+	}
+}
+
+// run runs a pod on the node that requests a GPU.
+func (n *node) run(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
+	t.Helper()
+	return clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(n.Name, clustertest.IdlePod(namespace, name, limits{gpus: 1})))
 }
 
 // awaitExec waits until commands can be run in a pod, as after a restart of what is on the way.

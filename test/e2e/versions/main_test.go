@@ -1,0 +1,53 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package versions tests on a real cluster of an older Kubernetes, of the oldest one unless told
+// otherwise, what depends on the version: what the scheduler emulates, what programs do where an
+// API is missing, and which policy takes the place of another.
+package versions
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+var (
+	// shared is the cluster of all tests of this package. Its node has the certificates of the
+	// scheduler's seal keys in a file, and is told to read a trust bundle, too, which is not there.
+	shared *cluster.Cluster
+	// options are those of the cluster.
+	options cluster.Options
+)
+
+const bundle = "no-such-bundle"
+
+func TestMain(m *testing.M) {
+	var err error
+	if options, err = clustertest.Options("e2e-versions", 1); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		os.Exit(1)
+	}
+	if os.Getenv(clustertest.KubernetesVariable) == "" {
+		options.Kubernetes = cluster.Kubernetes134
+	}
+	kubecri := options.Nodes[0].Kubecri
+	kubecri.Args = append(kubecri.Args, "--seal-trust-bundle="+bundle)
+	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+}
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 2 * time.Minute
+
+// testContext returns a context that ends with the test, or when the test's patience does.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
