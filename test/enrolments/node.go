@@ -56,6 +56,12 @@ func NewNode(c *cluster.Cluster, n *cluster.Node, options cluster.Options, dir s
 			return nil, err
 		}
 	}
+	build := exec.Command("go", "build", "-o", filepath.Join(node.bin(), "listen"),
+		"github.com/kubedevice/kubedevice/test/cmd/listen")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build what holds kubecri's socket: %w\n%s", err, said)
+	}
 	return node, errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(node.logs(), 0o755),
 		os.WriteFile(filepath.Join(node.bin(), "systemctl"), systemctl, 0o755))
 }

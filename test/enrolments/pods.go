@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
@@ -29,6 +30,8 @@ const nodeVariable = "NODE"
 func newPod(namespace, name, node, script string) *corev1.Pod {
 	pod := clustertest.On(node, kube.NewPod(name, image.Busybox, "sh", "-c", script))
 	pod.Namespace = namespace
+	// A pod without grace is gone from the API server before its container is.
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 	container := &pod.Spec.Containers[0]
 	container.Resources = clustertest.Limits(map[corev1.ResourceName]int64{gpus: 1})
 	container.Env = []corev1.EnvVar{{Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{
@@ -41,10 +44,12 @@ func newPod(namespace, name, node, script string) *corev1.Pod {
 // one that ends once, and then runs on.
 const idle = "trap exit TERM; sleep 86400 & wait"
 
-func brief(seconds float64) string { return fmt.Sprintf("sleep %.1f", seconds) }
+func brief(seconds float64) string {
+	return fmt.Sprintf("trap exit TERM; sleep %.1f & wait", seconds)
+}
 
 func restarting(seconds float64) string {
-	return fmt.Sprintf("if [ -e /state/again ]; then %s; fi; touch /state/again; sleep %.1f", idle, seconds)
+	return fmt.Sprintf("if [ -e /state/again ]; then %s; fi; touch /state/again; %s", idle, brief(seconds))
 }
 
 // pods notes what becomes of the pods of a namespace. It may be used from several goroutines.
@@ -107,5 +112,6 @@ func (p *pods) note(pod *corev1.Pod) {
 
 // cutOff reports whether a call failed because who served it was killed.
 func cutOff(message string) bool {
-	return strings.Contains(message, "code = Unavailable") || strings.Contains(message, "code = Canceled")
+	return strings.Contains(message, "code = Unavailable") || strings.Contains(message, "code = Canceled") ||
+		strings.Contains(message, "error reading from server: EOF")
 }
