@@ -101,7 +101,8 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 		pod, spec = randomPod(random, ids)
 	}
 	asked := pod.Clone()
-	fits, reasons, score := New().ForContainers(spec, nil, 0).PodFitsDevice(node, pod, true)
+	call := New().ForPod(New().ReadPod(asked, spec), nil, 0)
+	fits, reasons, score := call.PodFitsDevice(node, pod, true)
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encode := func(title string, v any) {
