@@ -101,8 +101,9 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 		pod, spec = randomPod(random, ids)
 	}
 	asked := pod.Clone()
-	call := New().ForPod(New().ReadPod(asked, spec), nil, 0)
-	fits, reasons, score := call.PodFitsDevice(node, pod, true)
+	read := New().ReadPod(asked, spec)
+	New().ForPod(read, nil, 0).PodFitsDevice(node.Clone(), pod.Clone(), true) // one reading is for many nodes
+	fits, reasons, score := New().ForPod(read, nil, 0).PodFitsDevice(node, pod, true)
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encode := func(title string, v any) {
