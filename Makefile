@@ -131,7 +131,7 @@ hostile: ## Look for the pods that cost the scheduler most; HOSTILE='-time=1h' f
 
 .PHONY: hostile-tenants
 hostile-tenants: build bench-upstream ## Bind pods without devices while ten tenants create the worst pods.
-	cd test && go run ./bench/scheduler -tenants=10 -rounds=12 -nodes=500 -name=tenants $${BENCH:-}
+	cd test && go run ./bench/scheduler -tenants=10 -rounds=16 -nodes=500 -name=tenants $${BENCH:-}
 
 .PHONY: robustness
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).

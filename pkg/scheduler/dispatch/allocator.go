@@ -23,11 +23,14 @@ type Allocator interface {
 	devicescheduler.Specialist
 	// Read reads a node's devices, once for each inventory. It depends on nothing but the node.
 	Read(node *types.NodeInfo) NodeDevices
-	// ForContainers returns the scheduler for one call about a pod with these containers, in the
-	// order of the pod's spec: they say which of them run at the same time, and the methods'
-	// arguments do not. The call is about a node with these devices, and does not change the node.
-	// It takes at most so many steps; 0 stands for the allocator's own limit.
-	ForContainers(containers []grouptree.Container, devices NodeDevices, steps int) Allocation
+	// ReadPod reads what a pod requests, once for all nodes that count the same resources as
+	// devices. The containers are in the order of the pod's spec: they say which of them run at the
+	// same time, and the methods' arguments do not. Nobody changes the pod afterwards.
+	ReadPod(pod *types.PodInfo, containers []grouptree.Container) PodDevices
+	// ForPod returns the scheduler for one call about a pod that requests this. The call is about a
+	// node with these devices, and does not change the node. It takes at most so many steps; 0
+	// stands for the allocator's own limit.
+	ForPod(pod PodDevices, devices NodeDevices, steps int) Allocation
 	// Allocates reports whether a device resource, or a request for one, is that of one of its
 	// devices, and by which extended resource such devices are counted: one each.
 	Allocates(name types.ResourceName) (counted types.ResourceName, ok bool)
@@ -44,6 +47,9 @@ type NodeDevices interface {
 	Resources() map[types.ResourceName]bool
 }
 
+// PodDevices are what an allocator has read of a pod's request. They are immutable.
+type PodDevices any
+
 // Allocation is an allocator for one call.
 type Allocation interface {
 	devicescheduler.DeviceScheduler
@@ -58,13 +64,13 @@ type Unresolvable interface {
 	Unresolvable() bool
 }
 
-// schedulerOf returns what answers for the plugin on a node: an allocator is asked for pods with
-// these containers, within a limit of steps, and one that is patient has another scheduler for pods
+// schedulerOf returns what answers for the plugin on a node: an allocator is asked for pods that
+// request this, within a limit of steps, and one that is patient has another scheduler for pods
 // that have waited.
 func (c *contained) schedulerOf(node *Node, at *translation, steps int) devicescheduler.DeviceScheduler {
 	switch {
 	case c.allocator != nil:
-		return c.allocator.ForContainers(at.containers, node.inventory.read[c], steps)
+		return c.allocator.ForPod(at.readBy(c), node.inventory.read[c], steps)
 	case at.waited && c.afterWait != nil:
 		return c.afterWait
 	}

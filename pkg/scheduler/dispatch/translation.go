@@ -32,6 +32,18 @@ type translation struct {
 
 	sized     func() int
 	concerned sync.Map // whether it has to do with kinds of devices, by the kinds
+	read      sync.Map // PodDevices, by the allocator that has read it
+}
+
+// readBy returns what an allocator has read of the request. It is part of the calls of the
+// allocator, the first of which has it read.
+func (t *translation) readBy(c *contained) PodDevices {
+	if known, ok := t.read.Load(c); ok {
+		return known
+	}
+	read := c.allocator.ReadPod(t.pod, t.containers)
+	t.read.Store(c, read)
+	return read
 }
 
 // concerns reports whether the request has to do with these kinds of devices. It is found out once:

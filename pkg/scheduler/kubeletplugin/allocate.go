@@ -14,29 +14,30 @@ import (
 
 // allocation is the allocation of a node's devices to one pod.
 type allocation struct {
-	*podRequest
-	pool  pool
-	steps int // of the search that is under way
-	looks int // at devices and their holders, in all
-	limit int // of looks
+	containers []*container // that request devices of the node, in the request's order
+	excluded   map[deviceID]bool
+	pool       pool
+	steps      int // of the search that is under way
+	looks      int // at devices and their holders, in all
+	limit      int // of looks
 }
 
 // newAllocation returns one in which nothing is assigned, of devices of which some are in use. The
 // error says why no node can serve the pod.
-func newAllocation(
-	devices *devices, used types.ResourceList, pod *types.PodInfo, spec []grouptree.Container,
-) (*allocation, error) {
-	request, err := parseRequest(devices.resources, pod, spec)
-	if err != nil {
-		return nil, err
+func newAllocation(devices *devices, used types.ResourceList, request *podRequest) (*allocation, error) {
+	if request.err != nil {
+		return nil, request.err
 	}
-	if request.empty() {
-		return &allocation{podRequest: request}, nil
+	a := &allocation{containers: request.on(devices.resources), excluded: request.excluded}
+	if !a.empty() {
+		a.pool = devices.pool(used)
+		a.pool.exclude(a.excluded)
 	}
-	pool := devices.pool(used)
-	pool.exclude(request.excluded)
-	return &allocation{podRequest: request, pool: pool}, nil
+	return a, nil
 }
+
+// empty reports whether the pod requests no device of the node.
+func (a *allocation) empty() bool { return len(a.containers) == 0 }
 
 // run assigns all devices that the containers request. The error says what the node lacks.
 func (a *allocation) run() error {

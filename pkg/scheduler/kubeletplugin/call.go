@@ -6,7 +6,6 @@ package kubeletplugin
 import (
 	"errors"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -20,21 +19,19 @@ const lookLimit = 300_000
 // call is the scheduler for one call.
 type call struct {
 	*Scheduler
-	// containers are the pod's, in the order of its spec. One that they do not list is a regular
-	// container, or a last init container.
-	containers []grouptree.Container
-	devices    *devices // of the node; nil while nobody has read them
+	request *podRequest // nil while nobody has read it
+	devices *devices    // of the node; nil while nobody has read them
 
 	left  int  // looks
 	spent int  // looks, beyond what an ordinary request takes
 	cut   bool // the looks were used up
 }
 
-func newCall(containers []grouptree.Container, known *devices, looks int) *call {
+func newCall(request *podRequest, known *devices, looks int) *call {
 	if looks <= 0 || looks > lookLimit {
 		looks = lookLimit
 	}
-	return &call{Scheduler: New(), containers: containers, devices: known, left: looks}
+	return &call{Scheduler: New(), request: request, devices: known, left: looks}
 }
 
 // PodFitsDevice is that of Scheduler.
@@ -43,9 +40,12 @@ func (c *call) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _
 ) {
 	score, err := c.allocate(nodeInfo, podInfo)
 	if err != nil {
-		unused := *nodeInfo
-		unused.Used = nil
-		_, whenUnused := c.run(&unused, podInfo)
+		whenUnused := err
+		if c.devices.anyUsed(nodeInfo.Used) {
+			unused := *nodeInfo
+			unused.Used = nil
+			_, whenUnused = c.run(&unused, podInfo)
+		}
 		unresolvable := whenUnused != nil && !errors.Is(whenUnused, errGivenUp)
 		return false, []devicescheduler.PredicateFailureReason{reason{err, unresolvable}}, 0
 	}
@@ -77,7 +77,10 @@ func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error
 	if c.devices == nil {
 		c.devices = readDevices(node)
 	}
-	a, err := newAllocation(c.devices, node.Used, pod, c.containers)
+	if c.request == nil {
+		c.request = readRequest(pod, nil)
+	}
+	a, err := newAllocation(c.devices, node.Used, c.request)
 	if err != nil || a.empty() {
 		return a, err
 	}

@@ -18,6 +18,7 @@ type container struct {
 	kind     grouptree.Kind
 	position int // in the pod's spec
 	groups   []*group
+	limits   types.ResourceList         // of its spec
 	counts   map[types.ResourceName]int // devices that are requested beyond the groups
 	total    map[types.ResourceName]int // all devices that are requested
 
@@ -41,15 +42,26 @@ func newContainer(name string, kind grouptree.Kind, position int) *container {
 	}
 }
 
+// on returns a copy for an allocation on a node that publishes devices of these resources.
+func (c *container) on(published map[types.ResourceName]bool) *container {
+	at := newContainer(c.name, c.kind, c.position)
+	at.limits, at.groups = c.limits, make([]*group, len(c.groups))
+	for i, g := range c.groups {
+		at.groups[i] = &group{owner: at, placeholder: g.placeholder, items: g.items, open: g.open}
+	}
+	at.count(published)
+	return at
+}
+
 // count adds up what the container requests: what its groups do, and what it counts beyond them of
 // resources that the node publishes.
-func (c *container) count(counts types.ResourceList, published map[types.ResourceName]bool) {
+func (c *container) count(published map[types.ResourceName]bool) {
 	for _, g := range c.groups {
 		for _, it := range g.items {
 			c.total[it.resource]++
 		}
 	}
-	for resource, quantity := range counts {
+	for resource, quantity := range c.limits {
 		if more := int(min(quantity, 1<<40)) - c.total[resource]; published[resource] && more > 0 {
 			c.counts[resource] = more
 			c.total[resource] += more

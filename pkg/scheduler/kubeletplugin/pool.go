@@ -205,6 +205,23 @@ func readDevices(node *types.NodeInfo) *devices {
 // Resources returns the resources of which there are devices.
 func (d *devices) Resources() map[types.ResourceName]bool { return d.resources }
 
+// anyUsed reports whether pods hold any of the devices.
+func (d *devices) anyUsed(used types.ResourceList) bool {
+	if len(used) == 0 {
+		return false
+	}
+	for _, set := range d.sets {
+		for _, kind := range set.kinds {
+			for i := range kind.devices {
+				if used[kind.devices[i].name] > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // pool returns all devices, of which some are in use.
 func (d *devices) pool(used types.ResourceList) pool {
 	all, p := make([]device, 0, d.count), make(pool, len(d.sets))

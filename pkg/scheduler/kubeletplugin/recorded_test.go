@@ -15,6 +15,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -85,6 +87,33 @@ func TestAllocationsAreAsRecorded(t *testing.T) {
 
 var randomResources = []types.ResourceName{"intel.com:qat", "nvidia.com:gpu", "vendor.example:nic"}
 
+func TestOneReadingOfAPodServesManyNodes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	fitted := 0
+	for range 500 {
+		first, ids := randomNode(random)
+		second, _ := randomNode(random)
+		asked, spec := randomPod(random, ids)
+		read := New().ReadPod(asked, spec)
+		New().ForPod(read, nil, 0).PodFitsDevice(first, asked.Clone(), true)
+
+		want, got := asked.Clone(), asked.Clone()
+		wantFits, wantReasons, _ := New().ForPod(New().ReadPod(asked, spec), nil, 0).PodFitsDevice(second, want, true)
+		fits, reasons, _ := New().ForPod(read, nil, 0).PodFitsDevice(second, got, true)
+		if diff := cmp.Diff(want, got); diff != "" || fits != wantFits {
+			t.Fatalf("on its second node the pod fits: %v, want %v (-want +got):\n%s", fits, wantFits, diff)
+		}
+		if fits {
+			fitted++
+		} else if reasons[0].GetReason() != wantReasons[0].GetReason() {
+			t.Fatalf("on its second node: %v, want %v", reasons, wantReasons)
+		}
+	}
+	if fitted < 50 || fitted > 450 {
+		t.Errorf("%d of 500 pods fit their second node", fitted)
+	}
+}
+
 // randomCase allocates devices of a random node to a random pod, and returns both with the outcome.
 func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 	var node *types.NodeInfo
@@ -101,7 +130,8 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 		pod, spec = randomPod(random, ids)
 	}
 	asked := pod.Clone()
-	fits, reasons, score := New().ForContainers(spec, nil, 0).PodFitsDevice(node, pod, true)
+	call := New().ForPod(New().ReadPod(asked, spec), nil, 0)
+	fits, reasons, score := call.PodFitsDevice(node, pod, true)
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encode := func(title string, v any) {

@@ -20,31 +20,30 @@ import (
 // byName begins a placeholder that stands for the one instance whose name follows.
 const byName = "="
 
-// podRequest is what a pod requests of a node's devices.
+// podRequest is what a pod requests of the devices of any node. It is immutable: an allocation has
+// copies of its containers.
 type podRequest struct {
-	containers []*container // that request devices: running ones by name, then init containers by name
+	containers []*container // running ones by name, then init containers by name; none has counts yet
 	excluded   map[deviceID]bool
 	inGroups   int64 // devices that groups request
+	err        error // why no node can serve the pod
 }
 
-// empty reports whether the pod requests no device.
-func (r *podRequest) empty() bool {
-	return len(r.containers) == 0
-}
-
-// parseRequest returns what the pod requests of a node that publishes devices of these resources.
-// spec lists the containers in the order of the pod's spec. The error says why no node can serve
-// the pod.
-func parseRequest(published map[types.ResourceName]bool, pod *types.PodInfo, spec []grouptree.Container) (
-	*podRequest, error,
-) {
+// readRequest returns what the pod requests. spec lists the containers in the order of the pod's
+// spec. The caller does not change the pod as long as the request is in use.
+func readRequest(pod *types.PodInfo, spec []grouptree.Container) *podRequest {
 	r := &podRequest{excluded: map[deviceID]bool{}}
+	r.err = r.read(pod, spec)
+	return r
+}
+
+func (r *podRequest) read(pod *types.PodInfo, spec []grouptree.Container) error {
 	ofPod, err := r.parseGroups(nil, pod.Requests)
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve the pod: %w", err)
+		return fmt.Errorf("cannot serve the pod: %w", err)
 	}
 	if len(ofPod) > 0 {
-		return nil, fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers",
+		return fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers",
 			ofPod[0].items[0].request)
 	}
 	positions := make(map[string]int, len(spec))
@@ -62,15 +61,25 @@ func parseRequest(published map[types.ResourceName]bool, pod *types.PodInfo, spe
 			}
 			c := newContainer(name, kind, position)
 			if c.groups, err = r.parseGroups(c, list[name].Requests); err != nil {
-				return nil, fmt.Errorf("cannot serve container %q: %w", name, err)
+				return fmt.Errorf("cannot serve container %q: %w", name, err)
 			}
-			c.count(list[name].KubeRequests, published)
-			if len(c.total) > 0 {
-				r.containers = append(r.containers, c)
-			}
+			c.limits = list[name].KubeRequests
+			r.containers = append(r.containers, c)
 		}
 	}
-	return r, nil
+	return nil
+}
+
+// on returns the containers that request devices of a node that publishes devices of these
+// resources.
+func (r *podRequest) on(published map[types.ResourceName]bool) []*container {
+	var containers []*container
+	for _, c := range r.containers {
+		if at := c.on(published); len(at.total) > 0 {
+			containers = append(containers, at)
+		}
+	}
+	return containers
 }
 
 // parseGroups returns the groups that requests form, in the order of their placeholders, and

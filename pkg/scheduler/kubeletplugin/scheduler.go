@@ -13,7 +13,7 @@ import (
 
 // Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
 // concurrent use. A container that it is asked about is a regular one, or a last init container,
-// see ForContainers.
+// see ReadPod.
 type Scheduler struct{}
 
 var (
@@ -29,14 +29,19 @@ func New() *Scheduler { return &Scheduler{} }
 // Read returns the devices of a node, healthy or not.
 func (*Scheduler) Read(node *types.NodeInfo) dispatch.NodeDevices { return readDevices(node) }
 
-// ForContainers returns the scheduler for one call about a pod with these containers, in the order
-// of their spec, on a node with these devices; where they are nil, the call reads them. It takes at
-// most so many looks at devices; 0 stands for as many as any call may take.
-func (*Scheduler) ForContainers(
-	containers []grouptree.Container, on dispatch.NodeDevices, looks int,
-) dispatch.Allocation {
+// ReadPod returns what a pod requests. A container that the list does not have is a regular one, or
+// a last init container.
+func (*Scheduler) ReadPod(pod *types.PodInfo, containers []grouptree.Container) dispatch.PodDevices {
+	return readRequest(pod, containers)
+}
+
+// ForPod returns the scheduler for one call about a pod that requests this, on a node with these
+// devices; where one is nil, the call reads it. It takes at most so many looks at devices; 0 stands
+// for as many as any call may take.
+func (*Scheduler) ForPod(pod dispatch.PodDevices, on dispatch.NodeDevices, looks int) dispatch.Allocation {
+	request, _ := pod.(*podRequest)
 	known, _ := on.(*devices)
-	return newCall(containers, known, looks)
+	return newCall(request, known, looks)
 }
 
 // GetName returns "kubelet-device-plugins".

@@ -66,7 +66,7 @@ func TestPodsOfTooManyDevicesAreRefusedBeforeTheSearch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, spec := counting(test.kind, test.containers, test.devices)
-			c := newCall(spec, nil, 0)
+			c := newCall(readRequest(pod, spec), nil, 0)
 			fits, reasons, _ := c.PodFitsDevice(node, pod, true)
 			looks, cut := c.Spent()
 			switch {
@@ -89,7 +89,7 @@ func TestADeviceTakesAtLeastWhatIsCountedForIt(t *testing.T) {
 	node := manyDevices(t, 300)
 	for devices := int64(10); devices <= 200; devices += 10 {
 		pod, spec := counting(grouptree.Regular, 1, devices)
-		if fits, reasons, _ := newCall(spec, nil, 0).PodFitsDevice(node, pod, true); !fits {
+		if fits, reasons, _ := newCall(readRequest(pod, spec), nil, 0).PodFitsDevice(node, pod, true); !fits {
 			t.Fatal(reasons)
 		}
 		least := 0
@@ -120,7 +120,7 @@ func TestASearchEndsWhenItsLooksAreUsedUp(t *testing.T) {
 		spec = append(spec, grouptree.Container{Name: name, Kind: grouptree.Sidecar})
 	}
 	for _, limit := range []int{1_000, 10_000, 50_000} {
-		c := newCall(spec, nil, limit)
+		c := newCall(readRequest(pod, spec), nil, limit)
 		fits, reasons, _ := c.PodFitsDevice(node, pod.Clone(), true)
 		looks, cut := c.Spent()
 		if fits || !cut || !strings.Contains(reasons[0].GetReason(), "given up") || reasons[0].(reason).unresolvable {
@@ -135,7 +135,7 @@ func TestASearchEndsWhenItsLooksAreUsedUp(t *testing.T) {
 			delete(pod.RunningContainers, name)
 		}
 	}
-	if fits, reasons, _ := newCall(spec, nil, 0).PodFitsDevice(node, pod, true); !fits {
+	if fits, reasons, _ := newCall(readRequest(pod, spec), nil, 0).PodFitsDevice(node, pod, true); !fits {
 		t.Errorf("with fewer containers it does not fit: %v", reasons)
 	}
 }

@@ -96,6 +96,11 @@ func (r readings) scheduled() float64 {
 	return r.by(point, "scheduler_framework_extension_point_duration_seconds_count")["Reserve"]
 }
 
+// refusals returns how often a pod was tried and fit nowhere.
+func (r readings) refusals() float64 {
+	return r.by("result", "scheduler_schedule_attempts_total")["unschedulable"]
+}
+
 // calls returns how often a device scheduler was called.
 func (r readings) calls(plugin string) float64 {
 	return r.by("plugin", "kubedevice_scheduler_plugin_calls_total")[plugin]

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,7 @@ type tenants struct {
 const (
 	// settling is how long tenants create pods before it counts, and clearing how long it takes
 	// until what they leave is forgotten.
-	settling, clearing = 2 * time.Second, time.Second
+	settling, clearing = time.Second, time.Second
 	// heldByTenant is how many pods a tenant leaves: it removes its oldest for each further one.
 	heldByTenant = 20
 	// plainPods are those without devices that wait or are on their way, at any time.
@@ -65,7 +66,7 @@ func (t tenants) run(ctx context.Context, b *bench, nodes int) (result report.Te
 	group.Go(func() (err error) {
 		defer stop()
 		for round := range b.rounds {
-			samples := map[report.Crowd]report.Sample{}
+			samples := map[report.Crowd]report.Period{}
 			for i := range report.Crowds {
 				crowd := (i + report.Crowd(round)) % report.Crowds
 				if samples[crowd], err = t.measure(inner, b, scheduler, plain, crowd, uint64(round)); err != nil {
@@ -75,7 +76,7 @@ func (t tenants) run(ctx context.Context, b *bench, nodes int) (result report.Te
 			result.Rounds = append(result.Rounds, samples)
 			fmt.Fprintf(os.Stderr, "round %d: %s\n", round+1, result.Last())
 		}
-		return nil
+		return t.takeProfiles(inner, b, scheduler, plain)
 	})
 	return result, group.Wait()
 }
@@ -119,7 +120,7 @@ func tenant(number int) string { return fmt.Sprintf("tenant-%d", number) }
 // API server is collected.
 func (t tenants) measure(
 	ctx context.Context, b *bench, scheduler *process, plain *plainStream, crowd report.Crowd, seed uint64,
-) (sample report.Sample, err error) {
+) (sample report.Period, err error) {
 	release := holdGarbage()
 	defer release()
 	group, inner := errgroup.WithContext(ctx)
@@ -134,20 +135,59 @@ func (t tenants) measure(
 		leave()
 		return sample, group.Wait()
 	}
+	before, err := scheduler.metrics(ctx)
+	if err != nil {
+		return sample, err
+	}
 	began, bound, spent := time.Now(), plain.bound.Load(), scheduler.cpu()
 	if err := pause(inner, t.period); err != nil {
 		leave()
 		return sample, group.Wait()
 	}
-	sample = report.Sample{
+	sample.Sample = report.Sample{
 		Pods: int(plain.bound.Load() - bound), Seconds: time.Since(began).Seconds(),
 		CPUSeconds: (scheduler.cpu() - spent).Seconds(),
 	}
+	after, err := scheduler.metrics(ctx)
+	if err != nil {
+		return sample, err
+	}
+	sample.Refusals = int(after.refusals() - before.refusals())
 	leave()
 	if err := group.Wait(); err != nil {
 		return sample, err
 	}
 	return sample, t.remove(ctx, b, crowd)
+}
+
+// takeProfiles takes a CPU profile of the scheduler beside each kind of tenants, apart from the
+// rounds, which that would make slower.
+func (t tenants) takeProfiles(ctx context.Context, b *bench, scheduler *process, plain *plainStream) error {
+	if b.profile == 0 {
+		return nil
+	}
+	t.period = b.profile + time.Second
+	for crowd, name := range map[report.Crowd]string{report.Ordinary: "ordinary", report.Hostile: "hostile"} {
+		group, inner := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			_, err := t.measure(inner, b, scheduler, plain, crowd, uint64(b.rounds))
+			return err
+		})
+		group.Go(func() error {
+			if err := pause(inner, settling); err != nil {
+				return err
+			}
+			text, err := scheduler.get(inner, fmt.Sprintf("%s?seconds=%.0f", profilePath, b.profile.Seconds()))
+			if err != nil {
+				return fmt.Errorf("profile the scheduler beside %v: %w", crowd, err)
+			}
+			return os.WriteFile(filepath.Join(b.out, "tenants-"+name+".pprof"), []byte(text), 0o644)
+		})
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pause waits.

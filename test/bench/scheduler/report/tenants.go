@@ -36,6 +36,13 @@ func (c Crowd) String() string {
 // MarshalText writes the crowd's description.
 func (c Crowd) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
+// Period is what was measured beside a crowd.
+type Period struct {
+	Sample
+	// Refusals is how often the scheduler tried a pod that fit nowhere.
+	Refusals int `json:"refusals"`
+}
+
 // tenantsGoal is how much of their throughput pods without devices keep at least.
 const tenantsGoal = 0.95
 
@@ -45,7 +52,7 @@ type Tenants struct {
 	Tenants int                `json:"tenants"`
 	Rate    float64            `json:"podsPerSecondOfTenant"`
 	Seconds float64            `json:"secondsOfPeriod"`
-	Rounds  []map[Crowd]Sample `json:"rounds"`
+	Rounds  []map[Crowd]Period `json:"rounds"`
 }
 
 // Last describes the last round.
@@ -60,11 +67,11 @@ func (t *Tenants) Last() string {
 
 // ratios returns the throughput beside one crowd to that beside another, by round.
 func (t *Tenants) ratios(of, to Crowd) []float64 {
-	return t.compare(of, to, Sample.PodsPerSecond)
+	return t.compare(of, to, Period.PodsPerSecond)
 }
 
 // compare returns a value beside one crowd to that beside another, by round.
-func (t *Tenants) compare(of, to Crowd, value func(Sample) float64) []float64 {
+func (t *Tenants) compare(of, to Crowd, value func(Period) float64) []float64 {
 	var ratios []float64
 	for _, round := range t.Rounds {
 		ratios = append(ratios, value(round[of])/value(round[to]))
@@ -77,21 +84,22 @@ func (t *Tenants) Print(to io.Writer) error {
 	fmt.Fprintf(to, "Pods without devices on %d nodes, while %d tenants create %g pods a second each; medians of %d "+
 		"periods of %g s.\n\n", t.Nodes, t.Tenants, t.Rate, len(t.Rounds), t.Seconds)
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "the tenants create\tpods/s\tms of the scheduler's CPU per pod")
+	fmt.Fprintln(w, "the tenants create\tpods/s\tms of the scheduler's CPU per pod\trefusals/s")
 	for crowd := range Crowds {
-		var rates, cpus []float64
+		var rates, cpus, refusals []float64
 		for _, round := range t.Rounds {
 			s := round[crowd]
 			rates, cpus = append(rates, s.PodsPerSecond()), append(cpus, s.CPUPerPod())
+			refusals = append(refusals, float64(s.Refusals)/s.Seconds)
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.2f\n", crowd, median(rates), median(cpus))
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\n", crowd, median(rates), median(cpus), median(refusals))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(to)
 	for _, pair := range [][2]Crowd{{Hostile, Ordinary}, {Ordinary, Nobody}, {Hostile, Nobody}} {
-		ratios, cpus := t.ratios(pair[0], pair[1]), t.compare(pair[0], pair[1], Sample.CPUPerPod)
+		ratios, cpus := t.ratios(pair[0], pair[1]), t.compare(pair[0], pair[1], Period.CPUPerPod)
 		fmt.Fprintf(to, "%s / %s: %.3f of the throughput (%.3f to %.3f), %.3f of the CPU (%.3f to %.3f)\n", pair[0],
 			pair[1], median(ratios), slices.Min(ratios), slices.Max(ratios), median(cpus), slices.Min(cpus),
 			slices.Max(cpus))

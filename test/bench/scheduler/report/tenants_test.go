@@ -15,10 +15,10 @@ import (
 func beside(pods ...int) *report.Tenants {
 	result := &report.Tenants{Nodes: 500, Tenants: 10, Rate: 1, Seconds: 10}
 	for _, count := range pods {
-		result.Rounds = append(result.Rounds, map[report.Crowd]report.Sample{
-			report.Nobody:   {Pods: 2000, Seconds: 10, CPUSeconds: 4},
-			report.Ordinary: {Pods: 1000, Seconds: 10, CPUSeconds: 4},
-			report.Hostile:  {Pods: count, Seconds: 10, CPUSeconds: 4},
+		result.Rounds = append(result.Rounds, map[report.Crowd]report.Period{
+			report.Nobody:   {Sample: report.Sample{Pods: 2000, Seconds: 10, CPUSeconds: 4}},
+			report.Ordinary: {Sample: report.Sample{Pods: 1000, Seconds: 10, CPUSeconds: 4}, Refusals: 70},
+			report.Hostile:  {Sample: report.Sample{Pods: count, Seconds: 10, CPUSeconds: 4}, Refusals: 90},
 		})
 	}
 	return result
@@ -37,6 +37,7 @@ func TestTheWorstPodsAreComparedWithOrdinaryOnes(t *testing.T) {
 		"the worst pods / pods without devices that fit nowhere: 0.960 of the throughput (0.900 to 0.980), " +
 			"1.042 of the CPU (1.020 to 1.111)",
 		"the worst pods / nobody else: 0.480 of the throughput (0.450 to 0.490)",
+		"the worst pods                         96      4.17                               9\n",
 		"10 tenants create 1 pods a second each",
 	} {
 		if !strings.Contains(text.String(), want) {
