@@ -235,7 +235,7 @@ func (s *site) killed(ctx context.Context, log io.Writer, verb string, args ...s
 	select {
 	case <-process.Done():
 		return nil
-	case <-time.After(time.Duration(s.seconds(0, 8) * float64(time.Second))):
+	case <-time.After(time.Duration(s.seconds(0, 4) * float64(time.Second))):
 	case <-ctx.Done():
 	}
 	s.run.note(func(r *Result) { r.Kills[verb]++ })
