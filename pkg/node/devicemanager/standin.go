@@ -34,7 +34,8 @@ const StandInAnnotation = "kubedevice.io/stand-in"
 const (
 	// standInPrefix begins the names of the stand-ins' sockets in the kubelet's directory.
 	standInPrefix = "kubecri-"
-	// standInRetry is the pause before a stand-in that could not register tries it again.
+	// standInRetry is the pause before a stand-in that could not register, or that the kubelet leaves
+	// again and again, tries it again.
 	standInRetry = 500 * time.Millisecond
 	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts,
 	// it admits the node's pods again, which fail if no plugin has registered.
@@ -98,6 +99,7 @@ func (m *Manager) expireStandIn(r *resource) {
 // run is registered with the kubelet until ctx is done.
 func (s *standIn) run(ctx context.Context) {
 	logged := ""
+	var again time.Time // the last registration without a pause
 	for {
 		s.awaitKubelet(ctx)
 		if ctx.Err() != nil || !s.manager.isRemembered(ctx, s) {
@@ -112,9 +114,11 @@ func (s *standIn) run(ctx context.Context) {
 			// next kubecri, too, when the one before it leaves them. Until it is back, pods fail.
 			logged = ""
 			klog.FromContext(ctx).Info("The kubelet has left; registering in the place of the device plugin again")
-			continue
-		}
-		if err.Error() != logged {
+			if time.Since(again) > standInRetry {
+				again = time.Now()
+				continue
+			}
+		} else if err.Error() != logged {
 			logged = err.Error()
 			klog.FromContext(ctx).Error(err, "Cannot register in the place of a device plugin; will retry")
 		}

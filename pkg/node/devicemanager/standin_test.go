@@ -31,8 +31,10 @@ type registry struct {
 	server    *grpc.Server
 	listening sync.WaitGroup
 
-	mu      sync.Mutex
-	plugins map[string]*pluginAtKubelet // the last one of each resource
+	mu            sync.Mutex
+	plugins       map[string]*pluginAtKubelet // the last one of each resource
+	registrations int
+	leaves        bool // each plugin as soon as it has registered
 }
 
 // pluginAtKubelet is what the kubelet has of a plugin.
@@ -122,6 +124,10 @@ func (k *registry) Register(_ context.Context, request *pluginapi.RegisterReques
 	p := &pluginAtKubelet{conn: conn}
 	k.mu.Lock()
 	k.plugins[request.GetResourceName()] = p
+	k.registrations++
+	if k.leaves {
+		conn.Close()
+	}
 	k.mu.Unlock()
 	k.listening.Go(func() {
 		for {
@@ -343,6 +349,31 @@ func TestAStandInComesBackAfterRestartsAndLeavesWithItsPlugin(t *testing.T) {
 	h.has(t, qat, map[string]bool{"none/a": true, "none/b": false})
 	if k.devices(qat) != nil {
 		t.Error("somebody stands in")
+	}
+}
+
+func TestAStandInDoesNotPressAKubeletThatLeavesItAgainAndAgain(t *testing.T) {
+	directory := tempDirectory(t)
+	k := startRegistrar(t, kubeletDirectory(t, directory), []types.ResourceName{qat})
+	k.leaves = true
+	h := startManager(t, directory, standingIn(k, &adopter{}))
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	count := func() int {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.registrations
+	}
+	eventually(t, func() error {
+		if n := count(); n < 4 {
+			return fmt.Errorf("it has registered %d times", n)
+		}
+		return nil
+	})
+	before := count()
+	time.Sleep(2 * standInRetry)
+	// Two for each pause; without any, there are hundreds.
+	if n := count() - before; n > 10 {
+		t.Errorf("it registered %d times in two pauses", n)
 	}
 }
 
