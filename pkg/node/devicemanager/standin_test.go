@@ -34,7 +34,7 @@ type registry struct {
 	mu            sync.Mutex
 	plugins       map[string]*pluginAtKubelet // the last one of each resource
 	registrations int
-	leaves        bool // each plugin as soon as it has registered
+	leaves        bool // each plugin as soon as it has listed its devices
 }
 
 // pluginAtKubelet is what the kubelet has of a plugin.
@@ -125,9 +125,6 @@ func (k *registry) Register(_ context.Context, request *pluginapi.RegisterReques
 	k.mu.Lock()
 	k.plugins[request.GetResourceName()] = p
 	k.registrations++
-	if k.leaves {
-		conn.Close()
-	}
 	k.mu.Unlock()
 	k.listening.Go(func() {
 		for {
@@ -142,6 +139,9 @@ func (k *registry) Register(_ context.Context, request *pluginapi.RegisterReques
 			p.healthy = map[string]bool{}
 			for _, d := range list.GetDevices() {
 				p.healthy[d.GetID()] = d.GetHealth() == pluginapi.Healthy
+			}
+			if k.leaves {
+				conn.Close()
 			}
 			k.mu.Unlock()
 		}
