@@ -34,8 +34,8 @@ const StandInAnnotation = "kubedevice.io/stand-in"
 const (
 	// standInPrefix begins the names of the stand-ins' sockets in the kubelet's directory.
 	standInPrefix = "kubecri-"
-	// standInRetry is the pause before a stand-in that could not register, or that the kubelet leaves
-	// again and again, tries it again.
+	// standInRetry is the pause before a stand-in that could not register, or that the kubelet
+	// leaves again and again, tries it again.
 	standInRetry = 500 * time.Millisecond
 	// standInPoll is the pause between two looks for the kubelet while it is away: when it starts,
 	// it admits the node's pods again, which fail if no plugin has registered.
