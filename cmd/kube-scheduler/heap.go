@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/trim"
@@ -46,6 +47,13 @@ func trimAfterStart() {
 func reserveHeap() {
 	memory := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)
 	heapReserve = make([]byte, reserveSize(os.LookupEnv, memory))
+	if len(heapReserve) == 0 {
+		return
+	}
+	// Go clears what it used before by writing to it.
+	if err := unix.Madvise(heapReserve, unix.MADV_DONTNEED); err != nil {
+		klog.ErrorS(err, "The reserve for the heap may take memory", "bytes", len(heapReserve))
+	}
 }
 
 // reserveSize returns how many bytes to reserve: none when the environment has a setting of the
