@@ -70,8 +70,8 @@ func TestTheReserveDelaysTheCollectorAndTakesNoMemory(t *testing.T) {
 	}
 }
 
-// resident returns how many bytes of a large slice are in memory. What else the process has, such as
-// the race detector's own, does not count.
+// resident returns how many bytes of a large slice are in memory. What else the process has, such
+// as the race detector's own, does not count.
 func resident(t *testing.T, bytes []byte) (count int) {
 	t.Helper()
 	pages := make([]byte, (len(bytes)+os.Getpagesize()-1)/os.Getpagesize())
