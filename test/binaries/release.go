@@ -29,8 +29,14 @@ func buildRelease(ctx context.Context, b *builder) error {
 	defer os.RemoveAll(tree) //nolint:errcheck // a left-over directory does no harm
 	archive := filepath.Join(tree, "release.tar")
 	// Git trusts no checkout of another user by itself; nothing of this one is run.
-	if err := b.commandIn(ctx, root, "git", "-c", "safe.directory=*", "archive", "--output="+archive,
-		releaseCommit); err != nil {
+	git := func(args ...string) error {
+		return b.commandIn(ctx, root, "git", slices.Concat([]string{"-c", "safe.directory=*"}, args)...)
+	}
+	err = git("archive", "--output="+archive, releaseCommit)
+	if err != nil && git("fetch", "--quiet", "--unshallow") == nil {
+		err = git("archive", "--output="+archive, releaseCommit)
+	}
+	if err != nil {
 		return fmt.Errorf("take %s from the history of %s: %w\nit needs commit %s: get it with "+
 			"git fetch --unshallow, or clone the repository with its history", PreviousRelease, root, err,
 			releaseCommit)

@@ -125,13 +125,5 @@ func nicNode(t *testing.T, s *dispatch.Set, number, nics int) *dispatch.Node {
 		info.Capacity[name], info.Allocatable[name] = 1, 1
 	}
 	info.Capacity["a.b/nic"], info.Capacity["a.b/other"] = int64(nics), int64(number) // a state of its own
-	inventory, err := s.AddNode(t.Context(), info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := s.Node(t.Context(), inventory, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return node
+	return dispatch.NodeOf(t, s, info)
 }

@@ -56,15 +56,7 @@ func nodeLike(t *testing.T, s *Set, name string, gpus int, used int64) *Node {
 			resource.AddGroupResource(info.Used, device+"/memory", used)
 		}
 	}
-	inventory, err := s.AddNode(t.Context(), info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := s.Node(t.Context(), inventory, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return node
+	return NodeOf(t, s, info)
 }
 
 // A plugin that looks at all that it is given says the same with and without a memory, and so does

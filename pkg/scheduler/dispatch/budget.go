@@ -50,15 +50,16 @@ const (
 	// stepsPerMillisecond is how many steps count as a millisecond.
 	stepsPerMillisecond = grouptree.DefaultStepLimit / 5
 
-	// freeSteps on each node cost the budget of the cycle nothing, and are taken whatever it has
-	// left: an ordinary request for all GPUs of a machine takes 600 of them, so none is refused
-	// because of others. All nodes together have freeInCycle of them, which count as 40 ms: what
-	// that request takes on 5,000 nodes.
+	// freeSteps on a node cost the budget of the cycle nothing, and are taken also when nothing is
+	// left of it, until the cycle has taken freeInCycle of them, which count as 40 ms. An ordinary
+	// request for all GPUs of a machine takes 600 on a node, and so no more on 5,000 of them: it is
+	// never refused because of others.
 	freeSteps, freeInCycle = 2_000, 3_200_000
 
 	// share is which part of the time the searches of all pods together may take, in the long run;
 	// reserve is how many cycles can use their whole budget before that begins to count. So no
-	// number of pods takes more than this from pods without devices.
+	// number of pods takes more than this, and the free steps of their cycles, from pods without
+	// devices.
 	share, reserve = 0.05, 8
 
 	// budgetEntries is for how many requests it is known which nodes were not searched.

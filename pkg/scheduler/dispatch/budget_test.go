@@ -36,15 +36,7 @@ func hardNode(t *testing.T, s *Set, number int) *Node {
 		info.Allocatable[name], info.Used[name] = 2990+int64(i), int64(number%7)
 	}
 	info.Allocatable["resource/group/rest/x/other"] = int64(1 + number)
-	inventory, err := s.AddNode(t.Context(), info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := s.Node(t.Context(), inventory, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return node
+	return NodeOf(t, s, info)
 }
 
 // TestACycleSpendsItsBudgetAndGoesOnWithOtherNodes tries a hopeless pod on a cluster again and

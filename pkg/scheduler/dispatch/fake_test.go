@@ -121,13 +121,10 @@ func listing(name string, resources ...types.ResourceName) *types.NodeInfo {
 	return info
 }
 
-// nodeWith returns the state of a node with this many free GPUs.
-func nodeWith(t *testing.T, s *Set, count int) *Node {
+// NodeOf returns the state of a node of which this is published, also for tests of the package from
+// outside.
+func NodeOf(t *testing.T, s *Set, info *types.NodeInfo) *Node {
 	t.Helper()
-	info := listing("n", "nvidia.com/gpu", "x/a", "x/b", "x/c")
-	for i := range count {
-		resource.AddGroupResource(info.Allocatable, fmt.Sprintf("gpu/GPU-%d/cards", i), 1)
-	}
 	inventory, err := s.AddNode(t.Context(), info)
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +134,16 @@ func nodeWith(t *testing.T, s *Set, count int) *Node {
 		t.Fatal(err)
 	}
 	return node
+}
+
+// nodeWith returns the state of a node with this many free GPUs.
+func nodeWith(t *testing.T, s *Set, count int) *Node {
+	t.Helper()
+	info := listing("n", "nvidia.com/gpu", "x/a", "x/b", "x/c")
+	for i := range count {
+		resource.AddGroupResource(info.Allocatable, fmt.Sprintf("gpu/GPU-%d/cards", i), 1)
+	}
+	return NodeOf(t, s, info)
 }
 
 // asking returns the request of a pod whose one container asks for this many GPUs.

@@ -1,9 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package versions tests on a real cluster of an older Kubernetes, of the oldest one unless told
-// otherwise, what depends on the version: what the scheduler emulates, what programs do where an
-// API is missing, and which policy takes the place of another.
+// Package versions tests on a real cluster of an older Kubernetes, by default of the oldest one,
+// what depends on the version: what the scheduler emulates, what programs do where an API is
+// missing, and which policy takes the place of another.
 package versions
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var (
 	// shared is the cluster of all tests of this package. Its node has the certificates of the
-	// scheduler's seal keys in a file, and is told to read a trust bundle, too, which is not there.
+	// scheduler's seal keys in a file, and is to read a trust bundle, too, which is not there.
 	shared *cluster.Cluster
 	// options are those of the cluster.
 	options cluster.Options
