@@ -262,8 +262,8 @@ func (t tenants) create(
 	}
 }
 
-// withoutDevices makes a pod one of the same size that requests no device, and more CPUs than any
-// node has.
+// withoutDevices makes a pod one of the same size that requests no device, and a node that no pod's
+// end brings: one that lacks CPUs would be tried again whenever a pod is deleted.
 func withoutDevices(pod *corev1.Pod) {
 	if text, ok := pod.Annotations[deviceinfo.Annotation]; ok {
 		pod.Annotations = map[string]string{"bench.example/as-long": text}
@@ -273,7 +273,7 @@ func withoutDevices(pod *corev1.Pod) {
 			containers[i].Resources = corev1.ResourceRequirements{}
 		}
 	}
-	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
+	pod.Spec.NodeSelector = map[string]string{"bench.example/machine": "none"}
 }
 
 // plainStream creates pods without devices, and replaces each that is bound.
