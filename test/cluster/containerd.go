@@ -48,6 +48,8 @@ state = "/run/containerd"
   socket_path = "/run/nri/nri.sock"
   plugin_path = "/var/lib/nri/plugins"
   plugin_config_path = "/var/lib/nri/conf.d"
+  [plugins."io.containerd.nri.v1.nri".default_validator]
+    enable = true
 `))
 
 // containerd17Config is for containerd 1.7, which enables CDI only by configuration.

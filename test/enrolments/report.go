@@ -4,6 +4,7 @@
 package enrolments
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,8 +99,12 @@ func (r *Result) save(directory string) error {
 	return os.WriteFile(filepath.Join(directory, "enrolments.json"), append(content, '\n'), 0o644)
 }
 
-// admissionError is why the kubelet fails a pod whose devices it cannot give now.
-const admissionError = "UnexpectedAdmissionError"
+const (
+	// admissionError is why the kubelet fails a pod whose devices it cannot give now.
+	admissionError = "UnexpectedAdmissionError"
+	// startError is why a container ended that the runtime did not start to the end.
+	startError = "StartError"
+)
 
 // judge adds to a result what became of the pods of this node.
 func (s *site) judge(result *Result) error {
@@ -137,10 +142,20 @@ const restartLimit = time.Minute
 
 // explain says why a pod failed, and whether that is what a kubelet does that is restarted while no
 // container of the pod runs: it admits the pod anew, and fails it if the plugin of its devices has
-// not registered again by then.
+// not registered again by then. Or the start of the container was cut off when the kubelet was
+// killed, which a pod that is never started again does not survive.
 func explain(f failure, kubeletStarts []time.Time, ranAt func(podUID string, at time.Time) bool) (said string,
 	byKubelet bool) {
 	said = fmt.Sprintf("pod %s, on its node %s: %s: %s", f.pod.Name, f.phase, f.pod.Status.Reason, f.pod.Status.Message)
+	reason := f.pod.Status.Reason
+	for _, container := range f.pod.Status.ContainerStatuses {
+		if ended := container.State.Terminated; ended != nil {
+			said += fmt.Sprintf("; its container: %s, exit code %d: %s", ended.Reason, ended.ExitCode, ended.Message)
+			if ended.Reason == startError && strings.Contains(ended.Message, context.Canceled.Error()) {
+				reason = startError
+			}
+		}
+	}
 	var start time.Time
 	for _, at := range kubeletStarts {
 		if at.Before(f.at) {
@@ -148,7 +163,7 @@ func explain(f failure, kubeletStarts []time.Time, ranAt func(podUID string, at 
 		}
 	}
 	since := f.at.Sub(start)
-	if f.pod.Status.Reason != admissionError || since > restartLimit || ranAt(string(f.pod.UID), start) {
+	if reason != admissionError && reason != startError || since > restartLimit || ranAt(string(f.pod.UID), start) {
 		return said, false
 	}
 	return fmt.Sprintf("%s; the kubelet was started %.1f s before, when no container of the pod ran", said,

@@ -4,6 +4,7 @@
 package enrolments
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,8 +25,16 @@ func TestOnlyAKubeletThatWasRestartedExplainsAPodThatFailed(t *testing.T) {
 		"the container ran at the kubelet's start": {admissionError, 110, 100, false},
 		"the kubelet had been started before":      {admissionError, 170, 90, false},
 		"it failed for another reason":             {"Evicted", 110, 90, false},
+		"its start was cut off":                    {"StartError: context canceled", 110, 90, true},
+		"it did not start":                         {"StartError: no such file", 110, 90, false},
+		"it ended":                                 {"Error: context canceled", 110, 90, false},
 	} {
 		f := failure{pod: &corev1.Pod{Status: corev1.PodStatus{Reason: test.reason}}, at: at(test.failed)}
+		if reason, message, ok := strings.Cut(test.reason, ": "); ok { // of the container
+			f.pod.Status = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message},
+			}}}}
+		}
 		said, byKubelet := explain(f, starts, func(_ string, when time.Time) bool { return when.Equal(at(test.ran)) })
 		if byKubelet != test.byKubelet {
 			t.Errorf("%s: %s: %t", name, said, byKubelet)

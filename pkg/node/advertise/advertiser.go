@@ -4,7 +4,9 @@
 // Package advertise publishes this node's devices in its Node object: the annotation
 // KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
 // that the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the
-// same patches. Extended resources that the kubelet publishes by itself stay as they are.
+// same patches. So does KubeDevice/RequiredPlugin where the container runtime refuses containers
+// that require kubecri while it is away. Extended resources that the kubelet publishes by itself
+// stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
@@ -69,6 +71,14 @@ type Holders interface {
 	Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{})
 }
 
+// Runtime knows what the node's container runtime does. *nri.Registration is one.
+type Runtime interface {
+	// Enforced reports whether the runtime refuses containers that require an NRI plugin which is
+	// not there; whether that is known, without which the node's annotation stays as it is; and a
+	// channel that is closed when any of this may have changed.
+	Enforced() (enforced, known bool, changed <-chan struct{})
+}
+
 // Options tune an Advertiser; the zero value is what production uses.
 type Options struct {
 	// Observe, if set, is called after each patch.
@@ -84,6 +94,8 @@ type Options struct {
 	Pods Pods
 	// Holders, if set, has what the annotation KubeDevice/Holders says.
 	Holders Holders
+	// Runtime, if set, has what the annotation KubeDevice/RequiredPlugin says.
+	Runtime Runtime
 	// KubeletCounts, if set, reports whether the kubelet publishes an extended resource whose
 	// devices the inventory has.
 	KubeletCounts func(extended string) bool

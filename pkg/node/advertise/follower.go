@@ -6,6 +6,7 @@ package advertise
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,12 +41,13 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		inventory, changed := f.source.Inventory()
 		requested, known, requestsChanged := f.requested()
 		holders, holdersChanged := f.holders()
+		runtime, runtimeChanged := f.runtime()
 		if f.node != nil && !retry.on {
 			second.end()
 			var due time.Time
 			var err error
 			if synced == nil {
-				due, err = f.compare(ctx, inventory.Node, requested, known, holders)
+				due, err = f.compare(ctx, inventory.Node, requested, known, holders, runtime)
 			} else {
 				err = f.restore(ctx, requested)
 			}
@@ -69,6 +71,8 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		case <-requestsChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-holdersChanged:
+			retry.cut(wait.Jitter(f.options.Retry, jitter))
+		case <-runtimeChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-second.over():
 			second.end()
@@ -113,6 +117,21 @@ func (f *follower) holders() (report *holdersReport, changed <-chan struct{}) {
 	return &holdersReport{list}, changed
 }
 
+// runtime returns what the node has to say of its runtime: nothing while that is not known.
+func (f *follower) runtime() (annotations map[string]string, changed <-chan struct{}) {
+	if f.options.Runtime == nil {
+		return nil, nil
+	}
+	enforced, known, changed := f.options.Runtime.Enforced()
+	switch {
+	case !known:
+		return nil, changed
+	case enforced:
+		return map[string]string{deviceinfo.RequiredPluginAnnotation: deviceinfo.NRIPlugin}, changed
+	}
+	return map[string]string{deviceinfo.RequiredPluginAnnotation: ""}, changed
+}
+
 func (f *follower) freshBackoff() wait.Backoff {
 	return wait.Backoff{Duration: f.options.Retry, Factor: 2, Jitter: jitter, Steps: 8, Cap: time.Minute}
 }
@@ -131,6 +150,7 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 // or the zero time. Holders that cannot be published do not keep the inventory from being so.
 func (f *follower) compare(
 	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool, holders *holdersReport,
+	runtime map[string]string,
 ) (due time.Time, err error) {
 	w := want(f.node, inventory, requested, known)
 	if f.steps == nil {
@@ -146,6 +166,9 @@ func (f *follower) compare(
 		return time.Time{}, &refusal{err}
 	}
 	annotations := map[string]string{deviceinfo.Annotation: value}
+	if maps.Copy(annotations, runtime); value == "" {
+		annotations[deviceinfo.RequiredPluginAnnotation] = "" // it is about devices
+	}
 	unreported := holders.addTo(annotations, f.node)
 	if err := f.patch(ctx, annotations, shown.counts); err != nil {
 		return time.Time{}, err

@@ -42,8 +42,9 @@ func Withdraw(ctx context.Context, client kubernetes.Interface,
 				"let kubecri run until it has replaced the annotation, or remove both by hand", nodeName,
 			deviceinfo.Annotation, err)
 	}
-	body, err := patch(node, map[string]string{deviceinfo.Annotation: "", deviceinfo.HoldersAnnotation: ""}, nil,
-		func(string) bool { return false })
+	body, err := patch(node, map[string]string{
+		deviceinfo.Annotation: "", deviceinfo.HoldersAnnotation: "", deviceinfo.RequiredPluginAnnotation: "",
+	}, nil, func(string) bool { return false })
 	if err != nil {
 		return nil, true, err
 	}

@@ -12,10 +12,14 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
 func TestWithdrawTakesAwayWhatWasPublishedAndNothingElse(t *testing.T) {
 	published := nodeWith(annotationOf(t, gpus(2)), map[string]string{"example.com/gpu": "2", "example.com/other": "1"})
+	published.Annotations[deviceinfo.HoldersAnnotation] = "[]"
+	published.Annotations[deviceinfo.RequiredPluginAnnotation] = deviceinfo.NRIPlugin
 	client := fake.NewClientset(published)
 	resources, found, err := Withdraw(t.Context(), client, "node-1")
 	if err != nil || !found {

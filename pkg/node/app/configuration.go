@@ -46,6 +46,7 @@ type Configuration struct {
 	DevicePluginsDir   *string `json:"devicePluginsDir,omitempty"`
 	PluginsRegistryDir *string `json:"pluginsRegistryDir,omitempty"`
 	PodResourcesDir    *string `json:"podResourcesDir,omitempty"`
+	NRISocket          *string `json:"nriSocket,omitempty"`
 	MetricsBindAddress *string `json:"metricsBindAddress,omitempty"`
 	Kubeconfig         *string `json:"kubeconfig,omitempty"`
 	HostnameOverride   *string `json:"hostnameOverride,omitempty"`
@@ -77,6 +78,7 @@ func (c *Configuration) values() map[string]*string {
 		"device-plugins-dir":         c.DevicePluginsDir,
 		"plugins-registry-dir":       c.PluginsRegistryDir,
 		"pod-resources-dir":          c.PodResourcesDir,
+		"nri-socket":                 c.NRISocket,
 		"metrics-bind-address":       c.MetricsBindAddress,
 		"kubeconfig":                 c.Kubeconfig,
 		"hostname-override":          c.HostnameOverride,

@@ -22,6 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -56,6 +57,7 @@ type node struct {
 	events        *announcer
 	keys          *seals.Keys // nil where seals are off
 	holders       *seals.Holders
+	registration  *nri.Registration // nil where it is off
 
 	running sync.WaitGroup
 }
@@ -123,6 +125,10 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	n.holders = seals.NewHolders(options.NodeName, n.keys, n.registry, n.record)
 	advertising.Holders = n.holders
+	if options.NRISocket != "" {
+		n.registration = nri.New(options.NRISocket)
+		advertising.Runtime = n.registration
+	}
 	if n.keys != nil {
 		n.measures.showSeals(n.keys, n.holders)
 	}
@@ -166,6 +172,9 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.cdi.Watch(ctx, n.upstream) })
 	if n.firewall != nil {
 		n.running.Go(func() { n.firewall.Run(ctx) })
+	}
+	if n.registration != nil {
+		n.running.Go(func() { n.registration.Run(ctx) })
 	}
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
@@ -303,6 +312,9 @@ func (n *node) ready(servePath string) []check {
 	)
 	if n.keys != nil {
 		checks = append(checks, check{"seals", func(context.Context) error { return n.keys.Check() }})
+	}
+	if n.registration != nil {
+		checks = append(checks, check{"nri", func(context.Context) error { return n.registration.Check() }})
 	}
 	if n.options.Kubeconfig != "" {
 		checks = append(checks,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -40,6 +41,8 @@ type Options struct {
 	PodResourcesDir string
 	// KubeletDir is the kubelet's root directory, in which its PodResources socket is.
 	KubeletDir string
+	// NRISocket is where the runtime serves NRI; kubecri does not register there when it is empty.
+	NRISocket string
 	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
 	MetricsAddress string
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
@@ -79,6 +82,7 @@ func NewOptions() *Options {
 		PluginDir:        "/usr/local/KubeExt/devices",
 		StateDir:         "/var/lib/kubedevice",
 		KubeletDir:       "/var/lib/kubelet",
+		NRISocket:        nri.DefaultSocket,
 		MetricsAddress:   "127.0.0.1:10261",
 		DeviceFirewall:   true,
 		// Whoever may create pods there may do anything in the cluster.
@@ -164,6 +168,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.KubeletDir, "root-dir", o.KubeletDir,
 		"the kubelet's root directory: kubecri asks the kubelet there which device plugins are its own, and which "+
 			"pods there are")
+	flags.StringVar(&o.NRISocket, "nri-socket", o.NRISocket,
+		"Unix socket of NRI, where kubecri registers so that containers can require it; empty for none")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress,
 		"address that serves /metrics, /healthz and /readyz; empty serves none")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -196,14 +197,11 @@ func (e *Enrolment) clockFact(ctx context.Context, s *surroundings) Fact {
 	return found
 }
 
-// nriSocket is where containerd and CRI-O serve NRI.
-const nriSocket = "/var/run/nri/nri.sock"
-
 func (e *Enrolment) nriFact() Fact {
-	if !e.options.Host.exists(nriSocket) {
+	if !e.options.Host.exists(nri.DefaultSocket) {
 		return fact("NRI", "off; kubecri does not need it")
 	}
-	return fact("NRI", "on; its plugins go on working beside kubecri")
+	return fact("NRI", "on; its plugins go on working beside kubecri, which registers there to be required")
 }
 
 // programFact is about the program that the unit starts.

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
 // Leave takes kubecri out again, or goes on with what was begun. It refuses while device pods run
@@ -33,7 +36,7 @@ func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 	if err != nil {
 		return refused(j.Node, err)
 	}
-	report.Facts = []Fact{e.waitingFact(ctx)}
+	report.Facts = []Fact{e.waitingFact(ctx), requiredFact(ctx, j, client)}
 	refuse := func(err error) *Report {
 		report.Outcome, report.Reason, report.Steps = Refused, err.Error(), nil
 		return report
@@ -52,6 +55,21 @@ func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 		report.Outcome, report.Reason = Stuck, fmt.Sprintf("%v; kubecri leave goes on with it", err)
 	}
 	return report
+}
+
+// requiredFact is about containers with devices that are created when kubecri has left, of pods
+// that the API server did not show.
+func requiredFact(ctx context.Context, j *journal, client kubernetes.Interface) Fact {
+	const advice = "such a container would start without its devices: see that no such pod is left (docs/operations.md)"
+	node, err := client.CoreV1().Nodes().Get(ctx, j.Node, metav1.GetOptions{})
+	if err != nil {
+		return fact("NRI", "unknown: %v", err).notice(advice)
+	}
+	if node.Annotations[deviceinfo.RequiredPluginAnnotation] == deviceinfo.NRIPlugin {
+		return fact("NRI", "the container runtime refuses containers of our device pods while kubecri is away")
+	}
+	return fact("NRI", "the container runtime does not refuse containers of our device pods while kubecri is away").
+		notice(advice)
 }
 
 // checkDevicePods returns an error if there are device pods that are not to be evicted.

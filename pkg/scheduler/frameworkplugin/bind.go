@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +41,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		}
 		annotations[seal.Annotation] = text
 	}
+	p.requirePlugin(annotations, pod, nodeName)
 	err := p.bind(ctx, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   pod.Namespace,
@@ -60,6 +62,22 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		p.Run(func(ctx context.Context) { p.resolveBinding(ctx, pod, nodeName, deadline) })
 	}
 	return fwk.AsStatus(err)
+}
+
+// requirePlugin adds the annotations by which the node's container runtime does not create the
+// pod's containers without kubecri, if the node says that it can.
+func (p *Plugin) requirePlugin(annotations map[string]string, pod *v1.Pod, nodeName string) {
+	node, err := p.nodeLister.Get(nodeName)
+	if err != nil || node.Annotations[deviceinfo.RequiredPluginAnnotation] != deviceinfo.NRIPlugin {
+		return
+	}
+	var containers []string
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			containers = append(containers, list[i].Name)
+		}
+	}
+	maps.Copy(annotations, deviceinfo.RequirePlugin(pod.Annotations, containers))
 }
 
 // bind creates the Binding as upstream's DefaultBinder does.

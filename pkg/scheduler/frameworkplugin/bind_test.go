@@ -6,6 +6,7 @@ package frameworkplugin
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"runtime"
 	"syscall"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
 var everything = labels.Everything()
@@ -215,5 +218,36 @@ func TestBindingGoesThroughTheAPICacherWhereThereIsOne(t *testing.T) {
 	}
 	if got := f.plugin.nodes.Reserved("n", pod.UID); got != "" {
 		t.Errorf("still reserved: %s", got)
+	}
+}
+
+func TestAPodRequiresKubecriOnlyOnANodeThatSaysItCanBeRequired(t *testing.T) {
+	const pods, main = "required-plugins.noderesource.dev/pod", "required-plugins.noderesource.dev/container.main"
+	for name, test := range map[string]struct {
+		published string
+		want      map[string]string
+	}{
+		"it can":          {deviceinfo.NRIPlugin, map[string]string{pods: `["mine","kubedevice"]`, main: `["kubedevice"]`}},
+		"another plugin":  {"evil", nil},
+		"nothing is said": {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode("n", "A")
+			if test.published != "" {
+				node.Annotations[deviceinfo.RequiredPluginAnnotation] = test.published
+			}
+			f := newFixture(t, []*v1.Node{node})
+			pod := newPod("p", 1)
+			pod.Annotations = map[string]string{pods: "[mine]", main: "[]"}
+			f.add(pod)
+			if status := f.bind(f.reserve(pod, "n"), pod, "n"); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			got := f.bindings()[0].Annotations
+			delete(got, deviceinfo.Annotation)
+			if !maps.Equal(got, test.want) {
+				t.Errorf("bound with %q, want %q", got, test.want)
+			}
+		})
 	}
 }

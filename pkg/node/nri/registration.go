@@ -1,0 +1,155 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nri registers kubecri as an NRI plugin of the container runtime. The plugin changes no
+// container: it is there so that a container can require it. Where the runtime's default validator
+// is on (containerd 2.2, CRI-O 1.35; off by default), a pod's annotation
+// required-plugins.noderesource.dev names plugins without which the runtime refuses to create its
+// containers. So a container with devices is not created without them after kubecri was taken away.
+//
+// No API says whether the validator is on. But a runtime tells each plugin that validates
+// containers which plugins have seen the container, and its own validator is among them. So beside
+// the plugin there is a second one that validates, until the first container has been created. Both
+// end with their connection to the runtime: another configuration needs a restart of it.
+package nri
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// DefaultSocket is where containerd and CRI-O serve NRI.
+const DefaultSocket = "/var/run/nri/nri.sock"
+
+const (
+	// index is the plugin's place among the others. It changes nothing, so any is as good.
+	index = "50"
+	// probe is the name of the plugin that validates.
+	probe = deviceinfo.NRIPlugin + "-probe"
+	// probes is how often it is tried to register it, and probing the pause in between: longer than
+	// it takes to notice that the runtime has ended.
+	probes, probing = 3, time.Second
+	// retry and maxRetry are the first and the longest pause after a connection has ended.
+	retry, maxRetry = 100 * time.Millisecond, 10 * time.Second
+)
+
+// Registration is kubecri's registration with the runtime. All methods are safe for concurrent use.
+type Registration struct {
+	socket string
+
+	mu         sync.Mutex
+	registered bool
+	known      bool // since the connection to the runtime that there is, or was last
+	enforced   bool
+	changed    chan struct{}
+}
+
+// New returns a registration at the NRI socket of that path; call Run to make it.
+func New(socket string) *Registration {
+	return &Registration{socket: socket, changed: make(chan struct{})}
+}
+
+// Enforced reports whether the runtime refuses containers that require a plugin that is not there;
+// whether that is known, which takes the creation of one container; and a channel that is closed
+// when any of this may have changed.
+func (r *Registration) Enforced() (enforced, known bool, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.enforced, r.known, r.changed
+}
+
+// Check returns an error while the runtime refuses to create containers with devices, because
+// kubecri is not registered.
+func (r *Registration) Check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.registered || !r.enforced {
+		return nil
+	}
+	return fmt.Errorf("kubecri is not registered with NRI at %s: the container runtime refuses containers with "+
+		"devices until it is; see kubecri's log", r.socket)
+}
+
+// Run keeps kubecri registered until ctx is done.
+func (r *Registration) Run(ctx context.Context) {
+	fresh := wait.Backoff{Duration: retry, Factor: 2, Steps: 16, Cap: maxRetry}
+	backoff, said := fresh, ""
+	for ctx.Err() == nil {
+		registered, err := r.serve(ctx)
+		if registered {
+			backoff, said = fresh, ""
+		}
+		if text := fmt.Sprint(err); ctx.Err() == nil && text != said {
+			klog.FromContext(ctx).V(2).Info("Not registered with NRI; will retry", "socket", r.socket, "reason", text)
+			said = text
+		}
+		_ = pause(ctx, backoff.Step())
+	}
+}
+
+// serve registers with the runtime. It returns when the connection ends, and whether the runtime
+// had registered the plugin.
+func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	defer cancel() // before the wait
+	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, present{newMember()}, func() {
+		registered = true
+		klog.FromContext(ctx).V(2).Info("Registered with NRI", "socket", r.socket, "plugin", deviceinfo.NRIPlugin)
+		r.update(func() { r.registered, r.known = true, false })
+		probing.Go(func() { r.probe(ctx) })
+	})
+	r.update(func() { r.registered = false })
+	return registered, err
+}
+
+// probe finds out whether the runtime has a validator. One that refuses to register the probe is
+// too old for plugins that validate, and has none.
+func (r *Registration) probe(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	for range probes {
+		found := func(enforced bool) { r.found(ctx, enforced) }
+		validator := &validator{member: newMember(), found: found, leave: cancel}
+		err = connect(ctx, r.socket, probe, validator, func() {})
+		if pause(ctx, probing) != nil {
+			return
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("The runtime takes no NRI plugin that validates", "reason", fmt.Sprint(err))
+	r.found(ctx, false)
+}
+
+func (r *Registration) found(ctx context.Context, enforced bool) {
+	klog.FromContext(ctx).V(2).Info("Found out whether containers can require NRI plugins", "enforced", enforced)
+	r.update(func() { r.known, r.enforced = true, enforced })
+}
+
+// update changes the state.
+func (r *Registration) update(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// pause waits for d, or returns an error when ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,294 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	defaultvalidator "github.com/containerd/nri/plugins/default-validator"
+	"go.uber.org/goleak"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// runtime is NRI as container runtimes serve it.
+type runtime struct {
+	*adaptation.Adaptation
+	t *testing.T
+}
+
+// startRuntime serves NRI at the socket, with or without the default validator, until stop is
+// called.
+func startRuntime(t *testing.T, socket string, validates bool) *runtime {
+	t.Helper()
+	dir := t.TempDir()
+	served, err := adaptation.New("containerd", "2.4.2",
+		func(ctx context.Context, sync adaptation.SyncCB) error {
+			_, err := sync(ctx, []*api.PodSandbox{{Id: "old"}}, nil)
+			return err
+		},
+		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(filepath.Join(dir, "plugins")),
+		adaptation.WithPluginConfigPath(filepath.Join(dir, "conf.d")),
+		adaptation.WithDefaultValidator(&defaultvalidator.DefaultValidatorConfig{Enable: validates}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := served.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &runtime{Adaptation: served, t: t}
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// create creates a container of a pod that was bound to a node which publishes that kubecri can be
+// required, and returns the runtime's refusal.
+func (r *runtime) create() error {
+	pod := &api.PodSandbox{Id: "pod", Annotations: deviceinfo.RequirePlugin(nil, []string{"main"})}
+	container := &api.Container{Id: "container", PodSandboxId: "pod", Name: "main"}
+	_, err := r.CreateContainer(r.t.Context(), &api.CreateContainerRequest{Pod: pod, Container: container})
+	if err != nil {
+		return err
+	}
+	return r.PostCreateContainer(r.t.Context(), &api.PostCreateContainerRequest{Pod: pod, Container: container})
+}
+
+// await waits until the condition holds.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// start keeps kubecri registered until the test ends or stop is called.
+func start(t *testing.T, socket string) (r *Registration, stop func()) {
+	r = New(socket)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return r, stop
+}
+
+func (r *Registration) isRegistered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.registered
+}
+
+// awaitPlugins waits until the runtime has registered kubecri and asked the probe.
+func (r *runtime) awaitPlugins(registration *Registration) {
+	r.t.Helper()
+	await(r.t, "kubecri is registered", registration.isRegistered)
+	await(r.t, "the probe was asked", func() bool {
+		if err := r.create(); err != nil && !strings.Contains(err.Error(), "not present") {
+			r.t.Fatalf("a container that requires kubecri: %v", err)
+		}
+		_, known, _ := registration.Enforced()
+		return known
+	})
+}
+
+func TestAContainerThatRequiresKubecriIsRefusedWithoutIt(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	r := startRuntime(t, socket, true)
+	if err := r.create(); err == nil || !strings.Contains(err.Error(), `required plugin "kubedevice" not present`) {
+		t.Errorf("before kubecri is there: %v", err)
+	}
+	registration, stop := start(t, socket)
+	if _, known, _ := registration.Enforced(); known {
+		t.Error("it is known before a container was created")
+	}
+	r.awaitPlugins(registration)
+	if enforced, _, _ := registration.Enforced(); !enforced {
+		t.Error("the validator was not found")
+	}
+	if err := registration.Check(); err != nil {
+		t.Error(err)
+	}
+	stop()
+	await(t, "a container is refused after kubecri has left", func() bool { return r.create() != nil })
+}
+
+// The probe is in the way of each container, so it leaves. Kubecri stays.
+func TestTheProbeLeavesWhenItWasAsked(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	front := newFront(t, socket)
+	r := startRuntime(t, front.runtime, true)
+	registration, _ := start(t, socket)
+	r.awaitPlugins(registration)
+	if err := r.create(); err != nil {
+		t.Error("the first container after the probe:", err)
+	}
+	await(t, "one of two connections is left", func() bool { return front.open() == 1 })
+}
+
+func TestWithoutAValidatorNothingIsEnforced(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	r := startRuntime(t, socket, false)
+	registration, _ := start(t, socket)
+	r.awaitPlugins(registration)
+	if enforced, _, _ := registration.Enforced(); enforced {
+		t.Error("a validator was found")
+	}
+}
+
+// A runtime's configuration changes when it restarts, so what was known is not known any more.
+func TestAnotherRuntimeIsLookedAtAnew(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	front := newFront(t, socket)
+	registration, _ := start(t, socket) // NRI is not there yet
+	if err := registration.Check(); err != nil {
+		t.Error(err)
+	}
+	first := startRuntime(t, front.runtime, true)
+	first.awaitPlugins(registration)
+	_, _, changed := registration.Enforced()
+	first.Stop()
+	front.cut() // as its process ends
+	<-changed
+	await(t, "it counts that kubecri is not registered", func() bool { return registration.Check() != nil })
+	if enforced, known, _ := registration.Enforced(); !enforced || !known {
+		t.Error("what was known is forgotten before there is another runtime")
+	}
+	second := startRuntime(t, front.runtime, false)
+	second.awaitPlugins(registration)
+	if enforced, _, _ := registration.Enforced(); enforced {
+		t.Error("the first runtime's validator still counts")
+	}
+}
+
+// Runtimes before NRI 0.9 end the connection of a plugin that subscribes to what they don't know.
+func TestARuntimeThatRefusesTheProbeHasNoValidator(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	front := newFront(t, socket)
+	front.only(1)
+	startRuntime(t, front.runtime, false)
+	registration, _ := start(t, socket)
+	await(t, "it is known that nothing is enforced", func() bool {
+		enforced, known, _ := registration.Enforced()
+		return known && !enforced
+	})
+	if !registration.isRegistered() {
+		t.Error("kubecri is not registered")
+	}
+}
+
+// No goroutine is left behind, see TestMain.
+func TestARuntimeThatNeverAnswersIsLeft(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, stop := start(t, socket)
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stop()
+}
+
+// front passes connections on to a runtime, and counts them.
+type front struct {
+	runtime string // the runtime's own socket
+
+	mu      sync.Mutex
+	allowed int // how many connections are passed on at a time; 0 for any number
+	conns   map[net.Conn]bool
+}
+
+func newFront(t *testing.T, socket string) *front {
+	f := &front{runtime: filepath.Join(t.TempDir(), "runtime.sock"), conns: map[net.Conn]bool{}}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { f.serve(conn) })
+		}
+	})
+	t.Cleanup(func() { listener.Close(); f.cut(); serving.Wait() })
+	return f
+}
+
+func (f *front) only(allowed int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.allowed = allowed
+}
+
+func (f *front) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.conns)
+}
+
+// cut ends all connections.
+func (f *front) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for conn := range f.conns {
+		conn.Close()
+	}
+}
+
+// serve passes one connection on, if it may.
+func (f *front) serve(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial("unix", f.runtime)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	if !f.admit(from) {
+		return
+	}
+	defer f.forget(from)
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	copying.Go(func() { io.Copy(to, from); to.Close() })
+	io.Copy(from, to)
+	from.Close()
+}
+
+func (f *front) admit(conn net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.allowed > 0 && len(f.conns) == f.allowed {
+		return false
+	}
+	f.conns[conn] = true
+	return true
+}
+
+func (f *front) forget(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, conn)
+}

@@ -1,0 +1,65 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// Whoever takes kubecri away by hand points the kubelet at the container runtime. Here the test is
+// the kubelet: it has the runtime create containers in the sandboxes of pods while kubecri is away.
+func TestTheRuntimeCreatesNoContainerOfADevicePodWhileKubecriIsAway(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0]
+	namespace := clustertest.Namespace(t, shared.Client)
+	plain := clustertest.RunPod(ctx, t, shared.Client,
+		clustertest.On(node.Name, clustertest.IdlePod(namespace, "plain", nil)))
+	awaitRequirable(ctx, t, node)
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, gpuPod(namespace, "holder", 1)))
+	if err := node.Kubecri.Kill9(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	const refusal = `required plugin "kubedevice" not present`
+	if err := node.CreateBeside(ctx, holder, "late", nil); err == nil || !strings.Contains(err.Error(), refusal) {
+		t.Errorf("a container of %s while kubecri is away: %v, want %s", holder.Name, err, refusal)
+	}
+	if err := node.CreateBeside(ctx, plain, "late", nil); err != nil {
+		t.Errorf("a container of a pod without devices while kubecri is away: %v", err)
+	}
+
+	if err := node.Kubecri.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for err := node.CreateBeside(ctx, holder, "late", nil); err != nil; err = node.CreateBeside(ctx, holder, "late", nil) {
+		if !strings.Contains(err.Error(), refusal) {
+			t.Fatal(err)
+		}
+		clustertest.Pause(ctx, t, "kubecri is registered with the container runtime")
+	}
+	expectDevices(ctx, t, clustertest.RestartContainer(ctx, t, shared.Client, holder), "main", 1)
+}
+
+// awaitRequirable waits until the node publishes that its containers can require kubecri.
+func awaitRequirable(ctx context.Context, t *testing.T, node *cluster.Node) {
+	t.Helper()
+	for {
+		object, err := shared.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if object.Annotations[deviceinfo.RequiredPluginAnnotation] == deviceinfo.NRIPlugin {
+			return
+		}
+		clustertest.Pause(ctx, t, "node "+node.Name+" publishes that kubecri can be required")
+	}
+}
