@@ -63,7 +63,7 @@ type Pods interface {
 	Counts() (counts map[string]int64, known bool, changed <-chan struct{})
 }
 
-// Holders knows which pods hold devices of the node of which only the node knows. *seals.Holders
+// Holders knows which pods hold devices of the node of which only the node knows. *holders.Follower
 // does.
 type Holders interface {
 	// Holders returns the pods; whether they are known, without which the node's annotation stays

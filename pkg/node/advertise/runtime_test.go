@@ -59,6 +59,7 @@ func TestANodeSaysThatKubecriCanBeRequired(t *testing.T) {
 				check("with a validator", deviceinfo.NRIPlugin)
 				runtime.set(true, false)
 				check("while the runtime restarts", deviceinfo.NRIPlugin)
+				runtime.set(true, true)
 				source.set(types.NewNodeInfo())
 				check("without a device", "")
 				source.set(gpus(1))

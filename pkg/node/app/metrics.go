@@ -15,6 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/holders"
 	"github.com/kubedevice/kubedevice/pkg/node/seals"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -125,7 +126,7 @@ func (m *measures) showNode(advertiser *advertise.Advertiser) {
 }
 
 // showSeals registers what there is to say of keys, and of pods without a valid seal.
-func (m *measures) showSeals(keys *seals.Keys, holders *seals.Holders) {
+func (m *measures) showSeals(keys *seals.Keys, holders *holders.Follower) {
 	m.gauge("seal_keys", "Keys by which the seals of pods are verified.", func() float64 {
 		verifier, _, err := keys.Verifier()
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/holders"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
@@ -56,7 +57,7 @@ type node struct {
 	advertiser    *advertise.Advertiser
 	events        *announcer
 	keys          *seals.Keys // nil where seals are off
-	holders       *seals.Holders
+	holders       *holders.Follower
 	registration  *nri.Registration // nil where it is off
 
 	running sync.WaitGroup
@@ -122,8 +123,10 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		n.keys = seals.NewKeys(ctx, seals.Options{
 			Certificates: options.SealCertificates, TrustBundle: options.SealTrustBundle, Cache: options.sealsPath(),
 		})
+		n.holders = holders.New(options.NodeName, n.keys, n.registry, n.record)
+	} else {
+		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
 	}
-	n.holders = seals.NewHolders(options.NodeName, n.keys, n.registry, n.record)
 	advertising.Holders = n.holders
 	if options.NRISocket != "" {
 		n.registration = nri.New(options.NRISocket)

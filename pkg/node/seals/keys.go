@@ -1,8 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seals has the node's half of the seals (package seal): the keys by which the node
-// verifies them, and the pods that hold devices of the node without a valid one.
+// Package seals has the keys by which the node verifies seals (package seal).
 //
 // The keys come from a file, from a ClusterTrustBundle, or from both, and are read again while
 // kubecri runs. A source that is gone or malformed keeps the keys that it gave last: it is never

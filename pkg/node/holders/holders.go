@@ -1,7 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package seals
+// Package holders finds the pods that hold devices of this node of which the scheduler knows from
+// the node alone. These are adopted pods, which the kubelet gave devices to; and, where seals are
+// looked at, those that carry no seal that verifies: they were granted before there were seals, or
+// their key was taken away.
+package holders
 
 import (
 	"context"
@@ -35,13 +39,18 @@ type Grants interface {
 	Follow() (list []grants.Allocation, complete bool, changed <-chan struct{})
 }
 
-// Holders finds the pods that hold devices of this node of which the scheduler knows from the node
-// alone. These are adopted pods, which the kubelet gave devices to; and, where seals are looked at,
-// those that carry no seal that verifies: they were granted before there were seals, or their key
-// was taken away. All methods are safe for concurrent use.
-type Holders struct {
+// Keys knows the keys by which seals are verified. *seals.Keys does.
+type Keys interface {
+	// Verifier returns the verifier with all keys that are known now, and a channel that is closed
+	// when there is another one. While no key is known, the error says why.
+	Verifier() (verifier *seal.Verifier, changed <-chan struct{}, err error)
+}
+
+// Follower follows what the node knows of its pods, and finds the holders among them. All methods
+// are safe for concurrent use.
+type Follower struct {
 	nodeName string
-	keys     *Keys // nil where seals are not looked at
+	keys     Keys // nil where seals are not looked at
 	pods     Pods
 	grants   Grants
 
@@ -60,10 +69,10 @@ type answer struct {
 	valid            bool
 }
 
-// NewHolders returns holders of which none is known yet; call Run. keys is nil where seals are not
+// New returns a follower that knows no holders yet; call Run. keys is nil where seals are not
 // looked at.
-func NewHolders(nodeName string, keys *Keys, pods Pods, grants Grants) *Holders {
-	return &Holders{
+func New(nodeName string, keys Keys, pods Pods, grants Grants) *Follower {
+	return &Follower{
 		nodeName: nodeName, keys: keys, pods: pods, grants: grants, changed: make(chan struct{}),
 		answers: map[string]answer{},
 	}
@@ -72,25 +81,25 @@ func NewHolders(nodeName string, keys *Keys, pods Pods, grants Grants) *Holders 
 // Holders returns the pods, whether they are known, and a channel that is closed when any of this
 // changes. They are not known until the node's keys, pods and grants are. The list must not be
 // changed.
-func (h *Holders) Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.list, h.known, h.changed
+func (f *Follower) Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.list, f.known, f.changed
 }
 
 // Run follows keys, pods and grants until ctx is done.
-func (h *Holders) Run(ctx context.Context) {
+func (f *Follower) Run(ctx context.Context) {
 	for {
-		podsChanged := h.pods.Changed()
-		granted, complete, grantsChanged := h.grants.Follow()
+		podsChanged := f.pods.Changed()
+		granted, complete, grantsChanged := f.grants.Follow()
 		var verifier *seal.Verifier
 		var keysChanged <-chan struct{}
 		var err error
-		if h.keys != nil {
-			verifier, keysChanged, err = h.keys.Verifier()
+		if f.keys != nil {
+			verifier, keysChanged, err = f.keys.Verifier()
 		}
-		if err == nil && complete && h.pods.Check() == nil {
-			h.set(h.unsealed(verifier, granted))
+		if err == nil && complete && f.pods.Check() == nil {
+			f.set(f.unsealed(verifier, granted))
 		}
 		select {
 		case <-podsChanged:
@@ -104,21 +113,21 @@ func (h *Holders) Run(ctx context.Context) {
 
 // unsealed returns those pods of the granted ones that carry no valid seal and have not ended.
 // Without a verifier, only adopted ones are without.
-func (h *Holders) unsealed(verifier *seal.Verifier, granted []grants.Allocation) []deviceinfo.Holder {
+func (f *Follower) unsealed(verifier *seal.Verifier, granted []grants.Allocation) []deviceinfo.Holder {
 	var list []deviceinfo.Holder
 	answers := make(map[string]answer, len(granted))
 	for i := range granted {
 		uid := granted[i].PodUID
-		pod, _ := h.pods.Get(uid)
-		if !h.pods.Active(uid) {
+		pod, _ := f.pods.Get(uid)
+		if !f.pods.Active(uid) {
 			continue
 		}
 		now := answer{verifier: verifier, allocation: pod.Allocation, seal: pod.Seal}
-		if before, known := h.answers[uid]; known && before.verifier == verifier &&
+		if before, known := f.answers[uid]; known && before.verifier == verifier &&
 			before.allocation == now.allocation && before.seal == now.seal {
 			now.valid = before.valid
 		} else {
-			now.valid = verifier == nil || h.valid(verifier, uid, pod)
+			now.valid = verifier == nil || f.valid(verifier, uid, pod)
 		}
 		answers[uid] = now
 		if now.valid && !granted[i].Adopted {
@@ -129,12 +138,12 @@ func (h *Holders) unsealed(verifier *seal.Verifier, granted []grants.Allocation)
 			list = append(list, holder)
 		}
 	}
-	h.answers = answers
+	f.answers = answers
 	return list
 }
 
 // valid reports whether the pod carries a valid seal of the allocation in its annotation.
-func (h *Holders) valid(verifier *seal.Verifier, uid string, pod pods.Pod) bool {
+func (f *Follower) valid(verifier *seal.Verifier, uid string, pod pods.Pod) bool {
 	if pod.Seal == "" {
 		return false
 	}
@@ -143,18 +152,18 @@ func (h *Holders) valid(verifier *seal.Verifier, uid string, pod pods.Pod) bool 
 		return false
 	}
 	return verifier.Verify(pod.Seal, seal.Decision{
-		UID: apitypes.UID(uid), Namespace: pod.Namespace, Name: pod.Name, Node: h.nodeName,
+		UID: apitypes.UID(uid), Namespace: pod.Namespace, Name: pod.Name, Node: f.nodeName,
 		Allocation: seal.DigestOf(info),
 	}) == nil
 }
 
-func (h *Holders) set(list []deviceinfo.Holder) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.known && reflect.DeepEqual(list, h.list) {
+func (f *Follower) set(list []deviceinfo.Holder) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known && reflect.DeepEqual(list, f.list) {
 		return
 	}
-	h.list, h.known = list, true
-	close(h.changed)
-	h.changed = make(chan struct{})
+	f.list, f.known = list, true
+	close(f.changed)
+	f.changed = make(chan struct{})
 }

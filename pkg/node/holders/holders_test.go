@@ -1,18 +1,19 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package seals
+package holders
 
 import (
+	"context"
+	"crypto/ed25519"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -21,12 +22,67 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 const card types.ResourceName = "resource/group/gpu/0/cards"
 
 func allocationOf(name string) *types.PodInfo {
 	return &types.PodInfo{Name: name, NodeName: "node-1", RunningContainers: map[string]types.ContainerInfo{
 		"main": {DevRequests: types.ResourceList{"a": 1}, AllocateFrom: types.ResourceLocation{"a": card}},
 	}}
+}
+
+// key returns the same key for the same number.
+func key(number byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(append(make([]byte, ed25519.SeedSize-1), number))
+}
+
+// keys are the keys of some numbers, which a test changes.
+type keys struct {
+	mu       sync.Mutex
+	verifier *seal.Verifier
+	changed  chan struct{}
+}
+
+func newKeys(numbers ...byte) *keys {
+	k := &keys{changed: make(chan struct{})}
+	k.set(numbers...)
+	return k
+}
+
+func (k *keys) set(numbers ...byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.verifier = nil
+	if len(numbers) > 0 {
+		var public []ed25519.PublicKey
+		for _, number := range numbers {
+			public = append(public, key(number).Public().(ed25519.PublicKey))
+		}
+		k.verifier = seal.NewVerifier(public...)
+	}
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+func (k *keys) Verifier() (*seal.Verifier, <-chan struct{}, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.verifier == nil {
+		return nil, k.changed, errors.New("no key is known")
+	}
+	return k.verifier, k.changed, nil
+}
+
+// background runs f until the test ends, or the returned function is called.
+func background(t *testing.T, f func(context.Context)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return stop
 }
 
 // state is the node's pods and grants, which a test changes.
@@ -105,7 +161,7 @@ func (s *state) add(t *testing.T, name string, number byte) {
 }
 
 // awaitHolders waits until exactly the pods of these names are holders.
-func awaitHolders(t *testing.T, h *Holders, want ...string) {
+func awaitHolders(t *testing.T, h *Follower, want ...string) {
 	t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -130,14 +186,10 @@ func awaitHolders(t *testing.T, h *Holders, want ...string) {
 }
 
 func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "certificates.pem")
-	write(t, path, certificates(t, 1, 2))
-	clock := clocktesting.NewFakeClock(time.Now())
-	keys := NewKeys(t.Context(), Options{Certificates: path, Clock: clock})
+	keys := newKeys(1, 2)
 	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{}), unlisted: true, unread: true}
-	h := NewHolders("node-1", keys, s, s)
+	h := New("node-1", keys, s, s)
 	background(t, h.Run)
-	background(t, keys.Run)
 
 	s.add(t, "a-old", 0)
 	s.add(t, "b-first", 1)
@@ -159,11 +211,7 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	awaitHolders(t, h, "a-old", "b-first", "d-other")
 
 	// A key is taken away, another one comes.
-	write(t, path, certificates(t, 1, 3))
-	for !clock.HasWaiters() {
-		time.Sleep(time.Millisecond)
-	}
-	clock.Step(seal.PollInterval)
+	keys.set(1, 3)
 	awaitHolders(t, h, "a-old", "b-first", "c-second")
 
 	// One pod ends, another is gone.
@@ -177,18 +225,16 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 }
 
 func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "certificates.pem")
-	write(t, path, certificates(t, 1))
 	for name, test := range map[string]struct {
-		keys     *Keys
+		keys     Keys
 		unsealed []string
 	}{
-		"with keys":     {NewKeys(t.Context(), Options{Certificates: path}), []string{"c-unsealed"}},
+		"with keys":     {newKeys(1), []string{"c-unsealed"}},
 		"without seals": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
-			h := NewHolders("node-1", test.keys, s, s)
+			h := New("node-1", test.keys, s, s)
 			background(t, h.Run)
 			s.add(t, "a-adopted", 0)
 			s.add(t, "b-sealed", 1)
@@ -202,9 +248,9 @@ func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
 }
 
 func TestWithoutAnyKeyHoldersAreNotKnown(t *testing.T) {
-	keys := NewKeys(t.Context(), Options{Certificates: filepath.Join(t.TempDir(), "none")})
+	keys := newKeys()
 	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
-	h := NewHolders("node-1", keys, s, s)
+	h := New("node-1", keys, s, s)
 	stop := background(t, h.Run)
 	s.add(t, "a", 0)
 	stop()
