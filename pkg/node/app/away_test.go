@@ -88,6 +88,7 @@ func TestNoContainerOfAKnownPodWaitsForTheAPIServer(t *testing.T) {
 			server, kubeconfig := startAPIServer(t, plain, train)
 			runtime := startRuntime(t, filepath.Join(dir, "runtime.sock"))
 			options := NewOptions()
+			options.NRISocket = "" // of this machine
 			options.NodeName = "node-1"
 			options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")
 			options.ServeEndpoint = "unix://" + filepath.Join(dir, "kubecri.sock")

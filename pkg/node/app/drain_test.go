@@ -20,6 +20,7 @@ import (
 // runtime's socket there.
 func standalone(dir string) *Options {
 	options := NewOptions()
+	options.NRISocket = "" // of this machine
 	options.NodeName = "node-1"
 	options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")
 	options.ServeEndpoint = "unix://" + filepath.Join(dir, "kubecri.sock")

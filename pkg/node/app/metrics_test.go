@@ -32,6 +32,7 @@ func quietNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	options := NewOptions()
+	options.NRISocket = "" // of this machine
 	options.NodeName, options.StateDir, options.Kubeconfig, options.loadPlugins = "node-1", dir,
 		"kubelet.conf", loadOneGPU
 	options.SealCertificates = filepath.Join(dir, "seal-certificates.pem") // with seals, whose metrics are then there

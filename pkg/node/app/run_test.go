@@ -129,6 +129,7 @@ func eventually(t *testing.T, url string, good func(code int, body string) bool)
 func TestTheLifeOfAStandaloneKubecri(t *testing.T) {
 	dir := shortDir(t)
 	options := NewOptions()
+	options.NRISocket = "" // of this machine
 	options.NodeName = "node-1"
 	options.UpstreamEndpoint = "unix://" + filepath.Join(dir, "runtime.sock")
 	options.ServeEndpoint = "unix://" + filepath.Join(dir, "run", "kubecri.sock")
