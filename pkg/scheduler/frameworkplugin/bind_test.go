@@ -227,7 +227,9 @@ func TestAPodRequiresKubecriOnlyOnANodeThatSaysItCanBeRequired(t *testing.T) {
 		published string
 		want      map[string]string
 	}{
-		"it can":          {deviceinfo.NRIPlugin, map[string]string{pods: `["mine","kubedevice"]`, main: `["kubedevice"]`}},
+		"it can": {
+			deviceinfo.NRIPlugin, map[string]string{pods: `["mine","kubedevice"]`, main: `["kubedevice"]`},
+		},
 		"another plugin":  {"evil", nil},
 		"nothing is said": {"", nil},
 	} {

@@ -41,7 +41,11 @@ func TestTheRuntimeCreatesNoContainerOfADevicePodWhileKubecriIsAway(t *testing.T
 	if err := node.Kubecri.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for err := node.CreateBeside(ctx, holder, "late", nil); err != nil; err = node.CreateBeside(ctx, holder, "late", nil) {
+	for {
+		err := node.CreateBeside(ctx, holder, "late", nil)
+		if err == nil {
+			break
+		}
 		if !strings.Contains(err.Error(), refusal) {
 			t.Fatal(err)
 		}
