@@ -20,8 +20,10 @@ type search struct {
 	nodes, victims int
 }
 
-// measured is how often a shape is measured that seems to be the worst: the least counts.
-const measured = 3
+// measured is how often a shape is measured that seems to be the worst: the least counts. The worst
+// of a search is measured confirmed times more at its end: among thousands, one has the busiest
+// moments of the machine in all of its measurements.
+const measured, confirmed = 3, 10
 
 // searched are the parts that shapes are looked for. The others are measured along with them.
 var searched = []hostile.Part{hostile.Read, hostile.Fit, hostile.Reserve, hostile.Hint, hostile.Preempt}
@@ -89,7 +91,12 @@ func (s *search) oneNode(
 		failed = err
 		return int64(once.Cost[part]), err != nil || time.Now().After(end)
 	})
-	return found, failed
+	if failed != nil {
+		return found, failed
+	}
+	worst, err := b.Measure(ctx, found.Shape.Pod("hostile"), confirmed)
+	found.Worst = min(found.Worst, worst.Cost[part])
+	return found, err
 }
 
 // cluster measures whole cycles of costly shapes and of those that are known to be, and of
@@ -137,6 +144,15 @@ func (s *search) cluster(
 		cost, err = visit(shape)
 		return int64(cost), err != nil || time.Now().After(end)
 	})
+	for range measured {
+		if err != nil {
+			break
+		}
+		var again hostile.Cycle
+		if again, err = b.MeasureCycle(ctx, found.Shape.Pod("hostile")); err == nil {
+			found.Worst = min(found.Worst, again.Ours)
+		}
+	}
 	fmt.Fprintf(os.Stderr, "%s: %d pods, the worst takes %v\n", found.Machine, found.Pods, found.Worst)
 	return found, err
 }
