@@ -4,9 +4,11 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -110,12 +112,12 @@ func connect(ctx context.Context, socket, name string, plugin plugin, ready func
 		ready()
 		select {
 		case err := <-ended:
-			return err
+			return cmp.Or(err, io.EOF)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 	case err := <-ended:
-		return err
+		return cmp.Or(err, io.EOF)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-registered.C:

@@ -3,7 +3,7 @@
 
 // Package nri registers kubecri as an NRI plugin of the container runtime. The plugin changes no
 // container: it is there so that a container can require it. Where the runtime's default validator
-// is on (containerd 2.2, CRI-O 1.35; off by default), a pod's annotation
+// is on (containerd 2.2, CRI-O 1.34; off by default), a pod's annotation
 // required-plugins.noderesource.dev names plugins without which the runtime refuses to create its
 // containers. So a container with devices is not created without them after kubecri was taken away.
 //
@@ -108,7 +108,9 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 		r.update(func() { r.registered, r.known = true, false })
 		probing.Go(func() { r.probe(ctx) })
 	})
-	r.update(func() { r.registered = false })
+	if registered {
+		r.update(func() { r.registered = false })
+	}
 	return registered, err
 }
 
