@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
+	"github.com/kubedevice/kubedevice/test/bench/figures"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
@@ -117,7 +118,7 @@ func (b *bench) measure(ctx context.Context, node *cluster.Node, audit string) (
 	}
 	before := map[string]time.Duration{}
 	for name, pid := range pids {
-		if before[name], err = cpuOf(pid); err != nil {
+		if before[name], err = figures.CPU(pid); err != nil {
 			return m, err
 		}
 	}
@@ -128,16 +129,18 @@ func (b *bench) measure(ctx context.Context, node *cluster.Node, audit string) (
 			return m, err
 		}
 		for name, pid := range pids {
-			p := m.Programs[name]
-			if err := p.readMemory(pid); err != nil {
+			memory, err := figures.MemoryOf(pid)
+			if err != nil {
 				return m, err
 			}
+			p := m.Programs[name]
+			p.RSS, p.Anonymous = max(p.RSS, memory.Resident), max(p.Anonymous, memory.Anonymous)
 			m.Programs[name] = p
 		}
 	}
 	took := time.Since(began)
 	for name, pid := range pids {
-		after, err := cpuOf(pid)
+		after, err := figures.CPU(pid)
 		if err != nil {
 			return m, err
 		}

@@ -13,52 +13,12 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"strconv"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
-
-// cpuOf returns the time for which a process has had a CPU.
-func cpuOf(pid int) (time.Duration, error) {
-	const schedule = 2 // the clock of all that the process's threads have run, see clock_getcpuclockid(3)
-	var spent unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|schedule), &spent); err != nil {
-		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
-	}
-	return time.Duration(spent.Nano()), nil
-}
-
-// readMemory raises the figures to what the process has in memory now.
-func (p *program) readMemory(pid int) error {
-	file := fmt.Sprintf("/proc/%d/status", pid)
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	for field, figure := range map[string]*int64{"VmRSS": &p.RSS, "RssAnon": &p.Anonymous} {
-		kilobytes, err := statusField(string(raw), field)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		*figure = max(*figure, kilobytes<<10)
-	}
-	return nil
-}
-
-// statusField returns a field of /proc/PID/status that is a number of kilobytes.
-func statusField(status, field string) (int64, error) {
-	_, after, found := strings.Cut(status, field+":")
-	number, _, whole := strings.Cut(strings.TrimSpace(after), " kB")
-	if !found || !whole {
-		return 0, fmt.Errorf("there is no %s", field)
-	}
-	return strconv.ParseInt(number, 10, 64)
-}
 
 // metricsAddress is kubecri's default.
 const metricsAddress = "127.0.0.1:10261"

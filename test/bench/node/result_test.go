@@ -61,16 +61,6 @@ func TestWritesAreCountedByClient(t *testing.T) {
 	}
 }
 
-func TestFiguresOfThisProcess(t *testing.T) {
-	var p program
-	if err := p.readMemory(os.Getpid()); err != nil || p.RSS <= p.Anonymous || p.Anonymous == 0 {
-		t.Errorf("memory: %+v, %v", p, err)
-	}
-	if spent, err := cpuOf(os.Getpid()); err != nil || spent <= 0 {
-		t.Errorf("CPU: %v, %v", spent, err)
-	}
-}
-
 func TestNumbersOfPodsAscend(t *testing.T) {
 	for text, want := range map[string][]int{"30,110": {30, 110}, "8": {8}, "0": nil, "30,30": nil, "x": nil} {
 		got, err := ascending(text)

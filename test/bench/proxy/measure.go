@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/kubedevice/kubedevice/test/bench/figures"
 )
 
 // The variants to the runtime.
@@ -131,7 +133,7 @@ func take(ctx context.Context, w *workload, p *process) (*sample, error) {
 	if err := p.forgetPeak(); err != nil {
 		return nil, err
 	}
-	before, err := p.cpu()
+	before, err := figures.CPU(p.command.Process.Pid)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +141,7 @@ func take(ctx context.Context, w *workload, p *process) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.cpu()
+	after, err := figures.CPU(p.command.Process.Pid)
 	if err != nil {
 		return nil, err
 	}

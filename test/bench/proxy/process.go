@@ -12,9 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // startLimit is how long a program may take until it answers.
@@ -77,31 +78,6 @@ func (p *process) proc(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(p.command.Process.Pid), name)
 }
 
-// cpu returns the time for which the process has had a CPU, which the kernel counts in nanoseconds.
-func (p *process) cpu() (time.Duration, error) {
-	tasks, err := filepath.Glob(p.proc("task/*/schedstat"))
-	if err != nil {
-		return 0, err
-	}
-	var total time.Duration
-	for _, task := range tasks {
-		raw, err := os.ReadFile(task)
-		if os.IsNotExist(err) {
-			continue // the thread has just ended
-		}
-		if err != nil {
-			return 0, err
-		}
-		onCPU, _, _ := strings.Cut(string(raw), " ")
-		nanoseconds, err := strconv.ParseInt(onCPU, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", task, err)
-		}
-		total += time.Duration(nanoseconds)
-	}
-	return total, nil
-}
-
 // forgetPeak makes peak count from now on.
 func (p *process) forgetPeak() error {
 	return os.WriteFile(p.proc("clear_refs"), []byte("5"), 0)
@@ -109,15 +85,10 @@ func (p *process) forgetPeak() error {
 
 // peak returns the most memory that the process had, in bytes.
 func (p *process) peak() (int64, error) {
-	raw, err := os.ReadFile(p.proc("status"))
+	process, err := procfs.NewProc(p.command.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
-	_, after, found := strings.Cut(string(raw), "VmHWM:")
-	number, _, complete := strings.Cut(strings.TrimSpace(after), " kB")
-	if !found || !complete {
-		return 0, fmt.Errorf("%s has no VmHWM", p.proc("status"))
-	}
-	kilobytes, err := strconv.ParseInt(number, 10, 64)
-	return kilobytes << 10, err
+	status, err := process.NewStatus()
+	return int64(status.VmHWM), err
 }

@@ -11,8 +11,6 @@ import (
 	"net/http"
 
 	"k8s.io/component-base/metrics/testutil"
-
-	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
 
 // The paths of a scheduler's server that anybody may read here.
@@ -55,14 +53,6 @@ func (p *process) metrics(ctx context.Context) (readings, error) {
 		return nil, fmt.Errorf("read the scheduler's metrics: %w", err)
 	}
 	return readings(metrics), nil
-}
-
-// memory returns how much memory the scheduler has.
-func (r readings) memory() report.Memory {
-	return report.Memory{
-		Resident: r.value("process_resident_memory_bytes") / (1 << 20),
-		Heap:     r.value("go_memstats_heap_alloc_bytes") / (1 << 20),
-	}
 }
 
 // value returns a metric without labels, 0 if there is none.

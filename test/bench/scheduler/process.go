@@ -14,12 +14,13 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubedevice/kubedevice/pkg/seal"
+	"github.com/kubedevice/kubedevice/test/bench/figures"
+	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
 )
 
 // pluginName is that of the device scheduler that ours loads.
@@ -172,12 +173,21 @@ func (p *process) said() string {
 
 // cpu returns the time for which the process has had a CPU, 0 when it has ended.
 func (p *process) cpu() time.Duration {
-	const schedule = 2 // the clock of all that the process's threads have run, see clock_getcpuclockid(3)
-	var spent unix.Timespec
-	if err := unix.ClockGettime(int32(^p.command.Process.Pid<<3|schedule), &spent); err != nil {
+	spent, err := figures.CPU(p.command.Process.Pid)
+	if err != nil {
 		return 0
 	}
-	return time.Duration(spent.Nano())
+	return spent
+}
+
+// memory returns how much memory the scheduler has, with what its metrics say of Go's heap.
+func (p *process) memory(metrics readings) (report.Memory, error) {
+	const mib = 1 << 20
+	memory, err := figures.MemoryOf(p.command.Process.Pid)
+	return report.Memory{
+		Resident: float64(memory.Resident) / mib, Anonymous: float64(memory.Anonymous) / mib,
+		Heap: metrics.value("go_memstats_heap_alloc_bytes") / mib,
+	}, err
 }
 
 // freeAddress returns an address that nobody listens at.

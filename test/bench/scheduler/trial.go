@@ -68,11 +68,14 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 		return pair, err
 	}
 	for i, measured := range []*report.Measured{&pair.OfVariant, &pair.OfBaseline} {
-		if s := d.sides[i]; s.ours && s.usesDevices() && after[i].calls(pluginName) == before[i].calls(pluginName) {
+		s := d.sides[i]
+		if s.ours && s.usesDevices() && after[i].calls(pluginName) == before[i].calls(pluginName) {
 			return pair, fmt.Errorf("%s: the plugin %s was never called", s.variant.name, pluginName)
 		}
 		measured.Points = after[i].points(before[i])
-		measured.Memory = after[i].memory()
+		if measured.Memory, err = s.memory(after[i]); err != nil {
+			return pair, err
+		}
 	}
 	if d.bench.profile == 0 {
 		return pair, nil

@@ -7,9 +7,11 @@ import "fmt"
 
 // Memory is the memory of a scheduler, in MiB.
 type Memory struct {
-	// Resident is that of the process, Heap what Go's heap has of it, garbage included.
-	Resident float64 `json:"residentMiB"`
-	Heap     float64 `json:"heapMiB"`
+	// Resident is that of the process, and Anonymous the part of it that no file backs. Heap is Go's,
+	// garbage and what is not resident included.
+	Resident  float64 `json:"residentMiB"`
+	Anonymous float64 `json:"anonymousMiB"`
+	Heap      float64 `json:"heapMiB"`
 }
 
 // Footprint compares the resident memory of a variant's scheduler with that of its baseline, which
@@ -48,7 +50,7 @@ func footprintsOf(size Size) []Footprint {
 }
 
 func (f Footprint) String() string {
-	return fmt.Sprintf("%s, resident memory beside %s: %.0f MiB (heap %.0f) beside %.0f (%.0f), "+
-		"at most %.0f wanted: %s", f.Variant, f.Baseline, f.Own.Resident, f.Own.Heap, f.Other.Resident, f.Other.Heap,
-		f.Most, f.Says)
+	return fmt.Sprintf("%s, resident memory beside %s: %.0f MiB (%.0f without files) beside %.0f (%.0f), "+
+		"at most %.0f wanted: %s", f.Variant, f.Baseline, f.Own.Resident, f.Own.Anonymous, f.Other.Resident,
+		f.Other.Anonymous, f.Most, f.Says)
 }

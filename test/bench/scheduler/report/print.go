@@ -17,14 +17,14 @@ func (r *Result) Print(to io.Writer) error {
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(out, "%s; medians of %d rounds\n", r.Machine, r.Rounds)
 	for _, size := range r.Sizes {
-		fmt.Fprintf(out, "\n%v\tpods/s\tCPU ms/pod\town µs/pod\tRSS MiB\theap MiB\t", &size)
+		fmt.Fprintf(out, "\n%v\tpods/s\tCPU ms/pod\town µs/pod\tRSS MiB\tno file MiB\theap MiB\t", &size)
 		for _, point := range points {
 			fmt.Fprintf(out, "%s ms\t", point)
 		}
 		fmt.Fprintln(out)
 		for _, w := range size.Variants {
-			fmt.Fprintf(out, "%s\t%.1f\t%.2f\t%.0f\t%.0f\t%.0f\t", w.Name, w.PodsPerSecond, w.CPUPerPod,
-				w.OwnMicroseconds, w.Memory.Resident, w.Memory.Heap)
+			fmt.Fprintf(out, "%s\t%.1f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t", w.Name, w.PodsPerSecond, w.CPUPerPod,
+				w.OwnMicroseconds, w.Memory.Resident, w.Memory.Anonymous, w.Memory.Heap)
 			for _, point := range points {
 				fmt.Fprintf(out, "%.3f\t", w.Points[point])
 			}

@@ -99,9 +99,9 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	first, second := rounds(1, 2), rounds(4, 5, 50)
 	first.Points, second.Points = map[string]float64{"Filter": 1}, map[string]float64{"Filter": 2, "Score": 7}
 	first.OwnPart, second.OwnPart = 0.002, 0.001
-	first.Memory, second.Memory = Memory{Resident: 90, Heap: 30}, Memory{Resident: 120, Heap: 60}
+	first.Memory, second.Memory = Memory{90, 70, 30}, Memory{120, 100, 60}
 	unknown := rounds(4, 4)
-	unknown.Memory = Memory{Resident: 120, Heap: 60}
+	unknown.Memory = Memory{120, 100, 60}
 	got := variantsOf([]Pair{
 		{Comparison{"ours", "theirs", 1}, first, rounds(8)},
 		{Comparison{"other", "theirs", 1}, rounds(10), rounds(16)},
@@ -110,7 +110,7 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	})
 	none := map[string]float64{}
 	want := []VariantResult{
-		{"ours", 25, 40, 40, Memory{110, 50}, map[string]float64{"Filter": 1.5, "Score": 7}},
+		{"ours", 25, 40, 40, Memory{110, 90, 50}, map[string]float64{"Filter": 1.5, "Score": 7}},
 		{"theirs", 9.375, 120, 0, Memory{}, none},
 		{"other", 10, 100, 0, Memory{}, none},
 		{"third", 5, 200, 0, Memory{}, none},

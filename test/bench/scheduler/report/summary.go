@@ -26,7 +26,7 @@ func variantsOf(pairs []Pair) []VariantResult {
 
 func summary(name string, measured []Measured) VariantResult {
 	var samples []Sample
-	var own, resident, heap []float64
+	var own, resident, anonymous, heap []float64
 	points := map[string][]float64{}
 	for _, m := range measured {
 		samples = append(samples, m.Samples...)
@@ -34,6 +34,7 @@ func summary(name string, measured []Measured) VariantResult {
 			own = append(own, 1000*m.OwnPart*medianOf(m.Samples, Sample.CPUPerPod))
 		}
 		resident, heap = append(resident, m.Memory.Resident), append(heap, m.Memory.Heap)
+		anonymous = append(anonymous, m.Memory.Anonymous)
 		for point, took := range m.Points {
 			points[point] = append(points[point], took)
 		}
@@ -43,7 +44,7 @@ func summary(name string, measured []Measured) VariantResult {
 		PodsPerSecond:   medianOf(samples, Sample.PodsPerSecond),
 		CPUPerPod:       medianOf(samples, Sample.CPUPerPod),
 		OwnMicroseconds: mean(own),
-		Memory:          Memory{Resident: mean(resident), Heap: mean(heap)},
+		Memory:          Memory{mean(resident), mean(anonymous), mean(heap)},
 		Points:          map[string]float64{},
 	}
 	for point, took := range points {
