@@ -35,7 +35,7 @@ plugins: ## Build simgpu and nvidiagpu into _output/plugins/scheduler/ and _outp
 	done; done
 
 # What kubectl loads is a program of its own: none of what the plugins of the programs need concerns it.
-KUBECTL_DEVICE    := CGO_ENABLED=0 go build -ldflags '-s -w'
+KUBECTL_DEVICE    := CGO_ENABLED=0 go build -ldflags '-s -w $(LDFLAGS)'
 KUBECTL_PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 .PHONY: kubectl-device

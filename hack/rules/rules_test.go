@@ -88,6 +88,7 @@ var mayImport = map[string][]string{
 	},
 	"pkg/kubectl/columns": {}, // it knows nothing of devices
 	"pkg/kubectl/cluster": {"pkg/deviceinfo"},
+	"pkg/kubectl/bundle":  {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/deviceinfo"},
 	"pkg/kubectl/devices": {"pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk"},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,18 +48,18 @@ func (r *Reader) Nodes(ctx context.Context, query Query) ([]*corev1.Node, error)
 		return named(query.Names, func(name string) (*corev1.Node, error) {
 			node, err := r.Client.Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
-				return nil, explain(err, "get", "nodes", "")
+				return nil, Explain(err, "get", "nodes", "")
 			}
 			return trimNode(node), nil
 		})
 	}
 	var nodes []*corev1.Node
-	err := r.each(ctx, query.options(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	err := r.Each(ctx, query.options(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return r.Client.Nodes().List(ctx, options)
 	}, func(object runtime.Object) {
 		nodes = append(nodes, trimNode(object.(*corev1.Node)))
 	})
-	return nodes, explain(err, "list", "nodes", "")
+	return nodes, Explain(err, "list", "nodes", "")
 }
 
 // Pods returns those of the pods that are meant for which keep holds, in the order of namespaces
@@ -69,24 +70,24 @@ func (r *Reader) Pods(ctx context.Context, query Query, keep func(*corev1.Pod) b
 		return named(query.Names, func(name string) (*corev1.Pod, error) {
 			pod, err := r.Client.Pods(query.Namespace).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
-				return nil, explain(err, "get", "pods", query.Namespace)
+				return nil, Explain(err, "get", "pods", query.Namespace)
 			}
 			return trimPod(pod), nil
 		})
 	}
 	var pods []*corev1.Pod
-	err := r.each(ctx, query.options(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	err := r.Each(ctx, query.options(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return r.Client.Pods(query.Namespace).List(ctx, options)
 	}, func(object runtime.Object) {
 		if pod := object.(*corev1.Pod); keep(pod) {
 			pods = append(pods, trimPod(pod))
 		}
 	})
-	return pods, explain(err, "list", "pods", query.Namespace)
+	return pods, Explain(err, "list", "pods", query.Namespace)
 }
 
-// each lists objects page by page.
-func (r *Reader) each(
+// Each calls found with each object that list returns, page by page.
+func (r *Reader) Each(
 	ctx context.Context, options metav1.ListOptions, list pager.ListPageFunc, found func(runtime.Object),
 ) error {
 	pages := pager.New(list)
@@ -111,14 +112,14 @@ func named[T any](names []string, get func(string) (T, error)) ([]T, error) {
 	return found, errors.Join(missing...)
 }
 
-// explain says what to do about an error of the API server.
-func explain(err error, verb, resource, namespace string) error {
+// Explain says what to do about an error of the API server.
+func Explain(err error, verb, resource, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
 	canI := fmt.Sprintf("kubectl auth can-i %s %s", verb, resource)
 	switch {
-	case resource == "nodes":
+	case resource == "nodes", strings.Contains(resource, "admissionpolic"): // they have no namespace
 	case namespace == "":
 		canI += " -A"
 	default:

@@ -107,7 +107,7 @@ func (s source) informer(
 			case <-changes.known:
 				cache.DefaultWatchErrorHandler(ctx, reflector, err)
 			default:
-				cancel(explain(err, "watch", s.resource, s.query.Namespace))
+				cancel(Explain(err, "watch", s.resource, s.query.Namespace))
 			}
 		})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/kubectl/bundle"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 )
@@ -34,6 +35,8 @@ type environment struct {
 	genericiooptions.IOStreams
 	// client returns the API server's client, and the namespace that is meant.
 	client func() (corev1client.CoreV1Interface, string, error)
+	// clients returns the clients of a report.
+	clients func() (bundle.Clients, error)
 	// terminal is what Out is.
 	terminal columns.Terminal
 	now      func() time.Time
@@ -52,6 +55,13 @@ func Main() int {
 		now:       time.Now,
 	}
 	env.client = func() (corev1client.CoreV1Interface, string, error) { return connect(flags, env) }
+	env.clients = func() (bundle.Clients, error) {
+		config, err := configure(flags, env)
+		if err != nil {
+			return bundle.Clients{}, err
+		}
+		return newClients(config)
+	}
 	command := newCommand(env)
 	flags.AddFlags(command.PersistentFlags())
 	addVerbosity(command)
@@ -73,7 +83,7 @@ func run(ctx context.Context, command *cobra.Command, env *environment) int {
 
 // connect returns the client that the flags and the kubeconfig describe.
 func connect(flags *genericclioptions.ConfigFlags, env *environment) (corev1client.CoreV1Interface, string, error) {
-	config, err := flags.ToRESTConfig()
+	config, err := configure(flags, env)
 	if err != nil {
 		return nil, "", err
 	}
@@ -81,14 +91,23 @@ func connect(flags *genericclioptions.ConfigFlags, env *environment) (corev1clie
 	if err != nil {
 		return nil, "", err
 	}
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = config.ContentType + ",application/json"
-	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, "", err
 	}
 	return client, namespace, nil
+}
+
+// configure returns how the API server is reached.
+func configure(flags *genericclioptions.ConfigFlags, env *environment) (*rest.Config, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = config.ContentType + ",application/json"
+	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	return config, nil
 }
 
 // addVerbosity adds kubectl's flag -v.
@@ -121,7 +140,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	})
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
-	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env))
+	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), reportCommand(env))
 	return command
 }
 

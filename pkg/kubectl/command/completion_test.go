@@ -20,6 +20,7 @@ func TestNamesAreCompleted(t *testing.T) {
 		"__complete pods -n ml a":         "asking :4",
 		"__complete nodes --output j":     "json yaml name wide :4", // the shell picks those that fit
 		"__complete pods pl":              ":4",                     // it has no devices
+		"__complete report --node l":      "large :4",
 		"__complete top --output n":       "json yaml wide :4",
 		"__complete pods -n default big ": "big :4",
 	} {

@@ -18,10 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/bundle"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -61,6 +63,13 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 	namespace := "default"
 	env.client = func() (corev1client.CoreV1Interface, string, error) {
 		return streams{f.client.CoreV1()}, namespace, nil
+	}
+	env.clients = func() (bundle.Clients, error) {
+		return bundle.Clients{
+			Core: f.client.CoreV1(), Coordination: f.client.CoordinationV1(),
+			Admission: f.client.AdmissionregistrationV1(),
+			Version:   f.client.Discovery().(*fakediscovery.FakeDiscovery),
+		}, nil
 	}
 	command := newCommand(env)
 	command.PersistentFlags().StringVarP(&namespace, "namespace", "n", namespace, "")

@@ -62,6 +62,11 @@ func (o *topOptions) run(ctx context.Context) error {
 	if nodes == nil && missing != nil {
 		return missing
 	}
+	return errors.Join(o.write(nodes), missing)
+}
+
+// write writes the usage of nodes, and warnings about them beside it.
+func (o *topOptions) write(nodes []*devices.Node) (err error) {
 	usage := devices.NewUsage(nodes)
 	if o.output.table() {
 		err = o.print(usage)
@@ -71,7 +76,7 @@ func (o *topOptions) run(ctx context.Context) error {
 	for _, node := range nodes {
 		warn(o.env, node)
 	}
-	return errors.Join(err, missing)
+	return err
 }
 
 // print prints the usage as a table.
