@@ -36,7 +36,7 @@ type collector struct {
 	server      string // version of the API server
 	nodes       []*corev1.Node
 	pods        []*corev1.Pod // with devices
-	nodesAreIn  bool          // nodes is complete
+	nodesAreIn  bool          // they could be read
 	podsAreIn   bool
 	programs    []*program
 	eventsAfter time.Time
@@ -198,11 +198,17 @@ func (c *collector) writeTables(context.Context) error {
 func (c *collector) readEvents(ctx context.Context) error {
 	type name struct{ namespace, name string }
 	nodes, pods := map[string]bool{}, map[name]bool{}
-	for _, n := range append(c.Nodes, names(c.nodes)...) {
+	for _, n := range slices.Concat(c.Nodes, names(c.nodes)) {
 		nodes[n] = true
 	}
 	for _, p := range c.pods {
 		pods[name{p.Namespace, p.Name}] = true
+	}
+	if len(c.Nodes) == 0 && !c.nodesAreIn {
+		c.miss("events about nodes", "the nodes could not be read")
+	}
+	if !c.podsAreIn {
+		c.miss("events about pods", "only those that KubeDevice has written are there: the pods could not be read")
 	}
 	meant := func(e *corev1.Event) bool {
 		switch about := e.InvolvedObject; {

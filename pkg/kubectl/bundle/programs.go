@@ -93,8 +93,8 @@ func (c *collector) readMetrics(ctx context.Context, p *program) error {
 	text, err := stream(ctx, c.clients.Core.Pods(system).ProxyGet("https", p.pod.Name, metricsPort, "metrics", nil),
 		maxMetrics)
 	if err != nil {
-		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i get pods --subresource=proxy -n %s\" shows, "+
-			"and a scheduler that listens on the pod's address at port %s and shows its metrics to everybody",
+		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i get pods --subresource=proxy -n %s\" "+
+			"shows, and a scheduler that listens on the pod's address at port %s and shows its metrics to everybody",
 			err, system, metricsPort)
 	}
 	p.findVersion(text)

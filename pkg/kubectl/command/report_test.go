@@ -257,7 +257,7 @@ func TestAReportAboutANodeHasItsPodsAndThoseThatWait(t *testing.T) {
 
 func TestWhatIsForbiddenIsNamedAndTheRestIsThere(t *testing.T) {
 	for resource, lacking := range map[string][]string{
-		"nodes":                       {"nodes.yaml", "nodes.txt", "top.txt"},
+		"nodes":                       {"nodes.yaml", "nodes.txt", "top.txt", "events about nodes"},
 		"events":                      {"events.yaml"},
 		"leases":                      {"leases.yaml"},
 		"validatingadmissionpolicies": {"validatingadmissionpolicies"},
