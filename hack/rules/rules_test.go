@@ -81,21 +81,26 @@ var mayImport = map[string][]string{
 	"pkg/plugincall":     {}, // it knows nothing of devices
 	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/trim":           {},
+	"pkg/podrequest":     {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"pkg/holdings":       {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
 	"pkg/kubectl": {
-		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk",
+		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/podrequest",
+		"pkg/sdk",
 	},
 	"pkg/kubectl/columns": {}, // it knows nothing of devices
-	"pkg/kubectl/cluster": {"pkg/deviceinfo"},
+	"pkg/kubectl/cluster": {"pkg/deviceinfo", "pkg/sdk"},
 	"pkg/kubectl/bundle":  {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/deviceinfo"},
 	"pkg/kubectl/devices": {"pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk"},
+	"pkg/kubectl/lint": {
+		"pkg/kubectl/devices", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/podrequest", "pkg/sdk",
+	},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",
-		"pkg/plugincall", "pkg/pluginload", "pkg/seal", "pkg/sdk",
+		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
-		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/sdk",
+		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
 		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
@@ -103,11 +108,12 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/apiserver": {},
 	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/seal", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/podrequest",
+		"pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
-		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/seal", "pkg/sdk",
+		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/podrequest", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/verdict":    {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},

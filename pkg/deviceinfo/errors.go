@@ -27,6 +27,9 @@ type Error struct {
 	Field string
 	// Problem is what is wrong with it, and Fix what to do about it.
 	Problem, Fix string
+	// Offset is the byte of the value where that stands, when a value was read. It is 0 for all of
+	// the value, and for what is missing in the pod.
+	Offset int
 
 	key string // of the annotation; empty means Annotation
 }

@@ -13,9 +13,12 @@ import (
 
 // DecodePod reads the annotation of a pod, all fields as they were written, whoever wrote them: see
 // PodRequest and PodAllocation. Lists that are absent are nil. An error is of type *Error.
-func DecodePod(value string) (*types.PodInfo, error) {
+func DecodePod(value string) (*types.PodInfo, error) { return decodePod(value, nil) }
+
+func decodePod(value string, parts *Source) (*types.PodInfo, error) {
 	pod := &types.PodInfo{}
-	err := decode(value, func(r *reader, key string) error {
+	err := decodeParts(value, parts, func(r *reader, key string) error {
+		r.mark(key)
 		switch key {
 		case "podname":
 			return r.name(key, &pod.Name)
@@ -28,6 +31,7 @@ func DecodePod(value string) (*types.PodInfo, error) {
 		case "runningcontainer":
 			return r.containers(key, &pod.RunningContainers)
 		default:
+			r.unknown(key, key, "requests", "initcontainer", "runningcontainer")
 			return r.skip(key)
 		}
 	})
@@ -42,12 +46,14 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 	containers := map[string]types.ContainerInfo{}
 	err := r.object(path, func(name string) error {
 		field := at(path, name)
+		r.mark(field)
 		if err := checkName(field, name); err != nil {
 			return err
 		}
 		info := types.ContainerInfo{}
 		err := r.object(field, func(key string) error {
 			path := in(field, key)
+			r.mark(path)
 			switch key {
 			case "requests":
 				return r.quantities(path, &info.Requests)
@@ -58,6 +64,7 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 			case "scorer":
 				return r.scorers(path, &info.Scorer)
 			default:
+				r.unknown(path, key, "requests", "scorer")
 				return r.skip(path)
 			}
 		})

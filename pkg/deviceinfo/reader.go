@@ -5,6 +5,7 @@ package deviceinfo
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -16,7 +17,12 @@ import (
 
 // reader reads the JSON of an annotation, token by token: encoding/json's own mapping to structs
 // would fold the case of keys and let the last of two equal keys win.
-type reader struct{ dec *json.Decoder }
+type reader struct {
+	dec   *json.Decoder
+	value string
+	start int     // where the token that was read last begins
+	parts *Source // nil if nobody wants to know
+}
 
 // newReader returns a reader of a value of at most that many bytes, which is one JSON value.
 func newReader(value string, most int) (*reader, error) {
@@ -27,27 +33,52 @@ func newReader(value string, most int) (*reader, error) {
 		}
 	}
 	if !utf8.ValidString(value) {
-		return nil, &Error{Problem: "the value is not UTF-8", Fix: "write it in UTF-8"}
+		return nil, &Error{
+			Problem: "the value is not UTF-8", Fix: "write it in UTF-8",
+			Offset: strings.IndexRune(value, utf8.RuneError),
+		}
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal([]byte(value), &raw); err != nil {
-		return nil, &Error{Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
+		return nil, &Error{
+			Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it", Offset: offsetOf(err),
+		}
 	}
-	r := &reader{dec: json.NewDecoder(strings.NewReader(value))}
+	r := &reader{dec: json.NewDecoder(strings.NewReader(value)), value: value}
 	r.dec.UseNumber()
 	return r, nil
 }
 
 // decode reads a value that must be one JSON object, handing each of its fields to field.
 func decode(value string, field func(r *reader, key string) error) error {
+	return decodeParts(value, nil, field)
+}
+
+// decodeParts is decode that notes in parts, unless it is nil, where the fields stand.
+func decodeParts(value string, parts *Source, field func(r *reader, key string) error) error {
 	r, err := newReader(value, MaxBytes)
 	if err != nil {
 		return err
 	}
+	r.parts = parts
 	if strings.TrimSpace(value) == "null" {
 		return &Error{Problem: "the value is null", Fix: "write an object, such as {}"}
 	}
-	return r.object("", func(key string) error { return field(r, key) })
+	err = r.object("", func(key string) error { return field(r, key) })
+	var problem *Error
+	if errors.As(err, &problem) {
+		problem.Offset = r.start
+	}
+	return err
+}
+
+// offsetOf returns the byte at which a value is no JSON.
+func offsetOf(err error) int {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return max(0, int(syntax.Offset)-1) // bytes read up to the error
+	}
+	return 0
 }
 
 // object reads an object, or null, which means one without fields. Each field's value must be
@@ -86,11 +117,28 @@ func (r *reader) fields(path string, field func(key string) error) error {
 
 // token reads one token.
 func (r *reader) token(path string) (json.Token, error) {
+	r.start = r.next()
 	token, err := r.dec.Token()
 	if err != nil {
 		return nil, &Error{Field: path, Problem: fmt.Sprintf("the value is not JSON (%v)", err), Fix: "correct it"}
 	}
 	return token, nil
+}
+
+// next returns where the next token begins.
+func (r *reader) next() int {
+	at := int(r.dec.InputOffset())
+	return len(r.value) - len(strings.TrimLeft(r.value[at:], " \t\r\n,:"))
+}
+
+// mark notes the field whose key was read last.
+func (r *reader) mark(field string) {
+	if r.parts == nil {
+		return
+	}
+	if _, known := r.parts.offsets[field]; !known {
+		r.parts.offsets[field] = r.start
+	}
 }
 
 // skip reads the value of an unknown field.
@@ -123,7 +171,9 @@ func (r *reader) name(path string, to *string) error {
 func (r *reader) quantities(path string, to *types.ResourceList) error {
 	list := types.ResourceList{}
 	err := r.object(path, func(key string) error {
-		quantity, err := r.number(at(path, key), key, math.MaxInt64)
+		field := at(path, key)
+		r.mark(field)
+		quantity, err := r.number(field, key, math.MaxInt64)
 		list[types.ResourceName(key)] = quantity
 		return err
 	})
@@ -137,7 +187,9 @@ func (r *reader) quantities(path string, to *types.ResourceList) error {
 func (r *reader) scorers(path string, to *types.ResourceScorer) error {
 	list := types.ResourceScorer{}
 	err := r.object(path, func(key string) error {
-		scorer, err := r.number(at(path, key), key, math.MaxInt32)
+		field := at(path, key)
+		r.mark(field)
+		scorer, err := r.number(field, key, math.MaxInt32)
 		list[types.ResourceName(key)] = int32(scorer)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -62,6 +63,23 @@ func TestNodesAreListedInPages(t *testing.T) {
 		if n := nodes[0]; n.ManagedFields != nil || len(n.Annotations) != 1 {
 			t.Errorf("kept of a node: %+v", n.ObjectMeta)
 		}
+	}
+}
+
+func TestOfWhatANodeHasExtendedResourcesAreKept(t *testing.T) {
+	client := fake.NewClientset(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+			"cpu": apiresource.MustParse("4"), "nvidia.com/gpu": apiresource.MustParse("8"),
+		}},
+	})
+	nodes, err := (&Reader{Client: client.CoreV1()}).Nodes(t.Context(), Query{})
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("%d nodes, %v", len(nodes), err)
+	}
+	capacity := nodes[0].Status.Capacity
+	if gpus := capacity["nvidia.com/gpu"]; len(capacity) != 1 || gpus.Value() != 8 {
+		t.Errorf("kept %v", capacity)
 	}
 }
 

@@ -8,12 +8,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// trimNode returns a node with its name, its labels and the annotations about devices.
+// trimNode returns a node with its name, its labels, the annotations about devices and how many of
+// each extended resource it has.
 func trimNode(node *corev1.Node) *corev1.Node {
 	trimmed := &corev1.Node{ObjectMeta: trimMeta(&node.ObjectMeta)}
 	trimmed.Labels = node.Labels
+	for name, quantity := range node.Status.Capacity {
+		if !resource.IsExtendedResource(types.ResourceName(name)) {
+			continue
+		}
+		if trimmed.Status.Capacity == nil {
+			trimmed.Status.Capacity = corev1.ResourceList{}
+		}
+		trimmed.Status.Capacity[name] = quantity
+	}
 	return trimmed
 }
 

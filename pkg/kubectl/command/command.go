@@ -1,9 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top.
-// It needs nothing in the cluster: it reads nodes and pods from the API server, with the user's own
-// kubeconfig and rights. What it shows is put together by package devices.
+// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
+// and finds mistakes in manifests: lint. It needs nothing in the cluster: it reads nodes and pods
+// from the API server, with the user's own kubeconfig and rights. What it shows is put together by
+// packages devices and lint.
 package command
 
 import (
@@ -44,7 +45,7 @@ type environment struct {
 }
 
 // Main runs the command with the arguments of the process, and returns its exit status, which is
-// that of kubectl: 0, or 1 after any error.
+// that of kubectl: 0, or 1 after any error. Lint has one of its own, as kubectl diff does.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -77,8 +78,12 @@ func run(ctx context.Context, command *cobra.Command, env *environment) int {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil: // interrupted
 		return 1
 	}
-	printError(env.ErrOut, err)
-	return 1
+	found := &exitStatus{1, err}
+	errors.As(err, &found)
+	if found.err != nil {
+		printError(env.ErrOut, found.err)
+	}
+	return found.status
 }
 
 // connect returns the client that the flags and the kubeconfig describe.
@@ -140,7 +145,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	})
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
-	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), reportCommand(env))
+	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env))
 	return command
 }
 

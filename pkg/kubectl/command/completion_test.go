@@ -23,6 +23,8 @@ func TestNamesAreCompleted(t *testing.T) {
 		"__complete report --node l":      "large :4",
 		"__complete top --output n":       "json yaml wide :4",
 		"__complete pods -n default big ": "big :4",
+		"__complete lint -f testdata/":    ":0", // files
+		"__complete lint --output j":      "json yaml :4",
 	} {
 		stdout, _, status := newFixture(objects...).run(t.Context(), line)
 		if got := strings.Join(strings.Split(strings.TrimSpace(stdout), "\n"), " "); got != want || status != 0 {

@@ -26,6 +26,16 @@ func (e *usageError) Error() string {
 	return fmt.Sprintf("%v\nSee '%s --help' for usage.", e.error, e.command)
 }
 
+// exitStatus is what ends a command with an exit status of its own. err is printed; it may be nil.
+type exitStatus struct {
+	status int
+	err    error
+}
+
+func (e *exitStatus) Unwrap() error { return e.err }
+
+func (e *exitStatus) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.err) }
+
 // printError prints an error as kubectl does, each of several in a line of its own.
 func printError(to io.Writer, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

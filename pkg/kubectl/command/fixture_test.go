@@ -250,6 +250,7 @@ func zoo(t testing.TB) []runtime.Object {
 		"numa/0/intel.com:qat/0000:3d:01.0/device": 1, "numa/0/intel.com:qat/0000:3d:01.1/device": 1,
 		"numa/1/vendor.example:nic/eth0/device": 1, "switch/0/enumPorts": 0xf0, "switch/0/link/a/bandwidth": 100,
 	})
+	mixed.Capacity["intel.com/qat"] = 2
 	mixed.Allocatable = maps.Clone(mixed.Capacity)
 	types.AddGroupResource(mixed.Allocatable, "numa/1/vendor.example:nic/eth0/device", 0)
 

@@ -31,12 +31,18 @@ type output struct {
 	formats   []string // that the command has
 }
 
+// addFlags adds the flags of a command that prints tables.
 func (o *output) addFlags(command *cobra.Command, formats ...string) {
+	o.addFormat(command, formats...)
+	command.Flags().BoolVar(&o.noHeaders, "no-headers", false,
+		"When using the default or the wide output format, don't print headers.")
+}
+
+// addFormat adds the flag -o.
+func (o *output) addFormat(command *cobra.Command, formats ...string) {
 	o.formats = formats
 	command.Flags().StringVarP(&o.format, "output", "o", "",
 		"Output format. One of: ("+strings.Join(formats, ", ")+").")
-	command.Flags().BoolVar(&o.noHeaders, "no-headers", false,
-		"When using the default or the wide output format, don't print headers.")
 	completions := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
 	_ = command.RegisterFlagCompletionFunc("output", completions) // the flag is there
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
@@ -40,12 +41,12 @@ func TestWhatIsRequestedBeyondTheLimits(t *testing.T) {
 		}}},
 	)
 	type list = types.ResourceList
-	uncovered := func(resource types.ResourceName, requested, limit int64) []dispatch.Uncovered {
-		return []dispatch.Uncovered{{Container: "main", Resource: resource, Requested: requested, Limit: limit}}
+	uncovered := func(resource types.ResourceName, requested, limit int64) []podrequest.Uncovered {
+		return []podrequest.Uncovered{{Container: "main", Resource: resource, Requested: requested, Limit: limit}}
 	}
 	for name, test := range map[string]struct {
 		requests, limits list
-		want             []dispatch.Uncovered
+		want             []podrequest.Uncovered
 	}{
 		"nothing":                     {},
 		"a limit alone":               {limits: list{gpu: 8}},
@@ -116,9 +117,9 @@ func TestEachContainerNeedsItsOwnLimits(t *testing.T) {
 			{Name: "main"}, {Name: "rest"},
 		},
 	}
-	var want []dispatch.Uncovered
+	var want []podrequest.Uncovered
 	for _, name := range []string{"", "first", "beside", "main"} {
-		want = append(want, dispatch.Uncovered{Container: name, Resource: gpu, Requested: 1})
+		want = append(want, podrequest.Uncovered{Container: name, Resource: gpu, Requested: 1})
 	}
 	if diff := cmp.Diff(want, set.Uncovered(request)); diff != "" {
 		t.Errorf("uncovered (-want +got):\n%s", diff)

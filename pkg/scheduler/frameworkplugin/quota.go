@@ -25,7 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -193,7 +193,7 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status
 	refuse := func(text string) *fwk.Status { return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text) }
 	switch p.quotaMode {
 	case QuotaEverywhere:
-		return refuse(limitsText(uncovered[0], "the scheduler runs with --device-quota=everywhere"))
+		return refuse(uncovered[0].Text("the scheduler runs with --device-quota=everywhere"))
 	case QuotaWarn:
 	default:
 		counting, known, err := p.quotas.of(pod)
@@ -201,12 +201,12 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status
 		case err != nil:
 			return fwk.AsStatus(fmt.Errorf("read the quotas of namespace %q: %w", pod.Namespace, err))
 		case !known:
-			return refuse(limitsText(uncovered[0], "and the scheduler does not know yet whether a quota counts it; "+
+			return refuse(uncovered[0].Text("and the scheduler does not know yet whether a quota counts it; " +
 				"if that lasts, give it the right to list resource quotas (deploy/rbac)"))
 		}
 		for _, u := range uncovered {
 			if quota := naming(counting, u.Resource); quota != nil {
-				return refuse(limitsText(u, fmt.Sprintf("quota %q of namespace %q counts limits",
+				return refuse(u.Text(fmt.Sprintf("quota %q of namespace %q counts limits",
 					quota.Name, pod.Namespace)))
 			}
 		}
@@ -216,22 +216,11 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status
 }
 
 // warn writes the event, once for each pod.
-func (p *Plugin) warn(pod *v1.Pod, u dispatch.Uncovered) {
+func (p *Plugin) warn(pod *v1.Pod, u podrequest.Uncovered) {
 	if _, done := p.quotas.warned.Get(pod.UID); done {
 		return
 	}
 	p.quotas.warned.Add(pod.UID, struct{}{})
 	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "DevicesBeyondLimits", "Scheduling", "%s",
-		limitsText(u, "no quota counts them"))
-}
-
-// limitsText says what a container's limits lack, why that matters, and what to write.
-func limitsText(u dispatch.Uncovered, why string) string {
-	if u.Container == "" {
-		return fmt.Sprintf("the pod as a whole requests %d of %s in its annotation %s, which no limits name: %s: "+
-			"write the request and the limit under a container", u.Requested, u.Resource, deviceinfo.Annotation, why)
-	}
-	return fmt.Sprintf("container %q requests %d of %s in the annotation %s and %d in its limits, %d are missing "+
-		"there: %s: add %q to limits of container %q", u.Container, u.Requested, u.Resource, deviceinfo.Annotation,
-		u.Limit, u.Requested-u.Limit, why, fmt.Sprintf("%s: %d", u.Resource, u.Requested), u.Container)
+		u.Text("no quota counts them"))
 }

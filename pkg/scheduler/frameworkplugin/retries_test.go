@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -144,7 +144,7 @@ func TestPodsThatAreTooLargeAreNamed(t *testing.T) {
 		return `{"runningcontainer":{"main":{"requests":{` + strings.Join(parts, ",") + `}}}}`
 	}
 	many := newPod("many", 1)
-	for i := range nodestate.MaxPodContainers {
+	for i := range podrequest.MaxPodContainers {
 		many.Spec.Containers = append(many.Spec.Containers, v1.Container{Name: fmt.Sprint("c", i)})
 	}
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})

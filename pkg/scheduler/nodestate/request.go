@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -72,14 +73,15 @@ type request struct {
 }
 
 func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) request {
-	if err := checkSize(pod, annotation); err != nil {
+	count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
+	if err := podrequest.CheckSize(count, annotation); err != nil {
 		return request{err: err}
 	}
 	written, err := c.read(annotation)
 	if err != nil {
 		return request{err: err}
 	}
-	if err := checkRequests(written); err != nil {
+	if err := podrequest.CheckRequests(written); err != nil {
 		return request{err: err}
 	}
 	info, err := deviceinfo.PodRequest(pod, written)
@@ -87,7 +89,7 @@ func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) request
 		return request{err: err}
 	}
 	read := &dispatch.Request{
-		Pod: info, Containers: holdings.Containers(pod), Forged: allocates(written), Waited: waited,
+		Pod: info, Containers: holdings.Containers(pod), Forged: podrequest.Allocates(written), Waited: waited,
 	}
 	return request{Request: read, byCount: read.ByCountOnly() && !read.Forged}
 }
@@ -129,17 +131,4 @@ func requestsAny(pod *v1.Pod, is func(sdk.ResourceName) bool) bool {
 		}
 	}
 	return false
-}
-
-// allocates reports whether the annotation of a pod that is not bound has what only the scheduler
-// may write.
-func allocates(written *sdk.PodInfo) bool {
-	for _, containers := range []map[string]sdk.ContainerInfo{written.RunningContainers, written.InitContainers} {
-		for _, container := range containers {
-			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
-				return true
-			}
-		}
-	}
-	return written.NodeName != ""
 }

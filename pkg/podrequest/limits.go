@@ -1,18 +1,16 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodestate
+package podrequest
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // What a pod that requests devices may have at most. Reading it, and handing it to plugins, takes
@@ -25,12 +23,12 @@ const (
 	MaxPodContainers = 256
 )
 
-// checkSize returns an error for a pod that requests devices and is too large. annotation is the
-// pod's.
-func checkSize(pod *v1.Pod, annotation string) error {
-	if count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); count > MaxPodContainers {
+// CheckSize returns an error for a pod that requests devices and is too large: one of so many
+// containers, init containers included, with this annotation.
+func CheckSize(containers int, annotation string) error {
+	if containers > MaxPodContainers {
 		return fmt.Errorf("the pod requests devices and has %d containers, more than %d: make several pods of it",
-			count, MaxPodContainers)
+			containers, MaxPodContainers)
 	}
 	if len(annotation) > MaxRequestBytes {
 		return fmt.Errorf("annotation %s is %d bytes long, a pod may request devices in %d at most: request fewer, "+
@@ -39,11 +37,11 @@ func checkSize(pod *v1.Pod, annotation string) error {
 	return nil
 }
 
-// checkRequests returns an error for an annotation that makes more requests, or makes them in more
+// CheckRequests returns an error for an annotation that makes more requests, or makes them in more
 // containers, than can be placed.
-func checkRequests(written *sdk.PodInfo) error {
+func CheckRequests(written *types.PodInfo) error {
 	requests, containers := len(written.Requests), 0
-	for _, list := range []map[string]sdk.ContainerInfo{written.InitContainers, written.RunningContainers} {
+	for _, list := range []map[string]types.ContainerInfo{written.InitContainers, written.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if len(list[name].Requests) == 0 {
 				continue
@@ -60,4 +58,17 @@ func checkRequests(written *sdk.PodInfo) error {
 		}
 	}
 	return nil
+}
+
+// Allocates reports whether the annotation of a pod that is not bound has what only the scheduler
+// may write.
+func Allocates(written *types.PodInfo) bool {
+	for _, containers := range []map[string]types.ContainerInfo{written.RunningContainers, written.InitContainers} {
+		for _, container := range containers {
+			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+				return true
+			}
+		}
+	}
+	return written.NodeName != ""
 }

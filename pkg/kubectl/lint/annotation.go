@@ -1,0 +1,348 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// annotation is the annotation of a pod.
+type annotation struct {
+	*linter
+	pod     *pod
+	key     *yaml.Node
+	value   *yaml.Node
+	written *types.PodInfo
+	source  *deviceinfo.Source
+}
+
+// checkAnnotation checks the annotation of a pod. What the decoder refuses ends the check: so it
+// does for the scheduler.
+func (l *linter) checkAnnotation(p *pod, e entry) {
+	a := &annotation{linter: l, pod: p, key: e.key, value: e.value}
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!str" {
+		l.at(Error, e.value, "annotation %s: the value is no string: write \"|\" behind the key, and the JSON in the "+
+			"lines below", annotationKey)
+		return
+	}
+	text := e.value.Value
+	if text == "" {
+		return
+	}
+	containers := len(p.Spec.InitContainers) + len(p.Spec.Containers)
+	if err := podrequest.CheckSize(containers, text); err != nil {
+		l.at(Error, e.key, "%v", err)
+		return
+	}
+	a.checkReserved()
+	var err error
+	if a.written, a.source, err = deviceinfo.LocatePod(text); err != nil {
+		a.report(err)
+		return
+	}
+	for _, field := range a.source.Unknown {
+		if field.Field == "$schema" { // editors look there for the schema
+			continue
+		}
+		a.add(Warning, a.inner(a.source.Offset(field.Field)), "annotation %s: %s: the field is not read",
+			annotationKey, field.Field).about(field.Key, field.Known)
+	}
+	if err := podrequest.CheckRequests(a.written); err != nil {
+		l.at(Error, e.key, "%v", err)
+		return
+	}
+	a.checkUncovered("", a.written.Requests, nil, "requests")
+	a.pod.requests = len(a.written.Requests) > 0
+	a.checkContainers("initcontainer", a.written.InitContainers)
+	a.checkContainers("runningcontainer", a.written.RunningContainers)
+}
+
+// place returns the place of a byte of the value.
+func (a *annotation) place(offset int) int { return a.text.within(a.value, offset) }
+
+// inner returns the place of what is in the quotes that begin at a byte of the value.
+func (a *annotation) inner(offset int) int {
+	if strings.HasPrefix(a.value.Value[min(offset, len(a.value.Value)):], `"`) {
+		offset++
+	}
+	return a.place(offset)
+}
+
+// report adds an error of the decoder.
+func (a *annotation) report(err error) {
+	offset := 0
+	var problem *deviceinfo.Error
+	if errors.As(err, &problem) {
+		offset = problem.Offset
+	}
+	if !json.Valid([]byte(a.value.Value)) {
+		a.add(Error, a.place(offset), "%v", err)
+		return
+	}
+	a.add(Error, a.inner(offset), "%v", err).Word = wordAt(a.value.Value, offset)
+}
+
+// wordAt returns the string without its quotes, or the number or literal, that begins at a byte of
+// JSON. It is empty at any other.
+func wordAt(value string, offset int) string {
+	rest := value[min(offset, len(value)):]
+	if text, ok := strings.CutPrefix(rest, `"`); ok {
+		word, _, _ := strings.Cut(text, `"`)
+		return word
+	}
+	if end := strings.IndexAny(rest, "{}[],:\" \t\r\n"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
+}
+
+// checkReserved looks for what the admission policy refuses, each word once.
+func (a *annotation) checkReserved() {
+	seen := map[string]bool{}
+	for _, at := range podrequest.Reserved(a.value.Value) {
+		word := a.value.Value[at[0]:at[1]]
+		if seen[strings.ToLower(word)] {
+			continue
+		}
+		seen[strings.ToLower(word)] = true
+		text := "annotation %s: it has the word %q, which only the device scheduler may write: remove it and leave " +
+			"requests and scorer"
+		if word == `\` {
+			text = "annotation %s: it has a backslash (%q), with which words of the scheduler could be spelled " +
+				"differently: write the character itself"
+		}
+		a.add(Error, a.place(at[0]), text, annotationKey, word).Word = word
+	}
+}
+
+// checkContainers checks one of the lists of containers.
+func (a *annotation) checkContainers(list string, containers map[string]types.ContainerInfo) {
+	names := a.names(list)
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		info := containers[name]
+		a.pod.requests = a.pod.requests || len(info.Requests) > 0
+		field := deviceinfo.ContainerField(list, name, "", "")
+		one := &types.PodInfo{}
+		if list == "initcontainer" {
+			one.InitContainers = map[string]types.ContainerInfo{name: info}
+		} else {
+			one.RunningContainers = map[string]types.ContainerInfo{name: info}
+		}
+		merged, err := deviceinfo.PodRequest(a.pod.Pod, one)
+		if err != nil {
+			a.add(Error, a.inner(a.source.Offset(field)), "%v", err).about(name, names)
+			continue
+		}
+		for _, request := range slices.Sorted(maps.Keys(info.Requests)) {
+			a.checkRequest(list, name, info, request)
+		}
+		for _, request := range slices.Sorted(maps.Keys(info.Scorer)) {
+			if _, ok := info.Requests[request]; !ok {
+				a.checkScorer(list, name, info, request)
+			}
+		}
+		limits := merged.GetContainerInPod(name).KubeRequests
+		a.checkUncovered(name, info.Requests, limits, field)
+	}
+}
+
+// names returns the names that a list may have.
+func (a *annotation) names(list string) (names []string) {
+	empty, err := deviceinfo.PodRequest(a.pod.Pod, &types.PodInfo{})
+	if err != nil {
+		return nil
+	}
+	containers := empty.RunningContainers
+	if list == "initcontainer" {
+		containers = empty.InitContainers
+	}
+	return slices.Sorted(maps.Keys(containers))
+}
+
+// checkScorer checks a scorer for something that the container does not request.
+func (a *annotation) checkScorer(list, container string, info types.ContainerInfo, request types.ResourceName) {
+	var known []string
+	for name := range info.Requests {
+		known = append(known, string(name))
+		if resource.WithPrefix(name) == resource.WithPrefix(request) {
+			return // two forms of one name
+		}
+	}
+	slices.Sort(known)
+	field := deviceinfo.ContainerField(list, container, "scorer", string(request))
+	a.add(Warning, a.inner(a.source.Offset(field)), "annotation %s: %s: the container does not request it, and the "+
+		"scorer has no effect", annotationKey, field).about(string(request), known)
+}
+
+// isPath reports whether a request is for a device: …/<level>/<instance>/<resource>. Others are
+// counts, or say how devices are chosen, such as gpu/gpu-generate-topology.
+func isPath(request types.ResourceName) bool {
+	return resource.IsGroupResourceName(request) || strings.Count(string(request), "/") >= 2
+}
+
+// checkRequest checks what a container requests.
+func (a *annotation) checkRequest(
+	list, container string, info types.ContainerInfo, request types.ResourceName,
+) {
+	field := deviceinfo.ContainerField(list, container, "requests", string(request))
+	offset := a.source.Offset(field)
+	quantity := info.Requests[request]
+	if !isPath(request) {
+		a.checkCount(field, offset, request, quantity)
+		return
+	}
+	full := resource.WithPrefix(request)
+	one := types.ContainerInfo{DevRequests: types.ResourceList{full: quantity}}
+	for name, scorer := range info.Scorer {
+		if resource.WithPrefix(name) == full {
+			one.Scorer = types.ResourceScorer{full: scorer}
+		}
+	}
+	alone := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{container: one}}
+	if _, err := grouptree.CompileRequest(alone, nil); err != nil {
+		a.add(Error, a.inner(offset), "annotation %s: %v", annotationKey, err).Word = string(request)
+		return
+	}
+	extended, _, _, named := kubeletdevice.ParseRequest(full)
+	if !named { // or for several of one placeholder
+		extended, _, _, named = kubeletdevice.ParseRequest(full + "/0/" + kubeletdevice.Quantity)
+	}
+	switch {
+	case named:
+		a.checkCount(field, offset, extended, 0)
+	case quantity == 0:
+		a.add(Error, a.inner(offset), "annotation %s: container %q asks for 0 of %s: write how much of it, or remove "+
+			"it", annotationKey, container, request).Word = string(request)
+	default:
+		a.compare(field, offset, request, quantity)
+	}
+}
+
+// checkCount compares a count of an extended resource with what nodes have. A name whose domain
+// has no dot may be an option of a plugin.
+func (a *annotation) checkCount(field string, offset int, name types.ResourceName, quantity int64) {
+	domain, _, _ := strings.Cut(string(name), "/")
+	if a.cluster == nil || !resource.IsExtendedResource(name) || !strings.Contains(domain, ".") {
+		return
+	}
+	most, known := a.cluster.plain[name]
+	switch {
+	case !known:
+		a.add(Warning, a.inner(offset), "annotation %s: %s: no node has the resource %q", annotationKey, field, name).
+			about(string(name), a.cluster.plainNames())
+	case quantity > most:
+		a.add(Warning, a.inner(offset), "annotation %s: %s: no node has more than %s of it", annotationKey, field,
+			grouptree.Human(most)).Word = string(name)
+	}
+}
+
+// compare compares a request for a device with what nodes have.
+func (a *annotation) compare(field string, offset int, request types.ResourceName, quantity int64) {
+	path, err := resource.ParseRequest(request)
+	if a.cluster == nil || err != nil {
+		return
+	}
+	warn := func(word, format string, args ...any) *Finding {
+		text := append([]any{annotationKey, field}, args...)
+		return a.add(Warning, a.segment(offset, request, word), "annotation %s: %s: "+format, text...)
+	}
+	for level := range path.Levels() {
+		if !a.cluster.levels[level] {
+			warn(level, "no node has the level %q", level).about(level, a.cluster.levelNames())
+			return
+		}
+	}
+	k := kind{path.DeviceLevel(), path.Resource()}
+	most, known := a.cluster.most[k]
+	switch {
+	case !known && k.level == "":
+		warn(k.resource, "no node has %q of its own", k.resource).about(k.resource, a.cluster.resourcesOf(k.level))
+	case !known:
+		warn(k.resource, "no %s of any node has %q", k.level, k.resource).
+			about(k.resource, a.cluster.resourcesOf(k.level))
+	case !resource.IsEnumResource(request) && quantity > most:
+		warn(k.resource, "it is %s: no node has more of it than %s in one %s", grouptree.Human(quantity),
+			grouptree.Human(most), k.level).Word = k.resource
+	}
+}
+
+// segment returns the place of a word in the key of a request at a byte of the value.
+func (a *annotation) segment(offset int, request types.ResourceName, word string) int {
+	key := strings.TrimPrefix(a.value.Value[min(offset, len(a.value.Value)):], `"`)
+	if strings.HasPrefix(key, string(request)) { // no part of it is escaped
+		if at := strings.Index("/"+string(request)+"/", "/"+word+"/"); at >= 0 {
+			return a.place(offset + 1 + at)
+		}
+	}
+	return a.inner(offset)
+}
+
+// checkUncovered looks for whole devices that limits do not name: see [podrequest.Uncovered].
+func (a *annotation) checkUncovered(container string, requests, limits types.ResourceList, field string) {
+	counting := podrequest.Counting{
+		Devices: func(name types.ResourceName) bool {
+			for _, limit := range a.pod.limits {
+				if limit.name == name {
+					return true
+				}
+			}
+			return a.cluster != nil && a.cluster.plain[name] > 0
+		},
+		Paths: a.countedAs,
+	}
+	for _, u := range counting.Uncovered(container, requests, limits) {
+		a.add(Warning, a.inner(a.source.Offset(field)), "%s",
+			u.Text("quotas count limits, and in a namespace where one counts these the pod is not scheduled")).
+			Word = container
+	}
+}
+
+// wholeDevice is the resource of which a device has 1 if its plugin shares it or gives it away as a
+// whole, as docs/plugins.md has it.
+const wholeDevice = "cards"
+
+// countedAs returns the plain resource that counts the whole devices that a path is for. Kubelet
+// device plugins say it in the name. Of others the scheduler's plugin knows: here it is the only
+// plain resource that counts as many devices on some node; without a cluster, the only one in the
+// pod's own limits that is called like the devices.
+func (a *annotation) countedAs(full types.ResourceName) (plain types.ResourceName, ok bool) {
+	for _, name := range []types.ResourceName{full, full + "/0/" + kubeletdevice.Quantity} {
+		if extended, _, _, ok := kubeletdevice.ParseRequest(name); ok {
+			return extended, true
+		}
+	}
+	path, err := resource.ParsePath(full)
+	if err != nil {
+		return "", false
+	}
+	k := kind{path.DeviceLevel(), path.Resource()}
+	names := map[string]bool{}
+	switch {
+	case a.cluster != nil:
+		names = a.cluster.whole[k]
+	case k.resource == wholeDevice:
+		for _, limit := range a.pod.limits {
+			if countsLevel(limit.name, k.level) {
+				names[string(limit.name)] = true
+			}
+		}
+	}
+	for name := range names {
+		plain = types.ResourceName(name)
+	}
+	return plain, len(names) == 1
+}

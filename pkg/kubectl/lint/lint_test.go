@@ -1,0 +1,257 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+// manifests are those of the transcripts of kubectl device lint.
+func manifests(t testing.TB) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{"*.yaml", "more/*"} {
+		files, err := filepath.Glob("../command/testdata/lint/" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d manifests, %v", len(files), err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[file] = string(content)
+		}
+	}
+	return found
+}
+
+// aCluster has a node of two GPUs, and one whose kubelet has FPGAs.
+func aCluster(t testing.TB) *Cluster {
+	t.Helper()
+	return NewCluster([]*corev1.Node{
+		{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			deviceinfo.Annotation: `{"capacity": {"nvidia.com/gpu": 2,
+				"resource/group/gpu/a/cards": 1, "resource/group/gpu/a/memory": 100,
+				"resource/group/gpu/b/cards": 1, "resource/group/gpu/b/memory": 1}}`,
+		}}},
+		{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+			"example.com/fpga": apiresource.MustParse("3"), "cpu": apiresource.MustParse("4"),
+		}}},
+		{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{deviceinfo.Annotation: "{"}}},
+	})
+}
+
+// Whatever the style of the scalar, the place of a byte of the value is where that byte stands.
+func TestPlacesInAValueAreThoseInTheText(t *testing.T) {
+	for style, content := range map[string]string{
+		"literal": "key: |2+ # indented by two\n\n    {\"ünï\": \"it's\",\n  \t\"a\": 5,\n\n  \"b\": [1,\n   2]}\n\n",
+		"folded":  "key: >-\n  {\"ünï\": \"it's\",\n  \"a\": 5,\n\n    \"b\": [1,\n  2]}\n",
+		"single":  "key: '{\"ünï\": \"it''s\",\n\n  \"a\": 5,   \n \"b\": [1, 2]}'\n",
+		"double":  "key: \"{\\\"ünï\\\":\\x20\\\"it's\\\",\\n\\\n  \\t \\\"a\\\": 5, \n\n \\\"b\\\": [1, 2]}\"\n",
+		"plain":   "key:\n  ünï it's\n  5,\n\n   [1, 2]}\n",
+	} {
+		for variant, change := range map[string]func(string) string{
+			"as it is":      func(s string) string { return s },
+			"CRLF":          func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
+			"after a line":  func(s string) string { return "# ü\n\n" + s },
+			"with a tag":    func(s string) string { return strings.Replace(s, "key: ", "key: &x !!str ", 1) },
+			"on a new line": func(s string) string { return strings.Replace(s, "key: ", "key: !!str\n  ", 1) },
+		} {
+			t.Run(style+" "+variant, func(t *testing.T) {
+				content := change(content)
+				var document yaml.Node
+				if err := yaml.Unmarshal([]byte(content), &document); err != nil {
+					t.Fatal(err)
+				}
+				text, node := newText(content), get(document.Content[0], "key")
+				last := -1
+				for i, r := range node.Value {
+					if r == ' ' || r == '\n' || r == '\t' {
+						continue
+					}
+					place := text.within(node, i)
+					stands := strings.TrimPrefix(content[place:], `\`)
+					if !strings.HasPrefix(stands, string(r)) || place <= last {
+						t.Fatalf("byte %d of the value (%q) is at %d, %.10q\n%s", i, r, place, content[place:], content)
+					}
+					last = place
+				}
+			})
+		}
+	}
+}
+
+func TestAPlaceThatCannotBeKnownIsTheBeginning(t *testing.T) {
+	const content = `key: "{\a\x41bc}"`
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(content), &document); err != nil {
+		t.Fatal(err)
+	}
+	node, text := get(document.Content[0], "key"), newText(content)
+	for offset := 1; offset < len(node.Value)+2; offset++ {
+		if got := text.within(node, offset); got != len("key: ") {
+			t.Errorf("byte %d: %d", offset, got)
+		}
+	}
+}
+
+func TestTheNearestWordIsFound(t *testing.T) {
+	known := []string{"main", "side", "runningcontainer", "nvidia.com/gpu", "memory"}
+	for word, want := range map[string]string{
+		"mian": "main", "man": "main", "RunningContainer": "runningcontainer", "nvida.com/gpus": "nvidia.com/gpu",
+		"memmory": "memory", "mem": "", "worker": "", "": "", "main": "", strings.Repeat("m", maxWord+1): "",
+	} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+	for _, d := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"abcd", "bacd", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
+		if got := distance(d.a, d.b); got != d.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", d.a, d.b, got, d.want)
+		}
+	}
+}
+
+// Rules that the transcripts do not show, each with the one finding of an otherwise good pod.
+func TestFindings(t *testing.T) {
+	names, requests := "", ""
+	for i := range 129 {
+		names += fmt.Sprintf("{name: c%d}, ", i)
+		requests += fmt.Sprintf(`"c%d": {"requests": {"gpu/a/memory": 1}}, `, i)
+	}
+	const oneMain = "{containers: [{name: main}]}"
+	for name, test := range map[string]struct {
+		value, spec string // in single quotes; a flow mapping
+		offline     bool
+		want        string
+	}{
+		"an annotation that is too long": {
+			value: `{"x": "` + strings.Repeat("x", 33<<10) + `"}`, spec: oneMain,
+			want: "f:2:26: error: annotation KubeDevice/DeviceInfo is 33801 bytes long",
+		},
+		"too many containers": {
+			value: "{}", spec: "{containers: [" + names + names + "]}",
+			want: "f:2:26: error: the pod requests devices and has 258 containers",
+		},
+		"too many containers of a pod without devices": {spec: "{containers: [" + names + names + "]}"},
+		"too many containers that request": {
+			value: `{"runningcontainer": {` + strings.TrimSuffix(requests, ", ") + "}}",
+			spec:  "{containers: [" + names + "]}",
+			want:  `f:2:26: error: annotation KubeDevice/DeviceInfo: container "c99": more than 128 containers`,
+		},
+		"a backslash": {
+			value: `{"request\u0073": {}}`, spec: oneMain,
+			want: `f:2:59: error: annotation KubeDevice/DeviceInfo: it has a backslash`,
+		},
+		"a key that occurs twice": {
+			value: `{"requests": {}, "requests": {}}`, spec: oneMain,
+			want: `f:2:68: error: annotation KubeDevice/DeviceInfo: the key "requests" occurs twice`,
+		},
+		"a value that ends too early": {
+			value: `{"requests": {}`, spec: oneMain,
+			want: `f:2:64: error: annotation KubeDevice/DeviceInfo: the value is not JSON`,
+		},
+		"a field in upper case": {
+			value: `{"RUNNINGCONTAINER": {}}`, spec: oneMain,
+			want: `RUNNINGCONTAINER: the field is not read; did you mean "runningcontainer"?`,
+		},
+		"the schema of an editor": {value: `{"$schema": "deviceinfo.schema.json"}`, spec: oneMain},
+		"an option of a plugin":   {value: `{"requests": {"gpu/gpu-generate-topology": 0}}`, spec: oneMain},
+		"more memory than any GPU has": {
+			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/memory": 101}}}}`, spec: oneMain,
+			want: "it is 101: no node has more of it than 100 in one gpu",
+		},
+		"no cluster to compare with": {
+			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/memory": 101, "no/x/y": 1}}}}`, spec: oneMain,
+			offline: true,
+		},
+		"a whole GPU without a limit": {
+			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/cards": 1}}}}`, spec: oneMain,
+			want: `f:2:73: warning: container "main" requests 1 of nvidia.com/gpu in the annotation`,
+		},
+		"whole GPUs of the pod": {
+			value: `{"requests": {"nvidia.com/gpu": 1}}`, spec: oneMain,
+			want: "f:2:52: warning: the pod as a whole requests 1 of nvidia.com/gpu in its annotation",
+		},
+		"as many limits as whole GPUs": {
+			value: `{"runningcontainer": {"main": {"requests": {"gpu/x/cards": 1}}}}`,
+			spec:  "{containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}",
+		},
+		"what a kubelet has": {spec: "{containers: [{name: main, resources: {limits: {example.com/fpga: 3}}}]}"},
+		"more than a kubelet has": {
+			spec: "{containers: [{name: main, resources: {limits: {example.com/fpga: 4}}}]}",
+			want: `f:3:73: warning: container "main": with it the pod requests 4 of example.com/fpga: no node has more`,
+		},
+		"init containers run before the others": {
+			spec: "{initContainers: [{name: i, resources: {limits: {nvidia.com/gpu: 2}}}], containers: [{name: main, " +
+				"resources: {limits: {nvidia.com/gpu: 2}}}]}",
+		},
+		"sidecars run along with the others": {
+			spec: "{initContainers: [{name: i, restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 2}}}], " +
+				"containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}",
+			want: `container "main": with it the pod requests 3 of nvidia.com/gpu: no node has more than 2`,
+		},
+		"a node for a pod that counts": {
+			spec: "{nodeName: n, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}",
+			want: "f:3:18: warning: if nvidia.com/gpu is a device of KubeDevice, the pod would not get it",
+		},
+		"a node for a pod without devices": {spec: "{nodeName: n, containers: [{name: main}]}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := "kind: Pod\nmetadata: {annotations: {KubeDevice/DeviceInfo: '" + test.value + "'}}\nspec: " +
+				test.spec + "\n"
+			cluster := aCluster(t)
+			if test.offline {
+				cluster = nil
+			}
+			found, err := File("f", []byte(content), cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range found {
+				got = append(got, f.String())
+			}
+			switch {
+			case test.want == "" && len(got) == 0:
+			case test.want == "" || len(got) != 1 || !strings.Contains(got[0], test.want):
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	for _, content := range manifests(f) {
+		f.Add(content)
+	}
+	f.Add("a: &a [*a]\nkind: List\nitems: [*a, {<<: [*a, {spec: {template: *a}}]}]")
+	f.Add("kind: Pod\nmetadata: {annotations: {KubeDevice/DeviceInfo: !!binary 'e30='}}")
+	cluster := aCluster(f)
+	f.Fuzz(func(t *testing.T, content string) {
+		found, _ := File("f", []byte(content), cluster)
+		lines := strings.Split(strings.TrimPrefix(content, "\ufeff"), "\n")
+		for _, finding := range found {
+			if finding.Line < 1 || finding.Line > len(lines) || finding.Column < 1 ||
+				finding.Column > len([]rune(lines[finding.Line-1]))+2 {
+				t.Errorf("%s: no such place", finding)
+			}
+		}
+	})
+}
