@@ -7,8 +7,8 @@ import "fmt"
 
 // Memory is the memory of a scheduler, in MiB.
 type Memory struct {
-	// Resident is that of the process, and Anonymous the part of it that no file backs. Heap is Go's,
-	// garbage and what is not resident included.
+	// Resident is that of the process, and Anonymous the part of it that no file backs. Heap is
+	// Go's, garbage and what is not resident included.
 	Resident  float64 `json:"residentMiB"`
 	Anonymous float64 `json:"anonymousMiB"`
 	Heap      float64 `json:"heapMiB"`
