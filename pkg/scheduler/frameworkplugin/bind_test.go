@@ -253,3 +253,34 @@ func TestAPodRequiresKubecriOnlyOnANodeThatSaysItCanBeRequired(t *testing.T) {
 		})
 	}
 }
+
+// The scheduling queue and this plugin learn of a deletion apart. A hint that was asked before the
+// plugin knew found the devices kept, and nothing else would wake pods that wait for them.
+func TestPodsAreActivatedWhenAPodIsDeletedThatKeptItsDevices(t *testing.T) {
+	for name, answer := range map[string]error{"no answer": apierrors.NewTimeoutError("no answer", 1), "bound": nil} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, []*v1.Node{newNode("n", "A")})
+			pod := newPod("p", 1)
+			f.add(pod)
+			if answer != nil {
+				f.bindingFails(answer)
+			}
+			if status := f.bind(f.reserve(pod, "n"), pod, "n"); status.IsSuccess() != (answer == nil) {
+				t.Fatal(status)
+			}
+			f.plugin.podHandler(t.Context()).OnDelete(assumed(pod, "n"))
+			if answer == nil {
+				f.plugin.requeuer.mu.Lock()
+				defer f.plugin.requeuer.mu.Unlock()
+				if len(f.activated) > 0 || !f.plugin.requeuer.next.IsZero() {
+					t.Error("pods are activated although hints saw the devices free")
+				}
+				return
+			}
+			await(t, "pods are activated", func() bool { f.clock.Step(0); return len(f.activated) == 1 })
+			if !f.fits("n") {
+				t.Error("the devices are not free")
+			}
+		})
+	}
+}

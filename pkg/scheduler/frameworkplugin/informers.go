@@ -52,7 +52,9 @@ func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 		},
 		DeleteFunc: func(obj any) {
 			if pod, ok := deleted[*v1.Pod](obj); ok {
-				s.nodes.PodDeleted(pod.UID)
+				if s.nodes.PodDeleted(pod.UID) {
+					s.requeuer.after(0) // queueing hints may have been called before
+				}
 				s.unsealed.forget(pod)
 				s.schedulers.PodGone(ctx, string(pod.UID))
 			}

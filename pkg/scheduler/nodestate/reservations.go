@@ -149,12 +149,17 @@ func (c *Cache) Resolve(nodeName string, uid types.UID) {
 	})
 }
 
-// PodDeleted drops the latest reservation of a pod that no longer exists. What is kept on other
-// nodes is resolved in time.
-func (c *Cache) PodDeleted(uid types.UID) {
+// PodDeleted drops the latest reservation of a pod that no longer exists. It reports whether that
+// was kept: then devices are free from now on, and were not yet when others learnt of the deletion.
+// What is kept on other nodes is resolved in time.
+func (c *Cache) PodDeleted(uid types.UID) (kept bool) {
 	if nodeName, ok := c.reservedOn.Load(uid); ok {
-		c.change(nodeName.(string), uid, func(reservation) reservation { return reservation{} })
+		c.change(nodeName.(string), uid, func(r reservation) reservation {
+			kept = r.unresolved > 0
+			return reservation{}
+		})
 	}
+	return kept
 }
 
 // change replaces a pod's reservation on a node, which may be the zero one, by what to returns for
