@@ -1,11 +1,15 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package podrequest has the rules for what a pod may request that can be told from the pod alone.
+// The scheduler enforces them, and kubectl device lint shows them to the author of a manifest. All
+// functions are pure and safe for concurrent use.
 package podrequest
 
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -72,3 +76,11 @@ func Allocates(written *types.PodInfo) bool {
 	}
 	return written.NodeName != ""
 }
+
+// reserved is what the policy kubedevice-pod-allocations refuses in the annotation of a pod that
+// anyone but the scheduler writes.
+var reserved = regexp.MustCompile(`(?i)\\|devrequests|allocatefrom|nodename`)
+
+// Reserved returns where an annotation has words that only the scheduler may write, or a backslash,
+// with which they could be spelled differently: begin and end in bytes.
+func Reserved(annotation string) [][]int { return reserved.FindAllStringIndex(annotation, -1) }
