@@ -16,7 +16,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/binaries"
 	"github.com/kubedevice/kubedevice/test/cluster"
@@ -44,6 +46,7 @@ func (i installed) deploy(name string) string { return filepath.Join(i.root, "de
 type releases struct {
 	installed  map[release]installed
 	enforcing  cluster.Program // kubecri of this release, with enforced seals
+	requiring  cluster.Program // the same, without which the runtime creates no container with devices
 	schedulers map[release]*cluster.Component
 	kubecris   map[release]*cluster.Component
 	at         skew // the releases that run
@@ -86,10 +89,23 @@ func (r *run) skews() []scenario {
 	for i, step := range walk {
 		all = append(all, scenario{
 			name: fmt.Sprintf("release-%d", i), title: step.title, pause: time.Second / upgradePods,
-			disturb: func(ctx context.Context) (int, error) { return r.move(ctx, step.to) },
+			disturb: limited(func(ctx context.Context) (int, error) { return r.move(ctx, step.to) }),
 		})
 	}
-	return append(all, scenario{name: "refusals", title: "what one release refuses of the other", disturb: r.refuse})
+	return append(all, scenario{name: "refusals", title: "what one release refuses of the other",
+		disturb: limited(r.refuse)})
+}
+
+// moveLimit is how long one step of the walk may take.
+const moveLimit = 5 * time.Minute
+
+// limited returns disturb with that limit.
+func limited(disturb func(context.Context) (int, error)) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		ctx, cancel := context.WithTimeout(ctx, moveLimit)
+		defer cancel()
+		return disturb(ctx)
+	}
 }
 
 // nextPort is where the scheduler of this release serves.
@@ -98,7 +114,7 @@ const nextPort = 10272
 // describeReleases returns the options of a cluster of the release before. Its node has a device
 // for each container of a scenario, and for each pod that is kept.
 func (r *run) describeReleases(ctx context.Context, root, directory string) (cluster.Options, error) {
-	described, err := r.clusterOptions(directory, r.options.Creations+len(walk)+1)
+	described, err := r.clusterOptions(directory, r.options.Creations+len(walk)+3)
 	if err != nil {
 		return described, err
 	}
@@ -107,15 +123,16 @@ func (r *run) describeReleases(ctx context.Context, root, directory string) (clu
 	if err != nil {
 		return described, fmt.Errorf("make seal keys: %w\n%s", err, made)
 	}
-	sealed := func(mode seal.Mode) cluster.Program {
+	sealed := func(mode seal.Mode, args ...string) cluster.Program {
 		return with(*described.Nodes[0].Kubecri,
-			"--seal-certificates="+filepath.Join(keys, "certificates.pem"), "--seal-mode="+string(mode))
+			append(args, "--seal-certificates="+filepath.Join(keys, "certificates.pem"), "--seal-mode="+string(mode))...)
 	}
+	const unrequired = "--nri-socket=" // the release before cannot create what requires this one
 	old := filepath.Join(described.Programs, string(before))
 	r.releases = &releases{
 		installed: map[release]installed{
 			now: {
-				root: root, kubecri: sealed(seal.Warn),
+				root: root, kubecri: sealed(seal.Warn, unrequired),
 				scheduler: with(described.Scheduler, "--device-seal-key="+filepath.Join(keys, "private.pem"),
 					"--device-seal-mode="+string(seal.Warn)),
 			},
@@ -127,7 +144,8 @@ func (r *run) describeReleases(ctx context.Context, root, directory string) (clu
 					Args: []string{"--cridevices=" + filepath.Join(old, "plugins", "device")}},
 			},
 		},
-		enforcing:  sealed(seal.Enforce),
+		enforcing:  sealed(seal.Enforce, unrequired),
+		requiring:  sealed(seal.Warn),
 		schedulers: map[release]*cluster.Component{}, kubecris: map[release]*cluster.Component{},
 		at: skew{before, before, before},
 	}
@@ -272,7 +290,12 @@ func (r *run) refuse(ctx context.Context) (count int, err error) {
 				err, one.says, printed)
 		}
 	}
-	return r.enforce(ctx)
+	count, err = r.enforce(ctx)
+	if err != nil {
+		return count, err
+	}
+	required, err := r.require(ctx)
+	return count + required, err
 }
 
 // enforce finds out that a node that enforces seals refuses what the release before schedules, and
@@ -286,12 +309,7 @@ func (r *run) enforce(ctx context.Context) (count int, err error) {
 	if err := refused.create(ctx, 1, 0); err != nil {
 		return 1, err
 	}
-	const says = "the allocation has no seal"
-	if _, err := r.cluster.Client.AwaitPod(ctx, refused.created[0], "to be refused", func(pod *corev1.Pod) bool {
-		return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-			return status.State.Waiting != nil && strings.Contains(status.State.Waiting.Message, says)
-		})
-	}); err != nil {
+	if err := r.awaitRefusal(ctx, refused.created[0], "the allocation has no seal"); err != nil {
 		return 1, err
 	}
 	if err := r.succeed(ctx, enforcing, r.releases.kubecris[now]); err != nil {
@@ -300,6 +318,60 @@ func (r *run) enforce(ctx context.Context) (count int, err error) {
 	r.releases.kept.created = append(r.releases.kept.created, refused.created...)
 	_, err = r.awaitKept(ctx)
 	return 2, err
+}
+
+// require finds out that a pod which was bound while its node required kubecri of this release gets
+// no container under the release before, and gets it when this release is back.
+func (r *run) require(ctx context.Context) (count int, err error) {
+	all := r.releases
+	if err := all.schedulers[before].Terminate(ctx); err != nil {
+		return 0, err
+	}
+	if err := all.schedulers[now].Start(); err != nil {
+		return 0, err
+	}
+	requiring := r.node.NewKubecri("kubecri-requiring", all.requiring)
+	if err := r.succeed(ctx, all.kubecris[now], requiring); err != nil {
+		return 1, err
+	}
+	// The runtime says what it refuses when it creates a container.
+	if err := r.keep(ctx); err != nil {
+		return 2, err
+	}
+	if err := r.await(ctx, "the node requires kubecri", func() bool {
+		node, err := r.cluster.Client.CoreV1().Nodes().Get(ctx, r.node.Name, metav1.GetOptions{})
+		return err == nil && node.Annotations[deviceinfo.RequiredPluginAnnotation] == deviceinfo.NRIPlugin
+	}); err != nil {
+		return 2, err
+	}
+	if err := r.keep(ctx); err != nil {
+		return 2, err
+	}
+	if err := r.succeed(ctx, requiring, all.kubecris[before]); err != nil {
+		return 2, err
+	}
+	pod := all.kept.created[len(all.kept.created)-1]
+	r.auditor.MayEnd(string(pod.UID))
+	// The command may die with the container that it ends.
+	_, killed := r.cluster.Client.Exec(ctx, pod, pod.Spec.Containers[0].Name, "kill", "1")
+	if err := r.awaitRefusal(ctx, pod, `required plugin "kubedevice" not present`); err != nil {
+		return 3, errors.Join(err, killed)
+	}
+	if err := r.succeed(ctx, all.kubecris[before], requiring); err != nil {
+		return 3, err
+	}
+	_, err = r.awaitKept(ctx)
+	return 4, err
+}
+
+// awaitRefusal waits until a pod waits for a container that is refused for a reason.
+func (r *run) awaitRefusal(ctx context.Context, pod *corev1.Pod, reason string) error {
+	_, err := r.cluster.Client.AwaitPod(ctx, pod, "to be refused", func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+			return status.State.Waiting != nil && strings.Contains(status.State.Waiting.Message, reason)
+		})
+	})
+	return err
 }
 
 func (r *run) kubecriOf(of release) string { return r.releases.installed[of].kubecri.Path }

@@ -48,6 +48,10 @@ var lines = []line{
 		func(from, to skew) bool { return from.kubecri == now && to.kubecri == before },
 	},
 	{
+		"older `kubecri`", "pods that require the newer", "nothing: their containers are refused", "`--nri-socket=`",
+		nil,
+	},
+	{
 		"newer programs", "older `deploy`", "all; seals are not guarded",
 		"apply the newer",
 		func(_, to skew) bool { return to == skew{now, now, before} },

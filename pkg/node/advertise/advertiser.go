@@ -94,7 +94,8 @@ type Options struct {
 	Pods Pods
 	// Holders, if set, has what the annotation KubeDevice/Holders says.
 	Holders Holders
-	// Runtime, if set, has what the annotation KubeDevice/RequiredPlugin says.
+	// Runtime has what the annotation KubeDevice/RequiredPlugin says. Without, the node has no such
+	// annotation.
 	Runtime Runtime
 	// KubeletCounts, if set, reports whether the kubelet publishes an extended resource whose
 	// devices the inventory has.

@@ -119,17 +119,18 @@ func (f *follower) holders() (report *holdersReport, changed <-chan struct{}) {
 
 // runtime returns what the node has to say of its runtime: nothing while that is not known.
 func (f *follower) runtime() (annotations map[string]string, changed <-chan struct{}) {
-	if f.options.Runtime == nil {
-		return nil, nil
+	required := ""
+	if f.options.Runtime != nil {
+		var enforced, known bool
+		enforced, known, changed = f.options.Runtime.Enforced()
+		if !known {
+			return nil, changed
+		}
+		if enforced {
+			required = deviceinfo.NRIPlugin
+		}
 	}
-	enforced, known, changed := f.options.Runtime.Enforced()
-	switch {
-	case !known:
-		return nil, changed
-	case enforced:
-		return map[string]string{deviceinfo.RequiredPluginAnnotation: deviceinfo.NRIPlugin}, changed
-	}
-	return map[string]string{deviceinfo.RequiredPluginAnnotation: ""}, changed
+	return map[string]string{deviceinfo.RequiredPluginAnnotation: required}, changed
 }
 
 func (f *follower) freshBackoff() wait.Backoff {

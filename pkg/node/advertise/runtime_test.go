@@ -69,3 +69,18 @@ func TestANodeSaysThatKubecriCanBeRequired(t *testing.T) {
 			})
 	})
 }
+
+func TestANodeThatDoesNotRegisterWithItsRuntimeRequiresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := nodeWith("", nil)
+		before.Annotations = map[string]string{deviceinfo.RequiredPluginAnnotation: deviceinfo.NRIPlugin}
+		client := fake.NewClientset(before)
+		followed(t, client, newSource(gpus(1)), Options{}, func(a *Advertiser, nodes chan<- *corev1.Node) {
+			nodes <- get(t, client)
+			pass(2 * Gap)
+			if got, there := get(t, client).Annotations[deviceinfo.RequiredPluginAnnotation]; there || a.Check() != nil {
+				t.Errorf("kubecri with --nri-socket= leaves %q (%v)", got, a.Check())
+			}
+		})
+	})
+}
