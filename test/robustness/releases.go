@@ -124,8 +124,8 @@ func (r *run) describeReleases(ctx context.Context, root, directory string) (clu
 		return described, fmt.Errorf("make seal keys: %w\n%s", err, made)
 	}
 	sealed := func(mode seal.Mode, args ...string) cluster.Program {
-		return with(*described.Nodes[0].Kubecri,
-			append(args, "--seal-certificates="+filepath.Join(keys, "certificates.pem"), "--seal-mode="+string(mode))...)
+		args = append(args, "--seal-certificates="+filepath.Join(keys, "certificates.pem"), "--seal-mode="+string(mode))
+		return with(*described.Nodes[0].Kubecri, args...)
 	}
 	const unrequired = "--nri-socket=" // the release before cannot create what requires this one
 	old := filepath.Join(described.Programs, string(before))
