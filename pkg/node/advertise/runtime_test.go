@@ -78,7 +78,8 @@ func TestANodeThatDoesNotRegisterWithItsRuntimeRequiresNothing(t *testing.T) {
 		followed(t, client, newSource(gpus(1)), Options{}, func(a *Advertiser, nodes chan<- *corev1.Node) {
 			nodes <- get(t, client)
 			pass(2 * Gap)
-			if got, there := get(t, client).Annotations[deviceinfo.RequiredPluginAnnotation]; there || a.Check() != nil {
+			got, there := get(t, client).Annotations[deviceinfo.RequiredPluginAnnotation]
+			if there || a.Check() != nil {
 				t.Errorf("kubecri with --nri-socket= leaves %q (%v)", got, a.Check())
 			}
 		})
