@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -32,11 +33,11 @@ type payload struct {
 
 // encode writes the payload of a seal.
 func (d Decision) encode() ([]byte, error) {
-	for what, value := range map[string]string{
-		"UID": string(d.UID), "namespace": d.Namespace, "name": d.Name, "node": d.Node,
+	for _, part := range []struct{ what, value string }{
+		{"UID", string(d.UID)}, {"namespace", d.Namespace}, {"name", d.Name}, {"node", d.Node},
 	} {
-		if value == "" {
-			return nil, fmt.Errorf("the pod's %s is empty", what)
+		if part.value == "" {
+			return nil, fmt.Errorf("the pod's %s is empty", part.what)
 		}
 	}
 	return json.Marshal(payload{d.UID, d.Namespace, d.Name, d.Node, d.Allocation.String(), d.Time.Unix()})
@@ -63,10 +64,11 @@ func decode(text []byte) (Decision, error) {
 	return d, nil
 }
 
-// Signer makes seals with one key.
+// Signer makes seals with one key. It may be used from several goroutines.
 type Signer struct {
-	jws   jose.Signer
-	keyID string
+	key    ed25519.PrivateKey
+	keyID  string
+	header string // of every seal, with the dot that ends it
 }
 
 // NewSigner returns a signer with this key.
@@ -76,10 +78,19 @@ func NewSigner(key ed25519.PrivateKey) (*Signer, error) {
 		jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: key, KeyID: keyID}},
 		(&jose.SignerOptions{}).WithType(Type),
 	)
+	var empty *jose.JSONWebSignature
+	if err == nil {
+		empty, err = jws.Sign(nil)
+	}
+	var text string
+	if err == nil {
+		text, err = empty.CompactSerialize()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sign with key %s: %w", keyID, err)
 	}
-	return &Signer{jws, keyID}, nil
+	header, _, _ := strings.Cut(text, ".")
+	return &Signer{key, keyID, header + "."}, nil
 }
 
 // KeyID returns the ID of the key.
@@ -92,14 +103,10 @@ func (s *Signer) Seal(d Decision) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("seal the allocation of pod %q: %w", d.pod(), err)
 	}
-	signed, err := s.jws.Sign(content)
-	if err != nil {
-		return "", fmt.Errorf("seal the allocation of pod %q: %w", d.pod(), err)
-	}
-	text, err := signed.CompactSerialize()
-	if err != nil {
-		return "", fmt.Errorf("seal the allocation of pod %q: %w", d.pod(), err)
-	}
+	// The compact serialization of RFC 7515, section 7.1, around the header that the library made. The
+	// library encodes the header twice for each signature, which costs 5 of 31 µs.
+	text := s.header + base64.RawURLEncoding.EncodeToString(content)
+	text += "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(s.key, []byte(text)))
 	if len(text) > MaxBytes {
 		return "", fmt.Errorf("seal the allocation of pod %q: the seal has %d bytes, and at most %d are read; "+
 			"use shorter names", d.pod(), len(text), MaxBytes)
