@@ -103,8 +103,8 @@ func (s *Signer) Seal(d Decision) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("seal the allocation of pod %q: %w", d.pod(), err)
 	}
-	// The compact serialization of RFC 7515, section 7.1, around the header that the library made. The
-	// library encodes the header twice for each signature, which costs 5 of 31 µs.
+	// The compact serialization of RFC 7515, section 7.1, around the header that the library made.
+	// The library encodes the header twice for each signature, which costs 5 of 31 µs.
 	text := s.header + base64.RawURLEncoding.EncodeToString(content)
 	text += "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(s.key, []byte(text)))
 	if len(text) > MaxBytes {
