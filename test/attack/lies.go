@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/observe"
@@ -162,13 +163,13 @@ func copying(then Try) Try {
 		if err != nil {
 			return Got{}, err
 		}
-		var cards []string
+		cards := types.ResourceList{}
 		for i := range devices[scheduled] {
-			cards = append(cards, string(cardOf(i)))
+			cards[cardOf(i)] = 1
 		}
-		holders, err := json.Marshal([]map[string]any{{
-			"uid": own.pod.UID, "namespace": own.pod.Namespace, "name": own.pod.Name,
-			"containers": map[string]any{"main": cards},
+		holders, err := deviceinfo.EncodeHolders([]deviceinfo.Holder{{
+			UID: own.pod.UID, Namespace: own.pod.Namespace, Name: own.pod.Name,
+			Containers: map[string]types.ResourceList{"main": cards},
 		}})
 		if err != nil {
 			return Got{}, err
@@ -176,7 +177,7 @@ func copying(then Try) Try {
 		return lying(lie{
 			annotations: map[string]string{
 				deviceinfo.Annotation:        node.Annotations[deviceinfo.Annotation],
-				deviceinfo.HoldersAnnotation: string(holders),
+				deviceinfo.HoldersAnnotation: holders,
 			},
 			counts: map[corev1.ResourceName]string{observe.Resource: fmt.Sprint(devices[scheduled])},
 		}, then)(ctx, s)
