@@ -105,17 +105,47 @@ func pages() []*Attempt {
 			ID: "metrics-node", Who: Nobody, What: "reads kubecri's metrics over the network", Defence: Loopback,
 			Want: everywhere(RefusedByProgram, "refused"),
 			Try: func(ctx context.Context, s *Stage) (Got, error) {
-				return s.readOverNetwork(ctx, forged, scheduled)
+				return s.readOverNetwork(ctx, nil, scheduled, "http://"+s.node(forged).IP+nodeMetrics)
 			},
-			Off: Off{How: "kubecri serves them on all addresses", Try: func(ctx context.Context, s *Stage) (Got,
-				error) {
-				return s.readOverNetwork(ctx, scheduled, forged)
-			}},
+			Off: Off{How: "kubecri serves them on all addresses, and it may read them", Try: readsNodeMetrics},
+		},
+		{
+			ID: "metrics-node-tenant", Who: Tenant, Defence: Rights,
+			What: "reads kubecri's metrics with its token where they are served on all addresses",
+			Want: everywhere(RefusedByProgram, "403"),
+			Try: func(ctx context.Context, s *Stage) (Got, error) {
+				tenant, err := s.tenant(ctx)
+				if err != nil {
+					return Got{}, err
+				}
+				return s.readOverNetwork(ctx, tenant.Config, forged, "https://"+s.node(scheduled).IP+nodeMetrics)
+			},
+			Off: Off{How: "it may read them", Try: readsNodeMetrics},
 		},
 	}
 }
 
-const schedulerMetrics = "https://127.0.0.1:10259/metrics"
+const (
+	schedulerMetrics = "https://127.0.0.1:10259/metrics"
+	nodeMetrics      = ":10261/metrics"
+)
+
+// readsNodeMetrics reads kubecri's metrics as a tenant that may.
+func readsNodeMetrics(ctx context.Context, s *Stage) (got Got, err error) {
+	tenant, err := s.tenant(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	if err := s.everywhere(ctx, "tenant",
+		[]rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}); err != nil {
+		return Got{}, err
+	}
+	err = wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+		got, err = s.readOverNetwork(ctx, tenant.Config, forged, "https://"+s.node(scheduled).IP+nodeMetrics)
+		return got.Outcome == Succeeds, err
+	})
+	return got, err
+}
 
 // read reads what a program of the control plane serves. It succeeds if that is served.
 func (s *Stage) read(ctx context.Context, credentials *rest.Config, url string) (Got, error) {
@@ -142,8 +172,8 @@ func (s *Stage) readInTime(ctx context.Context, credentials *rest.Config, url st
 }
 
 // readOverNetwork reads kubecri's metrics of a node from another node.
-func (s *Stage) readOverNetwork(ctx context.Context, from, node int) (Got, error) {
-	status, content, err := s.get(ctx, nil, "http://"+s.node(node).IP+":10261/metrics",
+func (s *Stage) readOverNetwork(ctx context.Context, credentials *rest.Config, from int, url string) (Got, error) {
+	status, content, err := s.get(ctx, credentials, url,
 		func(ctx context.Context, network, address string) (net.Conn, error) {
 			return s.node(from).Sandbox().Dial(ctx, network, address)
 		})

@@ -96,9 +96,9 @@ func (s Setting) describe(name, dir string, keys sealKeys) (cluster.Options, err
 		for _, node := range options.Nodes[:withoutKubecri] {
 			node.Kubecri.Args = append(node.Kubecri.Args, "--device-firewall=off")
 		}
-		kubecri := options.Nodes[forged].Kubecri
-		kubecri.Args = append(kubecri.Args, "--metrics-bind-address=0.0.0.0:10261")
 	}
+	open := options.Nodes[scheduled].Kubecri
+	open.Args = append(open.Args, "--metrics-bind-address=0.0.0.0:10261")
 	return options, nil
 }
 

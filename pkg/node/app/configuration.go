@@ -48,6 +48,9 @@ type Configuration struct {
 	PodResourcesDir    *string `json:"podResourcesDir,omitempty"`
 	NRISocket          *string `json:"nriSocket,omitempty"`
 	MetricsBindAddress *string `json:"metricsBindAddress,omitempty"`
+	MetricsTLSCertFile *string `json:"metricsTLSCertFile,omitempty"`
+	MetricsTLSKeyFile  *string `json:"metricsTLSPrivateKeyFile,omitempty"`
+	DeviceSeries       *int    `json:"deviceSeries,omitempty"`
 	Kubeconfig         *string `json:"kubeconfig,omitempty"`
 	HostnameOverride   *string `json:"hostnameOverride,omitempty"`
 	Logging            Logging `json:"logging,omitzero"`
@@ -64,26 +67,29 @@ type Logging struct {
 // values returns the values of flags, by name.
 func (c *Configuration) values() map[string]*string {
 	return map[string]*string{
-		"container-runtime-endpoint": c.ContainerRuntimeEndpoint,
-		"cri-upstream":               c.CRIUpstream,
-		"cridevices":                 c.CRIDevices,
-		pluginload.AllowWritableFlag: text(c.AllowWritablePlugins),
-		"seal-certificates":          c.SealCertificates,
-		"seal-trust-bundle":          c.SealTrustBundle,
-		"seal-mode":                  c.SealMode,
-		firewallFlag:                 text(c.DeviceFirewall),
-		firewallFlag + "-allow":      joined(c.DeviceFirewallAllow),
-		isolateFlag:                  text(c.Isolate),
-		"state-dir":                  c.StateDir,
-		"device-plugins-dir":         c.DevicePluginsDir,
-		"plugins-registry-dir":       c.PluginsRegistryDir,
-		"pod-resources-dir":          c.PodResourcesDir,
-		"nri-socket":                 c.NRISocket,
-		"metrics-bind-address":       c.MetricsBindAddress,
-		"kubeconfig":                 c.Kubeconfig,
-		"hostname-override":          c.HostnameOverride,
-		"logging-format":             c.Logging.Format,
-		"v":                          text(c.Logging.Verbosity),
+		"container-runtime-endpoint":   c.ContainerRuntimeEndpoint,
+		"cri-upstream":                 c.CRIUpstream,
+		"cridevices":                   c.CRIDevices,
+		pluginload.AllowWritableFlag:   text(c.AllowWritablePlugins),
+		"seal-certificates":            c.SealCertificates,
+		"seal-trust-bundle":            c.SealTrustBundle,
+		"seal-mode":                    c.SealMode,
+		firewallFlag:                   text(c.DeviceFirewall),
+		firewallFlag + "-allow":        joined(c.DeviceFirewallAllow),
+		isolateFlag:                    text(c.Isolate),
+		"state-dir":                    c.StateDir,
+		"device-plugins-dir":           c.DevicePluginsDir,
+		"plugins-registry-dir":         c.PluginsRegistryDir,
+		"pod-resources-dir":            c.PodResourcesDir,
+		"nri-socket":                   c.NRISocket,
+		"metrics-bind-address":         c.MetricsBindAddress,
+		"metrics-tls-cert-file":        c.MetricsTLSCertFile,
+		"metrics-tls-private-key-file": c.MetricsTLSKeyFile,
+		"device-series":                text(c.DeviceSeries),
+		"kubeconfig":                   c.Kubeconfig,
+		"hostname-override":            c.HostnameOverride,
+		"logging-format":               c.Logging.Format,
+		"v":                            text(c.Logging.Verbosity),
 	}
 }
 

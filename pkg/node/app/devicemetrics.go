@@ -4,45 +4,107 @@
 package app
 
 import (
+	"maps"
+
 	"k8s.io/component-base/metrics"
 
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// deviceCounts are the node's extended resources as metrics, read from the inventory when they are
-// collected.
-type deviceCounts struct {
+// deviceMetrics are the node's devices as metrics, read from the inventory and the grants when they
+// are collected: counts of each extended resource, and series of single devices and their holders.
+// A device is named as the kubelet names it in its PodResources API, so that the series join with
+// those of exporters.
+type deviceMetrics struct {
 	metrics.BaseStableCollector
-	capacity, allocatable *metrics.Desc
-	node                  func() *types.NodeInfo
+	capacity, allocatable, healthy, held, leftOut *metrics.Desc
+
+	inventory func() (*types.NodeInfo, podresources.Devices)
+	grants    func() []grants.Allocation
+	limit     int // devices that have series of their own
 }
 
-// newDeviceCounts returns the counts of what node returns.
-func newDeviceCounts(node func() *types.NodeInfo) *deviceCounts {
-	desc := func(name, help string) *metrics.Desc {
-		return metrics.NewDesc(metrics.BuildFQName("", subsystem, name), help, []string{"resource"}, nil,
-			metrics.ALPHA, "")
+// newDeviceMetrics returns the metrics of what the functions return, with series of at most so many
+// devices.
+func newDeviceMetrics(
+	inventory func() (*types.NodeInfo, podresources.Devices), granted func() []grants.Allocation, limit int,
+) *deviceMetrics {
+	desc := func(name, help string, labels ...string) *metrics.Desc {
+		return metrics.NewDesc(metrics.BuildFQName("", subsystem, name), help, labels, nil, metrics.ALPHA, "")
 	}
-	return &deviceCounts{
-		capacity: desc("device_capacity", "Devices that the plugins report, by extended resource."),
+	return &deviceMetrics{
+		capacity: desc("device_capacity", "Devices that the plugins report, by extended resource.", "resource"),
 		allocatable: desc("device_allocatable",
-			"Devices that the plugins report and that pods may be given, by extended resource."),
-		node: node,
+			"Devices that the plugins report and that pods may be given, by extended resource.", "resource"),
+		healthy: desc("device_healthy",
+			"1 for each device that pods may be given, 0 for each that its plugin reports as unhealthy.",
+			"resource", "device"),
+		held: desc("device_held", "1 for each device and container that holds it.",
+			"resource", "device", "namespace", "pod", "container"),
+		leftOut:   desc("device_series_left_out", "Devices without series of their own, see --device-series."),
+		inventory: inventory, grants: granted, limit: limit,
 	}
 }
 
 // DescribeWithStability is part of metrics.StableCollector.
-func (c *deviceCounts) DescribeWithStability(descs chan<- *metrics.Desc) {
-	descs <- c.capacity
-	descs <- c.allocatable
+func (c *deviceMetrics) DescribeWithStability(descs chan<- *metrics.Desc) {
+	for _, desc := range []*metrics.Desc{c.capacity, c.allocatable, c.healthy, c.held, c.leftOut} {
+		descs <- desc
+	}
 }
 
 // CollectWithStability is part of metrics.StableCollector.
-func (c *deviceCounts) CollectWithStability(values chan<- metrics.Metric) {
-	node := c.node()
+func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
+	node, devices := c.inventory()
+	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
+		values <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
+	}
 	for name, quantity := range node.KubeCap {
-		values <- metrics.NewLazyConstMetric(c.capacity, metrics.GaugeValue, float64(quantity), string(name))
-		values <- metrics.NewLazyConstMetric(c.allocatable, metrics.GaugeValue, float64(node.KubeAlloc[name]),
-			string(name))
+		gauge(c.capacity, float64(quantity), string(name))
+		gauge(c.allocatable, float64(node.KubeAlloc[name]), string(name))
+	}
+
+	type label struct{ resource, device string }
+	healthy, shown := map[label]bool{}, map[label]bool{}
+	for _, d := range devices.Healthy() {
+		healthy[label{d.Resource, d.ID}] = true
+	}
+	leftOut := 0
+	for _, d := range devices.Of(maps.Keys(node.Capacity)) { // in an order that does not change
+		of := label{d.Resource, d.ID}
+		switch {
+		case shown[of]: // two devices of one name
+		case len(shown) == c.limit:
+			leftOut++
+		default:
+			shown[of] = true
+			gauge(c.healthy, oneIf(healthy[of]), d.Resource, d.ID)
+		}
+	}
+	gauge(c.leftOut, float64(leftOut))
+
+	type holder struct {
+		label
+		namespace, pod, container string
+	}
+	holders := map[holder]bool{} // an old pod and a new one may have the same name
+	for _, grant := range c.grants() {
+		for _, containers := range []map[string]types.ContainerInfo{
+			grant.PodInfo.InitContainers, grant.PodInfo.RunningContainers,
+		} {
+			for container, info := range containers {
+				for _, d := range devices.Of(maps.Values(info.AllocateFrom)) {
+					of := label{d.Resource, d.ID}
+					if shown[of] {
+						holders[holder{of, grant.Namespace, grant.Name, container}] = true
+					}
+				}
+			}
+		}
+	}
+	for h := range holders {
+		gauge(c.held, 1, h.resource, h.device, h.namespace, h.pod, h.container)
 	}
 }

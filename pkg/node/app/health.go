@@ -6,6 +6,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -23,14 +24,18 @@ import (
 // checkLimit is how long all checks of one request may take together.
 const checkLimit = 2 * time.Second
 
+// errWithheld stands for the reason of a failed check.
+var errWithheld = errors.New("reason withheld from readers without a token that may get this path")
+
 // check is one condition of health.
 type check struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// report answers 200 if all checks pass and 503 if not, with a line for each.
-func report(checks []check) http.Handler {
+// report answers 200 if all checks pass and 503 if not, with a line for each, for requests that may
+// know them with reasons.
+func report(checks []check, mayKnow func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		ctx, cancel := context.WithTimeout(request.Context(), checkLimit)
 		defer cancel()
@@ -39,6 +44,9 @@ func report(checks []check) http.Handler {
 		for _, c := range checks {
 			if err := c.run(ctx); err != nil {
 				code = http.StatusServiceUnavailable
+				if !mayKnow(request) {
+					err = errWithheld
+				}
 				fmt.Fprintf(&text, "[-]%s: %v\n", c.name, err)
 			} else {
 				fmt.Fprintf(&text, "[+]%s ok\n", c.name)
@@ -86,18 +94,19 @@ func runtimeAnswers(conn grpc.ClientConnInterface) check {
 // listenRetry is the pause between two tries to listen.
 const listenRetry = time.Second
 
-// serveHTTP serves handler on address, if it is not empty, until ctx is done. If the address is in
-// use it retries: during a handover the predecessor has it, and no container must wait for that.
-func serveHTTP(ctx context.Context, address string, handler http.Handler) {
-	if address == "" {
-		return
-	}
+// serveHTTP serves handler on address until ctx is done, with HTTPS where there is a configuration
+// for it. If the address is in use it retries: during a handover the predecessor has it, and no
+// container must wait for that.
+func serveHTTP(ctx context.Context, address string, handler http.Handler, tlsConfig *tls.Config) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "address", address)
 	listener := listen(ctx, logger, address)
 	if listener == nil {
 		return
 	}
-	logger.Info("Serving health and metrics")
+	if tlsConfig != nil {
+		listener = tls.NewListener(listener, tlsConfig)
+	}
+	logger.Info("Serving health and metrics", "tls", tlsConfig != nil)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -110,11 +110,10 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
 		Grants: n.record.List, Pods: n.registry, Devices: n.devices,
 	})
-	n.measures.registry.CustomMustRegister(newDeviceCounts(func() *types.NodeInfo {
-		now,
-			_ := n.plugins.Inventory()
-		return now.Node
-	}))
+	n.measures.registry.CustomMustRegister(newDeviceMetrics(func() (*types.NodeInfo, podresources.Devices) {
+		now, _ := n.plugins.Inventory()
+		return now.Node, n.devicesOf(now)
+	}, n.record.List, options.DeviceSeries))
 	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry, KubeletCounts: n.kubeletCounts,
@@ -165,7 +164,7 @@ func (n *node) trimAfterStart(ctx context.Context) {
 
 // start runs all parts until ctx is done.
 func (n *node) start(ctx context.Context, servePath string) {
-	n.running.Go(func() { serveHTTP(ctx, n.options.MetricsAddress, n.handler(servePath)) })
+	n.running.Go(func() { n.serveMetrics(ctx, servePath) })
 	n.running.Go(func() { n.files.Run(ctx) })
 	n.running.Go(func() { n.plugins.Run(ctx) })
 	n.running.Go(func() { n.deviceManager.Run(ctx) })
@@ -337,6 +336,10 @@ func (n *node) kubeletCounts(name string) bool {
 // devices are the node's devices for the PodResources API.
 func (n *node) devices() podresources.Devices {
 	now, _ := n.plugins.Inventory()
+	return n.devicesOf(now)
+}
+
+func (n *node) devicesOf(now *plugins.Inventory) podresources.Devices {
 	return podresources.Devices{
 		Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf, Replaces: n.kubeletCounts,
 	}

@@ -6,7 +6,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +44,11 @@ type Options struct {
 	NRISocket string
 	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
 	MetricsAddress string
+	// MetricsCertificate and MetricsKey are the PEM files of the certificate and its key with which
+	// an address is served that others reach. Both are empty for one that is made at the start.
+	MetricsCertificate, MetricsKey string
+	// DeviceSeries is how many devices have metrics of their own; 0 switches them off.
+	DeviceSeries int
 	// Kubeconfig is the kubelet's. Empty means that there is no API server, as for the kubelet.
 	Kubeconfig string
 	// SealCertificates is a PEM file of certificates, and SealTrustBundle the name of a
@@ -84,6 +88,7 @@ func NewOptions() *Options {
 		KubeletDir:       "/var/lib/kubelet",
 		NRISocket:        nri.DefaultSocket,
 		MetricsAddress:   "127.0.0.1:10261",
+		DeviceSeries:     256,
 		DeviceFirewall:   true,
 		// Whoever may create pods there may do anything in the cluster.
 		DeviceFirewallAllow: []string{metav1.NamespaceSystem + "/*"},
@@ -171,7 +176,15 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.NRISocket, "nri-socket", o.NRISocket,
 		"Unix socket of NRI, where kubecri registers so that containers can require it; empty for none")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress,
-		"address that serves /metrics, /healthz and /readyz; empty serves none")
+		"address that serves /metrics, /healthz and /readyz; empty serves none. One of this machine alone is served "+
+			"with HTTP. Any other is served with HTTPS, and /metrics to those whom the API server lets get it")
+	flags.StringVar(&o.MetricsCertificate, "metrics-tls-cert-file", o.MetricsCertificate,
+		"PEM file of the certificate for --metrics-bind-address with HTTPS, read again when it changes; without, one "+
+			"is made at each start")
+	flags.StringVar(&o.MetricsKey, "metrics-tls-private-key-file", o.MetricsKey,
+		"PEM file of the key of --metrics-tls-cert-file")
+	flags.IntVar(&o.DeviceSeries, "device-series", o.DeviceSeries,
+		"how many devices have metrics of their own, with their holders; 0 for none")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"the kubelet's kubeconfig; it may appear later, as it does when the kubelet bootstraps. Without it kubecri "+
 			"is standalone, as the kubelet is")
@@ -222,10 +235,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--container-runtime-endpoint and --cri-upstream are both %s: kubecri would call itself; "+
 			"point kubelet and kubecri at a socket of kubecri's own and --cri-upstream at the runtime's", serve)
 	}
-	if o.MetricsAddress != "" {
-		if _, err := net.ResolveTCPAddr("tcp", o.MetricsAddress); err != nil {
-			return fmt.Errorf("--metrics-bind-address: %w; want an address such as 127.0.0.1:10261, or nothing", err)
-		}
+	if err := o.validateMetrics(); err != nil {
+		return err
 	}
 	if o.allowlist, err = firewall.ParseAllowlist(o.DeviceFirewallAllow); err != nil {
 		return fmt.Errorf("--%s-allow: %w", firewallFlag, err)

@@ -134,11 +134,33 @@ func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, e
 	return criproxy.Listen(path)
 }
 
-// handler answers on the metrics address.
-func (n *node) handler(servePath string) http.Handler {
+// serveMetrics serves health and metrics until ctx is done: to everybody on this machine, or to
+// those whom the API server lets read.
+func (n *node) serveMetrics(ctx context.Context, servePath string) {
+	address := n.options.MetricsAddress
+	switch {
+	case address == "":
+	case isLocal(address):
+		serveHTTP(ctx, address, n.handler(servePath, nil), nil)
+	default:
+		config, err := serverTLS(n.options.MetricsCertificate, n.options.MetricsKey, n.options.NodeName)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Health and metrics are not served", "address", address)
+			return
+		}
+		serveHTTP(ctx, address, n.handler(servePath, newAccess(n.options.Kubeconfig)), config)
+	}
+}
+
+// handler answers on the metrics address. Without access, everybody may read everything.
+func (n *node) handler(servePath string, access *access) http.Handler {
+	metrics, mayKnow := n.measures.handler(), func(*http.Request) bool { return true }
+	if access != nil {
+		metrics, mayKnow = access.guard(metrics), access.allows
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", report(n.alive(servePath)))
-	mux.Handle("GET /readyz", report(n.ready(servePath)))
-	mux.Handle("GET /metrics", n.measures.handler())
+	mux.Handle("GET /healthz", report(n.alive(servePath), mayKnow))
+	mux.Handle("GET /readyz", report(n.ready(servePath), mayKnow))
+	mux.Handle("GET /metrics", metrics)
 	return mux
 }

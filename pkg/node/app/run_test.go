@@ -202,7 +202,7 @@ func TestAnAddressThatIsTakenIsServedWhenItIsFree(t *testing.T) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		serveHTTP(ctx, address, report(nil))
+		serveHTTP(ctx, address, report(nil, nil), nil)
 	}()
 	taken.Close()
 	eventually(t, "http://"+address, func(code int, _ string) bool { return code == http.StatusOK })

@@ -30,18 +30,20 @@ type Devices struct {
 	Replaces func(extended string) bool
 }
 
-// device is a device as the API names it.
-type device struct {
-	resource, id string
-	numa         []int // empty: the topology is not known
+// Device is a device as the API names it.
+type Device struct {
+	// Resource is the extended resource, ID the plugin's own name for the device.
+	Resource, ID string
+	// NUMA are its NUMA nodes; empty means that they are not known.
+	NUMA []int
 }
 
 // replaces reports whether the kubelet's entries of the extended resource are left out.
 func (d Devices) replaces(extended string) bool { return d.Replaces != nil && d.Replaces(extended) }
 
-// healthy returns the devices that pods may be given, by resource and ID.
-func (d Devices) healthy() []device {
-	return d.of(func(yield func(types.ResourceName) bool) {
+// Healthy returns the devices that pods may be given, by resource and ID.
+func (d Devices) Healthy() []Device {
+	return d.Of(func(yield func(types.ResourceName) bool) {
 		for name, quantity := range d.Allocatable {
 			if quantity > 0 && !yield(name) {
 				return
@@ -50,10 +52,10 @@ func (d Devices) healthy() []device {
 	})
 }
 
-// of returns the devices that the resources belong to, each once, by resource and ID. It leaves out
+// Of returns the devices that the resources belong to, each once, by resource and ID. It leaves out
 // those for which the API has no name.
-func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
-	var devices []device
+func (d Devices) Of(names iter.Seq[types.ResourceName]) []Device {
+	var devices []Device
 	seen := map[string]bool{}
 	for name := range names {
 		path, err := resource.ParsePath(name)
@@ -65,26 +67,26 @@ func (d Devices) of(names iter.Seq[types.ResourceName]) []device {
 			devices = append(devices, named)
 		}
 	}
-	slices.SortFunc(devices, func(a, b device) int {
-		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.id, b.id), slices.Compare(a.numa, b.numa))
+	slices.SortFunc(devices, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.ID, b.ID), slices.Compare(a.NUMA, b.NUMA))
 	})
 	return devices
 }
 
 // name returns the device that a resource belongs to.
-func (d Devices) name(path resource.Path) (named device, ok bool) {
+func (d Devices) name(path resource.Path) (named Device, ok bool) {
 	name := path.Name()
 	if h, ok := kubeletdevice.Parse(name); ok {
-		return device{resource: text(string(h.Resource)), id: text(h.ID), numa: h.NUMA}, true
+		return Device{Resource: text(string(h.Resource)), ID: text(h.ID), NUMA: h.NUMA}, true
 	}
 	extended, ok := d.Extended(name)
 	if !ok {
-		return device{}, false
+		return Device{}, false
 	}
-	named = device{resource: text(string(extended)), id: text(path.DeviceID())}
+	named = Device{Resource: text(string(extended)), ID: text(path.DeviceID())}
 	for level, instance := range path.Levels() {
 		if level == kubeletdevice.Level {
-			named.numa = numaOf(instance)
+			named.NUMA = numaOf(instance)
 		}
 	}
 	return named, true
@@ -108,17 +110,17 @@ func numaOf(instance string) []int {
 }
 
 // entries returns the devices as version v1 of the API has them.
-func entries(devices []device) []*podresourcesapi.ContainerDevices {
+func entries(devices []Device) []*podresourcesapi.ContainerDevices {
 	var list []*podresourcesapi.ContainerDevices
 	for _, d := range devices {
 		entry := func(topology *podresourcesapi.TopologyInfo) {
-			list = append(list, &podresourcesapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id},
+			list = append(list, &podresourcesapi.ContainerDevices{ResourceName: d.Resource, DeviceIds: []string{d.ID},
 				Topology: topology})
 		}
-		if len(d.numa) == 0 {
+		if len(d.NUMA) == 0 {
 			entry(nil)
 		}
-		for _, node := range d.numa {
+		for _, node := range d.NUMA {
 			entry(&podresourcesapi.TopologyInfo{Nodes: []*podresourcesapi.NUMANode{{ID: int64(node)}}})
 		}
 	}
@@ -127,10 +129,10 @@ func entries(devices []device) []*podresourcesapi.ContainerDevices {
 
 // alphaEntries returns the devices as version v1alpha1 of the API has them, which knows no
 // topology.
-func alphaEntries(devices []device) []*alphaapi.ContainerDevices {
+func alphaEntries(devices []Device) []*alphaapi.ContainerDevices {
 	var list []*alphaapi.ContainerDevices
 	for _, d := range devices {
-		list = append(list, &alphaapi.ContainerDevices{ResourceName: d.resource, DeviceIds: []string{d.id}})
+		list = append(list, &alphaapi.ContainerDevices{ResourceName: d.Resource, DeviceIds: []string{d.ID}})
 	}
 	return list
 }

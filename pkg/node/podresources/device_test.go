@@ -28,35 +28,35 @@ func extendedByLevel(name types.ResourceName) (types.ResourceName, bool) {
 func TestWhatADeviceIsCalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		names []types.ResourceName
-		want  []device
+		want  []Device
 	}{
 		"one for the kubelet's API, by its own names": {
-			[]types.ResourceName{nic}, []device{{"vendor.example/nic", "eth0/1", []int{0, 1}}},
+			[]types.ResourceName{nic}, []Device{{"vendor.example/nic", "eth0/1", []int{0, 1}}},
 		},
 		"one of a plugin file, by its lowest level": {
 			[]types.ResourceName{"resource/group/gpugrp0/0/gpu/GPU-7/cards"},
-			[]device{{"example.com/gpu", "GPU-7", nil}},
+			[]Device{{"example.com/gpu", "GPU-7", nil}},
 		},
 		"on a NUMA node": {
-			[]types.ResourceName{"resource/group/numa/1/nic/n0/ports"}, []device{{"example.com/nic", "n0", []int{1}}},
+			[]types.ResourceName{"resource/group/numa/1/nic/n0/ports"}, []Device{{"example.com/nic", "n0", []int{1}}},
 		},
 		"on two NUMA nodes": {
 			[]types.ResourceName{"resource/group/numa/0-1/nic/n0/ports"},
-			[]device{{"example.com/nic", "n0", []int{0, 1}}},
+			[]Device{{"example.com/nic", "n0", []int{0, 1}}},
 		},
 		"on something else that is called numa": {
-			[]types.ResourceName{"resource/group/numa/left/nic/n0/ports"}, []device{{"example.com/nic", "n0", nil}},
+			[]types.ResourceName{"resource/group/numa/left/nic/n0/ports"}, []Device{{"example.com/nic", "n0", nil}},
 		},
 		"once, of however many resources it has": {
 			[]types.ResourceName{
 				"resource/group/gpu/GPU-7/memory", "resource/group/gpu/GPU-7/cards",
 				"resource/group/gpu/GPU-7/enumType",
 			},
-			[]device{{"example.com/gpu", "GPU-7", nil}},
+			[]Device{{"example.com/gpu", "GPU-7", nil}},
 		},
 		"twice, if two groups have one of that ID": {
 			[]types.ResourceName{"resource/group/board/0/gpu/0/cards", "resource/group/board/1/gpu/0/cards"},
-			[]device{{"example.com/gpu", "0", nil}, {"example.com/gpu", "0", nil}},
+			[]Device{{"example.com/gpu", "0", nil}, {"example.com/gpu", "0", nil}},
 		},
 		"nothing, if its plugin publishes no extended resource": {
 			[]types.ResourceName{"resource/group/secret/0/use"}, nil,
@@ -65,12 +65,12 @@ func TestWhatADeviceIsCalled(t *testing.T) {
 			[]types.ResourceName{"example.com/gpu", "resource/group/gpu/cards", "resource/group/a/gpu/0/cards"}, nil,
 		},
 		"in the order of their names": {
-			[]types.ResourceName{gpu1, qat, gpu0}, []device{{"intel.com/qat", "0000:3d:01.0", nil},
+			[]types.ResourceName{gpu1, qat, gpu0}, []Device{{"intel.com/qat", "0000:3d:01.0", nil},
 				{"nvidia.com/gpu", "GPU-0", []int{0}}, {"nvidia.com/gpu", "GPU-1", []int{1}}},
 		},
 	} {
-		got := Devices{Extended: extendedByLevel}.of(slices.Values(test.names))
-		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(device{})); diff != "" {
+		got := Devices{Extended: extendedByLevel}.Of(slices.Values(test.names))
+		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -82,7 +82,7 @@ func FuzzEveryNameCanBeSentOrIsLeftOut(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		devices := Devices{Extended: extendedByLevel}.of(slices.Values([]types.ResourceName{types.ResourceName(name)}))
+		devices := Devices{Extended: extendedByLevel}.Of(slices.Values([]types.ResourceName{types.ResourceName(name)}))
 		if len(devices) > 1 {
 			t.Errorf("%q is %d devices", name, len(devices))
 		}

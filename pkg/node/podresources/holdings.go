@@ -44,10 +44,10 @@ func newHoldings(all []grants.Allocation, known Pods, devices Devices) holdings 
 }
 
 // of returns the devices of a container that runs along with others.
-func (h holdings) of(pod podName, container string) []device {
+func (h holdings) of(pod podName, container string) []Device {
 	grant, ok := h.grants[pod]
 	if !ok {
 		return nil
 	}
-	return h.devices.of(maps.Values(grant.PodInfo.RunningContainers[container].AllocateFrom))
+	return h.devices.Of(maps.Values(grant.PodInfo.RunningContainers[container].AllocateFrom))
 }

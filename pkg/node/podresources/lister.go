@@ -55,7 +55,7 @@ func (l *lister) GetAllocatableResources(ctx context.Context,
 		return nil, err
 	}
 	devices := l.now().devices
-	answer.Devices = append(kubelets(answer.GetDevices(), devices), entries(devices.healthy())...)
+	answer.Devices = append(kubelets(answer.GetDevices(), devices), entries(devices.Healthy())...)
 	return answer, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/kubedevice/kubedevice/test/command"
@@ -40,8 +41,15 @@ func run(ctx context.Context, args []string) error {
 		"what they cost")
 	flags.IntVar(&s.nodes, "nodes", 5000, "nodes of the cluster for whole cycles")
 	flags.IntVar(&s.victims, "victims", 100, "pods on a node that can be evicted")
+	only := flags.String("only", "",
+		`search for machines and parts whose text, such as "8 GPUs, fit" or "8 GPUs, cycle", fits this regular `+
+			"expression alone; each has the time that it has among all")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	var err error
+	if s.only, err = regexp.Compile(*only); err != nil {
+		return fmt.Errorf("-only: %w", err)
 	}
 	if s.time < time.Second || s.nodes < 1 || s.victims < 1 {
 		return fmt.Errorf("-time is %v, -nodes %d and -victims %d: use a second, 1 and 1 or more", s.time, s.nodes,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type search struct {
 	time           time.Duration
 	seed           uint64
 	nodes, victims int
+	only           *regexp.Regexp // machines and parts, as they are printed
 }
 
 // measured is how often a shape is measured that seems to be the worst: the least counts. The worst
@@ -39,16 +41,23 @@ func (s *search) run(ctx context.Context) (result, error) {
 	costly := map[hostile.Machine][]hostile.Shape{}
 	for _, machine := range hostile.Machines() {
 		for _, part := range searched {
+			if !s.only.MatchString(fmt.Sprintf("%v, %v", machine, part)) {
+				continue
+			}
 			found, err := s.oneNode(ctx, machine, part, share)
 			if err != nil {
 				return r, fmt.Errorf("%v, %v: %w", machine, part, err)
 			}
-			fmt.Fprintf(os.Stderr, "%v, %v: %d pods, the worst takes %v\n", machine, part, found.Pods, found.Worst)
+			fmt.Fprintf(os.Stderr, "%v, %v: %d pods, the worst takes %v: %s\n", machine, part, found.Pods, found.Worst,
+				found.Pod)
 			r.Rows = append(r.Rows, found)
 			costly[machine] = append(costly[machine], found.Shape)
 		}
 	}
 	for _, machine := range inCluster {
+		if !s.only.MatchString(fmt.Sprintf("%v, cycle", machine)) {
+			continue
+		}
 		found, err := s.cluster(ctx, machine, costly[machine], s.time/3/time.Duration(len(inCluster)))
 		if err != nil {
 			return r, fmt.Errorf("%d nodes, %v: %w", s.nodes, machine, err)

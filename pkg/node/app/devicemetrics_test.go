@@ -1,0 +1,113 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// gpuPath is the only resource of a GPU.
+func gpuPath(id string) types.ResourceName {
+	return types.ResourceName("resource/group/gpu/" + id + "/cards")
+}
+
+// twoGPUs has a healthy GPU and one that is not.
+func twoGPUs() (*types.NodeInfo, podresources.Devices) {
+	node := types.NewNodeInfoWithName("node-1")
+	node.KubeCap, node.KubeAlloc = types.ResourceList{"example.com/gpu": 2}, types.ResourceList{"example.com/gpu": 1}
+	node.Capacity = types.ResourceList{gpuPath("GPU-0"): 1, gpuPath("GPU-1"): 1, "example.com/gpu": 2}
+	node.Allocatable = types.ResourceList{gpuPath("GPU-0"): 1, gpuPath("GPU-1"): 0, "example.com/gpu": 1}
+	return node, podresources.Devices{
+		Allocatable: node.Allocatable,
+		Extended:    func(types.ResourceName) (types.ResourceName, bool) { return "example.com/gpu", true },
+	}
+}
+
+// holderOf returns the allocation of a pod whose only container holds a GPU.
+func holderOf(uid, pod, gpu string, init bool) grants.Allocation {
+	containers := map[string]types.ContainerInfo{"main": {
+		AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": gpuPath(gpu)},
+	}}
+	info := &types.PodInfo{RunningContainers: containers}
+	if init {
+		info = &types.PodInfo{InitContainers: containers}
+	}
+	return grants.Allocation{PodUID: uid, Namespace: "team", Name: pod, PodInfo: info}
+}
+
+func TestEachDeviceHasItsHealthAndItsHolders(t *testing.T) {
+	for name, test := range map[string]struct {
+		granted []grants.Allocation
+		limit   int
+		want    string
+	}{
+		"a holder": {
+			[]grants.Allocation{holderOf("1", "train", "GPU-0", false)}, 2, `
+kubecri_device_healthy{device="GPU-0",resource="example.com/gpu"} 1
+kubecri_device_healthy{device="GPU-1",resource="example.com/gpu"} 0
+kubecri_device_held{container="main",device="GPU-0",namespace="team",pod="train",resource="example.com/gpu"} 1
+kubecri_device_series_left_out 0`,
+		},
+		"several of one device, one of them an init container, and two pods of one name": {
+			[]grants.Allocation{
+				holderOf("1", "a", "GPU-1", true),
+				holderOf("2", "b", "GPU-1", false), holderOf("3", "b", "GPU-1", false),
+			}, 2, `
+kubecri_device_healthy{device="GPU-0",resource="example.com/gpu"} 1
+kubecri_device_healthy{device="GPU-1",resource="example.com/gpu"} 0
+kubecri_device_held{container="main",device="GPU-1",namespace="team",pod="a",resource="example.com/gpu"} 1
+kubecri_device_held{container="main",device="GPU-1",namespace="team",pod="b",resource="example.com/gpu"} 1
+kubecri_device_series_left_out 0`,
+		},
+		"more devices than series": {
+			[]grants.Allocation{holderOf("1", "a", "GPU-1", false)}, 1, `
+kubecri_device_healthy{device="GPU-0",resource="example.com/gpu"} 1
+kubecri_device_series_left_out 1`,
+		},
+		"no series": {
+			[]grants.Allocation{holderOf("1", "a", "GPU-1", false)}, 0, `
+kubecri_device_series_left_out 2`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := metrics.NewKubeRegistry()
+			registry.CustomMustRegister(newDeviceMetrics(twoGPUs,
+				func() []grants.Allocation { return test.granted }, test.limit))
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(described(test.want)),
+				"kubecri_device_healthy", "kubecri_device_held", "kubecri_device_series_left_out"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// described returns series with the lines before them that say what they are.
+func described(series string) string {
+	help := map[string]string{
+		"kubecri_device_healthy": "1 for each device that pods may be given, 0 for each that its plugin reports as " +
+			"unhealthy.",
+		"kubecri_device_held":            "1 for each device and container that holds it.",
+		"kubecri_device_series_left_out": "Devices without series of their own, see --device-series.",
+	}
+	var text strings.Builder
+	said := map[string]bool{}
+	for line := range strings.Lines(strings.TrimSpace(series) + "\n") {
+		name := line[:strings.IndexAny(line, "{ ")]
+		if !said[name] {
+			fmt.Fprintf(&text, "# HELP %s [ALPHA] %s\n# TYPE %s gauge\n", name, help[name], name)
+		}
+		said[name] = true
+		text.WriteString(line)
+	}
+	return text.String()
+}
