@@ -98,6 +98,12 @@ func TestMetricsAreReadByThoseWhomTheAPIServerLets(t *testing.T) {
 	if api.calls.Load() != before {
 		t.Error("the API server is asked for each scrape")
 	}
+	local := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	local.RemoteAddr = "127.0.0.1:40000"
+	answer := httptest.NewRecorder()
+	if handler.ServeHTTP(answer, local); answer.Code != http.StatusOK {
+		t.Errorf("from this machine: status %d", answer.Code)
+	}
 	api.away.Store(true)
 	if got := get("/metrics", "Bearer token-of-another"); got != http.StatusServiceUnavailable {
 		t.Errorf("while the API server is away: status %d", got)
