@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -97,8 +98,8 @@ func (s *search) oneNode(
 				found.Worst, found.Shape, found.Pod, found.Status = once.Cost[part], shape, shape.String(), once.Status
 			}
 		}
-		failed = err
-		return int64(once.Cost[part]), err != nil || time.Now().After(end)
+		failed = errors.Join(err, context.Cause(ctx))
+		return int64(once.Cost[part]), failed != nil || time.Now().After(end)
 	})
 	if failed != nil {
 		return found, failed
@@ -151,6 +152,7 @@ func (s *search) cluster(
 	hostile.ClimbFrom(found.Shape, s.seed, func(shape hostile.Shape) (int64, bool) {
 		var cost time.Duration
 		cost, err = visit(shape)
+		err = errors.Join(err, context.Cause(ctx))
 		return int64(cost), err != nil || time.Now().After(end)
 	})
 	for range measured {
