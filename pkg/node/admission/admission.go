@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package admission decides, for each container that the kubelet creates, whether it passes
-// untouched, gets devices, or is refused. The call takes four steps over one request value:
+// untouched, gets devices, or is refused. It does not know from where it hears of the container: a
+// front makes a Container of it, and applies to it what Admit returns. Admit takes three steps over
+// one request value:
 //
-//   - parse reads the call;
 //   - verify finds out whether the pod is a device pod, and checks the allocation that it claims;
 //     guard refuses a container that asks for devices past the scheduler;
 //   - grant makes the allocation the pod's own, for good;
@@ -25,24 +26,17 @@ package admission
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
-)
-
-// The methods that an Admission edits, by full name.
-const (
-	CreateContainerMethod = "/runtime.v1.RuntimeService/CreateContainer"
-	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
 )
 
 // Pods knows the pods of this node. *pods.Registry does.
@@ -130,19 +124,13 @@ type Admission struct {
 	ObserveFirewall func(firewall.Attempt, FirewallAction)
 }
 
-// CreateContainer is the criproxy.Edit of CreateContainerMethod.
-func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
+// Admit decides about a container that is about to be created. It returns what to add to it, or nil
+// if it passes untouched. Its error has a gRPC status, whose message is for the pod's owner. What
+// is returned must win over what the container has: a variable that is set twice has this value.
+func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeapi.ContainerConfig, err error) {
 	outcome := Refused
-	defer func() {
-		if a.Observe != nil {
-			a.Observe(outcome)
-		}
-	}()
-	r, err := parse(raw)
-	if err != nil {
-		return nil, invalid(err)
-	}
-	failpoint.Reach(failpoint.Decoded)
+	defer func() { a.observeOutcome(outcome) }()
+	r := newRequest(c)
 	devicePod, err := a.verify(ctx, r)
 	if err == nil && !devicePod {
 		err = refuseStandIn(r)
@@ -155,7 +143,7 @@ func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []b
 	}
 	result := Passed
 	if err == nil {
-		suffix, result, err = a.inject(ctx, r)
+		addition, result, err = a.inject(ctx, r)
 	}
 	if err != nil {
 		return nil, a.refuse(ctx, r.podRef, err)
@@ -166,32 +154,11 @@ func (a *Admission) CreateContainer(ctx context.Context, raw []byte) (suffix []b
 			V(2).
 			Info("A container is changed", "outcome", outcome, "pod", r.ref(), "container", r.container)
 	}
-	return suffix, nil
+	return addition, nil
 }
 
-// errRestore is why a device pod is not restored. Its processes go on where they were, with the
-// environment that names the devices of before, which a restore must not change; and what was in
-// the memory of those devices is in no checkpoint.
-var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
-	"it has neither the state of its devices nor a place for other devices; create it anew")
-
-// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and where the
-// firewall guards devices, all others, too: a restored process keeps the environment and the
-// devices of its checkpoint.
-func (a *Admission) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
-	pod, err := parseRestore(raw)
-	if err != nil {
-		return nil, invalid(err)
+func (a *Admission) observeOutcome(outcome Outcome) {
+	if a.Observe != nil {
+		a.Observe(outcome)
 	}
-	spec, devicePod, err := a.isDevicePod(ctx, pod)
-	if err == nil && devicePod {
-		err = never(errRestore)
-	}
-	if err == nil {
-		err = a.guardRestore(ctx, pod, spec)
-	}
-	if err != nil {
-		return nil, a.refuse(ctx, pod, err)
-	}
-	return nil, nil
 }

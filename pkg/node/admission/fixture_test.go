@@ -46,7 +46,7 @@ const (
 
 // fixture is an admission with everything around it.
 type fixture struct {
-	*Admission
+	CRI
 	pods     knownPods
 	live     map[string]bool
 	given    grants.Adoptable                     // by the kubelet
@@ -142,7 +142,7 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 	})
 	registry := registryOf(manager)
 	registry.NotePublished([]string{"example.com/before"})
-	f.Admission = &Admission{
+	f.CRI = CRI{&Admission{
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
 		Warn:    func(_ *corev1.ObjectReference, message string) { f.warnings = append(f.warnings, message) },
@@ -153,7 +153,7 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		ObserveFirewall: func(attempt firewall.Attempt, action FirewallAction) {
 			f.attempts = append(f.attempts, fmt.Sprint(attempt.Vendor, " ", attempt.Way, " ", action))
 		},
-	}
+	}}
 	return f
 }
 

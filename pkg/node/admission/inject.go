@@ -19,24 +19,25 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// inject returns what to append to the call, and the outcome of that.
-func (a *Admission) inject(ctx context.Context, r *request) (suffix []byte, outcome Outcome, err error) {
-	delta, holds, err := a.devicesFor(ctx, r)
+// inject returns what to add to the container, nil if it is nothing, and the outcome of that.
+func (a *Admission) inject(
+	ctx context.Context, r *request,
+) (addition *runtimeapi.ContainerConfig, outcome Outcome, err error) {
+	addition, holds, err := a.devicesFor(ctx, r)
 	if err != nil {
 		return nil, Refused, err
 	}
 	outcome = Injected
-	if delta == nil {
-		delta, outcome = &runtimeapi.ContainerConfig{}, Isolated
+	if addition == nil {
+		addition, outcome = &runtimeapi.ContainerConfig{}, Isolated
 	}
-	if err := a.neutralise(ctx, r, holds, delta); err != nil {
+	if err := a.neutralise(ctx, r, holds, addition); err != nil {
 		return nil, Refused, err
 	}
-	if outcome == Isolated && len(delta.GetEnvs()) == 0 {
+	if outcome == Isolated && len(addition.GetEnvs()) == 0 {
 		return nil, Passed, nil
 	}
-	suffix, err = inject.Suffix(delta)
-	return suffix, outcome, err
+	return addition, outcome, nil
 }
 
 // devicesFor returns what to add to the container for its devices, and those; nil if it has none.

@@ -13,19 +13,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// CreationFailed is the criproxy.Failed of CreateContainerMethod. A runtime that does not find a
-// CDI device, or a part of one, says so in the words of the CDI library, which name CDI. A file
-// that its plugin made, maybe while it answered, describes such a device, and somebody may have
-// removed it.
-func (a *Admission) CreationFailed(ctx context.Context, raw []byte, err error) {
-	if !strings.Contains(status.Convert(err).Message(), "CDI") {
-		return
+// Failed is called when the runtime could not create a container that was admitted. One that does
+// not find a CDI device, or a part of one, says so in the words of the CDI library, which name CDI.
+// A file that its plugin made, maybe while it answered, describes such a device, and somebody may
+// have removed it.
+func (a *Admission) Failed(ctx context.Context, c Container, err error) {
+	if strings.Contains(status.Convert(err).Message(), "CDI") {
+		a.dropResponses(ctx, newRequest(c), err)
 	}
-	r, invalid := parse(raw)
-	if invalid != nil {
-		return // cannot be: CreateContainer let it pass
-	}
-	a.dropResponses(ctx, r, err)
 }
 
 // dropIfGone is dropResponses for an error that says that a path which a plugin names does not

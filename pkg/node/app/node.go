@@ -251,10 +251,9 @@ func (n *node) followInventory(ctx context.Context) {
 	}
 }
 
-// proxy passes the kubelet's calls on to the runtime, except containers, which admission may change
-// or refuse.
-func (n *node) proxy() *criproxy.Proxy {
-	a := &admission.Admission{
+// admission decides about the node's containers.
+func (n *node) admission() *admission.Admission {
+	return &admission.Admission{
 		NodeName:  n.options.NodeName,
 		Pods:      n.registry,
 		Devices:   n.plugins,
@@ -272,11 +271,17 @@ func (n *node) proxy() *criproxy.Proxy {
 		WarnIgnored:     n.events.warnOfIgnored,
 		ObserveFirewall: n.measures.observeFirewall,
 	}
+}
+
+// proxy passes the kubelet's calls on to the runtime, except containers, which admission may change
+// or refuse.
+func (n *node) proxy() *criproxy.Proxy {
+	front := admission.CRI{Admission: n.admission()}
 	return criproxy.New(n.upstream, criproxy.Options{
 		Edits: map[string]criproxy.Edit{
-			admission.CreateContainerMethod: a.CreateContainer, admission.RestorePodMethod: a.RestorePod,
+			admission.CreateContainerMethod: front.CreateContainer, admission.RestorePodMethod: front.RestorePod,
 		},
-		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: a.CreationFailed},
+		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: front.CreationFailed},
 		Unary:   criMethods(),
 		Observe: n.measures.observeCall,
 	})

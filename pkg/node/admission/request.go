@@ -4,10 +4,8 @@
 package admission
 
 import (
-	"fmt"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -16,7 +14,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
-	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -30,7 +27,22 @@ const (
 	sourceAPI        = "api"
 )
 
-// podRef is the pod that a call is about, as the kubelet describes it.
+// Pod is a pod as the runtime knows it.
+type Pod struct {
+	UID, Namespace, Name string
+	// Annotations are those that the kubelet gave to its sandbox.
+	Annotations map[string]string
+}
+
+// Container is a container that is about to be created, or runs. It is read only.
+type Container struct {
+	Pod Pod
+	// Config is what it has without this program: the name in its metadata, variables, mounts,
+	// devices, CDI devices, annotations, and whether it is privileged. Nothing else is read.
+	Config *runtimeapi.ContainerConfig
+}
+
+// podRef is the pod that a container belongs to.
 type podRef struct {
 	uid, namespace, name string
 	fromAPI              bool // the API server has the pod, so it may have been scheduled
@@ -41,7 +53,7 @@ type podRef struct {
 
 // request is a container that is created. Each step fills its part.
 type request struct {
-	// By parse.
+	// By newRequest.
 	podRef
 	container string
 	config    *runtimeapi.ContainerConfig
@@ -70,37 +82,20 @@ type verification struct {
 	inventory  *plugins.Inventory
 }
 
-// parse reads a CreateContainerRequest.
-func parse(raw []byte) (*request, error) {
-	decoded, err := inject.Decode(raw)
-	if err != nil {
-		return nil, err
-	}
-	return &request{
-		podRef:    newPodRef(decoded.GetSandboxConfig()),
-		container: decoded.GetConfig().GetMetadata().GetName(),
-		config:    decoded.GetConfig(),
-	}, nil
+// newRequest returns the request of a container.
+func newRequest(c Container) *request {
+	return &request{podRef: newPodRef(c.Pod), container: c.Config.GetMetadata().GetName(), config: c.Config}
 }
 
-// parseRestore reads the pod of a RestorePodRequest.
-func parseRestore(raw []byte) (podRef, error) {
-	decoded := &runtimeapi.RestorePodRequest{}
-	if err := proto.Unmarshal(raw, decoded); err != nil {
-		return podRef{}, fmt.Errorf("read RestorePodRequest: %w", err)
-	}
-	return newPodRef(decoded.GetConfig()), nil
-}
-
-func newPodRef(sandbox *runtimeapi.PodSandboxConfig) podRef {
+func newPodRef(pod Pod) podRef {
 	return podRef{
-		uid:         sandbox.GetMetadata().GetUid(),
-		namespace:   sandbox.GetMetadata().GetNamespace(),
-		name:        sandbox.GetMetadata().GetName(),
-		fromAPI:     sandbox.GetAnnotations()[sourceAnnotation] == sourceAPI,
-		annotations: sandbox.GetAnnotations(),
-		annotation:  decodeOnce(sandbox.GetAnnotations()),
-		seal:        sandbox.GetAnnotations()[seal.Annotation],
+		uid:         pod.UID,
+		namespace:   pod.Namespace,
+		name:        pod.Name,
+		fromAPI:     pod.Annotations[sourceAnnotation] == sourceAPI,
+		annotations: pod.Annotations,
+		annotation:  decodeOnce(pod.Annotations),
+		seal:        pod.Annotations[seal.Annotation],
 	}
 }
 

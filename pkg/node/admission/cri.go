@@ -1,0 +1,101 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
+)
+
+// The methods of the CRI that CRI edits, by full name.
+const (
+	CreateContainerMethod = "/runtime.v1.RuntimeService/CreateContainer"
+	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
+)
+
+// CRI is the front for calls of the CRI: it reads them, and appends to them.
+type CRI struct{ *Admission }
+
+// CreateContainer is the criproxy.Edit of CreateContainerMethod.
+func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
+	container, err := parse(raw)
+	if err != nil {
+		c.observeOutcome(Refused)
+		return nil, invalid(err)
+	}
+	failpoint.Reach(failpoint.Decoded)
+	addition, err := c.Admit(ctx, container)
+	if err != nil || addition == nil {
+		return nil, err
+	}
+	return inject.Suffix(addition)
+}
+
+// errRestore is why a device pod is not restored. Its processes go on where they were, with the
+// environment that names the devices of before, which a restore must not change; and what was in
+// the memory of those devices is in no checkpoint.
+var errRestore = errors.New("a pod that requests devices cannot be restored from a checkpoint: " +
+	"it has neither the state of its devices nor a place for other devices; create it anew")
+
+// RestorePod is the criproxy.Edit of RestorePodMethod: it refuses device pods, and where the
+// firewall guards devices, all others, too: a restored process keeps the environment and the
+// devices of its checkpoint.
+func (c CRI) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
+	pod, err := parseRestore(raw)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	spec, devicePod, err := c.isDevicePod(ctx, pod)
+	if err == nil && devicePod {
+		err = never(errRestore)
+	}
+	if err == nil {
+		err = c.guardRestore(ctx, pod, spec)
+	}
+	if err != nil {
+		return nil, c.refuse(ctx, pod, err)
+	}
+	return nil, nil
+}
+
+// CreationFailed is the criproxy.Failed of CreateContainerMethod.
+func (c CRI) CreationFailed(ctx context.Context, raw []byte, err error) {
+	container, invalid := parse(raw)
+	if invalid != nil {
+		return // cannot be: CreateContainer let it pass
+	}
+	c.Failed(ctx, container, err)
+}
+
+// parse reads a CreateContainerRequest.
+func parse(raw []byte) (Container, error) {
+	decoded, err := inject.Decode(raw)
+	if err != nil {
+		return Container{}, err
+	}
+	return Container{Pod: sandboxPod(decoded.GetSandboxConfig()), Config: decoded.GetConfig()}, nil
+}
+
+// parseRestore reads the pod of a RestorePodRequest.
+func parseRestore(raw []byte) (podRef, error) {
+	decoded := &runtimeapi.RestorePodRequest{}
+	if err := proto.Unmarshal(raw, decoded); err != nil {
+		return podRef{}, fmt.Errorf("read RestorePodRequest: %w", err)
+	}
+	return newPodRef(sandboxPod(decoded.GetConfig())), nil
+}
+
+func sandboxPod(sandbox *runtimeapi.PodSandboxConfig) Pod {
+	return Pod{
+		UID: sandbox.GetMetadata().GetUid(), Namespace: sandbox.GetMetadata().GetNamespace(),
+		Name: sandbox.GetMetadata().GetName(), Annotations: sandbox.GetAnnotations(),
+	}
+}
