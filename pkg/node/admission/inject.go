@@ -47,22 +47,10 @@ func (a *Admission) devicesFor(
 	if r.granted == nil || r.asBefore {
 		return nil, nil, nil
 	}
-	pod := r.granted.PodInfo.Clone() // verifyContainer may rename devices
-	container := pod.GetContainerInPod(r.container)
-	if container == nil {
-		// Debug containers, for one, are in no allocation.
-		container = types.NewContainerInfo()
+	claim, err := a.claimOf(ctx, r)
+	if err != nil || len(claim.Container.AllocateFrom) == 0 {
+		return nil, nil, err
 	}
-	// Devices may be gone when a container starts again.
-	if now, _ := a.Devices.Inventory(); r.verified != (verification{r.granted.PodInfo, now}) {
-		if err := a.verifyContainer(ctx, r.spec, r.container, container.AllocateFrom); err != nil {
-			return nil, nil, err
-		}
-	}
-	if len(container.AllocateFrom) == 0 {
-		return nil, nil, nil
-	}
-	claim := plugins.Claim{PodUID: r.uid, ContainerName: r.container, Pod: pod, Container: container}
 	additions, err := a.Devices.Allocate(ctx, claim)
 	if err != nil {
 		return nil, nil, later(err)
@@ -83,7 +71,25 @@ func (a *Admission) devicesFor(
 		delta.Annotations = map[string]string{}
 	}
 	delta.Annotations[grants.Annotation] = carried
-	return delta, container.AllocateFrom, checkAnnotations(r.container, delta.GetAnnotations())
+	return delta, claim.Container.AllocateFrom, checkAnnotations(r.container, delta.GetAnnotations())
+}
+
+// claimOf returns what the device plugins are called with for the container, whose devices are
+// verified. It has no devices if the container has none.
+func (a *Admission) claimOf(ctx context.Context, r *request) (plugins.Claim, error) {
+	pod := r.granted.PodInfo.Clone() // verifyContainer may rename devices
+	container := pod.GetContainerInPod(r.container)
+	if container == nil {
+		// Debug containers, for one, are in no allocation.
+		container = types.NewContainerInfo()
+	}
+	// Devices may be gone when a container starts again.
+	if now, _ := a.Devices.Inventory(); r.verified != (verification{r.granted.PodInfo, now}) {
+		if err := a.verifyContainer(ctx, r.spec, r.container, container.AllocateFrom); err != nil {
+			return plugins.Claim{}, err
+		}
+	}
+	return plugins.Claim{PodUID: r.uid, ContainerName: r.container, Pod: pod, Container: container}, nil
 }
 
 // checkAnnotations refuses a container that would carry too much in the runtime. What it carries of

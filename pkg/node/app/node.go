@@ -128,7 +128,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	advertising.Holders = n.holders
 	if options.NRISocket != "" {
-		n.registration = nri.New(options.NRISocket)
+		n.registration = nri.New(options.NRISocket, nil)
 		advertising.Runtime = n.registration
 	}
 	if n.keys != nil {

@@ -57,6 +57,36 @@ type present struct{ *member }
 
 func (present) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
+// handling is there, and has its requests handled.
+type handling struct {
+	*member
+	Handler
+}
+
+// Synchronize implements stub.SynchronizeInterface.
+func (h handling) Synchronize(
+	ctx context.Context, pods []*api.PodSandbox, containers []*api.Container,
+) ([]*api.ContainerUpdate, error) {
+	if err := h.Handler.Synchronize(ctx, pods, containers); err != nil {
+		return nil, err
+	}
+	return h.member.Synchronize(ctx, pods, containers)
+}
+
+// CreateContainer implements stub.CreateContainerInterface.
+func (h handling) CreateContainer(
+	ctx context.Context, pod *api.PodSandbox, container *api.Container,
+) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	adjustment, err := h.Handler.CreateContainer(ctx, pod, container)
+	return adjustment, nil, err
+}
+
+// Configure implements stub.ConfigureInterface. It subscribes to everything that there is a method
+// for.
+func (h handling) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	return 0, checkRuntime(runtime, version)
+}
+
 // validator accepts every container. It reports whether the runtime's own validator saw the first
 // one, and leaves.
 type validator struct {

@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nri registers kubecri as an NRI plugin of the container runtime. The plugin changes no
-// container: it is there so that a container can require it. Where the runtime's default validator
+// Package nri registers kubecri as an NRI plugin of the container runtime. The plugin is there so
+// that a container can require it, and changes none, unless there is a Handler that does. Where the runtime's default validator
 // is on (containerd 2.2, CRI-O 1.34; off by default), a pod's annotation
 // required-plugins.noderesource.dev names plugins without which the runtime refuses to create its
 // containers. So a container with devices is not created without them after kubecri was taken away.
@@ -42,7 +42,8 @@ const (
 
 // Registration is kubecri's registration with the runtime. All methods are safe for concurrent use.
 type Registration struct {
-	socket string
+	socket  string
+	handler Handler // nil if kubecri is only there
 
 	mu         sync.Mutex
 	registered bool
@@ -51,9 +52,10 @@ type Registration struct {
 	changed    chan struct{}
 }
 
-// New returns a registration at the NRI socket of that path; call Run to make it.
-func New(socket string) *Registration {
-	return &Registration{socket: socket, changed: make(chan struct{})}
+// New returns a registration at the NRI socket of that path; call Run to make it. handler handles
+// the runtime's requests; nil if kubecri is only to be there.
+func New(socket string, handler Handler) *Registration {
+	return &Registration{socket: socket, handler: handler, changed: make(chan struct{})}
 }
 
 // Enforced reports whether the runtime refuses containers that require a plugin that is not there;
@@ -65,13 +67,17 @@ func (r *Registration) Enforced() (enforced, known bool, changed <-chan struct{}
 	return r.enforced, r.known, r.changed
 }
 
-// Check returns an error while the runtime refuses to create containers with devices, because
-// kubecri is not registered.
+// Check returns an error while kubecri is not registered, and the runtime refuses to create
+// containers with devices because of that, or creates them without.
 func (r *Registration) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.registered || !r.enforced {
+	if r.registered || !r.enforced && r.handler == nil {
 		return nil
+	}
+	if !r.enforced {
+		return fmt.Errorf("kubecri is not registered with NRI at %s: the container runtime does not ask it about "+
+			"containers until it is; see kubecri's log", r.socket)
 	}
 	return fmt.Errorf("kubecri is not registered with NRI at %s: the container runtime refuses containers with "+
 		"devices until it is; see kubecri's log", r.socket)
@@ -85,6 +91,10 @@ func (r *Registration) Run(ctx context.Context) {
 		registered, err := r.serve(ctx)
 		if registered {
 			backoff, said = fresh, ""
+		}
+		if registered && r.handler != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Info("The container runtime has ended the NRI connection, and does not ask about "+
+				"containers until kubecri is registered again", "socket", r.socket)
 		}
 		if text := fmt.Sprint(err); ctx.Err() == nil && text != said {
 			klog.FromContext(ctx).V(2).Info("Not registered with NRI; will retry", "socket", r.socket, "reason", text)
@@ -102,7 +112,11 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	defer cancel() // before the wait
-	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, present{newMember()}, func() {
+	var plugin plugin = present{newMember()}
+	if r.handler != nil {
+		plugin = handling{newMember(), r.handler}
+	}
+	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, plugin, func() {
 		registered = true
 		klog.FromContext(ctx).V(2).Info("Registered with NRI", "socket", r.socket, "plugin", deviceinfo.NRIPlugin)
 		r.update(func() { r.registered, r.known = true, false })
@@ -110,6 +124,9 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 	})
 	if registered {
 		r.update(func() { r.registered = false })
+	}
+	if r.handler != nil {
+		r.handler.Left()
 	}
 	return registered, err
 }

@@ -78,7 +78,7 @@ func await(t *testing.T, what string, condition func() bool) {
 
 // start keeps kubecri registered until the test ends or stop is called.
 func start(t *testing.T, socket string) (r *Registration, stop func()) {
-	r = New(socket)
+	r = New(socket, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

@@ -1,0 +1,107 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+)
+
+// Inspect returns why a container that exists already must be ended, or "" if it need not: it was
+// created past this program, and lacks the devices that it was allocated, or asks for devices that
+// it was not. An error says that this cannot be told now. What a container carries of an
+// allocation is the grants' business.
+func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, err error) {
+	r := newRequest(c)
+	if !r.fromAPI || r.config.GetAnnotations()[grants.Annotation] != "" {
+		return "", nil
+	}
+	granted, ok, err := a.Grants.Granted(ctx, r.uid)
+	if err != nil {
+		return "", err
+	}
+	if ok && granted.Adopted {
+		return "", nil
+	}
+	if ok {
+		r.granted = &granted
+	}
+	if r.isAllocated() {
+		return ended(r, "it does not have the devices that it was allocated"), nil
+	}
+	if _, known := a.Pods.Get(r.uid); !known && !ok {
+		return "", pods.ErrUnknown // without waiting: there may be many
+	}
+	var devicePod bool
+	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil {
+		return "", err
+	}
+	if devicePod {
+		lacks, err := a.lacksDevices(r)
+		if err != nil {
+			return "", err
+		}
+		if lacks {
+			return ended(r, "it does not have the devices that it requests"), nil
+		}
+	}
+	return a.inspectPast(ctx, r)
+}
+
+// isAllocated reports whether the container was allocated devices, as far as the grants or, for a
+// pod without one, the annotation says so.
+func (r *request) isAllocated() bool {
+	if r.granted != nil && !r.granted.Lacks(r.container) {
+		part := r.granted.PodInfo.GetContainerInPod(r.container)
+		return part != nil && len(part.AllocateFrom) > 0
+	}
+	written, err := r.annotation()
+	return err == nil && written != nil && len(containersOf(written)[r.container].AllocateFrom) > 0
+}
+
+// lacksDevices reports whether the container requests a device resource, and does not have it from
+// the kubelet, which may have given it before the resource moved here.
+func (a *Admission) lacksDevices(r *request) (bool, error) {
+	resources, _ := a.Pods.DeviceResources()
+	for _, requested := range r.spec.Requests[r.container] {
+		if !resources[requested] {
+			continue
+		}
+		given, err := a.Given(r.uid, r.container)
+		return err == nil && len(given) == 0, err
+	}
+	return false, nil
+}
+
+// inspectPast is Inspect for what the container asks for past the scheduler.
+func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string, err error) {
+	if a.Firewall == nil || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
+		return "", nil
+	}
+	guard, err := a.guardOf(ctx, nil)
+	if err != nil || !guard.Active() {
+		return "", err
+	}
+	refused := guard.Refused(r.asFirewall())
+	_, others := guard.Neutralise(r.asFirewall(), nil, false)
+	attempts := append(refused, others...)
+	if len(attempts) == 0 {
+		return "", nil
+	}
+	allowed, err := a.isAllowed(ctx, r.podRef, r.spec)
+	if err != nil || allowed {
+		return "", err
+	}
+	a.observe(attempts, AttemptRefused)
+	return ended(r, list(attempts)+" asks for devices that it was not allocated"), nil
+}
+
+// ended is what the pod's owner hears.
+func ended(r *request, what string) string {
+	return short(fmt.Sprintf("container %q was started while kubecri was away, and is ended: %s; where its pod's "+
+		"restart policy does not have it started again, delete the pod", r.container, what))
+}

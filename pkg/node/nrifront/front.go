@@ -1,0 +1,261 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nrifront is the front of admission for NRI: what the runtime tells its plugins becomes an
+// admission.Container, and what admission adds to that becomes an adjustment. docs/fronts.md
+// compares it with the other front, the proxy for the CRI.
+//
+// Three things differ from the proxy:
+//
+//   - The runtime waits for a plugin with all pods of the node, and drops one that is late. So
+//     Front answers in time, if need be that the container must be tried again, and Devices calls
+//     device plugins ahead, and keeps their late answers for the next try.
+//   - The runtime does not list what a plugin adds to a container. It tells plugins, though: View
+//     remembers it for package grants.
+//   - Containers are created without kubecri while it is away. When the runtime has registered it,
+//     Front inspects those that run, and ends the ones that it would not have let pass, before
+//     another container gets a device.
+package nrifront
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+)
+
+const (
+	// requestLimit is how long the runtime waits for a plugin if it does not say so.
+	requestLimit = api.DefaultPluginRequestTimeout
+	// stuckLimit is how long a decision may take before something is wrong with this process. Each
+	// of the waits in it ends after some seconds.
+	stuckLimit = time.Minute
+	// claimsLimit is how long it may take to find out which device plugins to call ahead.
+	claimsLimit = 30 * time.Second
+)
+
+// errLate is why a container is refused that nothing may be wrong with.
+var errLate = errors.New("kubecri has not decided in the time that the container runtime gives to NRI plugins; the " +
+	"container is tried again")
+
+// Admission decides about containers. *admission.Admission does.
+type Admission interface {
+	Admit(ctx context.Context, c admission.Container) (*runtimeapi.ContainerConfig, error)
+	Claims(ctx context.Context, pod admission.Pod) ([]plugins.Claim, error)
+	Inspect(ctx context.Context, c admission.Container) (reason string, err error)
+	Failed(ctx context.Context, c admission.Container, err error)
+}
+
+// Options configure a Front.
+type Options struct {
+	Admission Admission
+	// Devices are those of Admission.
+	Devices *Devices
+	View    *View
+	// End ends a container of the runtime at once.
+	End func(ctx context.Context, id string) error
+	// Warn tells the pod's owner why a container is ended. It must not block.
+	Warn func(pod admission.Pod, message string)
+}
+
+// Front handles the runtime's requests.
+type Front struct {
+	options Options
+	ctx     context.Context // of all goroutines
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	leave    context.CancelFunc             // ends what concerns one connection
+	deciding map[string]time.Time           // since when, by the container's ID
+	unsure   map[string]admission.Container // admitted with CDI devices and not yet created, by ID
+}
+
+var _ nri.Handler = (*Front)(nil)
+
+// New returns a front. Its goroutines end with Close.
+func New(ctx context.Context, options Options) *Front {
+	f := &Front{
+		options: options, leave: func() {},
+		deciding: map[string]time.Time{}, unsure: map[string]admission.Container{},
+	}
+	f.ctx, f.stop = context.WithCancel(ctx)
+	return f
+}
+
+// Close ends the front's goroutines and waits for them. No method may be called any more.
+func (f *Front) Close() {
+	f.stop()
+	f.running.Wait()
+}
+
+// Check returns an error if a decision has hung for so long that only a restart helps.
+func (f *Front) Check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, since := range f.deciding {
+		if took := time.Since(since); took > stuckLimit {
+			return fmt.Errorf("the decision about container %s has taken %v", id, took.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// Synchronize implements nri.Handler.
+func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leave()
+	ctx, leave := context.WithCancel(f.ctx)
+	f.leave = leave
+	clear(f.unsure)
+	known := make(map[string]*api.PodSandbox, len(pods))
+	uids := make(map[string]bool, len(pods))
+	for _, pod := range pods {
+		known[pod.GetId()] = pod
+		uids[pod.GetUid()] = true
+	}
+	f.options.Devices.keepOnly(uids)
+	f.options.View.replace(known, containers)
+	inspected := f.options.Devices.hold()
+	f.running.Go(func() { f.inspect(ctx, known, containers, inspected) })
+	return nil
+}
+
+// Left implements nri.Handler.
+func (f *Front) Left() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leave()
+}
+
+// RunPodSandbox implements nri.Handler: it has the device plugins called that the pod's containers
+// will need. What goes wrong here does so again when they are created.
+func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
+	pod := podOf(sandbox)
+	f.running.Go(func() {
+		ctx, cancel := context.WithTimeout(f.ctx, claimsLimit)
+		defer cancel()
+		claims, err := f.options.Admission.Claims(ctx, pod)
+		if err != nil {
+			klog.FromContext(ctx).V(4).Info("Device plugins are not called ahead", "podUID", pod.UID, "reason",
+				err.Error())
+			return
+		}
+		for _, claim := range claims {
+			f.options.Devices.start(claim)
+		}
+	})
+	return nil
+}
+
+// CreateContainer implements nri.Handler. It answers before three quarters of the time have passed.
+func (f *Front) CreateContainer(
+	ctx context.Context, sandbox *api.PodSandbox, c *api.Container,
+) (*api.ContainerAdjustment, error) {
+	left := requestLimit
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	container := containerOf(sandbox, c)
+	type answer struct {
+		addition *runtimeapi.ContainerConfig
+		err      error
+	}
+	answered := make(chan answer, 1)
+	f.begin(c.GetId())
+	f.running.Go(func() {
+		defer f.end(c.GetId())
+		// All waits of admission end with the context, but the disk may be slow.
+		ctx, cancel := context.WithTimeout(f.ctx, left/2)
+		defer cancel()
+		addition, err := f.options.Admission.Admit(ctx, container)
+		answered <- answer{addition, err}
+	})
+	last := time.NewTimer(left * 3 / 4)
+	defer last.Stop()
+	select {
+	case a := <-answered:
+		if a.err != nil || a.addition == nil {
+			return nil, a.err
+		}
+		adjustment, err := adjustmentOf(a.addition)
+		if err != nil {
+			message := fmt.Sprintf("container %q: %v", c.GetName(), err)
+			f.options.Warn(container.Pod, message)
+			return nil, status.Error(codes.FailedPrecondition, "kubecri: "+message)
+		}
+		f.expect(c.GetId(), container, a.addition)
+		return adjustment, nil
+	case <-last.C:
+	case <-ctx.Done():
+	}
+	return nil, status.Error(codes.Unavailable, "kubecri: "+errLate.Error())
+}
+
+func (f *Front) begin(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deciding[id] = time.Now()
+}
+
+func (f *Front) end(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.deciding, id)
+}
+
+// expect remembers a container with CDI devices until the runtime has created it.
+func (f *Front) expect(id string, c admission.Container, addition *runtimeapi.ContainerConfig) {
+	if len(addition.GetCDIDevices()) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unsure[id] = c
+}
+
+// settle forgets it.
+func (f *Front) settle(id string) (c admission.Container, expected bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, expected = f.unsure[id]
+	delete(f.unsure, id)
+	return c, expected
+}
+
+// PostCreateContainer implements nri.Handler.
+func (f *Front) PostCreateContainer(_ context.Context, sandbox *api.PodSandbox, c *api.Container) error {
+	f.settle(c.GetId())
+	f.options.View.add(sandbox, c)
+	return nil
+}
+
+// errNotCreated is the one cause of which something follows, as the runtime does not tell any.
+var errNotCreated = errors.New("the runtime did not create the container with its CDI devices")
+
+// RemoveContainer implements nri.Handler.
+func (f *Front) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	f.options.View.remove(c.GetId())
+	if container, expected := f.settle(c.GetId()); expected {
+		f.running.Go(func() { f.options.Admission.Failed(f.ctx, container, errNotCreated) })
+	}
+	return nil
+}
+
+// RemovePodSandbox implements nri.Handler.
+func (f *Front) RemovePodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
+	f.options.Devices.forget(sandbox.GetUid())
+	return nil
+}

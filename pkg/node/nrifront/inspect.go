@@ -1,0 +1,85 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrifront
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
+)
+
+// inspectRetry is the pause before containers are inspected again that nothing could be told of, or
+// that could not be ended.
+const inspectRetry = time.Second
+
+// existing is a container of the runtime.
+type existing struct {
+	id string
+	admission.Container
+}
+
+// inspect ends those of the containers that admission would not have let pass. It calls inspected
+// when no container is left of which that is known. It goes on, until ctx is done, with those of
+// which nothing can be told before the API server answers.
+func (f *Front) inspect(
+	ctx context.Context, pods map[string]*api.PodSandbox, containers []*api.Container, inspected func(),
+) {
+	var left []existing
+	for _, c := range containers {
+		if pod := pods[c.GetPodSandboxId()]; pod != nil {
+			left = append(left, existing{c.GetId(), containerOf(pod, c)})
+		}
+	}
+	for {
+		var undecided []existing
+		runs := false
+		for _, c := range left {
+			ended, wrong := f.inspectOne(ctx, c)
+			if !ended {
+				undecided = append(undecided, c)
+			}
+			runs = runs || wrong && !ended
+		}
+		if !runs && ctx.Err() == nil {
+			inspected()
+		}
+		if left = undecided; len(left) == 0 {
+			return
+		}
+		select {
+		case <-time.After(inspectRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// inspectOne reports whether there is nothing left to do about the container, and whether it must
+// be ended.
+func (f *Front) inspectOne(ctx context.Context, c existing) (done, wrong bool) {
+	if !f.options.View.has(c.id) {
+		return true, false // it was removed
+	}
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KRef(c.Pod.Namespace, c.Pod.Name), "podUID",
+		c.Pod.UID, "container", c.Config.GetMetadata().GetName())
+	reason, err := f.options.Admission.Inspect(ctx, c.Container)
+	switch {
+	case err != nil:
+		logger.V(4).Info("Whether a container must be ended is not known yet", "reason", err.Error())
+		return false, false
+	case reason == "":
+		return true, false
+	}
+	logger.Info("A container is ended", "reason", reason)
+	f.options.Warn(c.Pod, reason)
+	if err := f.options.End(ctx, c.id); err != nil {
+		logger.Error(err, "A container could not be ended; no other gets a device before it is")
+		return false, true
+	}
+	return true, true
+}
