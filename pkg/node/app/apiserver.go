@@ -35,6 +35,8 @@ const (
 	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.
 	reasonNotPublished = "DevicesNotPublished"
+	// On pods with a container that was started while kubecri was away, and is ended.
+	reasonEnded = "ContainerEnded"
 	// On pods that get devices without a valid seal.
 	reasonNotSealed = "DevicesNotSealed"
 )
@@ -146,6 +148,11 @@ func (a *announcer) warnOfFinding(found grants.Finding) {
 	a.event(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: found.Namespace, Name: found.Name, UID: types.UID(found.PodUID),
 	}, reasonIgnored, found.Message)
+}
+
+// warnOfEnded puts a warning on the pod that one of its containers is ended.
+func (a *announcer) warnOfEnded(pod *corev1.ObjectReference, message string) {
+	a.event(pod, reasonEnded, message)
 }
 
 // warnOfDamage puts a warning on the node if its checkpoint of grants was corrupt, once that is

@@ -29,6 +29,8 @@ type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
+	// Mode is cri or nri.
+	Mode                     *string `json:"mode,omitempty"`
 	ContainerRuntimeEndpoint *string `json:"containerRuntimeEndpoint,omitempty"`
 	CRIUpstream              *string `json:"criUpstream,omitempty"`
 	CRIDevices               *string `json:"criDevices,omitempty"`
@@ -67,6 +69,7 @@ type Logging struct {
 // values returns the values of flags, by name.
 func (c *Configuration) values() map[string]*string {
 	return map[string]*string{
+		"mode":                         c.Mode,
 		"container-runtime-endpoint":   c.ContainerRuntimeEndpoint,
 		"cri-upstream":                 c.CRIUpstream,
 		"cridevices":                   c.CRIDevices,

@@ -24,6 +24,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -59,6 +60,7 @@ type node struct {
 	keys          *seals.Keys // nil where seals are off
 	holders       *holders.Follower
 	registration  *nri.Registration // nil where it is off
+	nri           *nriParts         // nil in ModeCRI
 
 	running sync.WaitGroup
 }
@@ -72,9 +74,14 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
 	n.measures = newMeasures()
+	runtime := grants.CRI(upstream)
+	if options.Mode == ModeNRI {
+		n.nri = &nriParts{view: nrifront.NewView()}
+		runtime = n.nri.view.Runtime(runtime)
+	}
 	n.record = grants.New(grants.Options{
 		Path: options.grantsPath(), Boot: boot, Node: options.NodeName,
-		Runtime: grants.CRI(upstream), Active: n.registry.Active, Capacity: n.grantable, Adoptable: n.adoptable,
+		Runtime: runtime, Active: n.registry.Active, Capacity: n.grantable, Adoptable: n.adoptable,
 		Observe: n.noteFinding,
 	})
 	n.measures.showGrants(n.record)
@@ -127,8 +134,13 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		n.holders = holders.New(options.NodeName, nil, n.registry, n.record)
 	}
 	advertising.Holders = n.holders
-	if options.NRISocket != "" {
+	switch {
+	case n.nri != nil:
+		n.registration = nri.New(options.NRISocket, n.newNRIFront(ctx))
+	case options.NRISocket != "":
 		n.registration = nri.New(options.NRISocket, nil)
+	}
+	if n.registration != nil {
 		advertising.Runtime = n.registration
 	}
 	if n.keys != nil {
@@ -176,7 +188,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 		n.running.Go(func() { n.firewall.Run(ctx) })
 	}
 	if n.registration != nil {
-		n.running.Go(func() { n.registration.Run(ctx) })
+		n.running.Go(func() { n.register(ctx) })
 	}
 	n.running.Go(func() { n.record.KeepReconciled(ctx, reconcileRetry, reconcileInterval) })
 	n.running.Go(func() { n.registry.KeepSaved(ctx, n.options.podsPath()) })
@@ -223,6 +235,9 @@ func (n *node) noteFinding(found grants.Finding) {
 // wait returns when all parts have ended. Their context must be done.
 func (n *node) wait(ctx context.Context) {
 	n.running.Wait()
+	if n.nri != nil {
+		n.nri.close()
+	}
 	n.events.close()
 	if err := n.record.Close(); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot close the checkpoint of granted devices")
@@ -306,6 +321,9 @@ func (n *node) seals() admission.Seals {
 
 // alive are the checks without which kubecri must be restarted.
 func (n *node) alive(servePath string) []check {
+	if n.nri != nil {
+		return []check{{"nri-requests", func(context.Context) error { return n.nri.front.Check() }}}
+	}
 	return []check{socketAnswers(servePath)}
 }
 

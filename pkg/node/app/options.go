@@ -22,7 +22,9 @@ import (
 // Options configure kubecri. Flags override kubecri's configuration file, that the kubelet's, and
 // that the defaults.
 type Options struct {
-	// ServeEndpoint is the Unix socket that the kubelet is pointed at.
+	// Mode says how kubecri hears of containers.
+	Mode Mode
+	// ServeEndpoint is the Unix socket that the kubelet is pointed at; it counts in ModeCRI alone.
 	ServeEndpoint string
 	// UpstreamEndpoint is the Unix socket of the runtime.
 	UpstreamEndpoint string
@@ -40,7 +42,8 @@ type Options struct {
 	PodResourcesDir string
 	// KubeletDir is the kubelet's root directory, in which its PodResources socket is.
 	KubeletDir string
-	// NRISocket is where the runtime serves NRI; kubecri does not register there when it is empty.
+	// NRISocket is where the runtime serves NRI; kubecri does not register there when it is empty,
+	// which it must not be in ModeNRI.
 	NRISocket string
 	// MetricsAddress serves /metrics, /healthz and /readyz; nothing is served when it is empty.
 	MetricsAddress string
@@ -78,9 +81,35 @@ type Options struct {
 	loadPlugins plugins.Load
 }
 
+// Mode is how kubecri hears of containers.
+type Mode string
+
+// The modes.
+const (
+	ModeCRI Mode = "cri" // as a proxy between the kubelet and the runtime
+	ModeNRI Mode = "nri" // as an NRI plugin of the runtime
+)
+
+// String implements pflag.Value.
+func (m *Mode) String() string { return string(*m) }
+
+// Type implements pflag.Value.
+func (m *Mode) Type() string { return "cri|nri" }
+
+// Set implements pflag.Value.
+func (m *Mode) Set(text string) error {
+	switch mode := Mode(text); mode {
+	case ModeCRI, ModeNRI:
+		*m = mode
+		return nil
+	}
+	return fmt.Errorf("%q is neither %s nor %s", text, ModeCRI, ModeNRI)
+}
+
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
+		Mode:             ModeCRI,
 		ServeEndpoint:    "unix:///run/kubedevice/kubecri.sock",
 		UpstreamEndpoint: "unix:///run/containerd/containerd.sock",
 		PluginDir:        "/usr/local/KubeExt/devices",
@@ -134,8 +163,12 @@ func (o *onOff) Set(text string) error {
 func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.configFile, configurationFlag, o.configFile,
 		"kubecri's own configuration file; flags win over it, and it over the kubelet's")
+	flags.Var(&o.Mode, "mode",
+		"how kubecri hears of containers: cri serves the kubelet in the runtime's place, nri is an NRI plugin of the "+
+			"runtime, and leaves the kubelet's endpoint alone")
 	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint,
-		"Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over")
+		"Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over; not used with "+
+			"--mode=nri")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
 	flags.StringVar(&o.PluginDir, "cridevices", o.PluginDir, "directory of the device plugins (*.so)")
 	flags.BoolVar(&o.AllowWritablePlugins, pluginload.AllowWritableFlag, o.AllowWritablePlugins,
@@ -174,7 +207,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 		"the kubelet's root directory: kubecri asks the kubelet there which device plugins are its own, and which "+
 			"pods there are")
 	flags.StringVar(&o.NRISocket, "nri-socket", o.NRISocket,
-		"Unix socket of NRI, where kubecri registers so that containers can require it; empty for none")
+		"Unix socket of NRI, where kubecri registers so that containers can require it; empty for none, unless "+
+			"--mode=nri")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress,
 		"address that serves /metrics, /healthz and /readyz; empty serves none. One of this machine alone is served "+
 			"with HTTP. Any other is served with HTTPS, and /metrics to those whom the API server lets get it")
@@ -223,21 +257,13 @@ func (o *Options) complete(flags *pflag.FlagSet) error {
 }
 
 func (o *Options) validate() error {
-	serve, err := criproxy.SocketPath(o.ServeEndpoint)
-	if err != nil {
-		return fmt.Errorf("--container-runtime-endpoint: %w", err)
-	}
-	upstream, err := criproxy.SocketPath(o.UpstreamEndpoint)
-	if err != nil {
-		return fmt.Errorf("--cri-upstream: %w", err)
-	}
-	if serve == upstream {
-		return fmt.Errorf("--container-runtime-endpoint and --cri-upstream are both %s: kubecri would call itself; "+
-			"point kubelet and kubecri at a socket of kubecri's own and --cri-upstream at the runtime's", serve)
+	if err := o.validateEndpoints(); err != nil {
+		return err
 	}
 	if err := o.validateMetrics(); err != nil {
 		return err
 	}
+	var err error
 	if o.allowlist, err = firewall.ParseAllowlist(o.DeviceFirewallAllow); err != nil {
 		return fmt.Errorf("--%s-allow: %w", firewallFlag, err)
 	}
@@ -256,6 +282,29 @@ func (o *Options) validate() error {
 		return fmt.Errorf(
 			"--pod-resources-dir is the kubelet's own directory: kubecri would replace %s, which it calls; choose "+
 				"another directory", path)
+	}
+	return nil
+}
+
+// validateEndpoints validates what the mode needs.
+func (o *Options) validateEndpoints() error {
+	upstream, err := criproxy.SocketPath(o.UpstreamEndpoint)
+	if err != nil {
+		return fmt.Errorf("--cri-upstream: %w", err)
+	}
+	if o.Mode == ModeNRI {
+		if o.NRISocket == "" {
+			return errors.New("--nri-socket is empty: --mode=nri needs it, such as " + nri.DefaultSocket)
+		}
+		return nil
+	}
+	serve, err := criproxy.SocketPath(o.ServeEndpoint)
+	if err != nil {
+		return fmt.Errorf("--container-runtime-endpoint: %w", err)
+	}
+	if serve == upstream {
+		return fmt.Errorf("--container-runtime-endpoint and --cri-upstream are both %s: kubecri would call itself; "+
+			"point kubelet and kubecri at a socket of kubecri's own and --cri-upstream at the runtime's", serve)
 	}
 	return nil
 }

@@ -34,14 +34,18 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	servePath, err := criproxy.SocketPath(options.ServeEndpoint)
-	if err != nil {
-		return err
-	}
-	// First of all, so that no plugin's process inherits the socket.
-	listener, err := criproxy.Inherit(servePath)
-	if err != nil {
-		return err
+	// What lives no longer than a boot is next to it: on any but odd machines it is below /run.
+	servePath, socket := "", options.NRISocket
+	var listener net.Listener
+	if options.Mode == ModeCRI {
+		if servePath, err = criproxy.SocketPath(options.ServeEndpoint); err != nil {
+			return err
+		}
+		socket = servePath
+		// First of all, so that no plugin's process inherits the socket.
+		if listener, err = criproxy.Inherit(servePath); err != nil {
+			return err
+		}
 	}
 	if listener != nil {
 		defer listener.Close()
@@ -56,9 +60,7 @@ func Run(ctx context.Context, options *Options) error {
 	defer upstream.Close()
 	// Everything but the proxy ends after the proxy: creations in flight need it.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	// The socket's directory, as it lives no longer than a boot: on any but odd machines it is
-	// below /run.
-	boot, err := grants.Boot(filepath.Dir(servePath))
+	boot, err := grants.Boot(filepath.Dir(socket))
 	if err != nil {
 		klog.FromContext(ctx).Error(err,
 			"Cannot tell whether the machine was booted; device plugins allocate again for containers that are "+
@@ -68,6 +70,12 @@ func Run(ctx context.Context, options *Options) error {
 	defer n.wait(ctx)
 	defer stop()
 	n.start(background, servePath)
+	if options.Mode == ModeNRI {
+		klog.FromContext(ctx).Info("Serving the container runtime as an NRI plugin", "socket", options.NRISocket,
+			"node", options.NodeName)
+		<-ctx.Done()
+		return nil
+	}
 	return n.serve(ctx, servePath, listener)
 }
 

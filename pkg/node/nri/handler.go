@@ -35,9 +35,10 @@ type Handler interface {
 	Left()
 }
 
-// oldest has the first version of each runtime whose NRI does all that a Handler needs.
+// oldest has the first version of each runtime whose NRI is 0.10 or later. Before that it did not
+// tell which CDI devices a container has, and took no rules for devices.
 var oldest = map[string]*version.Version{
-	"containerd": version.MustParseGeneric("2.0"),
+	"containerd": version.MustParseGeneric("2.2"),
 	"cri-o":      version.MustParseGeneric("1.34"),
 }
 

@@ -60,7 +60,7 @@ func NewDevices(ctx context.Context, devices admission.Devices) *Devices {
 	return d
 }
 
-// Close ends all calls and waits for them. No method may be called any more.
+// Close ends all calls and waits for them. Allocate must not be called any more.
 func (d *Devices) Close() {
 	d.stop()
 	d.running.Wait()

@@ -94,10 +94,19 @@ func New(ctx context.Context, options Options) *Front {
 	return f
 }
 
-// Close ends the front's goroutines and waits for them. No method may be called any more.
+// Close ends the front's goroutines and waits for them. From then on all containers are refused.
 func (f *Front) Close() {
+	f.mu.Lock()
 	f.stop()
+	f.mu.Unlock()
 	f.running.Wait()
+}
+
+// run runs do in a goroutine of the front's, unless it is closed. The caller holds the mutex.
+func (f *Front) run(do func()) {
+	if f.ctx.Err() == nil {
+		f.running.Go(do)
+	}
 }
 
 // Check returns an error if a decision has hung for so long that only a restart helps.
@@ -129,7 +138,7 @@ func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, container
 	f.options.Devices.keepOnly(uids)
 	f.options.View.replace(known, containers)
 	inspected := f.options.Devices.hold()
-	f.running.Go(func() { f.inspect(ctx, known, containers, inspected) })
+	f.run(func() { f.inspect(ctx, known, containers, inspected) })
 	return nil
 }
 
@@ -144,7 +153,9 @@ func (f *Front) Left() {
 // will need. What goes wrong here does so again when they are created.
 func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
 	pod := podOf(sandbox)
-	f.running.Go(func() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.run(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, claimsLimit)
 		defer cancel()
 		claims, err := f.options.Admission.Claims(ctx, pod)
@@ -174,9 +185,7 @@ func (f *Front) CreateContainer(
 		err      error
 	}
 	answered := make(chan answer, 1)
-	f.begin(c.GetId())
-	f.running.Go(func() {
-		defer f.end(c.GetId())
+	f.decide(c.GetId(), func() {
 		// All waits of admission end with the context, but the disk may be slow.
 		ctx, cancel := context.WithTimeout(f.ctx, left/2)
 		defer cancel()
@@ -192,9 +201,7 @@ func (f *Front) CreateContainer(
 		}
 		adjustment, err := adjustmentOf(a.addition)
 		if err != nil {
-			message := fmt.Sprintf("container %q: %v", c.GetName(), err)
-			f.options.Warn(container.Pod, message)
-			return nil, status.Error(codes.FailedPrecondition, "kubecri: "+message)
+			return nil, status.Errorf(codes.FailedPrecondition, "kubecri: container %q: %v", c.GetName(), err)
 		}
 		f.expect(c.GetId(), container, a.addition)
 		return adjustment, nil
@@ -204,16 +211,17 @@ func (f *Front) CreateContainer(
 	return nil, status.Error(codes.Unavailable, "kubecri: "+errLate.Error())
 }
 
-func (f *Front) begin(id string) {
+// decide runs the decision about a container.
+func (f *Front) decide(id string, decision func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deciding[id] = time.Now()
-}
-
-func (f *Front) end(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.deciding, id)
+	f.run(func() {
+		decision()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.deciding, id)
+	})
 }
 
 // expect remembers a container with CDI devices until the runtime has created it.
@@ -248,9 +256,13 @@ var errNotCreated = errors.New("the runtime did not create the container with it
 // RemoveContainer implements nri.Handler.
 func (f *Front) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	f.options.View.remove(c.GetId())
-	if container, expected := f.settle(c.GetId()); expected {
-		f.running.Go(func() { f.options.Admission.Failed(f.ctx, container, errNotCreated) })
+	container, expected := f.settle(c.GetId())
+	if !expected {
+		return nil
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.run(func() { f.options.Admission.Failed(f.ctx, container, errNotCreated) })
 	return nil
 }
 

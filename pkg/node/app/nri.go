@@ -1,0 +1,63 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+)
+
+// nriParts are what a node has in ModeNRI alone.
+type nriParts struct {
+	view    *nrifront.View
+	devices *nrifront.Devices
+	front   *nrifront.Front
+}
+
+// newNRIFront makes the front that takes the proxy's place.
+func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
+	a := n.admission()
+	n.nri.devices = nrifront.NewDevices(ctx, a.Devices)
+	a.Devices = n.nri.devices
+	n.nri.front = nrifront.New(ctx, nrifront.Options{
+		Admission: a, Devices: n.nri.devices, View: n.nri.view, End: n.endContainer,
+		Warn: func(pod admission.Pod, message string) {
+			n.events.warnOfEnded(&corev1.ObjectReference{
+				APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
+			}, message)
+		},
+	})
+	return n.nri.front
+}
+
+func (p *nriParts) close() {
+	p.front.Close()
+	p.devices.Close()
+}
+
+// endContainer ends a container of the runtime at once.
+func (n *node) endContainer(ctx context.Context, id string) error {
+	_, err := runtimeapi.NewRuntimeServiceClient(n.upstream).StopContainer(ctx,
+		&runtimeapi.StopContainerRequest{ContainerId: id})
+	return err
+}
+
+// register keeps kubecri registered with NRI. In ModeNRI it waits until this process has the
+// checkpoint to itself: a kubecri before it may still decide about containers.
+func (n *node) register(ctx context.Context) {
+	if n.nri != nil {
+		select {
+		case <-n.record.Opened():
+		case <-ctx.Done():
+			return
+		}
+	}
+	n.registration.Run(ctx)
+}

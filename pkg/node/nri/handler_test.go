@@ -1,0 +1,131 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+)
+
+// recorder is a handler that accepts the first container, is late for the second, and refuses all
+// others.
+type recorder struct {
+	late chan struct{} // closed when it need not be late any more
+
+	mu           sync.Mutex
+	created      int
+	synchronized []int // how many pods there were
+	left         int
+}
+
+func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, _ []*api.Container) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synchronized = append(r.synchronized, len(pods))
+	return nil
+}
+
+func (r *recorder) CreateContainer(
+	context.Context, *api.PodSandbox, *api.Container,
+) (*api.ContainerAdjustment, error) {
+	r.mu.Lock()
+	r.created++
+	number := r.created
+	r.mu.Unlock()
+	switch number {
+	case 1:
+		return nil, nil
+	case 2:
+		<-r.late
+	}
+	return nil, errors.New("no more containers")
+}
+
+func (*recorder) RunPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+func (*recorder) PostCreateContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	return nil
+}
+
+func (*recorder) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+
+func (*recorder) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+func (r *recorder) Left() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left++
+}
+
+func (r *recorder) connections() (synchronized []int, left int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.synchronized, r.left
+}
+
+// startHandling keeps kubecri registered, with a handler, until the test ends.
+func startHandling(t *testing.T, socket string) (*Registration, *recorder) {
+	t.Helper()
+	handler := &recorder{late: make(chan struct{})}
+	r := New(socket, handler)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { close(handler.late); cancel(); running.Wait() })
+	return r, handler
+}
+
+func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
+	adaptation.SetPluginRequestTimeout(100 * time.Millisecond)
+	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	registration, handler := startHandling(t, socket)
+	if err := registration.Check(); err == nil || !strings.Contains(err.Error(), "does not ask it") {
+		t.Errorf("before there is a runtime: %v", err)
+	}
+	r := startRuntime(t, socket, false)
+	await(t, "kubecri is registered", registration.isRegistered)
+	for _, what := range []string{"is accepted", "is late, so that the runtime goes on without its plugin"} {
+		if err := r.create(); err != nil {
+			t.Errorf("the container that %s: %v", what, err)
+		}
+	}
+	await(t, "it is registered again", func() bool {
+		synchronized, left := handler.connections()
+		return len(synchronized) > 1 && synchronized[len(synchronized)-1] == 1 && left > 0
+	})
+	await(t, "the runtime asks it again", func() bool {
+		err := r.create()
+		return err != nil && strings.Contains(err.Error(), "no more containers")
+	})
+	if err := registration.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARuntimeThatIsTooOldIsNotServed(t *testing.T) {
+	for name, test := range map[string]struct{ runtime, version, want string }{
+		"containerd 2.2":       {"containerd", "v2.2.0", ""},
+		"a build of CRI-O":     {"cri-o", "1.34.1-dev", ""},
+		"containerd 2.1":       {"containerd", "v2.1.6", "upgrade it to 2.2"},
+		"CRI-O 1.33":           {"cri-o", "1.33.8", "upgrade it to 1.34"},
+		"another runtime":      {"made-up", "9.9", "is not known"},
+		"one without a number": {"containerd", "unknown", "its version is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := handling{}.Configure(t.Context(), "", test.runtime, test.version)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,275 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrifront
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	gpu   = "example.com/gpu"
+	card0 = "resource/group/gpu/0/cards"
+	card1 = "resource/group/gpu/1/cards"
+)
+
+// cards is a device plugin with two cards, whose device nodes every machine has.
+type cards struct {
+	answer  chan struct{} // Allocate answers for each value, or at once if it is closed
+	closing sync.Once
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func (*cards) New() error      { return nil }
+func (*cards) Start() error    { return nil }
+func (*cards) GetName() string { return "cards" }
+
+func (*cards) UpdateNodeInfo(info *types.NodeInfo) error {
+	for _, card := range []types.ResourceName{card0, card1} {
+		info.Capacity[card], info.Allocatable[card] = 1, 1
+	}
+	info.KubeCap[gpu], info.KubeAlloc[gpu] = 2, 2
+	return nil
+}
+
+func (c *cards) Allocate(
+	_ *types.PodInfo, container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
+	c.mu.Lock()
+	from := fmt.Sprint(slices.Sorted(maps.Values(container.AllocateFrom)))
+	c.calls = append(c.calls, from)
+	c.mu.Unlock()
+	<-c.answer
+	paths := map[string]string{"[" + card0 + "]": "/dev/null", "[" + card1 + "]": "/dev/zero"}
+	return nil, []string{paths[from]}, map[string]string{"CARDS": from}, nil
+}
+
+// answers makes it answer at once from now on.
+func (c *cards) answers() { c.closing.Do(func() { close(c.answer) }) }
+
+// called returns the calls so far.
+func (c *cards) called() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.calls)
+}
+
+// fixture is the front with everything around it, NRI's own runtime library included.
+type fixture struct {
+	t      *testing.T
+	socket string
+	plugin *cards
+	front  *Front
+	record *grants.Checkpoint
+	view   *View
+
+	mu       sync.Mutex
+	runtime  *adaptation.Adaptation
+	live     map[string]bool // pods by UID
+	sandbox  []*api.PodSandbox
+	running  []*api.Container // when the runtime starts
+	ended    []string
+	warnings []string
+	end      func(id string) error // what ending a container does
+	number   int
+}
+
+func (f *fixture) Lookup(_ context.Context, uid string) (pods.Pod, error) {
+	if pod, known := f.Get(uid); known {
+		return pod, nil
+	}
+	return pods.Pod{}, pods.ErrUnknown
+}
+
+// Get knows pods that are named for what their main container requests.
+func (f *fixture) Get(uid string) (pods.Pod, bool) {
+	pod := pods.Pod{Namespace: "default", Name: "pod-" + uid, ServiceAccount: "default",
+		Containers: []pods.Container{{Name: "main"}}}
+	if uid != "plain" {
+		pod.Requests = map[string][]types.ResourceName{"main": {gpu}}
+	}
+	return pod, true
+}
+
+func (f *fixture) DeviceResources() (names map[types.ResourceName]bool, all bool) {
+	return map[types.ResourceName]bool{gpu: true}, true
+}
+
+// Pods lists the pods, as the CRI does.
+func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	listed := map[string]grants.RuntimeState{}
+	for uid := range f.live {
+		listed[uid] = grants.RuntimeState{Live: true, Namespace: "default", Name: "pod-" + uid}
+	}
+	return listed, nil
+}
+
+// newFixture has no runtime yet.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{
+		t: t, socket: filepath.Join(t.TempDir(), "nri.sock"), live: map[string]bool{},
+		plugin: &cards{answer: make(chan struct{})}, view: NewView(), end: func(string) error { return nil },
+	}
+	load := func(context.Context) ([]pluginload.Loaded[device.Device], []error) {
+		return []pluginload.Loaded[device.Device]{{Name: "cards", Plugin: f.plugin}}, nil
+	}
+	files := plugins.NewFiles("node-1", load, plugins.DefaultTiming(), func(string, string, time.Duration, error) {})
+	manager := plugins.New("node-1", files)
+	f.record = grants.New(grants.Options{
+		Path: filepath.Join(t.TempDir(), "grants"), Node: "node-1", Runtime: f.view.Runtime(f),
+		Active:    func(uid string) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.live[uid] },
+		Adoptable: func() (grants.Adoptable, error) { return grants.Adoptable{}, nil },
+	})
+	t.Cleanup(func() { f.record.Close() })
+	ctx, stop := context.WithCancel(context.Background())
+	devices := NewDevices(ctx, manager)
+	f.front = New(ctx, Options{
+		Devices: devices, View: f.view,
+		Admission: &admission.Admission{
+			NodeName: "node-1", Pods: f, Devices: devices, Grants: f.record, Responses: f.record.Responses(),
+			HostFS: machine{}, CDI: func() error { return nil },
+			Given: func(string, string) ([]types.ResourceName, error) { return nil, nil },
+			Warn:  func(*corev1.ObjectReference, string) {}, WarnIgnored: func(*corev1.ObjectReference, string) {},
+			Firewall: firewall.New(firewall.Options{
+				Plugins:       manager,
+				KubeletServes: func(context.Context, func(types.ResourceName) bool) bool { return false },
+				Exists:        func(path string) bool { return path == "/dev/nvidiactl" },
+			}),
+		},
+		End: func(_ context.Context, id string) error {
+			err := f.end(id)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if err == nil {
+				f.ended = append(f.ended, id)
+			}
+			return err
+		},
+		Warn: func(_ admission.Pod, message string) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.warnings = append(f.warnings, message)
+		},
+	})
+	registration := nri.New(f.socket, f.front)
+	var running sync.WaitGroup
+	running.Go(func() { files.Run(ctx) })
+	running.Go(func() { manager.Run(ctx) })
+	running.Go(func() { registration.Run(ctx) })
+	t.Cleanup(func() {
+		f.plugin.answers()
+		stop()
+		running.Wait()
+		f.front.Close()
+		devices.Close()
+	})
+	<-manager.Synced()
+	return f
+}
+
+// start starts the runtime, with the containers that run.
+func (f *fixture) start() {
+	f.t.Helper()
+	dir := f.t.TempDir()
+	served, err := adaptation.New("containerd", "2.4.2",
+		func(ctx context.Context, sync adaptation.SyncCB) error {
+			_, err := sync(ctx, f.sandbox, f.running)
+			return err
+		},
+		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(f.socket), adaptation.WithPluginPath(filepath.Join(dir, "plugins")),
+		adaptation.WithPluginConfigPath(filepath.Join(dir, "conf.d")))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := served.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(served.Stop)
+	f.runtime = served
+	await(f.t, "the runtime asks kubecri", func() bool {
+		adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
+		return err == nil && len(adjustment.GetEnv()) > 0
+	})
+}
+
+// pod returns the sandbox of a live pod, whose main container was allocated the card, or none.
+func (f *fixture) pod(uid, card string) *api.PodSandbox {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.live[uid] = true
+	annotations := map[string]string{"kubernetes.io/config.source": "api"}
+	if card != "" {
+		container := types.NewContainerInfo()
+		container.DevRequests["resource/group/gpu/a/cards"] = 1
+		container.AllocateFrom["resource/group/gpu/a/cards"] = types.ResourceName(card)
+		value, err := deviceinfo.EncodePod(&types.PodInfo{
+			Name: "pod-" + uid, NodeName: "node-1",
+			RunningContainers: map[string]types.ContainerInfo{"main": *container},
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		annotations[deviceinfo.Annotation] = value
+	}
+	return &api.PodSandbox{
+		Id: "sandbox-" + uid, Uid: uid, Namespace: "default", Name: "pod-" + uid, Annotations: annotations,
+	}
+}
+
+// create has the runtime create the main container of the pod, as containerd does.
+func (f *fixture) create(pod *api.PodSandbox, env ...string) (*api.ContainerAdjustment, error) {
+	f.t.Helper()
+	f.number++
+	container := &api.Container{
+		Id: fmt.Sprintf("container-%d", f.number), PodSandboxId: pod.GetId(), Name: "main", Env: env,
+	}
+	reply, err := f.runtime.CreateContainer(f.t.Context(), &api.CreateContainerRequest{Pod: pod, Container: container})
+	if err != nil {
+		return nil, err
+	}
+	container.Annotations = maps.Clone(reply.GetAdjust().GetAnnotations())
+	return reply.GetAdjust(), f.runtime.PostCreateContainer(f.t.Context(),
+		&api.PostCreateContainerRequest{Pod: pod, Container: container})
+}
+
+// await waits until the condition holds.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}

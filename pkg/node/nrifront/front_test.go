@@ -1,0 +1,219 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrifront
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+)
+
+// machine is the host filesystem of this machine.
+type machine struct{}
+
+func (machine) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
+
+func (machine) Readlink(path string) (string, error) { return os.Readlink(path) }
+
+func (machine) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
+
+// devicesIn returns the paths of the devices that are added.
+func devicesIn(a *api.ContainerAdjustment) (paths []string) {
+	for _, d := range a.GetLinux().GetDevices() {
+		paths = append(paths, d.GetPath())
+	}
+	return paths
+}
+
+func envIn(a *api.ContainerAdjustment) map[string]string {
+	set := map[string]string{}
+	for _, env := range a.GetEnv() {
+		set[env.GetKey()] = env.GetValue()
+	}
+	return set
+}
+
+func TestAContainerGetsExactlyItsDevicesEachTimeItIsCreated(t *testing.T) {
+	f := newFixture(t)
+	f.plugin.answers()
+	f.start()
+	first, second := f.pod("first", card0), f.pod("second", card1)
+	for range 2 {
+		for pod, want := range map[*api.PodSandbox]string{first: "/dev/null", second: "/dev/zero"} {
+			adjustment, err := f.create(pod, "CARDS=all")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{want}, devicesIn(adjustment)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", pod.GetName(), diff)
+			}
+			if got := envIn(adjustment)["CARDS"]; got == "" || got == "all" {
+				t.Errorf("%s: the plugin's variable is %q", pod.GetName(), got)
+			}
+		}
+	}
+	if got := len(f.record.List()); got != 2 {
+		t.Errorf("%d pods hold devices", got)
+	}
+}
+
+func TestAContainerWithoutDevicesIsKeptFromThem(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(devicesIn(adjustment)) > 0 || envIn(adjustment)["NVIDIA_VISIBLE_DEVICES"] != "void" {
+		t.Errorf("it gets %v", adjustment)
+	}
+}
+
+func TestWhatAdmissionRefusesTheRuntimeRefuses(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	_, err := f.create(f.pod("unscheduled", ""))
+	if err == nil || !strings.Contains(err.Error(), "kubecri: ") {
+		t.Errorf("a pod that requests a device and was allocated none: %v", err)
+	}
+}
+
+// The runtime would drop a plugin that answers late, and start the container without its device.
+func TestALatePluginIsWaitedForByTryingAgain(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	pod := f.pod("first", card0)
+	for range 2 {
+		if _, err := f.create(pod); err == nil || !strings.Contains(err.Error(), "have not answered yet") {
+			t.Fatalf("while the plugin has not answered: %v", err)
+		}
+	}
+	f.plugin.answer <- struct{}{}
+	await(t, "the container is created", func() bool {
+		adjustment, err := f.create(pod)
+		return err == nil && len(devicesIn(adjustment)) == 1
+	})
+	if called := f.plugin.called(); len(called) != 1 {
+		t.Errorf("the plugin was called %d times", len(called))
+	}
+	if plain, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all"); err != nil || len(envIn(plain)) == 0 {
+		t.Errorf("kubecri is not asked any more: %v, %v", plain, err)
+	}
+}
+
+func TestPluginsAreCalledWhenTheSandboxRuns(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	pod := f.pod("first", card0)
+	if err := f.runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the plugin is called", func() bool { return len(f.plugin.called()) == 1 })
+	f.plugin.answer <- struct{}{}
+	if _, err := f.create(pod); err != nil {
+		t.Fatal(err)
+	}
+	// An answer is used once.
+	f.plugin.answers()
+	if _, err := f.create(pod); err != nil {
+		t.Fatal(err)
+	}
+	if called := f.plugin.called(); len(called) != 2 {
+		t.Errorf("the plugin was called %d times for two creations", len(called))
+	}
+}
+
+// The runtime's lists do not have what a plugin adds.
+func TestTheRecordOfGrantsComesBackFromWhatNRITells(t *testing.T) {
+	f := newFixture(t)
+	f.plugin.answers()
+	f.start()
+	pod := f.pod("first", card0)
+	adjustment, err := f.create(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried := adjustment.GetAnnotations()[grants.Annotation]
+	if carried == "" {
+		t.Fatal("the container carries nothing")
+	}
+	id := fmt.Sprintf("container-%d", f.number)
+	container := &api.Container{Id: id, PodSandboxId: pod.GetId(), Name: "main"}
+	listed := listOf{"first": {Live: true, Containers: []grants.RuntimeContainer{
+		{ID: id, Name: "main"}, {ID: "another", Name: "side"},
+	}}}
+	states, err := f.view.Runtime(listed).Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []grants.RuntimeContainer{{ID: id, Name: "main", Carried: carried}}
+	if diff := cmp.Diff(want, states["first"].Containers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	err = f.runtime.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: pod, Container: container})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if states, err = f.view.Runtime(listed).Pods(t.Context()); err != nil || len(states["first"].Containers) > 0 {
+		t.Errorf("after its removal: %v, %v", states, err)
+	}
+}
+
+func TestContainersThatWereStartedWhileKubecriWasAwayAreEndedBeforeOthersGetDevices(t *testing.T) {
+	f := newFixture(t)
+	f.plugin.answers()
+	started := func(pod *api.PodSandbox, id string, env ...string) {
+		f.sandbox = append(f.sandbox, pod)
+		f.running = append(f.running, &api.Container{
+			Id: id, PodSandboxId: pod.GetId(), Name: "main", State: api.ContainerState_CONTAINER_RUNNING, Env: env,
+		})
+	}
+	started(f.pod("first", card0), "without-its-device")
+	started(f.pod("unscheduled", ""), "requests-a-device")
+	started(f.pod("plain", ""), "past-the-scheduler", "NVIDIA_VISIBLE_DEVICES=all")
+	started(f.pod("plain", ""), "innocent", "NVIDIA_VISIBLE_DEVICES=void")
+	static := f.pod("static", "")
+	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	started(static, "static", "NVIDIA_VISIBLE_DEVICES=all")
+	stopping := make(chan error)
+	f.end = func(string) error { return <-stopping }
+	f.start()
+	second := f.pod("second", card1)
+	stopping <- errors.New("the runtime is busy")
+	if _, err := f.create(second); err == nil || !strings.Contains(err.Error(), "still being looked at") {
+		t.Errorf("a container gets a device before others are ended: %v", err)
+	}
+	close(stopping)
+	await(t, "a container gets its device", func() bool { _, err := f.create(second); return err == nil })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ended := map[string]bool{}
+	for _, id := range f.ended {
+		ended[id] = true
+	}
+	want := map[string]bool{"without-its-device": true, "requests-a-device": true, "past-the-scheduler": true}
+	if diff := cmp.Diff(want, ended); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+	if len(f.warnings) < len(want) || !strings.Contains(f.warnings[0], "started while kubecri was away") {
+		t.Errorf("the owners hear %q", f.warnings)
+	}
+}
+
+// listOf is a runtime that lists this.
+type listOf map[string]grants.RuntimeState
+
+func (l listOf) Pods(context.Context) (map[string]grants.RuntimeState, error) {
+	return maps.Clone(l), nil
+}
