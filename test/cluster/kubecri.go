@@ -16,7 +16,7 @@ import (
 const Endpoint = "unix://" + kubecriSocket
 
 // KubecriPID returns the process id, as the machine numbers it, of the kubecri that takes the
-// kubelet's new calls. It is an error if there is none.
+// kubelet's new calls. It is an error if there is none, as on a node where it is an NRI plugin.
 func (n *Node) KubecriPID(ctx context.Context) (int, error) {
 	conn, err := n.sandbox.Dial(ctx, "unix", kubecriSocket)
 	if err != nil {
@@ -49,8 +49,11 @@ func (n *Node) RunKubecri(ctx context.Context, args ...string) (string, error) {
 // NewKubecri returns one more kubecri for the node, which is not started: a successor, once it is.
 // It gets the arguments that every kubecri of the node gets, then the program's own.
 func (n *Node) NewKubecri(name string, program Program) *Component {
-	program.Args = slices.Concat(n.kubeletArgs(), []string{"--cri-upstream=unix://" + containerdSocket},
-		n.cluster.nodeSeals(), program.Args)
+	own := []string{"--cri-upstream=unix://" + containerdSocket}
+	if n.options.NRI {
+		own = append(own, "--mode=nri")
+	}
+	program.Args = slices.Concat(n.kubeletArgs(), own, n.cluster.nodeSeals(), program.Args)
 	program.Env = slices.Clone(program.Env)
 	if n.options.Inventory != "" {
 		program.Env = append(program.Env, InventoryVariable+"="+n.options.Inventory)

@@ -110,9 +110,9 @@ func (c *Cluster) KubeletClient(node string) (*kube.Client, error) {
 }
 
 // Endpoint is the socket, inside the node, that the kubelet calls as its container runtime:
-// kubecri's, or containerd's own on a node without kubecri.
+// kubecri's, or containerd's own on a node without kubecri, and where that is an NRI plugin.
 func (n *Node) Endpoint() string {
-	if n.options.Kubecri != nil {
+	if n.options.Kubecri != nil && !n.options.NRI {
 		return kubecriSocket
 	}
 	return containerdSocket
@@ -174,7 +174,7 @@ func (n *Node) start(ctx context.Context) error {
 		if err := n.Kubecri.Start(); err != nil {
 			return err
 		}
-		if err := n.awaitSocket(ctx, n.Kubecri, kubecriSocket); err != nil {
+		if err := n.awaitKubecri(ctx); err != nil {
 			return err
 		}
 	}

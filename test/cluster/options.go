@@ -55,6 +55,8 @@ type NodeOptions struct {
 	// arguments and --cri-upstream, then its own. Nil leaves the proxy out: the kubelet talks to
 	// the runtime itself.
 	Kubecri *Program
+	// NRI makes kubecri an NRI plugin of the runtime, which the kubelet talks to itself.
+	NRI bool
 	// Inventory is the file that describes the node's simulated GPUs to the device plugin, by way
 	// of kubecri's environment variable KUBEDEVICE_SIMGPU_CONFIG. Without it, the variable isn't
 	// set.

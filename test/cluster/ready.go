@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,20 @@ func (n *Node) awaitSocket(ctx context.Context, program *Component, path string)
 			return err
 		}
 		return conn.Close()
+	})
+}
+
+// awaitKubecri waits until kubecri serves the kubelet, or is registered with the runtime.
+func (n *Node) awaitKubecri(ctx context.Context) error {
+	if !n.options.NRI {
+		return n.awaitSocket(ctx, n.Kubecri, kubecriSocket)
+	}
+	return await(ctx, "kubecri with NRI on "+n.Name, []*Component{n.Kubecri}, func(ctx context.Context) error {
+		ready, err := n.Get(ctx, "/readyz")
+		if err == nil && !strings.Contains(ready, "[+]nri ok") {
+			err = errors.New(ready)
+		}
+		return err
 	})
 }
 

@@ -24,6 +24,7 @@ func TestFlagsWinOverTheConfigurationAndThatOverTheKubelets(t *testing.T) {
 	dir := t.TempDir()
 	kubelet := write(t, filepath.Join(dir, "kubelet.yaml"), "containerRuntimeEndpoint: unix:///run/kubelet.sock\n")
 	full := write(t, filepath.Join(dir, "full.yaml"), head+`
+mode: nri
 containerRuntimeEndpoint: unix:///run/c.sock
 criUpstream: unix:///run/r.sock
 criDevices: /d
@@ -52,6 +53,7 @@ sealMode: warn
 		return options
 	}
 	inFile := func(o *Options) {
+		o.Mode = ModeNRI
 		o.ServeEndpoint, o.UpstreamEndpoint, o.PluginDir = "unix:///run/c.sock", "unix:///run/r.sock", "/d"
 		o.StateDir, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
 		o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir = "/dp", "/pr", "/res"

@@ -73,6 +73,13 @@ func TestArguments(t *testing.T) {
 				o.DeviceFirewall, o.DeviceFirewallAllow = false, []string{"a/b", "c/*"}
 			}),
 		},
+		"an NRI plugin, with the kubelet's endpoint": {
+			[]string{"--mode=nri", "--config=" + config, "--cri-upstream=unix:///run/from-config.sock"},
+			with(func(o *Options) {
+				o.Mode, o.UpstreamEndpoint, o.ServeEndpoint = ModeNRI, "unix:///run/from-config.sock",
+					"unix:///run/from-config.sock"
+			}),
+		},
 		"a kubelet's, as kubeadm writes them": {
 			[]string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
 				"--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=" + config,
@@ -135,7 +142,9 @@ func TestArgumentsThatCannotWork(t *testing.T) {
 			[]string{"--cri-upstream=/run/x.sock", "--container-runtime-endpoint=unix:///run/x.sock"},
 			"would call itself",
 		},
-		"a runtime that is no socket": {[]string{"--cri-upstream=tcp://1.2.3.4:5"}, "--cri-upstream"},
+		"a mode that there is not":       {[]string{"--mode=both"}, `"both" is neither cri nor nri`},
+		"an NRI plugin without a socket": {[]string{"--mode=nri", "--nri-socket="}, "--nri-socket is empty"},
+		"a runtime that is no socket":    {[]string{"--cri-upstream=tcp://1.2.3.4:5"}, "--cri-upstream"},
 		"an endpoint that is no socket": {
 			[]string{"--container-runtime-endpoint=npipe:////./pipe/x"}, "--container-runtime-endpoint",
 		},

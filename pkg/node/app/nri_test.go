@@ -1,0 +1,91 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+)
+
+// startNRI serves NRI at the path as containerd does, until the test ends.
+func startNRI(t *testing.T, path string) *adaptation.Adaptation {
+	t.Helper()
+	dir := t.TempDir()
+	served, err := adaptation.New("containerd", "2.4.2",
+		func(ctx context.Context, sync adaptation.SyncCB) error {
+			_, err := sync(ctx, nil, nil)
+			return err
+		},
+		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(path), adaptation.WithPluginPath(filepath.Join(dir, "plugins")),
+		adaptation.WithPluginConfigPath(filepath.Join(dir, "conf.d")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := served.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(served.Stop)
+	return served
+}
+
+func TestTheLifeOfAKubecriThatIsAnNRIPlugin(t *testing.T) {
+	dir := shortDir(t)
+	train := podOf("train", true)
+	_, kubeconfig := startAPIServer(t, train)
+	startRuntime(t, filepath.Join(dir, "runtime.sock"))
+	options := standalone(dir)
+	options.Mode, options.NRISocket = ModeNRI, filepath.Join(dir, "nri.sock")
+	options.Kubeconfig, options.MetricsAddress = kubeconfig, freeAddress(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, options) }()
+	url := "http://" + options.MetricsAddress
+	eventually(t, url+"/healthz", func(code int, body string) bool {
+		return code == http.StatusOK && strings.Contains(body, "[+]nri-requests ok")
+	})
+	eventually(t, url+"/readyz", func(code int, body string) bool {
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "[-]nri: kubecri is not registered")
+	})
+	runtime := startNRI(t, options.NRISocket)
+	eventually(t, url+"/readyz", func(_ int, body string) bool { return strings.Contains(body, "[+]nri ok") })
+
+	annotations := map[string]string{"kubernetes.io/config.source": "api"}
+	maps.Copy(annotations, train.Annotations)
+	sandbox := &api.PodSandbox{
+		Id: "s", Uid: string(train.UID), Namespace: train.Namespace, Name: train.Name, Annotations: annotations,
+	}
+	reply, err := runtime.CreateContainer(ctx, &api.CreateContainerRequest{
+		Pod: sandbox, Container: &api.Container{Id: "c", PodSandboxId: "s", Name: "main"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(reply.GetAdjust().GetLinux().GetDevices(),
+		func(d *api.LinuxDevice) bool { return d.GetPath() == "/dev/null" }) {
+		t.Errorf("the container is created with %v", reply.GetAdjust())
+	}
+	eventually(t, url+"/metrics", func(_ int, body string) bool {
+		return strings.Contains(body, `kubecri_containers_total{outcome="injected"} 1`) &&
+			strings.Contains(body, "kubecri_grants 1")
+	})
+	if _, err := os.Lstat(filepath.Join(dir, "kubecri.sock")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it serves the kubelet, too: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}

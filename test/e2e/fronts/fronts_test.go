@@ -1,0 +1,151 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fronts
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+// pod returns a pod for the node whose only container, main, requests a number of GPUs.
+func pod(node, namespace, name string, count int64) *corev1.Pod {
+	limits := map[corev1.ResourceName]int64{}
+	if count > 0 {
+		limits[observe.Resource] = count
+	}
+	return clustertest.On(node, clustertest.IdlePod(namespace, name, limits))
+}
+
+// inspect reads the pod's container, and fails the test unless it has exactly the devices that the
+// scheduler chose for it, which are that many.
+func inspect(ctx context.Context, t *testing.T, pod *corev1.Pod, count int) []string {
+	t.Helper()
+	seen, err := observer.Observe(ctx, pod, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seen.Agree(); err != nil {
+		t.Error(err)
+	}
+	if len(seen.Visible) != count {
+		t.Errorf("%s has the devices %q, want %d", seen, seen.Visible, count)
+	}
+	return seen.Visible
+}
+
+func TestADevicePodGetsItsDevicesAndKeepsThemThroughRestartsOnEitherFront(t *testing.T) {
+	for _, node := range shared.Nodes {
+		t.Run(node.Name, func(t *testing.T) {
+			ctx := begin(t)
+			namespace := clustertest.Namespace(t, shared.Client)
+			first := clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, namespace, "first", 2))
+			second := clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, namespace, "second", 2))
+			plain := clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, namespace, "plain", 0))
+			before := inspect(ctx, t, first, 2)
+			inspect(ctx, t, second, 2)
+			inspect(ctx, t, plain, 0)
+
+			first = clustertest.RestartContainer(ctx, t, shared.Client, first)
+			if diff := cmp.Diff(before, inspect(ctx, t, first, 2)); diff != "" {
+				t.Errorf("after the container's restart (-before +after):\n%s", diff)
+			}
+			if err := node.Kubecri.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			awaitRegistered(ctx, t, node)
+			first = clustertest.RestartContainer(ctx, t, shared.Client, first)
+			if diff := cmp.Diff(before, inspect(ctx, t, first, 2)); diff != "" {
+				t.Errorf("after kubecri's restart (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The record of grants comes back from what the containers carry, which the runtime's lists do not
+// have.
+func TestTheRecordOfGrantsComesBackFromTheContainers(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0]
+	namespace := clustertest.Namespace(t, shared.Client)
+	holder := clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, namespace, "holder", 2))
+	before := inspect(ctx, t, holder, 2)
+	if err := node.Kubecri.Kill9(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(node.Var(), "lib", "kubedevice", "grants")); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Kubecri.Start(); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.AwaitMetric(ctx, t, node, "kubecri_grants 1")
+	if diff := cmp.Diff(before, inspect(ctx, t, holder, 2)); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+// The runtime starts containers without asking while kubecri is away.
+func TestAContainerThatWasStartedPastTheFirewallIsEndedWhenKubecriIsBack(t *testing.T) {
+	ctx := begin(t)
+	node := shared.Nodes[0]
+	asking := pod(node.Name, clustertest.Namespace(t, shared.Client), "asking", 0)
+	asking.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+	if err := node.Kubecri.Kill9(ctx); err != nil {
+		t.Fatal(err)
+	}
+	asking = clustertest.RunPod(ctx, t, shared.Client, asking)
+	expectVisible(ctx, t, asking, "all")
+	if err := node.Kubecri.Start(); err != nil {
+		t.Fatal(err)
+	}
+	asking = clustertest.AwaitPod(ctx, t, shared.Client, asking, "to be started again", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 &&
+			p.Status.ContainerStatuses[0].State.Running != nil
+	})
+	expectVisible(ctx, t, asking, "void")
+	for {
+		events, err := shared.Client.PodEvents(ctx, asking)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events {
+			if event.Reason == "ContainerEnded" && strings.Contains(event.Message, "NVIDIA_VISIBLE_DEVICES=all") {
+				return
+			}
+		}
+		clustertest.Pause(ctx, t, "the pod's event")
+	}
+}
+
+// awaitRegistered waits until the node's runtime has registered kubecri with NRI: before that it
+// would not be asked on the first node.
+func awaitRegistered(ctx context.Context, t *testing.T, node *cluster.Node) {
+	t.Helper()
+	for {
+		ready, err := node.Get(ctx, "/readyz")
+		if err == nil && strings.Contains(ready, "[+]nri ok") {
+			return
+		}
+		clustertest.Pause(ctx, t, "kubecri is registered with NRI on "+node.Name)
+	}
+}
+
+// expectVisible fails the test unless the pod's container was started with that value.
+func expectVisible(ctx context.Context, t *testing.T, pod *corev1.Pod, want string) {
+	t.Helper()
+	got, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
+	if err != nil || strings.TrimSpace(got) != want {
+		t.Errorf("the container is started with NVIDIA_VISIBLE_DEVICES=%s, want %s (%v)", got, want, err)
+	}
+}

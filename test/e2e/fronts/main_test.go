@@ -1,0 +1,55 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fronts tests on a real cluster that pods get their devices where kubecri is an NRI plugin
+// of the container runtime, as they do where it is a proxy for the CRI.
+package fronts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+var (
+	// shared is a cluster of two nodes with 8 simulated GPUs each. On the first kubecri is an NRI
+	// plugin, on the second a proxy.
+	shared *cluster.Cluster
+	// observer reads the pods of shared.
+	observer *observe.Observer
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	options, err := clustertest.Options("e2e-fronts", 2)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	options.Nodes[0].NRI = true
+	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+}
+
+// patience is how long a test waits for something that should take seconds.
+const patience = 2 * time.Minute
+
+// begin returns the context of a test, which ends with it or when the test's patience does.
+func begin(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	if observer == nil {
+		var err error
+		if observer, err = observe.New(ctx, shared); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ctx
+}
