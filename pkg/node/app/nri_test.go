@@ -48,6 +48,7 @@ func TestTheLifeOfAKubecriThatIsAnNRIPlugin(t *testing.T) {
 	startRuntime(t, filepath.Join(dir, "runtime.sock"))
 	options := standalone(dir)
 	options.Mode, options.NRISocket = ModeNRI, filepath.Join(dir, "nri.sock")
+	options.runDir = filepath.Join(dir, "run")
 	options.Kubeconfig, options.MetricsAddress = kubeconfig, freeAddress(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

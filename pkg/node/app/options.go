@@ -77,6 +77,10 @@ type Options struct {
 	isolate          bool // of the deprecated flag
 	allowlist        firewall.Allowlist
 
+	// runDir is a directory that lives no longer than a boot, for ModeNRI. In ModeCRI it is that of
+	// the socket, which on any but odd machines is below /run.
+	runDir string
+
 	// loadPlugins, if set, replaces PluginDir.
 	loadPlugins plugins.Load
 }
@@ -118,6 +122,7 @@ func NewOptions() *Options {
 		NRISocket:        nri.DefaultSocket,
 		MetricsAddress:   "127.0.0.1:10261",
 		DeviceSeries:     256,
+		runDir:           "/run/kubedevice",
 		DeviceFirewall:   true,
 		// Whoever may create pods there may do anything in the cluster.
 		DeviceFirewallAllow: []string{metav1.NamespaceSystem + "/*"},
@@ -167,8 +172,8 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 		"how kubecri hears of containers: cri serves the kubelet in the runtime's place, nri is an NRI plugin of the "+
 			"runtime, and leaves the kubelet's endpoint alone")
 	flags.StringVar(&o.ServeEndpoint, "container-runtime-endpoint", o.ServeEndpoint,
-		"Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over; not used with "+
-			"--mode=nri")
+		"Unix socket to serve, and to give to the kubelet under the same flag; systemd may hand it over; "+
+			"not used with --mode=nri")
 	flags.StringVar(&o.UpstreamEndpoint, "cri-upstream", o.UpstreamEndpoint, "Unix socket of the container runtime")
 	flags.StringVar(&o.PluginDir, "cridevices", o.PluginDir, "directory of the device plugins (*.so)")
 	flags.BoolVar(&o.AllowWritablePlugins, pluginload.AllowWritableFlag, o.AllowWritablePlugins,

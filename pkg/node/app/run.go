@@ -34,14 +34,13 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	// What lives no longer than a boot is next to it: on any but odd machines it is below /run.
-	servePath, socket := "", options.NRISocket
+	servePath, runDir := "", options.runDir
 	var listener net.Listener
 	if options.Mode == ModeCRI {
 		if servePath, err = criproxy.SocketPath(options.ServeEndpoint); err != nil {
 			return err
 		}
-		socket = servePath
+		runDir = filepath.Dir(servePath)
 		// First of all, so that no plugin's process inherits the socket.
 		if listener, err = criproxy.Inherit(servePath); err != nil {
 			return err
@@ -60,7 +59,7 @@ func Run(ctx context.Context, options *Options) error {
 	defer upstream.Close()
 	// Everything but the proxy ends after the proxy: creations in flight need it.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	boot, err := grants.Boot(filepath.Dir(socket))
+	boot, err := grants.Boot(runDir)
 	if err != nil {
 		klog.FromContext(ctx).Error(err,
 			"Cannot tell whether the machine was booted; device plugins allocate again for containers that are "+

@@ -30,8 +30,8 @@ type Handler interface {
 	RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error
 	// RemovePodSandbox says that the pod is gone.
 	RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error
-	// Left says that a connection has ended, also one that was never synchronized. What happens from
-	// now on is not told.
+	// Left says that a connection has ended, also one that was never synchronized. What happens
+	// from now on is not told.
 	Left()
 }
 

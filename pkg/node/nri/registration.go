@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nri registers kubecri as an NRI plugin of the container runtime. The plugin is there so
-// that a container can require it, and changes none, unless there is a Handler that does. Where the runtime's default validator
-// is on (containerd 2.2, CRI-O 1.34; off by default), a pod's annotation
-// required-plugins.noderesource.dev names plugins without which the runtime refuses to create its
-// containers. So a container with devices is not created without them after kubecri was taken away.
+// that a container can require it, and changes none, unless there is a Handler that does. Where the
+// runtime's default validator is on (containerd 2.2, CRI-O 1.34; off by default), a pod's
+// annotation required-plugins.noderesource.dev names plugins without which the runtime refuses to
+// create its containers. So a container with devices is not created without them after kubecri was
+// taken away.
 //
 // No API says whether the validator is on. But a runtime tells each plugin that validates
 // containers which plugins have seen the container, and its own validator is among them. So beside

@@ -37,8 +37,8 @@ func adjustmentOf(addition *runtimeapi.ContainerConfig) (*api.ContainerAdjustmen
 	}
 	for _, m := range addition.GetMounts() {
 		if m.GetSelinuxRelabel() {
-			return nil, fmt.Errorf("mount of %s: the device plugin wants it relabelled for SELinux, which NRI cannot do; "+
-				"label it on the node, or use --mode=cri", m.GetHostPath())
+			return nil, fmt.Errorf("mount of %s: the device plugin wants it relabelled for SELinux, which NRI cannot "+
+				"do; label it on the node, or use --mode=cri", m.GetHostPath())
 		}
 		access := "rw"
 		if m.GetReadonly() {

@@ -61,13 +61,15 @@ func TestAnAdjustmentSaysWhatAdmissionAdds(t *testing.T) {
 		},
 		"a mount that sees mounts of the node": {
 			withMount(&runtimeapi.Mount{
-				ContainerPath: "/in", HostPath: "/usr", Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER,
+				ContainerPath: "/in", HostPath: "/usr",
+				Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER,
 			}),
 			mounted("rbind", "rslave", "rw"),
 		},
 		"a mount in both directions": {
 			withMount(&runtimeapi.Mount{
-				ContainerPath: "/in", HostPath: "/usr", Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL,
+				ContainerPath: "/in", HostPath: "/usr",
+				Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL,
 			}),
 			mounted("rbind", "rshared", "rw"),
 		},

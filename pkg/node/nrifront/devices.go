@@ -82,8 +82,8 @@ func (d *Devices) Allocate(ctx context.Context, claim plugins.Claim) ([]inject.A
 		d.drop(claim, c)
 		return c.reply, c.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the device plugins of container %q have not answered yet; they go on, and the container "+
-			"is tried again", claim.ContainerName)
+		return nil, fmt.Errorf("the device plugins of container %q have not answered yet; they go on, and the "+
+			"container is tried again", claim.ContainerName)
 	}
 }
 
