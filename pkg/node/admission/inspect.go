@@ -6,9 +6,11 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Inspect returns why a container that exists already must be ended, or "" if it need not: it was
@@ -33,7 +35,7 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 	if r.isAllocated() {
 		return ended(r, "it does not have the devices that it was allocated"), nil
 	}
-	if _, known := a.Pods.Get(r.uid); !known && !ok {
+	if _, known := a.Pods.Get(r.uid); !known {
 		return "", pods.ErrUnknown // without waiting: there may be many
 	}
 	var devicePod bool
@@ -80,6 +82,13 @@ func (a *Admission) lacksDevices(r *request) (bool, error) {
 // inspectPast is Inspect for what the container asks for past the scheduler.
 func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string, err error) {
 	if a.Firewall == nil || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
+		return "", nil
+	}
+	resources, _ := a.Pods.DeviceResources()
+	isKubelets := func(requested types.ResourceName) bool { return !resources[requested] }
+	if slices.ContainsFunc(r.spec.Requests[r.container], isKubelets) {
+		// What it asks for may come from the kubelet's plugin. Which resources that serves is not
+		// known while the kubelet is away, and the container must not be ended for that.
 		return "", nil
 	}
 	guard, err := a.guardOf(ctx, nil)

@@ -27,7 +27,7 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 	n.nri.devices = nrifront.NewDevices(ctx, a.Devices)
 	a.Devices = n.nri.devices
 	n.nri.front = nrifront.New(ctx, nrifront.Options{
-		Admission: a, Devices: n.nri.devices, View: n.nri.view, End: n.endContainer,
+		Admission: a, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince, End: n.endContainer,
 		Warn: func(pod admission.Pod, message string) {
 			n.events.warnOfEnded(&corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),

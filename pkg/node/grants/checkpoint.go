@@ -164,6 +164,17 @@ func (c *Checkpoint) open(ctx context.Context) error {
 // missing.
 func (c *Checkpoint) Opened() <-chan struct{} { return c.opened }
 
+// KeySince returns when the key was made by which containers carry what they were granted, which is
+// when kubecri came to this node first. It is the zero time before Opened.
+func (c *Checkpoint) KeySince() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == nil {
+		return time.Time{}
+	}
+	return c.key.Since
+}
+
 // Responses returns the cached responses of device plugins to the pods in the checkpoint.
 func (c *Checkpoint) Responses() *ResponseCache { return c.responses }
 

@@ -32,6 +32,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// installed is when kubecri came to the node.
+const installed = 1_000_000
+
 const (
 	gpu   = "example.com/gpu"
 	card0 = "resource/group/gpu/0/cards"
@@ -154,7 +157,7 @@ func newFixture(t *testing.T) *fixture {
 	ctx, stop := context.WithCancel(context.Background())
 	devices := NewDevices(ctx, manager)
 	f.front = New(ctx, Options{
-		Devices: devices, View: f.view,
+		Devices: devices, View: f.view, Since: func() time.Time { return time.Unix(installed, 0) },
 		Admission: &admission.Admission{
 			NodeName: "node-1", Pods: f, Devices: devices, Grants: f.record, Responses: f.record.Responses(),
 			HostFS: machine{}, CDI: func() error { return nil },

@@ -63,6 +63,8 @@ type Options struct {
 	// Devices are those of Admission.
 	Devices *Devices
 	View    *View
+	// Since says when kubecri came to this node first. Containers that are older stay as they are.
+	Since func() time.Time
 	// End ends a container of the runtime at once.
 	End func(ctx context.Context, id string) error
 	// Warn tells the pod's owner why a container is ended. It must not block.
@@ -201,6 +203,8 @@ func (f *Front) CreateContainer(
 		}
 		adjustment, err := adjustmentOf(a.addition)
 		if err != nil {
+			klog.FromContext(f.ctx).Info("A container is refused", "podUID", container.Pod.UID, "container", c.GetName(),
+				"reason", err.Error())
 			return nil, status.Errorf(codes.FailedPrecondition, "kubecri: container %q: %v", c.GetName(), err)
 		}
 		f.expect(c.GetId(), container, a.addition)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
@@ -186,6 +187,9 @@ func TestContainersThatWereStartedWhileKubecriWasAwayAreEndedBeforeOthersGetDevi
 	static := f.pod("static", "")
 	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	started(static, "static", "NVIDIA_VISIBLE_DEVICES=all")
+	started(f.pod("older", card0), "older-than-kubecri")
+	f.running[len(f.running)-1].CreatedAt = (installed - 1) * int64(time.Second)
+	f.running[0].CreatedAt = (installed + 1) * int64(time.Second)
 	stopping := make(chan error)
 	f.end = func(string) error { return <-stopping }
 	f.start()

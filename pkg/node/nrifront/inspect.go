@@ -23,15 +23,18 @@ type existing struct {
 	admission.Container
 }
 
-// inspect ends those of the containers that admission would not have let pass. It calls inspected
+// inspect ends those of the containers that admission would not have let pass, unless they were
+// there before kubecri came to this node: installing it ends nobody's work. It calls inspected
 // when no container is left of which that is known. It goes on, until ctx is done, with those of
 // which nothing can be told before the API server answers.
 func (f *Front) inspect(
 	ctx context.Context, pods map[string]*api.PodSandbox, containers []*api.Container, inspected func(),
 ) {
 	var left []existing
+	since := f.options.Since()
 	for _, c := range containers {
-		if pod := pods[c.GetPodSandboxId()]; pod != nil {
+		old := c.GetCreatedAt() > 0 && time.Unix(0, c.GetCreatedAt()).Before(since)
+		if pod := pods[c.GetPodSandboxId()]; pod != nil && !old {
 			left = append(left, existing{c.GetId(), containerOf(pod, c)})
 		}
 	}
@@ -39,11 +42,11 @@ func (f *Front) inspect(
 		var undecided []existing
 		runs := false
 		for _, c := range left {
-			ended, wrong := f.inspectOne(ctx, c)
-			if !ended {
+			done, wrong := f.inspectOne(ctx, c)
+			if !done {
 				undecided = append(undecided, c)
 			}
-			runs = runs || wrong && !ended
+			runs = runs || wrong && !done
 		}
 		if !runs && ctx.Err() == nil {
 			inspected()
