@@ -169,7 +169,7 @@ func (c *Checkpoint) Opened() <-chan struct{} { return c.opened }
 func (c *Checkpoint) KeySince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.key == nil {
+	if c.locked == nil {
 		return time.Time{}
 	}
 	return c.key.Since

@@ -16,7 +16,9 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
@@ -220,4 +222,37 @@ type listOf map[string]grants.RuntimeState
 
 func (l listOf) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 	return maps.Clone(l), nil
+}
+
+// hung is an admission that does not end in time, whatever its context says.
+type hung struct {
+	Admission
+	ending chan struct{}
+}
+
+func (h hung) Admit(context.Context, admission.Container) (*runtimeapi.ContainerConfig, error) {
+	<-h.ending
+	return nil, nil
+}
+
+func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
+	h := hung{ending: make(chan struct{})}
+	front := New(t.Context(), Options{Admission: h})
+	defer front.Close()
+	defer close(h.ending)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := front.CreateContainer(ctx, &api.PodSandbox{}, &api.Container{Id: "c"})
+	if err == nil || !strings.Contains(err.Error(), "tried again") || ctx.Err() != nil {
+		t.Errorf("answered with %v, in time: %v", err, ctx.Err() == nil)
+	}
+	if err := front.Check(); err != nil {
+		t.Error(err)
+	}
+	front.mu.Lock()
+	front.deciding["c"] = time.Now().Add(-2 * stuckLimit)
+	front.mu.Unlock()
+	if err := front.Check(); err == nil || !strings.Contains(err.Error(), "container c") {
+		t.Errorf("a decision that hangs is healthy: %v", err)
+	}
 }

@@ -1,0 +1,150 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestWhichContainersThatRunAreEnded(t *testing.T) {
+	asking := map[string]string{"VISIBLE_CARDS": "all"}
+	serving := requesting
+	serving.Namespace, serving.ServiceAccount = "default", "exporter"
+	account := plain
+	account.ServiceAccount = "somebody"
+	for name, test := range map[string]struct {
+		source     string // api if it is empty
+		known      *pods.Pod
+		allocated  types.ResourceName
+		carried    string
+		given      []types.ResourceName
+		givenErr   error
+		privileged bool
+		envs       map[string]string
+		says       string // why it is ended; "" if it is not
+		unknown    bool   // it cannot be told
+	}{
+		"one that lacks what it was allocated": {
+			known: &requesting, allocated: card0, says: "the devices that it was allocated",
+		},
+		"the same of a pod that nobody knows": {allocated: card0, says: "the devices that it was allocated"},
+		"not one that has it":                 {known: &requesting, allocated: card0, carried: "signed"},
+		"one that requests a device":          {known: &requesting, says: "the devices that it requests"},
+		"not if the kubelet gave it":          {known: &requesting, given: []types.ResourceName{card0}},
+		"not while nobody knows whether it did": {
+			known: &requesting, givenErr: errors.New("unreadable"), unknown: true,
+		},
+		"one that asks past the scheduler":          {known: &account, envs: asking, says: "VISIBLE_CARDS=all"},
+		"not one that asks for nothing":             {known: &account, envs: map[string]string{"VISIBLE_CARDS": "void"}},
+		"not one that is let through":               {known: &serving, given: []types.ResourceName{card0}, envs: asking},
+		"not a privileged one":                      {known: &account, envs: asking, privileged: true},
+		"not one that may have it from the kubelet": {known: &other, envs: asking},
+		"not a static one":                          {source: "file", envs: asking, allocated: card0},
+		"nobody knows about one that is new":        {envs: asking, unknown: true},
+		"not one that asks for no device":           {known: &account},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fixtureWith(t, &visibleCards{})
+			f.Firewall = f.wall
+			var err error
+			if f.Allowlist, err = firewall.ParseAllowlist([]string{"default/exporter"}); err != nil {
+				t.Fatal(err)
+			}
+			f.Given = func(string, string) ([]types.ResourceName, error) { return test.given, test.givenErr }
+			if test.known != nil {
+				f.pods["u"] = *test.known
+			}
+			f.live["u"] = true
+			source := test.source
+			if source == "" {
+				source = "api"
+			}
+			annotations := map[string]string{}
+			if test.allocated != "" {
+				annotations = allocation(t, "pod-u", "node-1",
+					map[string][]types.ResourceName{"main": {test.allocated}})
+			}
+			annotations[sourceAnnotation] = source
+			config := &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+				Linux: &runtimeapi.LinuxContainerConfig{
+					SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: test.privileged},
+				},
+			}
+			for key, value := range test.envs {
+				config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: key, Value: []byte(value)})
+			}
+			if test.carried != "" {
+				config.Annotations = map[string]string{grants.Annotation: test.carried}
+			}
+			reason, err := f.Inspect(t.Context(), Container{
+				Pod:    Pod{UID: "u", Namespace: "default", Name: "pod-u", Annotations: annotations},
+				Config: config,
+			})
+			if (err != nil) != test.unknown || (reason == "") != (test.says == "") ||
+				!strings.Contains(reason, test.says) {
+				t.Errorf("got %q, %v", reason, err)
+			}
+		})
+	}
+}
+
+func TestTheContainersOfAnAdoptedPodAreNotEnded(t *testing.T) {
+	f := fixtureWith(t, &visibleCards{})
+	f.pods["u"], f.live["u"] = requesting, true
+	f.adopt()
+	reason, err := f.Inspect(t.Context(), Container{
+		Pod: Pod{
+			UID: "u", Namespace: "default", Name: "pod-u", Annotations: map[string]string{sourceAnnotation: sourceAPI},
+		},
+		Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+	})
+	if reason != "" || err != nil {
+		t.Errorf("got %q, %v", reason, err)
+	}
+}
+
+// What a plugin does to a device for a container that is about to start would disturb another.
+func TestPluginsAreNotCalledAheadForDevicesThatContainersShare(t *testing.T) {
+	f := newFixture(t, true)
+	f.pods["u"], f.live["u"] = requesting, true
+	<-f.Devices.Synced()
+	value, err := deviceinfo.EncodePod(&types.PodInfo{
+		Name: "pod-u", NodeName: "node-1",
+		InitContainers:    map[string]types.ContainerInfo{"first": given(card0)},
+		RunningContainers: map[string]types.ContainerInfo{"main": given(card0), "log": given(card1)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations := map[string]string{sourceAnnotation: sourceAPI, deviceinfo.Annotation: value}
+	pod := Pod{UID: "u", Namespace: "default", Name: "pod-u", Annotations: annotations}
+	for range 2 { // the second finds what the first has granted
+		claims, err := f.Claims(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(claims) != 1 || claims[0].ContainerName != "log" || claims[0].PodUID != "u" {
+			t.Errorf("claims %v", claims)
+		}
+	}
+	if granted := f.Grants.Has("u"); !granted {
+		t.Error("the pod was granted nothing")
+	}
+	static := pod
+	static.Annotations = map[string]string{sourceAnnotation: "file"}
+	if claims, err := f.Claims(t.Context(), static); err != nil || len(claims) > 0 {
+		t.Errorf("a static pod: %v, %v", claims, err)
+	}
+}
