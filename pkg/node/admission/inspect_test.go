@@ -42,17 +42,17 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 		"not one that has it":                 {known: &requesting, allocated: card0, carried: "signed"},
 		"one that requests a device":          {known: &requesting, says: "the devices that it requests"},
 		"not if the kubelet gave it":          {known: &requesting, given: []types.ResourceName{card0}},
-		"not while nobody knows whether it did": {
+		"not while that is not known": {
 			known: &requesting, givenErr: errors.New("unreadable"), unknown: true,
 		},
-		"one that asks past the scheduler":          {known: &account, envs: asking, says: "VISIBLE_CARDS=all"},
-		"not one that asks for nothing":             {known: &account, envs: map[string]string{"VISIBLE_CARDS": "void"}},
-		"not one that is let through":               {known: &serving, given: []types.ResourceName{card0}, envs: asking},
-		"not a privileged one":                      {known: &account, envs: asking, privileged: true},
-		"not one that may have it from the kubelet": {known: &other, envs: asking},
-		"not a static one":                          {source: "file", envs: asking, allocated: card0},
-		"nobody knows about one that is new":        {envs: asking, unknown: true},
-		"not one that asks for no device":           {known: &account},
+		"one that asks past the scheduler":   {known: &account, envs: asking, says: "VISIBLE_CARDS=all"},
+		"not one that asks for none":         {known: &account, envs: map[string]string{"VISIBLE_CARDS": "void"}},
+		"not one that is let through":        {known: &serving, given: []types.ResourceName{card0}, envs: asking},
+		"not a privileged one":               {known: &account, envs: asking, privileged: true},
+		"nor one that the kubelet may serve": {known: &other, envs: asking},
+		"not a static one":                   {source: "file", envs: asking, allocated: card0},
+		"not a new one, for now":             {envs: asking, unknown: true},
+		"not one that is innocent":           {known: &account},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fixtureWith(t, &visibleCards{})

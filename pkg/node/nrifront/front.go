@@ -203,8 +203,8 @@ func (f *Front) CreateContainer(
 		}
 		adjustment, err := adjustmentOf(a.addition)
 		if err != nil {
-			klog.FromContext(f.ctx).Info("A container is refused", "podUID", container.Pod.UID, "container", c.GetName(),
-				"reason", err.Error())
+			klog.FromContext(f.ctx).Info("A container is refused", "podUID", container.Pod.UID, "container",
+				c.GetName(), "reason", err.Error())
 			return nil, status.Errorf(codes.FailedPrecondition, "kubecri: container %q: %v", c.GetName(), err)
 		}
 		f.expect(c.GetId(), container, a.addition)
