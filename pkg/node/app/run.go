@@ -73,6 +73,7 @@ func Run(ctx context.Context, options *Options) error {
 		klog.FromContext(ctx).Info("Serving the container runtime as an NRI plugin", "socket", options.NRISocket,
 			"node", options.NodeName)
 		<-ctx.Done()
+		n.nri.front.Drain()
 		return nil
 	}
 	return n.serve(ctx, servePath, listener)

@@ -45,9 +45,12 @@ const (
 	claimsLimit = 30 * time.Second
 )
 
-// errLate is why a container is refused that nothing may be wrong with.
-var errLate = errors.New("kubecri has not decided in the time that the container runtime gives to NRI plugins; the " +
-	"container is tried again")
+// errLate and errEnding are why a container is refused that nothing may be wrong with.
+var (
+	errLate = errors.New("kubecri has not decided in the time that the container runtime gives to NRI plugins; the " +
+		"container is tried again")
+	errEnding = errors.New("kubecri ends; the container is tried again")
+)
 
 // Admission decides about containers. *admission.Admission does.
 type Admission interface {
@@ -78,7 +81,10 @@ type Front struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
+	answering sync.WaitGroup // for CreateContainer
+
 	mu       sync.Mutex
+	draining bool
 	leave    context.CancelFunc             // ends what concerns one connection
 	deciding map[string]time.Time           // since when, by the container's ID
 	unsure   map[string]admission.Container // admitted with CDI devices and not yet created, by ID
@@ -102,6 +108,25 @@ func (f *Front) Close() {
 	f.stop()
 	f.mu.Unlock()
 	f.running.Wait()
+}
+
+// Drain refuses all further containers, and returns when those in flight are answered. A container
+// whose answer the runtime does not get is created as if there were no kubecri.
+func (f *Front) Drain() {
+	f.mu.Lock()
+	f.draining = true
+	f.mu.Unlock()
+	f.answering.Wait()
+}
+
+// enter reports whether a container may be decided about; answering.Done must follow.
+func (f *Front) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.draining {
+		f.answering.Add(1)
+	}
+	return !f.draining
 }
 
 // run runs do in a goroutine of the front's, unless it is closed. The caller holds the mutex.
@@ -177,6 +202,10 @@ func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error 
 func (f *Front) CreateContainer(
 	ctx context.Context, sandbox *api.PodSandbox, c *api.Container,
 ) (*api.ContainerAdjustment, error) {
+	if !f.enter() {
+		return nil, refused(errEnding)
+	}
+	defer f.answering.Done()
 	left := requestLimit
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
@@ -212,8 +241,11 @@ func (f *Front) CreateContainer(
 	case <-last.C:
 	case <-ctx.Done():
 	}
-	return nil, status.Error(codes.Unavailable, "kubecri: "+errLate.Error())
+	return nil, refused(errLate)
 }
+
+// refused returns what the runtime is answered for a container that may pass when it is tried again.
+func refused(cause error) error { return status.Error(codes.Unavailable, "kubecri: "+cause.Error()) }
 
 // decide runs the decision about a container.
 func (f *Front) decide(id string, decision func()) {

@@ -249,10 +249,38 @@ func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
 	if err := front.Check(); err != nil {
 		t.Error(err)
 	}
+	front.Drain() // the runtime was answered
+	_, err = front.CreateContainer(t.Context(), &api.PodSandbox{}, &api.Container{Id: "d"})
+	if err == nil || !strings.Contains(err.Error(), "kubecri ends") {
+		t.Errorf("a container while kubecri ends: %v", err)
+	}
 	front.mu.Lock()
 	front.deciding["c"] = time.Now().Add(-2 * stuckLimit)
 	front.mu.Unlock()
 	if err := front.Check(); err == nil || !strings.Contains(err.Error(), "container c") {
 		t.Errorf("a decision that hangs is healthy: %v", err)
+	}
+}
+
+func TestKubecriAnswersThoseInFlightBeforeItLeaves(t *testing.T) {
+	h := hung{ending: make(chan struct{})}
+	front := New(t.Context(), Options{Admission: h})
+	defer front.Close()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := front.CreateContainer(t.Context(), &api.PodSandbox{}, &api.Container{Id: "c"})
+		answered <- err
+	}()
+	await(t, "the container is in flight", func() bool {
+		front.mu.Lock()
+		defer front.mu.Unlock()
+		return len(front.deciding) == 1
+	})
+	drained := make(chan struct{})
+	go func() { front.Drain(); close(drained) }()
+	close(h.ending)
+	<-drained
+	if err := <-answered; err != nil {
+		t.Errorf("the container in flight: %v", err)
 	}
 }
