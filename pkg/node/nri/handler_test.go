@@ -66,6 +66,12 @@ func (r *recorder) Left() {
 	r.left++
 }
 
+func (r *recorder) asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.created
+}
+
 func (r *recorder) connections() (synchronized []int, left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,10 +100,14 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	}
 	r := startRuntime(t, socket, false)
 	await(t, "kubecri is registered", registration.isRegistered)
-	for _, what := range []string{"is accepted", "is late, so that the runtime goes on without its plugin"} {
+	await(t, "the handler is asked about a container", func() bool {
 		if err := r.create(); err != nil {
-			t.Errorf("the container that %s: %v", what, err)
+			t.Fatal("the container that is accepted:", err)
 		}
+		return handler.asked() == 1
+	})
+	if err := r.create(); err != nil {
+		t.Error("the runtime does not go on without a plugin that is late:", err)
 	}
 	await(t, "it is registered again", func() bool {
 		synchronized, left := handler.connections()
