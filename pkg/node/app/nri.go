@@ -5,7 +5,10 @@ package app
 
 import (
 	"context"
+	"errors"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,11 +45,27 @@ func (p *nriParts) close() {
 	p.devices.Close()
 }
 
-// endContainer ends a container of the runtime at once.
+// endContainer ends a container of the runtime at once. One that was not started yet, which cannot
+// be stopped, is removed.
 func (n *node) endContainer(ctx context.Context, id string) error {
-	_, err := runtimeapi.NewRuntimeServiceClient(n.upstream).StopContainer(ctx,
-		&runtimeapi.StopContainerRequest{ContainerId: id})
-	return err
+	client := runtimeapi.NewRuntimeServiceClient(n.upstream)
+	_, err := client.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
+	if err != nil {
+		return err
+	}
+	now, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	switch {
+	case status.Code(err) == codes.NotFound:
+		return nil
+	case err != nil:
+		return err
+	case now.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_CREATED:
+		_, err = client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		return err
+	case now.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return errors.New("it was started while it was ended")
+	}
+	return nil
 }
 
 // register keeps kubecri registered with NRI. In ModeNRI it waits until this process has the

@@ -16,6 +16,11 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
 // startNRI serves NRI at the path as containerd does, until the test ends.
@@ -38,6 +43,70 @@ func startNRI(t *testing.T, path string) *adaptation.Adaptation {
 	}
 	t.Cleanup(served.Stop)
 	return served
+}
+
+// ending is a runtime with one container, of which it is said what becomes of it.
+type ending struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	states  []runtimeapi.ContainerState // before a stop, and after it; none if it is gone
+	removed bool
+}
+
+func (e *ending) StopContainer(
+	context.Context, *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
+	e.states = e.states[1:]
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (e *ending) ContainerStatus(
+	context.Context, *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
+	if len(e.states) == 0 {
+		return nil, status.Error(codes.NotFound, "no such container")
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: e.states[0]}}, nil
+}
+
+func (e *ending) RemoveContainer(
+	context.Context, *runtimeapi.RemoveContainerRequest,
+) (*runtimeapi.RemoveContainerResponse, error) {
+	e.removed = true
+	return &runtimeapi.RemoveContainerResponse{}, nil
+}
+
+func TestAContainerThatWasNotStartedYetIsEndedAsWell(t *testing.T) {
+	const created, running, exited = runtimeapi.ContainerState_CONTAINER_CREATED,
+		runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
+	for name, test := range map[string]struct {
+		states  []runtimeapi.ContainerState
+		removed bool
+		says    string
+	}{
+		"one that runs":                     {states: []runtimeapi.ContainerState{running, exited}},
+		"one that is gone then":             {states: []runtimeapi.ContainerState{running}},
+		"one that was created":              {states: []runtimeapi.ContainerState{created, created}, removed: true},
+		"one that is started in between":    {states: []runtimeapi.ContainerState{created, running}, says: "started"},
+		"one that has ended by itself then": {states: []runtimeapi.ContainerState{exited, exited}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(shortDir(t), "runtime.sock")
+			runtime := &ending{states: test.states}
+			serveRuntime(t, path, runtime)
+			conn, err := criproxy.Dial(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			err = (&node{upstream: conn}).endContainer(t.Context(), "c")
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v", err)
+			}
+			if runtime.removed != test.removed {
+				t.Errorf("removed: %v", runtime.removed)
+			}
+		})
+	}
 }
 
 func TestTheLifeOfAKubecriThatIsAnNRIPlugin(t *testing.T) {

@@ -244,7 +244,8 @@ func (f *Front) CreateContainer(
 	return nil, refused(errLate)
 }
 
-// refused returns what the runtime is answered for a container that may pass when it is tried again.
+// refused returns what the runtime is answered for a container that may pass when it is tried
+// again.
 func refused(cause error) error { return status.Error(codes.Unavailable, "kubecri: "+cause.Error()) }
 
 // decide runs the decision about a container.
