@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,15 +229,17 @@ func (l listOf) Pods(context.Context) (map[string]grants.RuntimeState, error) {
 type hung struct {
 	Admission
 	ending chan struct{}
+	ended  *atomic.Bool
 }
 
 func (h hung) Admit(context.Context, admission.Container) (*runtimeapi.ContainerConfig, error) {
 	<-h.ending
+	h.ended.Store(true)
 	return nil, nil
 }
 
 func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
-	h := hung{ending: make(chan struct{})}
+	h := hung{ending: make(chan struct{}), ended: &atomic.Bool{}}
 	front := New(t.Context(), Options{Admission: h})
 	defer front.Close()
 	defer close(h.ending)
@@ -263,23 +266,30 @@ func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
 }
 
 func TestKubecriAnswersThoseInFlightBeforeItLeaves(t *testing.T) {
-	h := hung{ending: make(chan struct{})}
+	h := hung{ending: make(chan struct{}), ended: &atomic.Bool{}}
 	front := New(t.Context(), Options{Admission: h})
 	defer front.Close()
+	is := func(condition func() bool) func() bool {
+		return func() bool {
+			front.mu.Lock()
+			defer front.mu.Unlock()
+			return condition()
+		}
+	}
 	answered := make(chan error, 1)
 	go func() {
 		_, err := front.CreateContainer(t.Context(), &api.PodSandbox{}, &api.Container{Id: "c"})
 		answered <- err
 	}()
-	await(t, "the container is in flight", func() bool {
-		front.mu.Lock()
-		defer front.mu.Unlock()
-		return len(front.deciding) == 1
-	})
-	drained := make(chan struct{})
-	go func() { front.Drain(); close(drained) }()
-	close(h.ending)
-	<-drained
+	await(t, "the container is in flight", is(func() bool { return len(front.deciding) == 1 }))
+	go func() {
+		await(t, "kubecri is about to end", is(func() bool { return front.draining }))
+		close(h.ending)
+	}()
+	front.Drain()
+	if !h.ended.Load() {
+		t.Error("it leaves before it has decided")
+	}
 	if err := <-answered; err != nil {
 		t.Errorf("the container in flight: %v", err)
 	}
