@@ -22,7 +22,8 @@ func (n *Node) CreateBeside(ctx context.Context, pod *corev1.Pod, name string, a
 	type object = map[string]any
 	metadata := object{"name": pod.Name, "namespace": pod.Namespace, "uid": string(pod.UID)}
 	for file, content := range map[string]object{
-		// A kubelet that removes a container without a log removes what is in its own working directory.
+		// When it removes a container without a log, the kubelet removes what is in its own working
+		// directory.
 		"pod.json": {"metadata": metadata, "linux": object{}, "log_directory": "/var/log/pods/" + string(pod.UID)},
 		"container.json": {
 			"metadata": object{"name": name}, "image": object{"image": image.Busybox}, "command": []string{"true"},
