@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -57,7 +58,19 @@ func adjustmentOf(addition *runtimeapi.ContainerConfig) (*api.ContainerAdjustmen
 	for _, d := range addition.GetCDIDevices() {
 		a.AddCDIDevice(&api.CDIDevice{Name: d.GetName()})
 	}
-	return a, nil
+	return a, checkComplete(addition)
+}
+
+// checkComplete returns an error if admission adds what adjustmentOf does not read: the container
+// must not start without it.
+func checkComplete(addition *runtimeapi.ContainerConfig) error {
+	rest := proto.CloneOf(addition)
+	rest.Envs, rest.Annotations, rest.Mounts, rest.Devices, rest.CDIDevices = nil, nil, nil, nil, nil
+	if proto.Size(rest) > 0 {
+		return fmt.Errorf("kubecri cannot give the container by NRI what its device plugins want (%v); use --mode=cri",
+			rest)
+	}
+	return nil
 }
 
 // errMarked is why a name cannot be used: with this sign NRI would remove what it names.

@@ -111,6 +111,11 @@ func TestWhatNRIHasNoWordForIsAnError(t *testing.T) {
 		"a mount that is relabelled": {
 			withMount(&runtimeapi.Mount{ContainerPath: "/in", HostPath: "/usr", SelinuxRelabel: true}), "SELinux",
 		},
+		"what a later release may inject": {
+			&runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{
+				Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1},
+			}}, "--mode=cri",
+		},
 		"a device that went away": {
 			&runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{{HostPath: "/dev/gone"}}}, "/dev/gone",
 		},
