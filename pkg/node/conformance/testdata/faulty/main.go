@@ -116,6 +116,9 @@ func (n *node) UpdateNodeInfo(info *types.NodeInfo) error {
 func (n *node) Allocate(
 	pod *types.PodInfo, container *types.ContainerInfo,
 ) ([]device.Mount, []string, map[string]string, error) {
+	if fault("it hangs for giant requests") && len(container.AllocateFrom) > 1000 {
+		select {}
+	}
 	var ids []string
 	for _, name := range container.AllocateFrom {
 		path, err := resource.ParsePath(name)
@@ -133,9 +136,6 @@ func (n *node) Allocate(
 			return nil, nil, nil, fmt.Errorf("no gear %q", id)
 		}
 		ids = append(ids, id)
-	}
-	if fault("it hangs for giant requests") && len(container.AllocateFrom) > 1000 {
-		select {}
 	}
 	if len(ids) == 0 && !fault("it gives something for nothing") {
 		return nil, nil, nil, nil
