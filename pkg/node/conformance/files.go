@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -246,22 +244,4 @@ func (s *session) end() {
 		s.child.Wait()
 		s.child = nil
 	}
-}
-
-// Checks returns what is checked, as documentation: for each kind of plugin the checks in their
-// order.
-func Checks() []Result {
-	list := []Result{{Kind: kindDevice, Check: loads, About: aboutLoads}}
-	list = append(list, describe(kindDevice, deviceChecks())...)
-	list = append(list, Result{Kind: kindScheduler, Check: loads, About: aboutLoads})
-	list = append(list, describe(kindScheduler, schedulerChecks())...)
-	list = append(list, describe(kindPair, pairChecks())...)
-	return slices.Clip(list)
-}
-
-func describe[T any](kind string, checks []check[T]) (list []Result) {
-	for _, c := range checks {
-		list = append(list, Result{Kind: kind, Check: c.name, About: strings.TrimSpace(c.about), Fix: c.fix})
-	}
-	return list
 }

@@ -110,6 +110,17 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 		"it is not safe for concurrent use":            deviceHalf + "concurrent",
 		"IDs differ from process to process":           deviceHalf + "restart",
 
+		"none, with the group scheduler":                  "",
+		"the device half's entry point returns an error":  deviceHalf + "loads",
+		"the scheduler half has no name":                  schedulerHalf + "name",
+		"a method of the scheduler half has another type": schedulerHalf + "abilities",
+		"it ignores what pods count":                      schedulerHalf + "fits",
+		"it translates by what is used":                   schedulerHalf + "translator",
+		"Revision does not grow":                          schedulerHalf + "translator",
+		"who has waited gets less":                        schedulerHalf + "after-wait",
+		"PodGone panics for an unknown pod":               schedulerHalf + "observer",
+		"the halves use different levels":                 kindPair + "/pair",
+
 		"the entry point panics":                          schedulerHalf + "loads",
 		"it counts devices by a plain name that is none":  schedulerHalf + "declarations",
 		"AddNode writes a name that does not parse":       schedulerHalf + "nodes",
@@ -130,6 +141,17 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 		"it is not safe for concurrent use either":        schedulerHalf + "concurrent",
 		"another process answers otherwise":               schedulerHalf + "restart",
 	}
+	found := map[string]bool{}
+	for _, check := range tests {
+		found[check] = true
+	}
+	for _, kind := range Kinds() {
+		for _, check := range kind.Checks {
+			if name := kind.Name + "/" + check.Name; kind.Name != kindKubelet && !found[name] {
+				t.Errorf("no fault makes %s fail", name)
+			}
+		}
+	}
 	for fault, check := range tests {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
@@ -143,9 +165,15 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var want []string
-			if check != "" {
-				want = []string{check}
+			want := []string{check}
+			if check == "" {
+				want = nil
+				for _, result := range report.Results {
+					if result.Status == NotApplicable && !strings.HasPrefix(result.Reason, "it is n") &&
+						!strings.HasPrefix(result.Reason, "it does not say") && result.Check != "firewall" {
+						t.Errorf("%s does not apply: %s", result.Check, result.Reason)
+					}
+				}
 			}
 			if diff := cmp.Diff(want, failures(report)); diff != "" {
 				t.Errorf("checks that failed (-want +got):\n%s%s", diff, text(t, report))

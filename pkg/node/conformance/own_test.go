@@ -44,7 +44,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			inapplicable: []string{kindDevice + "/firewall", kindScheduler + "/pure"},
+			inapplicable: []string{kindDevice + "/firewall", kindScheduler + "/pure", kindScheduler + "/observer"},
 		},
 		"nvidiagpu with a stand-in for NVML": {
 			device: "../../../plugins/nvidiagpu/device", scheduler: "../../../plugins/nvidiagpu/scheduler",
@@ -58,7 +58,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 				options.Break = fmt.Sprintf("printf x%s >%s/lost", strings.Repeat(".", 63), dir)
 				options.Mend = fmt.Sprintf("printf %s >%s/lost", strings.Repeat(".", 64), dir)
 			},
-			inapplicable: []string{kindScheduler + "/pure"},
+			inapplicable: []string{kindScheduler + "/pure", kindScheduler + "/observer"},
 		},
 		"nvidiagpu without hardware": {
 			device: "../../../plugins/nvidiagpu/device", scheduler: "../../../plugins/nvidiagpu/scheduler",
@@ -78,7 +78,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 				kindDevice + "/allocate-exact", kindDevice + "/allocate-none", kindDevice + "/allocate-unknown",
 				kindDevice + "/allocate-valid", kindDevice + "/allocate-reads", kindDevice + "/allocate-own",
 				kindDevice + "/hostile", kindDevice + "/concurrent", kindDevice + "/restart", kindScheduler + "/pure",
-				kindPair + "/pair",
+				kindScheduler + "/observer", kindPair + "/pair",
 			},
 		},
 		"the template": {
@@ -98,6 +98,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 			},
 			inapplicable: []string{
 				kindDevice + "/firewall", kindDevice + "/health", kindDevice + "/concurrent", kindScheduler + "/translator",
+				kindScheduler + "/after-wait", kindScheduler + "/observer",
 			},
 		},
 	}

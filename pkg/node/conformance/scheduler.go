@@ -20,6 +20,7 @@ import (
 // schedulerHalf is a scheduler plugin that is tested.
 type schedulerHalf struct {
 	plugin  devicescheduler.DeviceScheduler
+	asked   devicescheduler.DeviceScheduler // answers PodFitsDevice and PodAllocate: plugin, or its AfterWait
 	options Options
 	caller  *plugincall.Caller
 	groups  bool            // it leaves placement to the group scheduler
@@ -30,7 +31,7 @@ type schedulerHalf struct {
 // newSchedulerHalf takes the node of the device plugin that belongs to it, or nil.
 func newSchedulerHalf(plugin devicescheduler.DeviceScheduler, options Options, reported *node) *schedulerHalf {
 	_, concurrent := plugin.(devicescheduler.ConcurrentSafe)
-	h := &schedulerHalf{plugin: plugin, options: options, caller: newCaller(kindScheduler, concurrent)}
+	h := &schedulerHalf{plugin: plugin, asked: plugin, options: options, caller: newCaller(kindScheduler, concurrent)}
 	if reported == nil {
 		h.node = declaredNode(plugin)
 		return h
@@ -113,7 +114,7 @@ func (h *schedulerHalf) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, 
 	a := answer{pod: pod.Clone()}
 	given := node.Clone()
 	err := h.call("PodFitsDevice", func() error {
-		a.fits, a.reasons, a.score = h.plugin.PodFitsDevice(given, a.pod, false)
+		a.fits, a.reasons, a.score = h.asked.PodFitsDevice(given, a.pod, false)
 		return nil
 	})
 	return a, err
@@ -123,7 +124,7 @@ func (h *schedulerHalf) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, 
 func (h *schedulerHalf) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, error) {
 	given, left := node.Clone(), pod.Clone()
 	left.NodeName = node.Name
-	return left, h.call("PodAllocate", func() error { return h.plugin.PodAllocate(given, left) })
+	return left, h.call("PodAllocate", func() error { return h.asked.PodAllocate(given, left) })
 }
 
 // take calls TakePodResources on the node.

@@ -66,38 +66,38 @@ func schedulerChecks() []check[*schedulerHalf] {
 			run:   (*schedulerHalf).checkFits,
 		},
 		{
+			name:  placesCheck,
+			about: "A pod that fits can be allocated: each request is served by a resource that the node has.",
+			fix:   "have PodAllocate request, or place, what PodFitsDevice has agreed to",
+			needs: []string{fitsCheck},
+			run:   (*schedulerHalf).checkPlaces,
+		},
+		{
 			name:  "score",
 			about: "Scores are numbers from 0 to 1.",
 			fix:   "mind divisions by zero, and divide by the largest score",
-			needs: []string{fitsCheck},
+			needs: []string{placesCheck},
 			run:   (*schedulerHalf).checkScore,
 		},
 		{
 			name:  "writes",
 			about: "PodFitsDevice and PodAllocate write DevRequests, AllocateFrom and Scorer, and add to what is there.",
 			fix:   "add entries to the containers' maps, never replace the maps, and write nothing else",
-			needs: []string{fitsCheck},
+			needs: []string{placesCheck},
 			run:   (*schedulerHalf).checkWrites,
 		},
 		{
 			name:  "same",
 			about: "The same pod on the same node has the same answer.",
 			fix:   "sort what comes out of a map, and number nothing by calls",
-			needs: []string{fitsCheck},
+			needs: []string{placesCheck},
 			run:   (*schedulerHalf).checkSame,
-		},
-		{
-			name:  placesCheck,
-			about: "A pod that fits can be allocated: each request is served by a resource that the node has.",
-			fix:   "have PodAllocate request, or place, what PodFitsDevice has agreed to",
-			needs: []string{"same"},
-			run:   (*schedulerHalf).checkPlaces,
 		},
 		{
 			name:  "capacity",
 			about: "No pod fits that requests more than the node has, and no device is allocated twice.",
 			fix:   "compare requests with Allocatable less Used, and have TakePodResources add what pods hold",
-			needs: []string{placesCheck},
+			needs: []string{"same"},
 			run:   (*schedulerHalf).checkCapacity,
 		},
 		{
@@ -118,7 +118,7 @@ func schedulerChecks() []check[*schedulerHalf] {
 			name:  "take-same",
 			about: "TakePodResources has the same effect each time, writes Used alone, and in any order of pods.",
 			fix:   "make it depend on its arguments alone, and add to Used",
-			needs: []string{placesCheck},
+			needs: []string{"same"},
 			run:   (*schedulerHalf).checkTake,
 		},
 		{
@@ -146,14 +146,28 @@ func schedulerChecks() []check[*schedulerHalf] {
 			name:  "translator",
 			about: "A Translator's requests do not depend on what is used, and change only when Revision grows.",
 			fix:   "do not implement Translator, or let Revision grow when AddNode or RemoveNode changes answers",
-			needs: []string{"same", "take-same"},
+			needs: []string{"take-same"},
 			run:   (*schedulerHalf).checkTranslator,
+		},
+		{
+			name:  "after-wait",
+			about: "What AfterWait returns keeps the same rules for pods that have waited.",
+			fix:   "translate there as the plugin itself does, for the node's own devices",
+			needs: []string{"score", "writes", "same"},
+			run:   (*schedulerHalf).checkAfterWait,
+		},
+		{
+			name:  "observer",
+			about: "PodHolds and PodGone take any pod, also one that they do not know.",
+			fix:   "look pods up by their UID, and ignore unknown ones",
+			needs: []string{placesCheck},
+			run:   (*schedulerHalf).checkObserver,
 		},
 		{
 			name:  "hostile",
 			about: "Odd names, giant and negative quantities and large pods are answered in time.",
 			fix:   "check names with resource.ParseRequest, and quantities before loops and sums",
-			needs: []string{"same", "take-same", "others"},
+			needs: []string{"take-same", "others"},
 			run:   (*schedulerHalf).checkHostile,
 		},
 		{
@@ -339,10 +353,10 @@ func (h *schedulerHalf) checkWrites() error {
 		}
 		for method, write := range map[string]func(*types.NodeInfo, *types.PodInfo) error{
 			"PodFitsDevice": func(node *types.NodeInfo, pod *types.PodInfo) error {
-				h.plugin.PodFitsDevice(node, pod, false)
+				h.asked.PodFitsDevice(node, pod, false)
 				return nil
 			},
-			"PodAllocate": h.plugin.PodAllocate,
+			"PodAllocate": h.asked.PodAllocate,
 		} {
 			given, left := node.Clone(), pod.Clone()
 			if err := h.call(method, func() error { return write(given, left) }); err != nil {
@@ -452,6 +466,9 @@ func (h *schedulerHalf) checkPlaces() error {
 			if why == "" && requests(got) {
 				h.placed = append(h.placed, placed{s.what, got})
 			}
+		}
+		if len(h.placed) == 0 {
+			return errors.New("no pod that fits is allocated anything")
 		}
 		return nil
 	})
@@ -853,6 +870,40 @@ func (h *schedulerHalf) checkConcurrent() error {
 			}
 			return nil
 		})
+	})
+}
+
+func (h *schedulerHalf) checkAfterWait() error {
+	patient, ok := h.plugin.(devicescheduler.Patient)
+	if !ok {
+		return notApplicable("it is not Patient")
+	}
+	waited := *h
+	waited.asked = patient.AfterWait()
+	for _, name := range []string{fitsCheck, "score", "writes", "same", placesCheck, "capacity"} {
+		c, _ := find(schedulerChecks(), name)
+		if err := c.run(&waited); err != nil {
+			return fmt.Errorf("in the check %s, %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (h *schedulerHalf) checkObserver() error {
+	observer, ok := h.plugin.(devicescheduler.PodObserver)
+	if !ok {
+		return notApplicable("it is no PodObserver")
+	}
+	return h.eachServed(func(_ *types.NodeInfo, _ sample, allocated *types.PodInfo) error {
+		holds := func(uid string, pod *types.PodInfo) error {
+			given := pod.Clone()
+			return h.call("PodHolds", func() error { observer.PodHolds(nodeName, uid, given); return nil })
+		}
+		gone := func(uid string) error {
+			return h.call("PodGone", func() error { observer.PodGone(nodeName, uid); return nil })
+		}
+		return errors.Join(gone("never-there"), holds("uid-1", allocated), holds("uid-2", types.NewPodInfo()),
+			gone("uid-1"), gone("uid-2"))
 	})
 }
 

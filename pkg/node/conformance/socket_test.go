@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,6 +32,7 @@ type faultySocket struct {
 	pluginapi.UnimplementedDevicePluginServer
 	fault, broken string // the file broken has the ID of a device that is broken
 	calls         atomic.Int64
+	last          atomic.Pointer[[]string]
 	serving       sync.WaitGroup
 	stop          func()
 }
@@ -59,6 +61,7 @@ func (f *faultySocket) GetDevicePluginOptions(
 
 func (f *faultySocket) list(call int64) (list []*pluginapi.Device) {
 	broken, _ := os.ReadFile(f.broken)
+	_, restarted := os.Stat(f.broken + ".restarted")
 	for i := range 4 {
 		d := fakeplugin.Device(fmt.Sprintf("d%d", i), int64(i/2))
 		switch {
@@ -66,6 +69,8 @@ func (f *faultySocket) list(call int64) (list []*pluginapi.Device) {
 			d.ID = "d0"
 		case f.fault == "a health is no health" && i == 3:
 			d.Health = "fine"
+		case f.fault == "IDs differ after a restart" && restarted == nil:
+			d.ID += "-again"
 		case f.fault == "each stream has another list":
 			d.ID += fmt.Sprintf("-%d", call)
 		case string(broken) == d.ID && f.fault != "a broken device stays healthy":
@@ -120,6 +125,13 @@ func (f *faultySocket) Allocate(
 		switch f.fault {
 		case "it gives nothing":
 			answer.Envs = nil
+		case "the order of the devices is any":
+			ids = append(ids[call%int64(max(1, len(ids))):], ids[:call%int64(max(1, len(ids)))]...)
+			answer.Envs["DEVICES"] = strings.Join(ids, ",")
+		case "calls see each other's devices":
+			f.last.Store(&ids)
+			time.Sleep(time.Millisecond)
+			answer.Envs["DEVICES"] = strings.Join(*f.last.Load(), ",")
 		case "answers are numbered":
 			answer.Envs["CALL"] = fmt.Sprint(call)
 		case "all devices are the same":
@@ -176,6 +188,9 @@ func TestEachFaultOfAKubeletDevicePluginFailsOneCheck(t *testing.T) {
 		"it gives nothing":                         "allocate-each",
 		"it answers for the first container alone": "allocate-all",
 		"answers are numbered":                     "allocate-all",
+		"the order of the devices is any":          "allocate-same",
+		"calls see each other's devices":           "concurrent",
+		"IDs differ after a restart":               "restart",
 		"all devices are the same":                 "allocate-exact",
 		"it accepts an unknown device":             "allocate-unknown",
 		"a path is not there":                      "allocate-valid",
@@ -183,6 +198,11 @@ func TestEachFaultOfAKubeletDevicePluginFailsOneCheck(t *testing.T) {
 		"it prepares nothing":                      "prestart",
 		"it hangs for many devices":                "hostile",
 		"it ends for an empty ID":                  "hostile",
+	}
+	for _, check := range socketChecks() {
+		if !slices.Contains(slices.Collect(maps.Values(tests)), check.name) {
+			t.Errorf("no fault makes %s fail", check.name)
+		}
 	}
 	for fault, check := range tests {
 		t.Run(fault, func(t *testing.T) {
@@ -192,7 +212,7 @@ func TestEachFaultOfAKubeletDevicePluginFailsOneCheck(t *testing.T) {
 			plugin.serve(t, socket)
 			options := patient()
 			options.Break, options.Mend = "printf d1 >"+broken, "rm "+broken
-			options.Restart = "true" // a plugin that forgets nothing
+			options.Restart = "touch " + broken + ".restarted"
 			report, err := Socket(t.Context(), socket, options)
 			if err != nil {
 				t.Fatal(err)

@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
 
 // answersCheck is what all other checks of a socket need.

@@ -190,6 +190,9 @@ func (n *node) Allocate(
 
 // CreateDevicePlugin is the entry point of the device half.
 func CreateDevicePlugin() (device.Device, error) {
+	if fault("the device half's entry point returns an error") {
+		return nil, errors.New("no licence")
+	}
 	n := &node{shared: map[string]string{}, counters: map[int]int{}}
 	if fault("a method has another type") {
 		return struct {
@@ -225,7 +228,12 @@ type scheduler struct {
 	starts int // of processes, this one included
 }
 
-func (s *scheduler) GetName() string           { return "gears" }
+func (s *scheduler) GetName() string {
+	if fault("the scheduler half has no name") {
+		return "\n"
+	}
+	return "gears"
+}
 func (s *scheduler) UsingGroupScheduler() bool { return false }
 func (s *scheduler) ConcurrentSafe() bool      { return true }
 func (s *scheduler) Pure() bool                { return true }
@@ -242,6 +250,12 @@ func (s *scheduler) AddNode(name string, info *types.NodeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[name]++
+	if fault("the halves use different levels") {
+		for id := range gears {
+			delete(info.Allocatable, nameOf(id))
+			info.Allocatable[types.ResourceName("resource/group/"+level()+"/"+id+"/units")] = 1
+		}
+	}
 	if fault("AddNode writes a name that does not parse") {
 		info.Allocatable["resource/group/gear/0"] = 1
 	}
@@ -256,12 +270,20 @@ func (s *scheduler) RemoveNode(name string) {
 	delete(s.nodes, name)
 }
 
+// level is the level of gears for the scheduler half.
+func level() string {
+	if fault("the halves use different levels") {
+		return "cog"
+	}
+	return "gear"
+}
+
 // free returns the names of the node's gears that nobody uses, sorted.
 func free(info *types.NodeInfo) []types.ResourceName {
 	var names []types.ResourceName
 	for _, name := range slices.Sorted(maps.Keys(info.Allocatable)) {
 		path, err := resource.ParsePath(name)
-		if err == nil && path.DeviceLevel() == "gear" && info.Allocatable[name] == 1 && info.Used[name] < 1 {
+		if err == nil && path.DeviceLevel() == level() && info.Allocatable[name] == 1 && info.Used[name] < 1 {
 			names = append(names, name)
 		}
 	}
@@ -269,7 +291,7 @@ func free(info *types.NodeInfo) []types.ResourceName {
 		names = names[:0]
 		for name := range info.Allocatable {
 			path, err := resource.ParsePath(name)
-			if err == nil && path.DeviceLevel() == "gear" && info.Used[name] < 1 {
+			if err == nil && path.DeviceLevel() == level() && info.Used[name] < 1 {
 				names = append(names, name)
 			}
 		}
@@ -299,6 +321,9 @@ func (s *scheduler) place(info *types.NodeInfo, pod *types.PodInfo) *resource.In
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			container := containers[name]
 			wants := container.KubeRequests[count]
+			if fault("it ignores what pods count") {
+				wants = 0
+			}
 			if fault("it panics for a negative request") {
 				_ = make([]int, min(wants, 10))
 			}
@@ -362,7 +387,7 @@ func held(info *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
 		for _, container := range containers {
 			for _, name := range container.AllocateFrom {
 				path, err := resource.ParsePath(name)
-				if _, has := info.Allocatable[name]; err == nil && path.DeviceLevel() == "gear" && has {
+				if _, has := info.Allocatable[name]; err == nil && path.DeviceLevel() == level() && has {
 					names[name] = 1
 				}
 				if fault("a device that is gone is an error") && strings.Contains(string(name), "no-such-device") {
@@ -402,6 +427,104 @@ func (s *scheduler) ReturnPodResources(info *types.NodeInfo, pod *types.PodInfo)
 	return nil
 }
 
+type misnamed struct{ *scheduler }
+
+func (misnamed) Revision() int { return 0 }
+
+// translator leaves placement to the group scheduler. It requests gears of one box where a node has
+// a box with many.
+type translator struct {
+	*scheduler
+	revision uint64
+	pods     map[string]int
+}
+
+func (t *translator) UsingGroupScheduler() bool { return true }
+func (t *translator) Pure() bool                { return false }
+func (t *translator) Revision() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if fault("Revision does not grow") {
+		return 0
+	}
+	return t.revision
+}
+
+func (t *translator) AddNode(name string, info *types.NodeInfo) {
+	t.scheduler.AddNode(name, info)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.revision++
+}
+
+func (t *translator) PodFitsDevice(
+	info *types.NodeInfo, pod *types.PodInfo, _ bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	if err := t.PodAllocate(info, pod); err != nil {
+		return false, []devicescheduler.PredicateFailureReason{
+			resource.NewInsufficientResourceError(count, 0, 0, info.Allocatable[count]),
+		}, 0
+	}
+	return true, nil, 0
+}
+
+func (t *translator) PodAllocate(info *types.NodeInfo, pod *types.PodInfo) error {
+	return t.translate(info, pod, 0)
+}
+
+func (t *translator) translate(info *types.NodeInfo, pod *types.PodInfo, less int64) error {
+	t.mu.Lock()
+	names := "gear"
+	if len(t.nodes) > 1 {
+		names = "gear-of-many"
+	}
+	t.mu.Unlock()
+	if fault("it translates by what is used") && len(info.Used) > 0 {
+		names = "gear-of-used"
+	}
+	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
+		for name, container := range containers {
+			wants := container.KubeRequests[count]
+			if wants > info.Allocatable[count] {
+				return errors.New("too few gears")
+			}
+			for i := range max(0, wants-less) {
+				container.DevRequests[types.ResourceName(fmt.Sprintf("resource/group/box/0/gear/%s-%d/units", names, i))] = 1
+			}
+			containers[name] = container
+		}
+	}
+	return nil
+}
+
+func (t *translator) TakePodResources(*types.NodeInfo, *types.PodInfo) error   { return nil }
+func (t *translator) ReturnPodResources(*types.NodeInfo, *types.PodInfo) error { return nil }
+
+func (t *translator) AfterWait() devicescheduler.DeviceScheduler { return waited{t} }
+
+type waited struct{ *translator }
+
+func (w waited) PodFitsDevice(
+	info *types.NodeInfo, pod *types.PodInfo, _ bool,
+) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	return w.PodAllocate(info, pod) == nil, nil, 0
+}
+
+func (w waited) PodAllocate(info *types.NodeInfo, pod *types.PodInfo) error {
+	if fault("who has waited gets less") {
+		return w.translate(info, pod, 1)
+	}
+	return w.translate(info, pod, 0)
+}
+
+func (t *translator) PodHolds(_, uid string, _ *types.PodInfo) { t.pods[uid]++ }
+func (t *translator) PodGone(_, uid string) {
+	if fault("PodGone panics for an unknown pod") && t.pods[uid] == 0 {
+		panic("unknown pod")
+	}
+	delete(t.pods, uid)
+}
+
 // CreateDeviceSchedulerPlugin is the entry point of the scheduler half.
 func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	if fault("the entry point panics") {
@@ -419,5 +542,13 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &scheduler{nodes: map[string]int{}, seen: map[int]int{}, starts: int(file.Size())}, nil
+	s := &scheduler{nodes: map[string]int{}, seen: map[int]int{}, starts: int(file.Size())}
+	switch {
+	case fault("a method of the scheduler half has another type"):
+		return misnamed{s}, nil
+	case fault("it translates by what is used"), fault("none, with the group scheduler"), fault("Revision does not grow"),
+		fault("who has waited gets less"), fault("PodGone panics for an unknown pod"):
+		return &translator{scheduler: s, pods: map[string]int{}}, nil
+	}
+	return s, nil
 }
