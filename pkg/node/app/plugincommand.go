@@ -52,11 +52,12 @@ const socketScheme = "unix://"
 
 func pluginTestCommand() *cobra.Command {
 	format, options := "text", conformance.Options{Limits: conformance.DefaultLimits()}
+	var known []string
 	command := &cobra.Command{
 		Use:   "test FILE... | unix:///PATH/PLUGIN.SOCK",
 		Short: "Test whether plugins do what is expected of them",
 		Long: "Test a vendor's plugins, and print a line for each check: ok, FAILED with the reason and what to do, or " +
-			"not applicable.\n\n" +
+			"not applicable. docs/plugin-checks.md explains the checks.\n\n" +
 			"Give a device plugin, a scheduler plugin, or both halves of a pair; they are told apart by what they " +
 			"export. The device plugin runs for real: run the test on a machine with the devices, as the user that " +
 			"kubecri runs as, and not beside a kubecri that uses the same devices. The files run in processes of " +
@@ -69,7 +70,18 @@ func pluginTestCommand() *cobra.Command {
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--output %q: want text or json", format)
 			}
+			accepted := map[string]string{}
+			for _, text := range known {
+				check, reason, ok := strings.Cut(text, "=")
+				if !ok || reason == "" {
+					return fmt.Errorf("--known %q: want CHECK=REASON", text)
+				}
+				accepted[check] = reason
+			}
 			report, err := testPlugins(command.Context(), plugins, options)
+			if err == nil {
+				err = report.Accept(accepted)
+			}
 			if err != nil {
 				return err
 			}
@@ -93,6 +105,8 @@ func pluginTestCommand() *cobra.Command {
 	flags.StringVar(&options.Break, "break", options.Break,
 		"a shell command that makes one of the devices unhealthy, for the check of health")
 	flags.StringVar(&options.Mend, "mend", options.Mend, "a shell command that makes it healthy again")
+	flags.StringArrayVar(&known, "known", known,
+		"CHECK=REASON: expect that the check fails, and report it as known; may be given several times")
 	flags.StringVar(&options.Restart, "restart", options.Restart,
 		"a shell command that restarts a kubelet device plugin, for the check that its devices keep their IDs")
 	return command

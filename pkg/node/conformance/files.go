@@ -6,7 +6,6 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"path"
 	"path/filepath"
 	"time"
 
@@ -64,7 +63,7 @@ const (
 // Files tests a device plugin, a scheduler plugin, or the pair that belongs together. A file may
 // hold both. The error says that the files are no such pair, or is ctx's.
 func Files(ctx context.Context, files []string, options Options) (*Report, error) {
-	run := &run{ctx: ctx, options: options, report: &Report{}, passed: map[string]bool{}}
+	run := &run{ctx: ctx, options: options, report: &Report{}, passed: needs{}}
 	of := map[string]string{} // file by entry point
 	for _, file := range files {
 		symbols, err := pluginload.Entries(file)
@@ -102,9 +101,9 @@ type run struct {
 	ctx     context.Context
 	options Options
 	report  *Report
-	passed  map[string]bool // by kind and check
-	node    *node           // what the device plugin reports
-	placed  []placed        // what the scheduler plugin allocated
+	passed  needs    // by kind and check
+	node    *node    // what the device plugin reports
+	placed  []placed // what the scheduler plugin allocated
 }
 
 // loads is the check before all others.
@@ -128,7 +127,7 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 		if err := pluginload.Try(r.ctx, s.setup.File, s.setup.Symbol); err != nil {
 			r.refused(s.file, kind, err)
 		} else {
-			r.passed[kind+"/"+loads] = true
+			r.passed.note(kind+"/"+loads, OK, nil)
 			r.report.Results = append(r.report.Results,
 				Result{Plugin: s.file, Kind: kind, Check: loads, About: aboutLoads, Status: OK})
 		}
@@ -137,7 +136,8 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 		if r.ctx.Err() != nil {
 			return
 		}
-		o := r.one(s, c.name, needsOf(kind, c.needs))
+		first := needsOf(kind, c.needs)
+		o := r.one(s, c.name, first)
 		if c.observe != nil && o.Status == OK {
 			s.end()
 			o = c.compare(o, r.one(s, c.name, nil))
@@ -148,7 +148,7 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 				o.Fix = c.fix
 			}
 		}
-		r.passed[kind+"/"+c.name] = o.Status == OK
+		r.passed.note(kind+"/"+c.name, o.Status, first)
 		r.report.Results = append(r.report.Results, Result{
 			Plugin: s.file, Kind: kind, Check: c.name, About: c.about, Status: o.Status, Reason: o.Reason, Fix: o.Fix,
 		})
@@ -156,23 +156,21 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 }
 
 // needsOf returns the checks that one of this kind needs, with their kinds.
-func needsOf(kind string, needs []string) []string {
+func needsOf(kind string, checks []string) []string {
 	if kind == kindPair {
-		return needs
+		return checks
 	}
 	all := []string{kind + "/" + loads}
-	for _, need := range needs {
+	for _, need := range checks {
 		all = append(all, kind+"/"+need)
 	}
 	return all
 }
 
 // one has the child run one check.
-func (r *run) one(s *session, name string, needs []string) outcome {
-	for _, need := range needs {
-		if !r.passed[need] {
-			return outcome{Status: NotApplicable, Reason: "it needs what the check " + path.Base(need) + " shows"}
-		}
+func (r *run) one(s *session, name string, first []string) outcome {
+	if o, missing := r.passed.missing(first); missing {
+		return o
 	}
 	s.setup.Node = r.node
 	o := s.ask(r.ctx, question{Check: name, Placed: r.placed})

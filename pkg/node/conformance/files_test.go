@@ -187,3 +187,42 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 		})
 	}
 }
+
+func TestAKnownFailureIsNoFailure(t *testing.T) {
+	report := &Report{Results: []Result{
+		{Check: "allocate-exact", Status: Failed, Reason: "all are the same", Fix: "do"},
+		{Check: "name", Status: Failed, Reason: "it is empty", Fix: "do"},
+		{Check: "starts", Status: OK},
+	}}
+	if err := report.Accept(map[string]string{"allocate-exakt": "?"}); err == nil {
+		t.Error("a check that does not exist is accepted")
+	}
+	if err := report.Accept(map[string]string{"allocate-exact": "only a count", "starts": "?"}); err != nil {
+		t.Fatal(err)
+	}
+	if report.Count(Known) != 1 || report.Count(Failed) != 1 || report.Count(OK) != 1 {
+		t.Error(text(t, report))
+	}
+}
+
+func TestTwoPluginsOfOneKindAreNoPair(t *testing.T) {
+	file := buildPlugin(t, ".", "./testdata/faulty")
+	if _, err := Files(t.Context(), []string{file, file}, patient()); err == nil ||
+		!strings.Contains(err.Error(), "test one pair") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestAFileThatIsNoPluginIsReported(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text.so")
+	if err := os.WriteFile(file, []byte("not a plugin"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Files(t.Context(), []string{file}, patient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{kindUnknown + "/" + loads}, failures(report)); diff != "" || len(report.Results) != 1 {
+		t.Errorf("%s%s", diff, text(t, report))
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -19,6 +21,8 @@ const (
 	OK Status = "ok"
 	// Failed says that it does not.
 	Failed Status = "FAILED"
+	// Known says that it does not, and that this is expected: see Accept.
+	Known Status = "known"
 	// NotApplicable says that the plugin has nothing for the check, or that another check failed
 	// which this one needs.
 	NotApplicable Status = "not applicable"
@@ -40,11 +44,29 @@ type Result struct {
 	Reason string `json:"reason,omitempty"`
 	// Fix says what to do about a check that failed.
 	Fix string `json:"fix,omitempty"`
+	// Known says why the failure is expected.
+	Known string `json:"known,omitempty"`
 }
 
 // Report is the results of all checks, in the order in which they ran.
 type Report struct {
 	Results []Result `json:"results"`
+}
+
+// Accept makes failures known: those of the checks that are keys, each with the reason why it is
+// expected. It returns an error if there is no check of such a name.
+func (r *Report) Accept(known map[string]string) error {
+	for _, check := range slices.Sorted(maps.Keys(known)) {
+		if !slices.ContainsFunc(r.Results, func(result Result) bool { return result.Check == check }) {
+			return fmt.Errorf("no check is called %q", check)
+		}
+	}
+	for i, result := range r.Results {
+		if reason, expected := known[result.Check]; expected && result.Status == Failed {
+			r.Results[i].Status, r.Results[i].Fix, r.Results[i].Known = Known, "", reason
+		}
+	}
+	return nil
 }
 
 // Count returns how many checks ended with the status.
@@ -70,12 +92,18 @@ func (r *Report) WriteText(out io.Writer) error {
 		switch result.Status {
 		case Failed:
 			said = fmt.Sprintf("%s Not so: %s. To do: %s.", result.About, result.Reason, result.Fix)
+		case Known:
+			said = fmt.Sprintf("%s Not so: %s. Known: %s.", result.About, result.Reason, result.Known)
 		case NotApplicable:
 			said = result.Reason
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\n", result.Status, result.Check, oneLine(said))
 	}
-	fmt.Fprintf(table, "%d ok, %d FAILED, %d not applicable\n", r.Count(OK), r.Count(Failed), r.Count(NotApplicable))
+	var counts []string
+	for _, status := range []Status{OK, Failed, Known, NotApplicable} {
+		counts = append(counts, fmt.Sprintf("%d %s", r.Count(status), status))
+	}
+	fmt.Fprintln(table, strings.Join(counts, ", "))
 	return table.Flush()
 }
 

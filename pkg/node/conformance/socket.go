@@ -44,23 +44,21 @@ func Socket(ctx context.Context, path string, options Options) (*Report, error) 
 		return nil, err
 	}
 	defer func() { _ = p.conn.Close() }()
-	report, passed := &Report{}, map[string]bool{}
+	report, passed := &Report{}, needs{}
 	for _, c := range socketChecks() {
 		if ctx.Err() != nil {
 			return report, ctx.Err()
 		}
-		result := Result{Plugin: path, Kind: kindKubelet, Check: c.name, About: c.about, Status: NotApplicable}
-		missing := slices.IndexFunc(c.needs, func(need string) bool { return !passed[need] })
-		if missing >= 0 {
-			result.Reason = "it needs what the check " + c.needs[missing] + " shows"
-		} else {
-			o := c.perform(p)
-			result.Status, result.Reason, result.Fix = o.Status, o.Reason, o.Fix
+		o, missing := passed.missing(c.needs)
+		if !missing {
+			o = c.perform(p)
 		}
-		passed[c.name] = result.Status == OK
-		report.Results = append(report.Results, result)
-		if result.Status == Failed && c.name != answersCheck && !p.answersAgain() {
-			passed[answersCheck] = false // the rest needs it
+		passed.note(c.name, o.Status, c.needs)
+		report.Results = append(report.Results, Result{
+			Plugin: path, Kind: kindKubelet, Check: c.name, About: c.about, Status: o.Status, Reason: o.Reason, Fix: o.Fix,
+		})
+		if o.Status == Failed && c.name != answersCheck && !p.answersAgain() {
+			passed.note(answersCheck, Failed, nil) // the rest needs it
 		}
 	}
 	return report, nil
