@@ -9,11 +9,13 @@ import (
 	"os"
 
 	"github.com/kubedevice/kubedevice/pkg/node/app"
+	"github.com/kubedevice/kubedevice/pkg/node/conformance"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 func main() {
-	// A plugin file is tried in a child process first, which is this program again.
+	// A plugin file is tried, and tested, in a child process first, which is this program again.
 	pluginload.MaybeChild()
+	conformance.MaybeChild()
 	os.Exit(app.Main())
 }

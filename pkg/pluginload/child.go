@@ -8,21 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-const (
-	// requestEnv carries the request to the child. Its presence makes a process a child.
-	requestEnv = "KUBEDEVICE_PLUGIN_TRIAL"
-
-	// replyFD is where the child finds the pipe for its reply: the first one behind the standard
-	// three.
-	replyFD = 3
-)
+// requestEnv carries the request to the child. Its presence makes a process a child.
+const requestEnv = "KUBEDEVICE_PLUGIN_TRIAL"
 
 // request is what the child is to load.
 type request struct {
@@ -41,28 +34,22 @@ type reply struct {
 // of another one. Otherwise it does nothing. Call it before anything else in main, and in TestMain
 // of tests that load plugins.
 func MaybeChild() {
-	value, ok := os.LookupEnv(requestEnv)
-	if !ok {
+	var req request
+	replies, asked, err := ServeParent(requestEnv, &req)
+	if !asked {
 		return
 	}
-	if err := serve(value); err != nil {
+	if err == nil {
+		err = serve(req, replies)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "try a plugin: %v\n", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func serve(value string) error {
-	// Neither is for processes that the plugin starts.
-	if err := os.Unsetenv(requestEnv); err != nil {
-		return err
-	}
-	syscall.CloseOnExec(replyFD)
-
-	var req request
-	if err := json.Unmarshal([]byte(value), &req); err != nil {
-		return fmt.Errorf("decode %s: %w", requestEnv, err)
-	}
+func serve(req request, replies *json.Encoder) error {
 	var rep reply
 	var err error
 	switch req.Symbol {
@@ -76,7 +63,7 @@ func serve(value string) error {
 	if err != nil && !errors.As(err, &rep.Refusal) {
 		return err
 	}
-	return json.NewEncoder(os.NewFile(replyFD, "reply")).Encode(rep)
+	return replies.Encode(rep)
 }
 
 func perform[T named](req request, kind Kind[T]) (name string, err error) {

@@ -4,6 +4,7 @@
 package pluginload
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -35,4 +36,13 @@ func refuse(next, causeFormat string, args ...any) *refusal {
 // about names the file that err is about.
 func about(file string, err error) error {
 	return fmt.Errorf("plugin %q: %w", file, err)
+}
+
+// Explain returns, of an error that says why a file is left out, the cause and the next step.
+func Explain(err error) (cause, next string) {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r.Cause, r.Next
+	}
+	return err.Error(), askAuthor
 }

@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
+	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -274,7 +274,7 @@ func (n *node) admission() *admission.Admission {
 		Devices:   n.plugins,
 		Grants:    n.record,
 		Responses: n.record.Responses(),
-		HostFS:    osHost{},
+		HostFS:    inject.OS{},
 		CDI:       n.cdi.Check,
 		Seals:     n.seals(),
 		Given:     n.deviceManager.GivenTo,
@@ -373,12 +373,3 @@ func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
-
-// osHost is the host filesystem of this process.
-type osHost struct{}
-
-func (osHost) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
-
-func (osHost) Readlink(path string) (string, error) { return os.Readlink(path) }
-
-func (osHost) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }

@@ -4,17 +4,25 @@
 package app
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubedevice/kubedevice/pkg/node/conformance"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
 // pluginCommand is the parent of the commands for plugin files.
 func pluginCommand() *cobra.Command {
-	command := &cobra.Command{Use: "plugin", Short: "Check plugin files", Args: cobra.NoArgs}
-	command.AddCommand(&cobra.Command{
+	command := &cobra.Command{Use: "plugin", Short: "Check and test plugins", Args: cobra.NoArgs}
+	command.AddCommand(pluginCheckCommand(), pluginTestCommand())
+	return command
+}
+
+func pluginCheckCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Say whether plugin files would load, and if not, why",
 		Long: "Say for each file, in one line, whether this program would load it as a plugin. The files are tried " +
@@ -36,6 +44,81 @@ func pluginCommand() *cobra.Command {
 			}
 			return nil
 		},
-	})
+	}
+}
+
+// socketScheme begins the argument that names a kubelet device plugin.
+const socketScheme = "unix://"
+
+func pluginTestCommand() *cobra.Command {
+	format, options := "text", conformance.Options{Limits: conformance.DefaultLimits()}
+	var known []string
+	command := &cobra.Command{
+		Use:   "test FILE... | unix:///PATH/PLUGIN.SOCK",
+		Short: "Test whether plugins do what is expected of them",
+		Long: "Test a vendor's plugins, and print a line for each check: ok, FAILED with the reason and what to do, or " +
+			"not applicable. docs/plugin-checks.md explains the checks.\n\n" +
+			"Give a device plugin, a scheduler plugin, or both halves of a pair; they are told apart by what they " +
+			"export. The device plugin runs for real: run the test on a machine with the devices, as the user that " +
+			"kubecri runs as, and not beside a kubecri that uses the same devices. The files run in processes of " +
+			"their own, so one that panics, hangs or ends its process is reported.\n\n" +
+			"Or give the socket of a kubelet device plugin, which runs and which no kubelet uses: a plugin feeds one " +
+			"client at a time.\n\n" +
+			"Fails if any check failed.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, plugins []string) error {
+			if format != "text" && format != "json" {
+				return fmt.Errorf("--output %q: want text or json", format)
+			}
+			accepted := map[string]string{}
+			for _, text := range known {
+				check, reason, ok := strings.Cut(text, "=")
+				if !ok || reason == "" {
+					return fmt.Errorf("--known %q: want CHECK=REASON", text)
+				}
+				accepted[check] = reason
+			}
+			report, err := testPlugins(command.Context(), plugins, options)
+			if err == nil {
+				err = report.Accept(accepted)
+			}
+			if err != nil {
+				return err
+			}
+			write := report.WriteText
+			if format == "json" {
+				write = report.WriteJSON
+			}
+			if err := write(command.OutOrStdout()); err != nil {
+				return err
+			}
+			if failed := report.Count(conformance.Failed); failed > 0 {
+				return fmt.Errorf("%d of %d checks failed", failed, len(report.Results))
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&format, "output", "o", format, "text or json")
+	flags.BoolVar(&options.NoDevices, "no-devices", options.NoDevices,
+		"expect none of the plugin's devices on this machine: what needs one is not applicable")
+	flags.StringVar(&options.Break, "break", options.Break,
+		"a shell command that makes one of the devices unhealthy, for the check of health")
+	flags.StringVar(&options.Mend, "mend", options.Mend, "a shell command that makes it healthy again")
+	flags.StringArrayVar(&known, "known", known,
+		"CHECK=REASON: expect that the check fails, and report it as known; may be given several times")
+	flags.StringVar(&options.Restart, "restart", options.Restart,
+		"a shell command that restarts a kubelet device plugin, for the check that its devices keep their IDs")
 	return command
+}
+
+func testPlugins(ctx context.Context, plugins []string, options conformance.Options) (*conformance.Report, error) {
+	socket, ok := strings.CutPrefix(plugins[0], socketScheme)
+	if !ok {
+		return conformance.Files(ctx, plugins, options)
+	}
+	if len(plugins) > 1 {
+		return nil, fmt.Errorf("%d arguments: test one socket at a time, and no file with it", len(plugins))
+	}
+	return conformance.Socket(ctx, socket, options)
 }

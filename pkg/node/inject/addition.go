@@ -31,6 +31,7 @@ package inject
 import (
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -69,3 +70,15 @@ type HostFS interface {
 	// ReadDir returns what is in a directory, sorted by name.
 	ReadDir(path string) ([]fs.DirEntry, error)
 }
+
+// OS is the file system of this process as a HostFS.
+type OS struct{}
+
+// Lstat implements HostFS.
+func (OS) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
+
+// Readlink implements HostFS.
+func (OS) Readlink(path string) (string, error) { return os.Readlink(path) }
+
+// ReadDir implements HostFS.
+func (OS) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }

@@ -23,8 +23,8 @@ func cloneFirewall(said device.Firewall) device.Firewall {
 	}
 }
 
-// checkFirewall returns why what a plugin says to the firewall cannot be obeyed, or nil.
-func checkFirewall(said device.Firewall) error {
+// CheckFirewall returns why what a plugin says to the firewall cannot be obeyed, or nil.
+func CheckFirewall(said device.Firewall) error {
 	for _, name := range slices.Sorted(maps.Keys(said.Envs)) {
 		if err := inject.CheckEnv(name, said.Envs[name]); err != nil {
 			return err

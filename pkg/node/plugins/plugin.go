@@ -66,7 +66,7 @@ func newPlugin(
 		if err != nil {
 			return nil, err
 		}
-		if err := checkFirewall(device.Firewall{Envs: p.deny}); err != nil {
+		if err := CheckFirewall(device.Firewall{Envs: p.deny}); err != nil {
 			return nil, fmt.Errorf("device plugin %q: DenyEnvs: %w", p.name, err)
 		}
 	}
@@ -77,7 +77,7 @@ func newPlugin(
 		if err != nil {
 			return nil, err
 		}
-		if err := checkFirewall(p.wall); err != nil {
+		if err := CheckFirewall(p.wall); err != nil {
 			return nil, fmt.Errorf("device plugin %q: Firewall: %w", p.name, err)
 		}
 	}
@@ -177,7 +177,7 @@ func (p *plugin) query(ctx context.Context, nodeName string) (*types.NodeInfo, e
 		return nil, err
 	}
 	if info != last {
-		p.last, p.lastOf = info, checkReport(info)
+		p.last, p.lastOf = info, CheckReport(info)
 		if p.lastOf != nil {
 			p.lastOf = fmt.Errorf("device plugin %q: %w", p.name, p.lastOf)
 		}
@@ -211,13 +211,14 @@ func (p *plugin) Allocate(ctx context.Context, claim Claim) (inject.Addition, er
 	// Deep copies: the plugin may change and keep what it is given.
 	pod, container := claim.Pod.Clone(), claim.Container.Clone()
 	return call(ctx, p, "Allocate", p.timing.Allocate, func() (inject.Addition, error) {
-		allocation, err := allocateFrom(p.device, pod, container)
+		allocation, err := Allocate(p.device, pod, container)
 		return inject.NewAddition(p.name, allocation), err
 	})
 }
 
-// allocateFrom returns the richest answer that the plugin can give.
-func allocateFrom(from device.Device, pod *types.PodInfo, container *types.ContainerInfo) (device.Allocation, error) {
+// Allocate returns the richest answer that a plugin can give. It is the plugin's own: see
+// inject.NewAddition for a copy.
+func Allocate(from device.Device, pod *types.PodInfo, container *types.ContainerInfo) (device.Allocation, error) {
 	if rich, ok := from.(device.Allocator); ok {
 		answer, err := rich.AllocateContainer(pod, container)
 		if err != nil || answer == nil {

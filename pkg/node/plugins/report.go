@@ -36,8 +36,8 @@ func equalInfo(a, b *types.NodeInfo) bool {
 		maps.Equal(a.Scorer, b.Scorer) && maps.Equal(a.KubeCap, b.KubeCap) && maps.Equal(a.KubeAlloc, b.KubeAlloc)
 }
 
-// checkReport returns why what a plugin reports cannot be published, or nil.
-func checkReport(info *types.NodeInfo) error {
+// CheckReport returns why what a plugin reports cannot be published, or nil.
+func CheckReport(info *types.NodeInfo) error {
 	if _, err := deviceinfo.EncodeNode(info); err != nil {
 		return fmt.Errorf("its report of the node cannot be published: %w", err)
 	}

@@ -1,0 +1,245 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+)
+
+// Options say what the tests may expect of the machine.
+type Options struct {
+	// NoDevices says that the machine has none of the plugin's devices: what needs one is not
+	// applicable then.
+	NoDevices bool
+	// Break is a shell command that makes a device unhealthy, and Mend one that makes it healthy
+	// again. Without them, health is not tested.
+	Break, Mend string
+	// Restart is a shell command that restarts a kubelet device plugin.
+	Restart string
+	// Limits are how long calls may take.
+	Limits Limits
+}
+
+// Limits are how long a plugin may take for what it does.
+type Limits struct {
+	// Start, Update and Allocate limit these calls of a device plugin, Schedule each call of a
+	// scheduler plugin.
+	Start, Update, Allocate, Schedule time.Duration
+	// Health is how long a device may be broken, or mended, until the plugin reports it.
+	Health time.Duration
+	// Concurrent is how long calls are made at the same time.
+	Concurrent time.Duration
+}
+
+// DefaultLimits are those of the hosts: see plugins.DefaultTiming, and callLimit of package
+// dispatch.
+func DefaultLimits() Limits {
+	timing := plugins.DefaultTiming()
+	return Limits{
+		Start: timing.Start, Update: timing.Update, Allocate: timing.Allocate, Schedule: time.Second,
+		Health: 30 * time.Second, Concurrent: 500 * time.Millisecond,
+	}
+}
+
+// whole is how long one check may take, which makes many calls.
+func (l Limits) whole() time.Duration { return 2*time.Minute + l.Start + 2*l.Health }
+
+// The kinds of plugins in a report.
+const (
+	kindDevice    = "device plugin"
+	kindScheduler = "scheduler plugin"
+	kindUnknown   = "plugin"
+)
+
+// Files tests a device plugin, a scheduler plugin, or the pair that belongs together. A file may
+// hold both. The error says that the files are no such pair, or is ctx's.
+func Files(ctx context.Context, files []string, options Options) (*Report, error) {
+	run := &run{ctx: ctx, options: options, report: &Report{}, passed: needs{}}
+	of := map[string]string{} // file by entry point
+	for _, file := range files {
+		symbols, err := pluginload.Entries(file)
+		if err != nil {
+			run.refused(file, kindUnknown, err)
+			continue
+		}
+		if len(symbols) == 0 {
+			_, err := pluginload.Check(ctx, file)
+			run.refused(file, kindUnknown, err)
+		}
+		for _, symbol := range symbols {
+			if other, taken := of[symbol]; taken {
+				return nil, fmt.Errorf("%q and %q both export %s: test one pair of plugins at a time", other, file, symbol)
+			}
+			of[symbol] = file
+		}
+	}
+	var devices *session
+	if file, ok := of[device.CreateSymbol]; ok {
+		devices = run.session(file, device.CreateSymbol)
+		all(run, devices, kindDevice, deviceChecks())
+	}
+	if file, ok := of[devicescheduler.CreateSymbol]; ok {
+		all(run, run.session(file, devicescheduler.CreateSymbol), kindScheduler, schedulerChecks())
+		if devices != nil {
+			all(run, devices, kindPair, pairChecks())
+		}
+	}
+	return run.report, ctx.Err()
+}
+
+// run is one test of some files.
+type run struct {
+	ctx     context.Context
+	options Options
+	report  *Report
+	passed  needs    // by kind and check
+	node    *node    // what the device plugin reports
+	placed  []placed // what the scheduler plugin allocated
+}
+
+// loads is the check before all others.
+const (
+	loads      = "loads"
+	aboutLoads = "The hosts open the file, and find an entry point of the right type and version."
+)
+
+// refused reports a file that cannot be opened.
+func (r *run) refused(file, kind string, err error) {
+	cause, next := pluginload.Explain(err)
+	r.report.Results = append(r.report.Results, Result{
+		Plugin: file, Kind: kind, Check: loads, About: aboutLoads, Status: Failed, Reason: cause, Fix: next,
+	})
+}
+
+// all runs the checks of one kind on a plugin, in their order.
+func all[T any](r *run, s *session, kind string, checks []check[T]) {
+	defer s.end()
+	if kind != kindPair {
+		if err := pluginload.Try(r.ctx, s.setup.File, s.setup.Symbol); err != nil {
+			r.refused(s.file, kind, err)
+		} else {
+			r.passed.note(kind+"/"+loads, OK, nil)
+			r.report.Results = append(r.report.Results,
+				Result{Plugin: s.file, Kind: kind, Check: loads, About: aboutLoads, Status: OK})
+		}
+	}
+	for _, c := range checks {
+		if r.ctx.Err() != nil {
+			return
+		}
+		first := needsOf(kind, c.needs)
+		o := r.one(s, c.name, first)
+		if c.observe != nil && o.Status == OK {
+			s.end()
+			o = c.compare(o, r.one(s, c.name, nil))
+		}
+		if o.Status == Failed {
+			s.end() // what is left of it is no matter of the next check
+			if o.Fix == "" {
+				o.Fix = c.fix
+			}
+		}
+		r.passed.note(kind+"/"+c.name, o.Status, first)
+		r.report.Results = append(r.report.Results, Result{
+			Plugin: s.file, Kind: kind, Check: c.name, About: c.about, Status: o.Status, Reason: o.Reason, Fix: o.Fix,
+		})
+	}
+}
+
+// needsOf returns the checks that one of this kind needs, with their kinds.
+func needsOf(kind string, checks []string) []string {
+	if kind == kindPair {
+		return checks
+	}
+	all := []string{kind + "/" + loads}
+	for _, need := range checks {
+		all = append(all, kind+"/"+need)
+	}
+	return all
+}
+
+// one has the child run one check.
+func (r *run) one(s *session, name string, first []string) outcome {
+	if o, missing := r.passed.missing(first); missing {
+		return o
+	}
+	s.setup.Node = r.node
+	o := s.ask(r.ctx, question{Check: name, Placed: r.placed})
+	if o.Node != nil {
+		r.node = o.Node
+	}
+	if o.Placed != nil {
+		r.placed = o.Placed
+	}
+	return o
+}
+
+// session has a child process run checks on a file, another one after each that ended.
+type session struct {
+	file  string // as it was given
+	setup setup
+	child *pluginload.Child
+	stop  context.CancelFunc // ends child
+}
+
+func (r *run) session(file, symbol string) *session {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		absolute = file // the check of the file says what is wrong with it
+	}
+	return &session{file: file, setup: setup{File: absolute, Symbol: symbol, Options: r.options}}
+}
+
+// ask has the child answer.
+func (s *session) ask(ctx context.Context, q question) outcome {
+	if s.child == nil {
+		within, cancel := context.WithCancel(ctx)
+		child, err := pluginload.StartChild(within, setupEnv, s.setup)
+		if err != nil {
+			cancel()
+			return outcome{Status: Failed, Reason: "cannot start a process for it: " + err.Error(),
+				Fix: "allow this program to start itself"}
+		}
+		s.child, s.stop = child, cancel
+	}
+	limit := s.setup.Options.Limits.whole()
+	timer := time.AfterFunc(limit, s.stop)
+	var o outcome
+	err := s.child.Requests.Encode(q)
+	if decodeErr := s.child.Replies.Decode(&o); decodeErr == nil {
+		timer.Stop()
+		return o
+	} else if err == nil {
+		err = decodeErr
+	}
+	inTime := timer.Stop()
+	ended := s.child.Wait()
+	s.stop()
+	s.child = nil
+	switch {
+	case ctx.Err() != nil:
+		return outcome{Status: NotApplicable, Reason: ctx.Err().Error()}
+	case !inTime:
+		return outcome{Status: Failed, Reason: fmt.Sprintf("it did not end within %v", limit)}
+	default:
+		return outcome{Status: Failed, Reason: fmt.Sprintf("it ended the process that called it: %s", ended)}
+	}
+}
+
+// end ends the child.
+func (s *session) end() {
+	if s.child != nil {
+		s.stop()
+		s.child.Wait()
+		s.child = nil
+	}
+}

@@ -1,0 +1,228 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/kubedevice/kubedevice/pkg/pluginload"
+)
+
+func TestMain(m *testing.M) {
+	pluginload.MaybeChild()
+	MaybeChild()
+	goleak.VerifyTestMain(m)
+}
+
+// buildPlugin builds a package of this repository as a plugin for this test's program.
+func buildPlugin(t *testing.T, from, pkg string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "plugin.so")
+	args := []string{"build", "-trimpath", "-buildmode=plugin", "-o", file}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "-race" && setting.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
+	cmd.Dir = from
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return file
+}
+
+// patient are limits for a machine that does much else. A call that hangs costs the test that long.
+func patient() Options {
+	return Options{Limits: Limits{
+		Start: 5 * time.Second, Update: 5 * time.Second, Allocate: 5 * time.Second, Schedule: 5 * time.Second,
+		Health: time.Second, Concurrent: 50 * time.Millisecond,
+	}}
+}
+
+// failures returns the checks that failed, by kind and name.
+func failures(report *Report) (names []string) {
+	for _, result := range report.Results {
+		if result.Status == Failed {
+			names = append(names, result.Kind+"/"+result.Check)
+		}
+	}
+	return names
+}
+
+func text(t *testing.T, report *Report) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := report.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestEachFaultFailsOneCheck has a pair of plugins with one fault at a time.
+func TestEachFaultFailsOneCheck(t *testing.T) {
+	file := buildPlugin(t, ".", "./testdata/faulty")
+	const deviceHalf, schedulerHalf = kindDevice + "/", kindScheduler + "/"
+	tests := map[string]string{
+		"none": "",
+
+		"it has no name":                               deviceHalf + "name",
+		"a method has another type":                    deviceHalf + "abilities",
+		"Start returns an error":                       deviceHalf + "starts",
+		"UpdateNodeInfo panics":                        deviceHalf + "inventory",
+		"a name does not parse":                        deviceHalf + "inventory",
+		"a quantity is negative":                       deviceHalf + "inventory",
+		"two devices have one ID":                      deviceHalf + "inventory",
+		"it replaces the maps":                         deviceHalf + "inventory-adds",
+		"it keeps what it was given":                   deviceHalf + "inventory-own",
+		"a path is relative":                           deviceHalf + "allocate-valid",
+		"the answer has no order":                      deviceHalf + "allocate-same",
+		"it leaves a device out":                       deviceHalf + "allocate-all",
+		"a goroutine panics":                           deviceHalf + "allocate-all",
+		"it gives something for nothing":               deviceHalf + "allocate-none",
+		"it accepts an unknown device":                 deviceHalf + "allocate-unknown",
+		"it writes into the pod":                       deviceHalf + "allocate-reads",
+		"answers share a map":                          deviceHalf + "allocate-own",
+		"it hangs for giant requests":                  deviceHalf + "hostile",
+		"the inventory differs from call to call":      deviceHalf + "inventory-stable",
+		"a variable of the firewall has no valid name": deviceHalf + "firewall",
+		"a broken device stays allocatable":            deviceHalf + "health",
+		"a device alone gives nothing":                 deviceHalf + "allocate-each",
+		"it always gives the same device":              deviceHalf + "allocate-exact",
+		"it calls os.Exit for an unknown device":       deviceHalf + "allocate-unknown",
+		"an environment variable has no valid name":    deviceHalf + "allocate-valid",
+		"it slices names that it has not checked":      deviceHalf + "hostile",
+		"it is not safe for concurrent use":            deviceHalf + "concurrent",
+		"IDs differ from process to process":           deviceHalf + "restart",
+
+		"none, with the group scheduler":                  "",
+		"the device half's entry point returns an error":  deviceHalf + "loads",
+		"the scheduler half has no name":                  schedulerHalf + "name",
+		"a method of the scheduler half has another type": schedulerHalf + "abilities",
+		"it ignores what pods count":                      schedulerHalf + "fits",
+		"it translates by what is used":                   schedulerHalf + "translator",
+		"Revision does not grow":                          schedulerHalf + "translator",
+		"who has waited gets less":                        schedulerHalf + "after-wait",
+		"PodGone panics for an unknown pod":               schedulerHalf + "observer",
+		"the halves use different levels":                 kindPair + "/pair",
+
+		"the entry point panics":                          schedulerHalf + "loads",
+		"it counts devices by a plain name that is none":  schedulerHalf + "declarations",
+		"AddNode writes a name that does not parse":       schedulerHalf + "nodes",
+		"AddNode renames devices with each call":          schedulerHalf + "nodes",
+		"the score is not a number":                       schedulerHalf + "score",
+		"it replaces what another plugin wrote":           schedulerHalf + "writes",
+		"the answers depend on the order of a map":        schedulerHalf + "same",
+		"it forgets to place":                             schedulerHalf + "places",
+		"it gives away what is used":                      schedulerHalf + "capacity",
+		"it gives fewer than were requested":              schedulerHalf + "capacity",
+		"it gives no reason":                              schedulerHalf + "reasons",
+		"it refuses pods of others":                       schedulerHalf + "others",
+		"what it takes depends on how often it is called": schedulerHalf + "take-same",
+		"it returns nothing":                              schedulerHalf + "take-return",
+		"a device that is gone is an error":               schedulerHalf + "gone-devices",
+		"it depends on the name of the pod":               schedulerHalf + "pure",
+		"it panics for a negative request":                schedulerHalf + "hostile",
+		"it is not safe for concurrent use either":        schedulerHalf + "concurrent",
+		"another process answers otherwise":               schedulerHalf + "restart",
+	}
+	found := map[string]bool{}
+	for _, check := range tests {
+		found[check] = true
+	}
+	for _, kind := range Kinds() {
+		for _, check := range kind.Checks {
+			if name := kind.Name + "/" + check.Name; kind.Name != kindKubelet && !found[name] {
+				t.Errorf("no fault makes %s fail", name)
+			}
+		}
+	}
+	for fault, check := range tests {
+		t.Run(fault, func(t *testing.T) {
+			dir := t.TempDir()
+			broken := filepath.Join(dir, "broken")
+			t.Setenv("FAULT", fault)
+			t.Setenv("GEARS_BROKEN", broken)
+			t.Setenv("GEARS_STARTS", filepath.Join(dir, "starts"))
+			options := patient()
+			options.Break, options.Mend = fmt.Sprintf("printf g1 >%s", broken), fmt.Sprintf("rm %s", broken)
+			report, err := Files(t.Context(), []string{file}, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{check}
+			if check == "" {
+				want = nil
+				for _, result := range report.Results {
+					if result.Status == NotApplicable && !strings.HasPrefix(result.Reason, "it is n") &&
+						!strings.HasPrefix(result.Reason, "it does not say") && result.Check != "firewall" {
+						t.Errorf("%s does not apply: %s", result.Check, result.Reason)
+					}
+				}
+			}
+			if diff := cmp.Diff(want, failures(report)); diff != "" {
+				t.Errorf("checks that failed (-want +got):\n%s%s", diff, text(t, report))
+			}
+			for _, result := range report.Results {
+				if (result.Reason == "") != (result.Status == OK) || (result.Fix == "") != (result.Status != Failed) {
+					t.Errorf("%s: reason %q, fix %q", result.Check, result.Reason, result.Fix)
+				}
+			}
+			t.Log("\n" + text(t, report))
+		})
+	}
+}
+
+func TestAKnownFailureIsNoFailure(t *testing.T) {
+	report := &Report{Results: []Result{
+		{Check: "allocate-exact", Status: Failed, Reason: "all are the same", Fix: "do"},
+		{Check: "name", Status: Failed, Reason: "it is empty", Fix: "do"},
+		{Check: "starts", Status: OK},
+	}}
+	if err := report.Accept(map[string]string{"allocate-exakt": "?"}); err == nil {
+		t.Error("a check that does not exist is accepted")
+	}
+	if err := report.Accept(map[string]string{"allocate-exact": "only a count", "starts": "?"}); err != nil {
+		t.Fatal(err)
+	}
+	if report.Count(Known) != 1 || report.Count(Failed) != 1 || report.Count(OK) != 1 {
+		t.Error(text(t, report))
+	}
+}
+
+func TestTwoPluginsOfOneKindAreNoPair(t *testing.T) {
+	file := buildPlugin(t, ".", "./testdata/faulty")
+	if _, err := Files(t.Context(), []string{file, file}, patient()); err == nil ||
+		!strings.Contains(err.Error(), "test one pair") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestAFileThatIsNoPluginIsReported(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text.so")
+	if err := os.WriteFile(file, []byte("not a plugin"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Files(t.Context(), []string{file}, patient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{kindUnknown + "/" + loads}, failures(report)); diff != "" || len(report.Results) != 1 {
+		t.Errorf("%s%s", diff, text(t, report))
+	}
+}
