@@ -45,7 +45,8 @@ func deviceChecks() []check[*deviceHalf] {
 			about: "Methods that are called like those of the SDK's optional interfaces have their types.",
 			fix:   "give the method the type that the SDK says: the hosts do not see it",
 			run: func(d *deviceHalf) error {
-				return checkAbilities(d.plugin, reflect.TypeFor[device.ConcurrentSafe](), reflect.TypeFor[device.Allocator](),
+				return checkAbilities(d.plugin, reflect.TypeFor[device.ConcurrentSafe](),
+					reflect.TypeFor[device.Allocator](),
 					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled]())
 			},
 		},
@@ -62,8 +63,9 @@ func deviceChecks() []check[*deviceHalf] {
 			run:   (*deviceHalf).checkStart,
 		},
 		{
-			name:  inventoryCheck,
-			about: "UpdateNodeInfo reports devices under names that parse and are unique, with quantities that make sense.",
+			name: inventoryCheck,
+			about: "UpdateNodeInfo reports devices under names that parse and are unique, with quantities that " +
+				"make sense.",
 			fix:   "report what the documentation of types.ResourceName describes",
 			needs: []string{"starts"},
 			run:   (*deviceHalf).checkInventory,
@@ -253,7 +255,8 @@ func (d *deviceHalf) checkInventory() error {
 	}
 	d.last = info.Clone()
 	for what, list := range map[string]types.ResourceList{
-		"Capacity": info.Capacity, "Allocatable": info.Allocatable, "KubeCap": info.KubeCap, "KubeAlloc": info.KubeAlloc,
+		"Capacity": info.Capacity, "Allocatable": info.Allocatable, "KubeCap": info.KubeCap,
+		"KubeAlloc": info.KubeAlloc,
 	} {
 		if list == nil {
 			return withFix(fmt.Errorf("it leaves %s nil", what), "add to the map that is there")
@@ -448,7 +451,8 @@ func (d *deviceHalf) checkExact() error {
 		}
 		for j, other := range answers {
 			if sameAnswer(answer, other) {
-				return fmt.Errorf("%s and %s give a container the same: %s", list[j].path, list[i].path, sayAnswer(answer))
+				return fmt.Errorf("%s and %s give a container the same: %s", list[j].path, list[i].path,
+					sayAnswer(answer))
 			}
 		}
 		answers = append(answers, answer)
@@ -619,8 +623,10 @@ func oddNames(own types.ResourceName) []types.ResourceName {
 	segments := strings.Split(text, "/")
 	names := []string{
 		"", "/", "//", "resource", "resource/group", "resource/group/", "resource/group//", "resource/group/a/b",
-		"resource/group/x", "x", "\x00", "\xff\xfe", "größe/ñ/東京", "%s%d%n", "../../etc/passwd", "a\nb", text + "/", "/" + text,
-		text + "/more", text + "/more/units", strings.Repeat("a", 1<<16), "resource/group/" + strings.Repeat("l/i/", 5000) + "r",
+		"resource/group/x", "x", "\x00", "\xff\xfe", "größe/ñ/東京", "%s%d%n", "../../etc/passwd", "a\nb",
+		text + "/", "/" + text,
+		text + "/more", text + "/more/units", strings.Repeat("a", 1<<16),
+		"resource/group/" + strings.Repeat("l/i/", 5000) + "r",
 		strings.ToUpper(text), strings.TrimPrefix(text, types.DeviceGroupPrefix+"/"),
 	}
 	for i := range segments {

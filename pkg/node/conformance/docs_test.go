@@ -21,7 +21,8 @@ var rewrite = flag.Bool("rewrite", false, "write "+page)
 func TestTheDocumentationHasEachCheck(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("# What `kubecri plugin test` checks\n\n" +
-		"The [tests](../pkg/node/conformance) write this page. See [Test it](plugins.md#test-it) for how to run them.\n")
+		"The [tests](../pkg/node/conformance) write this page. See [Test it](plugins.md#test-it) for how to run " +
+		"them.\n")
 	for _, kind := range Kinds() {
 		fmt.Fprintf(&text, "\n## %s\n", strings.ToUpper(kind.Name[:1])+kind.Name[1:])
 		for _, check := range kind.Checks {
@@ -39,7 +40,8 @@ func TestTheDocumentationHasEachCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(text.String(), string(written)); diff != "" {
-		t.Errorf("docs/plugin-checks.md is another one: run go test ./pkg/node/conformance -run Documentation -rewrite\n"+
+		t.Errorf("docs/plugin-checks.md is another one: run go test ./pkg/node/conformance -run Documentation "+
+			"-rewrite\n"+
 			"(-want +got):\n%s", diff)
 	}
 }

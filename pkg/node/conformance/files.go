@@ -77,7 +77,8 @@ func Files(ctx context.Context, files []string, options Options) (*Report, error
 		}
 		for _, symbol := range symbols {
 			if other, taken := of[symbol]; taken {
-				return nil, fmt.Errorf("%q and %q both export %s: test one pair of plugins at a time", other, file, symbol)
+				return nil, fmt.Errorf("%q and %q both export %s: test one pair of plugins at a time", other,
+					file, symbol)
 			}
 			of[symbol] = file
 		}

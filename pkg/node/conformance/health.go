@@ -67,7 +67,8 @@ func (d *deviceHalf) checkHealth() (err error) {
 		return fmt.Errorf("while a device is broken, %w", err)
 	}
 	if !reported {
-		return fmt.Errorf("%v after --break, all %d devices are allocatable", d.options.Limits.Health, len(devices(whole)))
+		return fmt.Errorf("%v after --break, all %d devices are allocatable", d.options.Limits.Health,
+			len(devices(whole)))
 	}
 	if err := sameList(whole.Capacity, broken.Capacity); err != nil {
 		return fmt.Errorf("while a device is broken, Capacity is another one: %w", err)

@@ -19,7 +19,8 @@ func (n needs) missing(checks []string) (o outcome, missing bool) {
 			if !known {
 				cause = check
 			}
-			return outcome{Status: NotApplicable, Reason: fmt.Sprintf("the check %s has to pass first", path.Base(cause))}, true
+			return outcome{Status: NotApplicable, Reason: fmt.Sprintf("the check %s has to pass first",
+				path.Base(cause))}, true
 		}
 	}
 	return outcome{}, false

@@ -30,7 +30,8 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 				dir := t.TempDir()
 				config := func(unhealthy string) string {
 					file := filepath.Join(dir, "config"+unhealthy)
-					text := fmt.Sprintf("count: 8\ntopology: [2, 4]\ndeviceDir: %s/dev\nunhealthy: [%s]\n", dir, unhealthy)
+					text := fmt.Sprintf("count: 8\ntopology: [2, 4]\ndeviceDir: %s/dev\nunhealthy: [%s]\n", dir,
+						unhealthy)
 					if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 						t.Fatal(err)
 					}
@@ -83,7 +84,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 		},
 		"the template": {
 			device: "../../../plugins/template/device", scheduler: "../../../plugins/template/scheduler",
-			prepare: func(t *testing.T, options *Options) {
+			prepare: func(t *testing.T, _ *Options) {
 				dir := t.TempDir()
 				t.Setenv("WIDGET_DIR", dir)
 				for _, widget := range []string{"b0/w0", "b0/w1", "b1/w2", "b1/w3"} {
@@ -97,7 +98,8 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 				}
 			},
 			inapplicable: []string{
-				kindDevice + "/firewall", kindDevice + "/health", kindDevice + "/concurrent", kindScheduler + "/translator",
+				kindDevice + "/firewall", kindDevice + "/health", kindDevice + "/concurrent",
+				kindScheduler + "/translator",
 				kindScheduler + "/after-wait", kindScheduler + "/observer",
 			},
 		},

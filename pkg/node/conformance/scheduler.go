@@ -63,7 +63,8 @@ func declaredNode(plugin devicescheduler.DeviceScheduler) *types.NodeInfo {
 	info := types.NewNodeInfoWithName(nodeName)
 	for _, counted := range counter.CountedDevices() {
 		for i := range declared {
-			name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, counted.Level, i, counted.Resource))
+			name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, counted.Level, i,
+				counted.Resource))
 			info.Capacity[name], info.Allocatable[name] = 1, 1
 		}
 		for _, list := range []types.ResourceList{info.Capacity, info.Allocatable, info.KubeCap, info.KubeAlloc} {
@@ -75,7 +76,9 @@ func declaredNode(plugin devicescheduler.DeviceScheduler) *types.NodeInfo {
 
 // call makes a call of the plugin that has no result.
 func (h *schedulerHalf) call(method string, do func() error) error {
-	_, err := contained(h.caller, method, h.options.Limits.Schedule, func() (struct{}, error) { return struct{}{}, do() })
+	_, err := contained(h.caller, method, h.options.Limits.Schedule, func() (struct{}, error) {
+		return struct{}{}, do()
+	})
 	return err
 }
 
@@ -329,7 +332,8 @@ func sameRequests(a, b *types.PodInfo) error {
 				return fmt.Errorf("DevRequests of container %q: %w", name, err)
 			}
 			if !maps.Equal(container.AllocateFrom, other.AllocateFrom) {
-				return fmt.Errorf("AllocateFrom of container %q is %v, then %v", name, container.AllocateFrom, other.AllocateFrom)
+				return fmt.Errorf("AllocateFrom of container %q is %v, then %v", name, container.AllocateFrom,
+					other.AllocateFrom)
 			}
 			if !maps.Equal(container.Scorer, other.Scorer) {
 				return fmt.Errorf("Scorer of container %q is %v, then %v", name, container.Scorer, other.Scorer)

@@ -80,8 +80,9 @@ func schedulerChecks() []check[*schedulerHalf] {
 			run:   (*schedulerHalf).checkScore,
 		},
 		{
-			name:  "writes",
-			about: "PodFitsDevice and PodAllocate write DevRequests, AllocateFrom and Scorer, and add to what is there.",
+			name: "writes",
+			about: "PodFitsDevice and PodAllocate write DevRequests, AllocateFrom and Scorer, and add to what is " +
+				"there.",
 			fix:   "add entries to the containers' maps, never replace the maps, and write nothing else",
 			needs: []string{placesCheck},
 			run:   (*schedulerHalf).checkWrites,
@@ -191,7 +192,8 @@ func (h *schedulerHalf) checkDeclarations() error {
 	extended := func(where string, names ...types.ResourceName) error {
 		for _, name := range names {
 			if !resource.IsExtendedResource(name) {
-				return fmt.Errorf("%s has %q, which is no name for an extended resource, like vendor.example/device", where, name)
+				return fmt.Errorf("%s has %q, which is no name for an extended resource, like "+
+					"vendor.example/device", where, name)
 			}
 		}
 		return nil
@@ -245,7 +247,7 @@ func checkSegments(where string, names ...string) error {
 }
 
 func (h *schedulerHalf) checkNodes() error {
-	if h.plugin.UsingGroupScheduler() != h.plugin.UsingGroupScheduler() {
+	if before := h.plugin.UsingGroupScheduler(); before != h.plugin.UsingGroupScheduler() {
 		return errors.New("UsingGroupScheduler answers both yes and no")
 	}
 	return h.added(func(first *types.NodeInfo) error {
@@ -427,7 +429,8 @@ func (h *schedulerHalf) sameAnswers(
 		return err
 	}
 	if a.fits != b.fits {
-		return fmt.Errorf("PodFitsDevice says %v, then %v: %s", a.fits, b.fits, sayReasons(append(a.reasons, b.reasons...)))
+		return fmt.Errorf("PodFitsDevice says %v, then %v: %s", a.fits, b.fits, sayReasons(append(a.reasons,
+			b.reasons...)))
 	}
 	if a.score != b.score && !(math.IsNaN(a.score) && math.IsNaN(b.score)) {
 		return fmt.Errorf("PodFitsDevice has the score %v, then %v", a.score, b.score)
@@ -484,7 +487,8 @@ func checkServed(node *types.NodeInfo, pod *types.PodInfo) error {
 					return fmt.Errorf("nothing serves %s of container %q: AllocateFrom lacks it", request, name)
 				}
 				if _, has := node.Allocatable[from]; !has {
-					return fmt.Errorf("%s of container %q is served by %s, which the node does not have", request, name, from)
+					return fmt.Errorf("%s of container %q is served by %s, which the node does not have",
+						request, name, from)
 				}
 			}
 		}
@@ -608,7 +612,8 @@ func (h *schedulerHalf) checkReasons() error {
 				reason.GetInfo()
 			}
 			if a, b := sayReasons(here.reasons), sayReasons(there.reasons); a != b {
-				return fmt.Errorf("for a pod that requests %s it is %q on one node and %q on another like it", s.what, a, b)
+				return fmt.Errorf("for a pod that requests %s it is %q on one node and %q on another like it",
+					s.what, a, b)
 			}
 		}
 		if refusals == 0 {
@@ -702,7 +707,7 @@ func (h *schedulerHalf) checkTake() error {
 }
 
 func (h *schedulerHalf) checkReturn() error {
-	return h.eachServed(func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error {
+	return h.eachServed(func(node *types.NodeInfo, _ sample, allocated *types.PodInfo) error {
 		busy := node.Clone()
 		for name := range node.Allocatable {
 			busy.Used[name] = 1
@@ -725,7 +730,7 @@ func (h *schedulerHalf) checkReturn() error {
 }
 
 func (h *schedulerHalf) checkGone() error {
-	return h.eachServed(func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error {
+	return h.eachServed(func(node *types.NodeInfo, _ sample, allocated *types.PodInfo) error {
 		pod := allocated.Clone()
 		for _, container := range pod.RunningContainers {
 			for request, from := range container.AllocateFrom {
@@ -762,7 +767,8 @@ func (h *schedulerHalf) checkPure() error {
 			return err
 		}
 		if err := sameRequests(before.pod, after.pod); err != nil || before.fits != after.fits {
-			return fmt.Errorf("when another node has been reported, it fits %v, then %v (%v)", before.fits, after.fits, err)
+			return fmt.Errorf("when another node has been reported, it fits %v, then %v (%v)", before.fits,
+				after.fits, err)
 		}
 		return h.call("RemoveNode", func() error { h.plugin.RemoveNode(largerNode); return nil })
 	})
@@ -829,7 +835,8 @@ func (h *schedulerHalf) checkTranslator() error {
 		}
 		if difference := sameRequests(before.pod, after.pod); grown == revision &&
 			(difference != nil || before.fits != after.fits) {
-			return fmt.Errorf("when another node has been reported, the requests are others and Revision is still %d: %v",
+			return fmt.Errorf("when another node has been reported, the requests are others and Revision is "+
+				"still %d: %v",
 				revision, difference)
 		}
 		return h.call("RemoveNode", func() error { h.plugin.RemoveNode(largerNode); return nil })
@@ -866,7 +873,8 @@ func (h *schedulerHalf) checkConcurrent() error {
 				return err
 			}
 			if err := sameRequests(alone[i].pod, a.pod); err != nil || a.fits != alone[i].fits {
-				return fmt.Errorf("among calls at the same time, a pod that requests %s has another answer (%v)", list[i].what, err)
+				return fmt.Errorf("among calls at the same time, a pod that requests %s has another answer (%v)",
+					list[i].what, err)
 			}
 			return nil
 		})
@@ -910,12 +918,14 @@ func (h *schedulerHalf) checkObserver() error {
 // observe returns what must be the same in another process.
 func (h *schedulerHalf) observe() ([]string, error) {
 	var lines []string
-	err := h.eachServed(func(node *types.NodeInfo, s sample, allocated *types.PodInfo) error {
-		for _, containers := range []map[string]types.ContainerInfo{allocated.InitContainers, allocated.RunningContainers} {
+	err := h.eachServed(func(_ *types.NodeInfo, s sample, allocated *types.PodInfo) error {
+		for _, containers := range []map[string]types.ContainerInfo{allocated.InitContainers,
+			allocated.RunningContainers} {
 			for _, name := range slices.Sorted(maps.Keys(containers)) {
 				container := containers[name]
 				for _, request := range slices.Sorted(maps.Keys(container.DevRequests)) {
-					lines = append(lines, fmt.Sprintf("for a pod that requests %s: container %s: %d %s from %s", s.what, name,
+					lines = append(lines, fmt.Sprintf("for a pod that requests %s: container %s: %d %s from %s",
+						s.what, name,
 						container.DevRequests[request], request, container.AllocateFrom[request]))
 				}
 			}

@@ -55,7 +55,8 @@ func Socket(ctx context.Context, path string, options Options) (*Report, error) 
 		}
 		passed.note(c.name, o.Status, c.needs)
 		report.Results = append(report.Results, Result{
-			Plugin: path, Kind: kindKubelet, Check: c.name, About: c.about, Status: o.Status, Reason: o.Reason, Fix: o.Fix,
+			Plugin: path, Kind: kindKubelet, Check: c.name, About: c.about, Status: o.Status,
+			Reason: o.Reason, Fix: o.Fix,
 		})
 		if o.Status == Failed && c.name != answersCheck && !p.answersAgain() {
 			passed.note(answersCheck, Failed, nil) // the rest needs it
@@ -90,7 +91,8 @@ func rpc[T any](
 	case codes.DeadlineExceeded:
 		return answer, fmt.Errorf("%s: no answer within %v", method, limit)
 	case codes.Unavailable:
-		return answer, fmt.Errorf("%s: the plugin does not answer, or has ended: %s", method, status.Convert(err).Message())
+		return answer, fmt.Errorf("%s: the plugin does not answer, or has ended: %s", method,
+			status.Convert(err).Message())
 	default:
 		return answer, &refusedBy{method, errors.New(status.Convert(err).Message())}
 	}
@@ -161,7 +163,8 @@ func (p *socketPlugin) available() ([]string, error) {
 func (p *socketPlugin) allocate(containers ...[]string) ([]device.Allocation, error) {
 	request := &pluginapi.AllocateRequest{}
 	for _, ids := range containers {
-		request.ContainerRequests = append(request.ContainerRequests, &pluginapi.ContainerAllocateRequest{DevicesIds: ids})
+		request.ContainerRequests = append(request.ContainerRequests,
+			&pluginapi.ContainerAllocateRequest{DevicesIds: ids})
 	}
 	response, err := rpc(p, "Allocate", p.options.Limits.Allocate,
 		func(ctx context.Context) (*pluginapi.AllocateResponse, error) { return p.client.Allocate(ctx, request) })
@@ -232,7 +235,8 @@ func checkList(list []*pluginapi.Device) error {
 		for _, node := range d.GetTopology().GetNodes() {
 			numa = append(numa, int(node.GetID()))
 		}
-		if _, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "vendor.example/device", ID: id, NUMA: numa}); err != nil {
+		if _, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "vendor.example/device", ID: id,
+			NUMA: numa}); err != nil {
 			return err
 		}
 	}

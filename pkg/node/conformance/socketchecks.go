@@ -143,7 +143,8 @@ func (p *socketPlugin) checkList() error {
 		if p.options.NoDevices {
 			return notApplicable("it lists no healthy device, as may be on a machine without them")
 		}
-		return withFix(errors.New("it lists no healthy device"), "run the test where the devices are, or with --no-devices")
+		return withFix(errors.New("it lists no healthy device"),
+			"run the test where the devices are, or with --no-devices")
 	}
 	return nil
 }
@@ -410,7 +411,8 @@ func (p *socketPlugin) checkHostile() error {
 	}
 	for what, containers := range map[string][][]string{
 		"no containers": nil, "a container without devices": {nil}, "an empty ID": {{""}},
-		"odd IDs": {{"..", "../../etc/passwd", "%s%n", "a\nb", "größe/ñ/東京", "\x00"}}, "a long ID": {{strings.Repeat("a", 1<<16)}},
+		"odd IDs": {{"..", "../../etc/passwd", "%s%n", "a\nb", "größe/ñ/東京",
+			"\x00"}}, "a long ID": {{strings.Repeat("a", 1<<16)}},
 		"one device twice": {{ids[0], ids[0]}}, "10,000 devices": {many},
 	} {
 		if _, err := p.allocate(containers...); err != nil && !isRefusal(err) {
@@ -440,7 +442,8 @@ func (p *socketPlugin) checkConcurrent() error {
 		id := ids[(caller+round)%len(ids)]
 		answer, err := p.one(id)
 		if err == nil && !sameAnswer(alone[id], answer) {
-			err = fmt.Errorf("%s gives %s alone, and %s among calls at the same time", id, sayAnswer(alone[id]), sayAnswer(answer))
+			err = fmt.Errorf("%s gives %s alone, and %s among calls at the same time", id, sayAnswer(alone[id]),
+				sayAnswer(answer))
 		}
 		return err
 	})
