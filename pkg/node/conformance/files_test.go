@@ -23,6 +23,10 @@ import (
 func TestMain(m *testing.M) {
 	pluginload.MaybeChild()
 	MaybeChild()
+	// With the race detector, each child would wait for a second when it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

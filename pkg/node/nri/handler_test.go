@@ -16,13 +16,15 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// recorder is a handler that accepts the first container, is late for the second, and refuses all
-// others.
+// recorder is a handler that accepts containers until it is to be late: then it is late for one, and
+// refuses all others.
 type recorder struct {
 	late chan struct{} // closed when it need not be late any more
 
 	mu           sync.Mutex
 	created      int
+	toBeLate     bool
+	wasLate      bool
 	synchronized []int // how many pods there were
 	left         int
 }
@@ -39,12 +41,13 @@ func (r *recorder) CreateContainer(
 ) (*api.ContainerAdjustment, error) {
 	r.mu.Lock()
 	r.created++
-	number := r.created
+	accepts, late := !r.toBeLate, r.toBeLate && !r.wasLate
+	r.wasLate = r.toBeLate
 	r.mu.Unlock()
-	switch number {
-	case 1:
+	if accepts {
 		return nil, nil
-	case 2:
+	}
+	if late {
 		<-r.late
 	}
 	return nil, errors.New("no more containers")
@@ -72,6 +75,12 @@ func (r *recorder) asked() int {
 	return r.created
 }
 
+func (r *recorder) beLate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.toBeLate = true
+}
+
 func (r *recorder) connections() (synchronized []int, left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +100,7 @@ func startHandling(t *testing.T, socket string) (*Registration, *recorder) {
 }
 
 func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(100 * time.Millisecond)
+	adaptation.SetPluginRequestTimeout(time.Second)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	registration, handler := startHandling(t, socket)
@@ -100,12 +109,16 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	}
 	r := startRuntime(t, socket, false)
 	await(t, "kubecri is registered", registration.isRegistered)
-	await(t, "the handler is asked about a container", func() bool {
+	// Until it is known, the probe is there, which ends with the connection: a container that is just
+	// being created is then refused.
+	await(t, "the handler is asked about containers, and the probe has left", func() bool {
 		if err := r.create(); err != nil {
-			t.Fatal("the container that is accepted:", err)
+			t.Fatal("a container that is accepted:", err)
 		}
-		return handler.asked() == 1
+		_, known, _ := registration.Enforced()
+		return handler.asked() > 0 && known
 	})
+	handler.beLate()
 	if err := r.create(); err != nil {
 		t.Error("the runtime does not go on without a plugin that is late:", err)
 	}

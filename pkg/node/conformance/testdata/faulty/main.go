@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
@@ -37,11 +39,11 @@ func nameOf(id string) types.ResourceName {
 }
 
 type node struct {
-	mu       sync.Mutex
-	calls    int
-	kept     *types.NodeInfo
-	shared   map[string]string
-	counters map[int]int
+	mu     sync.Mutex
+	calls  int
+	kept   *types.NodeInfo
+	shared map[string]string
+	busy   atomic.Bool
 }
 
 var _ device.Device = (*node)(nil)
@@ -158,9 +160,7 @@ func (n *node) Allocate(
 		<-done
 	}
 	if fault("it is not safe for concurrent use") {
-		for i := range 100 {
-			n.counters[i]++
-		}
+		overlap(&n.busy)
 	}
 	var paths []string
 	for _, id := range ids {
@@ -193,7 +193,7 @@ func CreateDevicePlugin() (device.Device, error) {
 	if fault("the device half's entry point returns an error") {
 		return nil, errors.New("no licence")
 	}
-	n := &node{shared: map[string]string{}, counters: map[int]int{}}
+	n := &node{shared: map[string]string{}}
 	if fault("a method has another type") {
 		return struct {
 			*node
@@ -223,7 +223,7 @@ func (walled) DenyEnvs() map[string]string { return map[string]string{"A=B": "no
 type scheduler struct {
 	mu     sync.Mutex
 	nodes  map[string]int
-	seen   map[int]int
+	busy   atomic.Bool
 	calls  int
 	starts int // of processes, this one included
 }
@@ -354,9 +354,7 @@ func (s *scheduler) PodFitsDevice(
 	info *types.NodeInfo, pod *types.PodInfo, _ bool,
 ) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	if fault("it is not safe for concurrent use either") {
-		for i := range 100 {
-			s.seen[i]++
-		}
+		overlap(&s.busy)
 	}
 	if fault("it refuses pods of others") && len(pod.RunningContainers["main"].KubeRequests) == 0 {
 		return false, nil, 0
@@ -542,7 +540,7 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduler{nodes: map[string]int{}, seen: map[int]int{}, starts: int(file.Size())}
+	s := &scheduler{nodes: map[string]int{}, starts: int(file.Size())}
 	switch {
 	case fault("a method of the scheduler half has another type"):
 		return misnamed{s}, nil
@@ -551,4 +549,13 @@ func CreateDeviceSchedulerPlugin() (devicescheduler.DeviceScheduler, error) {
 		return &translator{scheduler: s, pods: map[string]int{}}, nil
 	}
 	return s, nil
+}
+
+// overlap panics if two calls are in it at the same time, as Go does, with luck, for a map.
+func overlap(busy *atomic.Bool) {
+	if busy.Swap(true) {
+		panic("concurrent calls")
+	}
+	time.Sleep(time.Millisecond)
+	busy.Store(false)
 }
