@@ -16,8 +16,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// recorder is a handler that accepts containers until it is to be late: then it is late for one, and
-// refuses all others.
+// recorder is a handler that accepts containers until it is to be late: then it is late for one,
+// and refuses all others.
 type recorder struct {
 	late chan struct{} // closed when it need not be late any more
 
@@ -109,8 +109,8 @@ func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
 	}
 	r := startRuntime(t, socket, false)
 	await(t, "kubecri is registered", registration.isRegistered)
-	// Until it is known, the probe is there, which ends with the connection: a container that is just
-	// being created is then refused.
+	// Until it is known, the probe is there, which ends with the connection: a container that is
+	// just being created is then refused.
 	await(t, "the handler is asked about containers, and the probe has left", func() bool {
 		if err := r.create(); err != nil {
 			t.Fatal("a container that is accepted:", err)
