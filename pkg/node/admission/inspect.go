@@ -15,7 +15,7 @@ import (
 
 // Inspect returns why a container that exists already must be ended, or "" if it need not: it was
 // created past this program, and lacks the devices that it was allocated, or asks for devices that
-// it was not. An error says that this cannot be told now. What a container carries of an
+// it was not. An error says that this is not known now. What a container carries of an
 // allocation is the grants' business.
 func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, err error) {
 	r := newRequest(c)

@@ -33,7 +33,7 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 		privileged bool
 		envs       map[string]string
 		says       string // why it is ended; "" if it is not
-		unknown    bool   // it cannot be told
+		unknown    bool   // it is not known
 	}{
 		"one that lacks what it was allocated": {
 			known: &requesting, allocated: card0, says: "the devices that it was allocated",

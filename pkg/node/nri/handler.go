@@ -31,7 +31,7 @@ type Handler interface {
 	// RemovePodSandbox says that the pod is gone.
 	RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error
 	// Left says that a connection has ended, also one that was never synchronized. What happens
-	// from now on is not told.
+	// from now on is not reported.
 	Left()
 }
 

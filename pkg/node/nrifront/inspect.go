@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 )
 
-// inspectRetry is the pause before containers are inspected again that nothing could be told of, or
+// inspectRetry is the pause before containers are inspected again of which nothing was known, or
 // that could not be ended.
 const inspectRetry = time.Second
 
@@ -26,7 +26,7 @@ type existing struct {
 // inspect ends those of the containers that admission would not have let pass, unless they were
 // there before kubecri came to this node: installing it ends nobody's work. It calls inspected
 // when no container is left of which that is known. It goes on, until ctx is done, with those of
-// which nothing can be told before the API server answers.
+// which nothing is known before the API server answers.
 func (f *Front) inspect(
 	ctx context.Context, pods map[string]*api.PodSandbox, containers []*api.Container, inspected func(),
 ) {

@@ -13,8 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// View is what the runtime has told of containers that exist: what they carry as grants.Annotation,
-// which its lists do not have. All methods are safe for concurrent use.
+// View is what the runtime has reported of containers that exist: what they carry as
+// grants.Annotation, which its lists do not have. All methods are safe for concurrent use.
 type View struct {
 	mu      sync.Mutex
 	carried map[string]string // by the container's ID
@@ -72,7 +72,7 @@ func (r viewed) Pods(ctx context.Context) (map[string]grants.RuntimeState, error
 	select {
 	case <-r.view.first:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("NRI has not told which containers there are: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("NRI has not reported which containers there are: %w", context.Cause(ctx))
 	}
 	pods, err := r.listed.Pods(ctx)
 	if err != nil {
