@@ -102,6 +102,27 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 	}
 }
 
+// Requests are compiled in the order of their names, in which "a-b/…" comes before "a/…", although
+// "a" comes before "a-b".
+func TestGroupsWhoseNamesBeginAlikeAreKeptApart(t *testing.T) {
+	request := func(names ...string) *Request {
+		info := types.ContainerInfo{DevRequests: types.ResourceList{}}
+		for i, group := range names {
+			for _, gpu := range names {
+				path := types.ResourceName("resource/group/gpugrp0/" + group + "/gpu/" + gpu + "/")
+				info.DevRequests[path+"cards"] = 1
+				info.DevRequests[path+"memory"] = int64(i)
+			}
+			info.DevRequests[types.ResourceName("resource/group/gpugrp0/"+group+"/nic/"+group+"/ports")] = 1
+		}
+		return mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": info}}, nil)
+	}
+	plain, alike := request("1", "2", "3", "4", "5"), request("a", "a-b", "a.b", "ab", "gpu")
+	if got, want := len(alike.groups), 1+5+5*(5+1); got != want || alike.Digest() != plain.Digest() {
+		t.Errorf("%d groups, want %d; equal digests: %v", got, want, alike.Digest() == plain.Digest())
+	}
+}
+
 // move gives a device another path.
 func move(n *types.NodeInfo, from, to types.ResourceName) {
 	for name, quantity := range maps.Clone(n.Allocatable) {

@@ -347,7 +347,7 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 		},
 		"too many requests": {
 			types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": many(MaxRequests), "web": many(1)}},
-			`container "web": the pod makes more than 4096 device requests`,
+			`container "web": the pod makes more than 512 device requests`,
 		},
 		"an allocation without a request": {
 			types.PodInfo{

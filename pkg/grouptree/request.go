@@ -14,7 +14,7 @@ import (
 // MaxRequests and MaxContainers bound what placing one pod costs: the number of its device
 // requests, and the number of its containers that make some.
 const (
-	MaxRequests   = 4096
+	MaxRequests   = 512
 	MaxContainers = 128
 )
 
@@ -110,7 +110,12 @@ func (i *item) path() resource.Path {
 // scorer number is unknown, AllocateFrom serves something that is not requested, or there are more
 // than MaxRequests or MaxContainers.
 func CompileRequest(pod *types.PodInfo, spec []Container) (*Request, error) {
-	c := compiler{req: &Request{}, signatures: map[string]int32{}, types: map[string]int32{}}
+	c := compiler{
+		req: &Request{}, signatures: map[string]int32{}, types: map[string]int32{}, known: map[typeName]int32{},
+	}
+	if err := c.count(pod); err != nil {
+		return nil, err
+	}
 	turns := make(map[string]int, len(spec))
 	for turn, at := range spec {
 		turns[at.Name] = turn

@@ -4,6 +4,7 @@
 package grouptree
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -19,14 +20,53 @@ type compiler struct {
 	req        *Request
 	signatures map[string]int32
 	types      map[string]int32
+	known      map[typeName]int32 // types, without joining their names
 	total      int64
+	places     []int // by type, while needs are summed: the need's place and 1, or 0
 }
+
+// typeName is what a type's name is joined from.
+type typeName struct{ signature, resource string }
 
 // placeholder is a group of requests that is being collected, or a container as a whole.
 type placeholder struct {
-	signature string
-	items     []item
-	levels    map[string]map[string]*placeholder
+	level, instance string
+	signature       string
+	items           []item
+	groups          []*placeholder
+}
+
+// group returns the group below this one. Requests come in the order of their names, so that those
+// of one group come one after another.
+func (p *placeholder) group(level, instance string) *placeholder {
+	next := &placeholder{level: level, instance: instance}
+	if n := len(p.groups); n > 0 && p.groups[n-1].level == level {
+		last := p.groups[n-1]
+		if last.instance == instance {
+			return last
+		}
+		next.signature = last.signature
+	} else {
+		next.signature = join(p.signature, level)
+	}
+	p.groups = append(p.groups, next)
+	return next
+}
+
+// count makes room for all requests of the pod, and refuses more than MaxRequests before any work
+// is done for them.
+func (c *compiler) count(pod *types.PodInfo) error {
+	count := 0
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			if count += len(containers[name].DevRequests); count > MaxRequests {
+				return fmt.Errorf("container %q: the pod makes more than %d device requests: ask for fewer",
+					name, MaxRequests)
+			}
+		}
+	}
+	c.req.items, c.req.groups = make([]item, 0, count), make([]group, 0, count)
+	return nil
 }
 
 // container adds one container.
@@ -46,10 +86,7 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 				name, request, info.AllocateFrom[request])
 		}
 	}
-	if most := MaxRequests - len(c.req.items); len(info.DevRequests) > most {
-		return fmt.Errorf("container %q: the pod makes more than %d device requests: ask for fewer", name, MaxRequests)
-	}
-	if root.items == nil && root.levels == nil {
+	if root.items == nil && root.groups == nil {
 		return nil // a container that requests nothing takes no part in placement
 	}
 	if len(c.req.containers) == MaxContainers {
@@ -93,22 +130,21 @@ func (c *compiler) request(root *placeholder, name types.ResourceName, info type
 	c.req.pinned = c.req.pinned || it.pin != ""
 	at := root
 	for level, instance := range path.Levels() {
-		if at.levels == nil {
-			at.levels = map[string]map[string]*placeholder{}
-		}
-		if at.levels[level] == nil {
-			at.levels[level] = map[string]*placeholder{}
-		}
-		next := at.levels[level][instance]
-		if next == nil {
-			next = &placeholder{signature: join(at.signature, level)}
-			at.levels[level][instance] = next
-		}
-		at = next
+		at = at.group(level, instance)
 	}
-	it.typ = intern(c.types, &c.req.types, join(at.signature, path.Resource()))
+	it.typ = c.typeOf(at.signature, path.Resource())
 	at.items = append(at.items, it)
 	return nil
+}
+
+// typeOf returns the number of a kind of resource.
+func (c *compiler) typeOf(signature, resource string) int32 {
+	number, ok := c.known[typeName{signature, resource}]
+	if !ok {
+		number = intern(c.types, &c.req.types, join(signature, resource))
+		c.known[typeName{signature, resource}] = number
+	}
+	return number
 }
 
 // flatten writes a placeholder and all below it, depth first.
@@ -124,20 +160,24 @@ func (c *compiler) flatten(at *placeholder, parent int32) {
 	r.items = append(r.items, at.items...)
 	g.itemHi = int32(len(r.items))
 	r.groups = append(r.groups, g)
-	for _, level := range slices.Sorted(maps.Keys(at.levels)) {
-		before := int32(-1)
-		for _, instance := range slices.Sorted(maps.Keys(at.levels[level])) {
-			next := int32(len(r.groups))
-			c.flatten(at.levels[level][instance], self)
-			if before >= 0 && r.alike(before, next) {
-				r.groups[next].twin = before
-			}
-			before = next
+	slices.SortFunc(at.groups, func(a, b *placeholder) int {
+		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.instance, b.instance))
+	})
+	before := int32(-1)
+	for k, below := range at.groups {
+		if k > 0 && at.groups[k-1].level != below.level {
+			before = -1
 		}
+		next := int32(len(r.groups))
+		c.flatten(below, self)
+		if before >= 0 && r.alike(before, next) {
+			r.groups[next].twin = before
+		}
+		before = next
 	}
 	r.groups[self].end = int32(len(r.groups))
 	r.groups[self].itemEnd = int32(len(r.items))
-	r.groups[self].needs = r.sum(r.items[g.itemLo:])
+	r.groups[self].needs = c.sum(r.items[g.itemLo:])
 }
 
 // alike reports whether two groups ask for exactly the same, so that exchanging them changes
@@ -163,17 +203,21 @@ func (r *Request) alike(a, b int32) bool {
 }
 
 // sum returns what the items need together, by kind of resource.
-func (r *Request) sum(items []item) []need {
+func (c *compiler) sum(items []item) []need {
+	if missing := len(c.req.types) - len(c.places); missing > 0 {
+		c.places = append(c.places, make([]int, missing)...)
+	}
 	var needs []need
-	places := make(map[int32]int, min(len(items), len(r.types)))
 	for _, it := range items {
-		k, known := places[it.typ]
-		if !known {
-			k = len(needs)
-			places[it.typ] = k
+		if c.places[it.typ] == 0 {
 			needs = append(needs, need{typ: it.typ})
+			c.places[it.typ] = len(needs)
 		}
-		needs[k].total = addCapped(needs[k].total, it.quantity)
+		total := &needs[c.places[it.typ]-1].total
+		*total = addCapped(*total, it.quantity)
+	}
+	for _, need := range needs {
+		c.places[need.typ] = 0
 	}
 	return needs
 }
@@ -192,7 +236,7 @@ func (c *compiler) finish() {
 		r.containers[k].turn, _ = slices.BinarySearch(turns, r.containers[k].turn)
 	}
 	if r.running > 0 {
-		r.needs = r.sum(r.items[:r.containers[r.running-1].itemHi])
+		r.needs = c.sum(r.items[:r.containers[r.running-1].itemHi])
 	}
 	r.findConditions()
 	var content encoder

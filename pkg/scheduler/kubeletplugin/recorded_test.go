@@ -331,7 +331,7 @@ func randomRequest(random *rand.Rand, ids []string) (types.ResourceName, int64) 
 		}
 	case 5:
 		if random.IntN(40) == 0 {
-			quantity = grouptree.MaxRequests
+			quantity = maxPlaceholders
 		}
 	}
 	return types.ResourceName(name), quantity

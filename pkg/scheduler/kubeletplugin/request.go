@@ -20,6 +20,9 @@ import (
 // byName begins a placeholder that stands for the one instance whose name follows.
 const byName = "="
 
+// maxPlaceholders bounds the memory that a pod can take. Of its devices, maxDevices are looked for.
+const maxPlaceholders = 4096
+
 // podRequest is what a pod requests of the devices of any node. It is immutable: an allocation has
 // copies of its containers.
 type podRequest struct {
@@ -112,15 +115,15 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 			if numa == byName {
 				return nil, errNoName(name)
 			}
-			if quantity < 1 || quantity > grouptree.MaxRequests {
-				return nil, fmt.Errorf("%s is %d: ask for 1 to %d", name, quantity, grouptree.MaxRequests)
+			if quantity < 1 || quantity > maxPlaceholders {
+				return nil, fmt.Errorf("%s is %d: ask for 1 to %d", name, quantity, maxPlaceholders)
 			}
 			several[full] = quantity
 			r.inGroups += quantity
 		}
-		if r.inGroups > grouptree.MaxRequests { // it bounds the memory that a pod can take
+		if r.inGroups > maxPlaceholders {
 			return nil, fmt.Errorf("the pod asks for more than %d devices by placeholders: ask for fewer",
-				grouptree.MaxRequests)
+				maxPlaceholders)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(several)) {

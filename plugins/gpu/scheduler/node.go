@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// maxCounted is the largest number of GPUs that a node gets which only reports a count.
+// maxCounted is the largest number of GPUs that a node gets which only reports a count, and that
+// the containers of a pod may count together.
 const maxCounted = 1024
 
 // liftNode rewrites what is allocatable on a node such that all its GPUs are in two levels of

@@ -24,6 +24,9 @@ const generateTopology types.ResourceName = "gpu/gpu-generate-topology"
 // node. Entries that the plugins before this one wrote stay. best returns the topology for a number
 // of GPUs, nil when there is none.
 func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best func(int) topology) error {
+	if err := s.checkCounted(pod); err != nil {
+		return err
+	}
 	has := countGPUs(node)
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -32,6 +35,23 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 				return fmt.Errorf("container %q: %w", name, err)
 			}
 			containers[name] = container
+		}
+	}
+	return nil
+}
+
+// checkCounted refuses a pod whose containers count so many GPUs that writing down a request for
+// each would take long, before any is written.
+func (s *Scheduler) checkCounted(pod *types.PodInfo) error {
+	left := int64(maxCounted)
+	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
+		for _, container := range containers {
+			count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
+			if count > left {
+				return fmt.Errorf("the pod: its containers count more than %d of %s: ask for fewer", maxCounted,
+					s.resource)
+			}
+			left -= max(0, count)
 		}
 	}
 	return nil

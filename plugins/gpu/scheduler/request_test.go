@@ -150,6 +150,13 @@ func TestWhatAnotherPluginWroteStays(t *testing.T) {
 	}
 }
 
+// inTwoContainers is a pod whose two containers count n GPUs each.
+func inTwoContainers(n int64) *types.PodInfo {
+	pod := counting(n)
+	pod.RunningContainers["second"] = counting(n).RunningContainers["app"]
+	return pod
+}
+
 func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 	tests := map[string]struct {
 		pod  *types.PodInfo
@@ -161,7 +168,15 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 		},
 		"a number of GPUs beyond all measure": {
 			pod:  counting(1 << 62),
-			want: `cannot serve container "app": too few GPUs for 4611686018427387904 of nvidia.com/gpu`,
+			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/gpu: ask for fewer`,
+		},
+		"more GPUs in all containers than are written down one by one": {
+			pod:  inTwoContainers(513),
+			want: `cannot serve the pod: its containers count more than 1024 of nvidia.com/gpu: ask for fewer`,
+		},
+		"as many as are written down one by one, and more than the node has": {
+			pod:  inTwoContainers(512),
+			want: `cannot serve container "app": too few GPUs for 512 of nvidia.com/gpu`,
 		},
 		"a GPU of which nothing is held, so that it would be somebody else's": {
 			pod:  asking(1, types.ResourceList{"gpu/a/cards": 0}),
