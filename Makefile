@@ -133,6 +133,10 @@ hostile: ## Look for the pods that cost the scheduler most; HOSTILE='-time=1h' f
 hostile-tenants: build bench-upstream ## Bind pods without devices while ten tenants create the worst pods.
 	cd test && go run ./bench/scheduler -tenants=10 -rounds=16 -nodes=500 -name=tenants $${BENCH:-}
 
+.PHONY: monitoring
+monitoring: build ## Scrape a cluster with a real Prometheus, and see alerts fire and clear (root, Linux).
+	cd test && $(TEST) ./e2e/monitoring -v -count 1 -timeout 30m
+
 .PHONY: robustness
 robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
 	cd test && go run ./cmd/robustness

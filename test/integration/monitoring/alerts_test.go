@@ -83,7 +83,7 @@ func TestEachAlertFiresAndClears(t *testing.T) {
 	promtool := path(t, "_output/tools/promtool")
 	build := exec.Command("go", "build", "-tags", "remove_all_sd", "-o", promtool,
 		"github.com/prometheus/prometheus/cmd/promtool")
-	build.Dir = path(t, "hack/promtool")
+	build.Dir = path(t, "hack/prometheus")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build promtool: %v\n%s", err, said)
@@ -96,13 +96,14 @@ func TestEachAlertFiresAndClears(t *testing.T) {
 		}
 	}
 	directory := t.TempDir()
-	for name, text := range map[string][]byte{"rules.yaml": file, "test.yaml": tests} {
+	for name, text := range map[string][]byte{"rules.yaml": file, "test.yaml": tests, "boards.yaml": boardRules(t)} {
 		if err := os.WriteFile(filepath.Join(directory, name), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, args := range [][]string{
 		{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}, {"test", "rules", "test.yaml"},
+		{"check", "rules", "boards.yaml"},
 	} {
 		run := exec.Command(promtool, args...)
 		run.Dir = directory
@@ -148,14 +149,26 @@ func TestEachAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// The tables of docs/operations.md are compared with what the programs expose, each beside it.
-func TestAlertsUseMetricsThatExist(t *testing.T) {
-	documented := map[string]bool{"up": true}
+// metric is the name of one of ours, and histogramSeries what Prometheus adds to a histogram's.
+var (
+	metric          = regexp.MustCompile(`\b(?:kubecri|kubedevice_scheduler)_[a-z_]+\b`)
+	histogramSeries = regexp.MustCompile(`_(?:bucket|count|sum)$`)
+)
+
+// documentedMetrics returns the metrics in the tables of docs/operations.md, which are compared with
+// what the programs expose, each beside it.
+func documentedMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	documented := map[string]bool{}
 	table := regexp.MustCompile("(?m)^\\| `((?:kubecri|kubedevice_scheduler)_[a-z_]+)` \\|")
 	for _, match := range table.FindAllStringSubmatch(string(read(t, "docs/operations.md")), -1) {
 		documented[match[1]] = true
 	}
-	metric := regexp.MustCompile(`\b(?:kubecri|kubedevice_scheduler)_[a-z_]+\b`)
+	return documented
+}
+
+func TestAlertsUseMetricsThatExist(t *testing.T) {
+	documented := documentedMetrics(t)
 	all, _ := alerts(t)
 	for _, alert := range all {
 		names := metric.FindAllString(alert.Expr, -1)

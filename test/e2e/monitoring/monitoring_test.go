@@ -1,0 +1,124 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+func TestPrometheusSeesWhatGoesWrongAndThatItIsMended(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	server := startPrometheus(ctx, t)
+	namespace := clustertest.Namespace(t, shared.Client)
+	clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-1", clustertest.IdlePod(namespace, "trainer",
+		map[corev1.ResourceName]int64{corev1.ResourceName(gpu.Resource): 8})))
+	for _, expr := range []string{
+		`up{job="kubecri",instance="node-1"} == 1`, `up{job="kubecri",instance="node-2"} == 1`,
+		`up{job="kubedevice-scheduler"} == 1`, `kubecri_device_held{pod="trainer"}`,
+	} {
+		for {
+			series, err := server.query(ctx, expr)
+			if err == nil && series > 0 {
+				break
+			}
+			clustertest.Pause(ctx, t, "Prometheus to have "+expr)
+		}
+	}
+
+	t.Run("each query of the boards is answered", func(t *testing.T) { answersBoards(ctx, t, server) })
+	t.Run("a device that a container holds fails", func(t *testing.T) {
+		inventory := filepath.Join(files, "node-1.yaml")
+		alert := map[string]string{
+			"alertname": "KubeDeviceUnhealthyInUse", "instance": "node-1", "device": "gpu-3", "pod": "trainer",
+		}
+		server.awaitAlert(ctx, t, false, alert)
+		if err := setInventory(inventory, "unhealthy: [gpu-3]\n"); err != nil {
+			t.Fatal(err)
+		}
+		server.awaitAlert(ctx, t, true, alert)
+		if err := setInventory(inventory, ""); err != nil {
+			t.Fatal(err)
+		}
+		server.awaitAlert(ctx, t, false, alert)
+	})
+	t.Run("kubecri is gone", func(t *testing.T) {
+		alert := map[string]string{"alertname": "KubecriDown", "instance": "node-2"}
+		server.awaitAlert(ctx, t, false, alert)
+		if err := shared.Nodes[1].Kubecri.Kill9(ctx); err != nil {
+			t.Fatal(err)
+		}
+		server.awaitAlert(ctx, t, true, alert)
+		if err := shared.Nodes[1].Kubecri.Start(); err != nil {
+			t.Fatal(err)
+		}
+		server.awaitAlert(ctx, t, false, alert)
+	})
+	t.Run("an admission policy is gone", func(t *testing.T) {
+		alert := map[string]string{"alertname": "KubeDevicePoliciesMissing"}
+		server.awaitAlert(ctx, t, false, alert)
+		if err := shared.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx,
+			"kubedevice-pod-allocations", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		server.awaitAlert(ctx, t, true, alert)
+		if err := shared.Apply(ctx, filepath.Join(root(t), "deploy", "policies")); err != nil {
+			t.Fatal(err)
+		}
+		server.awaitAlert(ctx, t, false, alert)
+	})
+}
+
+// answersBoards asks what the boards ask. What counts failures may have no answer.
+func answersBoards(ctx context.Context, t *testing.T, server *server) {
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$resource", ".*", "$instance", ".*")
+	directory := filepath.Join(root(t), "deploy", "monitoring", "boards")
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, answered := 0, 0
+	for _, entry := range entries {
+		var board struct {
+			Panels []struct {
+				Title   string
+				Type    string
+				Targets []struct{ Expr string }
+			}
+		}
+		if err := json.Unmarshal([]byte(read(t, "deploy/monitoring/boards/"+entry.Name())), &board); err != nil {
+			t.Fatal(err)
+		}
+		for _, panel := range board.Panels {
+			for _, target := range panel.Targets {
+				asked++
+				series, err := server.query(ctx, variables.Replace(target.Expr))
+				if err != nil {
+					t.Errorf("%s, %s: %v", entry.Name(), panel.Title, err)
+				}
+				if series > 0 {
+					answered++
+				} else if panel.Type == "stat" {
+					t.Errorf("%s, %s: no answer to %s", entry.Name(), panel.Title, target.Expr)
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d queries have an answer", answered, asked)
+	if answered < asked/2 {
+		t.Errorf("only %d of %d queries have an answer", answered, asked)
+	}
+}
