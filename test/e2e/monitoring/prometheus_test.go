@@ -32,8 +32,8 @@ const account = "kubedevice-monitoring"
 // server is a Prometheus on the first node.
 type server struct{ client *http.Client }
 
-// startPrometheus starts a Prometheus that scrapes nodes and scheduler every second, with the rights
-// that deploy/monitoring gives. Its alerts wait two seconds each, not minutes.
+// startPrometheus starts a Prometheus that scrapes nodes and scheduler every second, with the
+// rights that deploy/monitoring gives. Its alerts wait two seconds each, not minutes.
 func startPrometheus(ctx context.Context, t *testing.T) *server {
 	t.Helper()
 	node := shared.Nodes[0]

@@ -155,8 +155,8 @@ var (
 	histogramSeries = regexp.MustCompile(`_(?:bucket|count|sum)$`)
 )
 
-// documentedMetrics returns the metrics in the tables of docs/operations.md, which are compared with
-// what the programs expose, each beside it.
+// documentedMetrics returns the metrics in the tables of docs/operations.md, which are compared
+// with what the programs expose, each beside it.
 func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	documented := map[string]bool{}
