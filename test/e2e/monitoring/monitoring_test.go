@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -67,17 +66,14 @@ func TestPrometheusSeesWhatGoesWrongAndThatItIsMended(t *testing.T) {
 		}
 		server.awaitAlert(ctx, t, false, alert)
 	})
-	t.Run("an admission policy is gone", func(t *testing.T) {
-		alert := map[string]string{"alertname": "KubeDevicePoliciesMissing"}
+	t.Run("a pod gets past the scheduler", func(t *testing.T) {
+		alert := map[string]string{"alertname": "KubeDeviceUnallocatedPods"}
 		server.awaitAlert(ctx, t, false, alert)
-		if err := shared.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx,
-			"kubedevice-pod-allocations", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		pod := clustertest.IdlePod(namespace, "past", map[corev1.ResourceName]int64{corev1.ResourceName(gpu.Resource): 1})
+		pod.Spec.NodeName = "node-2"
+		pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
 		server.awaitAlert(ctx, t, true, alert)
-		if err := shared.Apply(ctx, filepath.Join(root(t), "deploy", "policies")); err != nil {
-			t.Fatal(err)
-		}
+		clustertest.DeletePod(ctx, t, shared.Client, pod)
 		server.awaitAlert(ctx, t, false, alert)
 	})
 }
@@ -118,7 +114,7 @@ func answersBoards(ctx context.Context, t *testing.T, server *server) {
 		}
 	}
 	t.Logf("%d of %d queries have an answer", answered, asked)
-	if answered < asked/2 {
+	if answered < asked/3 {
 		t.Errorf("only %d of %d queries have an answer", answered, asked)
 	}
 }
