@@ -23,8 +23,8 @@ func TestPrometheusSeesWhatGoesWrongAndThatItIsMended(t *testing.T) {
 	defer cancel()
 	server := startPrometheus(ctx, t)
 	namespace := clustertest.Namespace(t, shared.Client)
-	clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-1", clustertest.IdlePod(namespace, "trainer",
-		map[corev1.ResourceName]int64{corev1.ResourceName(gpu.Resource): 8})))
+	clustertest.RunPod(ctx, t, shared.Client, clustertest.On("node-1",
+		clustertest.IdlePod(namespace, "trainer", gpus(8))))
 	for _, expr := range []string{
 		`up{job="kubecri",instance="node-1"} == 1`, `up{job="kubecri",instance="node-2"} == 1`,
 		`up{job="kubedevice-scheduler"} == 1`, `kubecri_device_held{pod="trainer"}`,
@@ -69,13 +69,17 @@ func TestPrometheusSeesWhatGoesWrongAndThatItIsMended(t *testing.T) {
 	t.Run("a pod gets past the scheduler", func(t *testing.T) {
 		alert := map[string]string{"alertname": "KubeDeviceUnallocatedPods"}
 		server.awaitAlert(ctx, t, false, alert)
-		pod := clustertest.IdlePod(namespace, "past", map[corev1.ResourceName]int64{corev1.ResourceName(gpu.Resource): 1})
+		pod := clustertest.IdlePod(namespace, "past", gpus(1))
 		pod.Spec.NodeName = "node-2"
 		pod = clustertest.CreatePod(ctx, t, shared.Client, pod)
 		server.awaitAlert(ctx, t, true, alert)
 		clustertest.DeletePod(ctx, t, shared.Client, pod)
 		server.awaitAlert(ctx, t, false, alert)
 	})
+}
+
+func gpus(n int64) map[corev1.ResourceName]int64 {
+	return map[corev1.ResourceName]int64{corev1.ResourceName(gpu.Resource): n}
 }
 
 // answersBoards asks what the boards ask. What counts failures may have no answer.
