@@ -59,14 +59,16 @@ PLATFORMS := linux/amd64 linux/arm64
 IMAGES    := $(OUT)/tools/images
 
 .PHONY: images
-images: ## Make container images in _output/images/; PLATFORMS=linux/amd64 for one architecture (Linux, Debian's apt).
+images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64 for one architecture (Debian's apt).
 	@cd hack/images && go build -o $(IMAGES) .
+	@mkdir -p $(OUT)/images-build
 	@for platform in $(PLATFORMS); do \
 	  architecture=$${platform#linux/}; \
-	  into=$(OUT)/images-build; \
+	  into=$(OUT)/images-build/$$architecture; \
+	  if [ $$architecture = $$(go env GOHOSTARCH) ]; then ln -sfn $(OUT) $$into; continue; fi; \
 	  echo "Building for $$platform"; \
-	  compiler=$$($(IMAGES) compiler $$architecture $$into/compiler-$$architecture); \
-	  GOARCH=$$architecture CC=$$compiler $(MAKE) --no-print-directory binaries plugins OUT=$$into/$$architecture; \
+	  compiler=$$($(IMAGES) compiler $$architecture $(OUT)/images-build/compiler-$$architecture); \
+	  GOARCH=$$architecture CC=$$compiler $(MAKE) --no-print-directory binaries plugins OUT=$$into; \
 	done
 	@$(IMAGES) write -platforms '$(PLATFORMS)' -programs $(OUT)/images-build -work $(OUT)/images-build \
 	  -out $(OUT)/images -licence LICENSE -version $(VERSION) \

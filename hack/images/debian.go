@@ -190,16 +190,9 @@ var crossCompilers = map[string]struct {
 	"arm64": {"aarch64-linux-gnu-gcc", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"}},
 }
 
-// compiler returns a C compiler for an architecture: gcc for the machine's own, else a script below
-// dir that runs the cross compiler of Debian's packages, which are unpacked there once.
+// compiler returns a script below dir that runs the C compiler of Debian's packages for an
+// architecture other than the machine's. The packages are unpacked there once.
 func compiler(ctx context.Context, architecture, dir string) (string, error) {
-	own, err := output(ctx, "", "dpkg", "--print-architecture")
-	if err != nil {
-		return "", err
-	}
-	if strings.TrimSpace(own) == debianArchitectures[architecture] {
-		return "gcc", nil
-	}
 	cross, ok := crossCompilers[architecture]
 	if !ok {
 		return "", errors.New("there are images for amd64 and arm64")

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -123,22 +122,19 @@ func (f file) write(archive *tar.Writer, name string, modified time.Time) error 
 	return err
 }
 
-// layer returns the files as a layer of an image.
-func (f files) layer(modified time.Time) (v1.Layer, error) {
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+// layer is a layer of images.
+type layer struct {
+	v1.Layer
+	// title is what it has, in the history of images.
+	title string
+}
+
+// layer returns the files as a layer, which is compressed once, for all images.
+func (f files) layer(title string, modified time.Time) (layer, error) {
+	made, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		reader, writer := io.Pipe()
 		go func() { writer.CloseWithError(f.write(writer, modified)) }()
 		return reader, nil
-	}, tarball.WithMediaType(types.OCILayer))
-}
-
-// title is what a layer has, in its history.
-func (f files) title() string {
-	var names []string
-	for _, name := range f.sorted() {
-		if f[name].source != "" {
-			names = append(names, "/"+name)
-		}
-	}
-	return strings.Join(names, " ")
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	return layer{made, title}, err
 }

@@ -88,7 +88,7 @@ func (i image) write(directory string, r release, contents []*content) (v1.Hash,
 
 // forArchitecture returns the image for one architecture.
 func (i image) forArchitecture(r release, c *content) (v1.Image, error) {
-	layers := []files{c.base}
+	layers := []layer{c.base}
 	if i.scheduler {
 		layers = append(layers, c.scheduler)
 	}
@@ -97,13 +97,9 @@ func (i image) forArchitecture(r release, c *content) (v1.Image, error) {
 	}
 	created := v1.Time{Time: r.created}
 	var adds []mutate.Addendum
-	for _, files := range layers {
-		layer, err := files.layer(r.created)
-		if err != nil {
-			return nil, err
-		}
+	for _, layer := range layers {
 		adds = append(adds, mutate.Addendum{
-			Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: files.title()},
+			Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: layer.title},
 		})
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)

@@ -59,9 +59,9 @@ func command(t *testing.T, name string, arguments ...string) {
 }
 
 // built returns a content for this machine. The test itself stands for all programs and plugins.
-func built(t *testing.T) *content {
+func built(t *testing.T, example string) *content {
 	t.Helper()
-	base := debian(t, map[string]string{"etc/example": "an example\n"})
+	base := debian(t, map[string]string{"etc/example": example})
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,8 @@ func built(t *testing.T) *content {
 		programs[name] = string(text)
 	}
 	dir := write(t, programs)
-	c, err := newContent(runtime.GOARCH, base, dir, filepath.Join(dir, "LICENSE"))
+	c, err := newContent(runtime.GOARCH, base, dir, filepath.Join(dir, "LICENSE"),
+		testRelease.created)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,8 @@ func tree(t *testing.T, dir string) map[string]string {
 }
 
 func TestWhatIsMadeTwiceIsTheSame(t *testing.T) {
-	first, second := built(t), built(t) // at other paths, at another time
+	first, second := built(t, "an example\n"), built(t, "an example\n") // at other paths, at another time
+	changed := built(t, "another one\n")
 	one, two := t.TempDir(), t.TempDir()
 	for _, image := range images {
 		digest, err := image.write(filepath.Join(one, image.name), testRelease, []*content{first})
@@ -118,12 +120,9 @@ func TestWhatIsMadeTwiceIsTheSame(t *testing.T) {
 		if digest != again {
 			t.Errorf("image %s has the digests %s and %s", image.name, digest, again)
 		}
-		second.base.add("etc/example", 0o600, []byte("an example\n"))
-		if other, err := image.write(filepath.Join(t.TempDir(), "other"), testRelease, []*content{second}); err != nil ||
-			other == digest {
-			t.Errorf("image %s with another mode of a file has the digest %s, %v", image.name, other, err)
+		if other, err := image.write(t.TempDir(), testRelease, []*content{changed}); err != nil || other == digest {
+			t.Errorf("image %s with another file has the digest %s, %v", image.name, other, err)
 		}
-		second.base.add("etc/example", 0o644, []byte("an example\n"))
 	}
 	if !cmp.Equal(tree(t, one), tree(t, two)) {
 		t.Error("the files of the two are different")
@@ -158,7 +157,7 @@ func read(t *testing.T, dir string) (v1.ImageIndex, v1.Image, v1.Descriptor) {
 }
 
 func TestAnImageHasItsProgramsAndSaysWhatItIs(t *testing.T) {
-	c := built(t)
+	c := built(t, "an example\n")
 	scheduler := []string{"kube-scheduler", "schedulerplugins/nvidiagpu.so", "schedulerplugins/simgpu.so"}
 	kubecri := []string{
 		"kubecri", "usr/local/KubeExt/devices/nvidiagpu.so", "usr/local/KubeExt/simulated/simgpu.so",

@@ -4,7 +4,7 @@
 // Command images is what "make images" runs: it makes the container images of KubeDevice, on
 // packages of Debian, without Docker, without root and without a registry.
 //
-//	images compiler ARCHITECTURE DIRECTORY    prints a C compiler for that architecture
+//	images compiler ARCHITECTURE DIRECTORY    prints a C compiler for another architecture
 //	images write [flags]                      writes the images as OCI layouts
 package main
 
@@ -72,7 +72,7 @@ func runWrite(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("make the base for %s: %w", platform, err)
 		}
-		c, err := newContent(architecture, base, filepath.Join(*programs, architecture), *licence)
+		c, err := newContent(architecture, base, filepath.Join(*programs, architecture), *licence, release.created)
 		if err != nil {
 			return fmt.Errorf("read what is built for %s: %w", platform, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // glibcFloor is the oldest C library with which programs and plugins work, on machines where they
@@ -19,7 +20,7 @@ const glibcFloor = "2.34"
 // content is what the images for one architecture have.
 type content struct {
 	architecture             string
-	base, scheduler, kubecri files
+	base, scheduler, kubecri layer
 }
 
 // Where the images have the plugins. kubecri finds those of simulated GPUs only when it is told to:
@@ -30,22 +31,37 @@ const (
 	simulatedPlugins = "usr/local/KubeExt/simulated"
 )
 
-// newContent reads what "make binaries plugins" has built in a directory.
-func newContent(architecture string, base files, built, licence string) (*content, error) {
+// newContent makes layers of the base and of what "make binaries plugins" has built in a directory.
+func newContent(architecture string, base files, built, licence string, created time.Time) (*content, error) {
+	scheduler, kubecri := files{}, files{}
 	base.addSource("usr/share/doc/kubedevice/copyright", 0o644, licence)
-	c := &content{architecture: architecture, base: base, scheduler: files{}, kubecri: files{}}
-	c.scheduler.addSource("kube-scheduler", 0o755, filepath.Join(built, "kube-scheduler"))
-	c.kubecri.addSource("kubecri", 0o755, filepath.Join(built, "kubecri"))
+	scheduler.addSource("kube-scheduler", 0o755, filepath.Join(built, "kube-scheduler"))
+	kubecri.addSource("kubecri", 0o755, filepath.Join(built, "kubecri"))
 	for _, plugin := range []string{"nvidiagpu.so", "simgpu.so"} {
-		c.scheduler.addSource(schedulerPlugins+"/"+plugin, 0o644, filepath.Join(built, "plugins", "scheduler", plugin))
+		scheduler.addSource(schedulerPlugins+"/"+plugin, 0o644, filepath.Join(built, "plugins", "scheduler", plugin))
 	}
-	c.kubecri.addSource(devicePlugins+"/nvidiagpu.so", 0o644, filepath.Join(built, "plugins", "device", "nvidiagpu.so"))
-	c.kubecri.addSource(simulatedPlugins+"/simgpu.so", 0o644, filepath.Join(built, "plugins", "device", "simgpu.so"))
-	for _, layer := range []files{c.scheduler, c.kubecri} {
-		for _, path := range layer.sorted() {
-			if err := checkProgram(layer[path].source, architecture); err != nil {
+	kubecri.addSource(devicePlugins+"/nvidiagpu.so", 0o644, filepath.Join(built, "plugins", "device", "nvidiagpu.so"))
+	kubecri.addSource(simulatedPlugins+"/simgpu.so", 0o644, filepath.Join(built, "plugins", "device", "simgpu.so"))
+	for _, programs := range []files{scheduler, kubecri} {
+		for _, path := range programs.sorted() {
+			if err := checkProgram(programs[path].source, architecture); err != nil {
 				return nil, err
 			}
+		}
+	}
+	c := &content{architecture: architecture}
+	for _, part := range []struct {
+		layer *layer
+		files files
+		title string
+	}{
+		{&c.base, base, "packages of Debian " + debianRelease},
+		{&c.scheduler, scheduler, "kube-scheduler and its plugins"},
+		{&c.kubecri, kubecri, "kubecri and its plugins"},
+	} {
+		var err error
+		if *part.layer, err = part.files.layer(part.title, created); err != nil {
+			return nil, err
 		}
 	}
 	return c, nil
