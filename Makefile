@@ -108,7 +108,9 @@ test-integration: ## Tests against a real etcd and kube-apiserver in one process
 
 .PHONY: test-e2e
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
-	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
+	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then \
+	  $(MAKE) --no-print-directory images PLATFORMS=linux/$$(go env GOHOSTARCH); \
+	  cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
 .PHONY: critest
