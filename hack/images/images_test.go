@@ -31,7 +31,10 @@ func write(t *testing.T, content map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range content {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +44,8 @@ func write(t *testing.T, content map[string]string) string {
 // debian returns the files of a package with this content, which dpkg-deb makes.
 func debian(t *testing.T, content map[string]string) files {
 	t.Helper()
-	content["DEBIAN/control"] = "Package: example\nVersion: 1\nArchitecture: all\nMaintainer: Nobody\nDescription: none\n"
+	content["DEBIAN/control"] = "Package: example\nVersion: 1\nArchitecture: all\nMaintainer: Nobody\n" +
+		"Description: none\n"
 	deb := filepath.Join(t.TempDir(), "example.deb")
 	command(t, "dpkg-deb", "--build", "--root-owner-group", write(t, content), deb)
 	unpacked, err := unpack(t.Context(), []string{deb})
@@ -264,7 +268,9 @@ func TestABaseHasPackagesWithoutTheirDocumentation(t *testing.T) {
 }
 
 func TestAProgramThatNeedsANewerLibraryOrAnotherMachineIsRefused(t *testing.T) {
-	for version, want := range map[string]string{"GLIBC_2.34": "", "GLIBC_2.35": "glibc 2.35", "GLIBC_3.0": "glibc 3.0"} {
+	for version, want := range map[string]string{
+		"GLIBC_2.34": "", "GLIBC_2.35": "glibc 2.35", "GLIBC_3.0": "glibc 3.0",
+	} {
 		dir := write(t, map[string]string{
 			"library.c": "void example(void) {}\n",
 			"versions":  version + " { global: example; };\n",

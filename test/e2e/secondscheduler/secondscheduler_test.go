@@ -154,9 +154,9 @@ func (s *story) deleteLeader() {
 	s.must(shared.Client.CoreV1().Pods(system).Delete(s.ctx, leader, metav1.DeleteOptions{}))
 }
 
-// loseAtTheKubelet has a device pod lose the node's CPU to a pod that another scheduler has bound at
-// the same moment. The kubelet is away meanwhile, so that both are bound when it decides; the older
-// one wins.
+// loseAtTheKubelet has a device pod lose the node's CPU to a pod that another scheduler has bound
+// at the same moment. The kubelet is away meanwhile, so that both are bound when it decides; the
+// older one wins.
 func (s *story) loseAtTheKubelet() {
 	s.Helper()
 	node, err := shared.Client.CoreV1().Nodes().Get(s.ctx, s.node.Name, metav1.GetOptions{})

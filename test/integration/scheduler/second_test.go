@@ -265,7 +265,8 @@ func TestTwoSchedulersShareTheCPUOfANode(t *testing.T) {
 	device = c.await(device, "to be bound", kube.Scheduled)
 
 	device.Status.Phase, device.Status.Reason = corev1.PodFailed, "OutOfcpu"
-	if _, err := c.CoreV1().Pods(device.Namespace).UpdateStatus(t.Context(), device, metav1.UpdateOptions{}); err != nil {
+	device, err := c.CoreV1().Pods(device.Namespace).UpdateStatus(t.Context(), device, metav1.UpdateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if again := c.schedule(with(newPod("again", 1), "8")); devices(again) != devices(device) {
