@@ -64,27 +64,38 @@ func (a *apt) get(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, filepath.Join(a.dir, "packages"), "apt-get", slices.Concat(a.options, arguments)...)
 }
 
-// forRelease makes a use the machine's archives of debianRelease alone, for an architecture of
-// Debian's, as if nothing were installed.
+// suites are those of debianRelease, by the label of the archive that has them.
+var suites = map[string][]string{
+	"Debian":          {debianRelease, debianRelease + "-updates"},
+	"Debian-Security": {debianRelease + "-security"},
+}
+
+// forRelease makes a use the archives that the machine uses, for debianRelease alone, whatever the
+// machine's own is, and for an architecture of Debian's, as if nothing were installed.
 func (a *apt) forRelease(ctx context.Context, architecture string) error {
 	if _, err := a.get(ctx, "update"); err != nil {
 		return err
 	}
-	listed, err := a.get(ctx, "indextargets", "--format=$(REPO_URI) $(RELEASE)", "Identifier: Packages",
+	listed, err := a.get(ctx, "indextargets", "--format=$(LABEL) $(REPO_URI)", "Identifier: Packages",
 		"Component: main")
 	if err != nil {
 		return err
 	}
 	var sources strings.Builder
+	found := map[string]bool{}
 	for line := range strings.Lines(listed) {
-		uri, suite, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if suite == debianRelease || strings.HasPrefix(suite, debianRelease+"-") {
+		label, uri, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if found[label] {
+			continue // another release from there
+		}
+		found[label] = true
+		for _, suite := range suites[label] {
 			fmt.Fprintf(&sources, "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", uri,
 				suite)
 		}
 	}
-	if sources.Len() == 0 {
-		return fmt.Errorf("apt of this machine knows no archive of Debian %s: add one to its sources", debianRelease)
+	if !found["Debian"] {
+		return errors.New("apt of this machine knows no archive of Debian: add one to its sources")
 	}
 	list, status := filepath.Join(a.dir, "sources.list"), filepath.Join(a.dir, "nothing-installed")
 	err = errors.Join(os.WriteFile(list, []byte(sources.String()), 0o644), os.WriteFile(status, nil, 0o644))
