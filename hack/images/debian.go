@@ -17,12 +17,8 @@ import (
 	"strings"
 )
 
-// debianRelease is the release of Debian that the images stand on, and whose cross compiler is
-// used.
+// debianRelease is the release of Debian that the images stand on.
 const debianRelease = "bookworm"
-
-// debianArchitectures has Debian's word for each of Go's architectures that there are images for.
-var debianArchitectures = map[string]string{"amd64": "amd64", "arm64": "arm64"}
 
 // basePackages are what the images stand on: the C library and what it needs, users, names of
 // protocols, certificates, time zones.
@@ -30,8 +26,7 @@ var basePackages = []string{
 	"base-files", "ca-certificates", "gcc-12-base", "libc6", "libgcc-s1", "netbase", "tzdata",
 }
 
-// apt downloads packages of debianRelease for an architecture. It installs nothing, and leaves the
-// machine's own lists alone.
+// apt downloads packages. It installs nothing, and leaves the machine's own lists alone.
 type apt struct {
 	dir     string
 	options []string
@@ -71,7 +66,8 @@ var suites = map[string][]string{
 }
 
 // forRelease makes a use the archives that the machine uses, for debianRelease alone, whatever the
-// machine's own is, and for an architecture of Debian's, as if nothing were installed.
+// machine's own is, and for an architecture, as if nothing were installed. For amd64 and arm64,
+// Debian has Go's words.
 func (a *apt) forRelease(ctx context.Context, architecture string) error {
 	if _, err := a.get(ctx, "update"); err != nil {
 		return err
@@ -124,7 +120,7 @@ func baseFiles(ctx context.Context, architecture, dir string) (files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := apt.forRelease(ctx, debianArchitectures[architecture]); err != nil {
+	if err := apt.forRelease(ctx, architecture); err != nil {
 		return nil, err
 	}
 	if _, err := apt.get(ctx, append([]string{"download"}, basePackages...)...); err != nil {
@@ -201,12 +197,15 @@ var crossCompilers = map[string]struct {
 	"arm64": {"aarch64-linux-gnu-gcc", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"}},
 }
 
-// compiler returns a script below dir that runs the C compiler of Debian's packages for an
-// architecture other than the machine's. The packages are unpacked there once.
+// compiler returns the C compiler of Debian's packages for an architecture other than the machine's.
+// Where it is not installed, that is a script below dir, where the packages are unpacked once.
 func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	cross, ok := crossCompilers[architecture]
 	if !ok {
 		return "", errors.New("there are images for amd64 and arm64")
+	}
+	if installed, err := exec.LookPath(cross.program); err == nil {
+		return installed, nil
 	}
 	script := filepath.Join(dir, "cc")
 	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +225,7 @@ func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	}
 	packages, err := apt.packages()
 	if err != nil {
-		return "", fmt.Errorf("%w: if the compiler is installed, run make with CC=%s", err, cross.program)
+		return "", err
 	}
 	root := filepath.Join(dir, "root")
 	for _, deb := range packages {

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"flag"
 	"fmt"
@@ -65,7 +66,7 @@ func runWrite(ctx context.Context, args []string, out io.Writer) error {
 	var contents []*content
 	for _, platform := range strings.Fields(*platforms) {
 		architecture, ok := strings.CutPrefix(platform, "linux/")
-		if !ok || debianArchitectures[architecture] == "" {
+		if !ok || machines[architecture] == elf.EM_NONE {
 			return fmt.Errorf("platform %q: there are images for linux/amd64 and linux/arm64", platform)
 		}
 		base, err := baseFiles(ctx, architecture, filepath.Join(*work, "debian-"+architecture))

@@ -67,6 +67,7 @@ func TestASecondSchedulerRunsFromItsImageBesideUpstreams(t *testing.T) {
 		clustertest.DeletePod(ctx, t, shared.Client, s.pod(pod))
 	}
 	s.loseAtTheKubelet()
+	s.uninstall()
 }
 
 func (s *story) must(err error) {
@@ -140,6 +141,14 @@ func (s *story) install() {
 		}
 		clustertest.Pause(s.ctx, s, "the API server to take notice of the policy")
 	}
+}
+
+// uninstall takes the scheduler away again, with its policies and its namespace.
+func (s *story) uninstall() {
+	s.Helper()
+	deploy := filepath.Join(root, "deploy")
+	s.kubectl("delete", "--filename="+filepath.Join(deploy, "policies-optional", "kubedevice-scheduler-name.yaml"))
+	s.kubectl("delete", "--kustomize="+filepath.Join(deploy, "second-scheduler"))
 }
 
 // deleteLeader deletes the pod of the scheduler that leads.
