@@ -12,7 +12,7 @@ KUBERNETES := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' go.mo
 LDFLAGS    := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION) \
               -X k8s.io/client-go/pkg/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION)
 OUT        := $(CURDIR)/_output
-MODULES    := . pkg/sdk plugins/template test
+MODULES    := . pkg/sdk plugins/template hack/images test
 
 # "make verify" vets every package once; "go test" need not do it again for each way to build them.
 TEST := go test -vet=off
@@ -55,6 +55,26 @@ kubectl-device-all: ## Build it for Linux, macOS and Windows, as archives with c
 	done
 	@cd $(OUT)/krew && sha256sum *.tar.gz | tee SHA256SUMS
 
+PLATFORMS := linux/amd64 linux/arm64
+IMAGES    := $(OUT)/tools/images
+
+.PHONY: images
+images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64 for one architecture (Debian's apt).
+	@cd hack/images && go build -o $(IMAGES) .
+	@mkdir -p $(OUT)/images-build
+	@for platform in $(PLATFORMS); do \
+	  architecture=$${platform#linux/}; \
+	  into=$(OUT)/images-build/$$architecture; \
+	  if [ $$architecture = $$(go env GOHOSTARCH) ]; then ln -sfn $(OUT) $$into; continue; fi; \
+	  echo "Building for $$platform"; \
+	  compiler=$$($(IMAGES) compiler $$architecture $(OUT)/images-build/compiler-$$architecture); \
+	  GOARCH=$$architecture CC=$$compiler $(MAKE) --no-print-directory binaries plugins OUT=$$into; \
+	done
+	@$(IMAGES) write -platforms '$(PLATFORMS)' -programs $(OUT)/images-build -work $(OUT)/images-build \
+	  -out $(OUT)/images -licence LICENSE -version $(VERSION) \
+	  -revision $$(git describe --always --abbrev=40 --dirty --exclude '*') \
+	  -created $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
+
 ##@ Run
 
 .PHONY: demo
@@ -79,6 +99,7 @@ test-unit: ## Unit tests and fuzz seeds of every module, with the race detector.
 	$(TEST) -race ./cmd/... ./pkg/... ./plugins/... ./hack/...
 	cd pkg/sdk && $(TEST) -race ./...
 	cd plugins/template && $(TEST) -race ./...
+	cd hack/images && $(TEST) ./...
 	cd test && $(TEST) $$(go list ./... | grep -v -e /integration -e /e2e)
 
 .PHONY: test-integration
@@ -87,7 +108,9 @@ test-integration: ## Tests against a real etcd and kube-apiserver in one process
 
 .PHONY: test-e2e
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
-	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
+	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then \
+	  $(MAKE) --no-print-directory images PLATFORMS=linux/$$(go env GOHOSTARCH); \
+	  cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
 .PHONY: critest

@@ -187,8 +187,13 @@ func (n *Node) start(ctx context.Context) error {
 // LoadImages gives the container runtime the images that every node has. A kubelet that is short of
 // disk may have removed them.
 func (n *Node) LoadImages(ctx context.Context) error {
+	return n.ImportImages(ctx, filepath.Join(n.cluster.options.Programs, image.Archive))
+}
+
+// ImportImages gives the container runtime the images of an OCI archive, a file that the node sees.
+func (n *Node) ImportImages(ctx context.Context, archive string) error {
 	_, err := n.Run(ctx, filepath.Join(n.programs(), "ctr"), "--namespace=k8s.io", "images", "import", "--local",
-		filepath.Join(n.cluster.options.Programs, image.Archive))
+		archive)
 	return err
 }
 

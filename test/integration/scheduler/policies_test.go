@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,17 +58,24 @@ func installPolicies(c *cluster) []string {
 	}
 	c.Cleanup(func() {
 		ctx := context.Background() // the test's has ended
-		inForce := c.policyInForce(ctx)
-		// The last policy to go tells that all have: the API server applies policies as they were
-		// at one moment, and may be a second behind. The tests that follow write allocations.
-		for _, name := range append(names, lastPolicy) {
-			// A test may have deleted them.
-			_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
-			_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
-		}
-		inForce(false)
+		c.removePolicies(ctx, names, c.policyInForce(ctx))
 	})
 	return names
+}
+
+// removePolicies removes policies, and waits until they are not in force any more. inForce waits
+// for the last policy.
+func (c *cluster) removePolicies(ctx context.Context, names []string, inForce func(want bool)) {
+	c.Helper()
+	api := c.AdmissionregistrationV1()
+	// The last policy to go tells that all have: the API server applies policies as they were at
+	// one moment, and may be a second behind. The tests that follow write allocations.
+	for _, name := range append(slices.Clone(names), lastPolicy) {
+		// A test may have deleted them.
+		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
+		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	inForce(false)
 }
 
 // lastPolicy is the name of the policy of policyInForce, and of the object that it denies.

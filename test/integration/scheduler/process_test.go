@@ -64,11 +64,17 @@ func startUpstream(t *testing.T, arguments ...string) *process {
 // startProgram starts ours or upstream's scheduler.
 func startProgram(t *testing.T, program string, server *rest.Config, arguments []string, more ...string) *process {
 	t.Helper()
+	return startConfigured(t, program, server, arguments, "apiVersion: kubescheduler.config.k8s.io/v1\n"+
+		"kind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n"+strings.Join(more, ""))
+}
+
+// startConfigured is startProgram with a configuration, to which it adds how the API server is
+// reached.
+func startConfigured(t *testing.T, program string, server *rest.Config, arguments []string, text string) *process {
+	t.Helper()
 	dir := t.TempDir()
 	config, kubeconfig := filepath.Join(dir, "config.yaml"), writeKubeconfig(t, server)
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: " +
-		"{leaderElect: false}\n" +
-		"clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n" + strings.Join(more, "")
+	text += "clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +135,9 @@ func writeKubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	file := api.NewConfig()
 	file.Clusters["test"] = &api.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	file.AuthInfos["test"] = &api.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	file.AuthInfos["test"] = &api.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+	}
 	file.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "test"}
 	file.CurrentContext = "test"
 	path := filepath.Join(t.TempDir(), "kubeconfig")

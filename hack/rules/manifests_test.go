@@ -1,0 +1,72 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// What deploy/second-scheduler takes from other directories is all that kubectl apply -f would.
+func TestKustomizationsNameAllManifestsOfTheirDirectory(t *testing.T) {
+	for _, directory := range []string{"policies", "rbac"} {
+		directory = filepath.Join(root, "deploy", directory)
+		text, err := os.ReadFile(filepath.Join(directory, "Kustomization"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kustomization struct{ Resources []string }
+		if err := yaml.Unmarshal(text, &kustomization); err != nil {
+			t.Fatal(err)
+		}
+		manifests, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range manifests {
+			manifests[i] = filepath.Base(manifests[i])
+		}
+		if !slices.Equal(kustomization.Resources, manifests) {
+			t.Errorf("%s names %q, and has the manifests %q", directory, kustomization.Resources, manifests)
+		}
+	}
+}
+
+var (
+	makeVersion  = regexp.MustCompile(`(?m)^VERSION +:= (\S+)$`)
+	imageVersion = regexp.MustCompile(`(?:newTag: |kubedevice(?:-scheduler|-kubecri)?:)(v[0-9][0-9.]*)`)
+)
+
+func TestManifestsAndDocumentsNameTheImagesOfThisVersion(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := makeVersion.FindSubmatch(makefile)
+	if version == nil {
+		t.Fatal("the Makefile has no VERSION")
+	}
+	texts := documents(t)
+	const kustomization = "deploy/second-scheduler/kustomization.yaml"
+	text, err := os.ReadFile(filepath.Join(root, kustomization))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts[kustomization] = string(text)
+	if !imageVersion.Match(text) {
+		t.Errorf("%s names no version of the image", kustomization)
+	}
+	for name, text := range texts {
+		for _, match := range imageVersion.FindAllStringSubmatch(text, -1) {
+			if match[1] != string(version[1]) {
+				t.Errorf("%s names an image of %s, and this is %s", name, match[1], version[1])
+			}
+		}
+	}
+}

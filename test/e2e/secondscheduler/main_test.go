@@ -1,0 +1,47 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package secondscheduler tests on a real cluster that KubeDevice's scheduler runs from its image,
+// as a Deployment beside upstream's scheduler, which schedules all pods without devices.
+package secondscheduler
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+// shared is a cluster of one node with 8 simulated GPUs in pairs. Its scheduler is upstream's, and
+// nothing of deploy is applied.
+var shared *cluster.Cluster
+
+// root is the directory of the checkout.
+var root string
+
+// patience is how long the story may take. The longest wait is that for the Job's next pod.
+const patience = 4 * time.Minute
+
+func TestMain(m *testing.M) {
+	options, err := clustertest.Options("e2e-secondscheduler", 1)
+	if err == nil {
+		root, err = checkout.Root()
+	}
+	if err == nil {
+		_, err = os.Stat(layout())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err, "(make images makes the images)")
+		os.Exit(1)
+	}
+	options.Scheduler, options.Manifests = cluster.Program{}, nil
+	os.Exit(clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c }))
+}
+
+// layout is the directory with the scheduler's image.
+func layout() string { return filepath.Join(root, "_output", "images", "kubedevice-scheduler") }
