@@ -197,8 +197,9 @@ var crossCompilers = map[string]struct {
 	"arm64": {"aarch64-linux-gnu-gcc", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"}},
 }
 
-// compiler returns the C compiler of Debian's packages for an architecture other than the machine's.
-// Where it is not installed, that is a script below dir, where the packages are unpacked once.
+// compiler returns the C compiler of Debian's packages for an architecture other than the
+// machine's. Where it is not installed, that is a script below dir, where the packages are unpacked
+// once.
 func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	cross, ok := crossCompilers[architecture]
 	if !ok {

@@ -229,7 +229,7 @@ func TestContainersThatRequestNothingCostNothing(t *testing.T) {
 func TestARequestOfTooManyContainersNamesOne(t *testing.T) {
 	_, pod, spec := hostile{gpus: 8, regular: MaxContainers + 1, devices: 1}.build()
 	_, err := CompileRequest(pod, spec)
-	const want = `container "r0128": more than 128 containers of the pod request devices: request them in fewer ` +
+	const want = `container "r0064": more than 64 containers of the pod request devices: request them in fewer ` +
 		`containers`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

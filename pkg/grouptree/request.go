@@ -15,7 +15,7 @@ import (
 // requests, and the number of its containers that make some.
 const (
 	MaxRequests   = 512
-	MaxContainers = 128
+	MaxContainers = 64
 )
 
 // Kind says when a container of a pod runs.

@@ -153,7 +153,7 @@ func TestFindings(t *testing.T) {
 		"too many containers that request": {
 			value: `{"runningcontainer": {` + strings.TrimSuffix(requests, ", ") + "}}",
 			spec:  "{containers: [" + names + "]}",
-			want:  `f:2:26: error: annotation KubeDevice/DeviceInfo: container "c99": more than 128 containers`,
+			want:  `f:2:26: error: annotation KubeDevice/DeviceInfo: container "c40": more than 64 containers`,
 		},
 		"a backslash": {
 			value: `{"request\u0073": {}}`, spec: oneMain,

@@ -109,9 +109,14 @@ func (a *allocation) checkTotals() error {
 // run at different times.
 const maxDevices = 512
 
-// checkSize returns an error if the pod requests more devices than can be placed, or a container
-// more than it can carry in the runtime, whichever devices these are. It comes before the search.
+// checkSize returns an error if the pod requests more devices than can be placed, or in more
+// containers, or a container more than it can carry in the runtime, whichever devices these are. It
+// comes before the search.
 func (a *allocation) checkSize() error {
+	if requesting := len(a.containers); requesting > grouptree.MaxContainers {
+		return fmt.Errorf("cannot serve the pod: %d of its containers request devices, more than %d: request them in "+
+			"fewer containers", requesting, grouptree.MaxContainers)
+	}
 	devices, least := 0, map[types.ResourceName]int{}
 	for _, c := range a.containers {
 		bytes, requested := 0, 0

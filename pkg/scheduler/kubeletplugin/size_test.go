@@ -59,7 +59,11 @@ func TestPodsOfTooManyDevicesAreRefusedBeforeTheSearch(t *testing.T) {
 			grouptree.Regular, 1, 1203, `container "c000": its 1203 devices take more than 7168 bytes in the container`,
 		},
 		"many containers":      {grouptree.Regular, 30, 25, "more than 512 devices: request fewer"},
-		"many init containers": {grouptree.Init, 100, 6, "more than 512 devices: request fewer"},
+		"many init containers": {grouptree.Init, 60, 9, "more than 512 devices: request fewer"},
+		"more containers than may request devices": {
+			grouptree.Init, 65, 1,
+			"65 of its containers request devices, more than 64: request them in fewer containers",
+		},
 		"as many as there may be": {
 			grouptree.Regular, 5, 100, "",
 		},
