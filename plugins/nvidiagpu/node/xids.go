@@ -19,7 +19,7 @@ const (
 )
 
 // applicationXIDs are errors of an application and none of its GPU, the same as in NVIDIA's device
-// plugin (v0.18.0, internal/rm/health.go), which follows
+// plugin (v0.19.0, internal/rm/health.go), which follows
 // https://docs.nvidia.com/deploy/xid-errors.
 var applicationXIDs = []uint64{
 	13,  // graphics engine exception
