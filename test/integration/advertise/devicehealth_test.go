@@ -64,7 +64,8 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 	}
 	podsOf := server.Admin.CoreV1().Pods(pod.Namespace)
 	t.Cleanup(func() {
-		if err := podsOf.Delete(context.Background(), pod.Name, *metav1.NewDeleteOptions(0)); err != nil {
+		err := podsOf.Delete(context.Background(), pod.Name, *metav1.NewDeleteOptions(0))
+		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
