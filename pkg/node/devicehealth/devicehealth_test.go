@@ -13,10 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
 
 // errBudget is what the API server answers when a PodDisruptionBudget forbids an eviction.
@@ -74,6 +76,29 @@ func TestIgnoreTellsAndLeavesAlone(t *testing.T) {
 		}
 		m.breaks("0 Xid79")
 		m.expect("the same again", nodeIll, ailing+"; the container is left alone")
+	})
+}
+
+func TestAConditionThatOthersTakeAwayIsSetAgain(t *testing.T) {
+	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
+		m.breaks("0 Xid79")
+		m.look()
+		pod, err := m.client.CoreV1().Pods("team").Get(t.Context(), "0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.Conditions = nil
+		if err := m.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "team"); err != nil {
+			t.Fatal(err)
+		}
+		m.pods.change(func(all map[string]pods.Pod) {
+			pod := all["0"]
+			pod.Failure = pods.Failure{}
+			all["0"] = pod
+		})
+		time.Sleep(callLimit)
+		m.look()
+		m.expectCondition("after a while", "0", "DevicesHealthy=False Xid79")
 	})
 }
 

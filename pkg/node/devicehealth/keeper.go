@@ -101,6 +101,7 @@ type podState struct {
 	problems map[string]bool // about its rule
 
 	sent, over pods.Failure // the condition that was patched, and the one that it replaced
+	shown      time.Time    // until then the watch may not have delivered it
 	patch      attempts
 
 	evicted bool
@@ -344,8 +345,8 @@ func (k *Keeper) setCondition(ctx context.Context, a affected, s *podState, want
 	switch {
 	case has == want, has.Status == "" && want.Status == string(corev1.ConditionTrue):
 		return time.Time{}
-	case s.sent == want && s.over == has: // the watch has not delivered it yet
-		return time.Time{}
+	case s.sent == want && s.over == has && now.Before(s.shown):
+		return s.shown
 	case !s.patch.due(now):
 		return s.patch.next
 	}
@@ -372,8 +373,8 @@ func (k *Keeper) setCondition(ctx context.Context, a affected, s *podState, want
 		s.patch.failed(now, 0)
 		return s.patch.next
 	}
-	s.sent, s.over, s.patch = want, has, attempts{}
-	return time.Time{}
+	s.sent, s.over, s.shown, s.patch = want, has, now.Add(callLimit), attempts{}
+	return s.shown
 }
 
 // evict evicts the pod if it is time, and returns when to try again.
