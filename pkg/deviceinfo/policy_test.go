@@ -385,6 +385,11 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, HoldersAnnotation, "[]")
 		return n
 	}
+	unhealthy := func(value string) *corev1.Node {
+		n := node(value)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, UnhealthyAnnotation, "[]")
+		return n
+	}
 	nodes := []string{"system:nodes", "system:authenticated"}
 	for name, test := range map[string]struct {
 		request
@@ -414,6 +419,14 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		"an operator writes it through the status": {
 			request{user: "ada", resource: "nodes/status", object: node(`{"used":{}}`), old: node("{}")},
 			"leave it to kubecri",
+		},
+		"an operator says that a device is unhealthy": {
+			request{user: "ada", resource: "nodes/status", object: unhealthy("{}"), old: node("{}")},
+			"leave it to kubecri",
+		},
+		"the node says that a device is unhealthy": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: unhealthy("{}"),
+				old: node("{}")}, "",
 		},
 		"an operator removes it": {
 			request{user: "ada", resource: "nodes", object: node(""), old: node("{}")}, "leave it to kubecri",

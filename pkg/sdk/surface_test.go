@@ -9,6 +9,7 @@ package sdk_test
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
@@ -69,6 +70,12 @@ func _(
 		Propagation    device.Propagation
 		SELinuxRelabel bool
 	},
+	health struct {
+		Device          string
+		Healthy         bool
+		Reason, Message string
+		Since           time.Time
+	},
 ) {
 	var (
 		_ types.ResourceName     = types.ResourceName(name)
@@ -82,24 +89,29 @@ func _(
 		_ device.Allocation      = allocation
 		_ device.HostDevice      = hostDevice
 		_ device.HostMount       = hostMount
+		_ device.Health          = health
 	)
 }
 
 // The optional interfaces, too: a plugin that no longer implements one would be treated as if it
 // never had.
 func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
-	firewalled device.Firewalled,
+	firewalled device.Firewalled, reporter device.HealthReporter,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
 		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
 	},
 	knownIsolator interface{ DenyEnvs() map[string]string },
 	knownFirewalled interface{ Firewall() device.Firewall },
+	knownReporter interface {
+		DeviceHealth() ([]device.Health, error)
+	},
 ) {
 	concurrent, knownConcurrent = knownConcurrent, concurrent
 	allocator, knownAllocator = knownAllocator, allocator
 	isolator, knownIsolator = knownIsolator, isolator
 	firewalled, knownFirewalled = knownFirewalled, firewalled
+	reporter, knownReporter = knownReporter, reporter
 }
 
 // Interfaces are the same when each can be assigned to the other.

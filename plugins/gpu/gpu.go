@@ -54,13 +54,18 @@ type GPU struct {
 
 // name returns the name of one of the GPU's resources.
 func (g GPU) name(resource string) types.ResourceName {
-	path := fmt.Sprintf("%s/%s/%s", Level, g.ID, resource)
+	return types.ResourceName(g.Name() + "/" + resource)
+}
+
+// Name returns what the names of the GPU's resources have in common, as in device.Health.
+func (g GPU) Name() string {
+	path := Level + "/" + g.ID
 	for i, level := range []string{Close, Wide} {
 		if i < len(g.Groups) {
 			path = fmt.Sprintf("%s/%d/%s", level, g.Groups[i], path)
 		}
 	}
-	return types.ResourceName(types.DeviceGroupPrefix + "/" + path)
+	return types.DeviceGroupPrefix + "/" + path
 }
 
 // Publish adds the GPUs to a node: each by its name, and all as the count of the plain resource.

@@ -53,7 +53,9 @@ func trimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
 		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
 	}
-	for _, key := range []string{deviceinfo.Annotation, deviceinfo.HoldersAnnotation} {
+	for _, key := range []string{
+		deviceinfo.Annotation, deviceinfo.HoldersAnnotation, deviceinfo.UnhealthyAnnotation,
+	} {
 		if value, ok := meta.Annotations[key]; ok {
 			if trimmed.Annotations == nil {
 				trimmed.Annotations = map[string]string{}

@@ -226,6 +226,9 @@ func zoo(t testing.TB) []runtime.Object {
 	large := newNode(t, "large", without(gpus(8), "gpu-5"))
 	large.Labels["nvidia.com/gpu.product"] = "H100-SXM5-80GB"
 	large.Labels["pool"] = "training"
+	large.Annotations[deviceinfo.UnhealthyAnnotation] = `[{"device":"gpugrp1/1/gpugrp0/2/gpu/gpu-5","reason":"Xid79",` +
+		`"message":"critical error (XID) 79; reset the GPU or reboot the machine","since":"2026-01-02T03:04:05Z"},` +
+		`{"device":"gpugrp1/0/gpugrp0/0/gpu/gpu-0","reason":"Lost","since":"2026-01-02T03:04:05Z"}]`
 
 	// Without groups, as a plugin of the scheduler puts into groups; and some is used by others.
 	flat := types.NewNodeInfo()

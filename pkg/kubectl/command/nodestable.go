@@ -99,6 +99,9 @@ func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
 		use.Style = columns.Yellow
 	}
 	if d.Health != devices.Healthy {
+		if d.Reason != "" && d.Reason != string(d.Health) {
+			health.Text += " (" + d.Reason + ")"
+		}
 		health.Style = columns.Red
 	}
 	cells := []columns.Cell{columns.Text(memory), use, health}

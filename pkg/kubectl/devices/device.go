@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -54,7 +55,12 @@ type Device struct {
 	// Model is what the node's label <extended resource>.product says of devices of this kind.
 	Model  string `json:"model,omitempty"`
 	Health Health `json:"health"`
-	Use    Use    `json:"use"`
+	// Reason is why it is unhealthy, a CamelCase word; Message says the rest; UnhealthySince is
+	// since when. They are empty for other devices, and where the node does not say.
+	Reason         string       `json:"reason,omitempty"`
+	Message        string       `json:"message,omitempty"`
+	UnhealthySince *metav1.Time `json:"unhealthySince,omitempty"`
+	Use            Use          `json:"use"`
 	// Resources are what it has, by name.
 	Resources []Resource `json:"resources"`
 	// Holders are the containers that hold some of it, by namespace, pod and container.

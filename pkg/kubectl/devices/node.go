@@ -60,6 +60,7 @@ func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
 		return b.Node
 	}
 	b.addHolders(pods)
+	b.addReasons()
 	b.complete()
 	return b.Node
 }
@@ -225,6 +226,20 @@ func (b *nodeBuilder) addHolder(a *allocation) {
 				Namespace: a.pod.Namespace, Pod: a.pod.Name, UID: string(a.pod.UID), Container: container,
 				State: a.state(container), Resources: resources,
 			})
+		}
+	}
+}
+
+// addReasons reads why devices are unhealthy. A reason for a device that is healthy is older than
+// the inventory, or younger.
+func (b *nodeBuilder) addReasons() {
+	list, err := deviceinfo.DecodeUnhealthy(b.node.Annotations[deviceinfo.UnhealthyAnnotation])
+	if err != nil {
+		b.problem("it is not known why devices are unhealthy: %v; kubecri on the node writes it: see its log", err)
+	}
+	for _, u := range list {
+		if d := b.devices[u.Device]; d != nil && d.Health != Healthy {
+			d.Reason, d.Message, d.UnhealthySince = u.Reason, u.Message, &metav1.Time{Time: u.Since}
 		}
 	}
 }

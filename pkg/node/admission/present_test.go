@@ -4,11 +4,9 @@
 package admission
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -55,21 +53,5 @@ func TestADeviceUnderTwoNamesIsOneDevice(t *testing.T) {
 	)
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "the node has 1") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestTheNameThatADeviceHasHere(t *testing.T) {
-	const twin0, twin1 = "resource/group/board/0/fpga/0/slots", "resource/group/board/1/fpga/0/slots"
-	names := []types.ResourceName{card0, card1, twin0, twin1}
-	for name, want := range map[types.ResourceName]types.ResourceName{
-		lifted:                                  card0,
-		"resource/group/gpu/9/cards":            "resource/group/gpu/9/cards",
-		"resource/group/gpu/0/memory":           "resource/group/gpu/0/memory",
-		"resource/group/board/2/fpga/0/slots":   "resource/group/board/2/fpga/0/slots", // one of two
-		"resource/group/switch/0/fpga/0/slots/": "resource/group/switch/0/fpga/0/slots/",
-	} {
-		if diff := cmp.Diff(want, currentName(slices.Values(names), name)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
 	}
 }

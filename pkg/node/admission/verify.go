@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -208,7 +207,7 @@ func (a *Admission) verifyContainer(
 		if _, known := inventory.Allocatable(from[request]); !known {
 			a.sync(ctx)
 			inventory, _ = a.Devices.Inventory()
-			from[request] = currentName(maps.Keys(inventory.Node.Capacity), from[request])
+			from[request] = grants.CurrentName(maps.Keys(inventory.Node.Capacity), from[request])
 		}
 		name := from[request]
 		quantity, known := inventory.Allocatable(name)
@@ -236,21 +235,4 @@ func (a *Admission) verifyContainer(
 		}
 	}
 	return nil
-}
-
-// currentName returns the one of the node's names that is the same resource of the same device. The
-// groups above a device do not identify it: a device scheduler may know more levels of them than
-// the node publishes, and a node may number them differently after a start. A name that matches no
-// resource, or several, stays.
-func currentName(names iter.Seq[types.ResourceName], name types.ResourceName) types.ResourceName {
-	var found []types.ResourceName
-	for candidate := range names {
-		if grants.SameResource(candidate, name) {
-			found = append(found, candidate)
-		}
-	}
-	if len(found) != 1 {
-		return name
-	}
-	return found[0]
 }

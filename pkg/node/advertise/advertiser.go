@@ -4,20 +4,19 @@
 // Package advertise publishes this node's devices in its Node object: the annotation
 // KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
 // that the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the
-// same patches. So does KubeDevice/RequiredPlugin where the container runtime refuses containers
-// that require kubecri while it is away. Extended resources that the kubelet publishes by itself
-// stay as they are.
+// same patches. KubeDevice/Unhealthy says which devices are unhealthy and why. So does
+// KubeDevice/RequiredPlugin where the container runtime refuses containers that require kubecri
+// while it is away. Extended resources that the kubelet publishes by itself stay as they are.
 //
 // The kubelet rejects a pod for good that requests more of an extended resource than the kubelet
 // knows the node to have. So the published counts are never less than what the kubelet may be
 // requested:
 //
-//   - A change is published in two patches. The first one only raises counts and lowers the
-//     annotation. The second one follows [Gap] later; it raises the annotation and lowers counts.
-//     So no pod is bound to devices that the kubelet has not counted yet, and no count falls while
-//     a scheduler may still bind pods to the devices.
-//   - A count does not fall below what the node's active pods request, see [Pods]: a kubelet that
-//     starts admits all of them again.
+// - A change is published in two patches. The first one only raises counts and lowers the
+// annotation. The second one follows [Gap] later; it raises the annotation and lowers counts. So no
+// pod is bound to devices that the kubelet has not counted yet, and no count falls while a
+// scheduler may still bind pods to the devices. - A count does not fall below what the node's
+// active pods request, see [Pods]: a kubelet that starts admits all of them again.
 //
 // A watch notices what others change on the node, and the advertiser restores it: a kubelet that
 // finds no device plugins sets all extended resources to zero. One patch of the node's status
@@ -71,6 +70,16 @@ type Holders interface {
 	Holders() (list []deviceinfo.Holder, known bool, changed <-chan struct{})
 }
 
+// Health knows the node's unhealthy devices. *devicehealth.Tracker does.
+type Health interface {
+	// Seed takes the annotation KubeDevice/Unhealthy that a state of the node has.
+	Seed(ctx context.Context, annotation string)
+	// Unhealthy returns the devices, the most important ones first; whether they are known, without
+	// which the node's annotation stays as it is; and a channel that is closed when any of this may
+	// have changed.
+	Unhealthy() (list []deviceinfo.UnhealthyDevice, known bool, changed <-chan struct{})
+}
+
 // Runtime knows what the node's container runtime does. *nri.Registration is one.
 type Runtime interface {
 	// Enforced reports whether the runtime refuses containers that require an NRI plugin which is
@@ -94,6 +103,8 @@ type Options struct {
 	Pods Pods
 	// Holders, if set, has what the annotation KubeDevice/Holders says.
 	Holders Holders
+	// Health, if set, has what the annotation KubeDevice/Unhealthy says.
+	Health Health
 	// Runtime has what the annotation KubeDevice/RequiredPlugin says. Without, the node has no such
 	// annotation.
 	Runtime Runtime

@@ -42,12 +42,13 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		requested, known, requestsChanged := f.requested()
 		holders, holdersChanged := f.holders()
 		runtime, runtimeChanged := f.runtime()
+		unhealthy, healthChanged := f.unhealthy()
 		if f.node != nil && !retry.on {
 			second.end()
 			var due time.Time
 			var err error
 			if synced == nil {
-				due, err = f.compare(ctx, inventory.Node, requested, known, holders, runtime)
+				due, err = f.compare(ctx, inventory.Node, requested, known, holders, unhealthy, runtime)
 			} else {
 				err = f.restore(ctx, requested)
 			}
@@ -64,13 +65,15 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		case <-synced:
 			synced = nil
 		case node := <-nodes:
-			f.refresh(node)
+			f.refresh(ctx, node)
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-changed:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-requestsChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-holdersChanged:
+			retry.cut(wait.Jitter(f.options.Retry, jitter))
+		case <-healthChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-runtimeChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
@@ -86,7 +89,7 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 }
 
 // refresh takes a state of the node from the watch, nil if it is deleted.
-func (f *follower) refresh(node *corev1.Node) {
+func (f *follower) refresh(ctx context.Context, node *corev1.Node) {
 	before := f.node
 	f.node = later(before, node)
 	if f.node == nil || before != nil && before.UID != f.node.UID {
@@ -94,6 +97,9 @@ func (f *follower) refresh(node *corev1.Node) {
 	}
 	if f.node != nil && f.options.Published != nil {
 		f.options.Published(publishedNames(f.node))
+	}
+	if f.node != nil && f.options.Health != nil {
+		f.options.Health.Seed(ctx, f.node.Annotations[deviceinfo.UnhealthyAnnotation])
 	}
 }
 
@@ -115,6 +121,18 @@ func (f *follower) holders() (report *holdersReport, changed <-chan struct{}) {
 		return nil, changed
 	}
 	return &holdersReport{list}, changed
+}
+
+// unhealthy returns what the node has to say of its unhealthy devices: nil while that is not known.
+func (f *follower) unhealthy() (report *healthReport, changed <-chan struct{}) {
+	if f.options.Health == nil {
+		return nil, nil
+	}
+	list, known, changed := f.options.Health.Unhealthy()
+	if !known {
+		return nil, changed
+	}
+	return &healthReport{list}, changed
 }
 
 // runtime returns what the node has to say of its runtime: nothing while that is not known.
@@ -151,7 +169,7 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 // or the zero time. Holders that cannot be published do not keep the inventory from being so.
 func (f *follower) compare(
 	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool, holders *holdersReport,
-	runtime map[string]string,
+	unhealthy *healthReport, runtime map[string]string,
 ) (due time.Time, err error) {
 	w := want(f.node, inventory, requested, known)
 	if f.steps == nil {
@@ -171,6 +189,7 @@ func (f *follower) compare(
 		annotations[deviceinfo.RequiredPluginAnnotation] = "" // it is about devices
 	}
 	unreported := holders.addTo(annotations, f.node)
+	unhealthy.addTo(annotations, f.node)
 	if err := f.patch(ctx, annotations, shown.counts); err != nil {
 		return time.Time{}, err
 	}

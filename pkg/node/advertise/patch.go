@@ -106,6 +106,19 @@ func (h *holdersReport) addTo(annotations map[string]string, node *corev1.Node) 
 	return nil
 }
 
+// healthReport is what the annotation KubeDevice/Unhealthy has to say.
+type healthReport struct{ devices []deviceinfo.UnhealthyDevice }
+
+// addTo adds as much of the report, if there is one, as the other annotations leave room for.
+func (h *healthReport) addTo(annotations map[string]string, node *corev1.Node) {
+	if h == nil {
+		return
+	}
+	annotations[deviceinfo.UnhealthyAnnotation] = ""
+	annotations[deviceinfo.UnhealthyAnnotation] = deviceinfo.EncodeUnhealthy(h.devices,
+		deviceinfo.MaxBytes-sizeWith(node, annotations))
+}
+
 // checkSize returns an error for an annotation that the API server would refuse.
 func checkSize(node *corev1.Node, value string) error {
 	if total := sizeWith(node, map[string]string{deviceinfo.Annotation: value}); total > deviceinfo.MaxBytes {

@@ -27,10 +27,9 @@ const kubeconfigRetry = time.Second
 
 // The reasons of events.
 const (
-	reasonRefused   = "DevicesRefused"       // on pods that are refused
-	reasonPast      = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
-	reasonUnhealthy = "DeviceAiling"         // on pods that hold a device which is unhealthy or gone
-	reasonDamaged   = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
+	reasonRefused = "DevicesRefused"       // on pods that are refused
+	reasonPast    = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
+	reasonDamaged = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
 	// On pods with a container whose annotation KubeDevice/Grant does not count.
 	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.
@@ -39,6 +38,8 @@ const (
 	reasonEnded = "ContainerEnded"
 	// On pods that get devices without a valid seal.
 	reasonNotSealed = "DevicesNotSealed"
+	// On the node, about its devices. Those on pods are in package devicehealth.
+	reasonHealthy, reasonUnhealthy = "DeviceHealthy", "DeviceUnhealthy"
 )
 
 // connect returns a client with the credentials in the file. It waits for a file that is not there
@@ -112,9 +113,14 @@ func (a *announcer) sendTo(client kubernetes.Interface) {
 
 // event puts a warning on an object. The same warning again is counted, not repeated.
 func (a *announcer) event(about *corev1.ObjectReference, reason, message string) {
+	a.announce(about, corev1.EventTypeWarning, reason, message)
+}
+
+// announce is event for any type of event.
+func (a *announcer) announce(about *corev1.ObjectReference, eventType, reason, message string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	send := func() { a.recorder.Event(about, corev1.EventTypeWarning, reason, message) }
+	send := func() { a.recorder.Event(about, eventType, reason, message) }
 	switch {
 	case a.sending:
 		send()
@@ -136,11 +142,6 @@ func (a *announcer) warnOfSeal(pod *corev1.ObjectReference, message string) {
 // warnOfIgnored puts a warning on the pod that something which it asked for is not obeyed.
 func (a *announcer) warnOfIgnored(pod *corev1.ObjectReference, message string) {
 	a.event(pod, reasonPast, message)
-}
-
-// warnOfDevice puts a warning on the pod about a device that it holds.
-func (a *announcer) warnOfDevice(pod *corev1.ObjectReference, message string) {
-	a.event(pod, reasonUnhealthy, message)
 }
 
 // warnOfFinding puts a warning on the pod of a container whose annotation does not count.
@@ -173,6 +174,15 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 // warnOfInventory puts a warning on the node that its devices cannot be published.
 func (a *announcer) warnOfInventory(err error) {
 	a.event(a.node(), reasonNotPublished, fmt.Sprintf("%v. What was published before stays", err))
+}
+
+// announceHealth puts an event on the node about its devices.
+func (a *announcer) announceHealth(eventType, message string) {
+	reason := reasonUnhealthy
+	if eventType == corev1.EventTypeNormal {
+		reason = reasonHealthy
+	}
+	a.announce(a.node(), eventType, reason, message)
 }
 
 // node refers to the node as the kubelet's events do, which have the name for a UID, too; that is

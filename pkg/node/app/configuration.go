@@ -40,10 +40,15 @@ type Configuration struct {
 	// DeviceFirewallAllow are the pods that the firewall lets through, as namespace/serviceaccount.
 	DeviceFirewallAllow []string `json:"deviceFirewallAllow,omitempty"`
 	// Isolate is the former name of DeviceFirewall.
-	Isolate            *bool   `json:"isolate,omitempty"`
-	SealCertificates   *string `json:"sealCertificates,omitempty"`
-	SealTrustBundle    *string `json:"sealTrustBundle,omitempty"`
-	SealMode           *string `json:"sealMode,omitempty"`
+	Isolate          *bool   `json:"isolate,omitempty"`
+	SealCertificates *string `json:"sealCertificates,omitempty"`
+	SealTrustBundle  *string `json:"sealTrustBundle,omitempty"`
+	SealMode         *string `json:"sealMode,omitempty"`
+	// OnDeviceFailure is Ignore or Evict.
+	OnDeviceFailure *string `json:"onDeviceFailure,omitempty"`
+	// DeviceFailureGracePeriod is a duration such as 90s.
+	DeviceFailureGracePeriod *string `json:"deviceFailureGracePeriod,omitempty"`
+
 	StateDir           *string `json:"stateDir,omitempty"`
 	DevicePluginsDir   *string `json:"devicePluginsDir,omitempty"`
 	PluginsRegistryDir *string `json:"pluginsRegistryDir,omitempty"`
@@ -80,6 +85,8 @@ func (c *Configuration) values() map[string]*string {
 		firewallFlag:                   text(c.DeviceFirewall),
 		firewallFlag + "-allow":        joined(c.DeviceFirewallAllow),
 		isolateFlag:                    text(c.Isolate),
+		"on-device-failure":            c.OnDeviceFailure,
+		graceFlag:                      c.DeviceFailureGracePeriod,
 		"state-dir":                    c.StateDir,
 		"device-plugins-dir":           c.DevicePluginsDir,
 		"plugins-registry-dir":         c.PluginsRegistryDir,

@@ -5,10 +5,12 @@ package app
 
 import (
 	"maps"
+	"slices"
 
 	"k8s.io/component-base/metrics"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -19,17 +21,24 @@ import (
 // those of exporters.
 type deviceMetrics struct {
 	metrics.BaseStableCollector
-	capacity, allocatable, healthy, held, leftOut *metrics.Desc
+	capacity, allocatable, healthy, unhealthy, held, leftOut *metrics.Desc
 
-	inventory func() (*types.NodeInfo, podresources.Devices)
+	inventory func() deviceState
 	grants    func() []grants.Allocation
 	limit     int // devices that have series of their own
+}
+
+// deviceState is the node's devices at one moment.
+type deviceState struct {
+	node      *types.NodeInfo
+	devices   podresources.Devices
+	unhealthy []plugins.Health
 }
 
 // newDeviceMetrics returns the metrics of what the functions return, with series of at most so many
 // devices.
 func newDeviceMetrics(
-	inventory func() (*types.NodeInfo, podresources.Devices), granted func() []grants.Allocation, limit int,
+	inventory func() deviceState, granted func() []grants.Allocation, limit int,
 ) *deviceMetrics {
 	desc := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(metrics.BuildFQName("", subsystem, name), help, labels, nil, metrics.ALPHA, "")
@@ -41,6 +50,9 @@ func newDeviceMetrics(
 		healthy: desc("device_healthy",
 			"1 for each device that pods may be given, 0 for each that its plugin reports as unhealthy.",
 			"resource", "device"),
+		unhealthy: desc("device_unhealthy",
+			"1 for each device that pods may not be given, with the reason that its plugin gives.",
+			"resource", "device", "reason"),
 		held: desc("device_held", "1 for each device and container that holds it.",
 			"resource", "device", "namespace", "pod", "container"),
 		leftOut:   desc("device_series_left_out", "Devices without series of their own, see --device-series."),
@@ -50,14 +62,15 @@ func newDeviceMetrics(
 
 // DescribeWithStability is part of metrics.StableCollector.
 func (c *deviceMetrics) DescribeWithStability(descs chan<- *metrics.Desc) {
-	for _, desc := range []*metrics.Desc{c.capacity, c.allocatable, c.healthy, c.held, c.leftOut} {
+	for _, desc := range []*metrics.Desc{c.capacity, c.allocatable, c.healthy, c.unhealthy, c.held, c.leftOut} {
 		descs <- desc
 	}
 }
 
 // CollectWithStability is part of metrics.StableCollector.
 func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
-	node, devices := c.inventory()
+	now := c.inventory()
+	node, devices := now.node, now.devices
 	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
 		values <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
 	}
@@ -84,6 +97,14 @@ func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
 		}
 	}
 	gauge(c.leftOut, float64(leftOut))
+	for _, h := range now.unhealthy {
+		for _, d := range devices.Of(slices.Values([]types.ResourceName{h.Name})) {
+			if of := (label{d.Resource, d.ID}); shown[of] && !healthy[of] {
+				healthy[of] = true // two devices of one name
+				gauge(c.unhealthy, 1, d.Resource, d.ID, h.Reason)
+			}
+		}
+	}
 
 	type holder struct {
 		label

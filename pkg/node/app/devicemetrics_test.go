@@ -12,7 +12,9 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -22,15 +24,17 @@ func gpuPath(id string) types.ResourceName {
 }
 
 // twoGPUs has a healthy GPU and one that is not.
-func twoGPUs() (*types.NodeInfo, podresources.Devices) {
+func twoGPUs() deviceState {
 	node := types.NewNodeInfoWithName("node-1")
 	node.KubeCap, node.KubeAlloc = types.ResourceList{"example.com/gpu": 2}, types.ResourceList{"example.com/gpu": 1}
 	node.Capacity = types.ResourceList{gpuPath("GPU-0"): 1, gpuPath("GPU-1"): 1, "example.com/gpu": 2}
 	node.Allocatable = types.ResourceList{gpuPath("GPU-0"): 1, gpuPath("GPU-1"): 0, "example.com/gpu": 1}
-	return node, podresources.Devices{
+	devices := podresources.Devices{
 		Allocatable: node.Allocatable,
 		Extended:    func(types.ResourceName) (types.ResourceName, bool) { return "example.com/gpu", true },
 	}
+	lost := plugins.Health{Health: device.Health{Reason: "Lost"}, Name: gpuPath("GPU-1")}
+	return deviceState{node, devices, []plugins.Health{lost}}
 }
 
 // holderOf returns the allocation of a pod whose only container holds a GPU.
@@ -56,7 +60,8 @@ func TestEachDeviceHasItsHealthAndItsHolders(t *testing.T) {
 kubecri_device_healthy{device="GPU-0",resource="example.com/gpu"} 1
 kubecri_device_healthy{device="GPU-1",resource="example.com/gpu"} 0
 kubecri_device_held{container="main",device="GPU-0",namespace="team",pod="train",resource="example.com/gpu"} 1
-kubecri_device_series_left_out 0`,
+kubecri_device_series_left_out 0
+kubecri_device_unhealthy{device="GPU-1",reason="Lost",resource="example.com/gpu"} 1`,
 		},
 		"several of one device, one of them an init container, and two pods of one name": {
 			[]grants.Allocation{
@@ -67,7 +72,8 @@ kubecri_device_healthy{device="GPU-0",resource="example.com/gpu"} 1
 kubecri_device_healthy{device="GPU-1",resource="example.com/gpu"} 0
 kubecri_device_held{container="main",device="GPU-1",namespace="team",pod="a",resource="example.com/gpu"} 1
 kubecri_device_held{container="main",device="GPU-1",namespace="team",pod="b",resource="example.com/gpu"} 1
-kubecri_device_series_left_out 0`,
+kubecri_device_series_left_out 0
+kubecri_device_unhealthy{device="GPU-1",reason="Lost",resource="example.com/gpu"} 1`,
 		},
 		"more devices than series": {
 			[]grants.Allocation{holderOf("1", "a", "GPU-1", false)}, 1, `
@@ -84,7 +90,8 @@ kubecri_device_series_left_out 2`,
 			registry.CustomMustRegister(newDeviceMetrics(twoGPUs,
 				func() []grants.Allocation { return test.granted }, test.limit))
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(described(test.want)),
-				"kubecri_device_healthy", "kubecri_device_held", "kubecri_device_series_left_out"); err != nil {
+				"kubecri_device_healthy", "kubecri_device_held", "kubecri_device_series_left_out",
+				"kubecri_device_unhealthy"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -96,7 +103,9 @@ func described(series string) string {
 	help := map[string]string{
 		"kubecri_device_healthy": "1 for each device that pods may be given, 0 for each that its plugin reports as " +
 			"unhealthy.",
-		"kubecri_device_held":            "1 for each device and container that holds it.",
+		"kubecri_device_held": "1 for each device and container that holds it.",
+		"kubecri_device_unhealthy": "1 for each device that pods may not be given, with the reason that its plugin " +
+			"gives.",
 		"kubecri_device_series_left_out": "Devices without series of their own, see --device-series.",
 	}
 	var text strings.Builder

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
+	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
@@ -37,6 +38,7 @@ type measures struct {
 	findings   *metrics.CounterVec
 	seals      *metrics.CounterVec
 	attempts   *metrics.CounterVec
+	evictions  *metrics.CounterVec
 }
 
 // newMeasures registers the counters and the metrics of the process.
@@ -67,9 +69,15 @@ func newMeasures() *measures {
 		attempts: counter("device_firewall_attempts_total",
 			"What containers asked for past the scheduler, by vendor, way (env, annotation, mount, cdi or restore) "+
 				"and action: neutralised, refused or allowed.", "vendor", "way", "action"),
+		evictions: counter("device_evictions_total",
+			"Tries to evict pods whose devices had failed, by outcome: evicted, blocked (by a budget) or error.",
+			"outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,
-		m.findings, m.seals, m.attempts)
+		m.findings, m.seals, m.attempts, m.evictions)
+	for _, outcome := range devicehealth.Outcomes() {
+		m.evictions.WithLabelValues(string(outcome))
+	}
 	for _, reason := range grants.Reasons() {
 		m.findings.WithLabelValues(string(reason)) // so that the first of each shows as an increase
 	}
@@ -161,6 +169,10 @@ func (m *measures) observeContainer(outcome admission.Outcome) {
 
 func (m *measures) observeFirewall(attempt firewall.Attempt, action admission.FirewallAction) {
 	m.attempts.WithLabelValues(attempt.Vendor, string(attempt.Way), string(action)).Inc()
+}
+
+func (m *measures) observeEviction(outcome devicehealth.Outcome) {
+	m.evictions.WithLabelValues(string(outcome)).Inc()
 }
 
 func (m *measures) observePlugin(plugin, call string, took time.Duration, err error) {

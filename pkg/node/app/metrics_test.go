@@ -112,7 +112,7 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	held := metrics.NewKubeRegistry()
 	held.CustomMustRegister(newDeviceMetrics(twoGPUs, func() []grants.Allocation {
 		return []grants.Allocation{holderOf("1", "train", "GPU-0", false)}
-	}, 1))
+	}, 2))
 	shown := exposed(t, n.measures.registry)
 	maps.Copy(shown, exposed(t, held))
 	if diff := cmp.Diff(documented(t), shown); diff != "" {

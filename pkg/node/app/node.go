@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -18,6 +19,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/advertise"
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
@@ -59,6 +61,7 @@ type node struct {
 	events        *announcer
 	keys          *seals.Keys // nil where seals are off
 	holders       *holders.Follower
+	health        *devicehealth.Tracker
 	registration  *nri.Registration // nil where it is off
 	nri           *nriParts         // nil in ModeCRI
 
@@ -117,13 +120,14 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
 		Grants: n.record.List, Pods: n.registry, Devices: n.devices,
 	})
-	n.measures.registry.CustomMustRegister(newDeviceMetrics(func() (*types.NodeInfo, podresources.Devices) {
+	n.measures.registry.CustomMustRegister(newDeviceMetrics(func() deviceState {
 		now, _ := n.plugins.Inventory()
-		return now.Node, n.devicesOf(now)
+		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy()}
 	}, n.record.List, options.DeviceSeries))
+	n.health = devicehealth.NewTracker(n.plugins, n.record, n.events.announceHealth)
 	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
-		Pods: n.registry, KubeletCounts: n.kubeletCounts,
+		Pods: n.registry, KubeletCounts: n.kubeletCounts, Health: n.health,
 	}
 	if mode, _ := options.sealMode(); mode == seal.Warn || mode == seal.Enforce {
 		n.keys = seals.NewKeys(ctx, seals.Options{
@@ -212,6 +216,8 @@ func (n *node) start(ctx context.Context, servePath string) {
 		var using sync.WaitGroup
 		using.Go(func() { n.registry.Watch(ctx, client, n.options.NodeName) })
 		using.Go(func() { n.advertiser.Run(ctx, client) })
+		using.Go(func() { n.health.Run(ctx) })
+		using.Go(func() { n.healthKeeper(client).Run(ctx) })
 		if n.keys != nil {
 			using.Go(func() { n.keys.WatchTrustBundle(ctx, client) })
 		}
@@ -244,15 +250,23 @@ func (n *node) wait(ctx context.Context) {
 	}
 }
 
-// followInventory keeps the registry's device resources up to date, and warns pods of their
-// unhealthy devices.
+// healthKeeper does what follows for pods when their devices fail.
+func (n *node) healthKeeper(client kubernetes.Interface) *devicehealth.Keeper {
+	return devicehealth.NewKeeper(devicehealth.Options{
+		Tracker: n.health, Grants: n.record, Pods: n.registry,
+		Default: devicehealth.Rule{
+			Policy: n.options.OnDeviceFailure, GracePeriod: n.options.DeviceFailureGracePeriod,
+		},
+		Warn: n.events.event, Observe: n.measures.observeEviction,
+	}, client)
+}
+
+// followInventory keeps the registry's device resources up to date.
 func (n *node) followInventory(ctx context.Context) {
 	refused := ""
-	health := &deviceHealth{grants: n.record.List, warn: n.events.warnOfDevice}
 	for {
-		inventory, changed := n.plugins.Inventory()
+		_, changed := n.plugins.Inventory()
 		n.registry.DeviceResources() // so that the registry has seen and saved the names
-		health.check(inventory.Unhealthy)
 		// The report of one plugin may be too large by itself.
 		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
 			refused = err.Error()

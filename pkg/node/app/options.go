@@ -6,12 +6,14 @@ package app
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -66,6 +68,10 @@ type Options struct {
 	DeviceFirewall bool
 	// DeviceFirewallAllow are the pods that it lets through, as namespace/serviceaccount.
 	DeviceFirewallAllow []string
+	// OnDeviceFailure is what happens to pods whose device has failed and been unhealthy for
+	// DeviceFailureGracePeriod, where pod and namespace say nothing.
+	OnDeviceFailure          devicehealth.Policy
+	DeviceFailureGracePeriod time.Duration
 	// NodeName is the name of this node: --hostname-override or the host's name.
 	NodeName string
 
@@ -126,6 +132,8 @@ func NewOptions() *Options {
 		DeviceFirewall:   true,
 		// Whoever may create pods there may do anything in the cluster.
 		DeviceFirewallAllow: []string{metav1.NamespaceSystem + "/*"},
+
+		OnDeviceFailure: devicehealth.Ignore, DeviceFailureGracePeriod: time.Minute,
 	}
 }
 
@@ -137,6 +145,9 @@ const (
 	firewallFlag = "device-firewall"
 	isolateFlag  = "isolate"
 )
+
+// graceFlag is the flag of DeviceFailureGracePeriod.
+const graceFlag = "device-failure-grace-period"
 
 // onOff is a flag.Value, on or off.
 type onOff bool
@@ -197,6 +208,12 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.isolate, isolateFlag, o.isolate, "the former name of --"+firewallFlag)
 	// Fails only for a flag that is not there.
 	_ = flags.MarkDeprecated(isolateFlag, "use --"+firewallFlag)
+	flags.Var(&o.OnDeviceFailure, "on-device-failure",
+		"what happens to a pod when a device that it holds becomes unhealthy: Ignore tells it, Evict evicts it after "+
+			"the grace period; where the annotations KubeDevice/OnDeviceFailure of pod and namespace say nothing")
+	flags.DurationVar(&o.DeviceFailureGracePeriod, graceFlag, o.DeviceFailureGracePeriod,
+		"how long the device may be unhealthy before the pod is evicted; where the annotations "+
+			"KubeDevice/DeviceFailureGracePeriod of pod and namespace say nothing")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory for what must outlive a restart: which pod holds which device")
 	flags.StringVar(&o.DevicePluginsDir, "device-plugins-dir", o.DevicePluginsDir,
@@ -279,6 +296,9 @@ func (o *Options) validate() error {
 	if mode != seal.Off && o.SealCertificates == "" && o.Kubeconfig == "" {
 		return fmt.Errorf("--seal-trust-bundle: %q is read from the API server, so it needs --kubeconfig",
 			o.SealTrustBundle)
+	}
+	if o.DeviceFailureGracePeriod < 0 {
+		return fmt.Errorf("--%s is %v; want 0s or more", graceFlag, o.DeviceFailureGracePeriod)
 	}
 	if o.StateDir == "" {
 		return errors.New("--state-dir is empty: it must name a directory that outlives a reboot")

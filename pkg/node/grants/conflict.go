@@ -5,6 +5,7 @@ package grants
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -186,4 +187,21 @@ func SameResource(a, b types.ResourceName) bool {
 		return a == b
 	}
 	return pathA.SameDevice(pathB) && pathA.Resource() == pathB.Resource()
+}
+
+// CurrentName returns the one of the node's names that is the same resource of the same device. The
+// groups above a device do not identify it: a device scheduler may know more levels of them than
+// the node publishes, and a node may number them differently after a start. A name that matches no
+// resource, or several, stays.
+func CurrentName(names iter.Seq[types.ResourceName], name types.ResourceName) types.ResourceName {
+	var found []types.ResourceName
+	for candidate := range names {
+		if SameResource(candidate, name) {
+			found = append(found, candidate)
+		}
+	}
+	if len(found) != 1 {
+		return name
+	}
+	return found[0]
 }

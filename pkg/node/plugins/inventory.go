@@ -32,6 +32,7 @@ type Inventory struct {
 	transports []Transport
 	members    []*member
 	owners     map[types.ResourceName]*member
+	health     map[string]Health // of devices that are unhealthy, or were; by device
 }
 
 // member is a source as the inventory has it.
@@ -45,7 +46,7 @@ type member struct {
 func merge(nodeName string, transports []Transport) *Inventory {
 	i := &Inventory{
 		Node: types.NewNodeInfoWithName(nodeName), Complete: true, loaded: true, synced: true,
-		transports: transports, owners: map[types.ResourceName]*member{},
+		transports: transports, owners: map[types.ResourceName]*member{}, health: map[string]Health{},
 	}
 	for _, t := range transports {
 		sources, loaded, _ := t.Sources()
@@ -58,6 +59,11 @@ func merge(nodeName string, transports []Transport) *Inventory {
 			if m.state.Info != nil {
 				i.add(m)
 			}
+		}
+	}
+	for _, m := range i.members {
+		if m.state.Info != nil {
+			i.diagnose(m)
 		}
 	}
 	i.synced = i.synced && i.loaded
@@ -173,20 +179,4 @@ func (i *Inventory) Missing(name types.ResourceName) error {
 // isLate reports whether the device belongs to a source that may come late.
 func (i *Inventory) isLate(name types.ResourceName) bool {
 	return slices.ContainsFunc(i.transports, func(t Transport) bool { _, late := t.Late(name); return late })
-}
-
-// Unhealthy returns what is wrong with a device that a pod holds, or nothing if it is healthy.
-// While its source is missing nothing is known of the device, and nothing is wrong.
-func (i *Inventory) Unhealthy(name types.ResourceName) string {
-	quantity, known := i.Allocatable(name)
-	switch {
-	case known && quantity > 0 || i.Missing(name) != nil:
-		return ""
-	case known:
-		return "is unhealthy"
-	case i.Complete || i.isLate(name):
-		return "is gone"
-	default:
-		return ""
-	}
 }

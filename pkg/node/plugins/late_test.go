@@ -16,7 +16,7 @@ import (
 )
 
 // transport is one whose sources a test replaces, and may come late. Devices are
-// resource/group/late/LABEL/ID.
+// resource/group/late/LABEL/nic/ID/device.
 type transport struct {
 	mu      sync.Mutex
 	sources []Source
@@ -64,7 +64,7 @@ func (l late) Allocate(context.Context, Claim) (inject.Addition, error) {
 
 // lateName is the device of a source and an ID.
 func lateName(label, id string) types.ResourceName {
-	return types.ResourceName("resource/group/late/" + label + "/" + id)
+	return types.ResourceName("resource/group/late/" + label + "/nic/" + id + "/device")
 }
 
 // serving is a source with healthy devices of those IDs and unhealthy ones, whose IDs begin with a
@@ -180,23 +180,37 @@ func TestADeviceIsUnhealthyOnlyIfItsSourceSaysSo(t *testing.T) {
 	m := runLate(t, others)
 	inventory := until(t, m, "all", func(i *Inventory) bool { return i.Complete && len(i.owners) > 3 })
 	for name, want := range map[types.ResourceName]string{
-		lateName("nic", "good"):                 "",
-		lateName("nic", "bad"):                  "is unhealthy",
-		lateName("nic", "not listed"):           "is gone",
-		lateName("no-such", "x"):                "",
-		card0:                                   "",
-		"resource/group/gpu/no-such-card/cards": "is gone",
+		lateName("nic", "good"):                 "healthy",
+		lateName("nic", "bad"):                  ReasonUnhealthy,
+		lateName("nic", "not listed"):           ReasonGone,
+		lateName("no-such", "x"):                "not known",
+		card0:                                   "healthy",
+		"resource/group/gpu/no-such-card/cards": ReasonGone,
 	} {
-		if got := inventory.Unhealthy(name); got != want {
-			t.Errorf("%s %q, want %q", name, got, want)
+		if got := healthText(inventory.HealthOf(name)); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
 	others.set(gone("nic", "good"))
 	inventory = until(t, m, "the plugin's absence", func(i *Inventory) bool { return !i.Complete })
 	for _, name := range []types.ResourceName{lateName("nic", "good"), lateName("nic", "bad"),
 		"resource/group/gpu/no-such-card/cards"} {
-		if got := inventory.Unhealthy(name); got != "" {
-			t.Errorf("with the plugin away, %s %q", name, got)
+		if got := healthText(inventory.HealthOf(name)); got != "not known" {
+			t.Errorf("with the plugin away, %s is %s", name, got)
 		}
 	}
+	if list := inventory.Unhealthy(); len(list) != 1 || list[0].Reason != ReasonPluginGone ||
+		list[0].Device != "resource/group/late/nic/nic/good" || list[0].Message == "" {
+		t.Errorf("with the plugin away, unhealthy are %+v", list)
+	}
+}
+
+func healthText(h Health, known bool) string {
+	switch {
+	case !known:
+		return "not known"
+	case h.Healthy:
+		return "healthy"
+	}
+	return h.Reason
 }

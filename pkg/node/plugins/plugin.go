@@ -34,6 +34,8 @@ type plugin struct {
 	last   *types.NodeInfo // the last report, accepted or not; for the goroutine of run
 	lastOf error           // why it was not accepted
 
+	healthErr error // of the last DeviceHealth; for the goroutine of run
+
 	mu    sync.Mutex
 	state State
 }
@@ -127,7 +129,7 @@ func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p.record(nil, err) {
+		if p.record(nil, nil, err) {
 			logger.Error(err, "Device plugin does not start; it offers no devices and is tried again")
 			changed()
 		}
@@ -138,10 +140,15 @@ func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
 	logger.V(2).Info("Started device plugin")
 	for {
 		info, err := p.query(ctx, nodeName)
+		var health map[string]device.Health
+		if err == nil {
+			health = p.queryHealth(ctx)
+			info = withhold(info, health)
+		}
 		if ctx.Err() != nil {
 			return
 		}
-		if p.record(info, err) {
+		if p.record(info, health, err) {
 			if err != nil {
 				logger.Error(err, "Device plugin does not report its devices; its last report stays")
 			}
@@ -189,7 +196,7 @@ func (p *plugin) query(ctx context.Context, nodeName string) (*types.NodeInfo, e
 }
 
 // record keeps an outcome and reports whether it changes the state. info is nil when there is none.
-func (p *plugin) record(info *types.NodeInfo, err error) (changed bool) {
+func (p *plugin) record(info *types.NodeInfo, health map[string]device.Health, err error) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed = !p.state.Reported || !sameText(p.state.Err, err)
@@ -197,6 +204,10 @@ func (p *plugin) record(info *types.NodeInfo, err error) (changed bool) {
 	// A report that was not accepted may have been between two of the same.
 	if info != nil && info != p.state.Info && (p.state.Info == nil || !equalInfo(p.state.Info, info)) {
 		p.state.Info = info
+		changed = true
+	}
+	if info != nil && !maps.Equal(p.state.Health, health) {
+		p.state.Health = health
 		changed = true
 	}
 	return changed

@@ -119,7 +119,7 @@ func BenchmarkUnchangedReport(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				p.record(info, err)
+				p.record(info, nil, err)
 			}
 		})
 	}

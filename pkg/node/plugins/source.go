@@ -42,6 +42,9 @@ type Source interface {
 type State struct {
 	// Info is its last good report, nil before the first. It is never changed.
 	Info *types.NodeInfo
+	// Health is what it says of the health of devices in Info, by device; see device.Health. It is
+	// never changed. Unhealthy devices that are not in it have no reason.
+	Health map[string]device.Health
 	// Reported says that the source has reported since the start, or failed to.
 	Reported bool
 	// Serving says that the devices can be allocated. It matters for sources that come late.

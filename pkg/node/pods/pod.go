@@ -36,8 +36,23 @@ type Pod struct {
 	// are empty for a pod without a seal. They are not in the file: only the API server's count.
 	Seal       string `json:"-"`
 	Allocation string `json:"-"`
+	// Failure is what is to happen when a device of the pod fails, and what the API server has been
+	// told. It is not in the file: only the API server's counts.
+	Failure Failure `json:"-"`
 	// Ended says that the pod has succeeded or failed: none of its containers is started again.
 	Ended bool `json:"over,omitempty"`
+}
+
+// Failure is what a pod's object says about devices that fail.
+type Failure struct {
+	// Policy is the pod's annotation KubeDevice/OnDeviceFailure, and GracePeriod its
+	// KubeDevice/DeviceFailureGracePeriod; both are empty for a pod without.
+	Policy, GracePeriod string
+	// Status, Reason and Message are those of the pod's condition DevicesHealthy; all are empty for
+	// a pod without.
+	Status, Reason, Message string
+	// Terminating says that the pod is being deleted.
+	Terminating bool
 }
 
 // Container is one container of a pod's spec.
@@ -99,7 +114,8 @@ func (p Pod) equal(other Pod) bool {
 	return p.Namespace == other.Namespace && p.Name == other.Name &&
 		p.ServiceAccount == other.ServiceAccount && p.Ended == other.Ended &&
 		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
-		maps.Equal(p.Counts, other.Counts) && p.Seal == other.Seal && p.Allocation == other.Allocation
+		maps.Equal(p.Counts, other.Counts) && p.Seal == other.Seal && p.Allocation == other.Allocation &&
+		p.Failure == other.Failure
 }
 
 // summarize keeps of a pod what is remembered.
@@ -114,10 +130,25 @@ func summarize(pod *corev1.Pod) Pod {
 	summary.add(pod.Spec.InitContainers, true)
 	summary.add(pod.Spec.Containers, false)
 	summary.Counts = countsOf(pod)
+	summary.Failure = failureOf(pod)
 	if summary.Seal = pod.Annotations[seal.Annotation]; summary.Seal != "" {
 		summary.Allocation = pod.Annotations[deviceinfo.Annotation]
 	}
 	return summary
+}
+
+func failureOf(pod *corev1.Pod) Failure {
+	f := Failure{
+		Policy:      pod.Annotations[deviceinfo.OnDeviceFailureAnnotation],
+		GracePeriod: pod.Annotations[deviceinfo.DeviceFailureGracePeriodAnnotation],
+		Terminating: pod.DeletionTimestamp != nil,
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == deviceinfo.DevicesHealthyCondition {
+			f.Status, f.Reason, f.Message = string(c.Status), c.Reason, c.Message
+		}
+	}
+	return f
 }
 
 // add adds containers of the pod's spec.

@@ -98,6 +98,18 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			pod.Status.Phase = corev1.PodFailed
 			return pod
 		}(), Pod{Ended: true}},
+		"what it wants when a device fails, and what it was told": {func() *corev1.Pod {
+			pod := podOf("u")
+			pod.Annotations = map[string]string{"KubeDevice/OnDeviceFailure": "Evict", "other": "x",
+				"KubeDevice/DeviceFailureGracePeriod": "5s"}
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+				{Type: "DevicesHealthy", Status: corev1.ConditionFalse, Reason: "Lost", Message: "it is"},
+			}
+			pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			return pod
+		}(), Pod{Failure: Failure{Policy: "Evict", GracePeriod: "5s", Status: "False", Reason: "Lost",
+			Message: "it is", Terminating: true}}},
 	} {
 		test.pod.Spec.ServiceAccountName = "trainer"
 		test.want.Namespace, test.want.Name, test.want.ServiceAccount = "default", "pod-u", "trainer"

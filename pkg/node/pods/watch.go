@@ -94,12 +94,28 @@ func strip(object any) (any, error) {
 			Name:            pod.Name,
 			UID:             pod.UID,
 			ResourceVersion: pod.ResourceVersion,
+
+			DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
-	if text, sealed := pod.Annotations[seal.Annotation]; sealed {
-		kept.Annotations = map[string]string{
-			seal.Annotation: text, deviceinfo.Annotation: pod.Annotations[deviceinfo.Annotation],
+	keep := func(key string) {
+		if value, there := pod.Annotations[key]; there {
+			if kept.Annotations == nil {
+				kept.Annotations = map[string]string{}
+			}
+			kept.Annotations[key] = value
+		}
+	}
+	if _, sealed := pod.Annotations[seal.Annotation]; sealed {
+		keep(seal.Annotation)
+		keep(deviceinfo.Annotation)
+	}
+	keep(deviceinfo.OnDeviceFailureAnnotation)
+	keep(deviceinfo.DeviceFailureGracePeriodAnnotation)
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == deviceinfo.DevicesHealthyCondition {
+			kept.Status.Conditions = []corev1.PodCondition{condition}
 		}
 	}
 	kept.Spec.ServiceAccountName = pod.Spec.ServiceAccountName

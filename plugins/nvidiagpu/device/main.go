@@ -15,7 +15,7 @@ import (
 
 // CreateDevicePlugin is the entry point.
 func CreateDevicePlugin() (device.Device, error) {
-	return node.New(nvml.DefaultLibrary), nil
+	return node.New(nvml.DefaultLibrary, node.DefaultFaultsFile), nil
 }
 
 // main lets "go build ./..." link the package; a plugin is never run as a program.

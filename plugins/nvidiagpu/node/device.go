@@ -32,17 +32,20 @@ type Device struct {
 	known       []gpu.GPU     // every GPU that ever answered, in the order in which they were found
 	close, wide *groups
 	problems    string // what was last said about GPUs that do not answer
+	health      *health
 }
 
 var (
 	_ device.Device         = (*Device)(nil)
 	_ device.ConcurrentSafe = (*Device)(nil)
 	_ device.Isolator       = (*Device)(nil)
+	_ device.HealthReporter = (*Device)(nil)
 )
 
-// New returns the GPUs that the NVML at path knows.
-func New(path string) *Device {
-	return &Device{path: path, close: newGroups(), wide: newGroups()}
+// New returns the GPUs that the NVML at path knows. The faults that the driver reports once are
+// kept in faultsFile; it may be empty.
+func New(path, faultsFile string) *Device {
+	return &Device{path: path, close: newGroups(), wide: newGroups(), health: newHealth(faultsFile)}
 }
 
 // GetName returns the plugin's name.
@@ -75,11 +78,12 @@ func (d *Device) Start() error {
 		)
 	}
 	d.library = library
+	d.health.start(library)
 	return nil
 }
 
-// UpdateNodeInfo asks for the GPUs and adds them. A GPU that answered before and does not now is
-// unhealthy until it answers again.
+// UpdateNodeInfo asks for the GPUs and how they are, and adds them. A GPU that answered before and
+// does not now is unhealthy until it answers again.
 func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,11 +98,34 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	if err := d.learn(present); err != nil {
 		return fmt.Errorf("look how NVIDIA GPUs are joined: %w", err)
 	}
+	var missing []string
+	for _, known := range d.known {
+		if !slices.ContainsFunc(present, func(f found) bool { return f.uuid == known.ID }) {
+			missing = append(missing, known.ID)
+		}
+	}
+	d.health.update(present, missing)
 	for i, known := range d.known {
-		d.known[i].Unhealthy = !slices.ContainsFunc(present, func(f found) bool { return f.uuid == known.ID })
+		d.known[i].Unhealthy = !d.health.gpus[known.ID].health.Healthy
 	}
 	gpu.Publish(nodeInfo, gpu.Resource, d.known)
 	return nil
+}
+
+// DeviceHealth returns how the GPUs were at the last UpdateNodeInfo, those whose health never
+// changed aside.
+func (d *Device) DeviceHealth() ([]device.Health, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []device.Health
+	for _, known := range d.known {
+		entry := d.health.gpus[known.ID].health
+		if entry.Reason != "" {
+			entry.Device = known.Name()
+			list = append(list, entry)
+		}
+	}
+	return list, nil
 }
 
 // report says what is wrong, once for as long as it stays the same.

@@ -5,6 +5,7 @@ package node
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -167,7 +168,7 @@ func TestAGPUThatComesLateJoinsItsGroup(t *testing.T) {
 }
 
 func TestWithoutADriverStartSaysWhatToDo(t *testing.T) {
-	d := New("libnvidia-ml-that-is-not-there.so.1")
+	d := New("libnvidia-ml-that-is-not-there.so.1", "")
 	if err := d.New(); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestEveryMachineMakesSense(t *testing.T) {
 }
 
 func TestAContainerWithoutGPUsSeesNoneWhateverTheDriverIs(t *testing.T) {
-	d := New("/no/such/library.so")
+	d := New("/no/such/library.so", "")
 	if got := d.DenyEnvs(); len(got) != 1 || got[VisibleDevices] != "void" {
 		t.Errorf("DenyEnvs = %v", got)
 	}
@@ -270,7 +271,13 @@ func TestAContainerSeesTheGPUsThatItWasGiven(t *testing.T) {
 
 func started(t *testing.T, path string) *Device {
 	t.Helper()
-	d := New(path)
+	return startedWith(t, path, filepath.Join(t.TempDir(), "run", "faults"))
+}
+
+func startedWith(t *testing.T, path, faultsFile string) *Device {
+	t.Helper()
+	d := New(path, faultsFile)
+	d.health.every = 0
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
 	}

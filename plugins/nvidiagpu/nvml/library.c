@@ -27,6 +27,13 @@ char *library_open(struct library *lib, const char *path) {
 		{"nvmlDeviceGetMemoryInfo", &lib->memory, 0},
 		{"nvmlDeviceGetTopologyCommonAncestor", &lib->common_ancestor, 1},
 		{"nvmlDeviceGetP2PStatus", &lib->p2p_status, 1},
+		{"nvmlEventSetCreate", &lib->event_set, 1},
+		{"nvmlDeviceRegisterEvents", &lib->event_register, 1},
+		{"nvmlEventSetWait_v2", &lib->event_wait, 1},
+		{"nvmlEventSetFree", &lib->event_free, 1},
+		{"nvmlDeviceGetRemappedRows", &lib->remapped_rows, 1},
+		{"nvmlDeviceGetRetiredPagesPendingStatus", &lib->pages_pending, 1},
+		{"nvmlDeviceGetFieldValues", &lib->fields, 1},
 	};
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
 		void *symbol = dlsym(lib->handle, functions[i].name);
@@ -71,4 +78,41 @@ nvml_return library_common_ancestor(struct library *lib, nvml_device a, nvml_dev
 
 nvml_return library_p2p_status(struct library *lib, nvml_device a, nvml_device b, int capability, int *status) {
 	return lib->p2p_status ? lib->p2p_status(a, b, capability, status) : NVML_NO_SUCH_FUNCTION;
+}
+
+// A driver without nvmlEventSetWait_v2 reports no events here: there is no set to wait for.
+nvml_return library_event_set(struct library *lib, nvml_event_set *set) {
+	return lib->event_set && lib->event_register && lib->event_wait && lib->event_free ? lib->event_set(set)
+											   : NVML_NO_SUCH_FUNCTION;
+}
+
+nvml_return library_event_register(struct library *lib, nvml_device device, unsigned long long types, nvml_event_set set) {
+	return lib->event_register(device, types, set);
+}
+
+nvml_return library_event_wait(struct library *lib, nvml_event_set set, struct nvml_event *event, unsigned int milliseconds) {
+	return lib->event_wait(set, event, milliseconds);
+}
+
+nvml_return library_event_free(struct library *lib, nvml_event_set set) { return lib->event_free(set); }
+
+nvml_return library_remap_failed(struct library *lib, nvml_device device, unsigned int *failed) {
+	unsigned int correctable, uncorrectable, pending;
+	return lib->remapped_rows ? lib->remapped_rows(device, &correctable, &uncorrectable, &pending, failed)
+				  : NVML_NO_SUCH_FUNCTION;
+}
+
+nvml_return library_pages_pending(struct library *lib, nvml_device device, int *pending) {
+	return lib->pages_pending ? lib->pages_pending(device, pending) : NVML_NO_SUCH_FUNCTION;
+}
+
+nvml_return library_field(struct library *lib, nvml_device device, unsigned int field, unsigned int *number) {
+	struct nvml_field value = {.field = field};
+	if (!lib->fields)
+		return NVML_NO_SUCH_FUNCTION;
+	nvml_return result = lib->fields(device, 1, &value);
+	if (result == NVML_OK)
+		result = value.result;
+	*number = value.value.number;
+	return result;
 }

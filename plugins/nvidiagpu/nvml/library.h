@@ -7,6 +7,7 @@
 // The part of NVML's binary interface that is used. It is stable: names with a version suffix keep their meaning.
 typedef int nvml_return;
 typedef struct nvml_device_opaque *nvml_device;
+typedef struct nvml_event_set_opaque *nvml_event_set;
 
 enum {
 	NVML_OK = 0,
@@ -15,6 +16,24 @@ enum {
 
 struct nvml_memory {
 	unsigned long long total, free, used;
+};
+
+struct nvml_event {
+	nvml_device device;
+	unsigned long long type, data;
+	unsigned int gpu_instance, compute_instance;
+};
+
+// A union holds the value; all that is read of it here is an unsigned int.
+struct nvml_field {
+	unsigned int field, scope;
+	long long timestamp, latency;
+	int type;
+	nvml_return result;
+	union {
+		unsigned int number;
+		unsigned long long size;
+	} value;
 };
 
 // library is the functions of one NVML. Those that old drivers lack may be null.
@@ -29,6 +48,13 @@ struct library {
 	nvml_return (*memory)(nvml_device, struct nvml_memory *);
 	nvml_return (*common_ancestor)(nvml_device, nvml_device, int *);
 	nvml_return (*p2p_status)(nvml_device, nvml_device, int, int *);
+	nvml_return (*event_set)(nvml_event_set *);
+	nvml_return (*event_register)(nvml_device, unsigned long long, nvml_event_set);
+	nvml_return (*event_wait)(nvml_event_set, struct nvml_event *, unsigned int);
+	nvml_return (*event_free)(nvml_event_set);
+	nvml_return (*remapped_rows)(nvml_device, unsigned int *, unsigned int *, unsigned int *, unsigned int *);
+	nvml_return (*pages_pending)(nvml_device, int *);
+	nvml_return (*fields)(nvml_device, int, struct nvml_field *);
 };
 
 // library_open fills in lib and returns null, or returns what is wrong, in memory that the caller frees.
@@ -47,5 +73,14 @@ nvml_return library_uuid(struct library *lib, nvml_device device, char *uuid, un
 nvml_return library_memory(struct library *lib, nvml_device device, struct nvml_memory *memory);
 nvml_return library_common_ancestor(struct library *lib, nvml_device a, nvml_device b, int *level);
 nvml_return library_p2p_status(struct library *lib, nvml_device a, nvml_device b, int capability, int *status);
+nvml_return library_event_set(struct library *lib, nvml_event_set *set);
+nvml_return library_event_register(struct library *lib, nvml_device device, unsigned long long types, nvml_event_set set);
+nvml_return library_event_wait(struct library *lib, nvml_event_set set, struct nvml_event *event, unsigned int milliseconds);
+nvml_return library_event_free(struct library *lib, nvml_event_set set);
+
+// The states of a GPU, each as one number.
+nvml_return library_remap_failed(struct library *lib, nvml_device device, unsigned int *failed);
+nvml_return library_pages_pending(struct library *lib, nvml_device device, int *pending);
+nvml_return library_field(struct library *lib, nvml_device device, unsigned int field, unsigned int *number);
 
 #endif

@@ -73,6 +73,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: NVML: %s", e.Call, e.te
 // The codes that callers tell apart.
 const (
 	NotSupported     = 3
+	timeout          = 10
 	FunctionNotFound = 13
 )
 

@@ -27,7 +27,7 @@ type Machine struct {
 	NVLink [][]bool
 	// Init is what initialising the library returns: 0 is success.
 	Init int
-	// OldDriver lacks the functions that say how GPUs are joined.
+	// OldDriver lacks the functions that say how GPUs are joined, and what is wrong with them.
 	OldDriver bool
 }
 
@@ -59,6 +59,15 @@ type Library struct {
 	// Path is its file.
 	Path         string
 	lost, events string
+	health       string
+}
+
+// Health is what the GPUs of a machine say of themselves.
+type Health struct {
+	// RowRemapFailed and PagesPending are what they say of their memory.
+	RowRemapFailed, PagesPending bool
+	// RecoveryAction is NVML's number.
+	RecoveryAction int
 }
 
 // Build builds the stand-in for a machine with gcc and the header of github.com/NVIDIA/go-nvml. It
@@ -78,6 +87,7 @@ func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 		Path:   filepath.Join(dir, "libnvidia-ml.so.1"),
 		lost:   filepath.Join(dir, "lost"),
 		events: filepath.Join(dir, "events"),
+		health: filepath.Join(dir, "health"),
 	}
 	header, err := includeDir(ctx)
 	if err != nil {
@@ -132,12 +142,24 @@ func (l Library) Repair(t *testing.T) {
 	}
 }
 
+// Say makes the GPU of that number say so of itself, and all others that nothing is wrong.
+func (l Library) Say(t *testing.T, number int, health Health) {
+	t.Helper()
+	one := map[bool]int{true: 1}
+	text := strings.Repeat("0 0 0\n", number) +
+		fmt.Sprintln(one[health.RowRemapFailed], one[health.PagesPending], health.RecoveryAction)
+	if err := os.WriteFile(l.health, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (m Machine) header(l Library) string {
 	var text strings.Builder
 	n := len(m.Ancestor)
 	fmt.Fprintf(&text,
-		"#define COUNT %d\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n#define EVENTS %q\n",
-		n, uint64(Memory), bus, m.Init, l.lost, l.events)
+		"#define COUNT %d\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n#define EVENTS %q\n"+
+			"#define HEALTH %q\n",
+		n, uint64(Memory), bus, m.Init, l.lost, l.events, l.health)
 	if m.OldDriver {
 		text.WriteString("#define OLD_DRIVER\n")
 	}

@@ -36,7 +36,11 @@ type Device struct {
 var (
 	_ device.Device         = (*Device)(nil)
 	_ device.ConcurrentSafe = (*Device)(nil)
+	_ device.HealthReporter = (*Device)(nil)
 )
+
+// reasonSimulated is why a GPU is unhealthy.
+const reasonSimulated = "Simulated"
 
 // New returns the GPUs that the file describes.
 func New(file string) *Device {
@@ -66,6 +70,21 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	}
 	gpu.Publish(nodeInfo, config.ResourceName, config.gpus())
 	return nil
+}
+
+// DeviceHealth returns the GPUs that the file says are unhealthy.
+func (d *Device) DeviceHealth() ([]device.Health, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []device.Health
+	for _, g := range d.config.gpus() {
+		if g.Unhealthy {
+			list = append(list, device.Health{
+				Device: g.Name(), Reason: reasonSimulated, Message: "the simulation's file says so",
+			})
+		}
+	}
+	return list, nil
 }
 
 func (d *Device) load() (Config, error) {

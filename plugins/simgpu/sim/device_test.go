@@ -121,6 +121,11 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 	); diff != "" {
 		t.Errorf("device nodes after GPUs were added (-want +got):\n%s", diff)
 	}
+	health, err := m.device.DeviceHealth()
+	if err != nil || len(health) != 1 || health[0].Device != "resource/group/gpu/sim-0" || health[0].Healthy ||
+		health[0].Reason != "Simulated" {
+		t.Errorf("DeviceHealth = %+v, %v", health, err)
+	}
 	if diff := cmp.Diff(types.ResourceList{"example.com/gpu": 2}, node.KubeAlloc); diff != "" {
 		t.Errorf("count without the unhealthy one (-want +got):\n%s", diff)
 	}

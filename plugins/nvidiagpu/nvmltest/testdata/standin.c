@@ -3,7 +3,9 @@
 
 // A stand-in for NVIDIA's libnvidia-ml.so.1. It is built against NVIDIA's own header and answers from machine.h, which
 // the test writes: COUNT, MEMORY, BUS, the matrices ancestor and nvlink, LOST, the path of a file that has a byte for each
-// GPU: 'x' where it does not answer, and EVENTS, the path of a file that has a line for each critical error: GPU and XID.
+// GPU: 'x' where it does not answer, EVENTS, the path of a file that has a line for each critical error: GPU and XID, and
+// HEALTH, the path of a file that has a line for each GPU: whether a row could not be remapped, whether pages are pending
+// retirement, and the recovery action, all 0 for a file that is not there.
 #include <nvml.h>
 
 #include <stdio.h>
@@ -115,11 +117,19 @@ nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) { return NVML_SUCCESS; }
+// A set of events is how far its owner has read in the file, and which GPUs are in it. It has the events of all GPUs.
+struct set {
+	long at;
+	char in[COUNT + 1];
+};
 
-// A set of events is how far its owner has read in the file, and has all GPUs in it.
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
-	set->handle = calloc(1, sizeof(long));
+	set->handle = calloc(1, sizeof(struct set));
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
+	((struct set *)set.handle)->in[number(device)] = 1;
 	return NVML_SUCCESS;
 }
 
@@ -139,14 +149,19 @@ static int next(long *at, unsigned int *gpu, unsigned long long *xid) {
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int milliseconds) {
 	const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-	for (unsigned int waited = 0; waited < milliseconds; waited += 20) {
+	struct set *own = (struct set *)set.handle;
+	for (int gpu = 0; gpu < COUNT; gpu++)
+		if (own->in[gpu] && lost(gpu))
+			return NVML_ERROR_GPU_IS_LOST;
+	for (unsigned int waited = 0; waited <= milliseconds; waited += 20) {
 		unsigned int gpu;
-		if (next((long *)set.handle, &gpu, &data->eventData)) {
+		if (next(&own->at, &gpu, &data->eventData)) {
 			data->eventType = nvmlEventTypeXidCriticalError;
 			data->gpuInstanceId = data->computeInstanceId = 0xffffffff;
 			return nvmlDeviceGetHandleByIndex_v2(gpu, &data->device);
 		}
-		nanosleep(&pause, NULL);
+		if (milliseconds > 0)
+			nanosleep(&pause, NULL);
 	}
 	return NVML_ERROR_TIMEOUT;
 }
@@ -166,6 +181,52 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
 }
 
 #ifndef OLD_DRIVER
+struct health {
+	unsigned int remap_failed, pages_pending, action;
+};
+
+static struct health health(int gpu) {
+	struct health state = {0};
+	FILE *file = fopen(HEALTH, "r");
+	if (file == NULL)
+		return state;
+	for (int line = 0; line <= gpu; line++)
+		if (fscanf(file, "%u %u %u", &state.remap_failed, &state.pages_pending, &state.action) != 3)
+			state = (struct health){0};
+	fclose(file);
+	return state;
+}
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(
+	nvmlDevice_t device, unsigned int *correctable, unsigned int *uncorrectable, unsigned int *pending, unsigned int *failed) {
+	if (lost(number(device)))
+		return NVML_ERROR_GPU_IS_LOST;
+	*correctable = *uncorrectable = *pending = 0;
+	*failed = health(number(device)).remap_failed;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, nvmlEnableState_t *pending) {
+	if (lost(number(device)))
+		return NVML_ERROR_GPU_IS_LOST;
+	*pending = health(number(device)).pages_pending;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
+	if (lost(number(device)))
+		return NVML_ERROR_GPU_IS_LOST;
+	for (int i = 0; i < count; i++) {
+		values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+		if (values[i].fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION) {
+			values[i].nvmlReturn = NVML_SUCCESS;
+			values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+			values[i].value.uiVal = health(number(device)).action;
+		}
+	}
+	return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, nvmlGpuTopologyLevel_t *level) {
 	*level = ancestor[number(a)][number(b)];
 	return NVML_SUCCESS;

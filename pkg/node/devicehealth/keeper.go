@@ -1,0 +1,417 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicehealth
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+const (
+	// callLimit is how long one call to the API server may take.
+	callLimit = 10 * time.Second
+	// firstRetry and lastRetry are the pauses after a call that failed; they double in between.
+	firstRetry, lastRetry = time.Second, time.Minute
+	// reviewInterval is how often the rules of pods with failed devices are looked up again: a
+	// namespace may change its mind.
+	reviewInterval = time.Minute
+	// maxConditionBytes bounds the message of a condition.
+	maxConditionBytes = 1024
+)
+
+// The reasons of events on pods.
+const (
+	reasonFailed  = "DeviceAiling"         // a device that the pod holds is unhealthy or gone
+	reasonRule    = "DeviceFailurePolicy"  // what pod or namespace say about failures does not count
+	reasonEvicted = "DeviceFailureEvicted" // the pod is evicted
+	reasonBlocked = "DeviceFailureBlocked" // it must not be, or cannot be yet
+)
+
+// reasonHealthy is the reason of the condition when all devices are healthy again.
+const reasonHealthy = "DevicesHealthy"
+
+// Pods knows the pods of this node. *pods.Registry does.
+type Pods interface {
+	Get(uid string) (pod pods.Pod, known bool)
+	Active(uid string) bool
+	Check() error
+	Changed() <-chan struct{}
+}
+
+// Outcome is what became of a try to evict a pod.
+type Outcome string
+
+// The outcomes.
+const (
+	Evicted Outcome = "evicted"
+	Blocked Outcome = "blocked" // by a PodDisruptionBudget
+	Failed  Outcome = "error"
+)
+
+// Outcomes are all of them.
+func Outcomes() []Outcome { return []Outcome{Evicted, Blocked, Failed} }
+
+// Options are what a Keeper works with.
+type Options struct {
+	Tracker *Tracker
+	Grants  Grants
+	Pods    Pods
+	// Default is the rule for pods that say nothing, in namespaces that say nothing.
+	Default Rule
+	// Warn puts a warning on a pod. The same warning again is counted, not repeated.
+	Warn func(pod *corev1.ObjectReference, reason, message string)
+	// Observe is called after each try to evict a pod.
+	Observe func(Outcome)
+}
+
+// Keeper does what follows for pods when their devices fail: an event, the condition
+// DevicesHealthy, and an eviction where their rule says so. All that it has to know after a restart
+// is in the API server. It belongs to one goroutine.
+type Keeper struct {
+	Options
+	client kubernetes.Interface
+	rules  rules
+	pods   map[string]*podState // by UID, of pods that need anything
+}
+
+// podState is what was done for a pod.
+type podState struct {
+	warned   map[string]bool // messages; nil before the first round
+	problems map[string]bool // about its rule
+
+	sent, over pods.Failure // the condition that was patched, and the one that it replaced
+	shown      time.Time    // until then the watch may not have delivered it
+	patch      attempts
+
+	evicted bool
+	blocked string // why it could not be evicted, as the event said
+	evict   attempts
+}
+
+// attempts paces tries of a call that fails.
+type attempts struct {
+	pause time.Duration
+	next  time.Time // zero: now
+}
+
+func (a *attempts) due(now time.Time) bool { return !now.Before(a.next) }
+
+// failed notes that a try failed, and that the server wants a pause of at least that long.
+func (a *attempts) failed(now time.Time, least time.Duration) {
+	a.pause = min(max(2*a.pause, firstRetry), lastRetry)
+	a.next = now.Add(max(a.pause, least))
+}
+
+// NewKeeper returns a keeper that calls the API server with the client; call Run.
+func NewKeeper(options Options, client kubernetes.Interface) *Keeper {
+	return &Keeper{
+		Options: options, client: client, pods: map[string]*podState{},
+		rules: rules{client: client, fallback: options.Default, namespaces: map[string]namespace{}},
+	}
+}
+
+// Run follows devices, grants and pods until ctx is done.
+func (k *Keeper) Run(ctx context.Context) {
+	for {
+		now, healthChanged := k.Tracker.snapshot()
+		granted, complete, grantsChanged := k.Grants.Follow()
+		podsChanged := k.Pods.Changed()
+		var next time.Time
+		if now != nil && complete && k.Pods.Check() == nil {
+			next = k.round(ctx, now, granted)
+		}
+		wake, stop := wakeAt(next)
+		select {
+		case <-healthChanged:
+		case <-grantsChanged:
+		case <-podsChanged:
+		case <-wake:
+		case <-ctx.Done():
+		}
+		stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// wakeAt returns a channel that delivers at that time, or never for the zero time.
+func wakeAt(at time.Time) (wake <-chan time.Time, stop func()) {
+	if at.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(time.Until(at))
+	return timer.C, func() { timer.Stop() }
+}
+
+// affected is a pod with what is wrong with its devices.
+type affected struct {
+	uid    string
+	pod    pods.Pod
+	failed []failure
+	known  bool // the health of all its devices is
+}
+
+// failure is an unhealthy device of a container.
+type failure struct {
+	unhealthy
+	container string
+}
+
+func (f failure) text() string {
+	what := "is unhealthy"
+	if f.Reason == plugins.ReasonGone {
+		what = "is gone"
+	}
+	return fmt.Sprintf("%s, which container %q holds, %s%s", deviceText(f.Name), f.container, what,
+		inBrackets(f.Health))
+}
+
+// round does what is to be done now, and returns when there is more to do, or the zero time.
+func (k *Keeper) round(ctx context.Context, now *snapshot, granted []grants.Allocation) (next time.Time) {
+	sooner := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	present := map[string]bool{}
+	for i := range granted {
+		uid := granted[i].PodUID
+		if !k.Pods.Active(uid) {
+			continue
+		}
+		pod, _ := k.Pods.Get(uid)
+		a := inspect(now, uid, pod, granted[i].PodInfo)
+		if len(a.failed) == 0 && k.pods[uid] == nil && pod.Failure.Status == "" {
+			continue
+		}
+		present[uid] = true
+		if k.pods[uid] == nil {
+			k.pods[uid] = &podState{}
+		}
+		sooner(k.keep(ctx, a, k.pods[uid]))
+	}
+	maps.DeleteFunc(k.pods, func(uid string, _ *podState) bool { return !present[uid] })
+	return next
+}
+
+// inspect finds out what is wrong with the devices of a pod.
+func inspect(now *snapshot, uid string, pod pods.Pod, allocation *types.PodInfo) affected {
+	a := affected{uid: uid, pod: pod, known: true}
+	for _, containers := range []map[string]types.ContainerInfo{
+		allocation.InitContainers, allocation.RunningContainers,
+	} {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			seen := map[string]bool{}
+			for _, from := range containers[name].AllocateFrom {
+				from = currentName(now.inventory, from)
+				device := path.Dir(string(from))
+				if seen[device] {
+					continue
+				}
+				seen[device] = true
+				h, known := now.inventory.HealthOf(from)
+				u, listed := now.unhealthy[device]
+				switch {
+				case !known || !h.Healthy && !listed: // the snapshot is older than the grant
+					a.known = false
+				case !h.Healthy:
+					u.Name = from
+					a.failed = append(a.failed, failure{u, name})
+				}
+			}
+		}
+	}
+	slices.SortFunc(a.failed, func(a, b failure) int {
+		return strings.Compare(a.Device+" "+a.container, b.Device+" "+b.container)
+	})
+	return a
+}
+
+// keep does what is to be done for one pod.
+func (k *Keeper) keep(ctx context.Context, a affected, s *podState) (next time.Time) {
+	if len(a.failed) == 0 && !a.known {
+		return time.Time{}
+	}
+	if len(a.failed) == 0 {
+		s.warned, s.evict, s.blocked = map[string]bool{}, attempts{}, ""
+		return k.setCondition(ctx, a, s, pods.Failure{Status: string(corev1.ConditionTrue), Reason: reasonHealthy,
+			Message: "all devices that the pod holds are healthy"})
+	}
+	rule, problems, err := k.rules.of(ctx, a.pod)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	k.warnOfRule(a, s, problems)
+	due := a.since().Add(rule.GracePeriod)
+	k.warn(a, s, rule, due)
+
+	next = time.Now().Add(reviewInterval)
+	if at := k.setCondition(ctx, a, s, conditionOf(a)); !at.IsZero() && at.Before(next) {
+		next = at
+	}
+	if rule.Policy == Evict && !s.evicted && !a.pod.Failure.Terminating {
+		if at := k.evict(ctx, a, s, due); !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// since returns since when a device of the pod is unhealthy.
+func (a affected) since() time.Time {
+	first := a.failed[0].since
+	for _, f := range a.failed {
+		if f.since.Before(first) {
+			first = f.since
+		}
+	}
+	return first
+}
+
+func (a affected) ref() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: a.pod.Namespace, Name: a.pod.Name, UID: apitypes.UID(a.uid),
+	}
+}
+
+// warn warns the pod once of each failure, and again if the device was healthy in between. What the
+// condition says already was told by an earlier process.
+func (k *Keeper) warn(a affected, s *podState, rule Rule, due time.Time) {
+	follows := "the container is left alone"
+	if rule.Policy == Evict {
+		follows = "the pod is evicted if it is so at " + due.UTC().Format(time.RFC3339)
+	}
+	was := conditionOf(a)
+	told := s.warned == nil && a.pod.Failure.Status == was.Status && a.pod.Failure.Message == was.Message
+	warned := map[string]bool{}
+	for _, f := range a.failed {
+		message := f.text() + "; " + follows
+		if !told && !s.warned[message] && !warned[message] {
+			k.Warn(a.ref(), reasonFailed, message)
+		}
+		warned[message] = true
+	}
+	s.warned = warned
+}
+
+func (k *Keeper) warnOfRule(a affected, s *podState, problems []string) {
+	warned := map[string]bool{}
+	for _, problem := range problems {
+		if !s.problems[problem] {
+			k.Warn(a.ref(), reasonRule, problem)
+		}
+		warned[problem] = true
+	}
+	s.problems = warned
+}
+
+// conditionOf returns the condition of a pod with failures.
+func conditionOf(a affected) pods.Failure {
+	var texts []string
+	for _, f := range a.failed {
+		texts = append(texts, f.text())
+	}
+	message := strings.Join(texts, "; ")
+	message = strings.ToValidUTF8(message[:min(len(message), maxConditionBytes)], "")
+	return pods.Failure{Status: string(corev1.ConditionFalse), Reason: a.failed[0].Reason, Message: message}
+}
+
+// setCondition makes the pod's condition be the wanted one, and returns when to try again.
+func (k *Keeper) setCondition(ctx context.Context, a affected, s *podState, want pods.Failure) (next time.Time) {
+	has := pods.Failure{Status: a.pod.Failure.Status, Reason: a.pod.Failure.Reason, Message: a.pod.Failure.Message}
+	now := time.Now()
+	switch {
+	case has == want, has.Status == "" && want.Status == string(corev1.ConditionTrue):
+		return time.Time{}
+	case s.sent == want && s.over == has && now.Before(s.shown):
+		return s.shown
+	case !s.patch.due(now):
+		return s.patch.next
+	}
+	transition := now
+	if len(a.failed) > 0 {
+		transition = a.since()
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": a.uid},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": deviceinfo.DevicesHealthyCondition, "status": want.Status, "reason": want.Reason,
+			"message": want.Message, "lastTransitionTime": metav1.NewTime(transition.UTC()),
+		}}},
+	})
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
+		_, err = k.client.CoreV1().Pods(a.pod.Namespace).Patch(ctx, a.pod.Name, apitypes.StrategicMergePatchType, body,
+			metav1.PatchOptions{FieldManager: "kubecri"}, "status")
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		klog.FromContext(ctx).Error(err, "The condition of a pod about its devices cannot be set; it is tried again",
+			"pod", klog.KRef(a.pod.Namespace, a.pod.Name))
+		s.patch.failed(now, 0)
+		return s.patch.next
+	}
+	s.sent, s.over, s.shown, s.patch = want, has, now.Add(callLimit), attempts{}
+	return s.shown
+}
+
+// evict evicts the pod if it is time, and returns when to try again.
+func (k *Keeper) evict(ctx context.Context, a affected, s *podState, due time.Time) (next time.Time) {
+	now := time.Now()
+	switch {
+	case now.Before(due):
+		return due
+	case !s.evict.due(now):
+		return s.evict.next
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := k.client.CoreV1().Pods(a.pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: a.pod.Namespace, Name: a.pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(a.uid)},
+	})
+	switch {
+	case err == nil:
+		s.evicted = true
+		k.Observe(Evicted)
+		k.Warn(a.ref(), reasonEvicted, "the pod is evicted: "+a.failed[0].text())
+		return time.Time{}
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// It is gone, and the watch says so soon; or its budget is being written.
+		s.evict.failed(now, 0)
+		return s.evict.next
+	case apierrors.IsTooManyRequests(err):
+		k.Observe(Blocked)
+	default:
+		k.Observe(Failed)
+	}
+	if text := fmt.Sprintf("the pod cannot be evicted yet: %v", err); text != s.blocked {
+		s.blocked = text
+		k.Warn(a.ref(), reasonBlocked, text)
+	}
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	s.evict.failed(now, time.Duration(seconds)*time.Second)
+	return s.evict.next
+}

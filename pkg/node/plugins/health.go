@@ -1,0 +1,158 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// The reasons of unhealthy devices whose plugins give none.
+const (
+	// ReasonUnhealthy: the plugin reports that it is, and not why.
+	ReasonUnhealthy = "Unhealthy"
+	// ReasonPluginGone: nobody serves the device. Nothing is known of the device itself.
+	ReasonPluginGone = "PluginGone"
+	// ReasonGone: a pod holds the device, and its plugin no longer lists it.
+	ReasonGone = "Gone"
+)
+
+// maxMessage is how many bytes of a plugin's message are kept.
+const maxMessage = 256
+
+// reasonPattern is what a reason may be; it is a label of metrics and a reason of conditions.
+var reasonPattern = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
+
+// Health is the health of a device of the node.
+type Health struct {
+	device.Health
+	// Name is that of one of the device's resources.
+	Name types.ResourceName
+}
+
+// sanitize returns what counts of a plugin's report, by device.
+func sanitize(list []device.Health) map[string]device.Health {
+	var kept map[string]device.Health
+	for _, h := range list {
+		if !reasonPattern.MatchString(h.Reason) {
+			h.Reason = ReasonUnhealthy
+			if h.Healthy {
+				h.Reason = ""
+			}
+		}
+		h.Message = strings.ToValidUTF8(h.Message[:min(len(h.Message), maxMessage)], "")
+		if kept == nil {
+			kept = map[string]device.Health{}
+		}
+		kept[h.Device] = h
+	}
+	return kept
+}
+
+// queryHealth returns the health that the plugin reports, if it does. An error is logged once.
+func (p *plugin) queryHealth(ctx context.Context) map[string]device.Health {
+	reporter, ok := p.device.(device.HealthReporter)
+	if !ok {
+		return nil
+	}
+	list, err := call(ctx, p, "DeviceHealth", p.timing.Update, func() ([]device.Health, error) {
+		list, err := reporter.DeviceHealth()
+		return slices.Clone(list), err // the plugin may have kept it
+	})
+	if !sameText(err, p.healthErr) && err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Device plugin does not report the health of its devices")
+	}
+	p.healthErr = err
+	return sanitize(list)
+}
+
+// withhold returns the report without what is allocatable of devices that are unhealthy. info is
+// not changed.
+func withhold(info *types.NodeInfo, health map[string]device.Health) *types.NodeInfo {
+	kept := info
+	for name, quantity := range info.Allocatable {
+		if h, listed := health[path.Dir(string(name))]; listed && !h.Healthy && quantity > 0 {
+			if kept == info {
+				kept = info.Clone()
+			}
+			kept.Allocatable[name] = 0
+		}
+	}
+	return kept
+}
+
+// diagnose finds the unhealthy devices of a member: those of which nothing is allocatable. It is
+// for names that i.owners gives to m.
+func (i *Inventory) diagnose(m *member) {
+	healthy := map[string]bool{}
+	names := map[string]types.ResourceName{}
+	for name, capacity := range m.state.Info.Capacity {
+		if capacity <= 0 || i.owners[name] != m || !resource.IsGroupResourceName(name) {
+			continue
+		}
+		of := path.Dir(string(name))
+		names[of] = max(name, names[of])
+		healthy[of] = healthy[of] || m.state.Info.Allocatable[name] > 0
+	}
+	for of, name := range names {
+		if healthy[of] {
+			if h, said := m.state.Health[of]; said && h.Healthy {
+				i.health[of] = Health{h, name}
+			}
+			continue
+		}
+		h, said := m.state.Health[of]
+		if missing := i.Missing(name); missing != nil {
+			h = device.Health{Reason: ReasonPluginGone, Message: missing.Error()}
+		} else if !said || h.Healthy {
+			h = device.Health{Reason: ReasonUnhealthy, Message: "its device plugin reports it as unhealthy"}
+		}
+		h.Device = of
+		i.health[of] = Health{h, name}
+	}
+}
+
+// Unhealthy returns the devices of which pods are given nothing, by device.
+func (i *Inventory) Unhealthy() []Health {
+	var list []Health
+	for h := range maps.Values(i.health) {
+		if !h.Healthy {
+			list = append(list, h)
+		}
+	}
+	slices.SortFunc(list, func(a, b Health) int { return cmp.Compare(a.Device, b.Device) })
+	return list
+}
+
+// HealthOf returns the health of a device by the name of one of its resources, which a pod holds.
+// While its source is missing nothing is known of it.
+func (i *Inventory) HealthOf(name types.ResourceName) (h Health, known bool) {
+	of := path.Dir(string(name))
+	h, listed := i.health[of]
+	_, owned := i.owners[name]
+	switch {
+	case i.Missing(name) != nil:
+		return Health{}, false
+	case listed:
+		return h, true
+	case owned:
+		return Health{device.Health{Device: of, Healthy: true}, name}, true
+	case i.Complete || i.isLate(name):
+		return Health{device.Health{
+			Device: of, Reason: ReasonGone, Message: "its device plugin no longer lists it",
+		}, name}, true
+	}
+	return Health{}, false
+}
