@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // makes leaderMetric
 	"k8s.io/utils/clock"
 )
 
