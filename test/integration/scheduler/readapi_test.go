@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -462,7 +463,7 @@ func TestAnImpostorGetsNoCredentials(t *testing.T) {
 				return nil
 			},
 		}
-		impostor.Config.ErrorLog = nil
+		impostor.Config.ErrorLog = log.New(io.Discard, "", 0)
 		impostor.StartTLS()
 		options.Config = rest.CopyConfig(options.Config)
 		options.Config.BearerToken = "secret"
