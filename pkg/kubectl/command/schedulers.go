@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +106,7 @@ func (e *environment) scheduler(ctx context.Context, url string) (*scheduler.Cli
 
 func (o *schedulersOptions) run(ctx context.Context) error {
 	list, err := o.list(ctx)
-	if err != nil && len(list) == 0 {
+	if len(list) == 0 {
 		return err
 	}
 	switch {
@@ -119,7 +120,7 @@ func (o *schedulersOptions) run(ctx context.Context) error {
 	}
 }
 
-// list returns the schedulers, and connects to each.
+// list returns the schedulers, and connects to each if more is wanted than their names.
 func (o *schedulersOptions) list(ctx context.Context) ([]*devices.Scheduler, error) {
 	if o.url != "" {
 		client, err := o.env.scheduler(ctx, o.url)
@@ -140,17 +141,29 @@ func (o *schedulersOptions) list(ctx context.Context) ([]*devices.Scheduler, err
 	var list []*devices.Scheduler
 	for _, instance := range found {
 		shown := published(instance)
-		if instance.Expired {
-			shown.Problem = "it has not renewed its lease: it has ended, or does not reach the API server"
-		} else if client, err := scheduler.Dial(ctx, options, instance); err != nil {
-			shown.Problem = err.Error()
-		} else {
-			shown = reached(client)
-			client.Close()
+		if o.output.format != asNames {
+			shown = connectAndShow(ctx, options, instance)
 		}
 		list = append(list, shown)
 	}
 	return list, err
+}
+
+// connectAndShow returns what a scheduler says of itself, or what it published and why it does not
+// answer.
+func connectAndShow(ctx context.Context, options scheduler.Options, instance scheduler.Instance) *devices.Scheduler {
+	client, err := scheduler.Dial(ctx, options, instance)
+	if err == nil {
+		defer client.Close()
+		return reached(client)
+	}
+	shown := published(instance)
+	shown.Problem = err.Error()
+	if instance.Expired {
+		shown.Problem = fmt.Sprintf("it has ended, or does not reach the API server: its lease was last renewed at %s",
+			instance.Renewed.UTC().Format(time.RFC3339))
+	}
+	return shown
 }
 
 // published is what is known of a scheduler that was not reached.

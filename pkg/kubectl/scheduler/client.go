@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,24 +69,23 @@ type Client struct {
 
 // Connect connects to a scheduler: the one that leads if it can be reached, or else one that stands
 // by. The error says for each why not. The caller closes the client.
+//
+// One that has expired is tried last: the clock of this machine may be wrong.
 func Connect(ctx context.Context, options Options) (*Client, error) {
 	found, err := Find(ctx, options.Leases, options.Now())
-	current := slices.DeleteFunc(slices.Clone(found), func(i Instance) bool { return i.Expired })
 	switch {
-	case len(current) == 0 && err != nil:
-		return nil, err
-	case len(current) == 0:
-		return nil, ErrNone
+	case len(found) == 0:
+		return nil, cmp.Or(err, ErrNone)
 	case options.URL != "":
-		return connectTo(ctx, options, current)
+		return connectTo(ctx, options, found)
 	}
 	var failed []error
-	for _, instance := range current {
+	for _, instance := range found {
 		client, err := Dial(ctx, options, instance)
 		if err == nil || ctx.Err() != nil || isRefusal(err) {
 			return client, err
 		}
-		failed = append(failed, err)
+		failed = append(failed, fmt.Errorf("scheduler %s: %w", instance.Name, err))
 	}
 	return nil, errors.Join(failed...)
 }
@@ -105,25 +104,21 @@ func connectTo(ctx context.Context, options Options, found []Instance) (*Client,
 }
 
 // Dial connects to one scheduler: through a port-forward if it runs in a pod, or else to the
-// address on which it listens, if other machines reach it.
+// address on which it listens, if this machine reaches it.
 func Dial(ctx context.Context, options Options, instance Instance) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	client, err := dial(ctx, options, instance)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler %s: %w", instance.Name, err)
-	}
-	return client, nil
-}
-
-func dial(ctx context.Context, options Options, instance Instance) (*Client, error) {
 	only := []Instance{instance}
 	if instance.Pod != "" {
-		address, stop, err := forward(ctx, options.Config, instance)
+		tunnel, err := forward(ctx, options.Config, instance)
 		if err != nil {
 			return nil, err
 		}
-		return open(ctx, options.Config, "https://"+address, only, stop)
+		client, err := open(ctx, options.Config, "https://"+tunnel.address, only, tunnel.stop)
+		if why := tunnel.problem.last(); err != nil && why != nil {
+			return nil, fmt.Errorf("%w; port %d of pod %s/%s: %w", err, instance.Port, instance.PodNamespace, instance.Pod, why)
+		}
+		return client, err
 	}
 	host, port := instance.BindAddress, strconv.Itoa(instance.Port)
 	switch ip := net.ParseIP(host); {

@@ -74,5 +74,5 @@ func (i Instance) rank() int {
 }
 
 // ErrNone says that no scheduler publishes where it answers.
-var ErrNone = fmt.Errorf("no scheduler publishes where it answers: there is no current Lease in the namespace %s; is "+
+var ErrNone = fmt.Errorf("no scheduler publishes where it answers: there is no Lease in the namespace %s; is "+
 	"the scheduler KubeDevice's, with --devices-secure-port, and is deploy/rbac applied?", schedulerapi.Namespace)

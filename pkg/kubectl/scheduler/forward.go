@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,56 +13,120 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 )
 
-// forward makes the port of a scheduler's pod reachable on this machine, as kubectl port-forward
-// does, until stop is called. It returns the address. Whoever answers there is verified as anybody
-// else is: another program of this machine, or of the node, gets no credentials.
-func forward(ctx context.Context, config *rest.Config, instance Instance) (address string, stop func(), err error) {
+// tunnel is a port-forward to a scheduler's pod, as that of kubectl port-forward. Whoever answers at
+// its end is verified as anybody else is: another program of this machine, or of the node, gets no
+// credentials.
+type tunnel struct {
+	address string // on this machine
+	cancel  context.CancelFunc
+	ended   chan error
+	problem *problem
+}
+
+// forward opens a tunnel. The caller stops it.
+func forward(ctx context.Context, config *rest.Config, instance Instance) (*tunnel, error) {
 	wrap := func(err error) error {
 		return fmt.Errorf("forward port %d of pod %s/%s: %w", instance.Port, instance.PodNamespace, instance.Pod,
 			cluster.Explain(err, "create", "pods/"+instance.Pod+" --subresource=portforward", instance.PodNamespace))
 	}
 	dialer, err := streamDialer(config, instance)
 	if err != nil {
-		return "", nil, wrap(err)
+		return nil, wrap(err)
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t := &tunnel{ended: make(chan error, 1), problem: &problem{}}
+	recorder := &recorder{Dialer: dialer}
+	var running context.Context
+	running, t.cancel = context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.New(t.problem)))
 	ready := make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", instance.Port)},
-		running.Done(), ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesWithContext(running, recorder, []string{"127.0.0.1"},
+		[]string{fmt.Sprintf(":%d", instance.Port)}, ready, io.Discard, io.Discard)
 	if err != nil {
-		cancel()
-		return "", nil, wrap(err)
+		t.cancel()
+		return nil, wrap(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- forwarder.ForwardPorts() }()
+	go func() { t.ended <- forwarder.ForwardPorts() }()
 	select {
-	case err := <-ended:
-		cancel()
-		return "", nil, wrap(err)
+	case err := <-t.ended:
+		t.cancel()
+		return nil, wrap(cmp.Or(recorder.err, err))
 	case <-ctx.Done():
-		cancel()
-		return "", nil, wrap(ctx.Err())
+		t.cancel()
+		return nil, wrap(ctx.Err())
 	case <-ready:
-	}
-	stop = func() {
-		cancel()
-		<-ended
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		stop()
-		return "", nil, wrap(err)
+		t.stop()
+		return nil, wrap(err)
 	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), stop, nil
+	t.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local)))
+	return t, nil
+}
+
+// stop closes the tunnel.
+func (t *tunnel) stop() {
+	t.cancel()
+	<-t.ended
+}
+
+// recorder keeps why a dialer failed: a port-forward passes on the text alone.
+type recorder struct {
+	httpstream.Dialer
+	err error
+}
+
+// Dial dials.
+func (r *recorder) Dial(protocols ...string) (conn httpstream.Connection, protocol string, err error) {
+	conn, protocol, r.err = r.Dialer.Dial(protocols...)
+	return conn, protocol, r.err
+}
+
+// problem is a sink for logs that keeps the last error: a port-forward logs why nobody answers at
+// the other end. It is safe for concurrent use.
+type problem struct {
+	mu  sync.Mutex
+	err error
+}
+
+var _ klog.LogSink = (*problem)(nil)
+
+// Init does nothing.
+func (*problem) Init(klog.RuntimeInfo) {}
+
+// Enabled says that nothing but errors is logged.
+func (*problem) Enabled(int) bool { return false }
+
+// Info does nothing.
+func (*problem) Info(int, string, ...any) {}
+
+// Error keeps the error.
+func (p *problem) Error(err error, _ string, _ ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+// WithValues returns the sink itself.
+func (p *problem) WithValues(...any) klog.LogSink { return p }
+
+// WithName returns the sink itself.
+func (p *problem) WithName(string) klog.LogSink { return p }
+
+func (p *problem) last() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
 }
 
 // streamDialer returns what opens a port-forward at the API server: over a WebSocket, or with SPDY

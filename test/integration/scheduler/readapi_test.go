@@ -24,10 +24,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"sigs.k8s.io/yaml"
 
 	kubectl "github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
@@ -480,6 +482,110 @@ func TestAnImpostorGetsNoCredentials(t *testing.T) {
 			t.Errorf("%s: of %d connections, the impostor got %d requests and %d certificates", name,
 				connections.Load(), requests.Load(), certificates.Load())
 		}
+	}
+}
+
+// localPorts is what a kubelet forwards to, for a pod that shares the machine's network.
+type localPorts struct{}
+
+func (localPorts) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() { _, _ = io.Copy(conn, stream) }() // until either end closes
+	_, err = io.Copy(stream, conn)
+	return err
+}
+
+// schedulerPod creates a node of which nothing works but the kubelet's port-forward, and the pod on
+// it in which kubeadm runs the scheduler of this machine.
+func (c *cluster) schedulerPod() *corev1.Pod {
+	c.Helper()
+	ctx := c.Context()
+	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		portforward.ServePortForward(w, r, localPorts{}, "", "", &portforward.V4Options{}, time.Minute, time.Minute,
+			portforward.SupportedProtocols)
+	}))
+	c.Cleanup(kubelet.Close)
+	node, err := c.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp1"}},
+		metav1.CreateOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
+	if _, err := c.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		c.Fatal(err)
+	}
+	pod := kube.NewPod("kube-scheduler-"+strings.ToLower(host), "busybox")
+	pod.Namespace, pod.Spec.NodeName = metav1.NamespaceSystem, node.Name
+	pod = c.create(pod)
+	c.Cleanup(func() {
+		if err := c.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, atOnce); err != nil {
+			c.Error(err)
+		}
+	})
+	return pod
+}
+
+// A scheduler that runs in a pod is reached through a port-forward, by the API server and the
+// kubelet of its node, although it listens on 127.0.0.1 there.
+func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
+	c := newCluster(t)
+	pod := c.schedulerPod()
+	port := freePort(t)
+	scheduler := startSchedulerWith(t, serving(port))
+	options := kubectl.Options{Config: c.Config, Leases: c.CoordinationV1(), Now: time.Now}
+	client := c.awaitConnection(options, func(client *kubectl.Client) bool { return client.Instance.Pod == pod.Name })
+	var nodes schedulerapi.NodeList
+	if err := client.Ask(t.Context(), http.MethodGet, schedulerapi.NodesPath, nil, &nodes); err != nil ||
+		len(nodes.Items) != 1 || nodes.Items[0].Name != "cp1" {
+		t.Errorf("%v: %+v", err, nodes)
+	}
+
+	// Somebody else listens there when the scheduler is gone, and its lease still counts.
+	scheduler.kill()
+	var requests atomic.Int32
+	impostor := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	impostor.Config.ErrorLog = log.New(io.Discard, "", 0)
+	impostor.Listener.Close()
+	var err error
+	if impostor.Listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+		t.Fatal(err)
+	}
+	impostor.StartTLS()
+	defer impostor.Close()
+	if client, err := kubectl.Connect(t.Context(), options); err == nil {
+		client.Close()
+		t.Error("kubectl believes an impostor in the pod")
+	} else if !strings.Contains(err.Error(), "no credentials were sent") || requests.Load() > 0 {
+		t.Errorf("%d requests: %v", requests.Load(), err)
+	}
+
+	// Nobody does.
+	impostor.Close()
+	if client, err := kubectl.Connect(t.Context(), options); err == nil {
+		client.Close()
+		t.Error("nobody answers")
+	} else if !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("it is not said that nobody listens: %v", err)
+	}
+
+	viewer := c.options("viewer") // who may read, and may not forward ports
+	viewer.Leases = options.Leases
+	if _, err := kubectl.Connect(t.Context(), viewer); err == nil ||
+		!strings.Contains(err.Error(), "kubectl auth can-i create pods/"+pod.Name+" --subresource=portforward -n kube-system") {
+		t.Errorf("without the right to forward ports: %v", err)
+	}
+	if err := c.CoordinationV1().Leases(schedulerapi.Namespace).DeleteCollection(t.Context(), atOnce,
+		metav1.ListOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 
