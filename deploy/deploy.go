@@ -26,8 +26,8 @@ func PolicyNames() ([]string, error) {
 	return names, err
 }
 
-// SchedulerRights has the rights of the scheduler: roles, bindings, and the namespace of its leases,
-// in the order in which they can be created.
+// SchedulerRights has the rights of the scheduler: roles, bindings, and the namespace of its
+// leases, in the order in which they can be created.
 //
 //go:embed rbac/kubedevice-scheduler.yaml
 var SchedulerRights []byte

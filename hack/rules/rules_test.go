@@ -119,7 +119,8 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler/verdict": {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/readapi": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/kubeletdevice", "pkg/schedulerapi", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/kubeletdevice", "pkg/schedulerapi",
+		"pkg/sdk",
 	},
 	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},
 	"deploy":                 {}, // data only

@@ -46,7 +46,8 @@ const (
 	NamespaceParameter = "namespace"
 	// NodeParameter is the node that the pods hold devices of.
 	NodeParameter = "node"
-	// LimitParameter is how many items an answer may have, from 1 to MaxLimit, which is the default.
+	// LimitParameter is how many items an answer may have, from 1 to MaxLimit, which is the
+	// default.
 	LimitParameter = "limit"
 	// ContinueParameter is what the answer before had in its field of that name.
 	ContinueParameter = "continue"

@@ -9,8 +9,8 @@ type NodeList struct {
 	Scheduler Instance `json:"scheduler"`
 	// Items are in the order of their names.
 	Items []Node `json:"items"`
-	// Continue asks for those that follow, with the parameter of that name. It is absent in the last
-	// answer. Each answer is of its own moment.
+	// Continue asks for those that follow, with the parameter of that name. It is absent in the
+	// last answer. Each answer is of its own moment.
 	Continue string `json:"continue,omitempty"`
 }
 
@@ -37,8 +37,8 @@ type Device struct {
 	// Path is its place in the node's tree, of levels and instances:
 	// gpugrp1/0/gpugrp0/1/gpu/GPU-7f3a. It is empty for the resources of the node itself.
 	Path string `json:"path"`
-	// Kind is its innermost level, such as gpu, or the extended resource of a kubelet device plugin.
-	// It is "node" for the node itself.
+	// Kind is its innermost level, such as gpu, or the extended resource of a kubelet device
+	// plugin. It is "node" for the node itself.
 	Kind string `json:"kind"`
 	// ID is the name that its plugin gives it.
 	ID     string `json:"id"`

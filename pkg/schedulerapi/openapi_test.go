@@ -77,7 +77,9 @@ func document(t *testing.T) object {
 		answer := object{"description": "OK", "content": jsonOf(d.body(o.out))}
 		described := object{"summary": o.summary, "responses": object{
 			"200":     answer,
-			"default": object{"description": "A metav1.Status that says why not.", "content": jsonOf(object{"type": "object"})},
+			"default": object{
+				"description": "A metav1.Status that says why not.", "content": jsonOf(object{"type": "object"}),
+			},
 		}}
 		if o.in != nil {
 			described["requestBody"] = object{"required": true, "content": jsonOf(d.body(o.in))}

@@ -11,8 +11,8 @@ type PodList struct {
 	Scheduler Instance `json:"scheduler"`
 	// Items are in the order of namespaces and names.
 	Items []Pod `json:"items"`
-	// Continue asks for those that follow, with the parameter of that name. It is absent in the last
-	// answer. Each answer is of its own moment.
+	// Continue asks for those that follow, with the parameter of that name. It is absent in the
+	// last answer. Each answer is of its own moment.
 	Continue string `json:"continue,omitempty"`
 }
 
@@ -47,8 +47,9 @@ type Pod struct {
 	// Reason is why it waits, in the words of its last FailedScheduling event, or why its request
 	// cannot be read.
 	Reason string `json:"reason,omitempty"`
-	// Verdicts are those of all nodes, by name, for a pod that waits and was named in the query. They
-	// are about devices alone: a node on which the pod fits may still be ruled out by something else.
+	// Verdicts are those of all nodes, by name, for a pod that waits and was named in the query.
+	// They are about devices alone: a node on which the pod fits may still be ruled out by
+	// something else.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
 
@@ -67,8 +68,8 @@ type Verdict struct {
 	Fits bool   `json:"fits"`
 	// Score is from 0 (bad) to 1 (good).
 	Score float64 `json:"score,omitempty"`
-	// Kubelet says that nothing of what the pod requests is a device on the node: the kubelet counts
-	// it, and other plugins of the scheduler know whether it is enough.
+	// Kubelet says that nothing of what the pod requests is a device on the node: the kubelet
+	// counts it, and other plugins of the scheduler know whether it is enough.
 	Kubelet bool `json:"kubelet,omitempty"`
 	// Reason says why the pod does not fit.
 	Reason string `json:"reason,omitempty"`

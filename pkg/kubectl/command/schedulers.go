@@ -66,14 +66,14 @@ only to whoever has the key that the scheduler publishes in the namespace kubede
 	}
 	o.output.addFlags(command, asJSON, asYAML, asNames, wide)
 	addSchedulerFlag(command, &o.url)
-	command.Flags().StringVar(&o.raw, "raw", "", "Path to read from the scheduler, such as nodes or pods, with a query.")
+	command.Flags().StringVar(&o.raw, "raw", "", "Path to read from a scheduler, such as nodes or pods, with a query.")
 	return command
 }
 
 // addSchedulerFlag adds the flag that says which scheduler is asked.
 func addSchedulerFlag(command *cobra.Command, url *string) {
-	command.Flags().StringVar(url, "scheduler", "", "Scheduler to ask, as https://HOST:PORT. The default is the one that "+
-		"leads, through a port-forward to its pod.")
+	command.Flags().StringVar(url, "scheduler", "", "Scheduler to ask, as https://HOST:PORT. The default is the one "+
+		"that leads, through a port-forward to its pod.")
 }
 
 func (o *schedulersOptions) printRaw(ctx context.Context) error {
@@ -111,7 +111,8 @@ func (o *schedulersOptions) run(ctx context.Context) error {
 	}
 	switch {
 	case o.output.format == asNames:
-		return errors.Join(err, printNames(o.env.Out, "scheduler/", list, func(s *devices.Scheduler) string { return s.Name }))
+		name := func(s *devices.Scheduler) string { return s.Name }
+		return errors.Join(err, printNames(o.env.Out, "scheduler/", list, name))
 	case o.output.table():
 		return errors.Join(err, o.print(list))
 	default:

@@ -116,7 +116,8 @@ func Dial(ctx context.Context, options Options, instance Instance) (*Client, err
 		}
 		client, err := open(ctx, options.Config, "https://"+tunnel.address, only, tunnel.stop)
 		if why := tunnel.problem.last(); err != nil && why != nil {
-			return nil, fmt.Errorf("%w; port %d of pod %s/%s: %w", err, instance.Port, instance.PodNamespace, instance.Pod, why)
+			return nil, fmt.Errorf("%w; port %d of pod %s/%s: %w", err, instance.Port, instance.PodNamespace,
+				instance.Pod, why)
 		}
 		return client, err
 	}
@@ -205,7 +206,9 @@ func (c *Client) Ask(ctx context.Context, method, path string, in, out any) erro
 }
 
 // ask makes a request once. after is when to make it again, 0 for never.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte) (text []byte, after time.Duration, err error) {
+func (c *Client) ask(
+	ctx context.Context, method, path string, body []byte,
+) (text []byte, after time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, 0, err
@@ -243,8 +246,8 @@ func refusal(code int, text []byte, path string) error {
 	}
 	switch {
 	case apierrors.IsForbidden(failed):
-		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i get %s\" shows: ask an administrator for the "+
-			"cluster role kubedevice-devices-viewer", failed, path)
+		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i get %s\" shows: ask an administrator for "+
+			"the cluster role kubedevice-devices-viewer", failed, path)
 	case apierrors.IsUnauthorized(failed):
 		return fmt.Errorf("%w: the scheduler does not know these credentials; its --authentication-kubeconfig and "+
 			"--client-ca-file must be those of the API server", failed)

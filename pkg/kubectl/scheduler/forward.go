@@ -24,9 +24,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 )
 
-// tunnel is a port-forward to a scheduler's pod, as that of kubectl port-forward. Whoever answers at
-// its end is verified as anybody else is: another program of this machine, or of the node, gets no
-// credentials.
+// tunnel is a port-forward to a scheduler's pod, as that of kubectl port-forward. Whoever answers
+// at its end is verified as anybody else is: another program of this machine, or of the node, gets
+// no credentials.
 type tunnel struct {
 	address string // on this machine
 	cancel  context.CancelFunc

@@ -43,8 +43,8 @@ func (e *impostorError) Error() string {
 }
 
 // errImpersonation is why the scheduler is not asked.
-var errImpersonation = errors.New("the scheduler knows no impersonation, and would answer with your own rights: leave " +
-	"out --as, --as-group and --as-uid")
+var errImpersonation = errors.New("the scheduler knows no impersonation, and would answer with your own rights: " +
+	"leave out --as, --as-group and --as-uid")
 
 // roundTripper returns what sends the credentials of a configuration to the schedulers that are
 // expected at an address, and to nobody else.
@@ -52,8 +52,9 @@ func (g *guard) roundTripper(config *rest.Config, base string) (http.RoundTrippe
 	if as := config.Impersonate; as.UserName != "" || as.UID != "" || len(as.Groups) > 0 || len(as.Extra) > 0 {
 		return nil, errImpersonation
 	}
-	// The credentials are the API server's: tokens, client certificates, and the plugins that provide
-	// them, which are told of the API server alone. How that is verified is not about the scheduler.
+	// The credentials are the API server's: tokens, client certificates, and the plugins that
+	// provide them, which are told of the API server alone. How that is verified is not about the
+	// scheduler.
 	config = rest.CopyConfig(config)
 	config.WrapTransport = nil
 	of, err := rest.TLSConfigFor(config)

@@ -73,8 +73,8 @@ func (b *bounds) around(next http.Handler) http.Handler {
 			user = info.GetName()
 		}
 		if !b.limiter(user).TryAccept() {
-			fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("user %q may make %d requests in a second; try again later",
-				user, perSecond), retryAfterSeconds))
+			fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("user %q may make %d requests in a second; try again "+
+				"later", user, perSecond), retryAfterSeconds))
 			return
 		}
 		select {

@@ -58,8 +58,10 @@ func (c *Cluster) namespaces(view *nodestate.View, pods []*v1.Pod) map[types.UID
 	for _, pod := range pods {
 		found[pod.UID] = pod.Namespace
 	}
-	reserved := slices.ContainsFunc(view.Holders, func(h *dispatch.Holder) bool { return !view.Bound[types.UID(h.UID)] })
-	if all, err := c.PodLister.List(labels.Everything()); reserved && err == nil {
+	if len(view.Holders) == len(view.Bound) {
+		return found
+	}
+	if all, err := c.PodLister.List(labels.Everything()); err == nil {
 		for _, pod := range all {
 			found[pod.UID] = pod.Namespace
 		}
@@ -269,7 +271,8 @@ func devices(view *nodestate.View, namespaces map[types.UID]string) []schedulera
 			device.Attributes[path.Resource()] = at.Allocatable
 		} else {
 			device.Resources = append(device.Resources, schedulerapi.Resource{
-				Name: path.Resource(), Allocatable: at.Allocatable, Used: at.Used, Holders: holders(view, at.Name, namespaces),
+				Name: path.Resource(), Allocatable: at.Allocatable, Used: at.Used,
+				Holders: holders(view, at.Name, namespaces),
 			})
 		}
 		if at.Allocatable > 0 {
@@ -281,10 +284,10 @@ func devices(view *nodestate.View, namespaces map[types.UID]string) []schedulera
 	// groups than the node has it in.
 	for _, path := range view.Devices.Capacity() {
 		if kind, id := identify(path); !healthy[deviceID{kind, id}] {
-			device := deviceAt(found, path)
-			known := slices.ContainsFunc(device.Resources, func(r schedulerapi.Resource) bool { return r.Name == path.Resource() })
-			if !known && !resource.IsEnumResource(sdk.ResourceName(path.Resource())) {
-				device.Resources = append(device.Resources, schedulerapi.Resource{Name: path.Resource()})
+			device, name := deviceAt(found, path), path.Resource()
+			known := slices.ContainsFunc(device.Resources, func(r schedulerapi.Resource) bool { return r.Name == name })
+			if !known && !resource.IsEnumResource(sdk.ResourceName(name)) {
+				device.Resources = append(device.Resources, schedulerapi.Resource{Name: name})
 			}
 		}
 	}

@@ -220,8 +220,8 @@ func (p *page) write(w http.ResponseWriter, failed error, name, kind string) {
 	failed = cmp.Or(failed, p.err)
 	switch {
 	case errors.Is(failed, context.DeadlineExceeded):
-		fail(w, apierrors.NewTimeoutError(fmt.Sprintf("the answer takes longer than %v; ask for less at a time, with the "+
-			"parameter %q", answerTime, schedulerapi.LimitParameter), retryAfterSeconds))
+		fail(w, apierrors.NewTimeoutError(fmt.Sprintf("the answer takes longer than %v; ask for less at a time, with "+
+			"the parameter %q", answerTime, schedulerapi.LimitParameter), retryAfterSeconds))
 	case failed != nil:
 		fail(w, apierrors.NewInternalError(failed))
 	case name != "" && len(p.Items) == 0:

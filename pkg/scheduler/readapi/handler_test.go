@@ -58,7 +58,8 @@ var two = fixed{
 }
 
 var self = schedulerapi.Server{
-	Instance: schedulerapi.Instance{Name: "cp1-10262", Leads: true}, Version: "v1", CompleteSince: time.Unix(1, 0).UTC(),
+	Instance: schedulerapi.Instance{Name: "cp1-10262", Leads: true}, Version: "v1",
+	CompleteSince: time.Unix(1, 0).UTC(),
 }
 
 func newTestHandler(source Source) http.Handler {
@@ -139,20 +140,18 @@ func TestErrorsAreThoseOfAnAPIServer(t *testing.T) {
 		code           int
 		says           string
 	}{
-		"a node that is not there":      {two, http.MethodGet, schedulerapi.NodesPath + "?name=x", 404, `no node called "x"`},
-		"a pod that is not there":       {two, http.MethodGet, schedulerapi.PodsPath + "?namespace=a&name=x", 404, `called "x"`},
-		"a pod without a namespace":     {two, http.MethodGet, schedulerapi.PodsPath + "?name=p", 400, "add namespace"},
-		"another parameter":             {two, http.MethodGet, schedulerapi.NodesPath + "?node=n1", 400, `"node" is unknown`},
-		"a parameter that stands twice": {two, http.MethodGet, schedulerapi.NodesPath + "?name=a&name=b", 400, "2 times"},
-		"a limit that is none":          {two, http.MethodGet, schedulerapi.PodsPath + "?limit=0", 400, `limit "0"`},
-		"a query that is none":          {two, http.MethodGet, schedulerapi.PodsPath + "?%zz", 400, "cannot be read"},
-		"another path":                  {two, http.MethodGet, schedulerapi.NodesPath + "/x", 404, schedulerapi.OpenAPIPath},
-		"another method":                {two, http.MethodDelete, schedulerapi.NodesPath, 405, "takes GET"},
-		"nobody who knows placement":    {two, http.MethodPost, schedulerapi.WhyPath, 404, "no questions about placement"},
-		"a source that fails":           {fixed{err: errors.New("broken")}, http.MethodGet, schedulerapi.NodesPath, 500, "broken"},
-		"a source that takes too long": {
-			fixed{err: context.DeadlineExceeded}, http.MethodGet, schedulerapi.PodsPath, 504, "limit",
-		},
+		"a node that is not there":      {two, "GET", schedulerapi.NodesPath + "?name=x", 404, `no node called "x"`},
+		"a pod that is not there":       {two, "GET", schedulerapi.PodsPath + "?namespace=a&name=x", 404, `called "x"`},
+		"a pod without a namespace":     {two, "GET", schedulerapi.PodsPath + "?name=p", 400, "add namespace"},
+		"another parameter":             {two, "GET", schedulerapi.NodesPath + "?node=n1", 400, `"node" is unknown`},
+		"a parameter that stands twice": {two, "GET", schedulerapi.NodesPath + "?name=a&name=b", 400, "2 times"},
+		"a limit that is none":          {two, "GET", schedulerapi.PodsPath + "?limit=0", 400, `limit "0"`},
+		"a query that is none":          {two, "GET", schedulerapi.PodsPath + "?%zz", 400, "cannot be read"},
+		"another path":                  {two, "GET", schedulerapi.NodesPath + "/x", 404, schedulerapi.OpenAPIPath},
+		"another method":                {two, "DELETE", schedulerapi.NodesPath, 405, "takes GET"},
+		"nobody who knows placement":    {two, "POST", schedulerapi.WhyPath, 404, "no questions about placement"},
+		"a source that fails":           {fixed{err: errors.New("broken")}, "GET", schedulerapi.NodesPath, 500, "broken"},
+		"a source that takes too long":  {fixed{err: context.DeadlineExceeded}, "GET", schedulerapi.PodsPath, 504, "limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := ask(t, newTestHandler(test.source), "alice", test.method, test.target, "")

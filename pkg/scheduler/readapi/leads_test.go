@@ -11,8 +11,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// newLeadership returns the leadership that a registry shows, at a moment when the state is complete
-// for a minute, or not at all.
+// newLeadership returns the leadership that a registry shows, at a moment when the state is
+// complete for a minute, or not at all.
 func newLeadership(registry metrics.KubeRegistry, complete bool) (*leadership, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	return &leadership{metrics: registry, clock: clock, complete: func() time.Time {

@@ -58,8 +58,8 @@ func NewServer() *Server {
 // AddFlags adds the server's own flag.
 func (s *Server) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&s.options.SecureServing.BindPort, portFlag, 0, "Port of the read API below "+schedulerapi.Prefix+
-		": which pod holds which device, and where one that waits would fit. Address, certificates, authentication and "+
-		"authorization are those of --secure-port. 0 stands for no API.")
+		": which pod holds which device, and where one that waits would fit. Address, certificates, authentication "+
+		"and authorization are those of --secure-port. 0 stands for no API.")
 }
 
 // Follow makes each of upstream's flags that concern serving set the server's options as well.

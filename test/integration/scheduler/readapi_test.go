@@ -113,8 +113,8 @@ func (r reader) get(path string) (int, string) {
 	}
 }
 
-// await reads until the answer is the one that is wanted: rights, nodes and pods reach the scheduler
-// in their own time, and it bounds how often it is asked.
+// await reads until the answer is the one that is wanted: rights, nodes and pods reach the
+// scheduler in their own time, and it bounds how often it is asked.
 func await[T any](r reader, path string, want T, ignore ...cmp.Option) {
 	r.Helper()
 	var last string
@@ -169,7 +169,8 @@ func (c *cluster) viewer(user string) {
 
 // anyScheduler ignores who answers.
 var anyScheduler = cmp.Options{
-	cmpopts.IgnoreFields(schedulerapi.NodeList{}, "Scheduler"), cmpopts.IgnoreFields(schedulerapi.PodList{}, "Scheduler"),
+	cmpopts.IgnoreFields(schedulerapi.NodeList{}, "Scheduler"),
+	cmpopts.IgnoreFields(schedulerapi.PodList{}, "Scheduler"),
 	cmpopts.IgnoreFields(schedulerapi.Pod{}, "UID", "Since"), cmpopts.IgnoreFields(schedulerapi.Holder{}, "UID"),
 }
 
@@ -185,13 +186,14 @@ func TestTheAPIIsForThoseWhoMayReadIt(t *testing.T) {
 	for _, user := range []string{"", "somebody", "admin"} {
 		for _, path := range []string{"nodes", "pods", "server", "openapi.json", "what-is-not-there"} {
 			status, text := newReader(t, port, user).get(schedulerapi.Prefix + path)
-			if status != http.StatusForbidden || strings.Contains(text, "gpu") || !strings.Contains(text, `"kind":"Status"`) {
+			if status != http.StatusForbidden || strings.Contains(text, "gpu") ||
+				!strings.Contains(text, `"kind":"Status"`) {
 				t.Errorf("user %q reads %s: status %d: %s", user, path, status, text)
 			}
 		}
 	}
-	if status, text := (reader{t, withToken(t, "not-a-token"), newReader(t, port, "").url}).get(schedulerapi.NodesPath); status !=
-		http.StatusUnauthorized {
+	pretender := reader{t, withToken(t, "not-a-token"), newReader(t, port, "").url}
+	if status, text := pretender.get(schedulerapi.NodesPath); status != http.StatusUnauthorized {
 		t.Errorf("a token that is none: status %d: %s", status, text)
 	}
 
@@ -213,7 +215,9 @@ func TestTheAPIIsForThoseWhoMayReadIt(t *testing.T) {
 
 // withToken returns a client that sends a bearer token to whoever answers.
 func withToken(t *testing.T, token string) *http.Client {
-	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	client, err := rest.HTTPClientFor(&rest.Config{
+		BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,10 +297,10 @@ func TestTheAPIShowsUnhealthyDevices(t *testing.T) {
 				{Name: "cards", Allocatable: cards}, {Name: "memory", Allocatable: memory}},
 		}
 	}
-	await(newReader(t, port, "viewer"), schedulerapi.NodesPath+"?name=n1", schedulerapi.NodeList{Items: []schedulerapi.Node{{
-		Name: "n1", Devices: []schedulerapi.Device{
-			device(0, schedulerapi.Healthy, 1, 80<<30), device(1, schedulerapi.Unhealthy, 0, 0)},
-	}}}, anyScheduler)
+	want := schedulerapi.NodeList{Items: []schedulerapi.Node{{Name: "n1", Devices: []schedulerapi.Device{
+		device(0, schedulerapi.Healthy, 1, 80<<30), device(1, schedulerapi.Unhealthy, 0, 0),
+	}}}}
+	await(newReader(t, port, "viewer"), schedulerapi.NodesPath+"?name=n1", want, anyScheduler)
 }
 
 // options are those of kubectl for a user.
@@ -552,7 +556,9 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 	// Somebody else listens there when the scheduler is gone, and its lease still counts.
 	scheduler.kill()
 	var requests atomic.Int32
-	impostor := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	impostor := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		requests.Add(1)
+	}))
 	impostor.Config.ErrorLog = log.New(io.Discard, "", 0)
 	impostor.Listener.Close()
 	var err error
@@ -579,8 +585,8 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 
 	viewer := c.options("viewer") // who may read, and may not forward ports
 	viewer.Leases = options.Leases
-	if _, err := kubectl.Connect(t.Context(), viewer); err == nil ||
-		!strings.Contains(err.Error(), "kubectl auth can-i create pods/"+pod.Name+" --subresource=portforward -n kube-system") {
+	right := "kubectl auth can-i create pods/" + pod.Name + " --subresource=portforward -n kube-system"
+	if _, err := kubectl.Connect(t.Context(), viewer); err == nil || !strings.Contains(err.Error(), right) {
 		t.Errorf("without the right to forward ports: %v", err)
 	}
 	if err := c.CoordinationV1().Leases(schedulerapi.Namespace).DeleteCollection(t.Context(), atOnce,
