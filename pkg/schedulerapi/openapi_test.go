@@ -76,7 +76,7 @@ func document(t *testing.T) object {
 	for _, o := range operations {
 		answer := object{"description": "OK", "content": jsonOf(d.body(o.out))}
 		described := object{"summary": o.summary, "responses": object{
-			"200":     answer,
+			"200": answer,
 			"default": object{
 				"description": "A metav1.Status that says why not.", "content": jsonOf(object{"type": "object"}),
 			},

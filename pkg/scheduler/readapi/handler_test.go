@@ -134,6 +134,7 @@ func TestAnAnswerIsBoundedInBytes(t *testing.T) {
 }
 
 func TestErrorsAreThoseOfAnAPIServer(t *testing.T) {
+	broken, slow := fixed{err: errors.New("broken")}, fixed{err: context.DeadlineExceeded}
 	for name, test := range map[string]struct {
 		source         Source
 		method, target string
@@ -150,8 +151,8 @@ func TestErrorsAreThoseOfAnAPIServer(t *testing.T) {
 		"another path":                  {two, "GET", schedulerapi.NodesPath + "/x", 404, schedulerapi.OpenAPIPath},
 		"another method":                {two, "DELETE", schedulerapi.NodesPath, 405, "takes GET"},
 		"nobody who knows placement":    {two, "POST", schedulerapi.WhyPath, 404, "no questions about placement"},
-		"a source that fails":           {fixed{err: errors.New("broken")}, "GET", schedulerapi.NodesPath, 500, "broken"},
-		"a source that takes too long":  {fixed{err: context.DeadlineExceeded}, "GET", schedulerapi.PodsPath, 504, "limit"},
+		"a source that fails":           {broken, "GET", schedulerapi.NodesPath, 500, "broken"},
+		"a source that takes too long":  {slow, "GET", schedulerapi.PodsPath, 504, "limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := ask(t, newTestHandler(test.source), "alice", test.method, test.target, "")
