@@ -18,7 +18,7 @@ import (
 // for its identity. It renews it, and the annotation AddressAnnotation says where and by whom the
 // API is served. Only the scheduler may write in that namespace: see deploy/rbac.
 const (
-	Namespace         = "kubedevice-system"
+	Namespace         = "kubedevice-schedulers"
 	AddressAnnotation = "kubedevice.io/scheduler-api"
 )
 

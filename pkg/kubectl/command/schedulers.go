@@ -39,7 +39,7 @@ func schedulersCommand(env *environment) *cobra.Command {
 it answers you. With --raw, print what one of them answers: the one that leads, if it can be reached.
 
 A scheduler is reached through a port-forward to its pod, with your own credentials. They are sent
-only to whoever has the key that the scheduler publishes in the namespace kubedevice-system.`,
+only to whoever has the key that the scheduler publishes in the namespace kubedevice-schedulers.`,
 		Example: `  # The schedulers
   kubectl device schedulers
 

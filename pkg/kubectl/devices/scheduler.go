@@ -12,7 +12,7 @@ import (
 // Scheduler is a scheduler that publishes where it answers.
 type Scheduler struct {
 	metav1.TypeMeta `json:",inline"`
-	// Name is that of its Lease in the namespace kubedevice-system.
+	// Name is that of its Lease in the namespace kubedevice-schedulers.
 	Name string `json:"name"`
 	// Leads says that it schedules. The others stand by.
 	Leads bool `json:"leads"`

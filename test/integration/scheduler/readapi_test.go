@@ -425,7 +425,7 @@ func TestWithoutTheRoleTheSchedulerIsNeitherFoundNorRead(t *testing.T) {
 
 	stranger := c.options("stranger")
 	if _, err := kubectl.Connect(t.Context(), stranger); !apierrors.IsForbidden(err) ||
-		!strings.Contains(err.Error(), "kubectl auth can-i list leases.coordination.k8s.io -n kubedevice-system") {
+		!strings.Contains(err.Error(), "kubectl auth can-i list leases.coordination.k8s.io -n kubedevice-schedulers") {
 		t.Errorf("a stranger who looks for it: %v", err)
 	}
 	stranger.Leases = c.CoordinationV1() // somebody has given away where it is
