@@ -26,10 +26,11 @@ func PolicyNames() ([]string, error) {
 	return names, err
 }
 
-// SchedulerRole has the cluster role of the scheduler and its binding.
+// SchedulerRights has the rights of the scheduler: roles, bindings, and the namespace of its
+// leases, in the order in which they can be created.
 //
 //go:embed rbac/kubedevice-scheduler.yaml
-var SchedulerRole []byte
+var SchedulerRights []byte
 
 //go:embed systemd
 var systemd embed.FS

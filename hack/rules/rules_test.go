@@ -84,20 +84,22 @@ var mayImport = map[string][]string{
 	"pkg/podrequest":     {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"pkg/holdings":       {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
+	"pkg/schedulerapi":   {}, // types alone
 	"pkg/kubectl": {
 		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/podrequest",
-		"pkg/sdk",
+		"pkg/schedulerapi", "pkg/sdk",
 	},
-	"pkg/kubectl/columns": {}, // it knows nothing of devices
-	"pkg/kubectl/cluster": {"pkg/deviceinfo", "pkg/sdk"},
-	"pkg/kubectl/bundle":  {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/deviceinfo"},
-	"pkg/kubectl/devices": {"pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk"},
+	"pkg/kubectl/columns":   {}, // it knows nothing of devices
+	"pkg/kubectl/cluster":   {"pkg/deviceinfo", "pkg/sdk"},
+	"pkg/kubectl/bundle":    {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/deviceinfo"},
+	"pkg/kubectl/scheduler": {"pkg/kubectl/cluster", "pkg/schedulerapi"},
+	"pkg/kubectl/devices":   {"pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk"},
 	"pkg/kubectl/lint": {
 		"pkg/kubectl/devices", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/podrequest", "pkg/sdk",
 	},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",
-		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/seal", "pkg/sdk",
+		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
 		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/sdk",
@@ -115,10 +117,13 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
 		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/podrequest", "pkg/seal", "pkg/sdk",
 	},
-	"pkg/scheduler/verdict":    {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
-	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},
-	"pkg/scheduler/policies":   {"deploy", "pkg/scheduler/metrics"},
-	"deploy":                   {}, // data only
+	"pkg/scheduler/verdict": {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
+	"pkg/scheduler/readapi": {
+		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/kubeletdevice", "pkg/schedulerapi",
+		"pkg/sdk",
+	},
+	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},
+	"deploy":                 {}, // data only
 	"pkg/node": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
 		"pkg/pluginload", "pkg/seal", "pkg/sdk", "pkg/trim",

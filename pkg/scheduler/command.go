@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -21,11 +22,11 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/apiserver"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/readapi"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -48,7 +49,7 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	var sealMode seal.Mode
 	var evictUnallocated bool
 	budgets := dispatch.DefaultSearchBudgets
-	page := devicepage.NewServer()
+	api := readapi.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
 		seals, err := openSeals(sealKey, sealMode)
 		if err != nil {
@@ -63,9 +64,9 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 			NoVerdictCache: !verdictCache, BestDevicesWait: wait, Quota: quota, Seals: seals,
 			EvictUnallocated: evictUnallocated,
 		}
-		return registry.Register(frameworkplugin.Name, newFactory(schedulers, options, page))
+		return registry.Register(frameworkplugin.Name, newFactory(schedulers, options, api))
 	})
-	page.Follow(cmd.Flags())
+	api.Follow(cmd.Flags())
 	apiserver.Emulate(cmd)
 
 	flags := pflag.NewFlagSet("devices", pflag.ExitOnError)
@@ -97,7 +98,7 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	flags.DurationVar(&budgets.Cycle, "device-cycle-budget", budgets.Cycle, "How long to look for devices for one "+
 		"pod on all nodes together, on top of what ordinary requests take; counted in the same way. Nodes that are "+
 		"left over are searched when the pod is tried again.")
-	page.AddFlags(flags)
+	api.AddFlags(flags)
 	cmd.Flags().AddFlagSet(flags)
 	appendHelp(cmd, flags)
 	return cmd
@@ -125,10 +126,10 @@ func openSeals(path string, mode seal.Mode) (frameworkplugin.Seals, error) {
 }
 
 // newFactory returns the factory of the framework plugin. The framework calls it once per profile;
-// what the profiles share is made in the first call, and so are the page of devices and the check
-// of the admission policies.
+// what the profiles share is made in the first call, and so are the read API and the check of the
+// admission policies.
 func newFactory(
-	schedulers *dispatch.Set, options frameworkplugin.Options, page *devicepage.Server,
+	schedulers *dispatch.Set, options frameworkplugin.Options, api *readapi.Server,
 ) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var shared *frameworkplugin.Shared
@@ -147,13 +148,18 @@ func newFactory(
 			}
 		})
 		core := handle.SharedInformerFactory().Core().V1()
-		err = page.Start(shared.Run, devicepage.NewHandler(&devicepage.Cluster{
-			Schedulers: schedulers,
-			States:     shared.Nodes(),
-			NodeLister: core.Nodes().Lister(),
-			PodLister:  core.Pods().Lister(),
-			PodsOn:     shared.PodsOn,
-		}))
+		err = api.Start(shared.Run, readapi.Parts{
+			Source: &readapi.Cluster{
+				Schedulers: schedulers,
+				States:     shared.Nodes(),
+				NodeLister: core.Nodes().Lister(),
+				PodLister:  core.Pods().Lister(),
+				PodsOn:     shared.PodsOn,
+			},
+			Client: handle.ClientSet(),
+			Pods:   core.Pods().Lister(),
+			Synced: []cache.InformerSynced{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced},
+		})
 	}
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		once.Do(func() { start(ctx, handle) })

@@ -20,14 +20,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
-// pagePort is where the scheduler serves its page of devices, on 127.0.0.1 of the control plane.
-const pagePort = "10262"
+// apiPort is where the scheduler serves its API, on 127.0.0.1 of the control plane.
+const apiPort = "10262"
 
 // books are attempts to make the scheduler believe that a device is held, or free, which is not.
 func books() []*Attempt {
@@ -194,25 +194,23 @@ func (s *Stage) holders(ctx context.Context, node, device string) ([]string, err
 	if err := s.barrier(ctx); err != nil {
 		return nil, err
 	}
-	status, content, err := s.page(ctx, s.admin.Config, devicepage.Path+"?output=json&node="+node)
+	status, content, err := s.api(ctx, s.admin.Config, schedulerapi.NodesPath+"?name="+node)
 	if err != nil {
 		return nil, err
 	}
-	var page struct {
-		Nodes []devicepage.Node `json:"nodes"`
-	}
-	if err := json.Unmarshal([]byte(content), &page); err != nil || status != http.StatusOK {
-		return nil, fmt.Errorf("read the scheduler's page of devices: %d %q: %w", status, content, err)
+	var list schedulerapi.NodeList
+	if err := json.Unmarshal([]byte(content), &list); err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("read the scheduler's API: %d %q: %w", status, content, err)
 	}
 	holders := []string{}
-	for _, node := range page.Nodes {
+	for _, node := range list.Items {
 		for _, shown := range node.Devices {
-			if path.Base(shown.Name) != device {
+			if path.Base(shown.Path) != device {
 				continue
 			}
 			for _, resource := range shown.Resources {
 				for _, holder := range resource.Holders {
-					holders = append(holders, holder.Pod)
+					holders = append(holders, holder.Namespace+"/"+holder.Pod)
 				}
 			}
 		}
@@ -235,11 +233,11 @@ func (s *Stage) barrier(ctx context.Context) error {
 	return s.admin.CoreV1().Pods(s.namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
 }
 
-// page reads from the scheduler's port for devices with the credentials of a client's
+// api reads from the scheduler's port for its API with the credentials of a client's
 // configuration.
-func (s *Stage) page(ctx context.Context, credentials *rest.Config, what string) (status int, content string,
+func (s *Stage) api(ctx context.Context, credentials *rest.Config, what string) (status int, content string,
 	err error) {
-	return s.get(ctx, credentials, "https://127.0.0.1:"+pagePort+what, func(ctx context.Context, network,
+	return s.get(ctx, credentials, "https://127.0.0.1:"+apiPort+what, func(ctx context.Context, network,
 		address string) (net.Conn, error) {
 		return s.cluster.ControlPlane().Dial(ctx, network, address)
 	})

@@ -128,7 +128,7 @@ func Attempts() []*Attempt {
 		{"Checkpoints", slices.Concat(restores(), restored())},
 		{"Rights at the API server", rights()},
 		{"Files and sockets of a node", files()},
-		{"Pages and metrics", pages()},
+		{"The scheduler's API and metrics", pages()},
 		{"The kubelet's device plugins", plugins()},
 		{"Plugin files", trust()},
 	} {

@@ -16,39 +16,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/devicepage"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
 // pages are attempts to read what the programs serve.
 func pages() []*Attempt {
 	anonymous := []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:unauthenticated"}}
 	const viewer = "kubedevice-devices-viewer"
-	page := "https://127.0.0.1:" + pagePort + devicepage.Path
+	api := "https://127.0.0.1:" + apiPort + schedulerapi.NodesPath
 	return []*Attempt{
 		{
-			ID: "page-anonymous", Who: Nobody, What: "reads the scheduler's page of devices without credentials",
+			ID: "api-anonymous", Who: Nobody, What: "reads the scheduler's API without credentials",
 			Defence: Rights, Want: everywhere(RefusedByProgram, "40"), Sample: true,
-			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.read(ctx, nil, page) },
-			Off: Off{How: "everybody is bound to the role that may see it", Try: func(ctx context.Context,
+			Try: func(ctx context.Context, s *Stage) (Got, error) { return s.read(ctx, nil, api) },
+			Off: Off{How: "everybody is bound to the role that may read it", Try: func(ctx context.Context,
 				s *Stage) (Got,
 				error) {
 				if err := s.bindEverywhere(ctx, viewer, anonymous); err != nil {
 					return Got{}, err
 				}
-				return s.readInTime(ctx, nil, page)
+				return s.readInTime(ctx, nil, api)
 			}},
 		},
 		{
-			ID: "page-tenant", Who: Tenant, What: "reads the page with its token", Defence: Rights,
+			ID: "api-tenant", Who: Tenant, What: "reads the scheduler's API with its token", Defence: Rights,
 			Want: everywhere(RefusedByProgram, "403"),
 			Try: func(ctx context.Context, s *Stage) (Got, error) {
 				tenant, err := s.tenant(ctx)
 				if err != nil {
 					return Got{}, err
 				}
-				return s.read(ctx, tenant.Config, page)
+				return s.read(ctx, tenant.Config, api)
 			},
-			Off: Off{How: "it is bound to the role that may see it", Try: func(ctx context.Context, s *Stage) (Got,
+			Off: Off{How: "it is bound to the role that may read it", Try: func(ctx context.Context, s *Stage) (Got,
 				error) {
 				tenant, err := s.tenant(ctx)
 				if err != nil {
@@ -57,20 +57,20 @@ func pages() []*Attempt {
 				if err := s.bindEverywhere(ctx, viewer, s.subjects("tenant")); err != nil {
 					return Got{}, err
 				}
-				return s.readInTime(ctx, tenant.Config, page)
+				return s.readInTime(ctx, tenant.Config, api)
 			}},
 		},
 		{
-			ID: "page-kubelet", Who: Kubelet, What: "reads the page with its certificate", Defence: Rights,
+			ID: "api-kubelet", Who: Kubelet, What: "reads the scheduler's API with its certificate", Defence: Rights,
 			Want: everywhere(RefusedByProgram, "403"),
 			Try: func(ctx context.Context, s *Stage) (Got, error) {
 				kubelet, err := s.cluster.KubeletClient(ghost)
 				if err != nil {
 					return Got{}, err
 				}
-				return s.read(ctx, kubelet.Config, page)
+				return s.read(ctx, kubelet.Config, api)
 			},
-			Off: Off{How: "it is bound to the role that may see it", Try: func(ctx context.Context, s *Stage) (Got,
+			Off: Off{How: "it is bound to the role that may read it", Try: func(ctx context.Context, s *Stage) (Got,
 				error) {
 				kubelet, err := s.cluster.KubeletClient(ghost)
 				if err != nil {
@@ -80,7 +80,7 @@ func pages() []*Attempt {
 					Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:node:" + ghost}}); err != nil {
 					return Got{}, err
 				}
-				return s.readInTime(ctx, kubelet.Config, page)
+				return s.readInTime(ctx, kubelet.Config, api)
 			}},
 		},
 		{

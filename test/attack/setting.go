@@ -72,7 +72,7 @@ func (s Setting) describe(name, dir string, keys sealKeys) (cluster.Options, err
 	options.Kubelets = []string{ghost}
 	options.Seals = seal.Off // the attempts need keys of their own
 	options.Visible = append(options.Visible, dir)
-	options.Scheduler.Args = append(options.Scheduler.Args, "--devices-secure-port="+pagePort)
+	options.Scheduler.Args = append(options.Scheduler.Args, "--devices-secure-port="+apiPort)
 	options.Manifests = []string{filepath.Join(root, "deploy", "rbac")}
 	if s.policies() {
 		options.Manifests = append(options.Manifests, filepath.Join(root, "deploy", "policies"))

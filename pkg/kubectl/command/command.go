@@ -3,7 +3,8 @@
 
 // Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
 // and finds mistakes in manifests: lint. It needs nothing in the cluster: it reads nodes and pods
-// from the API server, with the user's own kubeconfig and rights. What it shows is put together by
+// from the API server, with the user's own kubeconfig and rights. What only KubeDevice's schedulers
+// know, they are asked: schedulers. What it shows is put together by
 // packages devices and lint.
 package command
 
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -26,6 +28,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubectl/bundle"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
 )
 
 // defaultPageSize is that of kubectl get.
@@ -38,6 +41,8 @@ type environment struct {
 	client func() (corev1client.CoreV1Interface, string, error)
 	// clients returns the clients of a report.
 	clients func() (bundle.Clients, error)
+	// schedulers says how KubeDevice's schedulers are reached.
+	schedulers func() (scheduler.Options, error)
 	// terminal is what Out is.
 	terminal columns.Terminal
 	now      func() time.Time
@@ -62,6 +67,14 @@ func Main() int {
 			return bundle.Clients{}, err
 		}
 		return newClients(config)
+	}
+	env.schedulers = func() (scheduler.Options, error) {
+		config, err := configure(flags, env)
+		if err != nil {
+			return scheduler.Options{}, err
+		}
+		leases, err := coordinationclient.NewForConfig(config)
+		return scheduler.Options{Config: config, Leases: leases, Now: env.now}, err
 	}
 	command := newCommand(env)
 	flags.AddFlags(command.PersistentFlags())
@@ -145,7 +158,8 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	})
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
-	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env))
+	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
+		schedulersCommand(env))
 	return command
 }
 

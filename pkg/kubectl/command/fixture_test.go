@@ -6,12 +6,14 @@ package command
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +23,14 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/bundle"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -70,6 +76,10 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 			Admission: f.client.AdmissionregistrationV1(),
 			Version:   f.client.Discovery().(*fakediscovery.FakeDiscovery),
 		}, nil
+	}
+	env.schedulers = func() (scheduler.Options, error) {
+		config := &rest.Config{Host: "https://api.example:6443", BearerToken: "secret"}
+		return scheduler.Options{Config: config, Leases: f.client.CoordinationV1(), Now: env.now}, nil
 	}
 	command := newCommand(env)
 	command.PersistentFlags().StringVarP(&namespace, "namespace", "n", namespace, "")
@@ -221,6 +231,24 @@ func both(a, b map[string]int64) map[string]int64 {
 	return sum
 }
 
+// publishing is a lease by which a scheduler publishes where it answers.
+func publishing(t testing.TB, name string, renewed time.Time, address schedulerapi.Address) *coordinationv1.Lease {
+	t.Helper()
+	value, err := json.Marshal(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: schedulerapi.Namespace,
+			Annotations: map[string]string{schedulerapi.AddressAnnotation: string(value)},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			LeaseDurationSeconds: ptr.To[int32](40), RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}
+}
+
 // zoo is a cluster with a bit of everything.
 func zoo(t testing.TB) []runtime.Object {
 	large := newNode(t, "large", without(gpus(8), "gpu-5"))
@@ -276,7 +304,16 @@ func zoo(t testing.TB) []runtime.Object {
 	ended := bound(t, newPod("ended"), "large", map[string]map[string]int64{"main": wholeGPU(6)})
 	ended.Status.Phase = corev1.PodSucceeded
 
+	elsewhere := schedulerapi.Address{
+		Host: "cp1", BindAddress: "127.0.0.1", Port: 10262, Leads: true, Version: "v1.37.1+kubedevice-1",
+		PublicKey: "sha256:0123456789abcdef",
+	}
+	gone := elsewhere
+	gone.Host, gone.PodNamespace, gone.Pod = "cp2", "kube-system", "kube-scheduler-cp2"
+
 	return []runtime.Object{
+		publishing(t, "cp1-10262", now.Add(-5*time.Second), elsewhere),
+		publishing(t, "cp2-10262", now.Add(-time.Hour), gone),
 		large, reporting, newNode(t, "mixed", mixed), unreadable, newNode(t, "plain", nil),
 		counting(running(bound(t, newPod("pair"), "large",
 			map[string]map[string]int64{"main": both(wholeGPU(0), wholeGPU(1))})), 2),

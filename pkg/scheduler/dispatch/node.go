@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -119,4 +120,16 @@ func (n *Node) Resources() []Resource {
 		resources[i] = Resource{Name: tree.Name(i), Allocatable: tree.Allocatable(i), Used: n.used[i]}
 	}
 	return resources
+}
+
+// Capacity returns the paths of all device resources that the node has, those included that nobody
+// may have at the moment, in the order of their names.
+func (n *Node) Capacity() []resource.Path {
+	var paths []resource.Path
+	for _, name := range slices.Sorted(maps.Keys(n.inventory.info.Capacity)) {
+		if path, err := resource.ParsePath(name); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }

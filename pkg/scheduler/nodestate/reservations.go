@@ -112,6 +112,16 @@ func (c *Cache) ReservedAllocation(nodeName string, uid types.UID) *sdk.PodInfo 
 	return nil
 }
 
+// ReservedOn returns the node on which the pod has a reservation, or "".
+func (c *Cache) ReservedOn(uid types.UID) string {
+	name, _ := c.reservedOn.Load(uid)
+	node, _ := name.(string)
+	if c.reservation(node, uid).devices == nil {
+		return ""
+	}
+	return node
+}
+
 // reservation returns a pod's reservation on a node, the zero one when there is none.
 func (c *Cache) reservation(nodeName string, uid types.UID) reservation {
 	n := c.find(nodeName)

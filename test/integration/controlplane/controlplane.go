@@ -21,11 +21,12 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/deploy"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -92,25 +93,35 @@ func (c *ControlPlane) start(ctx context.Context, arguments []string) error {
 	if err := c.awaitReady(ctx); err != nil {
 		return err
 	}
-	return c.installRole(ctx)
+	return c.installRights(ctx)
 }
 
-// installRole gives the scheduler the rights of deploy/rbac.
-func (c *ControlPlane) installRole(ctx context.Context) error {
-	var role rbacv1.ClusterRole
-	var binding rbacv1.ClusterRoleBinding
-	first, second, _ := bytes.Cut(deploy.SchedulerRole, []byte("\n---\n"))
-	if err := yaml.UnmarshalStrict(first, &role); err != nil {
-		return err
+// installRights gives the scheduler the rights of deploy/rbac.
+func (c *ControlPlane) installRights(ctx context.Context) error {
+	for _, text := range bytes.Split(deploy.SchedulerRights, []byte("\n---\n")) {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+		if err != nil {
+			return err
+		}
+		switch object := object.(type) {
+		case *rbacv1.ClusterRole:
+			_, err = c.Admin.RbacV1().ClusterRoles().Create(ctx, object, metav1.CreateOptions{})
+		case *rbacv1.ClusterRoleBinding:
+			_, err = c.Admin.RbacV1().ClusterRoleBindings().Create(ctx, object, metav1.CreateOptions{})
+		case *corev1.Namespace:
+			_, err = c.Admin.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{})
+		case *rbacv1.Role:
+			_, err = c.Admin.RbacV1().Roles(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
+		case *rbacv1.RoleBinding:
+			_, err = c.Admin.RbacV1().RoleBindings(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
+		default:
+			err = fmt.Errorf("deploy/rbac has a %T", object)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err := yaml.UnmarshalStrict(second, &binding); err != nil {
-		return err
-	}
-	if _, err := c.Admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	_, err := c.Admin.RbacV1().ClusterRoleBindings().Create(ctx, &binding, metav1.CreateOptions{})
-	return err
+	return nil
 }
 
 // logToFile sends all that this process logs through klog to a file, errors included.

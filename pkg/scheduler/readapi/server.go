@@ -1,0 +1,248 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package readapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	apiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/version"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+)
+
+// portFlag is the flag for the port of the API.
+const portFlag = "devices-secure-port"
+
+// shutdownTimeout is how long requests in flight have to end when the scheduler stops, as
+// upstream's have.
+const shutdownTimeout = 5 * time.Second
+
+// Server serves the API on a secure port of its own: upstream builds the handler of --secure-port
+// without a hook for others; docs/design/scheduler-api.md has what was tried. All other flags of
+// --secure-port hold for it too: the address, the certificates, authentication and authorization.
+type Server struct {
+	options *options.Options // of which the sections that concern serving are used
+}
+
+// NewServer returns a server without a port, which serves nothing.
+func NewServer() *Server {
+	s := &Server{options: options.NewOptions()}
+	s.options.SecureServing.BindPort = 0
+	return s
+}
+
+// AddFlags adds the server's own flag.
+func (s *Server) AddFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&s.options.SecureServing.BindPort, portFlag, 0, "Port of the read API below "+schedulerapi.Prefix+
+		": which pod holds which device, and where one that waits would fit. Address, certificates, authentication "+
+		"and authorization are those of --secure-port. 0 stands for no API.")
+}
+
+// Follow makes each of upstream's flags that concern serving set the server's options as well.
+func (s *Server) Follow(upstream *pflag.FlagSet) {
+	for _, section := range []string{"secure serving", "authentication", "authorization"} {
+		s.options.Flags.FlagSet(section).VisitAll(func(own *pflag.Flag) {
+			if flag := upstream.Lookup(own.Name); flag != nil && own.Name != "secure-port" {
+				flag.Value = both{flag.Value, own.Value}
+			}
+		})
+	}
+}
+
+// both is a flag's value that sets another one too.
+type both struct {
+	pflag.Value
+	also pflag.Value
+}
+
+// Set sets both values.
+func (b both) Set(value string) error {
+	if err := b.Value.Set(value); err != nil {
+		return err
+	}
+	return b.also.Set(value)
+}
+
+// Parts are what the API is made of.
+type Parts struct {
+	Source Source
+	// Placement answers questions about placement; nil if there is nobody to answer them.
+	Placement http.Handler
+	// Client publishes where the API is served.
+	Client kubernetes.Interface
+	// Pods are all pods: that of the scheduler is among them, if it runs in one.
+	Pods corelisters.PodLister
+	// Synced report whether the informers have all nodes and pods.
+	Synced []cache.InformerSynced
+}
+
+// Start serves the API, and publishes where, until the context ends that run gives to the functions
+// that it runs in the background. Without a port it does nothing.
+func (s *Server) Start(run func(func(context.Context)), parts Parts) error {
+	if s.options.SecureServing.BindPort == 0 {
+		return nil
+	}
+	if err := s.serve(run, parts); err != nil {
+		return fmt.Errorf("serve %s on --%s: %w", schedulerapi.Prefix, portFlag, err)
+	}
+	return nil
+}
+
+func (s *Server) serve(run func(func(context.Context)), parts Parts) error {
+	o := s.options
+	invalid := append(append(o.SecureServing.Validate(), o.Authentication.Validate()...), o.Authorization.Validate()...)
+	if err := utilerrors.NewAggregate(invalid); err != nil {
+		return err
+	}
+	err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return err
+	}
+	var serving *apiserver.SecureServingInfo
+	var authentication apiserver.AuthenticationInfo
+	var authorization apiserver.AuthorizationInfo
+	if err := o.SecureServing.ApplyTo(&serving); err != nil {
+		return err
+	}
+	if err := o.Authentication.ApplyTo(&authentication, serving, nil); err != nil {
+		return err
+	}
+	if err := o.Authorization.ApplyTo(&authorization); err != nil {
+		return err
+	}
+	who, err := s.identify(parts)
+	if err != nil {
+		return err
+	}
+	api := NewHandler(Options{Source: parts.Source, Placement: parts.Placement, Self: who.server})
+	stop := make(chan struct{})
+	stopped, closed, err := serving.Serve(guard(api, authentication, authorization), shutdownTimeout, stop)
+	if err != nil {
+		close(stop)
+		return err
+	}
+	run(func(ctx context.Context) {
+		<-ctx.Done()
+		close(stop)
+		<-closed
+		<-stopped
+	})
+	run(func(ctx context.Context) { who.awaitComplete(ctx, parts.Synced) })
+	publisher := &publisher{
+		leases: parts.Client.CoordinationV1().Leases(schedulerapi.Namespace), name: who.name, address: who.address,
+		certificate: func() []byte {
+			text, _ := serving.Cert.CurrentCertKeyContent()
+			return text
+		},
+		clock: who.clock,
+	}
+	run(publisher.run)
+	return nil
+}
+
+// identity is what a scheduler says of itself. It is safe for concurrent use.
+type identity struct {
+	name, host, bindAddress string
+	port                    int
+	pods                    corelisters.PodLister
+	clock                   clock.WithTicker
+	leadership              *leadership
+	since                   atomic.Pointer[time.Time] // see schedulerapi.Server.CompleteSince
+}
+
+func (s *Server) identify(parts Parts) (*identity, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	i := &identity{
+		host: strings.ToLower(host), bindAddress: s.options.SecureServing.BindAddress.String(),
+		port: s.options.SecureServing.BindPort, pods: parts.Pods, clock: clock.RealClock{},
+	}
+	// The same after a restart, so that no lease is left over.
+	i.name = fmt.Sprintf("%s-%d", strings.ReplaceAll(i.host, "_", "-"), i.port)
+	i.leadership = &leadership{metrics: legacyregistry.DefaultGatherer, complete: i.complete, clock: i.clock}
+	return i, nil
+}
+
+// awaitComplete waits until the informers have all of the cluster.
+func (i *identity) awaitComplete(ctx context.Context, synced []cache.InformerSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		now := i.clock.Now()
+		i.since.Store(&now)
+	}
+}
+
+// complete returns since when the scheduler knows the cluster, the zero time if it does not.
+func (i *identity) complete() time.Time {
+	if since := i.since.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
+
+func (i *identity) server() schedulerapi.Server {
+	return schedulerapi.Server{
+		Instance:      schedulerapi.Instance{Name: i.name, Leads: i.leadership.Leads()},
+		Version:       version.Get().GitVersion,
+		CompleteSince: i.complete(),
+	}
+}
+
+func (i *identity) address() schedulerapi.Address {
+	self := i.server()
+	a := schedulerapi.Address{
+		Host: i.host, BindAddress: i.bindAddress, Port: i.port, Leads: self.Leads, Version: self.Version,
+	}
+	a.PodNamespace, a.Pod = i.pod()
+	return a
+}
+
+// pod returns the pod that this process runs in, if it is known: from POD_NAMESPACE and POD_NAME,
+// which a manifest may set, or as the static pod of kubeadm.
+func (i *identity) pod() (namespace, name string) {
+	name = cmp.Or(os.Getenv("POD_NAME"), "kube-scheduler-"+i.host)
+	namespace = cmp.Or(os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
+	if _, err := i.pods.Pods(namespace).Get(name); apierrors.IsNotFound(err) {
+		return "", ""
+	}
+	return namespace, name
+}
+
+// guard puts the filters around the API that upstream puts around its own endpoints.
+func guard(
+	api http.Handler, authentication apiserver.AuthenticationInfo, authorization apiserver.AuthorizationInfo,
+) http.Handler {
+	info := &apirequest.RequestInfoFactory{}
+	unauthorized := genericapifilters.Unauthorized(scheme.Codecs)
+	handler := genericapifilters.WithAuthorization(api, authorization.Authorizer, scheme.Codecs)
+	handler = genericapifilters.WithAuthentication(handler, authentication.Authenticator, unauthorized, nil, nil)
+	handler = genericapifilters.WithRequestInfo(handler, info)
+	handler = genericapifilters.WithCacheControl(handler)
+	handler = genericfilters.WithHTTPLogging(handler)
+	return genericfilters.WithPanicRecovery(handler, info)
+}

@@ -1,0 +1,73 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package schedulerapi
+
+// NodeList is one answer about nodes.
+type NodeList struct {
+	// Scheduler is who answers.
+	Scheduler Instance `json:"scheduler"`
+	// Items are in the order of their names.
+	Items []Node `json:"items"`
+	// Continue asks for those that follow, with the parameter of that name. It is absent in the
+	// last answer. Each answer is of its own moment.
+	Continue string `json:"continue,omitempty"`
+}
+
+// Node is a node's devices.
+type Node struct {
+	Name string `json:"name"`
+	// Problem says why the node's devices cannot be scheduled. There are no devices then.
+	Problem string   `json:"problem,omitempty"`
+	Devices []Device `json:"devices,omitempty"`
+}
+
+// Health says whether pods may get a device.
+type Health string
+
+// The healths of a device.
+const (
+	Healthy Health = "Healthy"
+	// Unhealthy: the node has the device, and none of its resources are allocatable.
+	Unhealthy Health = "Unhealthy"
+)
+
+// Device is one device, or one group of devices that has resources of its own.
+type Device struct {
+	// Path is its place in the node's tree, of levels and instances:
+	// gpugrp1/0/gpugrp0/1/gpu/GPU-7f3a. It is empty for the resources of the node itself.
+	Path string `json:"path"`
+	// Kind is its innermost level, such as gpu, or the extended resource of a kubelet device
+	// plugin. It is "node" for the node itself.
+	Kind string `json:"kind"`
+	// ID is the name that its plugin gives it.
+	ID     string `json:"id"`
+	Health Health `json:"health"`
+	// Attributes are bit masks by name, such as enumType. Requests are matched with them, and use
+	// nothing of them.
+	Attributes map[string]int64 `json:"attributes,omitempty"`
+	// Resources are what it has, by name.
+	Resources []Resource `json:"resources,omitempty"`
+}
+
+// Resource is one resource of a device. Quantities are in base units: devices or bytes.
+type Resource struct {
+	Name string `json:"name"`
+	// Allocatable is what pods may have of it, and Used what they and others have.
+	Allocatable int64 `json:"allocatable"`
+	Used        int64 `json:"used"`
+	// Holders are the pods that hold some of it.
+	Holders []Holder `json:"holders,omitempty"`
+}
+
+// Holder is a pod that holds a quantity of a resource.
+type Holder struct {
+	// Namespace is empty for a pod that is not there any more.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod"`
+	UID       string `json:"uid"`
+	// Quantity is in base units.
+	Quantity int64 `json:"quantity"`
+	// Reserved says that the pod is not bound yet, or not known to be.
+	Reserved bool `json:"reserved,omitempty"`
+}
