@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"cmd/kubectl-device": {"pkg/kubectl"},
 	"pkg/kubectl": {
 		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/podrequest",
-		"pkg/sdk",
+		"pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/kubectl/columns": {}, // it knows nothing of devices
 	"pkg/kubectl/cluster": {"pkg/deviceinfo", "pkg/sdk"},
@@ -97,7 +97,7 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",
-		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/seal", "pkg/sdk",
+		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
 		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/sdk",
@@ -118,7 +118,12 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/verdict":    {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/devicepage": {"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/grouptree", "pkg/sdk"},
 	"pkg/scheduler/policies":   {"deploy", "pkg/scheduler/metrics"},
-	"deploy":                   {}, // data only
+	"pkg/scheduler/whatif": {
+		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
+		"pkg/schedulerapi", "pkg/sdk",
+	},
+	"pkg/schedulerapi": {}, // types only
+	"deploy":           {}, // data only
 	"pkg/node": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
 		"pkg/pluginload", "pkg/seal", "pkg/sdk", "pkg/trim",
