@@ -38,6 +38,9 @@ type environment struct {
 	client func() (corev1client.CoreV1Interface, string, error)
 	// clients returns the clients of a report.
 	clients func() (bundle.Clients, error)
+	// scheduler connects to the scheduler, for questions about placement; nil for none, without the
+	// commands that ask. The caller disconnects.
+	scheduler func(ctx context.Context) (to asker, disconnect func(), err error)
 	// terminal is what Out is.
 	terminal columns.Terminal
 	now      func() time.Time
@@ -146,6 +149,9 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env))
+	if env.scheduler != nil {
+		command.AddCommand(whyCommand(env), fitCommand(env), whatifCommand(env))
+	}
 	return command
 }
 

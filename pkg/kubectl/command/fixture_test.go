@@ -43,8 +43,9 @@ func (streams) IsWatchListSemanticsUnSupported() bool { return true }
 
 // fixture runs commands on a cluster that is not there.
 type fixture struct {
-	client   *fake.Clientset
-	terminal columns.Terminal
+	client    *fake.Clientset
+	terminal  columns.Terminal
+	scheduler asker // nil for none
 }
 
 func newFixture(objects ...runtime.Object) *fixture {
@@ -70,6 +71,9 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 			Admission: f.client.AdmissionregistrationV1(),
 			Version:   f.client.Discovery().(*fakediscovery.FakeDiscovery),
 		}, nil
+	}
+	if f.scheduler != nil {
+		env.scheduler = func(context.Context) (asker, func(), error) { return f.scheduler, func() {}, nil }
 	}
 	command := newCommand(env)
 	command.PersistentFlags().StringVarP(&namespace, "namespace", "n", namespace, "")
