@@ -122,6 +122,10 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/kubeletdevice", "pkg/schedulerapi",
 		"pkg/sdk",
 	},
+	"pkg/scheduler/whatif": {
+		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
+		"pkg/schedulerapi", "pkg/sdk",
+	},
 	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},
 	"deploy":                 {}, // data only
 	"pkg/node": {

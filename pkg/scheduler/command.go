@@ -27,6 +27,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/readapi"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -156,9 +157,10 @@ func newFactory(
 				PodLister:  core.Pods().Lister(),
 				PodsOn:     shared.PodsOn,
 			},
-			Client: handle.ClientSet(),
-			Pods:   core.Pods().Lister(),
-			Synced: []cache.InformerSynced{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced},
+			Placement: whatif.New(ctx, shared, handle, configuredProfiles).Handler(),
+			Client:    handle.ClientSet(),
+			Pods:      core.Pods().Lister(),
+			Synced:    []cache.InformerSynced{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced},
 		})
 	}
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {

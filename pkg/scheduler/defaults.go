@@ -4,10 +4,13 @@
 package scheduler
 
 import (
+	"errors"
 	"slices"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	upstream "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -31,7 +34,24 @@ func enableByDefault() {
 			enableInProfile(config.Profiles[i].Plugins)
 		}
 		config.Profiles = withOwnName(config.Profiles)
+		read.Store(config.DeepCopy())
 	})
+}
+
+// read is the configuration that this process has read last, with all defaults.
+var read atomic.Pointer[configv1.KubeSchedulerConfiguration]
+
+// configuredProfiles returns the profiles of the scheduler's configuration.
+func configuredProfiles() ([]schedulerconfig.KubeSchedulerProfile, error) {
+	versioned := read.Load()
+	if versioned == nil {
+		return nil, errors.New("no scheduler configuration was read yet")
+	}
+	var internal schedulerconfig.KubeSchedulerConfiguration
+	if err := scheme.Scheme.Convert(versioned.DeepCopy(), &internal, nil); err != nil {
+		return nil, err
+	}
+	return internal.Profiles, nil
 }
 
 // enableInProfile adds the plugin to a profile that upstream has defaulted already. It changes

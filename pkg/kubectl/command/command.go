@@ -43,6 +43,9 @@ type environment struct {
 	clients func() (bundle.Clients, error)
 	// schedulers says how KubeDevice's schedulers are reached.
 	schedulers func() (scheduler.Options, error)
+	// placement connects to a scheduler for questions about placement: the one with this URL, or
+	// for "" the one that leads. The caller disconnects.
+	placement func(ctx context.Context, url string) (to asker, disconnect func(), err error)
 	// terminal is what Out is.
 	terminal columns.Terminal
 	now      func() time.Time
@@ -76,6 +79,7 @@ func Main() int {
 		leases, err := coordinationclient.NewForConfig(config)
 		return scheduler.Options{Config: config, Leases: leases, Now: env.now}, err
 	}
+	env.placement = env.askScheduler
 	command := newCommand(env)
 	flags.AddFlags(command.PersistentFlags())
 	addVerbosity(command)
@@ -159,7 +163,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
-		schedulersCommand(env))
+		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env))
 	return command
 }
 

@@ -49,8 +49,9 @@ func (streams) IsWatchListSemanticsUnSupported() bool { return true }
 
 // fixture runs commands on a cluster that is not there.
 type fixture struct {
-	client   *fake.Clientset
-	terminal columns.Terminal
+	client    *fake.Clientset
+	terminal  columns.Terminal
+	scheduler asker // nil for none
 }
 
 func newFixture(objects ...runtime.Object) *fixture {
@@ -80,6 +81,10 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 	env.schedulers = func() (scheduler.Options, error) {
 		config := &rest.Config{Host: "https://api.example:6443", BearerToken: "secret"}
 		return scheduler.Options{Config: config, Leases: f.client.CoordinationV1(), Now: env.now}, nil
+	}
+	env.placement = env.askScheduler
+	if f.scheduler != nil {
+		env.placement = func(context.Context, string) (asker, func(), error) { return f.scheduler, func() {}, nil }
 	}
 	command := newCommand(env)
 	command.PersistentFlags().StringVarP(&namespace, "namespace", "n", namespace, "")

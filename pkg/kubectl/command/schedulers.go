@@ -104,6 +104,15 @@ func (e *environment) scheduler(ctx context.Context, url string) (*scheduler.Cli
 	return scheduler.Connect(ctx, options)
 }
 
+// askScheduler is scheduler for questions about placement.
+func (e *environment) askScheduler(ctx context.Context, url string) (to asker, disconnect func(), err error) {
+	client, err := e.scheduler(ctx, url)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, client.Close, nil
+}
+
 func (o *schedulersOptions) run(ctx context.Context) error {
 	list, err := o.list(ctx)
 	if len(list) == 0 {

@@ -33,41 +33,47 @@ func TestTranscripts(t *testing.T) {
 	objects := zoo(t)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got strings.Builder
-			for _, line := range introduction(string(content)) {
-				got.WriteString(line + "\n")
-			}
-			for _, line := range commands(string(content)) {
-				f := newFixture(objects...)
-				what := line
-				var width int
-				if n, _ := fmt.Sscanf(line, "terminal %d:", &width); n == 1 {
-					f.terminal = columns.Terminal{Tree: true, Color: strings.Contains(line, "color"), Width: width}
-					_, what, _ = strings.Cut(line, ": ")
-				}
-				stdout, stderr, status := f.run(t.Context(), strings.TrimPrefix(what, "kubectl device"))
-				fmt.Fprintf(&got, "\n$ %s\n%s", line, visible(stdout))
-				for line := range strings.Lines(stderr) {
-					fmt.Fprintf(&got, "[stderr] %s", line)
-				}
-				if status != 0 {
-					fmt.Fprintf(&got, "[exit status %d]\n", status)
-				}
-			}
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(content), got.String()); diff != "" {
-				t.Errorf("go test ./pkg/kubectl/command -rewrite takes it over (-want +got):\n%s", diff)
-			}
+			testTranscript(t, file, func() *fixture { return newFixture(objects...) })
 		})
+	}
+}
+
+// testTranscript tests one transcript, each command on a cluster of its own.
+func testTranscript(t *testing.T, file string, cluster func() *fixture) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, line := range introduction(string(content)) {
+		got.WriteString(line + "\n")
+	}
+	for _, line := range commands(string(content)) {
+		f := cluster()
+		what := line
+		var width int
+		if n, _ := fmt.Sscanf(line, "terminal %d:", &width); n == 1 {
+			f.terminal = columns.Terminal{Tree: true, Color: strings.Contains(line, "color"), Width: width}
+			_, what, _ = strings.Cut(line, ": ")
+		}
+		stdout, stderr, status := f.run(t.Context(), strings.TrimPrefix(what, "kubectl device"))
+		fmt.Fprintf(&got, "\n$ %s\n%s", line, visible(stdout))
+		for line := range strings.Lines(stderr) {
+			fmt.Fprintf(&got, "[stderr] %s", line)
+		}
+		if status != 0 {
+			fmt.Fprintf(&got, "[exit status %d]\n", status)
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(content), got.String()); diff != "" {
+		t.Errorf("go test ./pkg/kubectl/command -rewrite takes it over (-want +got):\n%s", diff)
 	}
 }
 

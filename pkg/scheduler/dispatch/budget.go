@@ -183,8 +183,13 @@ func (b *Budget) UsedUp() bool {
 // Spent returns how many steps were charged to the budget: 80,000 count as a millisecond.
 func (b *Budget) Spent() int64 { return b.spent.Load() }
 
-// Refused returns how many nodes were not searched.
-func (b *Budget) Refused() int { return int(b.refused.Load()) }
+// Refused returns how many nodes were not searched: none without a budget.
+func (b *Budget) Refused() int {
+	if b == nil {
+		return 0
+	}
+	return int(b.refused.Load())
+}
 
 // rationed is how much may be spent on nodes: within a budget, or with a nil one on each node by
 // itself.

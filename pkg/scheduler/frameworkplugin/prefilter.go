@@ -46,7 +46,7 @@ func (p *Plugin) PreFilter(
 	}
 	c := &cycle{
 		request:  request,
-		budget:   p.schedulers.BeginCycle(request),
+		budget:   p.beginCycle(request),
 		verdicts: p.verdicts.Begin(nodes, request, !inGroup(pod)),
 		reasons:  newReasonAggregator(p.schedulers.Words(), nil),
 	}

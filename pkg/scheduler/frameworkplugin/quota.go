@@ -217,6 +217,9 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status
 
 // warn writes the event, once for each pod.
 func (p *Plugin) warn(pod *v1.Pod, u podrequest.Uncovered) {
+	if p.aside {
+		return
+	}
 	if _, done := p.quotas.warned.Get(pod.UID); done {
 		return
 	}

@@ -45,8 +45,11 @@ type Shared struct {
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
+	podsSynced func() bool
 	// synced reports whether every node of the informer's first list has reached nodes.
 	synced func() bool
+	// aside says that this answers questions, see Aside.
+	aside bool
 }
 
 // Options are what the command line decides.
@@ -83,6 +86,7 @@ func NewShared(
 		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},
 		nodeLister:  core.Nodes().Lister(),
 		pods:        core.Pods().Informer().GetIndexer(),
+		podsSynced:  core.Pods().Informer().HasSynced,
 	}
 	s.nodes.LimitWait(options.BestDevicesWait)
 	s.background.init(ctx)
@@ -118,6 +122,9 @@ func NewShared(
 	s.every(reportPause, s.checkUnallocated)
 	return s, nil
 }
+
+// Synced reports whether every node and pod of the informers' first lists is known.
+func (s *Shared) Synced() bool { return s.synced() && s.podsSynced() }
 
 // Nodes returns what is known of the cluster's nodes.
 func (s *Shared) Nodes() *nodestate.Cache { return s.nodes }

@@ -50,6 +50,7 @@ type Cache struct {
 
 	longestWait time.Duration                      // see LimitWait
 	attempts    *cache.Cache[types.UID, time.Time] // when pods were first attempted
+	fixed       bool                               // see Copy: nothing is attempted
 }
 
 // New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what
@@ -75,7 +76,7 @@ func (c *Cache) LimitWait(longest time.Duration) { c.longestWait = longest }
 
 // Attempt notes that the pod is about to be scheduled.
 func (c *Cache) Attempt(pod *v1.Pod) {
-	if c.longestWait == 0 || !c.schedulers.Patient() {
+	if c.fixed || c.longestWait == 0 || !c.schedulers.Patient() {
 		return
 	}
 	if _, known := c.attempts.Get(pod.UID); !known {

@@ -1,0 +1,187 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	upstream "k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
+)
+
+// engine is a scheduler that answers questions about placement at this address.
+type engine string
+
+func (address engine) Ask(ctx context.Context, method, path string, in, out any) error {
+	question, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, string(address)+path, bytes.NewReader(question))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		var status metav1.Status
+		if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
+			return err
+		}
+		return apierrors.FromObject(&status)
+	}
+	return json.NewDecoder(response.Body).Decode(out)
+}
+
+// silent writes no events.
+type silent struct{}
+
+func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger                           { return s }
+
+// startEngine starts the engine of a scheduler that knows these objects, and schedules none.
+func startEngine(t *testing.T, objects ...runtime.Object) engine {
+	t.Helper()
+	ctx := klog.NewContext(t.Context(), klog.Logger{})
+	profiles := func() ([]config.KubeSchedulerProfile, error) {
+		var versioned configv1.KubeSchedulerConfiguration
+		scheme.Scheme.Default(&versioned)
+		var internal config.KubeSchedulerConfiguration
+		err := scheme.Scheme.Convert(&versioned, &internal, nil)
+		for _, profile := range internal.Profiles {
+			set := &profile.Plugins.MultiPoint
+			set.Enabled = slices.Insert(set.Enabled, 0, config.Plugin{Name: frameworkplugin.Name})
+		}
+		return internal.Profiles, err
+	}
+	configured, err := profiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	schedulers := dispatch.New(klog.Logger{}, nil,
+		dispatch.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
+	var shared *frameworkplugin.Shared
+	var answers *whatif.Engine
+	plugin := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		shared, err = frameworkplugin.NewShared(ctx, schedulers, handle, frameworkplugin.Options{
+			Quota: frameworkplugin.QuotaWarn,
+		})
+		if err != nil {
+			return nil, err
+		}
+		answers = whatif.New(ctx, shared, handle, profiles)
+		return frameworkplugin.New(handle, shared), nil
+	}
+	_, err = upstream.New(ctx, client, factory, nil, func(string) events.EventRecorderLogger { return silent{} },
+		upstream.WithProfiles(configured...),
+		upstream.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{frameworkplugin.Name: plugin}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	for deadline := time.Now().Add(20 * time.Second); !shared.Synced(); {
+		if time.Now().After(deadline) {
+			t.Fatal("20 s are over, and the scheduler does not know all nodes")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	server := httptest.NewServer(answers.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		shared.Close()
+	})
+	return engine(server.URL)
+}
+
+// twoNodes is what the transcript of placement is about.
+func twoNodes(t *testing.T) []runtime.Object {
+	t.Helper()
+	var objects []runtime.Object
+	for _, name := range []string{"node-1", "node-2"} {
+		node := newNode(t, name, gpus(4))
+		node.ResourceVersion = "1"
+		node.Status.Allocatable = corev1.ResourceList{
+			"cpu": apiresource.MustParse("8"), "memory": apiresource.MustParse("64Gi"),
+			"pods":           apiresource.MustParse("110"),
+			"nvidia.com/gpu": apiresource.MustParse("4"),
+		}
+		objects = append(objects, node)
+	}
+	pods := []*corev1.Pod{
+		bound(t, counting(newPod("notebook"), 2), "node-1",
+			map[string]map[string]int64{"main": both(wholeGPU(0), wholeGPU(1))}),
+		bound(t, counting(newPod("research/evaluation"), 3), "node-2",
+			map[string]map[string]int64{"main": both(wholeGPU(0), both(wholeGPU(1), wholeGPU(2)))}),
+		counting(newPod("big"), 4), counting(newPod("small"), 1),
+	}
+	for _, pod := range pods {
+		pod.ResourceVersion, pod.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+		objects = append(objects, pod)
+	}
+	return objects
+}
+
+// What the commands print of the answers of the scheduler's own engine, and their exit statuses.
+func TestPlacementTranscript(t *testing.T) {
+	objects := twoNodes(t)
+	asked := startEngine(t, objects...)
+	testTranscript(t, "testdata/placement/placement.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = asked
+		return f
+	})
+}
+
+func TestWhatPlacementIsAskedIsCompleted(t *testing.T) {
+	objects := twoNodes(t)
+	for line, want := range map[string]string{
+		"__complete why b":                       "big :4",
+		"__complete why big s":                   ":4",
+		"__complete whatif s":                    "small :4",
+		"__complete whatif big --without pod/n":  "pod/notebook :4",
+		"__complete whatif big --with-node like": "like/node-1 like/node-2 :4",
+		"__complete whatif big --cordon node":    "node-1 node-2 :4",
+		"__complete fit -f testdata/":            ":0", // files
+	} {
+		f := newFixture(objects...)
+		f.scheduler = engine("")
+		stdout, _, status := f.run(t.Context(), line)
+		if got := strings.Join(strings.Split(strings.TrimSpace(stdout), "\n"), " "); got != want || status != 0 {
+			t.Errorf("%s: got %q, exit status %d; want %q", line, got, status, want)
+		}
+	}
+}

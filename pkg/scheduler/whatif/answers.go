@@ -1,0 +1,215 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+)
+
+// Why answers why a pod waits. Errors of this and of the other methods are those of the API server:
+// a pod that does not exist, a question that means nothing, a time that was too short.
+func (e *Engine) Why(ctx context.Context, request schedulerapi.WhyRequest) (*schedulerapi.Why, error) {
+	var why *schedulerapi.Why
+	err := e.answer(ctx, request.Within, func(b *budget) error {
+		pod, err := e.waiting(request.Pod)
+		if err != nil {
+			return err
+		}
+		if pod.Spec.NodeName != "" {
+			why = &schedulerapi.Why{Pod: request.Pod, Node: pod.Spec.NodeName}
+			return nil
+		}
+		w, err := e.world(b)
+		if err != nil {
+			return err
+		}
+		c, err := w.cycle(ctx, pod)
+		if err != nil {
+			return err
+		}
+		why, err = c.why(ctx)
+		return err
+	})
+	return why, err
+}
+
+// Fit answers where pods would go now.
+func (e *Engine) Fit(ctx context.Context, request schedulerapi.FitRequest) (*schedulerapi.Placements, error) {
+	return e.WhatIf(ctx, schedulerapi.WhatIfRequest{FitRequest: request})
+}
+
+// WhatIf answers where pods would go after changes.
+func (e *Engine) WhatIf(
+	ctx context.Context, request schedulerapi.WhatIfRequest,
+) (*schedulerapi.Placements, error) {
+	var placements *schedulerapi.Placements
+	err := e.answer(ctx, request.Within, func(b *budget) error {
+		pods, err := e.podsOf(&request)
+		if err != nil {
+			return err
+		}
+		w, err := e.world(b)
+		if err != nil {
+			return err
+		}
+		for _, change := range request.Changes {
+			if err := w.change(change); err != nil {
+				return err
+			}
+		}
+		placements, err = w.place(ctx, pods)
+		return err
+	})
+	return placements, err
+}
+
+// answer answers a question within its time, which is in milliseconds.
+func (e *Engine) answer(ctx context.Context, within int64, question func(*budget) error) error {
+	if within < 0 || within > schedulerapi.MaxWithin {
+		return apierrors.NewBadRequest(fmt.Sprintf("within is %d ms: use up to %d", within, schedulerapi.MaxWithin))
+	}
+	limit := time.Duration(cmp.Or(within, schedulerapi.DefaultWithin)) * time.Millisecond
+	began := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	end, err := e.begin(waiting)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = question(&budget{ctx: ctx, deadline: began.Add(limit), rest: e.rest, began: time.Now()})
+	if errors.Is(err, errOver) {
+		return apierrors.NewTimeoutError(fmt.Sprintf("there is no answer within %v: give it more time", limit), 0)
+	}
+	return err
+}
+
+// podsOf returns the pods that a question is about, in their order.
+func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) ([]*v1.Pod, error) {
+	replicas := max(request.Replicas, 1)
+	switch {
+	case request.Replicas < 0 || replicas > schedulerapi.MaxReplicas:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("replicas is %d: use up to %d", request.Replicas,
+			schedulerapi.MaxReplicas))
+	case len(request.Changes) > schedulerapi.MaxChanges:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%d changes are too many: use up to %d", len(request.Changes),
+			schedulerapi.MaxChanges))
+	case request.Pod != nil && len(request.Template.Spec.Containers) > 0:
+		return nil, apierrors.NewBadRequest("there is a pod that waits and a template: one of them is meant")
+	case request.Pod != nil:
+		pod, err := e.waiting(*request.Pod)
+		if err == nil && pod.Spec.NodeName != "" {
+			err = apierrors.NewConflict(v1.Resource("pods"), request.Pod.String(),
+				fmt.Errorf("the pod is bound to node %q already", pod.Spec.NodeName))
+		}
+		return []*v1.Pod{pod}, err
+	case len(request.Template.Spec.Containers) == 0:
+		return nil, apierrors.NewBadRequest("there is neither a pod that waits nor a template with containers")
+	}
+	pods := make([]*v1.Pod, replicas)
+	for i := range pods {
+		pod := &v1.Pod{
+			ObjectMeta: *request.Template.ObjectMeta.DeepCopy(), Spec: *request.Template.Spec.DeepCopy(),
+		}
+		pod.Name = cmp.Or(pod.Name, pod.GenerateName, "pod")
+		if replicas > 1 {
+			pod.Name = fmt.Sprintf("%s-%d", strings.TrimSuffix(pod.Name, "-"), i)
+		}
+		pod.Namespace = cmp.Or(request.Namespace, pod.Namespace, metav1.NamespaceDefault)
+		pod.UID, pod.ResourceVersion, pod.Spec.NodeName = types.UID(e.uid()), "", ""
+		corev1defaults.SetObjectDefaults_Pod(pod)
+		pods[i] = pod
+	}
+	return pods, nil
+}
+
+// place places pods one after another, until one fits nowhere.
+func (w *world) place(ctx context.Context, pods []*v1.Pod) (*schedulerapi.Placements, error) {
+	all := &schedulerapi.Placements{Replicas: int32(len(pods))}
+	for _, pod := range pods {
+		c, err := w.cycle(ctx, pod)
+		var placed *schedulerapi.Placement
+		switch {
+		case err != nil:
+		case len(c.fits) == 0:
+			all.Why, err = c.why(ctx)
+			return all, err
+		default:
+			placed, err = c.place(ctx)
+		}
+		if errors.Is(err, errOver) && all.Placed > 0 {
+			all.Incomplete = true
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all.Pods = append(all.Pods, *placed)
+		all.Placed++
+	}
+	all.Fits = true
+	return all, nil
+}
+
+// why says what there is to say about a pod that waits.
+func (c *cycle) why(ctx context.Context) (*schedulerapi.Why, error) {
+	why := &schedulerapi.Why{
+		Pod:   schedulerapi.PodName{Namespace: c.pod.Namespace, Name: c.pod.Name},
+		Nodes: len(c.world.states.Nodes),
+		Fits:  nodeNames(c.fits),
+	}
+	var gates []string
+	for _, gate := range c.pod.Spec.SchedulingGates {
+		gates = append(gates, gate.Name)
+	}
+	switch {
+	case len(gates) > 0:
+		why.Problem = "its scheduling gates keep it: " + strings.Join(gates, ", ")
+	case c.rejected != nil:
+		why.Problem = c.rejected.Message()
+	}
+	why.Reasons = c.reasons()
+	if len(c.fits) > 0 || len(gates) > 0 {
+		return why, nil
+	}
+	var err error
+	why.Smallest, err = c.smallest(ctx)
+	return why, err
+}
+
+// reasons groups the nodes on which the pod does not fit by their reasons, as the pod's event does.
+func (c *cycle) reasons() []schedulerapi.Reason {
+	var reasons []schedulerapi.Reason
+	index := map[string]int{}
+	for _, m := range c.misfits {
+		text := strings.Join(m.status.Reasons(), ", ")
+		i, ok := index[text]
+		if !ok {
+			i = len(reasons)
+			index[text] = i
+			reasons = append(reasons, schedulerapi.Reason{Text: text})
+		}
+		reasons[i].Nodes = append(reasons[i].Nodes, m.node.Node().Name)
+		reasons[i].EndingHelps = reasons[i].EndingHelps || m.status.Code() == fwk.Unschedulable
+	}
+	slices.SortStableFunc(reasons, func(a, b schedulerapi.Reason) int {
+		return cmp.Or(cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Text, b.Text))
+	})
+	return reasons
+}

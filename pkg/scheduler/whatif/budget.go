@@ -1,0 +1,45 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package whatif
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// maxSteps is how often one question may try a node.
+	maxSteps = 1_000_000
+	// stretch is how long a question works until it rests.
+	stretch = time.Millisecond
+)
+
+// errOver says that the time or the steps of a question are over.
+var errOver = errors.New("the time for the question is over")
+
+// budget is what is left for one question.
+type budget struct {
+	ctx      context.Context
+	deadline time.Time
+	rest     func(time.Duration)
+	began    time.Time // of this stretch of work
+	steps    int64     // taken
+}
+
+// step is called before each node that is tried. It rests for as long as was worked.
+func (b *budget) step() error {
+	b.steps++
+	if now := time.Now(); now.Sub(b.began) >= stretch {
+		b.rest(now.Sub(b.began))
+		b.began = time.Now()
+	}
+	switch {
+	case b.ctx.Err() != nil:
+		return b.ctx.Err()
+	case b.steps > maxSteps || !b.began.Before(b.deadline):
+		return errOver
+	}
+	return nil
+}

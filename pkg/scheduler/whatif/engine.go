@@ -1,0 +1,187 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
+)
+
+// Profiles returns the profiles of the scheduler's configuration, with all defaults.
+type Profiles func() ([]config.KubeSchedulerProfile, error)
+
+// Engine answers questions. It is safe for concurrent use; one question is answered at a time.
+type Engine struct {
+	ctx      context.Context // of the scheduler
+	shared   *frameworkplugin.Shared
+	handle   fwk.Handle
+	profiles Profiles
+	pods     corelisters.PodLister
+	rest     func(time.Duration)
+	turn     chan struct{} // holds one token while a question is answered
+	made     atomic.Uint64 // pods that were made up
+
+	// The rest is used by who has the turn.
+
+	serving  map[string]*profile // by scheduler name; nil before the first question
+	snapshot current
+}
+
+// profile is what answers for the pods with one scheduler name.
+type profile struct {
+	framework framework.Framework
+	devices   *frameworkplugin.Aside // nil where the profile is without our plugin
+}
+
+// New returns the engine of a scheduler. handle is that of one of its profiles: the engine reads
+// the objects of its informers and the nominated pods of its queue. ctx is the scheduler's.
+func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle, profiles Profiles) *Engine {
+	return &Engine{
+		ctx: ctx, shared: shared, handle: handle, profiles: profiles,
+		pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
+		rest: time.Sleep, turn: make(chan struct{}, 1),
+	}
+}
+
+// begin waits for the engine's turn, until ctx ends, and makes what the first question needs. The
+// caller calls end when it has its answer, unless there is an error.
+func (e *Engine) begin(ctx context.Context) (end func(), err error) {
+	if !e.shared.Synced() {
+		return nil, apierrors.NewServiceUnavailable("the scheduler does not know all nodes and pods yet: ask again " +
+			"in a moment")
+	}
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, apierrors.NewTooManyRequests("other questions are being answered: ask again in a moment", 1)
+	}
+	end = func() { <-e.turn }
+	if e.serving == nil {
+		if err := e.serve(); err != nil {
+			end()
+			return nil, apierrors.NewInternalError(fmt.Errorf("make the frameworks for questions: %w", err))
+		}
+	}
+	return end, nil
+}
+
+// serve makes the frameworks.
+func (e *Engine) serve() error {
+	configured, err := e.profiles()
+	if err != nil {
+		return err
+	}
+	e.snapshot.now.Store(internalcache.NewEmptySnapshot())
+	ctx := klog.NewContext(e.ctx, klog.Logger{}) // a question is no event in the scheduler's log
+	serving := map[string]*profile{}
+	for i := range configured {
+		made, err := e.newProfile(ctx, configured[i].DeepCopy())
+		if err != nil {
+			return fmt.Errorf("profile %q: %w", configured[i].SchedulerName, err)
+		}
+		serving[configured[i].SchedulerName] = made
+	}
+	e.serving = serving
+	e.shared.Run(func(ctx context.Context) {
+		<-ctx.Done()
+		for _, made := range serving {
+			_ = made.framework.Close()
+		}
+	})
+	return nil
+}
+
+// metricsSuffix tells the cycles of questions from those of pods in upstream's metrics, which have
+// the profile's name.
+const metricsSuffix = "/what-if"
+
+func (e *Engine) newProfile(ctx context.Context, configured *config.KubeSchedulerProfile) (*profile, error) {
+	made := &profile{}
+	registry := maps.Clone(plugins.NewInTreeRegistry())
+	registry[frameworkplugin.Name] = func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		made.devices = e.shared.Aside(handle)
+		return made.devices, nil
+	}
+	configured.SchedulerName += metricsSuffix
+	preempts := func(plugin config.Plugin) bool { return plugin.Name == names.DefaultPreemption }
+	for _, set := range []*config.PluginSet{&configured.Plugins.MultiPoint, &configured.Plugins.PostFilter} {
+		set.Enabled = slices.DeleteFunc(set.Enabled, preempts)
+	}
+	var err error
+	made.framework, err = frameworkruntime.NewFramework(ctx, registry, configured,
+		frameworkruntime.WithClientSet(e.handle.ClientSet()),
+		frameworkruntime.WithKubeConfig(e.handle.KubeConfig()),
+		frameworkruntime.WithInformerFactory(e.handle.SharedInformerFactory()),
+		frameworkruntime.WithSharedDRAManager(e.handle.SharedDRAManager()),
+		frameworkruntime.WithSharedCSIManager(e.handle.SharedCSIManager()),
+		frameworkruntime.WithPodGroupManager(e.handle.PodGroupManager()),
+		frameworkruntime.WithSnapshotSharedLister(&e.snapshot),
+		frameworkruntime.WithPodNominator(nominated{of: e.handle}),
+		frameworkruntime.WithPodActivator(nobody{}),
+		frameworkruntime.WithEventRecorder(nobody{}),
+		frameworkruntime.WithParallelism(1),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// current is the snapshot that the question which is being answered is about.
+type current struct {
+	now atomic.Pointer[internalcache.Snapshot]
+}
+
+func (c *current) NodeInfos() fwk.NodeInfoLister           { return c.now.Load().NodeInfos() }
+func (c *current) StorageInfos() fwk.StorageInfoLister     { return c.now.Load().StorageInfos() }
+func (c *current) PodGroupStates() fwk.PodGroupStateLister { return c.now.Load().PodGroupStates() }
+func (c *current) PodGroups() fwk.PodGroupLister           { return c.now.Load().PodGroups() }
+func (c *current) CompositePodGroups() fwk.CompositePodGroupLister {
+	return c.now.Load().CompositePodGroups()
+}
+func (c *current) CompositePodGroupStates() fwk.CompositePodGroupStateLister {
+	return c.now.Load().CompositePodGroupStates()
+}
+
+// nominated reads the pods that the scheduler's queue has nominated, and nominates none.
+type nominated struct{ of fwk.PodNominator }
+
+func (n nominated) NominatedPodsForNode(name string) []fwk.PodInfo {
+	return n.of.NominatedPodsForNode(name)
+}
+func (nominated) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (nominated) DeleteNominatedPodIfExists(*v1.Pod)                            {}
+func (nominated) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
+
+// nobody activates no pods and hears no events.
+type nobody struct{}
+
+func (nobody) Activate(klog.Logger, map[string]*v1.Pod) {}
+func (nobody) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {
+}
+func (n nobody) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
+
+// uid returns a UID that no pod has.
+func (e *Engine) uid() string { return "what-if/" + strconv.FormatUint(e.made.Add(1), 10) }

@@ -1,0 +1,80 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package whatif
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+)
+
+// Handler answers POST why, fit and whatif below /devices/v1alpha1/: JSON in, JSON out, an error as
+// a metav1.Status. Who may ask, how much and how often, is for others to decide.
+func (e *Engine) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+schedulerapi.WhyPath, answering(e.Why))
+	mux.Handle("POST "+schedulerapi.FitPath, answering(e.Fit))
+	mux.Handle("POST "+schedulerapi.WhatIfPath, answering(e.WhatIf))
+	return mux
+}
+
+// answering returns the handler of one kind of question. A field that the question does not have is
+// an error: one that is mistyped would change its meaning.
+func answering[In, Out any](answer func(context.Context, In) (*Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var question In
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		err := decoder.Decode(&question)
+		if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
+			err = errors.New("there is more after the question")
+		}
+		if err != nil {
+			var tooLarge *http.MaxBytesError
+			if errors.As(err, &tooLarge) {
+				fail(w, apierrors.NewRequestEntityTooLargeError(err.Error()))
+				return
+			}
+			fail(w, apierrors.NewBadRequest(fmt.Sprintf("read the question: %v", err)))
+			return
+		}
+		found, err := answer(r.Context(), question)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		write(w, http.StatusOK, found)
+	})
+}
+
+// fail answers with an error, as the API server does.
+func fail(w http.ResponseWriter, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.Kind, status.APIVersion, status.Status = "Status", "v1", metav1.StatusFailure
+	write(w, int(status.Code), status)
+}
+
+func write(w http.ResponseWriter, code int, object any) {
+	text, err := json.Marshal(object)
+	if err != nil { // of plain types
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(text, '\n')) // the reader is gone
+}

@@ -1,0 +1,351 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package whatif
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+)
+
+// machines are those of the tests below: two with four GPUs each, and one without any.
+func machines() []machine {
+	return []machine{
+		{name: "n0", pairs: 2, cpu: 8, zone: "a"}, {name: "n1", pairs: 2, cpu: 8, zone: "b"},
+		{name: "n2", cpu: 8, zone: "b"},
+	}
+}
+
+// question asks the engine something at random about the pods of the tests below.
+func (f *fixture) question(ctx context.Context, random *rand.Rand) error {
+	w := wish{count: random.IntN(5), cpu: random.Int64N(4)}
+	if random.IntN(3) == 0 {
+		w = wish{pairs: 1 + random.IntN(2)}
+	}
+	pod := newPod("asked", w)
+	request := schedulerapi.WhatIfRequest{FitRequest: schedulerapi.FitRequest{
+		Namespace: "default", Replicas: int32(1 + random.IntN(3)),
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: pod.Annotations}, Spec: pod.Spec},
+	}}
+	for _, change := range []schedulerapi.Change{
+		{Without: &schedulerapi.PodName{Namespace: "default", Name: "t0"}}, {WithNodeLike: "n1"},
+		{Cordon: "n0"}, {Cordon: "n1/g1"},
+	} {
+		if random.IntN(3) == 0 {
+			request.Changes = append(request.Changes, change)
+		}
+	}
+	_, err := f.engine.WhatIf(ctx, request)
+	if err == nil {
+		_, err = f.engine.Why(ctx, schedulerapi.WhyRequest{
+			Pod: schedulerapi.PodName{Namespace: "default", Name: "waits"},
+		})
+	}
+	return err
+}
+
+// live is all that a scheduling cycle reads, as far as it can be compared.
+type live struct {
+	Nodes, Queue string
+	Actions      int // of the API server's client
+}
+
+func (f *fixture) live() (live, []nodestate.Snapshot) {
+	var l live
+	var states []nodestate.Snapshot
+	dump := f.scheduler.Cache.Dump()
+	for _, machine := range machines() {
+		node := dump.Nodes[machine.name]
+		pods, err := f.shared.PodsOn(machine.name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		view, err := f.shared.Nodes().View(f.Context(), node.Node(), pods)
+		if err != nil {
+			f.Fatal(err)
+		}
+		l.Nodes += fmt.Sprintln(machine.name, node.Generation, len(node.Pods), node.Requested, view.Devices.Resources(),
+			len(view.Holders), view.Bound)
+		states = append(states, f.shared.Nodes().Snapshot(node))
+	}
+	pending, summary := f.scheduler.SchedulingQueue.PendingPods()
+	l.Queue = fmt.Sprint(len(pending), summary)
+	l.Actions = len(f.client.Actions())
+	return l, states
+}
+
+// After 300 questions of all kinds, everything that a scheduling cycle reads is as it was: nodes,
+// reservations, the queue; and nothing was written to the API server.
+func TestQuestionsLeaveTheLiveStateAsItWas(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	// A reservation that is not seen bound yet.
+	reserved := newPod("reserved", wish{count: 1})
+	f.create(reserved)
+	holds := tenant{name: "reserved", node: machines()[1], gpus: []string{"g3"}}.pod()
+	allocation, err := deviceinfo.PodAllocation(holds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.shared.Nodes().Reserve("n1", reserved, dispatch.NewHolder("reserved", allocation, holdings.Containers(holds)),
+		holds.Annotations[deviceinfo.Annotation])
+	before, states := f.live()
+	random := rand.New(rand.NewPCG(1, 3))
+	for range 300 {
+		if err := f.question(t.Context(), random); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, _ := f.live()
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the live state is not as it was (-before +after):\n%s", diff)
+	}
+	for i := range states {
+		if !states[i].Holds() {
+			t.Errorf("what is known of node %s has changed", machines()[i].name)
+		}
+	}
+}
+
+// While pods come and go, and others ask, no device has two holders, and the scheduler places each
+// pod that fits.
+func TestQuestionsAreAskedWhilePodsAreScheduled(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	go f.scheduler.Run(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for i := range uint64(3) {
+		asking.Go(func() {
+			for random := rand.New(rand.NewPCG(i, 4)); ctx.Err() == nil; {
+				if err := f.question(ctx, random); err != nil && ctx.Err() == nil &&
+					!strings.Contains(err.Error(), "no pod") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		pod := newPod(fmt.Sprintf("p%d", i), wish{count: 1 + i%2})
+		f.create(pod)
+		f.await("pod "+pod.Name+" is bound", func() bool {
+			is, err := f.engine.pods.Pods("default").Get(pod.Name)
+			return err == nil && is.Spec.NodeName != ""
+		})
+		f.checkHolders()
+		f.delete(pod.Name)
+	}
+	stop()
+	asking.Wait()
+}
+
+// populate adds the machines, two tenants with a GPU each and a pod that waits.
+func (f *fixture) populate() {
+	f.Helper()
+	for _, m := range machines() {
+		if _, err := f.client.CoreV1().Nodes().Create(f.Context(), m.node(), metav1.CreateOptions{}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for i, m := range machines()[:2] {
+		f.create(tenant{name: fmt.Sprintf("t%d", i), node: m, gpus: []string{"g0"}, cpu: 1}.pod())
+	}
+	f.create(newPod("waits", wish{count: 4}))
+	f.await("the scheduler knows all", func() bool {
+		dump := f.scheduler.Cache.Dump()
+		pods := 0
+		for _, node := range dump.Nodes {
+			pods += len(node.Pods)
+		}
+		pending, _ := f.scheduler.SchedulingQueue.PendingPods()
+		return len(dump.Nodes) == len(machines()) && pods == 2 && len(pending) == 1 &&
+			f.shared.Nodes().Serves("nvidia.com/gpu")
+	})
+}
+
+func (f *fixture) create(pod *v1.Pod) {
+	f.Helper()
+	if _, err := f.client.CoreV1().Pods(pod.Namespace).Create(f.Context(), pod, metav1.CreateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	f.await("pod "+pod.Name+" is known", func() bool {
+		_, err := f.engine.pods.Pods(pod.Namespace).Get(pod.Name)
+		return err == nil
+	})
+}
+
+// checkHolders checks that each device has one holder at most.
+func (f *fixture) checkHolders() {
+	f.Helper()
+	pods, err := f.engine.pods.List(labels.Everything())
+	if err != nil {
+		f.Fatal(err)
+	}
+	holders := map[string]string{}
+	for _, pod := range pods {
+		allocation, err := deviceinfo.PodAllocation(pod)
+		if err != nil {
+			continue
+		}
+		for name := range grouptree.Holdings(allocation, holdings.Containers(pod)) {
+			device := pod.Spec.NodeName + "/" + string(name)
+			if other := holders[device]; other != "" {
+				f.Errorf("%s and %s have %s", other, pod.Name, device)
+			}
+			holders[device] = pod.Name
+		}
+	}
+}
+
+// Out of steps, the search says that what it has found is not the smallest; it is what preemption
+// would find.
+func TestASearchThatIsOverSaysSo(t *testing.T) {
+	f := newFixture(t)
+	end, err := f.engine.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	m := machine{name: "n0", pairs: 4, cpu: 100}
+	p := problem{machines: []machine{m}, wish: wish{count: 8}}
+	for i, gpu := range m.gpus() {
+		p.tenants = append(p.tenants, tenant{name: fmt.Sprintf("t%d", i), node: m, gpus: []string{gpu}})
+	}
+	for _, complete := range []bool{true, false} {
+		w := p.world(f)
+		if !complete {
+			w.budget.steps = maxSteps - 100 // 255 sets are to be tried
+		}
+		c, err := w.cycle(t.Context(), newPod("asked-"+fmt.Sprint(complete), p.wish))
+		if err != nil {
+			t.Fatal(err)
+		}
+		why, err := c.why(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := why.Smallest.End; why.Smallest.Complete != complete || end == nil || len(end.Pods) != 8 {
+			t.Errorf("complete: %v, want %v; %+v", why.Smallest.Complete, complete, why.Smallest)
+		}
+	}
+}
+
+// What is asked wrongly is refused in words, with the status that the API server would have.
+func TestTheHandlerRefusesInWords(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	server := httptest.NewServer(f.engine.Handler())
+	defer server.Close()
+	pod, err := json.Marshal(schedulerapi.FitRequest{Template: v1.PodTemplateSpec{Spec: newPod("x", wish{}).Spec}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := strings.TrimSuffix(string(pod), "}")
+	for _, test := range []struct {
+		path, body string
+		code       int
+		words      string
+	}{
+		{"why", `{"pod":{"namespace":"default","name":"waits"}}`, 200, `"nodes":3,"reasons":[`},
+		{"why", `{"pod":{"namespace":"default","name":"t0"}}`, 200, `"node":"n0"`},
+		{"why", `{"pod":{"namespace":"default","name":"none"}}`, 404, `default/none`},
+		{"why", `{"pdo":{}}`, 400, `unknown field`},
+		{"why", `{} {}`, 400, "more after the question"},
+		{"why", `{"within":600000}`, 400, "use up to 30000"},
+		{"fit", string(pod), 200, `"fits":true`},
+		{"fit", `{}`, 400, "template with containers"},
+		{"fit", template + `,"replicas":1001}`, 400, "use up to 1000"},
+		{"whatif", template + `,"changes":[{}]}`, 400, "one of without"},
+		{"whatif", template + `,"changes":[{"cordon":"n9"}]}`, 400, `no node \"n9\"`},
+		{"whatif", template + `,"changes":[{"cordon":"n0/g9"}]}`, 400, `no device \"g9\"`},
+		{"whatif", template + `,"changes":[{"withNodeLike":"n9"}]}`, 400, `no node \"n9\"`},
+		{"whatif", template + `,"changes":[{"without":{"namespace":"a","name":"b"}}]}`, 400, `no pod \"a/b\"`},
+		{"whatif", `{"pod":{"namespace":"default","name":"t0"}}`, 409, "bound to node"},
+		{"whatif", `{"pod":{"namespace":"default","name":"waits"},"changes":[{"without":{"namespace":"default",` +
+			`"name":"t1"}}]}`, 200, `"fits":true`},
+		{"whatif", `{"pod":{"namespace":"default","name":"waits"},"changes":[{"withNodeLike":"n0"},` +
+			`{"cordon":"n0/gpu/g2"}]}`, 200, `"node":"like-n0-1"`},
+	} {
+		response, err := http.Post(server.URL+schedulerapi.Prefix+test.path, "application/json", strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != test.code || !strings.Contains(string(text), test.words) {
+			t.Errorf("%s %s: %d %s, %v; want %d with %s", test.path, test.body, response.StatusCode, text, err,
+				test.code, test.words)
+		}
+	}
+}
+
+// Replicas are placed one after another, each with devices of its own; the first that would wait
+// has its reasons.
+func TestReplicasSeeThoseBeforeThem(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	said, err := f.engine.Fit(t.Context(), schedulerapi.FitRequest{
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: newPod("x", wish{count: 2}).Spec},
+		Replicas: 3,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]bool{}
+	for _, pod := range said.Pods {
+		for _, device := range pod.Containers[0].Devices {
+			given[pod.Node+"/"+device.Path] = true
+		}
+	}
+	// g0 of each machine is taken, and with it the first pair.
+	if said.Fits || said.Placed != 2 || said.Pods[0].Node == said.Pods[1].Node || len(given) != 4 ||
+		said.Why == nil || said.Why.Pod.Name != "x-2" || len(said.Why.Reasons) == 0 || said.Why.Smallest.End == nil {
+		t.Errorf("placed %+v", said)
+	}
+}
+
+// One pod of a high priority is fewer than two of a low one: preemption would end the two.
+func TestFewerPodsAreBetterThanCheaperOnes(t *testing.T) {
+	f := newFixture(t)
+	end, err := f.engine.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	m := machine{name: "n0", pairs: 2, cpu: 100}
+	p := problem{machines: []machine{m}, wish: wish{count: 2}, tenants: []tenant{
+		{name: "large", node: m, gpus: []string{"g0", "g1"}, priority: 2},
+		{name: "small-1", node: m, gpus: []string{"g2"}}, {name: "small-2", node: m, gpus: []string{"g3"}},
+	}}
+	c, err := p.world(f).cycle(t.Context(), newPod("asked", p.wish))
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, err := c.why(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := why.Smallest.End; found == nil || len(found.Pods) != 1 || found.Pods[0].Name != "large" {
+		t.Errorf("ends %+v", found)
+	}
+}

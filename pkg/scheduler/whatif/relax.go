@@ -1,0 +1,304 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+	path "github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// change is one change of a pod: one constraint less.
+type change struct {
+	text string
+	make func(*v1.Pod)
+}
+
+// maxFewer is how many smaller numbers of devices are tried.
+const maxFewer = 16
+
+// relax tries the pod with one constraint less.
+func (c *cycle) relax(ctx context.Context, found *schedulerapi.Smallest) error {
+	for _, alternatives := range c.relaxations() {
+		for _, one := range alternatives { // of which the first that fits is the smallest
+			pod := c.pod.DeepCopy()
+			pod.UID, pod.ResourceVersion = types.UID(c.world.engine.uid()), ""
+			one.make(pod)
+			tried, err := c.world.cycle(ctx, pod)
+			if err != nil {
+				return err
+			}
+			if len(tried.fits) > 0 {
+				found.Relax = append(found.Relax, schedulerapi.Relaxation{
+					Text: one.text, Nodes: nodeNames(tried.fits),
+				})
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// relaxations returns the changes to try, those that relax the same constraint together and by how
+// much they relax it.
+func (c *cycle) relaxations() [][]change {
+	all := slices.Concat(fewerDevices(c.pod), annotationRelaxations(c.pod))
+	for _, one := range slices.Concat(selectorRelaxations(&c.pod.Spec), c.tolerations()) {
+		all = append(all, []change{one})
+	}
+	return all
+}
+
+// eachContainer calls f with the containers of a pod, those that run before the others too.
+func eachContainer(pod *v1.Pod, f func(*v1.Container)) {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			f(&list[i])
+		}
+	}
+}
+
+// fewerDevices returns smaller counts of extended resources.
+func fewerDevices(pod *v1.Pod) (all [][]change) {
+	eachContainer(pod, func(of *v1.Container) {
+		container := of.Name
+		for _, name := range slices.Sorted(maps.Keys(of.Resources.Requests)) {
+			wanted := of.Resources.Requests[name]
+			if !path.IsExtendedResource(sdk.ResourceName(name)) {
+				continue
+			}
+			var counts []change
+			for n := wanted.Value() - 1; n > 0 && len(counts) < maxFewer; n-- {
+				counts = append(counts, change{
+					fmt.Sprintf("container %q: %s %d in place of %d", container, name, n, wanted.Value()),
+					func(pod *v1.Pod) {
+						eachContainer(pod, func(of *v1.Container) {
+							if of.Name == container {
+								of.Resources.Requests[name] = *resource.NewQuantity(n, resource.DecimalSI)
+								delete(of.Resources.Limits, name)
+							}
+						})
+					},
+				})
+			}
+			all = append(all, counts)
+		}
+	})
+	return all
+}
+
+// annotationRelaxations returns changes of what the annotation requests.
+func annotationRelaxations(pod *v1.Pod) (all [][]change) {
+	written, err := deviceinfo.DecodePod(pod.Annotations[deviceinfo.Annotation])
+	if err != nil {
+		return nil
+	}
+	changed := func(text string, of func(*sdk.PodInfo)) change {
+		return change{text, func(pod *v1.Pod) {
+			info, err := deviceinfo.DecodePod(pod.Annotations[deviceinfo.Annotation])
+			if err != nil {
+				return
+			}
+			of(info)
+			if annotation, err := deviceinfo.EncodePod(info); err == nil {
+				pod.Annotations[deviceinfo.Annotation] = annotation
+			}
+		}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(written.Requests)) {
+		all = append(all, []change{changed(fmt.Sprintf("without the annotation's request %s", name),
+			func(info *sdk.PodInfo) { delete(info.Requests, name) })})
+	}
+	for init, list := range map[bool]map[string]sdk.ContainerInfo{
+		true: written.InitContainers, false: written.RunningContainers,
+	} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			with := func(text string, requests sdk.ResourceList) change {
+				return changed(fmt.Sprintf("container %q: %s", name, text), func(info *sdk.PodInfo) {
+					containers := info.RunningContainers
+					if init {
+						containers = info.InitContainers
+					}
+					of := containers[name]
+					of.Requests = requests
+					containers[name] = of
+				})
+			}
+			requests := parsed(list[name].Requests)
+			for _, level := range outerLevels(requests) {
+				all = append(all, []change{with(fmt.Sprintf("without the level %s", level), lifted(requests, level))})
+			}
+			var fewer []change
+			devices := devicesOf(requests)
+			for n := len(devices) - 1; n > 0 && len(fewer) < maxFewer; n-- {
+				fewer = append(fewer, with(fmt.Sprintf("%d in place of %d devices in the annotation", n, len(devices)),
+					only(requests, devices[:n])))
+			}
+			all = append(all, fewer)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b []change) int { return strings.Compare(textOf(a), textOf(b)) })
+	return all
+}
+
+func textOf(alternatives []change) string {
+	if len(alternatives) == 0 {
+		return ""
+	}
+	return alternatives[0].text
+}
+
+// request is one request of a container in the annotation.
+type request struct {
+	name     sdk.ResourceName
+	quantity int64
+	path     path.Path
+	device   string // empty for one that is no path
+}
+
+func parsed(requests sdk.ResourceList) []request {
+	var all []request
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		one := request{name: name, quantity: requests[name]}
+		if at, err := path.ParseRequest(name); err == nil {
+			one.path, one.device = at, at.Device()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// outerLevels returns the levels of groups, outermost first.
+func outerLevels(requests []request) []string {
+	var levels []string
+	for _, one := range requests {
+		if one.device == "" {
+			continue
+		}
+		for level := range one.path.Levels() {
+			if level != one.path.DeviceLevel() && !slices.Contains(levels, level) {
+				levels = append(levels, level)
+			}
+		}
+	}
+	return levels
+}
+
+// lifted returns the requests without a level. Devices of different groups stay different.
+func lifted(requests []request, without string) sdk.ResourceList {
+	all := sdk.ResourceList{}
+	for _, one := range requests {
+		if one.device == "" {
+			all[one.name] = one.quantity
+			continue
+		}
+		var name strings.Builder
+		group := ""
+		for level, instance := range one.path.Levels() {
+			if level == without {
+				group = instance + "-"
+				continue
+			}
+			name.WriteString(level + "/" + group + instance + "/")
+		}
+		all[path.WithPrefix(sdk.ResourceName(name.String()+one.path.Resource()))] += one.quantity
+	}
+	return all
+}
+
+func devicesOf(requests []request) []string {
+	var devices []string
+	for _, one := range requests {
+		if one.device != "" && !slices.Contains(devices, one.device) {
+			devices = append(devices, one.device)
+		}
+	}
+	return devices
+}
+
+// only returns the requests for these devices, and those for none.
+func only(requests []request, devices []string) sdk.ResourceList {
+	all := sdk.ResourceList{}
+	for _, one := range requests {
+		if one.device == "" || slices.Contains(devices, one.device) {
+			all[one.name] = one.quantity
+		}
+	}
+	return all
+}
+
+// selectorRelaxations returns the constraints of upstream's plugins that a pod has, each left out.
+func selectorRelaxations(spec *v1.PodSpec) (all []change) {
+	for _, label := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		all = append(all, change{
+			fmt.Sprintf("without the node selector %s=%s", label, spec.NodeSelector[label]),
+			func(pod *v1.Pod) { delete(pod.Spec.NodeSelector, label) },
+		})
+	}
+	if affinity := spec.Affinity; affinity != nil {
+		if node := affinity.NodeAffinity; node != nil && node.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			all = append(all, change{"without the required node affinity", func(pod *v1.Pod) {
+				pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			}})
+		}
+		if with := affinity.PodAffinity; with != nil && len(with.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			all = append(all, change{"without the required pod affinity", func(pod *v1.Pod) {
+				pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			}})
+		}
+		if anti := affinity.PodAntiAffinity; anti != nil &&
+			len(anti.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			all = append(all, change{"without the required pod anti-affinity", func(pod *v1.Pod) {
+				pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			}})
+		}
+	}
+	for i, spread := range spec.TopologySpreadConstraints {
+		if spread.WhenUnsatisfiable == v1.DoNotSchedule {
+			all = append(all, change{
+				fmt.Sprintf("without the topology spread constraint over %s", spread.TopologyKey),
+				func(pod *v1.Pod) {
+					pod.Spec.TopologySpreadConstraints = slices.Delete(pod.Spec.TopologySpreadConstraints, i, i+1)
+				},
+			})
+		}
+	}
+	return all
+}
+
+// tolerations returns a toleration for each taint of a node that the pod does not tolerate. Taints
+// that the state of a node has made are left out.
+func (c *cycle) tolerations() (all []change) {
+	known := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(c.world.states.Nodes)) {
+		for _, taint := range c.world.states.Nodes[name].Spec.Taints {
+			if taint.Effect == v1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, "node.kubernetes.io/") ||
+				known[taint.ToString()] || len(known) == maxFewer ||
+				corev1.TolerationsTolerateTaint(klog.Logger{}, c.pod.Spec.Tolerations, &taint, false) {
+				continue
+			}
+			known[taint.ToString()] = true
+			all = append(all, change{fmt.Sprintf("with a toleration of the taint %s", taint.ToString()),
+				func(pod *v1.Pod) {
+					pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{
+						Key: taint.Key, Operator: v1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect,
+					})
+				}})
+		}
+	}
+	return all
+}
