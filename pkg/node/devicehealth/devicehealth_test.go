@@ -181,7 +181,7 @@ func TestADeviceThatRecoversWhileKubecriIsAwayEvictsNobody(t *testing.T) {
 
 func TestABudgetHoldsAnEvictionBackUntilItAllowsIt(t *testing.T) {
 	run(t, Rule{Policy: Evict}, nil, func(m *machine) {
-		m.budget = true
+		m.budget.Store(true)
 		m.breaks("0 Xid79")
 		first := m.look()
 		blocked := "pod 0 DeviceFailureBlocked: the pod cannot be evicted yet: " + errBudget.Error()
@@ -202,7 +202,7 @@ func TestABudgetHoldsAnEvictionBackUntilItAllowsIt(t *testing.T) {
 		if tries < 10 || tries > 20 {
 			t.Errorf("it was tried %d times in ten minutes, want about once a minute in the end", tries)
 		}
-		m.budget = false
+		m.budget.Store(false)
 		time.Sleep(time.Minute)
 		m.expect("the budget allows it", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
 	})
@@ -210,12 +210,12 @@ func TestABudgetHoldsAnEvictionBackUntilItAllowsIt(t *testing.T) {
 
 func TestAPodThatIsHeldBackStaysWhenItsDeviceIsHealthyAgain(t *testing.T) {
 	run(t, Rule{Policy: Evict}, nil, func(m *machine) {
-		m.budget = true
+		m.budget.Store(true)
 		m.breaks("0 Xid79")
 		m.look()
 		m.breaks()
 		m.look()
-		m.budget = false
+		m.budget.Store(false)
 		time.Sleep(time.Hour)
 		m.expect("nothing follows")
 		if !m.pods.Active("0") {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,7 +138,7 @@ type machine struct {
 	granted granted
 	client  *fake.Clientset
 	rule    Rule
-	budget  bool // of all pods: none may be evicted
+	budget  atomic.Bool // of all pods: none may be evicted
 
 	annotation string // of the node
 	stop       func()
@@ -203,7 +204,7 @@ func (m *machine) evict(action clienttesting.Action) (bool, runtime.Object, erro
 	if uid := eviction.DeleteOptions.Preconditions.UID; uid == nil || string(*uid) != eviction.Name {
 		m.t.Errorf("the eviction of pod %s is for the UID %v", eviction.Name, uid)
 	}
-	if m.budget {
+	if m.budget.Load() {
 		m.say("budget holds %s", eviction.Name)
 		return true, nil, errBudget
 	}
