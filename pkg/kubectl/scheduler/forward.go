@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
+	streaming "k8s.io/streaming/pkg/httpstream"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 )
@@ -148,6 +149,6 @@ func streamDialer(config *rest.Config, instance Instance) (httpstream.Dialer, er
 		return nil, err
 	}
 	return portforward.NewFallbackDialer(overWebSocket, overSPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return streaming.IsUpgradeFailure(err) || streaming.IsHTTPSProxyError(err)
 	}), nil
 }
