@@ -4,7 +4,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,8 +19,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
-
-	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	streaming "k8s.io/streaming/pkg/httpstream"
 )
 
 // tunnel is a port-forward to a scheduler's pod, as that of kubectl port-forward. Whoever answers
@@ -37,19 +35,23 @@ type tunnel struct {
 // forward opens a tunnel. The caller stops it.
 func forward(ctx context.Context, config *rest.Config, instance Instance) (*tunnel, error) {
 	wrap := func(err error) error {
-		return fmt.Errorf("forward port %d of pod %s/%s: %w", instance.Port, instance.PodNamespace, instance.Pod,
-			cluster.Explain(err, "create", "pods/"+instance.Pod+" --subresource=portforward", instance.PodNamespace))
+		err = fmt.Errorf("forward port %d of pod %s/%s: %w", instance.Port, instance.PodNamespace, instance.Pod, err)
+		if strings.Contains(err.Error(), "is forbidden: ") { // what upgrades a connection passes on the text alone
+			err = fmt.Errorf("%w; it needs the right that \"kubectl auth can-i create pods/%s "+
+				"--subresource=portforward -n %s\" shows: ask an administrator for it, or use --scheduler",
+				err, instance.Pod, instance.PodNamespace)
+		}
+		return err
 	}
 	dialer, err := streamDialer(config, instance)
 	if err != nil {
 		return nil, wrap(err)
 	}
 	t := &tunnel{ended: make(chan error, 1), problem: &problem{}}
-	recorder := &recorder{Dialer: dialer}
 	var running context.Context
 	running, t.cancel = context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.New(t.problem)))
 	ready := make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesWithContext(running, recorder, []string{"127.0.0.1"},
+	forwarder, err := portforward.NewOnAddressesWithContext(running, dialer, []string{"127.0.0.1"},
 		[]string{fmt.Sprintf(":%d", instance.Port)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		t.cancel()
@@ -59,7 +61,7 @@ func forward(ctx context.Context, config *rest.Config, instance Instance) (*tunn
 	select {
 	case err := <-t.ended:
 		t.cancel()
-		return nil, wrap(cmp.Or(recorder.err, err))
+		return nil, wrap(err)
 	case <-ctx.Done():
 		t.cancel()
 		return nil, wrap(ctx.Err())
@@ -78,18 +80,6 @@ func forward(ctx context.Context, config *rest.Config, instance Instance) (*tunn
 func (t *tunnel) stop() {
 	t.cancel()
 	<-t.ended
-}
-
-// recorder keeps why a dialer failed: a port-forward passes on the text alone.
-type recorder struct {
-	httpstream.Dialer
-	err error
-}
-
-// Dial dials.
-func (r *recorder) Dial(protocols ...string) (conn httpstream.Connection, protocol string, err error) {
-	conn, protocol, r.err = r.Dialer.Dial(protocols...)
-	return conn, protocol, r.err
 }
 
 // problem is a sink for logs that keeps the last error: a port-forward logs why nobody answers at
@@ -148,6 +138,6 @@ func streamDialer(config *rest.Config, instance Instance) (httpstream.Dialer, er
 		return nil, err
 	}
 	return portforward.NewFallbackDialer(overWebSocket, overSPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return streaming.IsUpgradeFailure(err) || streaming.IsHTTPSProxyError(err)
 	}), nil
 }
