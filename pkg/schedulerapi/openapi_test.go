@@ -38,6 +38,9 @@ var operations = []operation{
 		[]string{NamespaceParameter, NameParameter, NodeParameter, LimitParameter, ContinueParameter}, nil, PodList{}},
 	{ServerPath, "get", "The scheduler that answers.", nil, nil, Server{}},
 	{OpenAPIPath, "get", "This document.", nil, nil, nil},
+	{WhyPath, "post", "Why a pod waits, and what would let it run.", nil, WhyRequest{}, Why{}},
+	{FitPath, "post", "Where pods would go now.", nil, FitRequest{}, Placements{}},
+	{WhatIfPath, "post", "Where pods would go after changes.", nil, WhatIfRequest{}, Placements{}},
 }
 
 // parameters says what each parameter means.
@@ -128,6 +131,8 @@ func (d *describer) schema(of reflect.Type) object {
 	switch kind := of.Kind(); {
 	case of == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
+	case strings.HasPrefix(of.PkgPath(), "k8s.io/api/"):
+		return object{"type": "object", "title": "the API server's " + of.Name()}
 	case kind == reflect.Pointer:
 		return d.schema(of.Elem())
 	case kind == reflect.String:

@@ -286,7 +286,8 @@ func TestTheHandlerRefusesInWords(t *testing.T) {
 		{"whatif", `{"pod":{"namespace":"default","name":"waits"},"changes":[{"withNodeLike":"n0"},` +
 			`{"cordon":"n0/gpu/g2"}]}`, 200, `"node":"like-n0-1"`},
 	} {
-		response, err := http.Post(server.URL+schedulerapi.Prefix+test.path, "application/json", strings.NewReader(test.body))
+		response, err := http.Post(server.URL+schedulerapi.Prefix+test.path, "application/json",
+			strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
 		}
