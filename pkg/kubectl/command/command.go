@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
-// and finds mistakes in manifests: lint. It needs nothing in the cluster: it reads nodes and pods
+// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods, top
+// and web, a map in the browser, and finds mistakes in manifests: lint. It needs nothing in the cluster: it reads nodes and pods
 // from the API server, with the user's own kubeconfig and rights. What it shows is put together by
 // packages devices and lint.
 package command
@@ -40,6 +40,8 @@ type environment struct {
 	clients func() (bundle.Clients, error)
 	// terminal is what Out is.
 	terminal columns.Terminal
+	// browse shows an address in the user's browser.
+	browse func(ctx context.Context, url string) error
 	now      func() time.Time
 	pageSize int64
 }
@@ -53,6 +55,7 @@ func Main() int {
 	env := &environment{
 		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
 		terminal:  columns.TerminalOf(os.Stdout, os.Getenv),
+		browse:    browse,
 		now:       time.Now,
 	}
 	env.client = func() (corev1client.CoreV1Interface, string, error) { return connect(flags, env) }
@@ -145,7 +148,8 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	})
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
-	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env))
+	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
+		webCommand(env))
 	return command
 }
 
