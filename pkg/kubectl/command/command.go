@@ -1,10 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods, top
-// and web, a map in the browser, and finds mistakes in manifests: lint. It needs nothing in the cluster: it reads nodes and pods
-// from the API server, with the user's own kubeconfig and rights. What it shows is put together by
-// packages devices and lint.
+// Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
+// and web, a map in the browser; and finds mistakes in manifests: lint. It needs nothing in the
+// cluster: it reads nodes and pods from the API server, with the user's own kubeconfig and rights.
+// What it shows is put together by packages devices and lint.
 package command
 
 import (
@@ -41,7 +41,7 @@ type environment struct {
 	// terminal is what Out is.
 	terminal columns.Terminal
 	// browse shows an address in the user's browser.
-	browse func(ctx context.Context, url string) error
+	browse   func(ctx context.Context, url string) error
 	now      func() time.Time
 	pageSize int64
 }

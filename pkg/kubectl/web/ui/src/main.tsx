@@ -32,12 +32,17 @@ function draw() {
     if (!received || cluster.names.length === 0) return
     const start = received
     received = 0
-    setTimeout(() => {
-      // After the paint. Only the last one is kept.
-      performance.clearMeasures("kubedevice-update")
-      performance.measure("kubedevice-update", { start })
-    })
+    setTimeout(() => timeline(start)) // after the paint
   })
+}
+
+/** Leaves in the browser's timeline how long it took until all was drawn that began to come at start. */
+function timeline(start: number) {
+  if (performance.getEntriesByName("kubedevice-first").length === 0) performance.mark("kubedevice-first")
+  if (!cluster.complete) return
+  if (performance.getEntriesByName("kubedevice-complete").length === 0) performance.mark("kubedevice-complete")
+  performance.clearMeasures("kubedevice-update") // the last one stays
+  performance.measure("kubedevice-update", { start })
 }
 
 const stream = new EventSource("stream")
