@@ -108,11 +108,18 @@ func TestOnlyTheBrowserThatHasTheKeyIsServed(t *testing.T) {
 	}
 	f.want("a foreign host with the key", http.StatusForbidden, f.URL(), "Host", "evil.example")
 	f.want("a foreign origin with the key", http.StatusForbidden, f.URL(), "Origin", "http://evil.example")
-	f.want("with the key", http.StatusOK, f.URL())
-	for _, path := range []string{"/", "/app.js", "/events?node=n"} {
-		f.want("with the cookie, "+path, http.StatusOK, f.base+path, "Sec-Fetch-Site", "same-origin")
+	answer, _ := f.get(f.URL())
+	if answer.StatusCode != http.StatusOK || len(answer.Cookies()) != 1 {
+		t.Fatalf("with the key: %s", answer.Status)
 	}
-	f.want("a port that is forwarded", http.StatusOK, f.base, "Host", "localhost:8080", "Origin", "http://localhost:8080")
+	f.browser.Jar = nil // it would keep the cookie from other hosts, where the server has to
+	cookie := []string{"Cookie", answer.Cookies()[0].Name + "=" + answer.Cookies()[0].Value}
+	for _, path := range []string{"/", "/app.js", "/events?node=n"} {
+		f.want("with the cookie, "+path, http.StatusOK, f.base+path, append(cookie, "Sec-Fetch-Site", "same-origin")...)
+	}
+	f.want("a port that is forwarded", http.StatusOK, f.base,
+		append(cookie, "Host", "localhost:8080", "Origin", "http://localhost:8080")...)
+	f.want("another cookie", http.StatusForbidden, f.base, "Cookie", answer.Cookies()[0].Name+"=x")
 	for _, header := range [][]string{
 		{"Host", "evil.example"},
 		{"Host", "127.0.0.1.evil.example"},
@@ -123,7 +130,8 @@ func TestOnlyTheBrowserThatHasTheKeyIsServed(t *testing.T) {
 		{"Sec-Fetch-Site", "cross-site"},
 		{"Sec-Fetch-Site", "same-site"}, // another port of this machine
 	} {
-		f.want(strings.Join(header, ": ")+" with the cookie", http.StatusForbidden, f.base+"/events?node=n", header...)
+		f.want(strings.Join(header, ": ")+" with the cookie", http.StatusForbidden, f.base+"/events?node=n",
+			append(cookie, header...)...)
 	}
 	answer, err := f.browser.Post(f.base+"/", "text/plain", nil)
 	if err != nil {

@@ -81,7 +81,8 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 
 	// The device shows its pod, the pod its devices.
 	p.click(tile("gpu-1", 2))
-	p.await("the device's pod", `document.querySelector('.details').innerText.includes("research/pretrain-0")`)
+	p.await("the device's pod", `document.querySelector('.details h2').innerText == "gpu-2" &&
+		document.querySelector('.details .pod').innerText.startsWith("research/pretrain-0")`)
 	p.click(`document.querySelector('.details .pod')`)
 	p.await("the pod's devices", `document.querySelectorAll('.details .pod').length == 4`)
 

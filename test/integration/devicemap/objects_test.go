@@ -128,7 +128,7 @@ func fill(t *testing.T, random *rand.Rand, node string, unhealthy ...int) (pods 
 		case len(unhealthy) > 0 && i <= unhealthy[0] && unhealthy[0] < i+size, kind < 3: // free
 		case size == 1 && kind < 7:
 			for part := range 1 + random.IntN(3) {
-				memory := int64(8+random.IntN(16)) * gib
+				memory := int64(12+random.IntN(14)) * gib
 				pods = append(pods, holding(t, namespace, fmt.Sprintf("%s-%d", pod, part), node, memory, i))
 			}
 		default:

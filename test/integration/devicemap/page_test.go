@@ -145,7 +145,7 @@ func open(ctx context.Context, t *testing.T, url string, width, height int64) *p
 		t.Fatal(err)
 	}
 	p.do("open the map", command(log.Enable, cdp.Empty{}), command(network.Enable, network.EnableParams{}),
-		chromedp.EmulateViewport(width, height, chromedp.EmulateScale(1.5)), chromedp.Navigate(url))
+		chromedp.EmulateViewport(width, height, chromedp.EmulateScale(1.25)), chromedp.Navigate(url))
 	return p
 }
 

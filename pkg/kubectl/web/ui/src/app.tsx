@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useMemo, useRef } from "preact/hooks"
+import { useEffect, useRef } from "preact/hooks"
 import { type Cluster, type Look, looks } from "./cluster"
 import { Details } from "./details"
 import { Grid } from "./grid"
@@ -20,7 +20,7 @@ export interface Props {
 
 export function App({ cluster, view, show, connection, said }: Props & { connection: Connection; said: string }) {
   const found = shown(cluster, view)
-  const lit = useMemo(() => litBy(cluster, view), [cluster, view, found])
+  const lit = litBy(cluster, view)
   const search = useRef<HTMLInputElement>(null)
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {

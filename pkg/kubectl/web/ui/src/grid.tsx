@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { Props } from "./app"
 import { type Device, type Node, lookOf, usedPart } from "./cluster"
 import { type Place, type Rows, cardOf, measures, move, rowsOf, seen } from "./layout"
@@ -19,12 +19,13 @@ interface GridProps {
 /** All nodes. Only those that are seen are in the document, and the one that has the focus. */
 export function Grid({ nodes, meant, view, show }: GridProps) {
   const area = useRef<HTMLDivElement>(null)
+  const sheet = useRef<HTMLDivElement>(null)
   const [window, setWindow] = useState({ top: 0, width: 0, height: 0 })
   const [focus, setFocus] = useState({ node: "", path: "", moved: false })
   useLayoutEffect(() => {
     const element = area.current!
     const measure = () =>
-      setWindow({ top: element.scrollTop, width: element.clientWidth, height: element.clientHeight })
+      setWindow({ top: element.scrollTop, width: sheet.current!.clientWidth, height: element.clientHeight })
     const observer = new ResizeObserver(measure)
     observer.observe(element)
     element.addEventListener("scroll", measure, { passive: true })
@@ -35,7 +36,7 @@ export function Grid({ nodes, meant, view, show }: GridProps) {
   }, [])
 
   const m = measures[view.size]
-  const rows = rowsOf(nodes, window.width, view.size)
+  const rows = useMemo(() => rowsOf(nodes, window.width, view.size), [nodes, window.width, view.size])
   const at = placeOf(nodes, focus)
   const reveal = (node: number) => revealRow(area.current!, rows, Math.floor(node / rows.columns))
 
@@ -71,7 +72,7 @@ export function Grid({ nodes, meant, view, show }: GridProps) {
       <p id="keys" class="aloud">
         Arrow keys go from device to device, up and down from node to node, Enter selects.
       </p>
-      <div class="sheet" role="list" aria-label="Nodes" aria-describedby="keys" style={{ height: rows.tops.at(-1) + "px" }}>
+      <div ref={sheet} class="sheet" role="list" aria-label="Nodes" aria-describedby="keys" style={{ height: rows.tops.at(-1) + "px" }}>
         {window.width > 0 &&
           indexes.map((index) => (
             <Card
@@ -79,7 +80,8 @@ export function Grid({ nodes, meant, view, show }: GridProps) {
               node={nodes[index]!}
               index={index}
               count={nodes.length}
-              x={(index % rows.columns) * (m.card + m.between)}
+              x={(index % rows.columns) * (rows.card + m.between)}
+              width={rows.card}
               y={rows.tops[Math.floor(index / rows.columns)]!}
               meant={meant}
               view={view}
@@ -112,6 +114,7 @@ interface CardProps {
   count: number
   x: number
   y: number
+  width: number
   meant?: Set<Device>
   view: Props["view"]
   focus: number // the device that the tab key comes to, or -1
@@ -119,9 +122,9 @@ interface CardProps {
   show: Props["show"]
 }
 
-function Card({ node, index, count, x, y, meant, view, focus, onFocus, show }: CardProps) {
+function Card({ node, index, count, x, y, width, meant, view, focus, onFocus, show }: CardProps) {
   const card = cardOf(node, view.size)
-  const style = { transform: `translate(${x}px, ${y}px)`, width: card.width + "px", height: card.height + "px" }
+  const style = { transform: `translate(${x}px, ${y}px)`, width: width + "px", height: card.height + "px" }
   const problems = node.problems?.join("; ")
   return (
     <section

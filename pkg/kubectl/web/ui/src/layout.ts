@@ -8,7 +8,7 @@ import type { Size } from "./view"
 
 /** The measures of a size. */
 export interface Measures {
-  card: number // the width of a node
+  card: number // the least width of a node
   header: number // of a node, the height
   inset: number // between the edge of a node and what is in it
   tile: number // the side of a device
@@ -18,7 +18,7 @@ export interface Measures {
 }
 
 export const measures: Record<Size, Measures> = {
-  large: { card: 172, header: 30, inset: 10, tile: 26, gap: 4, pad: 4, between: 10 },
+  large: { card: 160, header: 30, inset: 10, tile: 26, gap: 4, pad: 4, between: 10 },
   small: { card: 88, header: 18, inset: 5, tile: 13, gap: 2, pad: 2, between: 5 },
 }
 
@@ -38,7 +38,6 @@ interface Branch {
 
 /** Where the devices of a node are, in their order, and the boxes of its groups, outer ones first. */
 export interface Card {
-  width: number
   height: number
   tiles: Box[]
   groups: Box[]
@@ -90,18 +89,20 @@ function place(branch: Branch, most: number, m: Measures, pad: number): { box: B
   return { box: { x: 0, y: 0, width, height }, tiles, groups }
 }
 
-const cards = new Map<string, Card>()
+const cards = new Map<string, Card>() // by size and paths
+const known: Record<Size, WeakMap<Node, Card>> = { large: new WeakMap(), small: new WeakMap() }
 
 /** The card of a node. Nodes whose devices are in the same groups share one. */
 export function cardOf(node: Node, size: Size): Card {
+  let card = known[size].get(node)
+  if (card) return card
   const key = size + "\n" + node.devices.map((d) => d.path).join("\n")
-  let card = cards.get(key)
+  card = cards.get(key)
   if (!card) {
     const m = measures[size]
     const placed = place(treeOf(node.devices), m.card - 2 * m.inset, m, 0)
     const moved = (box: Box) => ({ ...box, x: box.x + m.inset, y: box.y + m.header })
     card = {
-      width: m.card,
       height: m.header + placed.box.height + m.inset,
       tiles: placed.tiles.sort(([a], [b]) => a - b).map(([, box]) => moved(box)),
       groups: placed.groups.map(moved),
@@ -109,12 +110,15 @@ export function cardOf(node: Node, size: Size): Card {
     if (cards.size > 1000) cards.clear() // shapes of nodes that are gone
     cards.set(key, card)
   }
+  known[size].set(node, card)
   return card
 }
 
 /** Rows of nodes: each is as high as its highest node. */
 export interface Rows {
   columns: number
+  /** The width of a node, so that a row fills the width there is. */
+  card: number
   /** Where each row begins, and where the last one ends. */
   tops: number[]
 }
@@ -128,7 +132,7 @@ export function rowsOf(nodes: readonly Node[], width: number, size: Size): Rows 
     for (let j = i; j < Math.min(i + columns, nodes.length); j++) height = Math.max(height, cardOf(nodes[j]!, size).height)
     tops.push(tops.at(-1)! + height + m.between)
   }
-  return { columns, tops }
+  return { columns, card: Math.max(m.card, Math.floor((width + m.between) / columns) - m.between), tops }
 }
 
 /** The rows that are seen at least in part between two heights: from the first to before the last. */
