@@ -17,7 +17,7 @@ const ChromiumProgram = string(Chromium) + "/chromium"
 // chromiumPackages are what is unpacked, with what they need and the machine lacks.
 var chromiumPackages = []string{"chromium-headless-shell", "fontconfig-config", "fonts-dejavu-core", "fonts-inter"}
 
-// fontsConf makes pages look the same on all machines: they are written in the fonts of a directory.
+// fontsConf makes pages look the same on all machines: their fonts are those of a directory.
 const fontsConf = `<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
 <fontconfig>
@@ -56,8 +56,8 @@ func unpackChromium(ctx context.Context, b *builder) error {
 	fonts := b.output(filepath.Join(string(Chromium), "fonts.conf"))
 	conf := fmt.Sprintf(fontsConf, filepath.Join(root, "usr", "share", "fonts"),
 		b.output(filepath.Join(string(Chromium), "fonts-cache")))
-	script := fmt.Sprintf("#!/bin/sh\nexport FONTCONFIG_FILE=%s\nexport LD_LIBRARY_PATH=%s:%s/pulseaudio:%s/nss\nexec %s \"$@\"\n",
-		fonts, libraries[0], libraries[0], libraries[0],
+	script := fmt.Sprintf("#!/bin/sh\nexport FONTCONFIG_FILE=%s LD_LIBRARY_PATH=%s:%s/pulseaudio:%s/nss\n"+
+		"exec %s \"$@\"\n", fonts, libraries[0], libraries[0], libraries[0],
 		filepath.Join(root, "usr", "lib", "chromium", "chromium-headless-shell"))
 	return errors.Join(os.WriteFile(fonts, []byte(conf), 0o644),
 		os.WriteFile(b.output(ChromiumProgram), []byte(script), 0o755))

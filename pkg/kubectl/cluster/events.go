@@ -16,7 +16,8 @@ import (
 // Events returns events that a field selector chooses, newest first, at most so many. namespace may
 // be empty, for all.
 func (r *Reader) Events(ctx context.Context, namespace string, about fields.Set, most int) ([]corev1.Event, error) {
-	list, err := r.Client.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: about.String(), Limit: r.PageSize})
+	options := metav1.ListOptions{FieldSelector: about.String(), Limit: r.PageSize}
+	list, err := r.Client.Events(namespace).List(ctx, options)
 	if err != nil {
 		return nil, Explain(err, "list", "events", namespace)
 	}

@@ -47,15 +47,16 @@ func TestTheMapIsOpenedWithAnAddressThatIsNotTheOneThatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed := strings.TrimSpace(out.String())
-	if !strings.HasPrefix(printed, "http://127.0.0.1:") || !strings.Contains(printed, "/?token=") || opened == printed ||
-		!strings.Contains(opened, "/?token=") {
+	if !strings.HasPrefix(printed, "http://127.0.0.1:") || !strings.Contains(printed, "/?token=") ||
+		!strings.Contains(opened, "/?token=") || opened == printed {
 		t.Errorf("printed %q, opened %q", printed, opened)
 	}
 }
 
 func TestAProgramWithoutThePageSaysWhatToDo(t *testing.T) {
 	o, _ := webOn(nil, web.ErrNoPage)
-	if err := o.run(t.Context()); !errors.Is(err, web.ErrNoPage) || !strings.Contains(err.Error(), "make kubectl-device") {
+	err := o.run(t.Context())
+	if !errors.Is(err, web.ErrNoPage) || !strings.Contains(err.Error(), "make kubectl-device") {
 		t.Errorf("got %v", err)
 	}
 }

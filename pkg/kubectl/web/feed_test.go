@@ -6,7 +6,9 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,6 +109,7 @@ func snapshotOf(t *testing.T, f *feed) (s shown) {
 func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := newFeed()
+	objects := map[string]cluster.Change{} // that there are now
 	change := func(count int) {
 		var changes []cluster.Change
 		for range count {
@@ -115,10 +118,15 @@ func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
 			if random.IntN(3) > 0 {
 				other = name
 			}
+			key := name
 			if random.IntN(2) == 0 {
 				c.Node = nodeOf(t, name, random.IntN(3))
 			} else {
-				c.Pod = podOf(t, fmt.Sprint("p", random.IntN(300)), other, random.IntN(3))
+				key = fmt.Sprint("p", random.IntN(300))
+				c.Pod = podOf(t, key, other, random.IntN(3))
+			}
+			if objects[key] = c; c.Gone {
+				delete(objects, key)
 			}
 			changes = append(changes, c)
 		}
@@ -139,7 +147,7 @@ func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
 		page.take(t, m)
 	}
 	waiting := 0
-	for range 100 {
+	for step := range 100 {
 		change(1 + random.IntN(20))
 		select {
 		case text := <-reader.messages:
@@ -155,6 +163,16 @@ func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
 			t.Fatalf("the page shows something else (-snapshot +page):\n%s", diff)
 		}
 		waiting += len(now.Pods)
+		if step%10 > 0 {
+			continue
+		}
+		fresh := newFeed()
+		if err := fresh.change(slices.Collect(maps.Values(objects))); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(snapshotOf(t, fresh), page); diff != "" {
+			t.Fatalf("the page shows what is not so (-the objects at once +page):\n%s", diff)
+		}
 	}
 	if len(page.Nodes) < 100 || waiting == 0 {
 		t.Errorf("only %d nodes and %d pods were compared", len(page.Nodes), waiting)
@@ -172,7 +190,8 @@ func TestNothingIsSentWhenNothingLooksDifferent(t *testing.T) {
 	}
 	same := nodeOf(t, "n", 1)
 	same.Labels = map[string]string{"new": "label"}
-	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", UID: "plain"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", UID: "plain"}}
+	plain.Spec.NodeName = "n"
 	if err := f.change([]cluster.Change{{Node: same}, {Pod: plain}}); err != nil {
 		t.Fatal(err)
 	}

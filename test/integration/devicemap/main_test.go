@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package devicemap tests kubectl device web as its users have it: the program itself, Debian's
-// Chromium, a real API server, and a reader's rights. Nodes and pods are objects that the tests make.
+// Chromium, a real API server, a reader's rights. Nodes and pods are objects that the tests make.
 package devicemap
 
 import (
@@ -40,7 +40,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if _, err := web.Page(); err != nil {
-		fmt.Fprintln(os.Stderr, "SKIPPED: all tests of this package: run \"make page\" first, which needs Node.js:", err)
+		fmt.Fprintln(os.Stderr, "SKIPPED: all tests of this package: \"make page\" comes first, with Node.js:", err)
 		if os.Getenv("CI") == "true" {
 			os.Exit(1)
 		}

@@ -17,8 +17,8 @@ import (
 
 const (
 	fewNodes = 48
-	noPair   = "0/48 nodes are available: 46 have no 2 free GPUs in one gpugrp0 (best: 1 free of 2), 2 have fewer than 2 " +
-		"free GPUs (best: 1 free of 8). preemption: 0/48 nodes are available: 48 No preemption victims found."
+	noPair   = "0/48 nodes are available: 46 have no 2 free GPUs in one gpugrp0 (best: 1 free of 2), 2 have fewer " +
+		"than 2 free GPUs (best: 1 free of 8). preemption: 0/48 nodes are available: 48 No preemption victims found."
 	noMemory = "0/48 nodes are available: 48 have no gpu with 72 GiB of memory free (best: 64 GiB free of 80 GiB). " +
 		"preemption: none."
 )
@@ -62,11 +62,13 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 		t.Fatal(err)
 	}
 	p.await("the device that fails", tile("gpu-1", 5)+`?.matches('.unhealthy[aria-label^="gpu gpu-5, unhealthy"]')`)
-	p.await("that it is said aloud", `document.querySelector('[role=log]').innerText == "gpu-5 of gpu-1 is not healthy"`)
+	p.await("that it is said aloud",
+		`document.querySelector('[role=log]').innerText == "gpu-5 of gpu-1 is not healthy"`)
 
 	// A pod waits, and is selected.
 	pod := wait(ctx, t, newPod("research", "pretrain-0", 4), noPair)
-	waiting := `[...document.querySelectorAll('.waiting button')].find(b => b.innerText.startsWith("research/pretrain-0"))`
+	waiting := `[...document.querySelectorAll('.waiting button')].find(
+		b => b.innerText.startsWith("research/pretrain-0"))`
 	p.await("the pod that waits", waiting)
 	p.click(waiting)
 	p.await("its reason and its events", `document.querySelector('.details')?.innerText.includes("pretrain-0") &&
@@ -95,7 +97,8 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 		p.do("load it again", chromedp.Reload())
 		p.await("the same", `document.querySelectorAll('.card').length == 1 && document.querySelector('.details') &&
 			document.querySelector('input[type=search]').value == "gpu-1"`)
-		if after := value[string](p, "location.search"); before != after || !strings.Contains(after, "q=gpu-1&show=unhealthy&pod=") {
+		after := value[string](p, "location.search")
+		if before != after || !strings.Contains(after, "q=gpu-1&show=unhealthy&pod=") {
 			t.Errorf("the address was %q and is %q", before, after)
 		}
 	})

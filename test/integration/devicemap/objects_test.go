@@ -162,7 +162,7 @@ func parallel(t *testing.T, count int, do func(i int) error) {
 	}
 }
 
-// create creates nodes and pods, and namespaces for these, and deletes all but the namespaces at the
+// create creates nodes, pods, and namespaces for these, and deletes all but the namespaces at the
 // end of the test. Pods that are bound run.
 func create(ctx context.Context, t *testing.T, nodes []*corev1.Node, pods []*corev1.Pod) {
 	t.Helper()
@@ -177,7 +177,8 @@ func create(ctx context.Context, t *testing.T, nodes []*corev1.Node, pods []*cor
 	t.Cleanup(func() {
 		after := context.WithoutCancel(ctx)
 		for _, team := range teams {
-			if err := core.Pods(team).DeleteCollection(after, *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
+			now := *metav1.NewDeleteOptions(0)
+			if err := core.Pods(team).DeleteCollection(after, now, metav1.ListOptions{}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -252,7 +253,7 @@ func report(ctx context.Context, t *testing.T, pod *corev1.Pod, kind, reason, me
 	_, err := server.Admin.CoreV1().Events(pod.Namespace).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: pod.Name + "."},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Type:           kind, Reason: reason, Message: message, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
+		Type:           kind, Reason: reason, Message: message, LastTimestamp: metav1.Now(),
 		Source: corev1.EventSource{Component: "kubedevice-scheduler"},
 	}, metav1.CreateOptions{})
 	if err != nil {

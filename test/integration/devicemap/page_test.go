@@ -49,7 +49,8 @@ func readerConfig(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	const name = "kubedevice-viewer"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"nodes", "pods", "events"}, Verbs: []string{"get", "list", "watch"},
+		APIGroups: []string{""}, Resources: []string{"nodes", "pods", "events"},
+		Verbs: []string{"get", "list", "watch"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
