@@ -38,13 +38,32 @@ plugins: ## Build simgpu and nvidiagpu into _output/plugins/scheduler/ and _outp
 KUBECTL_DEVICE    := CGO_ENABLED=0 go build -ldflags '-s -w $(LDFLAGS)'
 KUBECTL_PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
+# The page of "kubectl device web" is embedded into it. Who has no Node.js builds it without.
+PAGE := pkg/kubectl/web/ui
+NPM  := $(shell command -v npm)
+
+.PHONY: page
+ifneq ($(NPM),)
+page: $(PAGE)/dist/app.js ## Build the page of "kubectl device web", which kubectl-device embeds (Node.js 20 or later).
+else
+page:
+	@echo "SKIPPED: without Node.js and npm, kubectl-device has no page, and says so in kubectl device web"
+endif
+
+$(PAGE)/dist/app.js: $(wildcard $(PAGE)/src/*) $(PAGE)/package.json $(PAGE)/node_modules/.package-lock.json
+	@echo "Building the page of kubectl device web"
+	@cd $(PAGE) && npm run --silent build
+
+$(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json
+	@cd $(PAGE) && npm ci --ignore-scripts --loglevel=error && touch node_modules/.package-lock.json
+
 .PHONY: kubectl-device
-kubectl-device: ## Build _output/kubectl-device, the plugin of kubectl, for this machine.
+kubectl-device: page ## Build _output/kubectl-device, the plugin of kubectl, for this machine.
 	@echo "Building kubectl-device"
 	@$(KUBECTL_DEVICE) -o $(OUT)/ ./cmd/kubectl-device
 
 .PHONY: kubectl-device-all
-kubectl-device-all: ## Build it for Linux, macOS and Windows, as archives with checksums in _output/krew/.
+kubectl-device-all: page ## Build it for Linux, macOS and Windows, as archives with checksums in _output/krew/.
 	@for platform in $(KUBECTL_PLATFORMS); do \
 	  echo "Building kubectl-device for $$platform"; \
 	  into=$(OUT)/krew/$${platform/\//-}; \
@@ -95,15 +114,32 @@ cluster-down: ## Stop the cluster and leave nothing behind.
 test: test-unit test-integration test-e2e ## Run all tests; installs what it needs.
 
 .PHONY: test-unit
-test-unit: ## Unit tests and fuzz seeds of every module, with the race detector.
+test-unit: test-page ## Unit tests and fuzz seeds of every module, with the race detector.
 	$(TEST) -race ./cmd/... ./pkg/... ./plugins/... ./hack/...
 	cd pkg/sdk && $(TEST) -race ./...
 	cd plugins/template && $(TEST) -race ./...
 	cd hack/images && $(TEST) ./...
 	cd test && $(TEST) $$(go list ./... | grep -v -e /integration -e /e2e)
 
+.PHONY: test-page
+test-page: ## Types and tests of the page's own code (Node.js; elsewhere skipped, which is a failure with CI=true).
+ifneq ($(NPM),)
+	@$(MAKE) --no-print-directory page
+	cd $(PAGE) && npm test --silent
+else
+	@echo "SKIPPED: test-page needs Node.js and npm"; [ "$${CI:-}" != true ]
+endif
+
+.PHONY: test-map
+test-map: page ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
+	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 10m $${MAP:+-args $$MAP}
+
+.PHONY: bench-map
+bench-map: page ## Print how fast the map of 5,000 nodes is, in Debian's Chromium.
+	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 20m -run Figures -args -nodes=5000
+
 .PHONY: test-integration
-test-integration: ## Tests against a real etcd and kube-apiserver in one process; no root.
+test-integration: page ## Tests against a real etcd and kube-apiserver in one process; no root.
 	cd test && $(TEST) ./integration/...
 
 .PHONY: test-e2e
@@ -196,7 +232,8 @@ tidy: ## Tidy every module.
 
 .PHONY: clean
 clean: cluster-down ## Stop the cluster and remove _output/.
-	rm -rf $(OUT)
+	rm -rf $(OUT) $(PAGE)/node_modules
+	git clean -qfX $(PAGE)/dist
 
 ##@ Help
 

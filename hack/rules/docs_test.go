@@ -22,7 +22,7 @@ func documents(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (entry.Name() == "_output" || entry.Name() == ".git") {
+		if entry.IsDir() && (entry.Name() == "_output" || entry.Name() == ".git" || entry.Name() == modules) {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(name, ".md") {

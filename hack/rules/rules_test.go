@@ -18,6 +18,9 @@ import (
 
 const module = "github.com/kubedevice/kubedevice/"
 
+// modules is the directory that npm puts the modules of others into.
+const modules = "node_modules"
+
 // source is one Go file of the repository.
 type source struct {
 	path string // from the repository's root, with slashes
@@ -39,7 +42,7 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		if entry.IsDir() {
-			if base := entry.Name(); base == "_output" || base == "testdata" || base == ".git" {
+			if base := entry.Name(); base == "_output" || base == "testdata" || base == ".git" || base == modules {
 				return filepath.SkipDir
 			}
 			return nil
@@ -97,6 +100,7 @@ var mayImport = map[string][]string{
 	"pkg/kubectl/lint": {
 		"pkg/kubectl/devices", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/podrequest", "pkg/sdk",
 	},
+	"pkg/kubectl/web": {"pkg/kubectl/cluster", "pkg/kubectl/devices"},
 	"pkg/scheduler": {
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",
 		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",

@@ -41,12 +41,23 @@ func Build(ctx context.Context, source, dir string, progress io.Writer, extras .
 	if err != nil {
 		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
+	return bringAll(ctx, source, dir, progress, planned)
+}
+
+// BuildChromium brings the browser [Chromium] in dir up to date, as Build does, and nothing else.
+func BuildChromium(ctx context.Context, source, dir string, progress io.Writer) error {
+	browser := extras[Chromium]
+	browser.name = string(Chromium)
+	return bringAll(ctx, source, dir, progress, []step{browser})
+}
+
+func bringAll(ctx context.Context, source, dir string, progress io.Writer, planned []step) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("build the cluster's programs: %w", err)
+		return fmt.Errorf("build in %s: %w", dir, err)
 	}
 	unlock, err := lock(dir)
 	if err != nil {
-		return fmt.Errorf("build the cluster's programs: %w", err)
+		return fmt.Errorf("build in %s: %w", dir, err)
 	}
 	defer unlock()
 	for i, step := range planned {

@@ -25,6 +25,9 @@ const (
 	// CRIU freezes and restores the processes of containers, for container runtimes, in a directory
 	// of this name.
 	CRIU Extra = "criu"
+	// Chromium is Debian's browser without a window, with the fonts of the map's pictures, in a
+	// directory of this name. [BuildChromium] brings it alone.
+	Chromium Extra = "chromium"
 	// Critest is the conformance tests of the CRI, critest.test, what runs them, ginkgo, and the
 	// images that they pull, image.ConformanceArchive.
 	Critest Extra = "critest"
@@ -67,6 +70,11 @@ var extras = map[Extra]step{
 			return b.buildContainerd(ctx, "third_party/containerd-2.3", "github.com/containerd/containerd/v2",
 				string(Containerd23))
 		},
+	},
+	Chromium: {
+		outputs: []string{ChromiumProgram},
+		inputs:  []string{"binaries/extras.go", "binaries/chromium.go", "binaries/debian.go"},
+		run:     unpackChromium,
 	},
 	CRIU: {
 		outputs: []string{filepath.Join(string(CRIU), "criu")},

@@ -212,7 +212,7 @@ func (c *collector) readEvents(ctx context.Context) error {
 	}
 	meant := func(e *corev1.Event) bool {
 		switch about := e.InvolvedObject; {
-		case when(e).Before(c.eventsAfter):
+		case cluster.LastSeen(e).Before(c.eventsAfter):
 			return false
 		case about.Kind == "Node" && nodes[about.Name], about.Kind == "Pod" && pods[name{about.Namespace, about.Name}]:
 			return true
@@ -233,7 +233,9 @@ func (c *collector) readEvents(ctx context.Context) error {
 	if err != nil {
 		return cluster.Explain(err, "list", "events", metav1.NamespaceAll)
 	}
-	slices.SortStableFunc(events, func(a, b *corev1.Event) int { return when(b).Compare(when(a)) })
+	slices.SortStableFunc(events, func(a, b *corev1.Event) int {
+		return cluster.LastSeen(b).Compare(cluster.LastSeen(a))
+	})
 	return addObjects(&c.contents, "events.yaml", "events, newest first", events)
 }
 
@@ -246,21 +248,6 @@ func ours(e *corev1.Event) bool {
 		}
 	}
 	return false
-}
-
-// when returns when an event was last seen.
-func when(e *corev1.Event) time.Time {
-	last := e.CreationTimestamp.Time
-	times := []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time}
-	if e.Series != nil {
-		times = append(times, e.Series.LastObservedTime.Time)
-	}
-	for _, t := range times {
-		if t.After(last) {
-			last = t
-		}
-	}
-	return last
 }
 
 func names(nodes []*corev1.Node) []string {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
-// and finds mistakes in manifests: lint. It needs nothing in the cluster: it reads nodes and pods
-// from the API server, with the user's own kubeconfig and rights. What only KubeDevice's schedulers
-// know, they are asked: schedulers. What it shows is put together by
-// packages devices and lint.
+// and web, a map in the browser; and finds mistakes in manifests: lint. It needs nothing in the
+// cluster: it reads nodes and pods from the API server, with the user's own kubeconfig and rights.
+// What only KubeDevice's schedulers know, they are asked: schedulers, why, fit and whatif. What it
+// shows is put together by packages devices and lint.
 package command
 
 import (
@@ -48,6 +48,8 @@ type environment struct {
 	placement func(ctx context.Context, url string) (to asker, disconnect func(), err error)
 	// terminal is what Out is.
 	terminal columns.Terminal
+	// browse shows an address in the user's browser.
+	browse   func(ctx context.Context, url string) error
 	now      func() time.Time
 	pageSize int64
 }
@@ -61,6 +63,7 @@ func Main() int {
 	env := &environment{
 		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
 		terminal:  columns.TerminalOf(os.Stdout, os.Getenv),
+		browse:    browse,
 		now:       time.Now,
 	}
 	env.client = func() (corev1client.CoreV1Interface, string, error) { return connect(flags, env) }
@@ -163,7 +166,8 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	command.PersistentFlags().Int64Var(&env.pageSize, "chunk-size", defaultPageSize,
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
-		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env))
+		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env),
+		webCommand(env))
 	return command
 }
 

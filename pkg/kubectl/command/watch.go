@@ -6,11 +6,9 @@ package command
 import (
 	"cmp"
 	"context"
-	"maps"
 	"reflect"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
@@ -22,8 +20,7 @@ type nodesWatch struct {
 	named bool
 	print func([]*devices.Node) error
 
-	nodes   map[string]*corev1.Node
-	pods    map[string]map[apitypes.UID]*corev1.Pod // by node
+	state   cluster.State
 	printed map[string]*devices.Node
 }
 
@@ -31,8 +28,6 @@ func (o *nodesOptions) watchNodes(ctx context.Context, reader *cluster.Reader, q
 	table := newNodesTable(o.env, &o.output)
 	w := &nodesWatch{
 		named:   len(o.names) > 0,
-		nodes:   map[string]*corev1.Node{},
-		pods:    map[string]map[apitypes.UID]*corev1.Pod{},
 		printed: map[string]*devices.Node{},
 		print: func(nodes []*devices.Node) error {
 			if o.output.table() {
@@ -56,28 +51,10 @@ func eachAlone[T any](list []T, print func([]T) error) error {
 
 // changed takes changes, and prints the nodes that look different now.
 func (w *nodesWatch) changed(changes []cluster.Change) error {
-	affected := map[string]bool{}
-	gone := map[string]bool{}
-	for _, c := range changes {
-		if c.Node != nil {
-			affected[c.Node.Name], gone[c.Node.Name] = true, c.Gone
-			if w.nodes[c.Node.Name] = c.Node; c.Gone {
-				delete(w.nodes, c.Node.Name)
-			}
-			continue
-		}
-		on := c.Pod.Spec.NodeName
-		if w.pods[on] == nil {
-			w.pods[on] = map[apitypes.UID]*corev1.Pod{}
-		}
-		if w.pods[on][c.Pod.UID] = c.Pod; c.Gone {
-			delete(w.pods[on], c.Pod.UID)
-		}
-		affected[on] = true
-	}
+	affected, _ := w.state.Apply(changes)
 	var list []*devices.Node
-	for _, name := range slices.Sorted(maps.Keys(affected)) {
-		if node := w.next(name, gone[name]); node != nil {
+	for _, name := range affected {
+		if node := w.next(name); node != nil {
 			list = append(list, node)
 		}
 	}
@@ -88,10 +65,11 @@ func (w *nodesWatch) changed(changes []cluster.Change) error {
 }
 
 // next returns a node as it is now if that differs from what was printed last, else nil.
-func (w *nodesWatch) next(name string, gone bool) *devices.Node {
-	node, last := w.nodes[name], w.printed[name]
+func (w *nodesWatch) next(name string) *devices.Node {
+	last := w.printed[name]
+	node, pods := w.state.Node(name)
 	switch {
-	case node == nil && (!gone || last == nil):
+	case node == nil && last == nil:
 		return nil // a node that is not meant, or was never shown
 	case node == nil:
 		delete(w.printed, name)
@@ -102,7 +80,7 @@ func (w *nodesWatch) next(name string, gone bool) *devices.Node {
 	case !w.named && last == nil && !devices.MayHaveDevices(node):
 		return nil
 	}
-	now := devices.NewNode(node, slices.Collect(maps.Values(w.pods[name])))
+	now := devices.NewNode(node, pods)
 	if reflect.DeepEqual(now, last) {
 		return nil
 	}

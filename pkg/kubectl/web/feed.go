@@ -1,0 +1,227 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
+)
+
+const (
+	// interval is the least time between two messages of changes.
+	interval = 250 * time.Millisecond
+	// chunk is how many nodes a message of a snapshot has: a page shows the first ones while the
+	// others are on their way.
+	chunk = 200
+	// backlog is how many messages a reader may be behind. Who is slower is dropped, and comes back
+	// for a new snapshot.
+	backlog = 16
+	// maxReaders is how many streams there may be.
+	maxReaders = 32
+)
+
+// message is one server-sent event. A stream begins with a snapshot: one message or several, the
+// first with Reset and the last with Complete. What a page knows and the snapshot has not is gone.
+// Then come changes. Nodes are those of package devices, as they are now; pods too, but only those
+// that wait, or whose annotation cannot be read: nodes show the others, as holders.
+type message struct {
+	Reset     bool              `json:"reset,omitempty"`
+	Complete  bool              `json:"complete,omitempty"`
+	Nodes     []json.RawMessage `json:"nodes,omitempty"`
+	Pods      []json.RawMessage `json:"pods,omitempty"`
+	GoneNodes []string          `json:"goneNodes,omitempty"` // names
+	GonePods  []string          `json:"gonePods,omitempty"`  // UIDs
+}
+
+// feed has what the map shows, and readers who follow it. It is safe for concurrent use.
+type feed struct {
+	known chan struct{} // is closed when the cluster is known
+
+	mu      sync.Mutex
+	state   cluster.State
+	nodes   map[string]json.RawMessage // by name
+	pods    map[string]json.RawMessage // by UID
+	readers map[*reader]bool
+}
+
+// reader follows a feed.
+type reader struct {
+	messages chan []byte // is closed when the reader is dropped
+}
+
+func newFeed() *feed {
+	return &feed{
+		known: make(chan struct{}), nodes: map[string]json.RawMessage{}, pods: map[string]json.RawMessage{},
+		readers: map[*reader]bool{},
+	}
+}
+
+// follow keeps the feed up to date until ctx ends. Changes that come within an interval are one.
+func (f *feed) follow(ctx context.Context, from *cluster.Reader) error {
+	first := true
+	pods := cluster.Query{Fields: "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" +
+		string(corev1.PodFailed)}
+	return from.Watch(ctx, &cluster.Query{}, &pods, func(changes []cluster.Change) error {
+		if err := f.change(changes); err != nil {
+			return err
+		}
+		if first {
+			close(f.known)
+			first = false
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+		return nil
+	})
+}
+
+// change takes changes over, and sends readers what looks different.
+func (f *feed) change(changes []cluster.Change) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	difference, err := f.apply(changes)
+	if difference == nil || err != nil {
+		return err
+	}
+	text, err := json.Marshal(difference)
+	if err != nil {
+		return err
+	}
+	for r := range f.readers {
+		select {
+		case r.messages <- text:
+		default:
+			f.remove(r)
+		}
+	}
+	return nil
+}
+
+// apply takes changes over and returns what looks different, or nil.
+func (f *feed) apply(changes []cluster.Change) (*message, error) {
+	names, uids := f.state.Apply(changes)
+	m := &message{}
+	different := false
+	for _, name := range names {
+		now, err := f.node(name)
+		if err != nil {
+			return nil, err
+		}
+		switch last := f.nodes[name]; {
+		case bytes.Equal(now, last):
+			continue
+		case now == nil:
+			delete(f.nodes, name)
+			m.GoneNodes = append(m.GoneNodes, name)
+		default:
+			f.nodes[name] = now
+			m.Nodes = append(m.Nodes, now)
+		}
+		different = true
+	}
+	for _, uid := range uids {
+		now, err := pod(f.state.Pod(uid))
+		if err != nil {
+			return nil, err
+		}
+		switch last := f.pods[string(uid)]; {
+		case bytes.Equal(now, last):
+			continue
+		case now == nil:
+			delete(f.pods, string(uid))
+			m.GonePods = append(m.GonePods, string(uid))
+		default:
+			f.pods[string(uid)] = now
+			m.Pods = append(m.Pods, now)
+		}
+		different = true
+	}
+	if !different {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// node returns a node as the map shows it, or nil.
+func (f *feed) node(name string) (json.RawMessage, error) {
+	node, pods := f.state.Node(name)
+	if node == nil || !devices.MayHaveDevices(node) {
+		return nil, nil
+	}
+	return json.Marshal(devices.NewNode(node, pods))
+}
+
+// pod returns a pod that waits, or whose annotation cannot be read; nil for all others.
+func pod(of *corev1.Pod) (json.RawMessage, error) {
+	if of == nil {
+		return nil, nil
+	}
+	p := devices.NewPod(of)
+	if p == nil || p.State != devices.Waiting && p.State != devices.Unreadable {
+		return nil, nil
+	}
+	return json.Marshal(p)
+}
+
+// errCrowded is returned to one reader too many.
+var errCrowded = errors.New("too many pages follow the map: close some")
+
+// join adds a reader. The snapshot is what the reader's messages build on.
+func (f *feed) join() (snapshot []message, r *reader, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.readers) >= maxReaders {
+		return nil, nil, errCrowded
+	}
+	r = &reader{messages: make(chan []byte, backlog)}
+	f.readers[r] = true
+	return f.snapshot(), r, nil
+}
+
+// snapshot returns all that the map shows, pods first: there are few.
+func (f *feed) snapshot() []message {
+	list := []message{{Reset: true}}
+	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
+		list[0].Pods = append(list[0].Pods, f.pods[uid])
+	}
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(f.nodes)), chunk) {
+		last := &list[len(list)-1]
+		if last.Nodes != nil {
+			list = append(list, message{})
+			last = &list[len(list)-1]
+		}
+		for _, name := range names {
+			last.Nodes = append(last.Nodes, f.nodes[name])
+		}
+	}
+	list[len(list)-1].Complete = true
+	return list
+}
+
+// leave removes a reader.
+func (f *feed) leave(r *reader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.remove(r)
+}
+
+func (f *feed) remove(r *reader) {
+	if f.readers[r] {
+		delete(f.readers, r)
+		close(r.messages)
+	}
+}

@@ -1,0 +1,246 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// nodeOf returns a node with healthy GPUs.
+func nodeOf(t testing.TB, name string, gpus int) *corev1.Node {
+	t.Helper()
+	info := types.NewNodeInfoWithName(name)
+	for i := range gpus {
+		for _, list := range []types.ResourceList{info.Capacity, info.Allocatable} {
+			types.AddGroupResource(list, fmt.Sprintf("gpu/gpu-%d/cards", i), 1)
+		}
+	}
+	value, err := deviceinfo.EncodeNode(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Annotations: map[string]string{deviceinfo.Annotation: value},
+	}}
+}
+
+// podOf returns a pod that has a GPU of a node, or waits for one where the node has no name.
+func podOf(t testing.TB, name, node string, gpu int) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: apitypes.UID("uid-" + name), Annotations: map[string]string{
+				deviceinfo.Annotation: `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`,
+			},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main"}}},
+	}
+	if node == "" {
+		return pod
+	}
+	container := types.NewContainerInfo()
+	resource := types.ResourceName(fmt.Sprintf("%s/gpu/gpu-%d/cards", types.DeviceGroupPrefix, gpu))
+	container.DevRequests[resource], container.AllocateFrom[resource] = 1, resource
+	info := types.NewPodInfo()
+	info.Name, info.NodeName, info.RunningContainers["main"] = name, node, *container
+	value, err := deviceinfo.EncodePod(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Annotations[deviceinfo.Annotation] = value
+	return pod
+}
+
+// shown is what a page shows that has taken messages over.
+type shown struct {
+	Nodes, Pods map[string]string
+}
+
+// take does with a message what the page does.
+func (s *shown) take(t *testing.T, m message) {
+	t.Helper()
+	if m.Reset {
+		*s = shown{map[string]string{}, map[string]string{}}
+	}
+	for _, text := range append(m.Nodes, m.Pods...) {
+		var object struct{ Kind, Name, UID string }
+		if err := json.Unmarshal(text, &object); err != nil {
+			t.Fatal(err)
+		}
+		if object.Kind == "Node" {
+			s.Nodes[object.Name] = string(text)
+		} else {
+			s.Pods[object.UID] = string(text)
+		}
+	}
+	for _, name := range m.GoneNodes {
+		delete(s.Nodes, name)
+	}
+	for _, uid := range m.GonePods {
+		delete(s.Pods, uid)
+	}
+}
+
+// snapshotOf returns what a page shows after a snapshot alone.
+func snapshotOf(t *testing.T, f *feed) (s shown) {
+	t.Helper()
+	for _, m := range f.snapshot() {
+		s.take(t, m)
+	}
+	return s
+}
+
+// Random changes of 450 nodes, so that a snapshot is several messages, and of pods on them.
+func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	f := newFeed()
+	objects := map[string]cluster.Change{} // that there are now
+	change := func(count int) {
+		var changes []cluster.Change
+		for range count {
+			c := cluster.Change{Gone: random.IntN(4) == 0}
+			name, other := fmt.Sprint("n", random.IntN(450)), ""
+			if random.IntN(3) > 0 {
+				other = name
+			}
+			key := name
+			if random.IntN(2) == 0 {
+				c.Node = nodeOf(t, name, random.IntN(3))
+			} else {
+				key = fmt.Sprint("p", random.IntN(300))
+				c.Pod = podOf(t, key, other, random.IntN(3))
+			}
+			if objects[key] = c; c.Gone {
+				delete(objects, key)
+			}
+			changes = append(changes, c)
+		}
+		if err := f.change(changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(2000)
+	snapshot, reader, err := f.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(snapshot) < 2 || !snapshot[0].Reset || !snapshot[len(snapshot)-1].Complete {
+		t.Fatalf("the snapshot is %d messages", len(snapshot))
+	}
+	var page shown
+	for _, m := range snapshot {
+		page.take(t, m)
+	}
+	waiting := 0
+	for step := range 100 {
+		change(1 + random.IntN(20))
+		select {
+		case text := <-reader.messages:
+			var m message
+			if err := json.Unmarshal(text, &m); err != nil {
+				t.Fatal(err)
+			}
+			page.take(t, m)
+		default: // nothing looks different
+		}
+		now := snapshotOf(t, f)
+		if diff := cmp.Diff(now, page); diff != "" {
+			t.Fatalf("the page shows something else (-snapshot +page):\n%s", diff)
+		}
+		waiting += len(now.Pods)
+		if step%10 > 0 {
+			continue
+		}
+		fresh := newFeed()
+		if err := fresh.change(slices.Collect(maps.Values(objects))); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(snapshotOf(t, fresh), page); diff != "" {
+			t.Fatalf("the page shows what is not so (-the objects at once +page):\n%s", diff)
+		}
+	}
+	if len(page.Nodes) < 100 || waiting == 0 {
+		t.Errorf("only %d nodes and %d pods were compared", len(page.Nodes), waiting)
+	}
+}
+
+func TestNothingIsSentWhenNothingLooksDifferent(t *testing.T) {
+	f := newFeed()
+	if err := f.change([]cluster.Change{{Node: nodeOf(t, "n", 1)}}); err != nil {
+		t.Fatal(err)
+	}
+	_, reader, err := f.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := nodeOf(t, "n", 1)
+	same.Labels = map[string]string{"new": "label"}
+	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", UID: "plain"}}
+	plain.Spec.NodeName = "n"
+	if err := f.change([]cluster.Change{{Node: same}, {Pod: plain}}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case text := <-reader.messages:
+		t.Errorf("it sends %s", text)
+	default:
+	}
+}
+
+func TestAReaderThatIsTooSlowIsDroppedAndTheOthersAreNot(t *testing.T) {
+	f := newFeed()
+	_, slow, err := f.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, quick, err := f.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range backlog + 1 {
+		if err := f.change([]cluster.Change{{Node: nodeOf(t, "n", i+1)}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := <-quick.messages; !ok {
+			t.Fatal("the quick reader is dropped")
+		}
+	}
+	for range backlog {
+		<-slow.messages
+	}
+	if _, ok := <-slow.messages; ok {
+		t.Errorf("a reader has more than %d messages", backlog)
+	}
+	f.leave(slow)
+	f.leave(quick)
+	if len(f.readers) != 0 {
+		t.Errorf("%d readers are left", len(f.readers))
+	}
+}
+
+func TestOneReaderTooManyIsRefused(t *testing.T) {
+	f := newFeed()
+	for range maxReaders {
+		if _, _, err := f.join(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := f.join(); err == nil {
+		t.Error("it is not refused")
+	}
+}

@@ -1,0 +1,156 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+import { useEffect, useRef } from "preact/hooks"
+import { type Cluster, type Look, looks } from "./cluster"
+import { Details } from "./details"
+import { Grid } from "./grid"
+import { lookNames } from "./text"
+import { type View, count, isFiltered, shown } from "./view"
+import { Waiting } from "./waiting"
+
+/** "reading" before there is a whole snapshot, "live", "lost", or why the server refuses. */
+export type Connection = "reading" | "live" | "lost" | (string & {})
+
+export interface Props {
+  cluster: Cluster
+  view: View
+  show: (change: Partial<View>) => void
+}
+
+export function App({ cluster, view, show, connection, said }: Props & { connection: Connection; said: string }) {
+  const found = shown(cluster, view)
+  const lit = litBy(cluster, view)
+  const search = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === "/" && document.activeElement !== search.current) {
+        event.preventDefault()
+        search.current?.focus()
+      } else if (event.key === "Escape") show({ device: undefined, pod: undefined })
+    }
+    addEventListener("keydown", onKey)
+    return () => removeEventListener("keydown", onKey)
+  }, [])
+  return (
+    <>
+      <header>
+        <h1>Devices</h1>
+        <input
+          ref={search}
+          type="search"
+          aria-label="Search nodes, devices, models, pods"
+          placeholder="Search nodes, devices, models, pods   /"
+          value={view.search}
+          onInput={(event) => show({ search: event.currentTarget.value })}
+        />
+        <Legend cluster={cluster} view={view} show={show} />
+        <button
+          class="plain"
+          aria-pressed={view.size === "small"}
+          onClick={() => show({ size: view.size === "small" ? "large" : "small" })}
+        >
+          Small
+        </button>
+        <State connection={connection} />
+      </header>
+      <main>
+        <p class="found" role="status">
+          {cluster.names.length > 0 && foundText(cluster, view, found)}
+        </p>
+        {found.nodes.length > 0 ? (
+          <Grid nodes={found.nodes} meant={lit ?? found.meant} view={view} show={show} pod={view.pod} />
+        ) : (
+          <Empty cluster={cluster} connection={connection} show={show} />
+        )}
+      </main>
+      <aside aria-label="Details and waiting pods">
+        <Details cluster={cluster} view={view} show={show} />
+        <Waiting cluster={cluster} view={view} show={show} />
+      </aside>
+      <p class="aloud" role="log" aria-live="polite">
+        {said}
+      </p>
+    </>
+  )
+}
+
+/** The devices of the selected pod. */
+function litBy(cluster: Cluster, view: View) {
+  if (!view.pod) return undefined
+  const devices = cluster.devicesOf(view.pod).map((found) => found.device)
+  return devices.length > 0 ? new Set(devices) : undefined
+}
+
+function foundText(cluster: Cluster, view: View, found: ReturnType<typeof shown>): string {
+  const words = (n: number, what: string) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`
+  const text = `${words(found.nodes.length, "node")}, ${words(found.devices, "device")}`
+  return isFiltered(view) ? `${text} of ${words(cluster.names.length, "node")}` : text
+}
+
+/** What the looks of devices mean, how many there are, and by a click only those. */
+function Legend({ cluster, view, show }: Props) {
+  const { counts, kinds } = count(cluster, view.kind)
+  const toggle = (look: Look) =>
+    show({ looks: looks.filter((l) => view.looks.includes(l) !== (l === look)) })
+  return (
+    <div class="legend" role="group" aria-label="Show only devices that are">
+      {looks
+        .filter((look) => look !== "gone" || counts.gone > 0 || view.looks.includes("gone"))
+        .map((look) => (
+          <button key={look} class="chip" aria-pressed={view.looks.includes(look)} onClick={() => toggle(look)}>
+            <span class={"tile " + look} aria-hidden="true">
+              {look === "shared" && <i />}
+            </span>
+            <b>{counts[look].toLocaleString("en")}</b> {lookNames[look]}
+          </button>
+        ))}
+      {kinds.length > 1 && (
+        <select
+          aria-label="Kind of devices"
+          value={view.kind}
+          onChange={(event) => show({ kind: event.currentTarget.value })}
+        >
+          <option value="">all kinds</option>
+          {kinds.map((kind) => (
+            <option key={kind} value={kind}>
+              {kind}
+            </option>
+          ))}
+        </select>
+      )}
+    </div>
+  )
+}
+
+function State({ connection }: { connection: Connection }) {
+  const texts: Record<string, string> = { reading: "reading…", live: "live", lost: "not connected" }
+  return (
+    <span class={"state " + (connection === "live" ? "live" : "off")} role="status">
+      {texts[connection] ?? connection}
+    </span>
+  )
+}
+
+function Empty({ cluster, connection, show }: { cluster: Cluster; connection: Connection; show: Props["show"] }) {
+  if (cluster.names.length > 0) {
+    return (
+      <p class="empty">
+        Nothing in the cluster is like that.{" "}
+        <button class="link" onClick={() => show({ search: "", looks: [], kind: "" })}>
+          Show all
+        </button>
+      </p>
+    )
+  }
+  switch (connection) {
+    case "reading":
+      return <p class="empty">Reading the cluster…</p>
+    case "live":
+      return <p class="empty">No node publishes devices.</p>
+    case "lost":
+      return <p class="empty">Not connected. Does "kubectl device web" still run? Open the address that it has printed.</p>
+    default:
+      return <p class="empty">{connection}</p>
+  }
+}

@@ -1,0 +1,162 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// What the page knows of the cluster. The types are those of pkg/kubectl/devices.
+
+export interface Resource {
+  name: string
+  capacity: number
+  allocatable: number
+  used: number
+  usedOutside?: number
+}
+
+export interface Holder {
+  namespace: string
+  pod: string
+  uid: string
+  container: string
+  state: string
+  resources: Record<string, number>
+}
+
+export interface Device {
+  path: string
+  kind: string
+  id: string
+  model?: string
+  health: "Healthy" | "Unhealthy" | "Gone"
+  use: "Free" | "Shared" | "Whole"
+  resources: Resource[]
+  holders?: Holder[]
+}
+
+export interface Node {
+  name: string
+  problems?: string[]
+  devices: Device[]
+}
+
+export interface Pod {
+  namespace: string
+  name: string
+  uid: string
+  state: string
+  since: string
+  message?: string
+  containers: { name: string; requests?: Record<string, number> }[]
+}
+
+/** One message of the stream: see "message" in pkg/kubectl/web. */
+export interface Message {
+  reset?: boolean
+  complete?: boolean
+  nodes?: Node[]
+  pods?: Pod[]
+  goneNodes?: string[]
+  gonePods?: string[]
+}
+
+/** How a device is drawn: its use, unless something is wrong with it. */
+export const looks = ["free", "shared", "whole", "unhealthy", "gone"] as const
+export type Look = (typeof looks)[number]
+
+export function lookOf(device: Device): Look {
+  return (device.health === "Healthy" ? device.use : device.health).toLowerCase() as Look
+}
+
+/** A resource whose name begins with enum is a bit mask, not a quantity. */
+export const isMask = (resource: string) => resource.startsWith("enum")
+
+/** How much of a device is in use, from 0 to 1: the largest part of any resource. */
+export function usedPart(device: Device): number {
+  let part = 0
+  for (const r of device.resources) {
+    if (!isMask(r.name) && r.used > 0) part = Math.max(part, r.used / Math.max(r.allocatable, r.used))
+  }
+  return part
+}
+
+/** What is worth saying aloud of a change. */
+export interface News {
+  unhealthy: string[] // devices, by node and ID
+  healthy: string[]
+  waiting: string[] // pods, by namespace and name
+  placed: string[] // pods, with their node
+}
+
+const inOrder = new Intl.Collator("en", { numeric: true }).compare
+
+export class Cluster {
+  readonly nodes = new Map<string, Node>()
+  readonly pods = new Map<string, Pod>() // by UID
+  /** The names of the nodes in order; a new list whenever nodes come or go. */
+  names: readonly string[] = []
+  /** Whether there was a whole snapshot yet. */
+  complete = false
+  /** What a new snapshot has not had yet: names of nodes, UIDs of pods. */
+  private stale = { nodes: new Set<string>(), pods: new Set<string>() }
+
+  /** Takes a message over. There is news only of what changes after the first snapshot. */
+  apply(message: Message): News {
+    const news: News = { unhealthy: [], healthy: [], waiting: [], placed: [] }
+    if (message.reset) this.stale = { nodes: new Set(this.nodes.keys()), pods: new Set(this.pods.keys()) }
+    let names = false
+    for (const node of message.nodes ?? []) {
+      const last = this.nodes.get(node.name)
+      names ||= !last
+      if (last) this.compare(last, node, news)
+      this.nodes.set(node.name, node)
+      this.stale.nodes.delete(node.name)
+    }
+    for (const pod of message.pods ?? []) {
+      if (this.complete && !this.pods.has(pod.uid)) news.waiting.push(`${pod.namespace}/${pod.name}`)
+      this.pods.set(pod.uid, pod)
+      this.stale.pods.delete(pod.uid)
+    }
+    const gone = { nodes: new Set(message.goneNodes), pods: new Set(message.gonePods) }
+    if (message.complete) {
+      this.stale.nodes.forEach((name) => gone.nodes.add(name))
+      this.stale.pods.forEach((uid) => gone.pods.add(uid))
+      this.stale = { nodes: new Set(), pods: new Set() }
+      this.complete = true
+    }
+    for (const name of gone.nodes) names = this.nodes.delete(name) || names
+    for (const uid of gone.pods) {
+      const pod = this.pods.get(uid)
+      const node = message.nodes?.find((node) => holds(node, uid))
+      if (pod && node) news.placed.push(`${pod.namespace}/${pod.name} on ${node.name}`)
+      this.pods.delete(uid)
+    }
+    if (names) this.names = [...this.nodes.keys()].sort(inOrder)
+    return news
+  }
+
+  private compare(last: Node, now: Node, news: News) {
+    const before = new Map(last.devices.map((d) => [d.path, d.health]))
+    for (const d of now.devices) {
+      const was = before.get(d.path)
+      if (!was || was === d.health) continue
+      ;(d.health === "Healthy" ? news.healthy : news.unhealthy).push(`${d.id} of ${now.name}`)
+    }
+  }
+
+  device(node: string, path: string): Device | undefined {
+    return this.nodes.get(node)?.devices.find((d) => d.path === path)
+  }
+
+  /** The devices of a pod, and what it has of each. */
+  devicesOf(uid: string): { node: Node; device: Device; holders: Holder[] }[] {
+    const found = []
+    for (const name of this.names) {
+      const node = this.nodes.get(name)!
+      for (const device of node.devices) {
+        const holders = device.holders?.filter((h) => h.uid === uid) ?? []
+        if (holders.length > 0) found.push({ node, device, holders })
+      }
+    }
+    return found
+  }
+}
+
+const holds = (node: Node, uid: string) => node.devices.some((d) => d.holders?.some((h) => h.uid === uid))

@@ -1,0 +1,211 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ComponentChildren } from "preact"
+import { useEffect, useState } from "preact/hooks"
+import type { Props } from "./app"
+import { type Device, type Node, isMask, lookOf } from "./cluster"
+import { age, groupOf, human, quantities, reasonOf, requestsOf, useOf } from "./text"
+
+/** What is selected: a device with its pods and events, or a pod with its devices and events. */
+export function Details({ cluster, view, show }: Props) {
+  const close = () => show({ device: undefined, pod: undefined })
+  if (view.device) {
+    const { node: name, path } = view.device
+    const [node, device] = [cluster.nodes.get(name), cluster.device(name, path)]
+    if (!node || !device) return cluster.complete ? <Missing what={`${path || "the device"} of ${name}`} close={close} /> : null
+    return <OfDevice key={name + "/" + path} node={node} device={device} show={show} close={close} />
+  }
+  if (view.pod) return <OfPod key={view.pod} uid={view.pod} cluster={cluster} show={show} close={close} />
+  return null
+}
+
+function Panel({ title, under, close, children }: {
+  title: string
+  under: string
+  close: () => void
+  children: ComponentChildren
+}) {
+  return (
+    <section class="details" aria-label={title}>
+      <button class="plain close" aria-label="Close" title="Close (Escape)" onClick={close}>
+        ×
+      </button>
+      <h2>{title}</h2>
+      <p class="quiet">{under}</p>
+      {children}
+    </section>
+  )
+}
+
+function Missing({ what, close }: { what: string; close: () => void }) {
+  return (
+    <Panel title="Not there" under="" close={close}>
+      <p>The cluster does not have {what} any more.</p>
+    </Panel>
+  )
+}
+
+function OfDevice({ node, device, show, close }: {
+  node: Node
+  device: Device
+  show: Props["show"]
+  close: () => void
+}) {
+  const group = groupOf(device.path)
+  const look = lookOf(device)
+  const pods = new Map(device.holders?.map((h) => [h.uid, h]))
+  const queries = [
+    "node=" + encodeURIComponent(node.name),
+    ...[...pods.values()].slice(0, 4).map((h) => podQuery(h.namespace, h.uid)),
+  ]
+  return (
+    <Panel title={device.id || device.kind} under={[device.model || device.kind, group, node.name].filter(Boolean).join(" · ")} close={close}>
+      <p class="use">
+        <span class={"tile " + look} aria-hidden="true">
+          {look === "shared" && <i />}
+        </span>{" "}
+        {useOf(device)}
+        {look === "unhealthy" && ": its plugin reports that it does not work, and no pod gets it"}
+        {look === "gone" && ": a pod holds it, and its node does not list it any more"}
+      </p>
+      {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}
+      <h3>Resources</h3>
+      <table>
+        <tbody>
+          {device.resources.map((r) => (
+            <tr key={r.name}>
+              <th scope="row">{r.name}</th>
+              <td>{isMask(r.name) ? "0x" + r.allocatable.toString(16) : `${human(r.used)} of ${human(r.allocatable)}`}</td>
+              <td class="bar">
+                {!isMask(r.name) && <meter aria-label={r.name + " in use"} max={Math.max(1, r.allocatable)} value={r.used} />}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {device.resources.some((r) => r.usedOutside) && <p class="quiet">Some of it is used outside of Kubernetes.</p>}
+      <h3>Pods</h3>
+      {pods.size === 0 && <p class="quiet">No pod has it.</p>}
+      <ul>
+        {device.holders?.map((h) => (
+          <li key={h.uid + h.container}>
+            <button class="pod" onClick={() => show({ pod: h.uid, device: undefined })}>
+              <b>
+                <span class="quiet">{h.namespace}/</span>
+                {h.pod}
+              </b>
+              <span class="line quiet">
+                {h.container}: {quantities(h.resources)}
+                {h.state === "Bound" && " (bound)"}
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      <Events queries={queries} version={JSON.stringify(device)} of="its node and pods" />
+    </Panel>
+  )
+}
+
+function OfPod({ uid, cluster, show, close }: {
+  uid: string
+  cluster: Props["cluster"]
+  show: Props["show"]
+  close: () => void
+}) {
+  const held = cluster.devicesOf(uid)
+  const pod = cluster.pods.get(uid)
+  const holder = held[0]?.holders[0]
+  const name = pod ?? (holder && { namespace: holder.namespace, name: holder.pod })
+  if (!name) return cluster.complete ? <Missing what="devices of this pod, nor does it wait for some," close={close} /> : null
+  const state = pod?.state ?? held.flatMap((h) => h.holders).find((h) => h.state !== "Granted")?.state ?? "Granted"
+  return (
+    <Panel title={name.name} under={[name.namespace, state, held[0]?.node.name].filter(Boolean).join(" · ")} close={close}>
+      {pod && (
+        <>
+          <p class="reason">{reasonOf(pod)}</p>
+          {requestsOf(pod) && <p class="quiet">Requests {requestsOf(pod)}, for {age(pod.since, Date.now())}.</p>}
+        </>
+      )}
+      {held.length > 0 && <h3>Devices</h3>}
+      <ul>
+        {held.map(({ node, device, holders }) => (
+          <li key={node.name + device.path}>
+            <button class="pod" onClick={() => show({ device: { node: node.name, path: device.path }, pod: undefined })}>
+              <b>{device.id}</b> <span class="quiet">{groupOf(device.path)}</span>
+              {holders.map((h) => (
+                <span class="line quiet" key={h.container}>
+                  {h.container}: {quantities(h.resources)}
+                </span>
+              ))}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <Events queries={[podQuery(name.namespace, uid)]} version={JSON.stringify([pod, held.length, state])} of="the pod" />
+    </Panel>
+  )
+}
+
+const podQuery = (namespace: string, uid: string) =>
+  `namespace=${encodeURIComponent(namespace)}&uid=${encodeURIComponent(uid)}`
+
+interface Event {
+  time: string
+  type: string
+  reason: string
+  message: string
+  count?: number
+}
+
+/** The cluster's newest events. They are read again when what they are about is another version. */
+function Events({ queries, version, of }: { queries: string[]; version: string; of: string }) {
+  const [events, setEvents] = useState<Event[]>()
+  const [wrong, setWrong] = useState("")
+  useEffect(() => {
+    const stop = new AbortController()
+    const read = async () => {
+      try {
+        const lists = await Promise.all(
+          queries.map(async (query) => {
+            const answer = await fetch("events?" + query, { signal: stop.signal })
+            if (!answer.ok) throw new Error(await answer.text())
+            return (await answer.json()) as Event[]
+          }),
+        )
+        setEvents(lists.flat().sort((a, b) => b.time.localeCompare(a.time)).slice(0, 20))
+        setWrong("")
+      } catch (error) {
+        if (!stop.signal.aborted) setWrong(error instanceof Error ? error.message : String(error))
+      }
+    }
+    // What changes often is not read as often; and an event may be written just after the change.
+    const timer = setTimeout(read, events ? 1000 : 0)
+    return () => {
+      clearTimeout(timer)
+      stop.abort()
+    }
+  }, [queries.join(), version])
+  return (
+    <>
+      <h3>Events of {of}</h3>
+      {wrong && <p class="reason">{wrong}</p>}
+      {events?.length === 0 && <p class="quiet">None of late.</p>}
+      <ul class="events">
+        {events?.map((event, i) => (
+          <li key={i} class={event.type === "Warning" ? "warning" : ""}>
+            <span class="line">
+              <b>{event.reason}</b>
+              <time class="quiet" dateTime={event.time}>
+                {age(event.time, Date.now())}
+                {(event.count ?? 1) > 1 && ` ×${event.count}`}
+              </time>
+            </span>
+            {event.message}
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}

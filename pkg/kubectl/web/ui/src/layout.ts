@@ -1,0 +1,193 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Where everything is drawn, in CSS pixels, before anything is: so only what is seen needs to be.
+
+import type { Device, Node } from "./cluster"
+import type { Size } from "./view"
+
+/** The measures of a size. */
+export interface Measures {
+  card: number // the least width of a node
+  header: number // of a node, the height
+  inset: number // between the edge of a node and what is in it
+  tile: number // the side of a device
+  gap: number // between devices, and between groups
+  pad: number // between the edge of a group and what is in it
+  between: number // nodes
+}
+
+export const measures: Record<Size, Measures> = {
+  large: { card: 160, header: 30, inset: 10, tile: 26, gap: 4, pad: 4, between: 10 },
+  small: { card: 88, header: 18, inset: 5, tile: 13, gap: 2, pad: 2, between: 5 },
+}
+
+export interface Box {
+  x: number
+  y: number
+  width: number
+  height: number
+}
+
+/** A group of devices with its box, or a device. */
+interface Branch {
+  name: string
+  index?: number // of the device
+  branches: Branch[]
+}
+
+/** Where the devices of a node are, in their order, and the boxes of its groups, outer ones first. */
+export interface Card {
+  height: number
+  tiles: Box[]
+  groups: Box[]
+}
+
+/** The tree of groups: each level and its instance are one branch. */
+function treeOf(devices: Device[]): Branch {
+  const root: Branch = { name: "", branches: [] }
+  devices.forEach((device, index) => {
+    const parts = device.path.split("/")
+    let at = root
+    for (let i = 0; i + 1 < parts.length; i += 2) {
+      const name = parts[i] + "/" + parts[i + 1]
+      let next = at.branches.find((branch) => branch.name === name)
+      if (!next) at.branches.push((next = { name, branches: [] }))
+      at = next
+    }
+    at.index = index
+  })
+  return root
+}
+
+/** Places a branch with its upper left corner at 0, 0, not wider than it may be if that can be. */
+function place(branch: Branch, most: number, m: Measures, pad: number): { box: Box; tiles: [number, Box][]; groups: Box[] } {
+  const { index, branches } = branch
+  if (index !== undefined && branches.length === 0) {
+    const box = { x: 0, y: 0, width: m.tile, height: m.tile }
+    return { box, tiles: [[index, box]], groups: [] }
+  }
+  const tiles: [number, Box][] = []
+  const groups: Box[] = []
+  let [x, y, width, height] = [pad, pad, 0, 0]
+  // A group with resources of its own is a device, too.
+  const own = index === undefined ? [] : [{ name: "", index, branches: [] }]
+  for (const child of [...own, ...branches]) {
+    const placed = place(child, most - 2 * pad, m, m.pad)
+    if (x > pad && x + placed.box.width + pad > most) {
+      x = pad
+      y = height - pad + m.gap
+    }
+    const moved = (box: Box) => ({ ...box, x: box.x + x, y: box.y + y })
+    tiles.push(...placed.tiles.map(([index, box]): [number, Box] => [index, moved(box)]))
+    if (child.branches.length > 0) groups.push(moved(placed.box))
+    groups.push(...placed.groups.map(moved))
+    x += placed.box.width + m.gap
+    width = Math.max(width, x - m.gap + pad)
+    height = Math.max(height, y + placed.box.height + pad)
+  }
+  return { box: { x: 0, y: 0, width, height }, tiles, groups }
+}
+
+const cards = new Map<string, Card>() // by size and paths
+const known: Record<Size, WeakMap<Node, Card>> = { large: new WeakMap(), small: new WeakMap() }
+
+/** The card of a node. Nodes whose devices are in the same groups share one. */
+export function cardOf(node: Node, size: Size): Card {
+  let card = known[size].get(node)
+  if (card) return card
+  const key = size + "\n" + node.devices.map((d) => d.path).join("\n")
+  card = cards.get(key)
+  if (!card) {
+    const m = measures[size]
+    const placed = place(treeOf(node.devices), m.card - 2 * m.inset, m, 0)
+    const moved = (box: Box) => ({ ...box, x: box.x + m.inset, y: box.y + m.header })
+    card = {
+      height: m.header + placed.box.height + m.inset,
+      tiles: placed.tiles.sort(([a], [b]) => a - b).map(([, box]) => moved(box)),
+      groups: placed.groups.map(moved),
+    }
+    if (cards.size > 1000) cards.clear() // shapes of nodes that are gone
+    cards.set(key, card)
+  }
+  known[size].set(node, card)
+  return card
+}
+
+/** Rows of nodes: each is as high as its highest node. */
+export interface Rows {
+  columns: number
+  /** The width of a node, so that a row fills the width there is. */
+  card: number
+  /** Where each row begins, and where the last one ends. */
+  tops: number[]
+}
+
+export function rowsOf(nodes: readonly Node[], width: number, size: Size): Rows {
+  const m = measures[size]
+  const columns = Math.max(1, Math.floor((width + m.between) / (m.card + m.between)))
+  const tops = [0]
+  for (let i = 0; i < nodes.length; i += columns) {
+    let height = 0
+    for (let j = i; j < Math.min(i + columns, nodes.length); j++) height = Math.max(height, cardOf(nodes[j]!, size).height)
+    tops.push(tops.at(-1)! + height + m.between)
+  }
+  return { columns, card: Math.max(m.card, Math.floor((width + m.between) / columns) - m.between), tops }
+}
+
+/** The rows that are seen at least in part between two heights: from the first to before the last. */
+export function seen(rows: Rows, from: number, to: number): [number, number] {
+  const count = rows.tops.length - 1
+  const first = Math.min(search(rows.tops, from), Math.max(0, count - 1))
+  return [first, Math.min(search(rows.tops, to) + 1, count)]
+}
+
+/** The last row that begins at or above a height. */
+function search(tops: number[], at: number): number {
+  let [low, high] = [0, tops.length - 1]
+  while (low < high) {
+    const middle = (low + high + 1) >> 1
+    if (tops[middle]! <= at) low = middle
+    else high = middle - 1
+  }
+  return low
+}
+
+/** The place of a device: the index of its node among those that are shown, and its own in the node. */
+export interface Place {
+  node: number
+  device: number
+}
+
+/** Where a key moves the focus, or undefined for keys that do not. */
+export function move(key: string, at: Place, nodes: readonly Node[], columns: number, page: number): Place | undefined {
+  const last = (node: number) => nodes[node]!.devices.length - 1
+  const to = (node: number): Place => {
+    const index = Math.max(0, Math.min(node, nodes.length - 1))
+    return { node: index, device: Math.max(0, Math.min(at.device, last(index))) }
+  }
+  switch (key) {
+    case "ArrowRight":
+      for (let node = at.node + 1; at.device >= last(at.node) && node < nodes.length; node++) {
+        if (last(node) >= 0) return { node, device: 0 }
+      }
+      return { node: at.node, device: Math.min(at.device + 1, last(at.node)) }
+    case "ArrowLeft":
+      for (let node = at.node - 1; at.device <= 0 && node >= 0; node--) {
+        if (last(node) >= 0) return { node, device: last(node) }
+      }
+      return { node: at.node, device: Math.max(at.device - 1, 0) }
+    case "ArrowDown":
+      return at.node + columns < nodes.length ? to(at.node + columns) : at
+    case "ArrowUp":
+      return at.node - columns >= 0 ? to(at.node - columns) : at
+    case "PageDown":
+      return to(at.node + columns * page)
+    case "PageUp":
+      return to(at.node - columns * page)
+    case "Home":
+      return { node: 0, device: 0 }
+    case "End":
+      return { node: nodes.length - 1, device: Math.max(0, last(nodes.length - 1)) }
+  }
+}

@@ -1,0 +1,74 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+import assert from "node:assert/strict"
+import test from "node:test"
+import { type Box, cardOf, measures, move, rowsOf, seen } from "../src/layout"
+import { device, node } from "./fixture"
+
+const overlap = (a: Box, b: Box) =>
+  a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height
+const inside = (a: Box, b: Box) =>
+  a.x >= b.x && a.y >= b.y && a.x + a.width <= b.x + b.width && a.y + a.height <= b.y + b.height
+
+const shapes = {
+  "pairs and fours": node("n", 8),
+  "sixteen of them": node("n", 16),
+  "no groups": { name: "n", devices: Array.from({ length: 20 }, (_, i) => device(`gpu/g${i}`)) },
+  "a group with resources of its own": {
+    name: "n", devices: [device(""), device("switch/0"), device("switch/0/link/a"), device("switch/0/link/b")],
+  },
+  "nothing": { name: "n", devices: [] },
+}
+
+for (const [name, shape] of Object.entries(shapes)) {
+  for (const size of ["large", "small"] as const) {
+    test(`each device has a place of its own in its node: ${name}, ${size}`, () => {
+      const card = cardOf(shape, size)
+      assert.equal(card.tiles.length, shape.devices.length)
+      card.tiles.forEach((tile, i) => {
+        assert.ok(inside(tile, { x: 0, y: measures[size].header, width: measures[size].card, height: card.height }), `${i} is outside`)
+        card.tiles.slice(0, i).forEach((other) => assert.ok(!overlap(tile, other), `${i} overlaps`))
+        card.groups.forEach((group) => assert.ok(inside(tile, group) || !overlap(tile, group), `${i} is across an edge`))
+      })
+    })
+  }
+}
+
+test("devices of one group are in its box", () => {
+  const { tiles, groups } = cardOf(node("n", 8), "large")
+  const of = groups.map((group) => tiles.flatMap((tile, i) => (inside(tile, group) ? [i] : [])).join())
+  assert.deepEqual(of, ["0,1,2,3", "0,1", "2,3", "4,5,6,7", "4,5", "6,7"])
+})
+
+test("only the rows that are seen are drawn", () => {
+  const nodes = Array.from({ length: 5000 }, (_, i) => node("n" + i))
+  const rows = rowsOf(nodes, 1000, "large")
+  const high = rows.tops[1]!
+  assert.deepEqual([rows.columns, rows.card, rows.tops.length], [5, 192, 1001])
+  assert.deepEqual(seen(rows, 0, high), [0, 2])
+  assert.deepEqual(seen(rows, 10 * high + 1, 12 * high - 1), [10, 12])
+  assert.deepEqual(seen(rows, 999 * high, 5000 * high), [999, 1000])
+  assert.deepEqual(seen(rows, -100, 10), [0, 1])
+  assert.deepEqual(seen(rowsOf([], 1000, "large"), 0, 500), [0, 0])
+  assert.equal(rowsOf(nodes, 10, "large").columns, 1)
+})
+
+test("keys move from device to device and from node to node", () => {
+  const nodes = [node("a", 2), { name: "none", devices: [] }, node("b", 2), node("c", 1)]
+  const go = (key: string, at: [number, number]) => {
+    const to = move(key, { node: at[0], device: at[1] }, nodes, 2, 1)
+    return to && [to.node, to.device]
+  }
+  assert.deepEqual(go("ArrowRight", [0, 0]), [0, 1])
+  assert.deepEqual(go("ArrowRight", [0, 1]), [2, 0])
+  assert.deepEqual(go("ArrowRight", [3, 0]), [3, 0])
+  assert.deepEqual(go("ArrowLeft", [2, 0]), [0, 1])
+  assert.deepEqual(go("ArrowLeft", [0, 0]), [0, 0])
+  assert.deepEqual(go("ArrowDown", [0, 1]), [2, 1])
+  assert.deepEqual(go("ArrowDown", [2, 1]), [2, 1])
+  assert.deepEqual(go("ArrowUp", [2, 1]), [0, 1])
+  assert.deepEqual(go("End", [0, 0]), [3, 0])
+  assert.deepEqual(go("Home", [3, 0]), [0, 0])
+  assert.equal(go("x", [0, 0]), undefined)
+})

@@ -1,0 +1,83 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+import assert from "node:assert/strict"
+import test from "node:test"
+import { Cluster } from "../src/cluster"
+import { age, freeOf, human, labelOf, reasonOf, requestsOf, useOf } from "../src/text"
+import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
+import { device, holder, node, pod } from "./fixture"
+
+const all: View = { search: "", looks: [], kind: "", size: "large" }
+
+test("the address has all of a view, and nothing of a plain one", () => {
+  assert.equal(writeView(readView("?token=secret")), "")
+  for (const view of [
+    all,
+    { ...all, search: "a b&c=d", looks: ["free" as const, "gone" as const], kind: "intel.com/qat", size: "small" as const },
+    { ...all, device: { node: "n", path: "gpugrp0/1/gpu/GPU-7" } },
+    { ...all, device: { node: "n", path: "" } },
+    { ...all, pod: "uid" },
+  ]) {
+    assert.deepEqual(readView(writeView(view)), view)
+  }
+  assert.deepEqual(readView("?show=none,free&size=huge"), { ...all, looks: ["free"] })
+})
+
+function cluster(): Cluster {
+  const c = new Cluster()
+  const held = (i: number) => (i === 0 ? { use: "Whole" as const, model: "H100", holders: [holder("trainer")] } : {})
+  const sick = (i: number) => (i === 3 ? { health: "Unhealthy" as const } : {})
+  const other = { name: "nics", devices: [device("nic/eth0")] }
+  const broken = { name: "broken", devices: [], problems: ["unreadable inventory"] }
+  c.apply({ reset: true, complete: true, nodes: [node("alpha", 4, held), node("beta", 4, sick), other, broken],
+    pods: [pod("big", "needs 8 GPUs"), pod("small")] })
+  return c
+}
+
+const found = (view: Partial<View>) => {
+  const result = shown(cluster(), { ...all, ...view })
+  return result.nodes.map((n) => `${n.name} ${result.meant ? n.devices.filter((d) => result.meant!.has(d)).length : "all"}`)
+}
+
+test("a view shows the nodes that have what is meant", () => {
+  assert.deepEqual(found({}), ["alpha all", "beta all", "broken all", "nics all"])
+  assert.deepEqual(found({ search: "ALPHA" }), ["alpha 4"])
+  assert.deepEqual(found({ search: "trainer" }), ["alpha 1"])
+  assert.deepEqual(found({ search: "alpha h100" }), ["alpha 1"])
+  assert.deepEqual(found({ search: "alpha trainer beta" }), [])
+  assert.deepEqual(found({ looks: ["unhealthy", "whole"] }), ["alpha 1", "beta 1"])
+  assert.deepEqual(found({ looks: ["unhealthy"], search: "alpha" }), [])
+  assert.deepEqual(found({ kind: "nic" }), ["nics 1"])
+  assert.deepEqual(found({ search: "brok" }), ["broken 0"])
+})
+
+test("devices are counted, of all kinds or of one", () => {
+  assert.deepEqual(count(cluster(), ""), {
+    counts: { free: 7, shared: 0, whole: 1, unhealthy: 1, gone: 0 }, kinds: ["gpu", "nic"],
+  })
+  assert.equal(count(cluster(), "nic").counts.free, 1)
+})
+
+test("pods are found by name and reason", () => {
+  assert.deepEqual(shownPods(cluster(), all).map((p) => p.name), ["big", "small"])
+  assert.deepEqual(shownPods(cluster(), { ...all, search: "8 gpus" }).map((p) => p.name), ["big"])
+})
+
+test("words are those of the command line", () => {
+  assert.deepEqual([1, 2 ** 20, 80 * 2 ** 30, 1.55 * 2 ** 30].map(human), ["1", "1 MiB", "80 GiB", "1.5 GiB"])
+  assert.equal(reasonOf(pod("p", "0/4 nodes are available: 3 have no gpu. preemption: 0/4 nodes are available.")),
+    "3 have no gpu")
+  assert.equal(requestsOf(pod("p")), "2 nvidia.com/gpu")
+  const now = Date.parse("2026-01-03T01:00:00Z")
+  assert.deepEqual(["2026-01-03T00:59:00Z", "2026-01-03T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]
+    .map((t) => age(t, now)), ["60s", "60m", "25h", "2d"])
+})
+
+test("a device says what it is without its colour", () => {
+  const part = [{ name: "memory", capacity: 80, allocatable: 80, used: 60 }]
+  const shared = device("gpugrp0/1/gpu/g3", { use: "Shared", resources: part, holders: [holder("a"), holder("b")] })
+  assert.equal(labelOf(shared), "gpu g3, shared 75%, held by default/a and default/b, in gpugrp0/1")
+  assert.equal(useOf(device("gpu/a", { health: "Unhealthy" })), "unhealthy")
+  assert.equal(freeOf(node("n", 4, (i) => (i === 0 ? { health: "Unhealthy" } : {}))), "3 of 3 free")
+})
