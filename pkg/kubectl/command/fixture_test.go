@@ -79,7 +79,7 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 		}, nil
 	}
 	env.schedulers = func() (scheduler.Options, error) {
-		config := &rest.Config{Host: "https://api.example:6443", BearerToken: "secret"}
+		config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "secret"}
 		return scheduler.Options{Config: config, Leases: f.client.CoordinationV1(), Now: env.now}, nil
 	}
 	env.placement = env.askScheduler
