@@ -123,6 +123,10 @@ func TestAKubeletsIdentityDoesAllThatAFailedDeviceNeeds(t *testing.T) {
 
 	// The namespace may be read, and a kubecri that has not asked yet evicts the pod.
 	letNodesReadNamespaces(t)
+	await(ctx, t, "the API server to know the node's right", func() bool {
+		_, err := kubelet.CoreV1().Namespaces().Get(ctx, pod.Namespace, metav1.GetOptions{})
+		return err == nil
+	})
 	anew := devicehealth.NewKeeper(devicehealth.Options{
 		Tracker: tracker, Grants: holdsFirst{pod, gpus[0]}, Pods: registry,
 		Default: devicehealth.Rule{Policy: devicehealth.Evict},
