@@ -111,7 +111,7 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 		}
 		p.do("go to the search", chromedp.KeyEvent("/"))
 		focused("the search", "Search nodes")
-		// chromedp sends the key's letter as well, which a browser does not when the page handles the key.
+		// chromedp sends the letter as well, which a browser does not when the page handles it.
 		p.do("take the letter back", chromedp.KeyEvent(kb.Backspace))
 		p.do("go on", chromedp.Evaluate[chromedp.Void](tile("gpu-1", 0)+".focus()"), chromedp.KeyEvent(kb.ArrowRight))
 		focused("the next device", "gpu gpu-1, in use, held by research/pretrain-0")
