@@ -160,6 +160,9 @@ profiles:
 - schedulerName: %s
 `
 
+// Kubeconfig is the administrator's file, for programs of this machine.
+func (c *Cluster) Kubeconfig() string { return c.layout.kubeconfig() }
+
 // SchedulerKubeconfig is the file with which schedulers reach the API server.
 func (c *Cluster) SchedulerKubeconfig() string {
 	return c.layout.config(controlPlaneSandbox, "scheduler.kubeconfig")

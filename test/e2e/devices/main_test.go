@@ -50,7 +50,9 @@ func prepare() (cluster.Options, error) {
 		return options, err
 	}
 	options.Visible = append(options.Visible, string(files))
-	options.Scheduler.Args = []string{"--devschedpath=" + files.schedulerPlugins()}
+	options.Scheduler.Args = []string{
+		"--devschedpath=" + files.schedulerPlugins(), "--devices-secure-port=" + apiPort, "--bind-address=0.0.0.0",
+	}
 	for i := range options.Nodes {
 		node := fmt.Sprintf("node-%d", i+1)
 		if err := files.addNode(node); err != nil {
