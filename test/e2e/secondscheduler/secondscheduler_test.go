@@ -5,17 +5,20 @@ package secondscheduler
 
 import (
 	"context"
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	kubectldevices "github.com/kubedevice/kubedevice/pkg/kubectl/devices"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -57,6 +60,8 @@ func TestASecondSchedulerRunsFromItsImageBesideUpstreams(t *testing.T) {
 	if plain.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		t.Errorf("the plain pod has the scheduler %s", plain.Spec.SchedulerName)
 	}
+
+	s.expectAnswers()
 
 	// Another replica takes over.
 	s.deleteLeader()
@@ -143,6 +148,29 @@ func (s *story) install() {
 	}
 }
 
+// expectAnswers asks both replicas through a port-forward, as users do.
+func (s *story) expectAnswers() {
+	s.Helper()
+	var schedulers kubectldevices.SchedulerList
+	ask := exec.CommandContext(s.ctx, filepath.Join(root, "_output", "kubectl-device"), "schedulers", "--output=json",
+		"--kubeconfig="+shared.Kubeconfig())
+	text, err := ask.Output()
+	s.must(err)
+	s.must(json.Unmarshal(text, &schedulers))
+	leaders := 0
+	for _, scheduler := range schedulers.Items {
+		if scheduler.Leads {
+			leaders++
+		}
+		if scheduler.Problem != "" {
+			s.Errorf("%s does not answer: %s", scheduler.Name, scheduler.Problem)
+		}
+	}
+	if len(schedulers.Items) != 2 || leaders != 1 {
+		s.Errorf("kubectl device schedulers shows %s", text)
+	}
+}
+
 // uninstall takes the scheduler away again, with its policies and its namespace.
 func (s *story) uninstall() {
 	s.Helper()
@@ -177,6 +205,9 @@ func (s *story) loseAtTheKubelet() {
 	winner.Spec.SchedulerName, winner.Spec.Containers[0].Resources.Requests = "nobody", cpu
 	winner = clustertest.CreatePod(s.ctx, s, shared.Client, winner)
 	s.must(s.node.Kubelet.Kill9(s.ctx))
+	for !time.Now().After(winner.CreationTimestamp.Add(time.Second)) { // which is in whole seconds
+		clustertest.Pause(s.ctx, s, "the winner to be older than the loser")
+	}
 	template := clustertest.IdlePod(s.namespace, "loser", map[corev1.ResourceName]int64{observe.Resource: 1})
 	template.Spec.Containers[0].Resources.Requests = cpu
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever

@@ -129,7 +129,7 @@ func (s *second) start(keys *keyFile) *process {
 	for _, argument := range s.deployment.Spec.Template.Spec.Containers[0].Args {
 		flag, _, _ := strings.Cut(argument, "=")
 		switch flag {
-		case "--config", "--secure-port": // the test's own
+		case "--config", "--secure-port", "--devices-secure-port": // the test's own
 		case "--device-seal-key":
 			arguments = append(arguments, flag+"="+keys.path)
 		default:
