@@ -123,8 +123,8 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler/verdict": {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/readapi": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/kubeletdevice", "pkg/schedulerapi",
-		"pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/deviceinfo", "pkg/kubeletdevice",
+		"pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/whatif": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",

@@ -3,6 +3,8 @@
 
 package schedulerapi
 
+import "time"
+
 // NodeList is one answer about nodes.
 type NodeList struct {
 	// Scheduler is who answers.
@@ -43,11 +45,24 @@ type Device struct {
 	// ID is the name that its plugin gives it.
 	ID     string `json:"id"`
 	Health Health `json:"health"`
+	// Taints are those that administrators gave it, and what it is part of. Only pods that tolerate
+	// all of them get it.
+	Taints []Taint `json:"taints,omitempty"`
 	// Attributes are bit masks by name, such as enumType. Requests are matched with them, and use
 	// nothing of them.
 	Attributes map[string]int64 `json:"attributes,omitempty"`
 	// Resources are what it has, by name.
 	Resources []Resource `json:"resources,omitempty"`
+}
+
+// Taint is a taint of a device, with the words of a node's taints.
+type Taint struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+	// Effect is NoSchedule or NoExecute.
+	Effect string `json:"effect"`
+	// TimeAdded is when it was added, if that is known.
+	TimeAdded time.Time `json:"timeAdded,omitzero"`
 }
 
 // Resource is one resource of a device. Quantities are in base units: devices or bytes.

@@ -27,6 +27,8 @@ type Inventory struct {
 	allocated map[types.ResourceName]bool
 	read      map[*contained]NodeDevices // by allocator; none of one that did not answer
 	counted   []types.ResourceName       // see counters
+	// undemanding says that pods take the best devices of this node, see WithAllocatable.
+	undemanding bool
 }
 
 // PlainNames returns the extended resources that the node lists as devices, sorted: a pod that

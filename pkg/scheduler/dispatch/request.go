@@ -26,6 +26,7 @@ type Request struct {
 
 	began atomic.Pointer[translation]
 	parts atomic.Pointer[map[*deviceNames]*translation]
+	later atomic.Pointer[Request] // see afterWait
 }
 
 // maxParts is how many different parts of a request are kept, of which a cluster has as many as it
@@ -46,6 +47,9 @@ func (r *Request) begin() *translation {
 
 // on returns the part of the request that is for devices of the node with this inventory.
 func (r *Request) on(inventory *Inventory) *translation {
+	if inventory.undemanding && !r.Waited {
+		return r.afterWait().on(inventory)
+	}
 	kept := r.parts.Load()
 	if kept != nil {
 		if part, ok := (*kept)[inventory.devices]; ok {
@@ -59,6 +63,15 @@ func (r *Request) on(inventory *Inventory) *translation {
 	}
 	r.parts.CompareAndSwap(kept, &more)
 	return part
+}
+
+// afterWait returns the request of the pod as if it had waited for the best devices long enough.
+func (r *Request) afterWait() *Request {
+	if later := r.later.Load(); later != nil {
+		return later
+	}
+	r.later.CompareAndSwap(nil, &Request{Pod: r.Pod, Containers: r.Containers, Forged: r.Forged, Waited: true})
+	return r.later.Load()
 }
 
 // Empty reports whether the pod requests no device on any node.

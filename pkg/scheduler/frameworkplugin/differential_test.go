@@ -15,12 +15,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -138,6 +140,9 @@ func (m *model) version(name string, uid types.UID) *v1.Node {
 	node := newNode(name, []string{"A", "B", "C", "D"}[:m.fewest+m.rand.IntN(5-m.fewest)]...)
 	if m.rand.IntN(8) == 0 { // or its kubelet counts them
 		node = kubeletNode(name)
+	}
+	if m.rand.IntN(3) == 0 {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, deviceinfo.DeviceTaintsAnnotation, randomTaints(m.rand))
 	}
 	node.UID = uid
 	m.made++
@@ -380,9 +385,13 @@ func (m *model) simulate(pod *v1.Pod, cachedState, plainState fwk.CycleState) {
 	if m.rand.IntN(3) == 0 && nodeInfo != own {
 		name := nodeInfo.Node().Name
 		nodeInfo.AddPod(annotated(assumed(newPod("nominated", 1), name), gave("nominated", name, "A")))
+		hopeful := newPod("hopeful", 1)
+		hopeful.Spec.Tolerations = randomTolerations(m.rand)
+		nodeInfo.AddPod(hopeful)
 	}
 	if m.rand.IntN(2) == 0 { // another pod's cycle begins before this one goes on
 		other, state := newPod(m.name("other"), 4), framework.NewCycleState()
+		other.Spec.Tolerations = randomTolerations(m.rand)
 		if _, status := m.fixture.plugin.PreFilter(m.Context(), state, other, m.list); !status.IsSuccess() {
 			m.Fatal(status)
 		}
@@ -404,6 +413,7 @@ func (m *model) simulate(pod *v1.Pod, cachedState, plainState fwk.CycleState) {
 // cycle runs a pod's cycle on both plugins, and reserves devices for it if it fits.
 func (m *model) cycle() {
 	pod, again := newPod(m.name("p"), 1+m.rand.Int64N(3)), random(m, m.unresolved)
+	pod.Spec.Tolerations = randomTolerations(m.rand)
 	if again != nil && m.rand.IntN(3) == 0 { // it is scheduled again, and its own devices do not count
 		pod = again.DeepCopy()
 		pod.Spec.NodeName = ""

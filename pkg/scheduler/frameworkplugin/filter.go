@@ -6,6 +6,7 @@ package frameworkplugin
 import (
 	"context"
 	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -38,10 +39,16 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	if found.Never {
 		code = fwk.UnschedulableAndUnresolvable
 	}
+	var status *fwk.Status
 	if found.Shortage != nil {
-		return c.reasons.status(code, found.Shortage)
+		status = c.reasons.status(code, found.Shortage)
+	} else {
+		status = fwk.NewStatus(code, slices.Clone(found.Reasons)...)
 	}
-	return fwk.NewStatus(code, found.Reasons...)
+	if text := p.untolerated(ctx, c, pod, nodeInfo); text != "" {
+		status.AppendReason(text)
+	}
+	return status
 }
 
 // verdict returns the verdict on the node, cached or computed. An error says that there is none.

@@ -47,7 +47,7 @@ func (p *Plugin) PreFilter(
 	c := &cycle{
 		request:  request,
 		budget:   p.beginCycle(request),
-		verdicts: p.verdicts.Begin(nodes, request, !inGroup(pod)),
+		verdicts: p.verdicts.Begin(nodes, request, pod.Spec.Tolerations, !inGroup(pod)),
 		reasons:  newReasonAggregator(p.schedulers.Words(), nil),
 	}
 	candidates := c.preFilter(pod, len(nodes))

@@ -64,7 +64,7 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	if err != nil {
 		return true
 	}
-	devices, err := s.nodes.Estimate(node, pods)
+	devices, err := s.nodes.Estimate(node, pods, pod.Spec.Tolerations)
 	switch {
 	case err != nil: // nothing on the node can be scheduled
 		return errors.Is(err, dispatch.ErrNoAnswer)

@@ -65,7 +65,7 @@ func (f *fixture) updateNode(node *v1.Node) {
 		if err != nil || known.ResourceVersion != node.ResourceVersion {
 			return false
 		}
-		devices, err := f.plugin.nodes.Estimate(node, nil)
+		devices, err := f.plugin.nodes.Estimate(node, nil, nil)
 		return err == nil && devices != nil
 	})
 }

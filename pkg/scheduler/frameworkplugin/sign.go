@@ -10,10 +10,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// SignPod returns the key of the pod's request: pods of equal signature get the same answers, which
-// upstream may reuse. Upstream signs the sum of a pod's requests, but which container gets which
-// device, and when it runs, matters here. All pods that request no device have the same signature;
-// one whose annotation cannot be read has none.
+// SignPod returns the key of the pod's request, and its tolerations as upstream signs them: pods of
+// equal signature get the same answers, which upstream may reuse. Upstream signs the sum of a pod's
+// requests, but which container gets which device, and when it runs, matters here. All pods that
+// request no device have the same signature; one whose annotation cannot be read has none.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	request, err := p.nodes.Request(pod)
 	switch {
@@ -22,5 +22,8 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	case request == nil:
 		return nil, nil
 	}
-	return []fwk.SignFragment{{Key: Name, Value: request.Key().String()}}, nil
+	return []fwk.SignFragment{
+		{Key: Name, Value: request.Key().String()},
+		{Key: fwk.TolerationsSignerName, Value: fwk.TolerationsSigner(pod)},
+	}, nil
 }

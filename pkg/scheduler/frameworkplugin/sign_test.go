@@ -51,6 +51,7 @@ func TestPodsAreSignedAlikeWhenTheirDevicesAreChosenAlike(t *testing.T) {
 	}{
 		"plain pods":                             {newPod("a", 0), newPod("b", 0), true},
 		"pods with other names and equal counts": {newPod("a", 1), newPod("b", 1), true},
+		"pods with other tolerations":            {newPod("a", 1), tolerating(newPod("a", 1), "x"), false},
 		"pods with other counts":                 {newPod("a", 1), newPod("a", 2), false},
 		"a plain pod and a device pod":           {newPod("a", 0), newPod("a", 1), false},
 		"pods with other annotations": {

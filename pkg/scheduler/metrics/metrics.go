@@ -95,7 +95,7 @@ var (
 	VerdictCacheInvalidations = counters("verdict_cache_invalidations_total",
 		"Verdicts that were dropped from the cache, by reason: inventory, reservation, node_info (what else changed "+
 			"on the node), node_removed, plugins (they changed their answers, or do not answer), step_limit (the "+
-			"search for devices was cut short), request_evicted.",
+			"search for devices was cut short), request_evicted, tolerations (of taints of the node's devices).",
 		"reason")
 )
 

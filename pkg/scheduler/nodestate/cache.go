@@ -39,6 +39,7 @@ type Cache struct {
 	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
 	revisions  atomic.Uint64
 	written    writeLog
+	tainted    atomic.Bool // a node has had tainted devices
 	plain      names
 
 	verifier atomic.Pointer[seal.Verifier] // see Enforce

@@ -4,8 +4,10 @@
 package nodestate
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,7 +16,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -42,6 +45,7 @@ func (c *Cache) Copy() *Copy {
 		longestWait: c.longestWait, attempts: c.attempts, fixed: true,
 	}
 	mine.verifier.Store(c.verifier.Load())
+	mine.tainted.Store(c.tainted.Load())
 	mine.revisions.Store(c.revisions.Load())
 	copied := &Copy{Cache: mine, Nodes: map[string]*v1.Node{}, ReservedOn: map[types.UID]string{}}
 	c.nodes.Range(func(key, value any) bool {
@@ -92,8 +96,9 @@ func (c *Copy) Cordon(nodeName string) error {
 }
 
 // AddLike adds a node that is built like another one and on which nothing is held. It is ready and
-// not cordoned. How plugins translate requests is what they made of the nodes that there are.
-func (c *Copy) AddLike(name, like string) error {
+// not cordoned, and its devices have no taints. How plugins translate requests is what they made of
+// the nodes that there are.
+func (c *Copy) AddLike(ctx context.Context, name, like string) error {
 	known, of := c.Nodes[like], c.find(like)
 	if known == nil || of == nil {
 		return fmt.Errorf("there is no node %q", like)
@@ -117,6 +122,15 @@ func (c *Copy) AddLike(name, like string) error {
 	}
 	added.Spec.Taints = taints
 	inv := *of.inventory.Load()
+	if inv.taints != nil {
+		var err error
+		all := inv.taints.restored(math.MaxUint64)
+		if inv.devices, err = c.schedulers.WithAllocatable(ctx, inv.devices, all, false); err != nil {
+			return fmt.Errorf("node %q with all its devices: %w", like, err)
+		}
+		inv.taints = nil
+		delete(added.Annotations, deviceinfo.DeviceTaintsAnnotation)
+	}
 	inv.source, inv.revision, inv.reported = added, c.revisions.Add(1), nil
 	fresh := &node{}
 	fresh.inventory.Store(&inv)
@@ -126,44 +140,67 @@ func (c *Copy) AddLike(name, like string) error {
 	return nil
 }
 
-// CordonDevice makes nothing of a device available to pods that come, as if a pod held all of it.
-// The device is named by its path, or by as much of the path's end as only one device of the node
-// has.
-func (c *Copy) CordonDevice(nodeName, device string) error {
+// CordonDevice gives a device the taint of a cordoned one: pods that do not tolerate it do not get
+// the device. It is named by its path, or by as much of the path's end as only one device of the
+// node has.
+func (c *Copy) CordonDevice(ctx context.Context, nodeName, device string) error {
 	of := c.find(nodeName)
 	if of == nil || c.Nodes[nodeName] == nil {
 		return fmt.Errorf("there is no node %q", nodeName)
 	}
-	inv := of.inventory.Load()
+	inv := *of.inventory.Load()
 	if inv.err != nil {
 		return fmt.Errorf("the devices of node %q are not known: %w", nodeName, inv.err)
 	}
-	found, all := "", sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
-	for _, at := range c.schedulers.Estimate(inv.devices, nil).Resources() {
-		path, err := resource.ParsePath(at.Name)
+	found := ""
+	for name := range inv.devices.Allocatable() {
+		path, err := resource.ParsePath(name)
 		if err != nil || path.Device() != device && !strings.HasSuffix(path.Device(), "/"+device) {
 			continue
 		}
 		if found != "" && found != path.Device() {
 			return fmt.Errorf("node %q has several devices %q, such as %s and %s: write more of the path",
-				nodeName, device, found, path.Device())
+				nodeName, device, min(found, path.Device()), max(found, path.Device()))
 		}
 		found = path.Device()
-		if quantity := at.Allocatable; quantity > 0 && quantity < math.MaxInt64/2 &&
-			!resource.IsEnumResource(sdk.ResourceName(path.Resource())) {
-			all.DevRequests[at.Name], all.AllocateFrom[at.Name] = quantity, at.Name
-		}
 	}
 	if found == "" {
 		return fmt.Errorf("node %q has no device %q: kubectl device nodes %s lists them", nodeName, device, nodeName)
 	}
-	uid := types.UID("cordon/" + nodeName + "/" + found)
-	info := &sdk.PodInfo{Name: "cordon", NodeName: nodeName, RunningContainers: map[string]sdk.ContainerInfo{
-		"cordon": all,
-	}}
-	holder := dispatch.NewHolder(string(uid), info, []grouptree.Container{{Name: "cordon"}})
-	c.change(nodeName, uid, func(reservation) reservation {
-		return reservation{devices: holder, unresolved: 1}
-	})
+	var err error
+	if inv.devices, inv.taints, err = cordoned(ctx, c.schedulers, &inv, found); err != nil {
+		return fmt.Errorf("node %q without device %s: %w", nodeName, found, err)
+	}
+	inv.revision = c.revisions.Add(1)
+	c.tainted.Store(true)
+	of.inventory.Store(&inv)
 	return nil
+}
+
+// cordoned returns a node's devices and their taints with one more cordoned device.
+func cordoned(
+	ctx context.Context, schedulers *dispatch.Set, inv *inventory, device string,
+) (*dispatch.Inventory, *taints, error) {
+	more := tainting{}
+	with := &taints{variants: cache.New[uint64, *dispatch.Inventory](variantEntries)}
+	if inv.taints != nil {
+		more.kinds, with.withheld = slices.Clone(inv.taints.kinds), slices.Clone(inv.taints.withheld)
+	}
+	bit := uint64(1) << more.bit(v1.Taint{Key: deviceinfo.CordonKey, Effect: v1.TaintEffectNoSchedule})
+	with.kinds = more.kinds
+	known, without := map[sdk.ResourceName]bool{}, sdk.ResourceList{}
+	for i := range with.withheld {
+		if w := &with.withheld[i]; w.path.Device() == device {
+			w.taints |= bit
+			known[w.path.Name()] = true
+		}
+	}
+	for name, quantity := range inv.devices.Allocatable() {
+		if path, err := resource.ParsePath(name); err == nil && path.Device() == device && !known[name] {
+			with.withheld = append(with.withheld, withheld{path, quantity, bit})
+			without[name] = 0
+		}
+	}
+	devices, err := schedulers.WithAllocatable(ctx, inv.devices, without, false)
+	return devices, with, err
 }

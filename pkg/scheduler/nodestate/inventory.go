@@ -29,8 +29,9 @@ const addPause = 5 * time.Second
 // find out who holds them. It is immutable.
 type inventory struct {
 	source   *v1.Node
-	revision uint64 // grows with each compilation, and when the keys of seals change
-	devices  *dispatch.Inventory
+	revision uint64                           // grows with each compilation, and when the keys of seals change
+	devices  *dispatch.Inventory              // for pods that tolerate no taint
+	taints   *taints                          // of devices; nil for none
 	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
 	reported map[types.UID]*deviceinfo.Holder // what the node says that pods hold
 	plain    []sdk.ResourceName               // sorted
@@ -121,10 +122,10 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 		return &same
 	}
 	next := &inventory{source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load()}
-	next.devices, next.err = c.compile(ctx, source)
+	next.devices, next.taints, next.err = c.compile(ctx, source)
 	if next.err == nil {
 		if next.reported, next.err = holdings.ReportedBy(source); next.err != nil {
-			next.devices = nil
+			next.devices, next.taints = nil, nil
 		}
 	}
 	switch {
@@ -152,28 +153,41 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 func sameDevices(a, b *v1.Node) bool {
 	return a.UID == b.UID && a.Annotations[deviceinfo.Annotation] == b.Annotations[deviceinfo.Annotation] &&
 		a.Annotations[deviceinfo.HoldersAnnotation] == b.Annotations[deviceinfo.HoldersAnnotation] &&
+		a.Annotations[deviceinfo.DeviceTaintsAnnotation] == b.Annotations[deviceinfo.DeviceTaintsAnnotation] &&
 		apiequality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity) &&
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
 // compile reads the Node and adds it to the plugins. Errors do not name the node.
-func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Inventory, error) {
+func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Inventory, *taints, error) {
+	tainting := readTaints(ctx, source)
 	info := sdk.NewNodeInfo()
 	if value := source.Annotations[deviceinfo.Annotation]; value != "" {
 		decoded, err := deviceinfo.DecodeNode(value)
 		if err != nil {
-			return nil, fmt.Errorf("unreadable inventory: %w", err)
+			return nil, nil, fmt.Errorf("unreadable inventory: %w", err)
 		}
 		info = decoded
 	}
 	info.Name = source.Name
 	info.KubeCap = quantities(source.Status.Capacity)
 	info.KubeAlloc = quantities(source.Status.Allocatable)
+	if tainting != nil {
+		tainting.withhold(info.Allocatable)
+	}
 	devices, err := c.schedulers.AddNode(ctx, info)
 	if err != nil {
-		return nil, fmt.Errorf("inventory not taken: %w", err)
+		return nil, nil, fmt.Errorf("inventory not taken: %w", err)
 	}
-	return devices, nil
+	if tainting == nil {
+		return devices, nil, nil
+	}
+	c.tainted.Store(true)
+	taints, devices, err := tainting.of(ctx, c.schedulers, devices)
+	if err != nil {
+		return nil, nil, fmt.Errorf("inventory not taken without its tainted devices: %w", err)
+	}
+	return devices, taints, nil
 }
 
 func quantities(list v1.ResourceList) sdk.ResourceList {

@@ -4,6 +4,7 @@
 package nodestate
 
 import (
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
@@ -15,9 +16,12 @@ import (
 type Snapshot struct {
 	// NodeInfo is the node in the scheduler's snapshot.
 	NodeInfo *framework.NodeInfo
-	// Devices are what State returns for every pod that is not on the node, or nil where State
-	// would have to compute, or where that differs from pod to pod.
+	// Devices are what State returns for every pod that is not on the node and tolerates no taint
+	// of its devices, or nil where State would have to compute, or where that differs from pod to
+	// pod.
 	Devices *dispatch.Node
+	// Tainted says that the node has tainted devices: see DiffersFor.
+	Tainted bool
 
 	generation int64
 	pods       int
@@ -37,12 +41,19 @@ func (c *Cache) Snapshot(nodeInfo *framework.NodeInfo) Snapshot {
 	if !c.covers(s.inventory, nodeInfo.Node()) || s.inventory.err != nil || !s.inventory.retryAt.IsZero() {
 		return s
 	}
+	s.Tainted = s.inventory.taints != nil
 	reserved, last := orNone(s.reserved), s.node.last.Load()
 	if last != nil && last.version == versionOf(nodeInfo, reserved, s.inventory) &&
 		len(last.nominated) == 0 && !reserved.unresolved() {
 		s.Devices = last.devices
 	}
 	return s
+}
+
+// DiffersFor reports whether a pod with these tolerations may have devices that others may not
+// have: then State returns something else for it than Devices.
+func (s *Snapshot) DiffersFor(tolerations []v1.Toleration) bool {
+	return s.Tainted && s.inventory.taints.tolerated(tolerations) != 0
 }
 
 // Holds reports whether the node is as it was, in the scheduler's snapshot and in the cache: then

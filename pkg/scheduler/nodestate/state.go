@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
@@ -19,6 +20,9 @@ type state struct {
 	version
 	holders
 	devices *dispatch.Node // without the nominated pods
+	// variants are the same for pods that tolerate taints, by the inventory's variant; nil for a
+	// node without tainted devices.
+	variants *cache.Cache[*dispatch.Inventory, *dispatch.Node]
 }
 
 // version identifies a state of a node of the scheduler's snapshot.
@@ -82,6 +86,9 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 	if computed.devices, err = c.devices(ctx, inv, computed, last); err != nil {
 		return nil, nil, err
 	}
+	if inv.taints != nil {
+		computed.variants = cache.New[*dispatch.Inventory, *dispatch.Node](variantEntries)
+	}
 	if len(computed.bound) > 0 {
 		c.dropBound(nodeInfo.Node().Name, reserved, computed.bound)
 	}
@@ -123,13 +130,17 @@ func (c *Cache) devices(ctx context.Context, inv *inventory, now, last *state) (
 func (c *Cache) stateFor(
 	ctx context.Context, inv *inventory, current *state, more map[types.UID]holder, pod *v1.Pod,
 ) (*dispatch.Node, error) {
+	mine, err := inv.devicesFor(ctx, c.schedulers, pod.Spec.Tolerations)
+	if err != nil {
+		return nil, err
+	}
 	if _, holds := current.present[pod.UID]; !holds && len(more)+len(current.nominated) == 0 {
-		return current.devices, nil
+		return c.stateOn(ctx, mine, inv, current)
 	}
 	present := maps.Clone(current.present)
 	maps.Copy(present, more)
 	delete(present, pod.UID)
-	devices, err := c.schedulers.Node(ctx, inv.devices, inOrder(present))
+	devices, err := c.schedulers.Node(ctx, mine, inOrder(present))
 	for _, nominated := range current.nominated {
 		if err != nil {
 			return nil, err
@@ -137,12 +148,36 @@ func (c *Cache) stateFor(
 		if nominated.UID == pod.UID {
 			continue
 		}
-		if placed := c.simulate(ctx, devices, nominated); placed != nil {
+		theirs, on := mine, devices
+		if theirs, err = inv.devicesFor(ctx, c.schedulers, nominated.Spec.Tolerations); err == nil && theirs != mine {
+			on, err = c.schedulers.Node(ctx, theirs, inOrder(present))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if placed := c.simulate(ctx, on, nominated); placed != nil {
 			present[nominated.UID] = holder{Holder: placed}
-			devices, err = c.schedulers.Node(ctx, inv.devices, inOrder(present))
+			devices, err = c.schedulers.Node(ctx, mine, inOrder(present))
 		}
 	}
 	return devices, err
+}
+
+// stateOn returns the state with the devices that a pod may have.
+func (c *Cache) stateOn(
+	ctx context.Context, devices *dispatch.Inventory, inv *inventory, current *state,
+) (*dispatch.Node, error) {
+	if devices == inv.devices {
+		return current.devices, nil
+	}
+	if known, ok := current.variants.Get(devices); ok {
+		return known, nil
+	}
+	made, err := c.schedulers.Node(ctx, devices, inOrder(current.present))
+	if err == nil && made.Complete() {
+		current.variants.Add(devices, made)
+	}
+	return made, err
 }
 
 // simulate places a nominated pod. It returns nil when the pod requests no device, or will not come

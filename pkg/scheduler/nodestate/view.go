@@ -17,12 +17,14 @@ import (
 // View is a node's devices and their holders as the informers have them, at any moment and outside
 // of scheduling cycles. It is immutable and safe for concurrent use.
 type View struct {
-	// Devices is the node's state.
+	// Devices is the node's state, for pods that tolerate every taint.
 	Devices *dispatch.Node
 	// Holders are the pods that hold devices, in the order of their UIDs.
 	Holders []*dispatch.Holder
 	// Bound says which of them are bound. The devices of the others are reserved.
 	Bound map[types.UID]bool
+
+	inventory *inventory
 }
 
 // estimateKey identifies a state of a node in the informers.
@@ -57,7 +59,9 @@ const maxUnread = 2 << 10
 // as free; so do reservations, since a pod that has one may still be rejected, and no event reports
 // that. It returns nil when the inventory of this version of the Node is not known yet. The last
 // estimate of a node is cached.
-func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod) (*dispatch.Node, error) {
+//
+// It is for a pod with these tolerations. Only that for pods that tolerate no taint is cached.
+func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration) (*dispatch.Node, error) {
 	n, inv := c.covering(source)
 	switch {
 	case n == nil:
@@ -65,8 +69,12 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod) (*dispatch.Node, error
 	case inv.err != nil:
 		return nil, inv.err
 	}
+	mine := inv.knownFor(tolerations)
+	if mine == nil {
+		return nil, nil
+	}
 	key := estimateKey{source.UID, inv.revision, fingerprint(pods)}
-	if cached := n.estimate.Load(); cached != nil && cached.key == key {
+	if cached := n.estimate.Load(); cached != nil && cached.key == key && mine == inv.devices {
 		return cached.devices, nil
 	}
 	last, unread := n.last.Load(), 0
@@ -83,8 +91,8 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod) (*dispatch.Node, error
 			all[pod.UID] = held
 		}
 	}
-	devices := c.schedulers.Estimate(inv.devices, inOrder(all))
-	if unread <= maxUnread {
+	devices := c.schedulers.Estimate(mine, inOrder(all))
+	if unread <= maxUnread && mine == inv.devices {
 		n.estimate.Store(&estimate{key, devices})
 	}
 	return devices, nil
@@ -116,9 +124,16 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 		}
 	}
 	ordered := inOrder(all)
-	devices, err := c.schedulers.Node(ctx, inv.devices, ordered)
+	view := &View{Holders: ordered, Bound: bound, inventory: inv}
+	view.Devices, err = c.DevicesFor(ctx, view, everyTaint)
+	return view, err
+}
+
+// DevicesFor returns the node's state in a view for a pod with these tolerations.
+func (c *Cache) DevicesFor(ctx context.Context, view *View, tolerations []v1.Toleration) (*dispatch.Node, error) {
+	devices, err := view.inventory.devicesFor(ctx, c.schedulers, tolerations)
 	if err != nil {
 		return nil, err
 	}
-	return &View{Devices: devices, Holders: ordered, Bound: bound}, nil
+	return c.schedulers.Node(ctx, devices, view.Holders)
 }

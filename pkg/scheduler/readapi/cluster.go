@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
@@ -48,6 +49,7 @@ func (c *Cluster) Nodes(ctx context.Context, name, after string, yield func(sche
 			return yield(shown)
 		}
 		shown.Devices = devices(view, c.namespaces(view, pods))
+		addTaints(shown.Devices, node)
 		return yield(shown)
 	})
 }
@@ -145,7 +147,7 @@ func (c *Cluster) pod(ctx context.Context, pod *v1.Pod, verdicts bool) (*schedul
 		return shown, nil
 	}
 	err = c.eachNode(ctx, "", "", func(node *v1.Node) bool {
-		shown.Verdicts = append(shown.Verdicts, c.verdict(ctx, node, request))
+		shown.Verdicts = append(shown.Verdicts, c.verdict(ctx, node, pod, request))
 		return true
 	})
 	return shown, err
@@ -204,12 +206,18 @@ func allocations(allocation *sdk.PodInfo) []schedulerapi.Allocation {
 }
 
 // verdict reports whether a request fits a node.
-func (c *Cluster) verdict(ctx context.Context, node *v1.Node, request *dispatch.Request) schedulerapi.Verdict {
+func (c *Cluster) verdict(
+	ctx context.Context, node *v1.Node, pod *v1.Pod, request *dispatch.Request,
+) schedulerapi.Verdict {
 	view, _, err := c.view(ctx, node)
 	if err != nil {
 		return schedulerapi.Verdict{Node: node.Name, Reason: err.Error()}
 	}
-	found, err := c.Schedulers.Fit(ctx, view.Devices, request)
+	devices, err := c.States.DevicesFor(ctx, view, pod.Spec.Tolerations)
+	var found dispatch.Verdict
+	if err == nil {
+		found, err = c.Schedulers.Fit(ctx, devices, request)
+	}
 	switch {
 	case err != nil:
 		return schedulerapi.Verdict{Node: node.Name, Reason: err.Error()}
@@ -221,6 +229,11 @@ func (c *Cluster) verdict(ctx context.Context, node *v1.Node, request *dispatch.
 	reason := strings.Join(found.Reasons, ", ")
 	if found.Shortage != nil {
 		reason = strings.TrimPrefix(found.Shortage.Text(c.Schedulers.Words()), "have ")
+	}
+	if with, err := c.Schedulers.Fit(ctx, view.Devices, request); err == nil && with.Fits {
+		if text := nodestate.TaintsText(c.States.Untolerated(node, pod), c.Schedulers.Words()); text != "" {
+			reason += ", " + strings.TrimPrefix(text, "have ")
+		}
 	}
 	return schedulerapi.Verdict{Node: node.Name, Preemptible: !found.Never, Reason: reason}
 }
@@ -318,6 +331,19 @@ func identify(path resource.Path) (kind, id string) {
 		return string(device.Resource), device.ID
 	}
 	return cmp.Or(path.DeviceLevel(), "node"), path.DeviceID()
+}
+
+// addTaints adds the taints that a node's devices have.
+func addTaints(shown []schedulerapi.Device, node *v1.Node) {
+	// One whose taints cannot be read has no view.
+	taints, _ := deviceinfo.DecodeDeviceTaints(node.Annotations[deviceinfo.DeviceTaintsAnnotation])
+	for i := range shown {
+		for _, t := range deviceinfo.TaintsOf(taints, shown[i].Path) {
+			shown[i].Taints = append(shown[i].Taints, schedulerapi.Taint{
+				Key: t.Key, Value: t.Value, Effect: string(t.Effect), TimeAdded: t.TimeAdded,
+			})
+		}
+	}
 }
 
 // holders returns who holds a resource.

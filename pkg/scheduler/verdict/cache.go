@@ -6,6 +6,7 @@ package verdict
 import (
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
@@ -47,14 +48,16 @@ func New(schedulers *dispatch.Set, states *nodestate.Cache) Cache {
 }
 
 // Begin finds out which nodes have changed, and drops the verdicts on them.
-func (c *cache) Begin(nodes []fwk.NodeInfo, request *dispatch.Request, fixed bool) Cycle {
+func (c *cache) Begin(
+	nodes []fwk.NodeInfo, request *dispatch.Request, tolerations []v1.Toleration, fixed bool,
+) Cycle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.refresh(nodes) {
 		return passThrough{}
 	}
 	t := c.table(request)
-	y := &cycle{table: t, index: t.index, states: c.states, fixed: fixed}
+	y := &cycle{table: t, index: t.index, states: c.states, tolerations: tolerations, fixed: fixed}
 	y.begin()
 	return y
 }

@@ -6,6 +6,7 @@ package verdict
 import (
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -53,12 +54,14 @@ type cycle struct {
 	*table
 	index               *index
 	states              *nodestate.Cache
+	tolerations         []v1.Toleration
 	fixed               bool // no node changes in the cycle
 	infeasible, unknown int  // nodes, when the cycle began
 }
 
 // begin drops the verdicts that are not valid any more, and those that the step limit cut short:
-// the search may get further the next time.
+// the search may get further the next time. It also drops those on nodes with devices that the pod
+// may have and others may not: they are for other pods.
 func (y *cycle) begin() {
 	var dropped [reasons]int
 	for i := range y.slots {
@@ -71,6 +74,8 @@ func (y *cycle) begin() {
 			dropped[e.change]++
 		case s.verdict.Cut:
 			dropped[stepLimit]++
+		case e.Tainted && e.DiffersFor(y.tolerations):
+			dropped[otherTolerations]++
 		case !s.verdict.Fits:
 			y.infeasible++
 			continue
@@ -96,7 +101,7 @@ func (y *cycle) Get(nodeInfo fwk.NodeInfo) (known *dispatch.Verdict, unmodified 
 	if !y.fixed { // another cycle may have begun since, too
 		if e := &y.index.entries[i]; !e.Holds() {
 			return nil, false
-		} else if s.state != e.Devices {
+		} else if s.state != e.Devices || e.Tainted && e.DiffersFor(y.tolerations) {
 			return nil, true
 		}
 	}
@@ -159,17 +164,19 @@ func (y *cycle) Doubtful(limit int) map[*framework.NodeInfo]struct{} {
 type reason int
 
 const (
-	nodeRemoved    = reason(nodestate.NodeInfoChange) + 1 + iota // from the snapshot's list
-	pluginsChanged                                               // how they translate, or which of them answer
-	stepLimit                                                    // cut the search short
-	requestEvicted                                               // by others that were used later
-	reasons                                                      // is how many there are
+	nodeRemoved      = reason(nodestate.NodeInfoChange) + 1 + iota // from the snapshot's list
+	pluginsChanged                                                 // how they translate, or which of them answer
+	stepLimit                                                      // cut the search short
+	requestEvicted                                                 // by others that were used later
+	otherTolerations                                               // of taints of the node's devices
+	reasons                                                        // is how many there are
 )
 
 // String returns the value of the metric's label.
 func (r reason) String() string {
 	return [reasons]string{
 		"inventory", "reservation", "node_info", "node_removed", "plugins", "step_limit", "request_evicted",
+		"tolerations",
 	}[r]
 }
 

@@ -11,6 +11,7 @@
 package verdict
 
 import (
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -20,10 +21,11 @@ import (
 
 // Cache has the verdicts of one scheduler, all of its profiles together.
 type Cache interface {
-	// Begin starts the scheduling cycle of a pod with this request. nodes is the snapshot's list,
-	// which the caller does not change; fixed says that the nodes do not change either before the
-	// cycle ends. Cycles begin one after another, as the scheduler runs them.
-	Begin(nodes []fwk.NodeInfo, request *dispatch.Request, fixed bool) Cycle
+	// Begin starts the scheduling cycle of a pod with this request and these tolerations. nodes is
+	// the snapshot's list, which the caller does not change; fixed says that the nodes do not
+	// change either before the cycle ends. Cycles begin one after another, as the scheduler runs
+	// them.
+	Begin(nodes []fwk.NodeInfo, request *dispatch.Request, tolerations []v1.Toleration, fixed bool) Cycle
 }
 
 // Cycle has the verdicts for one pod. Get and Put are safe for concurrent use, for different nodes.
@@ -51,7 +53,9 @@ func PassThrough() Cache { return passThrough{} }
 
 type passThrough struct{}
 
-func (passThrough) Begin([]fwk.NodeInfo, *dispatch.Request, bool) Cycle { return passThrough{} }
+func (passThrough) Begin([]fwk.NodeInfo, *dispatch.Request, []v1.Toleration, bool) Cycle {
+	return passThrough{}
+}
 func (passThrough) Get(fwk.NodeInfo) (*dispatch.Verdict, bool)          { return nil, false }
 func (passThrough) Put(fwk.NodeInfo, *dispatch.Node, *dispatch.Verdict) {}
 func (passThrough) Infeasible() int                                     { return 0 }

@@ -69,7 +69,7 @@ func (e *Engine) WhatIf(
 			return err
 		}
 		for _, change := range request.Changes {
-			if err := w.change(change); err != nil {
+			if err := w.change(ctx, change); err != nil {
 				return err
 			}
 		}

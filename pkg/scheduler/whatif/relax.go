@@ -285,8 +285,10 @@ func selectorRelaxations(spec *v1.PodSpec) (all []change) {
 func (c *cycle) tolerations() (all []change) {
 	known := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(c.world.states.Nodes)) {
-		for _, taint := range c.world.states.Nodes[name].Spec.Taints {
-			if taint.Effect == v1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, "node.kubernetes.io/") ||
+		node := c.world.states.Nodes[name]
+		for _, taint := range slices.Concat(node.Spec.Taints, deviceTaints(node)) {
+			if taint.Effect == v1.TaintEffectPreferNoSchedule || taint.Key == deviceinfo.CordonKey ||
+				strings.HasPrefix(taint.Key, "node.kubernetes.io/") ||
 				known[taint.ToString()] || len(known) == maxFewer ||
 				corev1.TolerationsTolerateTaint(klog.Logger{}, c.pod.Spec.Tolerations, &taint, false) {
 				continue
@@ -301,4 +303,15 @@ func (c *cycle) tolerations() (all []change) {
 		}
 	}
 	return all
+}
+
+// deviceTaints returns the taints of a node's devices.
+func deviceTaints(node *v1.Node) []v1.Taint {
+	// A node whose list cannot be read has no devices for anyone.
+	list, _ := deviceinfo.DecodeDeviceTaints(node.Annotations[deviceinfo.DeviceTaintsAnnotation])
+	taints := make([]v1.Taint, len(list))
+	for i := range list {
+		taints[i] = list[i].Taint()
+	}
+	return taints
 }

@@ -70,7 +70,7 @@ func (c *cycle) oneNodeMore(ctx context.Context, found *schedulerapi.Smallest) e
 		for _, info := range like.GetPods() {
 			own = append(own, info.GetPod())
 		}
-		name, pods, err := larger.addNode(like.Node().Name, own)
+		name, pods, err := larger.addNode(ctx, like.Node().Name, own)
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (c *cycle) oneNodeMore(ctx context.Context, found *schedulerapi.Smallest) e
 			continue
 		}
 		proof := c.world.copy()
-		if _, err := proof.addLike(like.Node().Name); err != nil {
+		if _, err := proof.addLike(ctx, like.Node().Name); err != nil {
 			return err
 		}
 		placed, err := proof.proves(ctx, c.pod)

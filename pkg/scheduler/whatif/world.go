@@ -5,6 +5,7 @@ package whatif
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -133,14 +134,14 @@ func (w *world) end(ended ...*v1.Pod) {
 
 // addLike adds a node like another one, with what its DaemonSets and its static pods would take of
 // it besides devices. It returns the node's name.
-func (w *world) addLike(like string) (string, error) {
+func (w *world) addLike(ctx context.Context, like string) (string, error) {
 	var own []*v1.Pod
 	for _, pod := range w.pods {
 		if pod.Spec.NodeName == like {
 			own = append(own, pod)
 		}
 	}
-	name, pods, err := w.addNode(like, own)
+	name, pods, err := w.addNode(ctx, like, own)
 	w.pods = append(w.pods, pods...)
 	w.snapshot = nil
 	return name, err
@@ -148,11 +149,13 @@ func (w *world) addLike(like string) (string, error) {
 
 // addNode adds a node like another one to the states alone, and returns its name and its pods. own
 // are those of the other one.
-func (w *world) addNode(like string, own []*v1.Pod) (name string, pods []*v1.Pod, err error) {
+func (w *world) addNode(
+	ctx context.Context, like string, own []*v1.Pod,
+) (name string, pods []*v1.Pod, err error) {
 	for i := 1; name == "" || w.states.Nodes[name] != nil; i++ {
 		name = fmt.Sprintf("like-%s-%d", like, i)
 	}
-	if err := w.states.AddLike(name, like); err != nil {
+	if err := w.states.AddLike(ctx, name, like); err != nil {
 		return "", nil, err
 	}
 	for _, pod := range own {
@@ -176,7 +179,7 @@ func everywhere(pod *v1.Pod) bool {
 }
 
 // change makes one change.
-func (w *world) change(change schedulerapi.Change) error {
+func (w *world) change(ctx context.Context, change schedulerapi.Change) error {
 	set := 0
 	for _, is := range []bool{change.Without != nil, change.WithNodeLike != "", change.Cordon != ""} {
 		if is {
@@ -190,11 +193,11 @@ func (w *world) change(change schedulerapi.Change) error {
 	case change.Without != nil:
 		err = w.without(*change.Without)
 	case change.WithNodeLike != "":
-		_, err = w.addLike(change.WithNodeLike)
+		_, err = w.addLike(ctx, change.WithNodeLike)
 	default:
 		node, device, ofDevice := strings.Cut(change.Cordon, "/")
 		if ofDevice {
-			err = w.states.CordonDevice(node, device)
+			err = w.states.CordonDevice(ctx, node, device)
 		} else {
 			err = w.states.Cordon(node)
 		}

@@ -1,0 +1,33 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frameworkplugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+)
+
+// untolerated says which devices of a node the pod does not get because of their taints, if it fits
+// with them; "" if none. A simulation's reasons nobody reads.
+func (p *Plugin) untolerated(ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo) string {
+	if c.simulation {
+		return ""
+	}
+	tainted := p.nodes.Untolerated(nodeInfo.Node(), pod)
+	if len(tainted) == 0 {
+		return ""
+	}
+	with, err := p.nodes.TolerantState(ctx, nodeInfo, pod, !inGroup(pod))
+	if err != nil || !p.schedulers.MayFit(with, c.request) {
+		return ""
+	}
+	if found, err := p.schedulers.FitWithin(ctx, with, c.request, c.budget); err != nil || !found.Fits {
+		return ""
+	}
+	return nodestate.TaintsText(tainted, p.schedulers.Words())
+}
