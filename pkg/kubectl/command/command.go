@@ -167,7 +167,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
 		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env),
-		webCommand(env))
+		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env))
 	return command
 }
 

@@ -104,6 +104,15 @@ func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
 		}
 		health.Style = columns.Red
 	}
+	switch {
+	case d.Cordoned():
+		health.Text += ",Cordoned"
+	case len(d.Taints) > 0:
+		health.Text += ",Tainted"
+	}
+	if d.Health == devices.Healthy && len(d.Taints) > 0 {
+		health.Style = columns.Yellow
+	}
 	cells := []columns.Cell{columns.Text(memory), use, health}
 	if t.wide {
 		cells = append(cells, columns.Text(usedOf(d.Resources)))

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -60,11 +61,30 @@ type Device struct {
 	Reason         string       `json:"reason,omitempty"`
 	Message        string       `json:"message,omitempty"`
 	UnhealthySince *metav1.Time `json:"unhealthySince,omitempty"`
-	Use            Use          `json:"use"`
+	// Taints are those that the device has, and what it is part of. Only pods that tolerate all of
+	// them get it.
+	Taints []Taint `json:"taints,omitempty"`
+	Use    Use     `json:"use"`
 	// Resources are what it has, by name.
 	Resources []Resource `json:"resources"`
 	// Holders are the containers that hold some of it, by namespace, pod and container.
 	Holders []Holder `json:"holders,omitempty"`
+}
+
+// Taint is a taint of a device, with the words of a node's taints.
+type Taint struct {
+	Key    string             `json:"key"`
+	Value  string             `json:"value,omitempty"`
+	Effect corev1.TaintEffect `json:"effect"`
+	// TimeAdded is when it was added, if that is known.
+	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
+}
+
+// Cordoned reports whether the device is cordoned.
+func (d *Device) Cordoned() bool {
+	return slices.ContainsFunc(d.Taints, func(t Taint) bool {
+		return deviceinfo.DeviceTaint{Key: t.Key, Effect: t.Effect}.Cordons()
+	})
 }
 
 // Resource is one resource of a device. Quantities are in base units: devices, bytes, or a bit mask

@@ -61,6 +61,7 @@ func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
 	}
 	b.addHolders(pods)
 	b.addReasons()
+	b.addTaints()
 	b.complete()
 	return b.Node
 }
@@ -240,6 +241,23 @@ func (b *nodeBuilder) addReasons() {
 	for _, u := range list {
 		if d := b.devices[u.Device]; d != nil && d.Health != Healthy {
 			d.Reason, d.Message, d.UnhealthySince = u.Reason, u.Message, &metav1.Time{Time: u.Since}
+		}
+	}
+}
+
+// addTaints reads the taints of devices, which administrators wrote.
+func (b *nodeBuilder) addTaints() {
+	list, err := deviceinfo.DecodeDeviceTaints(b.node.Annotations[deviceinfo.DeviceTaintsAnnotation])
+	if err != nil {
+		b.problem("pods get none of the node's devices: %v; kubectl device taint writes it", err)
+	}
+	for _, d := range b.Devices {
+		for _, of := range deviceinfo.TaintsOf(list, d.Path) {
+			taint := Taint{Key: of.Key, Value: of.Value, Effect: of.Effect}
+			if !of.TimeAdded.IsZero() {
+				taint.TimeAdded = &metav1.Time{Time: of.TimeAdded}
+			}
+			d.Taints = append(d.Taints, taint)
 		}
 	}
 }
