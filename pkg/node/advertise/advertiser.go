@@ -105,6 +105,9 @@ type Options struct {
 	Holders Holders
 	// Health, if set, has what the annotation KubeDevice/Unhealthy says.
 	Health Health
+	// Taints, if set, is called with the annotation KubeDevice/DeviceTaints of each state of the
+	// node. Administrators write it.
+	Taints func(ctx context.Context, annotation string)
 	// Runtime has what the annotation KubeDevice/RequiredPlugin says. Without, the node has no such
 	// annotation.
 	Runtime Runtime

@@ -101,6 +101,9 @@ func (f *follower) refresh(ctx context.Context, node *corev1.Node) {
 	if f.node != nil && f.options.Health != nil {
 		f.options.Health.Seed(ctx, f.node.Annotations[deviceinfo.UnhealthyAnnotation])
 	}
+	if f.node != nil && f.options.Taints != nil {
+		f.options.Taints(ctx, f.node.Annotations[deviceinfo.DeviceTaintsAnnotation])
+	}
 }
 
 // requested returns what pods request, and whether that is known.

@@ -40,6 +40,7 @@ const (
 	reasonNotSealed = "DevicesNotSealed"
 	// On the node, about its devices. Those on pods are in package devicehealth.
 	reasonHealthy, reasonUnhealthy = "DeviceHealthy", "DeviceUnhealthy"
+	reasonTaints                   = "DeviceTaints"
 )
 
 // connect returns a client with the credentials in the file. It waits for a file that is not there
@@ -183,6 +184,11 @@ func (a *announcer) announceHealth(eventType, message string) {
 		reason = reasonHealthy
 	}
 	a.announce(a.node(), eventType, reason, message)
+}
+
+// announceTaints puts an event on the node about taints of its devices.
+func (a *announcer) announceTaints(eventType, message string) {
+	a.announce(a.node(), eventType, reasonTaints, message)
 }
 
 // node refers to the node as the kubelet's events do, which have the name for a UID, too; that is

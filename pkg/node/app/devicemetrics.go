@@ -9,9 +9,11 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -21,7 +23,7 @@ import (
 // those of exporters.
 type deviceMetrics struct {
 	metrics.BaseStableCollector
-	capacity, allocatable, healthy, unhealthy, held, leftOut *metrics.Desc
+	capacity, allocatable, healthy, unhealthy, tainted, held, leftOut *metrics.Desc
 
 	inventory func() deviceState
 	grants    func() []grants.Allocation
@@ -33,6 +35,7 @@ type deviceState struct {
 	node      *types.NodeInfo
 	devices   podresources.Devices
 	unhealthy []plugins.Health
+	taints    []deviceinfo.DeviceTaint
 }
 
 // newDeviceMetrics returns the metrics of what the functions return, with series of at most so many
@@ -53,6 +56,8 @@ func newDeviceMetrics(
 		unhealthy: desc("device_unhealthy",
 			"1 for each device that pods may not be given, with the reason that its plugin gives.",
 			"resource", "device", "reason"),
+		tainted: desc("device_tainted", "1 for each taint that administrators gave a device.",
+			"resource", "device", "key", "effect"),
 		held: desc("device_held", "1 for each device and container that holds it.",
 			"resource", "device", "namespace", "pod", "container"),
 		leftOut:   desc("device_series_left_out", "Devices without series of their own, see --device-series."),
@@ -62,7 +67,9 @@ func newDeviceMetrics(
 
 // DescribeWithStability is part of metrics.StableCollector.
 func (c *deviceMetrics) DescribeWithStability(descs chan<- *metrics.Desc) {
-	for _, desc := range []*metrics.Desc{c.capacity, c.allocatable, c.healthy, c.unhealthy, c.held, c.leftOut} {
+	for _, desc := range []*metrics.Desc{
+		c.capacity, c.allocatable, c.healthy, c.unhealthy, c.tainted, c.held, c.leftOut,
+	} {
 		descs <- desc
 	}
 }
@@ -105,6 +112,7 @@ func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
 			}
 		}
 	}
+	c.collectTaints(now, func(resource, device string) bool { return shown[label{resource, device}] }, gauge)
 
 	type holder struct {
 		label
@@ -127,5 +135,32 @@ func (c *deviceMetrics) CollectWithStability(values chan<- metrics.Metric) {
 	}
 	for h := range holders {
 		gauge(c.held, 1, h.resource, h.device, h.namespace, h.pod, h.container)
+	}
+}
+
+// collectTaints collects the taints of the devices that are shown.
+func (c *deviceMetrics) collectTaints(
+	now deviceState, shown func(resource, device string) bool, gauge func(*metrics.Desc, float64, ...string),
+) {
+	if len(now.taints) == 0 {
+		return
+	}
+	type series struct{ resource, device, key, effect string }
+	all := map[series]bool{} // a device has several resources
+	for name := range now.node.Capacity {
+		path, err := resource.ParsePath(name)
+		if err != nil {
+			continue
+		}
+		for _, taint := range deviceinfo.TaintsOf(now.taints, path.Device()) {
+			for _, d := range now.devices.Of(slices.Values([]types.ResourceName{name})) {
+				if shown(d.Resource, d.ID) {
+					all[series{d.Resource, d.ID, taint.Key, string(taint.Effect)}] = true
+				}
+			}
+		}
+	}
+	for s := range all {
+		gauge(c.tainted, 1, s.resource, s.device, s.key, s.effect)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/podresources"
@@ -34,7 +35,7 @@ func twoGPUs() deviceState {
 		Extended:    func(types.ResourceName) (types.ResourceName, bool) { return "example.com/gpu", true },
 	}
 	lost := plugins.Health{Health: device.Health{Reason: "Lost"}, Name: gpuPath("GPU-1")}
-	return deviceState{node, devices, []plugins.Health{lost}}
+	return deviceState{node: node, devices: devices, unhealthy: []plugins.Health{lost}}
 }
 
 // holderOf returns the allocation of a pod whose only container holds a GPU.
@@ -98,6 +99,28 @@ kubecri_device_series_left_out 2`,
 	}
 }
 
+// tainted returns twoGPUs with taints of both.
+func tainted() deviceState {
+	state := twoGPUs()
+	state.taints = []deviceinfo.DeviceTaint{
+		{Device: "gpu/GPU-0", Key: deviceinfo.CordonKey, Effect: "NoSchedule"},
+		{Device: "gpu/GPU-1", Key: "team", Value: "a", Effect: "NoExecute"},
+		{Device: "gpu/GPU-9", Key: "team", Value: "a", Effect: "NoExecute"}, // which is not there any more
+	}
+	return state
+}
+
+func TestEachTaintOfADeviceHasASeries(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(newDeviceMetrics(tainted, func() []grants.Allocation { return nil }, 2))
+	const device = `kubecri_device_tainted{device="GPU-%d",effect=%q,key=%q,resource="example.com/gpu"} 1` + "\n"
+	want := fmt.Sprintf(device, 0, "NoSchedule", deviceinfo.CordonKey) + fmt.Sprintf(device, 1, "NoExecute", "team")
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(described(want)),
+		"kubecri_device_tainted"); err != nil {
+		t.Error(err)
+	}
+}
+
 // described returns series with the lines before them that say what they are.
 func described(series string) string {
 	help := map[string]string{
@@ -106,6 +129,7 @@ func described(series string) string {
 		"kubecri_device_held": "1 for each device and container that holds it.",
 		"kubecri_device_unhealthy": "1 for each device that pods may not be given, with the reason that its plugin " +
 			"gives.",
+		"kubecri_device_tainted":         "1 for each taint that administrators gave a device.",
 		"kubecri_device_series_left_out": "Devices without series of their own, see --device-series.",
 	}
 	var text strings.Builder

@@ -70,7 +70,8 @@ func newMeasures() *measures {
 			"What containers asked for past the scheduler, by vendor, way (env, annotation, mount, cdi or restore) "+
 				"and action: neutralised, refused or allowed.", "vendor", "way", "action"),
 		evictions: counter("device_evictions_total",
-			"Tries to evict pods whose devices had failed, by outcome: evicted, blocked (by a budget) or error.",
+			"Tries to evict pods whose devices had failed or were tainted, by outcome: evicted, blocked (by a budget) "+
+				"or error.",
 			"outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,

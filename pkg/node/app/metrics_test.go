@@ -110,7 +110,7 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n.measures.observeFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
 	held := metrics.NewKubeRegistry()
-	held.CustomMustRegister(newDeviceMetrics(twoGPUs, func() []grants.Allocation {
+	held.CustomMustRegister(newDeviceMetrics(tainted, func() []grants.Allocation {
 		return []grants.Allocation{holderOf("1", "train", "GPU-0", false)}
 	}, 2))
 	shown := exposed(t, n.measures.registry)

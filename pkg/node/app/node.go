@@ -62,6 +62,7 @@ type node struct {
 	keys          *seals.Keys // nil where seals are off
 	holders       *holders.Follower
 	health        *devicehealth.Tracker
+	taints        *devicehealth.Taints
 	registration  *nri.Registration // nil where it is off
 	nri           *nriParts         // nil in ModeCRI
 
@@ -120,14 +121,17 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		Synced: []<-chan struct{}{n.record.Opened(), n.plugins.Synced()},
 		Grants: n.record.List, Pods: n.registry, Devices: n.devices,
 	})
+	n.taints = devicehealth.NewTaints(n.events.announceTaints)
 	n.measures.registry.CustomMustRegister(newDeviceMetrics(func() deviceState {
 		now, _ := n.plugins.Inventory()
-		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy()}
+		taints, _ := n.taints.List()
+		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy(), taints}
 	}, n.record.List, options.DeviceSeries))
 	n.health = devicehealth.NewTracker(n.plugins, n.record, n.events.announceHealth)
 	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry, KubeletCounts: n.kubeletCounts, Health: n.health,
+		Taints: n.taints.Set,
 	}
 	if mode, _ := options.sealMode(); mode == seal.Warn || mode == seal.Enforce {
 		n.keys = seals.NewKeys(ctx, seals.Options{
@@ -218,6 +222,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 		using.Go(func() { n.advertiser.Run(ctx, client) })
 		using.Go(func() { n.health.Run(ctx) })
 		using.Go(func() { n.healthKeeper(client).Run(ctx) })
+		using.Go(func() { n.taintKeeper(client).Run(ctx) })
 		if n.keys != nil {
 			using.Go(func() { n.keys.WatchTrustBundle(ctx, client) })
 		}
@@ -257,6 +262,14 @@ func (n *node) healthKeeper(client kubernetes.Interface) *devicehealth.Keeper {
 		Default: devicehealth.Rule{
 			Policy: n.options.OnDeviceFailure, GracePeriod: n.options.DeviceFailureGracePeriod,
 		},
+		Warn: n.events.event, Observe: n.measures.observeEviction,
+	}, client)
+}
+
+// taintKeeper evicts pods from devices that are tainted.
+func (n *node) taintKeeper(client kubernetes.Interface) *devicehealth.TaintKeeper {
+	return devicehealth.NewTaintKeeper(devicehealth.TaintOptions{
+		Taints: n.taints, Grants: n.record, Pods: n.registry,
 		Warn: n.events.event, Observe: n.measures.observeEviction,
 	}, client)
 }

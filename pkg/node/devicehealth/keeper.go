@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -386,32 +385,8 @@ func (k *Keeper) evict(ctx context.Context, a affected, s *podState, due time.Ti
 	case !s.evict.due(now):
 		return s.evict.next
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	err := k.client.CoreV1().Pods(a.pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: a.pod.Namespace, Name: a.pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(a.uid)},
+	s.evicted = evictor{k.client, k.Warn, k.Observe}.try(ctx, a.ref(), &s.evict, &s.blocked, evictionReasons{
+		evicted: reasonEvicted, blocked: reasonBlocked, why: a.failed[0].text(),
 	})
-	switch {
-	case err == nil:
-		s.evicted = true
-		k.Observe(Evicted)
-		k.Warn(a.ref(), reasonEvicted, "the pod is evicted: "+a.failed[0].text())
-		return time.Time{}
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// It is gone, and the watch says so soon; or its budget is being written.
-		s.evict.failed(now, 0)
-		return s.evict.next
-	case apierrors.IsTooManyRequests(err):
-		k.Observe(Blocked)
-	default:
-		k.Observe(Failed)
-	}
-	if text := fmt.Sprintf("the pod cannot be evicted yet: %v", err); text != s.blocked {
-		s.blocked = text
-		k.Warn(a.ref(), reasonBlocked, text)
-	}
-	seconds, _ := apierrors.SuggestsClientDelay(err)
-	s.evict.failed(now, time.Duration(seconds)*time.Second)
 	return s.evict.next
 }

@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -39,6 +41,10 @@ type Pod struct {
 	// Failure is what is to happen when a device of the pod fails, and what the API server has been
 	// told. It is not in the file: only the API server's counts.
 	Failure Failure `json:"-"`
+	// Tolerations are those of the pod's spec, and Started is when the kubelet began with it; both
+	// as the API server has them, which is why they are not in the file.
+	Tolerations []corev1.Toleration `json:"-"`
+	Started     time.Time           `json:"-"`
 	// Ended says that the pod has succeeded or failed: none of its containers is started again.
 	Ended bool `json:"over,omitempty"`
 }
@@ -115,7 +121,8 @@ func (p Pod) equal(other Pod) bool {
 		p.ServiceAccount == other.ServiceAccount && p.Ended == other.Ended &&
 		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
 		maps.Equal(p.Counts, other.Counts) && p.Seal == other.Seal && p.Allocation == other.Allocation &&
-		p.Failure == other.Failure
+		p.Failure == other.Failure && p.Started.Equal(other.Started) &&
+		apiequality.Semantic.DeepEqual(p.Tolerations, other.Tolerations)
 }
 
 // summarize keeps of a pod what is remembered.
@@ -131,6 +138,10 @@ func summarize(pod *corev1.Pod) Pod {
 	summary.add(pod.Spec.Containers, false)
 	summary.Counts = countsOf(pod)
 	summary.Failure = failureOf(pod)
+	summary.Tolerations = pod.Spec.Tolerations
+	if pod.Status.StartTime != nil {
+		summary.Started = pod.Status.StartTime.Time
+	}
 	if summary.Seal = pod.Annotations[seal.Annotation]; summary.Seal != "" {
 		summary.Allocation = pod.Annotations[deviceinfo.Annotation]
 	}

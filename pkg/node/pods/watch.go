@@ -97,7 +97,7 @@ func strip(object any) (any, error) {
 
 			DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, StartTime: pod.Status.StartTime},
 	}
 	keep := func(key string) {
 		if value, there := pod.Annotations[key]; there {
@@ -118,7 +118,7 @@ func strip(object any) (any, error) {
 			kept.Status.Conditions = []corev1.PodCondition{condition}
 		}
 	}
-	kept.Spec.ServiceAccountName = pod.Spec.ServiceAccountName
+	kept.Spec.ServiceAccountName, kept.Spec.Tolerations = pod.Spec.ServiceAccountName, pod.Spec.Tolerations
 	kept.Spec.InitContainers = stripContainers(pod.Spec.InitContainers)
 	kept.Spec.Containers = stripContainers(pod.Spec.Containers)
 	return kept, nil
