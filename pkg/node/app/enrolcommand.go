@@ -35,9 +35,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
-// Where kubecri is installed; its units say so.
+// Where kubecri is installed, by hand and from its Debian package; its units say so.
 const (
 	installedProgram       = "/usr/local/bin/kubecri"
+	packagedProgram        = "/usr/bin/kubecri"
 	installedConfiguration = "/etc/kubedevice/kubecri.yaml"
 )
 
@@ -110,8 +111,20 @@ func newEnrolOptions() *enrolOptions {
 		kubecri: NewOptions(), program: installedProgram, systemdDir: "/etc/systemd/system",
 		kubeletUnit: "kubelet.service",
 	}
+	if itself, err := os.Executable(); err == nil {
+		o.program = unitProgram(itself)
+	}
 	o.kubecri.configFile = installedConfiguration
 	return o
+}
+
+// unitProgram returns the program that kubecri's unit starts, from the one that runs: what was
+// installed from a package has that package's unit.
+func unitProgram(running string) string {
+	if running == packagedProgram {
+		return packagedProgram
+	}
+	return installedProgram
 }
 
 // command returns a command that prints the report of run.

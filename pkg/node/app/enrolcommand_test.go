@@ -86,3 +86,14 @@ func TestEnrolAndLeaveSayWhichArgumentIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestAProgramFromAPackageIsStartedByThePackagesUnit(t *testing.T) {
+	for running, want := range map[string]string{
+		"/usr/bin/kubecri": "/usr/bin/kubecri", "/usr/local/bin/kubecri": "/usr/local/bin/kubecri",
+		"/root/kubecri": "/usr/local/bin/kubecri",
+	} {
+		if got := unitProgram(running); got != want {
+			t.Errorf("enrol by %s: the unit starts %s, want %s", running, got, want)
+		}
+	}
+}
