@@ -28,11 +28,15 @@ if command -v systemd-analyze >/dev/null; then
   echo "verify deploy/systemd"
   units=$(mktemp -d)
   trap 'rm -r "$units"' EXIT
-  # The program need not be installed here.
-  sed 's#^ExecStart=[^ ]*#ExecStart=/bin/true#' deploy/systemd/kubecri.service >"$units/kubecri.service"
   cp deploy/systemd/kubecri.socket "$units"
+  for service in kubecri.service kubedevice-scheduler.service; do
+    # The program need not be installed here.
+    sed 's#^ExecStart=[^ ]*#ExecStart=/bin/true#' deploy/systemd/$service >"$units/$service"
+  done
   systemd-analyze verify --man=no "$units"/*
-  systemd-analyze security --no-pager --offline=true --threshold=40 "$units/kubecri.service" | tail -1
+  for service in "$units"/*.service; do
+    systemd-analyze security --no-pager --offline=true --threshold=40 "$service" | tail -1
+  done
 fi
 
 go test ./hack/rules
