@@ -12,7 +12,7 @@ KUBERNETES := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' go.mo
 LDFLAGS    := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION) \
               -X k8s.io/client-go/pkg/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION)
 OUT        := $(CURDIR)/_output
-MODULES    := . pkg/sdk plugins/template hack/images test
+MODULES    := . pkg/sdk plugins/template hack/images hack/release test
 
 # "make verify" vets every package once; "go test" need not do it again for each way to build them.
 TEST := go test -vet=off
@@ -76,6 +76,8 @@ kubectl-device-all: page ## Build it for Linux, macOS and Windows, as archives w
 
 PLATFORMS := linux/amd64 linux/arm64
 IMAGES    := $(OUT)/tools/images
+REVISION   = $$(git describe --always --abbrev=40 --dirty --exclude '*')
+CREATED    = $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 
 .PHONY: images
 images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64 for one architecture (Debian's apt).
@@ -91,8 +93,22 @@ images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64
 	done
 	@$(IMAGES) write -platforms '$(PLATFORMS)' -programs $(OUT)/images-build -work $(OUT)/images-build \
 	  -out $(OUT)/images -licence LICENSE -version $(VERSION) \
-	  -revision $$(git describe --always --abbrev=40 --dirty --exclude '*') \
-	  -created $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
+	  -revision $(REVISION) -created $(CREATED)
+
+RELEASE := $(OUT)/tools/release
+
+.PHONY: release
+release: images kubectl-device-all ## Make the files of a release in _output/release/; KEY=cosign.key signs them.
+	@cd hack/release && go build -o $(RELEASE) .
+	@rm -rf $(OUT)/chart
+	@if [ -f deploy/chart/Chart.yaml ]; then \
+	  $(MAKE) --no-print-directory helm; \
+	  $(OUT)/tools/helm package deploy/chart --destination $(OUT)/chart --version $(VERSION:v%=%) \
+	    --app-version $(VERSION); \
+	fi
+	@$(RELEASE) write -architectures '$(PLATFORMS:linux/%=%)' -sources . -programs $(OUT)/images-build \
+	  -kubectl $(OUT)/krew -images $(OUT)/images -charts $(OUT)/chart -out $(OUT)/release -key '$(KEY)' \
+	  -version $(VERSION) -revision $(REVISION) -created $(CREATED)
 
 ##@ Run
 
@@ -119,6 +135,7 @@ test-unit: test-page ## Unit tests and fuzz seeds of every module, with the race
 	cd pkg/sdk && $(TEST) -race ./...
 	cd plugins/template && $(TEST) -race ./...
 	cd hack/images && $(TEST) ./...
+	cd hack/release && $(TEST) ./...
 	cd test && $(TEST) $$(go list ./... | grep -v -e /integration -e /e2e)
 
 .PHONY: test-page

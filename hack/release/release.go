@@ -1,0 +1,172 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// release is what is released, and from which directories.
+type release struct {
+	version, revision string
+	created           time.Time
+	architectures     []string
+	// key signs, if there is one.
+	key *ecdsa.PrivateKey
+
+	sources, programs, kubectl, images, charts string
+
+	out string
+
+	// missing is what could not be written, and why.
+	missing string
+}
+
+// artifact is a file of the release.
+type artifact struct {
+	name string
+	// contents are what is in it, for its bill of materials.
+	contents []member
+	// purpose is SPDX's word for what the file is.
+	purpose string
+}
+
+// versions are those that tags of Go modules may have.
+var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
+
+// write writes all files of the release, and says what they are.
+func (r *release) write(ctx context.Context, out io.Writer) error {
+	if !versions.MatchString(r.version) {
+		return fmt.Errorf("version %q: want one such as v1.2.3 or v1.2.3-rc.1", r.version)
+	}
+	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		what string
+		make func() error
+	}{
+		{"programs", r.writePrograms},
+		{"kubectl-device", r.writeKubectl},
+		{"images", r.writeImages},
+		{"Debian packages", r.writePackages},
+		{"manifests", r.writeManifests},
+		{"chart", r.writeChart},
+		{"release notes", r.writeNotes},
+	} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "Writing %s\n", part.what); err != nil {
+			return err
+		}
+		if err := part.make(); err != nil {
+			return fmt.Errorf("release %s: %w", part.what, err)
+		}
+	}
+	if err := r.seal(); err != nil {
+		return err
+	}
+	return r.report(out)
+}
+
+// add writes a file of the release and, where it contains programs or packages, its bill of
+// materials.
+func (r *release) add(a artifact, write func(io.Writer) error) error {
+	file, err := os.Create(filepath.Join(r.out, a.name))
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if err := errors.Join(write(io.MultiWriter(file, sum)), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", a.name, err)
+	}
+	if a.contents == nil {
+		return nil
+	}
+	if err := r.writeBill(a, hex.EncodeToString(sum.Sum(nil))); err != nil {
+		return fmt.Errorf("write the bill of materials of %s: %w", a.name, err)
+	}
+	return nil
+}
+
+// addArchive adds a compressed archive of members, in a directory of the archive's name.
+func (r *release) addArchive(name string, members []member) error {
+	inside := make([]member, 0, len(members)+1)
+	for _, m := range append(members, r.licence("LICENSE")) {
+		m.path = name + "/" + m.path
+		inside = append(inside, m)
+	}
+	return r.add(artifact{name: name + ".tar.gz", contents: inside, purpose: "ARCHIVE"}, func(w io.Writer) error {
+		return writeTarGz(w, inside, r.created)
+	})
+}
+
+func (r *release) licence(path string) member {
+	return member{path: path, mode: 0o644, source: filepath.Join(r.sources, "LICENSE")}
+}
+
+// writePrograms writes an archive for each architecture, with both programs and all plugins.
+func (r *release) writePrograms() error {
+	for _, architecture := range r.architectures {
+		members, err := directory(filepath.Join(r.programs, architecture, "plugins"), "plugins")
+		if err != nil {
+			return err
+		}
+		for _, program := range []string{"kube-scheduler", "kubecri"} {
+			members = append(members, member{
+				path: program, mode: 0o755, source: filepath.Join(r.programs, architecture, program),
+			})
+		}
+		if err := r.addArchive(fmt.Sprintf("kubedevice_%s_linux_%s", r.version, architecture), members); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeManifests writes an archive of what is applied, and of units and patches.
+func (r *release) writeManifests() error {
+	members, err := directory(filepath.Join(r.sources, "deploy"), "deploy")
+	if err != nil {
+		return err
+	}
+	var wanted []member
+	for _, m := range members {
+		if !strings.HasSuffix(m.path, ".go") && !strings.HasPrefix(m.path, "deploy/chart/") {
+			wanted = append(wanted, m)
+		}
+	}
+	return r.addArchive("kubedevice_"+r.version+"_deploy", wanted)
+}
+
+// writeChart writes the chart that Helm has packaged, with the release's time: Helm writes that of
+// the checkout.
+func (r *release) writeChart() error {
+	found, err := filepath.Glob(filepath.Join(r.charts, "*.tgz"))
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if len(found) > 1 {
+		return fmt.Errorf("%s has %d charts, want one", r.charts, len(found))
+	}
+	members, err := readTarGz(found[0])
+	if err != nil {
+		return fmt.Errorf("read %s: %w", found[0], err)
+	}
+	return r.add(artifact{name: filepath.Base(found[0])}, func(w io.Writer) error {
+		return writeTarGz(w, members, r.created)
+	})
+}
