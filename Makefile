@@ -95,6 +95,25 @@ images: build ## Make container images in _output/images/; PLATFORMS=linux/amd64
 	  -out $(OUT)/images -licence LICENSE -version $(VERSION) \
 	  -revision $(REVISION) -created $(CREATED)
 
+# The directory of a plugin's module, the name of its files and of its image, and the unpacked programs of the release
+# that is to load it.
+PLUGIN ?= plugins/template
+NAME   ?= $(notdir $(abspath $(PLUGIN)))
+HOSTS  ?= $(OUT)
+
+.PHONY: plugin-image
+plugin-image: $(if $(filter $(OUT),$(HOSTS)),binaries) ## Build and check PLUGIN=directory, make its image.
+	@cd hack/images && go build -o $(IMAGES) .
+	@$(IMAGES) plugin -name '$(NAME)' -module '$(PLUGIN)' -kubecri '$(HOSTS)/kubecri' -sdk pkg/sdk \
+	  -installer hack/images/install -work $(OUT)/plugin-build/'$(NAME)' -out $(OUT)/plugin-images -version $(VERSION) \
+	  -created $(CREATED)
+
+.PHONY: images-start
+images-start: ## Start the programs of the other architecture's image under Debian's qemu (root, Linux 6.7).
+	@cd hack/images && go build -o $(IMAGES) .
+	@$(IMAGES) start -architecture $(if $(filter amd64,$(shell go env GOHOSTARCH)),arm64,amd64) \
+	  -image $(OUT)/images/kubedevice -work $(OUT)/images-build
+
 RELEASE := $(OUT)/tools/release
 
 .PHONY: release

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -21,7 +23,9 @@ type image struct {
 	// scheduler and kubecri say which programs it has, with their plugins.
 	scheduler, kubecri bool
 	user               string
-	entrypoint         []string
+	// others says that it is not KubeDevice's: nothing is known of its licence and its sources.
+	others     bool
+	entrypoint []string
 }
 
 // nonroot is user and group of the scheduler, which needs no rights on its node.
@@ -47,26 +51,37 @@ func (i image) reference(r release) string { return "localhost/" + i.name + ":" 
 
 // labels are OCI's annotations, of the image's configuration and of its index.
 func (i image) labels(r release) map[string]string {
-	return map[string]string{
-		"org.opencontainers.image.title":    i.title,
-		"org.opencontainers.image.version":  r.version,
-		"org.opencontainers.image.revision": r.revision,
-		"org.opencontainers.image.created":  r.created.Format(time.RFC3339),
-		"org.opencontainers.image.licenses": "Apache-2.0",
+	labels := map[string]string{
+		"org.opencontainers.image.title":   i.title,
+		"org.opencontainers.image.version": r.version,
+		"org.opencontainers.image.created": r.created.Format(time.RFC3339),
 	}
+	if !i.others {
+		labels["org.opencontainers.image.revision"] = r.revision
+		labels["org.opencontainers.image.licenses"] = "Apache-2.0"
+	}
+	return labels
 }
 
 // write writes the image, for the architectures of contents, as an OCI layout in the place of what
 // is in directory. It returns the digest of the image's index.
 func (i image) write(directory string, r release, contents []*content) (v1.Hash, error) {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	made := map[string]v1.Image{}
 	for _, c := range contents {
-		made, err := i.forArchitecture(r, c)
-		if err != nil {
+		var err error
+		if made[c.architecture], err = i.forArchitecture(r, c); err != nil {
 			return v1.Hash{}, err
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{
-			Platform: &v1.Platform{OS: "linux", Architecture: c.architecture},
+	}
+	return i.writeIndex(directory, r, made)
+}
+
+// writeIndex writes an image that was made for each architecture.
+func (i image) writeIndex(directory string, r release, made map[string]v1.Image) (v1.Hash, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, architecture := range slices.Sorted(maps.Keys(made)) {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made[architecture], Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: "linux", Architecture: architecture},
 		}})
 	}
 	index = mutate.Annotations(index, i.labels(r)).(v1.ImageIndex)
@@ -95,6 +110,11 @@ func (i image) forArchitecture(r release, c *content) (v1.Image, error) {
 	if i.kubecri {
 		layers = append(layers, c.kubecri)
 	}
+	return i.assemble(r, c.architecture, layers)
+}
+
+// assemble returns an image of layers.
+func (i image) assemble(r release, architecture string, layers []layer) (v1.Image, error) {
 	created := v1.Time{Time: r.created}
 	var adds []mutate.Addendum
 	for _, layer := range layers {
@@ -104,7 +124,7 @@ func (i image) forArchitecture(r release, c *content) (v1.Image, error) {
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	base, err := mutate.ConfigFile(base, &v1.ConfigFile{
-		OS: "linux", Architecture: c.architecture, Created: created,
+		OS: "linux", Architecture: architecture, Created: created,
 		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User: i.user, Entrypoint: i.entrypoint, WorkingDir: "/", Labels: i.labels(r),

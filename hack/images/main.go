@@ -6,6 +6,8 @@
 //
 //	images compiler ARCHITECTURE DIRECTORY    prints a C compiler for another architecture
 //	images write [flags]                      writes the images as OCI layouts
+//	images plugin [flags]                     builds a plugin for a release, as an image
+//	images start [flags]                      starts what an image of another architecture has
 package main
 
 import (
@@ -44,8 +46,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	case len(args) > 0 && args[0] == "write":
 		return runWrite(ctx, args[1:], out)
+	case len(args) > 0 && args[0] == "plugin":
+		return runPlugin(ctx, args[1:], out)
+	case len(args) > 0 && args[0] == "start":
+		return runStart(ctx, args[1:], out)
 	}
-	return errors.New("want: images compiler ARCHITECTURE DIRECTORY, or images write [flags]")
+	return errors.New("want: images compiler ARCHITECTURE DIRECTORY, or images write, plugin or start with flags")
 }
 
 // runWrite writes all images, and prints name and digest of each.
