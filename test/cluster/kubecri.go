@@ -50,7 +50,7 @@ func (n *Node) RunKubecri(ctx context.Context, args ...string) (string, error) {
 // It gets the arguments that every kubecri of the node gets, then the program's own.
 func (n *Node) NewKubecri(name string, program Program) *Component {
 	own := []string{"--cri-upstream=unix://" + containerdSocket}
-	if n.options.NRI {
+	if n.options.nri() {
 		own = append(own, "--mode=nri")
 	}
 	program.Args = slices.Concat(n.kubeletArgs(), own, n.cluster.nodeSeals(), program.Args)

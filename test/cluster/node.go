@@ -112,7 +112,7 @@ func (c *Cluster) KubeletClient(node string) (*kube.Client, error) {
 // Endpoint is the socket, inside the node, that the kubelet calls as its container runtime:
 // kubecri's, or containerd's own on a node without kubecri, and where that is an NRI plugin.
 func (n *Node) Endpoint() string {
-	if n.options.Kubecri != nil && !n.options.NRI {
+	if n.options.Kubecri != nil && !n.options.nri() {
 		return kubecriSocket
 	}
 	return containerdSocket

@@ -55,8 +55,8 @@ type NodeOptions struct {
 	// arguments and --cri-upstream, then its own. Nil leaves the proxy out: the kubelet talks to
 	// the runtime itself.
 	Kubecri *Program
-	// NRI makes kubecri an NRI plugin of the runtime, which the kubelet talks to itself.
-	NRI bool
+	// Mode says how kubecri hears of containers. Empty stands for ModeCRI.
+	Mode Mode
 	// Inventory is the file that describes the node's simulated GPUs to the device plugin, by way
 	// of kubecri's environment variable KUBEDEVICE_SIMGPU_CONFIG. Without it, the variable isn't
 	// set.
@@ -84,6 +84,18 @@ func (o Options) Extras() []binaries.Extra {
 }
 
 func (n NodeOptions) runtime() Runtime { return cmp.Or(n.Runtime, Containerd24) }
+
+// nri reports whether the node has a kubecri that is an NRI plugin.
+func (n NodeOptions) nri() bool { return n.Kubecri != nil && n.Mode == ModeNRI }
+
+// Mode is how a node's kubecri hears of containers.
+type Mode string
+
+// The modes.
+const (
+	ModeCRI Mode = "cri" // as a proxy, which the kubelet calls
+	ModeNRI Mode = "nri" // as an NRI plugin of the runtime, which the kubelet calls itself
+)
 
 // Program is an executable with what is its own: arguments, environment variables (NAME=value), and
 // directories or files that it alone sees at other paths, such as a simulated /sys.
@@ -151,6 +163,9 @@ func (o Options) check() error {
 		if _, ok := runtimes[node.runtime()]; !ok {
 			return fmt.Errorf("%s: there is no runtime %q: they are %q", nodeName(i), node.Runtime,
 				slices.Sorted(maps.Keys(runtimes)))
+		}
+		if node.Mode != "" && node.Mode != ModeCRI && node.Mode != ModeNRI {
+			return fmt.Errorf("%s: there is no mode %q: they are %q and %q", nodeName(i), node.Mode, ModeCRI, ModeNRI)
 		}
 		needed["container runtime of "+nodeName(i)] = filepath.Join(o.Programs, runtimes[node.runtime()].directory,
 			"containerd")

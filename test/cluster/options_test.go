@@ -53,6 +53,9 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"a runtime that is none": {
 			func(o *Options) { o.Nodes[0].Runtime = "cri-o" }, `node-1: there is no runtime "cri-o"`,
 		},
+		"a mode that is none": {
+			func(o *Options) { o.Nodes[0].Mode = "dra" }, `node-1: there is no mode "dra"`,
+		},
 		"a runtime that is not built": {
 			func(o *Options) { o.Nodes[0].Runtime = Containerd17 }, "container runtime of node-1: ",
 		},

@@ -52,7 +52,7 @@ func (n *Node) awaitSocket(ctx context.Context, program *Component, path string)
 
 // awaitKubecri waits until kubecri serves the kubelet, or is registered with the runtime.
 func (n *Node) awaitKubecri(ctx context.Context) error {
-	if !n.options.NRI {
+	if !n.options.nri() {
 		return n.awaitSocket(ctx, n.Kubecri, kubecriSocket)
 	}
 	return await(ctx, "kubecri with NRI on "+n.Name, []*Component{n.Kubecri}, func(ctx context.Context) error {

@@ -57,10 +57,14 @@ func (n *Node) containerd() Program {
 	}
 	return Program{
 		Path: filepath.Join(n.programs(), "containerd"),
-		Args: []string{"--config=" + n.file("containerd.toml")},
+		Args: []string{"--config=" + n.ContainerdConfig()},
 		Env:  []string{"PATH=" + path + n.cluster.path()},
 	}
 }
+
+// ContainerdConfig is the configuration file of the container runtime, which it reads when it
+// starts.
+func (n *Node) ContainerdConfig() string { return n.file("containerd.toml") }
 
 // containerdFiles returns the configuration files of the container runtime by their names.
 func (n *Node) containerdFiles() (map[string][]byte, error) {

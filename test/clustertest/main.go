@@ -31,6 +31,7 @@ const (
 const (
 	KubernetesVariable = "KUBEDEVICE_CLUSTER_KUBERNETES"
 	RuntimeVariable    = "KUBEDEVICE_CLUSTER_RUNTIME"
+	ModeVariable       = "KUBEDEVICE_CLUSTER_MODE"
 )
 
 // Run starts a cluster, hands it to use, runs the tests, takes the cluster down, and returns the
@@ -65,8 +66,8 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 }
 
 // Options returns those of a cluster that runs KubeDevice, with a directory of its own,
-// _output/<name>. KubernetesVariable and RuntimeVariable choose its Kubernetes and the container
-// runtime of its nodes.
+// _output/<name>. KubernetesVariable, RuntimeVariable and ModeVariable choose its Kubernetes, and the
+// container runtime and the mode of kubecri of its nodes.
 func Options(name string, nodes int) (cluster.Options, error) {
 	options, err := cluster.Default(nodes)
 	if err != nil {
@@ -76,6 +77,7 @@ func Options(name string, nodes int) (cluster.Options, error) {
 	options.Kubernetes = cmp.Or(cluster.Kubernetes(os.Getenv(KubernetesVariable)), cluster.Kubernetes137)
 	for i := range options.Nodes {
 		options.Nodes[i].Runtime = cluster.Runtime(os.Getenv(RuntimeVariable))
+		options.Nodes[i].Mode = cluster.Mode(os.Getenv(ModeVariable))
 	}
 	return options, nil
 }

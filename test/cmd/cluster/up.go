@@ -34,7 +34,7 @@ type upFlags struct {
 	nodes                       int
 	scheduler, schedulerPlugins string
 	kubecri, devicePlugins      string
-	kubernetes, runtime         string
+	kubernetes, runtime, mode   string
 	inventories                 []string
 	manifests                   []string
 }
@@ -71,6 +71,8 @@ func (f *upFlags) set() *pflag.FlagSet {
 		string(cluster.Kubernetes137)+")")
 	set.StringVar(&f.runtime, "runtime", "", "container runtime of the nodes, "+string(cluster.Containerd24)+", "+
 		string(cluster.Containerd23)+" or "+string(cluster.Containerd17)+" (default "+string(cluster.Containerd24)+")")
+	set.StringVar(&f.mode, "mode", "", "how kubecri hears of containers, "+string(cluster.ModeCRI)+" or "+
+		string(cluster.ModeNRI)+" (default "+string(cluster.ModeCRI)+")")
 	set.Var(pathsValue{&f.inventories}, "inventory",
 		"file with the simulated GPUs of a node; of several, the first is for the first node and so on, the last for "+
 			"all further nodes")
@@ -101,6 +103,7 @@ func (f *upFlags) options() (cluster.Options, error) {
 			node.Kubecri.Args = []string{"--cridevices=" + f.devicePlugins}
 		}
 		node.Runtime = cluster.Runtime(f.runtime)
+		node.Mode = cluster.Mode(f.mode)
 		if f.kubecri == none {
 			node.Kubecri = nil
 		}

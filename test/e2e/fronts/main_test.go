@@ -33,7 +33,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		return 1
 	}
-	options.Nodes[0].NRI = true
+	options.Nodes[0].Mode, options.Nodes[1].Mode = cluster.ModeNRI, cluster.ModeCRI
 	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
 }
 
