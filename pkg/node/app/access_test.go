@@ -115,7 +115,9 @@ func TestMetricsAreReadByThoseWhomTheAPIServerLets(t *testing.T) {
 }
 
 func TestReasonsOfFailedChecksAreWithheldFromStrangers(t *testing.T) {
-	checks := []check{{"grants", func(context.Context) error { return errors.New("the disk of team-a is full") }}}
+	checks := []check{{
+		name: "grants", run: func(context.Context) error { return errors.New("the disk of team-a is full") },
+	}}
 	for _, mayKnow := range []bool{true, false} {
 		answer := httptest.NewRecorder()
 		report(checks, func(*http.Request) bool { return mayKnow }).

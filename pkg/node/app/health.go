@@ -31,6 +31,7 @@ var errWithheld = errors.New("reason withheld from readers without a token that 
 type check struct {
 	name string
 	run  func(ctx context.Context) error
+	note func() string // if set, something more about it that is well
 }
 
 // report answers 200 if all checks pass and 503 if not, with a line for each, for requests that may
@@ -42,14 +43,18 @@ func report(checks []check, mayKnow func(*http.Request) bool) http.Handler {
 		var text bytes.Buffer
 		code := http.StatusOK
 		for _, c := range checks {
-			if err := c.run(ctx); err != nil {
+			err := c.run(ctx)
+			switch {
+			case err == nil && c.note != nil && mayKnow(request):
+				fmt.Fprintf(&text, "[+]%s ok; %s\n", c.name, c.note())
+			case err == nil:
+				fmt.Fprintf(&text, "[+]%s ok\n", c.name)
+			default:
 				code = http.StatusServiceUnavailable
 				if !mayKnow(request) {
 					err = errWithheld
 				}
 				fmt.Fprintf(&text, "[-]%s: %v\n", c.name, err)
-			} else {
-				fmt.Fprintf(&text, "[+]%s ok\n", c.name)
 			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -62,7 +67,7 @@ func report(checks []check, mayKnow func(*http.Request) bool) http.Handler {
 // socketAnswers checks that whoever serves the socket takes connections and speaks gRPC on them: a
 // mere connect would succeed on a socket whose owner hangs, too.
 func socketAnswers(path string) check {
-	return check{"socket", func(ctx context.Context) error {
+	return check{name: "socket", run: func(ctx context.Context) error {
 		conn, err := criproxy.Dial(path)
 		if err != nil {
 			return err
@@ -85,7 +90,7 @@ func socketAnswers(path string) check {
 
 // runtimeAnswers checks that the runtime behind the connection answers.
 func runtimeAnswers(conn grpc.ClientConnInterface) check {
-	return check{"runtime", func(ctx context.Context) error {
+	return check{name: "runtime", run: func(ctx context.Context) error {
 		_, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
 		return err
 	}}

@@ -144,9 +144,9 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	advertising.Holders = n.holders
 	switch {
 	case n.nri != nil:
-		n.registration = nri.New(options.NRISocket, n.newNRIFront(ctx))
+		n.registration = nri.New(options.NRISocket, n.newNRIFront(ctx), n.nriSettings)
 	case options.NRISocket != "":
-		n.registration = nri.New(options.NRISocket, nil)
+		n.registration = nri.New(options.NRISocket, nil, n.nriSettings)
 	}
 	if n.registration != nil {
 		advertising.Runtime = n.registration
@@ -349,7 +349,7 @@ func (n *node) seals() admission.Seals {
 // alive are the checks without which kubecri must be restarted.
 func (n *node) alive(servePath string) []check {
 	if n.nri != nil {
-		return []check{{"nri-requests", func(context.Context) error { return n.nri.front.Check() }}}
+		return []check{{name: "nri-requests", run: func(context.Context) error { return n.nri.front.Check() }}}
 	}
 	return []check{socketAnswers(servePath)}
 }
@@ -357,21 +357,24 @@ func (n *node) alive(servePath string) []check {
 // ready are the checks without which some pod cannot be served.
 func (n *node) ready(servePath string) []check {
 	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
-		check{"grants", func(context.Context) error { return n.record.Check() }},
-		check{"plugins", func(context.Context) error { return n.plugins.Check() }},
-		check{"device-plugins", func(context.Context) error { return n.deviceManager.Check() }},
-		check{"pod-resources", n.resources.Check},
+		check{name: "grants", run: func(context.Context) error { return n.record.Check() }},
+		check{name: "plugins", run: func(context.Context) error { return n.plugins.Check() }},
+		check{name: "device-plugins", run: func(context.Context) error { return n.deviceManager.Check() }},
+		check{name: "pod-resources", run: n.resources.Check},
 	)
 	if n.keys != nil {
-		checks = append(checks, check{"seals", func(context.Context) error { return n.keys.Check() }})
+		checks = append(checks, check{name: "seals", run: func(context.Context) error { return n.keys.Check() }})
 	}
 	if n.registration != nil {
-		checks = append(checks, check{"nri", func(context.Context) error { return n.registration.Check() }})
+		checks = append(checks, check{name: "nri",
+			run:  func(context.Context) error { return n.registration.Check() },
+			note: func() string { return "default validator: " + n.registration.Validator() },
+		})
 	}
 	if n.options.Kubeconfig != "" {
 		checks = append(checks,
-			check{"pods", func(context.Context) error { return n.registry.Check() }},
-			check{"node", func(context.Context) error { return n.advertiser.Check() }},
+			check{name: "pods", run: func(context.Context) error { return n.registry.Check() }},
+			check{name: "node", run: func(context.Context) error { return n.advertiser.Check() }},
 		)
 	}
 	return checks

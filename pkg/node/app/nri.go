@@ -14,6 +14,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
 )
 
@@ -30,7 +32,8 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 	n.nri.devices = nrifront.NewDevices(ctx, a.Devices)
 	a.Devices = n.nri.devices
 	n.nri.front = nrifront.New(ctx, nrifront.Options{
-		Admission: a, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince, End: n.endContainer,
+		Admission: a, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince,
+		End: n.endContainer,
 		Warn: func(pod admission.Pod, message string) {
 			n.events.warnOfEnded(&corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
@@ -66,6 +69,21 @@ func (n *node) endContainer(ctx context.Context, id string) error {
 		return errors.New("it was started while it was ended")
 	}
 	return nil
+}
+
+// nriSettings reads what the runtime's configuration says of its default validator.
+func (n *node) nriSettings(ctx context.Context) (nri.Settings, error) {
+	return validatorSettings(ctx, n.options.UpstreamEndpoint)
+}
+
+// validatorSettings returns what the configuration of the runtime behind an endpoint says of its
+// default validator.
+func validatorSettings(ctx context.Context, endpoint string) (nri.Settings, error) {
+	path, err := criproxy.SocketPath(endpoint)
+	if err != nil {
+		return nri.Settings{}, err
+	}
+	return nri.NewMachine().Settings(ctx, path)
 }
 
 // register keeps kubecri registered with NRI. In ModeNRI it waits until this process has the

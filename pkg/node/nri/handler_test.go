@@ -91,7 +91,7 @@ func (r *recorder) connections() (synchronized []int, left int) {
 func startHandling(t *testing.T, socket string) (*Registration, *recorder) {
 	t.Helper()
 	handler := &recorder{late: make(chan struct{})}
-	r := New(socket, handler)
+	r := New(socket, handler, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

@@ -8,7 +8,8 @@
 // create its containers. So a container with devices is not created without them after kubecri was
 // taken away.
 //
-// No API says whether the validator is on. But a runtime tells each plugin that validates
+// No API says whether the validator is on. The runtime's configuration says so, where it can be
+// read, see Machine. What counts is what the runtime does: it tells each plugin that validates
 // containers which plugins have seen the container, and its own validator is among them. So beside
 // the plugin there is a second one that validates, until the first container has been created. Both
 // end with their connection to the runtime: another configuration needs a restart of it.
@@ -16,6 +17,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -45,27 +47,49 @@ const (
 type Registration struct {
 	socket  string
 	handler Handler // nil if kubecri is only there
+	// settings reads the runtime's configuration; nil if nobody can.
+	settings func(context.Context) (Settings, error)
 
 	mu         sync.Mutex
 	registered bool
 	known      bool // since the connection to the runtime that there is, or was last
 	enforced   bool
+	seen       bool   // known because a container was created
+	reason     string // where it is known from, or why it is not
 	changed    chan struct{}
 }
 
 // New returns a registration at the NRI socket of that path; call Run to make it. handler handles
-// the runtime's requests; nil if kubecri is only to be there.
-func New(socket string, handler Handler) *Registration {
-	return &Registration{socket: socket, handler: handler, changed: make(chan struct{})}
+// the runtime's requests; nil if kubecri is only to be there. settings reads the runtime's
+// configuration; nil if nobody can.
+func New(socket string, handler Handler, settings func(context.Context) (Settings, error)) *Registration {
+	return &Registration{
+		socket: socket, handler: handler, settings: settings, reason: "kubecri was not registered yet",
+		changed: make(chan struct{}),
+	}
 }
 
 // Enforced reports whether the runtime refuses containers that require a plugin that is not there;
-// whether that is known, which takes the creation of one container; and a channel that is closed
-// when any of this may have changed.
+// whether that is known, from the runtime's configuration, or else when one container was created;
+// and a channel that is closed when any of this may have changed.
 func (r *Registration) Enforced() (enforced, known bool, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.enforced, r.known, r.changed
+}
+
+// Validator says in words whether the runtime's default validator is on, and how that is known.
+func (r *Registration) Validator() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.known:
+		return fmt.Sprintf("unknown until a container is created (%s)", r.reason)
+	case r.enforced:
+		return fmt.Sprintf("on (%s)", r.reason)
+	default:
+		return fmt.Sprintf("off (%s): containers with devices are created without them while kubecri is away", r.reason)
+	}
 }
 
 // Check returns an error while kubecri is not registered, and the runtime refuses to create
@@ -120,8 +144,11 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, plugin, func() {
 		registered = true
 		klog.FromContext(ctx).V(2).Info("Registered with NRI", "socket", r.socket, "plugin", deviceinfo.NRIPlugin)
-		r.update(func() { r.registered, r.known = true, false })
+		r.update(func() {
+			r.registered, r.known, r.seen, r.reason = true, false, false, "its configuration was not read yet"
+		})
 		probing.Go(func() { r.probe(ctx) })
+		probing.Go(func() { r.expect(ctx) })
 	})
 	if registered {
 		r.update(func() { r.registered = false })
@@ -152,7 +179,27 @@ func (r *Registration) probe(ctx context.Context) {
 
 func (r *Registration) found(ctx context.Context, enforced bool) {
 	klog.FromContext(ctx).V(2).Info("Found out whether containers can require NRI plugins", "enforced", enforced)
-	r.update(func() { r.known, r.enforced = true, enforced })
+	r.update(func() {
+		r.known, r.enforced, r.seen, r.reason = true, enforced, true, "seen when a container was created"
+	})
+}
+
+// expect reads from the runtime's configuration what found will find out.
+func (r *Registration) expect(ctx context.Context) {
+	settings, err := Settings{}, errors.New("nobody reads its configuration")
+	if r.settings != nil {
+		settings, err = r.settings(ctx)
+	}
+	r.update(func() {
+		switch {
+		case r.seen || ctx.Err() != nil:
+		case err != nil:
+			r.reason = err.Error()
+		default:
+			r.known, r.enforced, r.reason = true, settings.Enabled, "by "+settings.File
+		}
+	})
+	klog.FromContext(ctx).V(2).Info("Read whether containers can require NRI plugins", "validator", r.Validator())
 }
 
 // update changes the state.

@@ -5,6 +5,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"path/filepath"
@@ -33,8 +34,13 @@ type runtime struct {
 // called.
 func startRuntime(t *testing.T, socket string, validates bool) *runtime {
 	t.Helper()
+	return startRuntimeVersion(t, socket, "2.4.2", validates)
+}
+
+func startRuntimeVersion(t *testing.T, socket, version string, validates bool) *runtime {
+	t.Helper()
 	dir := t.TempDir()
-	served, err := adaptation.New("containerd", "2.4.2",
+	served, err := adaptation.New("containerd", version,
 		func(ctx context.Context, sync adaptation.SyncCB) error {
 			_, err := sync(ctx, []*api.PodSandbox{{Id: "old"}}, nil)
 			return err
@@ -78,7 +84,7 @@ func await(t *testing.T, what string, condition func() bool) {
 
 // start keeps kubecri registered until the test ends or stop is called.
 func start(t *testing.T, socket string) (r *Registration, stop func()) {
-	r = New(socket, nil)
+	r = New(socket, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -188,6 +194,61 @@ func TestARuntimeThatRefusesTheProbeHasNoValidator(t *testing.T) {
 	})
 	if !registration.isRegistered() {
 		t.Error("kubecri is not registered")
+	}
+}
+
+// The first device pod may be bound before there was a container.
+func TestTheConfigurationCountsUntilAContainerWasCreated(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings  func(context.Context) (Settings, error)
+		validates bool
+		known     bool
+		before    string
+		after     string
+	}{
+		"it says on, and so it is": {
+			settings:  func(context.Context) (Settings, error) { return Settings{Enabled: true, File: "/c"}, nil },
+			validates: true, known: true, before: "on (by /c)", after: "on (seen when a container was created)",
+		},
+		"it says on, and it is off": {
+			settings: func(context.Context) (Settings, error) { return Settings{Enabled: true, File: "/c"}, nil },
+			known:    true, before: "on (by /c)", after: "off (seen when a container was created)",
+		},
+		"it says off, and it is on": {
+			settings:  func(context.Context) (Settings, error) { return Settings{File: "/c"}, nil },
+			validates: true, known: true, before: "off (by /c): containers", after: "on (seen",
+		},
+		"it cannot be read": {
+			settings:  func(context.Context) (Settings, error) { return Settings{}, errors.New("no rights") },
+			validates: true, before: "unknown until a container is created (no rights)", after: "on (seen",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "nri.sock")
+			registration := New(socket, nil, test.settings)
+			if got := registration.Validator(); !strings.HasPrefix(got, "unknown") {
+				t.Errorf("before it is registered: %s", got)
+			}
+			r := startRuntime(t, socket, test.validates)
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			defer running.Wait()
+			defer stop()
+			running.Go(func() { registration.Run(ctx) })
+			await(t, test.before, func() bool { return strings.HasPrefix(registration.Validator(), test.before) })
+			if _, known, _ := registration.Enforced(); known != test.known {
+				t.Errorf("known: %v", known)
+			}
+			await(t, test.after, func() bool {
+				if err := r.create(); err != nil && !strings.Contains(err.Error(), "not present") {
+					t.Fatal(err)
+				}
+				return strings.HasPrefix(registration.Validator(), test.after)
+			})
+			if enforced, known, _ := registration.Enforced(); !known || enforced != test.validates {
+				t.Errorf("enforced %v, known %v", enforced, known)
+			}
+		})
 	}
 }
 

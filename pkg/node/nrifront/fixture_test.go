@@ -111,7 +111,8 @@ func (f *fixture) Lookup(_ context.Context, uid string) (pods.Pod, error) {
 	return pods.Pod{}, pods.ErrUnknown
 }
 
-// Get knows pods that are named for what their main container requests.
+// Get knows pods that are named for what their main container requests. They set no variables:
+// those that a container has are its image's.
 func (f *fixture) Get(uid string) (pods.Pod, bool) {
 	pod := pods.Pod{Namespace: "default", Name: "pod-" + uid, ServiceAccount: "default",
 		Containers: []pods.Container{{Name: "main"}}}
@@ -184,7 +185,7 @@ func newFixture(t *testing.T) *fixture {
 			f.warnings = append(f.warnings, message)
 		},
 	})
-	registration := nri.New(f.socket, f.front)
+	registration := nri.New(f.socket, f.front, nil)
 	var running sync.WaitGroup
 	running.Go(func() { files.Run(ctx) })
 	running.Go(func() { manager.Run(ctx) })

@@ -1,0 +1,35 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWhetherARuntimeRegistersKubecriIsTried(t *testing.T) {
+	for name, test := range map[string]struct {
+		version string // none if nobody serves NRI
+		says    string
+	}{
+		"a runtime of today":  {version: "2.4.2"},
+		"one that is too old": {version: "2.1.4", says: "upgrade it to 2.2 or later"},
+		"none":                {says: "NRI is off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "nri.sock")
+			if test.version != "" {
+				startRuntimeVersion(t, socket, test.version, true)
+			}
+			runtime, err := Check(t.Context(), socket)
+			if test.says == "" && (err != nil || runtime != "containerd "+test.version) {
+				t.Errorf("%q, %v", runtime, err)
+			}
+			if test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+				t.Errorf("%q, %v; want an error with %q", runtime, err, test.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,170 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Settings are what the configuration of a container runtime says of its default validator.
+type Settings struct {
+	// Enabled says that it is on.
+	Enabled bool
+	// Required are the plugins that all containers require, whatever their pods say.
+	Required []string
+	// Tolerated is the annotation of a pod whose containers require none; empty for none.
+	Tolerated string
+	// File is the configuration file.
+	File string
+}
+
+// settingsLimit is how long it may take to read the settings.
+const settingsLimit = 10 * time.Second
+
+// Settings returns the settings of the runtime that serves the CRI at the socket. No API has
+// them, but containerd prints its effective configuration, and CRI-O serves it. An error says why
+// they are not known, as they are not to a process in a container, which does not see that of the
+// runtime.
+func (m Machine) Settings(ctx context.Context, socket string) (Settings, error) {
+	ctx, cancel := context.WithTimeout(ctx, settingsLimit)
+	defer cancel()
+	pid, err := m.Peer(ctx, socket)
+	if err != nil {
+		return Settings{}, fmt.Errorf("find the process that serves %s: %w", socket, err)
+	}
+	if pid == 0 {
+		return Settings{}, fmt.Errorf("the process that serves %s is not to be seen from here", socket)
+	}
+	raw, err := os.ReadFile(m.proc(pid, "cmdline"))
+	if err != nil {
+		return Settings{}, fmt.Errorf("arguments of the container runtime: %w", err)
+	}
+	args := strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00")
+	switch name := filepath.Base(args[0]); name {
+	case "containerd":
+		return m.ofContainerd(ctx, pid, args)
+	case "crio":
+		return ofCRIO(ctx, filepath.Join("/", m.Root, socket))
+	default:
+		return Settings{}, fmt.Errorf("%s is served by %s, and neither by containerd nor by crio", socket, name)
+	}
+}
+
+// ofContainerd returns what a containerd with these arguments prints of its configuration, which
+// must be that with which the process was started.
+func (m Machine) ofContainerd(ctx context.Context, pid int, args []string) (Settings, error) {
+	program, err := m.program(pid, args[0])
+	if err != nil {
+		return Settings{}, err
+	}
+	file := configFlag(args[1:])
+	printed, err := m.Run(ctx, program, "--config="+file, "config", "dump")
+	if err != nil {
+		return Settings{}, fmt.Errorf("%s config dump: %w", program, err)
+	}
+	unread := func(err error) (Settings, error) {
+		return Settings{}, fmt.Errorf("what %s config dump prints: %w", program, err)
+	}
+	top, err := tableOf(printed)
+	if err != nil {
+		return unread(err)
+	}
+	imports, err := top.strings("imports")
+	if err != nil {
+		return unread(err)
+	}
+	if err := m.checkUnchanged(pid, append(imports, file)); err != nil {
+		return Settings{}, err
+	}
+	const plugin = "io.containerd.nri.v1.nri"
+	if plugins, err := tableOf(printed, "plugins", plugin); err != nil || plugins == nil {
+		return unread(cmp.Or(err, fmt.Errorf("there is no NRI in it")))
+	}
+	validator, err := tableOf(printed, "plugins", plugin, "default_validator")
+	if err != nil {
+		return unread(err)
+	}
+	s, err := settingsOf(validator, "enable", "")
+	if err != nil {
+		return unread(err)
+	}
+	s.File = file
+	return s, nil
+}
+
+// settingsOf returns the settings in a table whose keys have names of their own.
+func settingsOf(validator table, enable, prefix string) (s Settings, err error) {
+	var errs [3]error
+	s.Enabled, errs[0] = validator.bool(enable)
+	s.Required, errs[1] = validator.strings(prefix + "required_plugins")
+	s.Tolerated, errs[2] = validator.string(prefix + "tolerate_missing_plugins_annotation")
+	return s, errors.Join(errs[:]...)
+}
+
+// configFlag returns the configuration file that containerd's arguments name.
+func configFlag(args []string) string {
+	for i, arg := range args {
+		name, value, inside := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") || name != "config" && name != "c" {
+			continue
+		}
+		if !inside && i+1 < len(args) {
+			value = args[i+1]
+		}
+		return value
+	}
+	return "/etc/containerd/config.toml"
+}
+
+// ofCRIO returns what CRI-O serves of the configuration that it runs with, on the socket of the
+// CRI.
+func ofCRIO(ctx context.Context, socket string) (Settings, error) {
+	const path = "http://crio/config"
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return Settings{}, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return Settings{}, fmt.Errorf("ask CRI-O for its configuration: %w", err)
+	}
+	defer answer.Body.Close()
+	const most = 1 << 20
+	content, err := io.ReadAll(io.LimitReader(answer.Body, most))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	if err != nil {
+		return Settings{}, fmt.Errorf("ask CRI-O for its configuration: %w", err)
+	}
+	validator, err := tableOf(string(content), "crio", "nri", "default_validator")
+	if err == nil && validator == nil {
+		err = errors.New("there is no default validator in it")
+	}
+	var s Settings
+	if err == nil {
+		s, err = settingsOf(validator, "nri_enable_default_validator", "nri_validator_")
+	}
+	if err != nil {
+		return Settings{}, fmt.Errorf("CRI-O's configuration: %w", err)
+	}
+	s.File = "/etc/crio"
+	return s, nil
+}
