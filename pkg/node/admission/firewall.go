@@ -160,9 +160,13 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 
 // asFirewall returns the container for the firewall.
 func (r *request) asFirewall() firewall.Container {
-	return firewall.Container{
+	c := firewall.Container{
 		PodAnnotations: r.annotations, Config: r.config, Requests: r.spec.Requests[r.container],
 	}
+	if r.withImage {
+		c.Own = func(variable string) bool { return r.spec.SetsVariable(r.container, variable) }
+	}
+	return c
 }
 
 func errAttempts(container string, attempts []firewall.Attempt) error {

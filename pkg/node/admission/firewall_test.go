@@ -193,6 +193,13 @@ func podOf(account string) pods.Pod {
 	return pod
 }
 
+// podThatSets returns the plain pod, which sets those environment variables.
+func podThatSets(variables ...string) pods.Pod {
+	pod := plain
+	pod.Variables = map[string][]string{"main": variables}
+	return pod
+}
+
 func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 	every := []*runtimeapi.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("all")}}
 	cdi := map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"}
@@ -200,6 +207,7 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		pod         pods.Pod
 		annotations map[string]string
 		config      *runtimeapi.ContainerConfig
+		withImage   bool
 		allow       []string
 
 		envs     string // that the container is started with
@@ -216,6 +224,20 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		},
 		"what the image asks for, which nobody here sees, is overridden in silence": {
 			pod: plain, envs: "void", outcome: Isolated,
+		},
+		"the same where the image's variables are seen": {
+			pod: podThatSets(), config: &runtimeapi.ContainerConfig{Envs: every}, withImage: true, envs: "void",
+			outcome: Isolated,
+		},
+		"a variable of the pod gets an event among those of the image": {
+			pod: podThatSets("NVIDIA_VISIBLE_DEVICES"), config: &runtimeapi.ContainerConfig{Envs: every},
+			withImage: true, envs: "void", outcome: Isolated,
+			event: "NVIDIA_VISIBLE_DEVICES=all asks", attempts: []string{"nvidia.com env neutralised"},
+		},
+		"so does one of which nobody knows whose it is": {
+			pod: plain, config: &runtimeapi.ContainerConfig{Envs: every}, withImage: true, envs: "void",
+			outcome: Isolated,
+			event:   "NVIDIA_VISIBLE_DEVICES=all asks", attempts: []string{"nvidia.com env neutralised"},
 		},
 		"an annotation of the pod is refused, and says what to do": {
 			pod: plain, annotations: cdi, code: codes.FailedPrecondition, outcome: Refused,
@@ -281,6 +303,7 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 				config = &runtimeapi.ContainerConfig{}
 			}
 			config.Metadata = &runtimeapi.ContainerMetadata{Name: "main"}
+			f.withImage = test.withImage
 			got, err := f.createAs(t, "u", "api", test.annotations, config)
 			if status.Code(err) != test.code || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Fatalf("%v, want %v: %s", err, test.code, test.says)

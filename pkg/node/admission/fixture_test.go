@@ -59,6 +59,8 @@ type fixture struct {
 	wall     *firewall.Firewall          // on if it is the admission's
 	outcomes []Outcome
 	plugin   *cards
+
+	withImage bool // the front sees the image's variables
 }
 
 // Pods is the runtime as the grants see it.
@@ -208,7 +210,11 @@ func (f *fixture) createAs(
 	t.Helper()
 	f.live[uid] = true
 	raw := createRequest(t, uid, source, annotations, config)
-	suffix, err := f.CreateContainer(context.Background(), raw)
+	create := f.CreateContainer
+	if f.withImage {
+		create = f.createWithImage
+	}
+	suffix, err := create(context.Background(), raw)
 	if err != nil || len(suffix) == 0 {
 		return nil, err
 	}
@@ -217,6 +223,20 @@ func (f *fixture) createAs(
 		t.Fatal(err)
 	}
 	return merged.Config, nil
+}
+
+// createWithImage is CreateContainer of a front that sees the image's variables.
+func (f *fixture) createWithImage(ctx context.Context, raw []byte) ([]byte, error) {
+	container, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	container.WithImage = true
+	addition, err := f.Admit(ctx, container)
+	if err != nil || addition == nil {
+		return nil, err
+	}
+	return inject.Suffix(addition)
 }
 
 func createRequest(

@@ -95,8 +95,10 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	if err != nil || !guard.Active() {
 		return "", err
 	}
-	refused := guard.Refused(r.asFirewall())
-	_, others := guard.Neutralise(r.asFirewall(), nil, false)
+	c := r.asFirewall()
+	c.Own = nil // nobody has overridden the image's variables
+	refused := guard.Refused(c)
+	_, others := guard.Neutralise(c, nil, false)
 	attempts := append(refused, others...)
 	if len(attempts) == 0 {
 		return "", nil

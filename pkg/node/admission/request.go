@@ -40,6 +40,8 @@ type Container struct {
 	// Config is what it has without this program: the name in its metadata, variables, mounts,
 	// devices, CDI devices, annotations, and whether it is privileged. Nothing else is read.
 	Config *runtimeapi.ContainerConfig
+	// WithImage says that Config has the variables of the image, too.
+	WithImage bool
 }
 
 // podRef is the pod that a container belongs to.
@@ -57,6 +59,7 @@ type request struct {
 	podRef
 	container string
 	config    *runtimeapi.ContainerConfig
+	withImage bool
 
 	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a
 	// restart, and the allocation that the pod claims.
@@ -84,7 +87,9 @@ type verification struct {
 
 // newRequest returns the request of a container.
 func newRequest(c Container) *request {
-	return &request{podRef: newPodRef(c.Pod), container: c.Config.GetMetadata().GetName(), config: c.Config}
+	return &request{
+		podRef: newPodRef(c.Pod), container: c.Config.GetMetadata().GetName(), config: c.Config, withImage: c.WithImage,
+	}
 }
 
 func newPodRef(pod Pod) podRef {

@@ -60,6 +60,9 @@ type Container struct {
 	PodAnnotations map[string]string
 	// Config is the container itself.
 	Config *runtimeapi.ContainerConfig
+	// Own reports whether the pod sets a variable of Config, or may: the others are the image's,
+	// and no attempts of the pod. Nil if all are the pod's.
+	Own func(variable string) bool
 	// Requests are the extended resources that it requests.
 	Requests []types.ResourceName
 }
@@ -224,6 +227,9 @@ func (g *Guard) Neutralise(
 				continue
 			}
 			put(env.GetKey(), nothing)
+			if c.Own != nil && !c.Own(env.GetKey()) {
+				continue
+			}
 			attempts = append(attempts, Attempt{v.name, ByEnv,
 				fmt.Sprintf("the environment variable %s=%.64s", env.GetKey(), env.GetValue())})
 		}

@@ -51,14 +51,14 @@ func containerOf(sandbox *api.PodSandbox, c *api.Container) admission.Container 
 		config.Linux = &runtimeapi.LinuxContainerConfig{
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: true},
 		}
-		return admission.Container{Pod: podOf(sandbox), Config: config}
+		return admission.Container{Pod: podOf(sandbox), Config: config, WithImage: true}
 	}
 	for _, d := range c.GetLinux().GetDevices() {
 		config.Devices = append(config.Devices, &runtimeapi.Device{
 			ContainerPath: d.GetPath(), HostPath: hostPathOf(d), Permissions: permissionsOf(d, rules),
 		})
 	}
-	return admission.Container{Pod: podOf(sandbox), Config: config}
+	return admission.Container{Pod: podOf(sandbox), Config: config, WithImage: true}
 }
 
 // annotationsOf returns the container's own annotations. A runtime may be configured to copy some

@@ -115,7 +115,7 @@ func (f *fixture) Lookup(_ context.Context, uid string) (pods.Pod, error) {
 // those that a container has are its image's.
 func (f *fixture) Get(uid string) (pods.Pod, bool) {
 	pod := pods.Pod{Namespace: "default", Name: "pod-" + uid, ServiceAccount: "default",
-		Containers: []pods.Container{{Name: "main"}}}
+		Containers: []pods.Container{{Name: "main"}}, Variables: map[string][]string{"main": nil}}
 	if uid != "plain" {
 		pod.Requests = map[string][]types.ResourceName{"main": {gpu}}
 	}

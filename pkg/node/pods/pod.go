@@ -31,6 +31,10 @@ type Pod struct {
 	// Requests are the extended resources that the pod's containers request, sorted, by the
 	// container's name. A pod that requests none has none.
 	Requests map[string][]types.ResourceName `json:"asks,omitempty"`
+	// Variables are the names of the environment variables that the pod's spec sets, by the
+	// container's name. A container that takes some from a ConfigMap or Secret as a whole has no
+	// entry. They are not in the file.
+	Variables map[string][]string `json:"-"`
 	// Counts are how many of each extended resource the pod requests, as the kubelet and the
 	// scheduler count them. They are not in the file: only the API server's pods are counted.
 	Counts map[string]int64 `json:"-"`
@@ -116,11 +120,18 @@ func (p Pod) RequestsOther(resources map[types.ResourceName]bool) bool {
 	return false
 }
 
+// SetsVariable reports whether the pod sets an environment variable of the container, or may.
+func (p Pod) SetsVariable(container, variable string) bool {
+	names, known := p.Variables[container]
+	return !known || slices.Contains(names, variable)
+}
+
 func (p Pod) equal(other Pod) bool {
 	return p.Namespace == other.Namespace && p.Name == other.Name &&
 		p.ServiceAccount == other.ServiceAccount && p.Ended == other.Ended &&
 		slices.Equal(p.Containers, other.Containers) && maps.EqualFunc(p.Requests, other.Requests, slices.Equal) &&
-		maps.Equal(p.Counts, other.Counts) && p.Seal == other.Seal && p.Allocation == other.Allocation &&
+		maps.EqualFunc(p.Variables, other.Variables, slices.Equal) && maps.Equal(p.Counts, other.Counts) &&
+		p.Seal == other.Seal && p.Allocation == other.Allocation &&
 		p.Failure == other.Failure && p.Started.Equal(other.Started) &&
 		apiequality.Semantic.DeepEqual(p.Tolerations, other.Tolerations)
 }
@@ -175,7 +186,22 @@ func (p *Pod) add(containers []corev1.Container, initial bool) {
 			}
 			p.Requests[container.Name] = requested
 		}
+		if len(container.EnvFrom) > 0 {
+			continue
+		}
+		if p.Variables == nil {
+			p.Variables = map[string][]string{}
+		}
+		p.Variables[container.Name] = variablesOf(container)
 	}
+}
+
+func variablesOf(container *corev1.Container) []string {
+	var names []string
+	for _, env := range container.Env {
+		names = append(names, env.Name)
+	}
+	return names
 }
 
 // extendedResources returns the sorted names of extended resources that are requested with a

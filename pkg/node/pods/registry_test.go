@@ -88,6 +88,12 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			},
 			Requests: map[string][]sdk.ResourceName{"first": {gpu}},
 		}},
+		"the variables that it sets, however, but not what they are": {func() *corev1.Pod {
+			pod := podOf("u", corev1.Container{Name: "main", Env: []corev1.EnvVar{
+				{Name: "A", Value: "secret"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{}},
+			}}, corev1.Container{Name: "more", EnvFrom: []corev1.EnvFromSource{{Prefix: "C"}}})
+			return pod
+		}(), Pod{Containers: named("main", "more"), Variables: map[string][]string{"main": {"A", "B"}}}},
 		"a pod that has succeeded has ended": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Status.Phase = corev1.PodSucceeded
@@ -113,6 +119,12 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 	} {
 		test.pod.Spec.ServiceAccountName = "trainer"
 		test.want.Namespace, test.want.Name, test.want.ServiceAccount = "default", "pod-u", "trainer"
+		if test.want.Variables == nil && len(test.want.Containers) > 0 {
+			test.want.Variables = map[string][]string{}
+			for _, container := range test.want.Containers {
+				test.want.Variables[container.Name] = nil
+			}
+		}
 		if diff := cmp.Diff(test.want, summarize(test.pod)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -122,6 +134,21 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, summarize(stripped.(*corev1.Pod))); diff != "" {
 			t.Errorf("%s, stripped (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestWhetherAPodSetsAVariable(t *testing.T) {
+	pod := Pod{Variables: map[string][]string{"main": {"A"}, "plain": nil}}
+	for _, test := range []struct {
+		container, variable string
+		want                bool
+	}{
+		{"main", "A", true}, {"main", "B", false}, {"plain", "A", false},
+		{"debugger", "A", true}, // which is in no spec that is known: it may
+	} {
+		if got := pod.SetsVariable(test.container, test.variable); got != test.want {
+			t.Errorf("container %s sets %s: %v, want %v", test.container, test.variable, got, test.want)
 		}
 	}
 }

@@ -132,6 +132,12 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 			Resources:     container.Resources,
 			RestartPolicy: container.RestartPolicy,
 		}
+		for _, env := range container.Env {
+			kept[i].Env = append(kept[i].Env, corev1.EnvVar{Name: env.Name})
+		}
+		if len(container.EnvFrom) > 0 {
+			kept[i].EnvFrom = make([]corev1.EnvFromSource, 1) // that there is one
+		}
 	}
 	return kept
 }
