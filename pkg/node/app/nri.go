@@ -17,6 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
 // nriParts are what a node has in ModeNRI alone.
@@ -31,8 +32,10 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 	a := n.admission()
 	n.nri.devices = nrifront.NewDevices(ctx, a.Devices)
 	a.Devices = n.nri.devices
+	ahead := *a
+	a.Pods = nrifront.NewPods(a.Pods)
 	n.nri.front = nrifront.New(ctx, nrifront.Options{
-		Admission: a, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince,
+		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince,
 		End: n.endContainer,
 		Warn: func(pod admission.Pod, message string) {
 			n.events.warnOfEnded(&corev1.ObjectReference{
@@ -41,6 +44,18 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 		},
 	})
 	return n.nri.front
+}
+
+// nriAdmission is an admission for the front, whose claims, for which nobody waits, may wait for a
+// pod as long as they want.
+type nriAdmission struct {
+	*admission.Admission
+	ahead *admission.Admission
+}
+
+// Claims implements nrifront.Admission.
+func (a nriAdmission) Claims(ctx context.Context, pod admission.Pod) ([]plugins.Claim, error) {
+	return a.ahead.Claims(ctx, pod)
 }
 
 func (p *nriParts) close() {
