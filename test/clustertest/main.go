@@ -66,8 +66,8 @@ func Run(m *testing.M, options cluster.Options, use func(*cluster.Cluster)) int 
 }
 
 // Options returns those of a cluster that runs KubeDevice, with a directory of its own,
-// _output/<name>. KubernetesVariable, RuntimeVariable and ModeVariable choose its Kubernetes, and the
-// container runtime and the mode of kubecri of its nodes.
+// _output/<name>. KubernetesVariable, RuntimeVariable and ModeVariable choose its Kubernetes, and
+// the container runtime and the mode of kubecri of its nodes.
 func Options(name string, nodes int) (cluster.Options, error) {
 	options, err := cluster.Default(nodes)
 	if err != nil {

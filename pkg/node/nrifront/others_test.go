@@ -65,11 +65,11 @@ func TestWhatAnotherNRIPluginChangesTooIsARefusalInWords(t *testing.T) {
 		"a variable of the device plugin": {
 			func(a *api.ContainerAdjustment) { a.AddEnv("CARDS", "all") }, card0, "CARDS",
 		},
-		"a device":                                 {null, card0, "/dev/null"},
-		"a device of a container that has none":    {null, "", ""},
-		"a variable that asks for devices":         {visible, card0, "NVIDIA_VISIBLE_DEVICES"},
-		"the same in a container that has none":    {visible, "", "NVIDIA_VISIBLE_DEVICES"},
-		"something that is no business of kubecri": {func(a *api.ContainerAdjustment) { a.AddEnv("X", "1") }, card0, ""},
+		"a device":                               {null, card0, "/dev/null"},
+		"a device of a container that has none":  {null, "", ""},
+		"a variable that asks for devices":       {visible, card0, "NVIDIA_VISIBLE_DEVICES"},
+		"the same in a container that has none":  {visible, "", "NVIDIA_VISIBLE_DEVICES"},
+		"something that is none of its business": {func(a *api.ContainerAdjustment) { a.AddEnv("X", "1") }, card0, ""},
 	} {
 		for order, index := range map[string]string{"before kubecri": "10", "after it": "90"} {
 			t.Run(name+", "+order, func(t *testing.T) {
