@@ -5,8 +5,9 @@ mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
 # need not be in the root.
 printf '%s' ':other:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00'"$3"'\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$1"':F' \
   >/proc/sys/fs/binfmt_misc/register
-mkdir -p "$2/proc" "$2/tmp"
+mkdir -p "$2/proc" "$2/dev" "$2/tmp"
 mount -t proc proc "$2/proc"
+mount --rbind /dev "$2/dev"
 
 run() {
   echo "+ $*"
