@@ -233,8 +233,13 @@ monitoring: build ## Scrape a cluster with a real Prometheus, and see alerts fir
 	cd test && $(TEST) ./e2e/monitoring -v -count 1 -timeout 30m
 
 .PHONY: robustness
-robustness: build ## Kill and upgrade kubecri, and kill the runtime, while containers are created (root, Linux).
-	cd test && go run ./cmd/robustness
+robustness: build ## Kill and upgrade kubecri, and kill the runtime; ROBUSTNESS=-mode=nri for NRI (root, Linux).
+	cd test && go run ./cmd/robustness $${ROBUSTNESS:-}
+
+.PHONY: nri
+nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is an NRI plugin (root, Linux).
+	cd test && KUBEDEVICE_CLUSTER_MODE=nri $(TEST) -count=1 -timeout 60m -p 1 ./e2e \
+	  ./e2e/devices ./e2e/vendors ./e2e/seals
 
 .PHONY: nri
 nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is an NRI plugin (root, Linux).

@@ -49,8 +49,8 @@ type span struct{ from, to time.Time }
 type Findings struct {
 	// Shared are devices that two containers had at the same time.
 	Shared []string
-	// Ended are containers that ended too early.
-	Ended []string
+	// Ended are containers that ended too early, Bare those of them that had no device.
+	Ended, Bare []string
 	// CutOff is how many containers ended while they were started, which may be.
 	CutOff int
 }
@@ -97,9 +97,12 @@ func (a *Auditor) inspect() error {
 		case !runs && lived < startTime:
 			a.found.CutOff++
 		default:
-			a.found.Ended = append(a.found.Ended,
-				fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more", id, before.PodUID,
-					before.init.pid, lived))
+			ended := fmt.Sprintf("container %.12s of pod %s was process %d for %v and is not any more", id,
+				before.PodUID, before.init.pid, lived)
+			a.found.Ended = append(a.found.Ended, ended)
+			if len(before.Devices) == 0 {
+				a.found.Bare = append(a.found.Bare, ended)
+			}
 		}
 		if !runs {
 			delete(a.since, id)

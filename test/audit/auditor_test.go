@@ -41,6 +41,7 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 		quick         bool // no time passes between the readings
 		cutOff        int
 		shared, ended string // what is said of them
+		bare          int    // how many of those that ended had no device
 	}{
 		"everything passes": {
 			readings: []map[string]Container{
@@ -56,6 +57,10 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 		},
 		"a container ends": {
 			readings: []map[string]Container{running(a), running()}, ended: "container a of pod pod-a",
+		},
+		"a container without a device ends": {
+			readings: []map[string]Container{running(Container{ID: "a", PodUID: "pod-a", init: here}), running()},
+			ended:    "container a of pod pod-a", bare: 1,
 		},
 		"a container ends while it is started": {
 			readings: []map[string]Container{running(a), running()}, quick: true, cutOff: 1,
@@ -101,6 +106,9 @@ func TestTheAuditorNotesWhatMustNotBe(t *testing.T) {
 			}
 			expect(t, "shared", found.Shared, test.shared)
 			expect(t, "ended", found.Ended, test.ended)
+			if len(found.Bare) != test.bare {
+				t.Errorf("without a device ended %q, want %d", found.Bare, test.bare)
+			}
 			if found.CutOff != test.cutOff {
 				t.Errorf("%d starts were cut off, want %d", found.CutOff, test.cutOff)
 			}

@@ -110,8 +110,13 @@ func (r *run) arm(point failpoint.Point) error {
 	return os.Rename(next, r.trigger)
 }
 
-// awaitServing waits until a kubecri takes the kubelet's calls.
+// awaitServing waits until a kubecri takes the kubelet's calls, or is registered with the runtime.
 func (r *run) awaitServing(ctx context.Context, kubecri *cluster.Component) error {
+	if r.options.Mode == cluster.ModeNRI {
+		return r.await(ctx, kubecri.Name+" is registered with NRI", func() bool {
+			return kubecri.PID() != 0 && r.registered(ctx)
+		})
+	}
 	return r.await(ctx, kubecri.Name+" takes the kubelet's calls", func() bool {
 		pid, err := r.node.KubecriPID(ctx)
 		return err == nil && pid == kubecri.PID()
@@ -165,8 +170,11 @@ func (r *run) upgrade(ctx context.Context) (count int, err error) {
 	return count, nil
 }
 
-// succeed starts a kubecri beside another, which then drains and ends by itself.
+// succeed starts a kubecri beside another, which then drains and ends, as a proxy by itself.
 func (r *run) succeed(ctx context.Context, now, next *cluster.Component) error {
+	if r.options.Mode == cluster.ModeNRI {
+		return r.replace(ctx, now, next)
+	}
 	if err := next.Start(); err != nil {
 		return err
 	}

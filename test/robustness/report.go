@@ -23,8 +23,11 @@ type Result struct {
 	Kills     int `json:"kills"`
 	// CutOffStarts are containers that the runtime took back within two seconds, because the call
 	// that started them was cut off; the kubelet then created others.
-	CutOffStarts int     `json:"cutOffStarts"`
-	Seconds      float64 `json:"seconds"`
+	CutOffStarts int `json:"cutOffStarts"`
+	// BareContainers were created without devices while no kubecri was registered with NRI, and
+	// ended by the next one; the kubelet then created others. There are none in ModeCRI.
+	BareContainers int     `json:"bareContainers"`
+	Seconds        float64 `json:"seconds"`
 	// LostPods were not ready in the end.
 	LostPods []string `json:"lostPods"`
 	// SharedDevices were in two containers that ran at the same time.
@@ -60,12 +63,12 @@ func show(out io.Writer, results []*Result) {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	//nolint:errcheck // a screen
 	fmt.Fprintln(table,
-		"\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED "+
+		"\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tBARE CONTAINERS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED "+
 			"CONTAINERS\tORPHANED GRANTS\tSECONDS")
 	for _, r := range results {
 		//nolint:errcheck // a screen
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills, r.Creations,
-			r.CutOffStarts,
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills,
+			r.Creations, r.CutOffStarts, r.BareContainers,
 			len(r.LostPods), len(r.SharedDevices), len(r.WrongDevices), len(r.EndedContainers),
 			len(r.OrphanedGrants), r.Seconds)
 	}

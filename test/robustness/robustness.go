@@ -35,6 +35,9 @@ import (
 
 // Options say how much is tried.
 type Options struct {
+	// Mode is that of the node's kubecri. The release before knows no mode but cluster.ModeCRI, so
+	// Releases needs that.
+	Mode cluster.Mode
 	// Points are the moments at which kubecri is killed, each in a scenario of its own.
 	Points []failpoint.Point
 	// Kills is how often that happens in each scenario, Creations how many containers are created
@@ -44,21 +47,27 @@ type Options struct {
 	// the container runtime is killed, Releases whether scheduler and kubecri go to the release
 	// before and come back.
 	Upgrades, Runtime, Releases bool
-	// Directory is the absolute path of where the cluster and its logs are, and the results, as
+	// Dir is the absolute path of where the cluster and its logs are, and the results, as
 	// JSON.
 	Dir string
 }
 
-// Full returns the options of a full run, with the directory _output/robustness.
-func Full() (Options, error) {
+// Full returns the options of a full run, with the directory _output/robustness, in ModeNRI
+// _output/robustness-nri.
+func Full(mode cluster.Mode) (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
 		return Options{}, err
 	}
-	return Options{
-		Points: failpoint.Points(), Kills: 20, Creations: 50, Upgrades: true, Runtime: true, Releases: true,
-		Dir: filepath.Join(root, "_output", "robustness"),
-	}, nil
+	options := Options{
+		Mode: mode, Points: failpoint.Points(), Kills: 20, Creations: 50, Upgrades: true, Runtime: true,
+		Releases: true, Dir: filepath.Join(root, "_output", "robustness"),
+	}
+	if mode == cluster.ModeNRI {
+		options.Points, options.Releases = nriPoints(), false
+		options.Dir += "-nri"
+	}
+	return options, nil
 }
 
 const (
@@ -113,6 +122,9 @@ func (o Options) stages() []stage {
 
 // Run plays all scenarios and returns an error unless everything passed. out gets what people read.
 func Run(ctx context.Context, out io.Writer, options Options) (err error) {
+	if options.Mode == cluster.ModeNRI && options.Releases {
+		return fmt.Errorf("the release before, %s, is no NRI plugin: leave out the releases", binaries.PreviousRelease)
+	}
 	var results []*Result
 	for _, s := range options.stages() {
 		r := &run{options: options, out: out}
@@ -176,6 +188,7 @@ func (r *run) clusterOptions(directory string, devices int) (cluster.Options, er
 		return described, err
 	}
 	inventory := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", devices)
+	described.Nodes[0].Mode = r.options.Mode
 	described.Nodes[0].Inventory = filepath.Join(directory, "simgpu.yaml")
 	described.Visible = append(described.Visible, directory)
 	described.Dir = filepath.Join(r.options.Dir, "cluster")
@@ -219,7 +232,10 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	r.namespace = namespace.Name
-	return r.cluster.Client.AwaitServiceAccount(ctx, r.namespace)
+	if err := r.cluster.Client.AwaitServiceAccount(ctx, r.namespace); err != nil || r.options.Mode != cluster.ModeNRI {
+		return err
+	}
+	return r.awaitRequired(ctx)
 }
 
 // play plays scenarios one after another and returns their results, as far as it came.
@@ -271,7 +287,13 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 func (r *run) look(result *Result) (map[string]audit.Container, error) {
 	found, now, err := r.auditor.Report()
 	result.SharedDevices = append(result.SharedDevices, found.Shared...)
-	result.EndedContainers = append(result.EndedContainers, found.Ended...)
+	for _, ended := range found.Ended {
+		if r.options.Mode == cluster.ModeNRI && slices.Contains(found.Bare, ended) {
+			result.BareContainers++
+			continue
+		}
+		result.EndedContainers = append(result.EndedContainers, ended)
+	}
 	result.CutOffStarts += found.CutOff
 	return now, err
 }

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/test/audit"
+	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
 // scenario is some containers and what happens while they are created.
@@ -55,7 +57,7 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		ready, lost, err := w.awaitReady(ctx, recoveryLimit)
+		ready, lost, err := r.awaitSettled(ctx, w, result)
 		if err != nil {
 			return nil, err
 		}
@@ -69,6 +71,39 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	}
 	result.Seconds = time.Since(began).Seconds()
 	return result, nil
+}
+
+// awaitSettled waits until the workload's pods are ready, and none of their containers runs without
+// its device: where kubecri is an NRI plugin, such a one will be ended.
+func (r *run) awaitSettled(ctx context.Context, w *workload, result *Result) (ready []corev1.Pod, lost []string,
+	err error) {
+	limit := time.After(recoveryLimit)
+	for {
+		if ready, lost, err = w.awaitReady(ctx, recoveryLimit); err != nil || len(lost) > 0 {
+			return ready, lost, err
+		}
+		now, err := r.look(result)
+		if err != nil || r.options.Mode != cluster.ModeNRI || !anyBare(ready, now) {
+			return ready, lost, err
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-limit:
+			return ready, nil, nil // the audit says which
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// anyBare reports whether a container of the pods runs without a device.
+func anyBare(pods []corev1.Pod, now map[string]audit.Container) bool {
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			return len(now[id].Devices) == 0
+		})
+	})
 }
 
 // grantedTo returns the node's resources that a container of a grant's pod holds, sorted.

@@ -14,7 +14,9 @@ import "slices"
 type Point string
 
 // The points, in the order in which the creation of a container reaches them; then those of other
-// calls and of the background.
+// calls and of the background. Where kubecri is an NRI plugin, the runtime makes the request, and
+// hears the answer: then it forwards the adjustment, and has answered when it has created the
+// container.
 const (
 	// Accepted is when a call that is edited was accepted and its request is not there yet.
 	Accepted Point = "accepted"

@@ -31,6 +31,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
@@ -211,6 +212,7 @@ func (f *Front) CreateContainer(
 		left = time.Until(deadline)
 	}
 	container := containerOf(sandbox, c)
+	failpoint.Reach(failpoint.Decoded)
 	type answer struct {
 		addition *runtimeapi.ContainerConfig
 		err      error
@@ -237,6 +239,7 @@ func (f *Front) CreateContainer(
 			return nil, status.Errorf(codes.FailedPrecondition, "kubecri: container %q: %v", c.GetName(), err)
 		}
 		f.expect(c.GetId(), container, a.addition)
+		failpoint.Reach(failpoint.Forwarding)
 		return adjustment, nil
 	case <-last.C:
 	case <-ctx.Done():
@@ -282,6 +285,7 @@ func (f *Front) settle(id string) (c admission.Container, expected bool) {
 
 // PostCreateContainer implements nri.Handler.
 func (f *Front) PostCreateContainer(_ context.Context, sandbox *api.PodSandbox, c *api.Container) error {
+	failpoint.Reach(failpoint.Answered)
 	f.settle(c.GetId())
 	f.options.View.add(sandbox, c)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/command"
 	"github.com/kubedevice/kubedevice/test/robustness"
 )
@@ -20,10 +21,11 @@ import (
 func main() { command.Main("robustness", run) }
 
 func run(ctx context.Context) error {
-	options, err := robustness.Full()
+	options, err := robustness.Full(cluster.ModeCRI)
 	if err != nil {
 		return err
 	}
+	mode := flag.String("mode", string(options.Mode), "the mode of kubecri, cri or nri")
 	points := flag.String("points", "",
 		"only these moments at which kubecri is killed, separated by commas, or none; empty for all")
 	flag.IntVar(&options.Kills, "kills", options.Kills, "how often kubecri is killed at each of them")
@@ -31,9 +33,15 @@ func run(ctx context.Context) error {
 		"how many containers are created meanwhile, an even number")
 	flag.BoolVar(&options.Upgrades, "upgrades", options.Upgrades, "whether kubecri is upgraded while pods are created")
 	flag.BoolVar(&options.Releases, "releases", options.Releases,
-		"whether scheduler and kubecri go to the release before and come back")
+		"whether scheduler and kubecri go to the release before, which has the mode cri alone, and come back")
 	flag.BoolVar(&options.Runtime, "runtime", options.Runtime, "whether the container runtime is killed")
 	flag.Parse()
+	full, err := robustness.Full(cluster.Mode(*mode))
+	if err != nil {
+		return err
+	}
+	options.Mode, options.Points, options.Dir = full.Mode, full.Points, full.Dir
+	options.Releases = options.Releases && full.Releases
 	if *points != "" {
 		options.Points = nil
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/robustness"
 )
@@ -22,26 +23,35 @@ func TestMain(m *testing.M) {
 }
 
 func TestKillingKubecriWhileContainersAreCreatedLosesNothingAndLeavesNothing(t *testing.T) {
-	options := sample(t)
+	options := sample(t, cluster.ModeCRI)
 	options.Points = []failpoint.Point{failpoint.Writing, failpoint.Written, failpoint.Answered}
 	options.Kills = 2
 	play(t, options)
 }
 
+func TestKillingKubecriAsAnNRIPluginLosesNothingAndLeavesNothing(t *testing.T) {
+	options := sample(t, cluster.ModeNRI)
+	options.Points = []failpoint.Point{failpoint.Written, failpoint.Forwarding}
+	options.Kills = 2
+	play(t, options)
+}
+
 func TestSchedulerAndKubecriWorkBesideTheReleaseBeforeAndGoBackToIt(t *testing.T) {
-	options := sample(t)
+	options := sample(t, cluster.ModeCRI)
 	options.Releases = true
 	play(t, options)
 }
 
 // sample returns options of which a test chooses what is played, of few containers.
-func sample(t *testing.T) robustness.Options {
+func sample(t *testing.T, mode cluster.Mode) robustness.Options {
 	t.Helper()
-	options, err := robustness.Full()
+	options, err := robustness.Full(mode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return robustness.Options{Creations: 6, Dir: filepath.Join(filepath.Dir(options.Dir), "e2e-robustness")}
+	return robustness.Options{
+		Mode: mode, Creations: 6, Dir: filepath.Join(filepath.Dir(options.Dir), "e2e-"+filepath.Base(options.Dir)),
+	}
 }
 
 func play(t *testing.T, options robustness.Options) {
