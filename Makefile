@@ -241,11 +241,6 @@ nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is
 	cd test && KUBEDEVICE_CLUSTER_MODE=nri $(TEST) -count=1 -timeout 60m -p 1 ./e2e \
 	  ./e2e/devices ./e2e/vendors ./e2e/seals
 
-.PHONY: nri
-nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is an NRI plugin (root, Linux).
-	cd test && KUBEDEVICE_CLUSTER_MODE=nri $(TEST) -count=1 -timeout 60m -p 1 ./e2e \
-	  ./e2e/devices ./e2e/vendors ./e2e/seals
-
 .PHONY: enrolment
 enrolment: build ## Enrol nodes 100 times, and have them leave, while pods run and programs are killed (root, Linux).
 	cd test && go run ./cmd/enrolments $${ENROLMENT:-}

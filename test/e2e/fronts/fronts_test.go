@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +126,48 @@ func TestAContainerThatWasStartedPastTheFirewallIsEndedWhenKubecriIsBack(t *test
 			}
 		}
 		clustertest.Pause(ctx, t, "the pod's event")
+	}
+}
+
+// A runtime that has created no container since it was started tells nobody what it would refuse.
+func TestWhetherTheRuntimeRequiresKubecriIsKnownBeforeAContainerIsCreated(t *testing.T) {
+	ctx := begin(t)
+	for _, node := range shared.Nodes {
+		config := node.ContainerdConfig()
+		if err := node.Containerd.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+		awaitValidator(ctx, t, node, "on (by "+config+")")
+	}
+	if err := shared.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range shared.Nodes {
+		clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, clustertest.Namespace(t, shared.Client), "plain", 0))
+		awaitValidator(ctx, t, node, "on (seen when a container was created)")
+	}
+
+	// What is configured now is not what runs.
+	node := shared.Nodes[0]
+	later := time.Now().Add(time.Minute)
+	if err := os.Chtimes(node.ContainerdConfig(), later, later); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Kubecri.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	awaitValidator(ctx, t, node, "was changed after the container runtime was started")
+}
+
+// awaitValidator waits until kubecri says that of the runtime's default validator.
+func awaitValidator(ctx context.Context, t *testing.T, node *cluster.Node, says string) {
+	t.Helper()
+	for {
+		ready, err := node.Get(ctx, "/readyz")
+		if err == nil && strings.Contains(ready, "[+]nri ok; default validator: ") && strings.Contains(ready, says) {
+			return
+		}
+		clustertest.Pause(ctx, t, "kubecri on "+node.Name+" to say "+says)
 	}
 }
 
