@@ -84,6 +84,17 @@ func inventories() []*Attempt {
 			},
 		},
 		{
+			ID: "taints-other-kubelet", Who: Kubelet, What: "cordons another node's device", Defence: Rights,
+			Want: everywhere(RefusedByAPIServer, "not allowed to modify node"), Off: ownNode,
+			Try: func(ctx context.Context, s *Stage) (Got, error) {
+				kubelet, err := s.cluster.KubeletClient(s.node(scheduled).Name)
+				if err != nil {
+					return Got{}, err
+				}
+				return s.changeNode(ctx, kubelet, s.node(forged).Name, annotateTaints(cordonedGPU))
+			},
+		},
+		{
 			ID: "inventory-node-name", Who: Labeller,
 			What: "has a node's name and not the group of nodes, and writes its " +
 				"inventory", Defence: Inventory, Alone: true, Want: policyElse(isNode, undone), Off: ownNode,
@@ -134,6 +145,21 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil
 	}
 	return Got{NoEffect, "the inventory is as it was"}, err
+}
+
+// cordonedGPU is the annotation of a node with a cordoned GPU.
+const cordonedGPU = `{"version":1,"taints":[{"device":"gpu/gpu-0","key":"kubedevice.io/unschedulable",` +
+	`"effect":"NoSchedule"}]}`
+
+// annotateTaints returns a merge patch of a node's annotation of taints of its devices.
+func annotateTaints(value string) []byte {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{deviceinfo.DeviceTaintsAnnotation: value},
+	}})
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	return patch
 }
 
 // annotateHolders returns a merge patch of a node's annotation of holders.

@@ -119,6 +119,12 @@ func rights() []*Attempt {
 					[]byte(`{"status":{"capacity":{"nvidia.com/gpu":"0"}}}`), dryPatch, "status")
 				return err
 			}},
+		{"tenant-device-taint", "takes the taints off a node's devices, or cordons them",
+			func(ctx context.Context, s *Stage, c *kube.Client) error {
+				_, err := c.CoreV1().Nodes().Patch(ctx, s.node(forged).Name, apitypes.MergePatchType,
+					annotateTaints(""), dryPatch)
+				return err
+			}},
 		{"tenant-kubelet", "calls the kubelet's own API through the API server",
 			func(ctx context.Context, s *Stage, c *kube.Client) error {
 				return c.CoreV1().RESTClient().Get().Resource("nodes").Name(s.node(forged).Name).SubResource("proxy").
