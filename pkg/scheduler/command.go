@@ -44,7 +44,7 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	var pluginPath string
 	var allowWritable bool
 	var wait time.Duration
-	verdictCache := true
+	verdictCache, shareEvents := true, true
 	quota := frameworkplugin.QuotaEnforce
 	var sealKey string
 	var sealMode seal.Mode
@@ -63,7 +63,7 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 		schedulers.SetSearchBudgets(budgets)
 		options := frameworkplugin.Options{
 			NoVerdictCache: !verdictCache, BestDevicesWait: wait, Quota: quota, Seals: seals,
-			EvictUnallocated: evictUnallocated,
+			EvictUnallocated: evictUnallocated, NoShareEvents: !shareEvents,
 		}
 		return registry.Register(frameworkplugin.Name, newFactory(schedulers, options, api))
 	})
@@ -93,6 +93,8 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	flags.BoolVar(&evictUnallocated, "device-evict-unallocated", false, "Evict pods that request devices and were "+
 		"bound without any before this scheduler led, if they have not started and a controller will make them "+
 		"again. Disruption budgets hold.")
+	flags.BoolVar(&shareEvents, "device-share-events", true, "Say in an event on each pod that is given a part of a "+
+		"device, such as some of a GPU's memory, that its share is counted and not enforced.")
 	flags.DurationVar(&budgets.Node, "device-search-budget", budgets.Node, "How long to look for devices for one "+
 		"pod on one node. It is counted in steps of the search first, 80,000 for each millisecond, which takes half "+
 		"of the time on a usual machine; then in time. A pod that is refused because of it says so in its event.")

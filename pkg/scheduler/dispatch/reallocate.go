@@ -17,6 +17,9 @@ func (inv *Inventory) Allocatable() iter.Seq2[types.ResourceName, int64] {
 	return maps.All(inv.info.Allocatable)
 }
 
+// Quantity returns what is allocatable of one resource, 0 for one that the node does not have.
+func (inv *Inventory) Quantity(name types.ResourceName) int64 { return inv.info.Allocatable[name] }
+
 // WithAllocatable returns an inventory in which other quantities of some resources are allocatable,
 // which it lists. No plugin is reported a node: for them, the node stays as it was reported.
 //

@@ -41,7 +41,8 @@ type Shared struct {
 	unsealed unsealedPods
 	recorder events.EventRecorder
 
-	unallocated unallocatedPods
+	unallocated   unallocatedPods
+	noShareEvents bool
 
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
@@ -67,6 +68,8 @@ type Options struct {
 	// EvictUnallocated evicts pods that were bound without the devices that they request, before
 	// this scheduler led, if a controller will make them again.
 	EvictUnallocated bool
+	// NoShareEvents leaves out the event on each pod that is given a part of a device.
+	NoShareEvents bool
 }
 
 // NewShared follows nodes and pods through the informers of the first profile's handle. The caller
@@ -84,9 +87,11 @@ func NewShared(
 		seals:       options.Seals,
 		recorder:    handle.EventRecorder(),
 		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},
-		nodeLister:  core.Nodes().Lister(),
-		pods:        core.Pods().Informer().GetIndexer(),
-		podsSynced:  core.Pods().Informer().HasSynced,
+
+		noShareEvents: options.NoShareEvents,
+		nodeLister:    core.Nodes().Lister(),
+		pods:          core.Pods().Informer().GetIndexer(),
+		podsSynced:    core.Pods().Informer().HasSynced,
 	}
 	s.nodes.LimitWait(options.BestDevicesWait)
 	s.background.init(ctx)

@@ -1,0 +1,65 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestate
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Share is a part of a device that a container is given.
+type Share struct {
+	// Container has the share, and Device is the device's path.
+	Container, Device string
+	// Resources are what it is given of the device, in base units.
+	Resources map[string]int64
+}
+
+// Shares returns the parts of devices that a pod has reserved on a node, by container and device. A
+// container that has all there is of a resource of a device has the device alone, and no share.
+func (c *Cache) Shares(nodeName string, uid types.UID) []Share {
+	n, reserved := c.find(nodeName), c.ReservedAllocation(nodeName, uid)
+	if n == nil || reserved == nil {
+		return nil
+	}
+	inv := n.inventory.Load()
+	if inv == nil || inv.devices == nil {
+		return nil
+	}
+	var shares []Share
+	for _, containers := range []map[string]sdk.ContainerInfo{reserved.InitContainers, reserved.RunningContainers} {
+		for name, container := range containers {
+			parts, alone := map[string]map[string]int64{}, map[string]bool{}
+			for request, from := range container.AllocateFrom {
+				path, err := resource.ParsePath(from)
+				quantity := container.DevRequests[request]
+				if err != nil || quantity <= 0 || resource.IsEnumResource(sdk.ResourceName(path.Resource())) {
+					continue
+				}
+				device := path.Device()
+				if quantity >= inv.devices.Quantity(from) {
+					alone[device] = true
+				}
+				if parts[device] == nil {
+					parts[device] = map[string]int64{}
+				}
+				parts[device][path.Resource()] += quantity
+			}
+			for device, resources := range parts {
+				if !alone[device] {
+					shares = append(shares, Share{name, device, resources})
+				}
+			}
+		}
+	}
+	slices.SortFunc(shares, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(a.Container, b.Container), cmp.Compare(a.Device, b.Device))
+	})
+	return shares
+}
