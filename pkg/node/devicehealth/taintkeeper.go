@@ -24,9 +24,9 @@ import (
 
 // The reasons of events on pods.
 const (
-	reasonTainted      = "DeviceTainted"        // a device has a taint that the pod does not tolerate for ever
-	reasonTaintEvicted = "DeviceTaintEvicted"   // the pod is evicted
-	reasonTaintBlocked = "DeviceTaintUnevicted" // it must not be, or cannot be yet
+	reasonTainted      = "DeviceTainted"      // a device has a taint that the pod does not tolerate for ever
+	reasonTaintEvicted = "DeviceTaintEvicted" // the pod is evicted
+	reasonTaintBlocked = "DeviceTaintBlocked" // it must not be, or cannot be yet
 )
 
 // TaintOptions are what a TaintKeeper works with.

@@ -152,7 +152,7 @@ func TestABudgetIsRespectedWhenATaintEvicts(t *testing.T) {
 		s.budget.Store(true)
 		s.taint(maintenance("2", corev1.TaintEffectNoExecute))
 		s.expect("held back", "budget holds 2", "node Normal: gpu/2 (maintenance:NoExecute) is tainted",
-			fmt.Sprintf("pod 2 DeviceTaintUnevicted: the pod cannot be evicted yet: %v", errBudget))
+			fmt.Sprintf("pod 2 DeviceTaintBlocked: the pod cannot be evicted yet: %v", errBudget))
 		time.Sleep(3 * time.Second)
 		s.expect("again after 1 and 2 seconds", "budget holds 2", "budget holds 2")
 		s.budget.Store(false)
