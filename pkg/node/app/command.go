@@ -71,7 +71,7 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 	logsapi.AddFlags(logging, flags)
 	addIgnoredFlags(flags)
 	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand(), sealKeysCommand(),
-		enrolCommand(), leaveCommand())
+		enrolCommand(), leaveCommand(), agentCommand(), onHostCommand(), uninstallCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
 	return options, command
 }

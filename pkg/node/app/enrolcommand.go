@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	nodeutil "k8s.io/component-helpers/node/util"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
@@ -80,7 +81,9 @@ func enrolCommand() *cobra.Command {
 	flags.StringVar(&o.program, "program", o.program, "where kubecri is installed, for its unit to start")
 	flags.StringVar(&o.kubecri.PluginDir, "cridevices", o.kubecri.PluginDir,
 		"directory of kubecri's device plugins (*.so), for the configuration file that enrol writes")
-	flags.StringVar(&o.kubeletUnit, "kubelet-unit", o.kubeletUnit, "the kubelet's unit of systemd")
+	flags.StringVar(&o.group, "group", o.group, "the node's label "+enrolment.GroupLabel+"; empty for none")
+	flags.StringSliceVar(&o.owned, "owned-directory", o.owned,
+		"directory that is there for kubecri alone, such as that of its program, which leave removes; may be repeated")
 	return command
 }
 
@@ -91,7 +94,10 @@ func leaveCommand() *cobra.Command {
 		func(e *enrolment.Enrolment, ctx context.Context, dryRun bool) *enrolment.Report {
 			return e.Leave(ctx, dryRun, drain)
 		})
-	command.Flags().BoolVar(&drain, "drain", drain, "evict the device pods, through the Eviction API")
+	flags := command.Flags()
+	flags.BoolVar(&drain, "drain", drain, "evict the device pods, through the Eviction API")
+	flags.IntVar(&o.process, "process", o.process,
+		"with mode nri, the process of kubecri, which is ended before what it published is taken away")
 	return command
 }
 
@@ -104,6 +110,9 @@ type enrolOptions struct {
 	clusterKubeconfig  string
 	schedulersReplaced bool
 	otherDevices       bool
+	group              string
+	owned              []string
+	process            int
 }
 
 func newEnrolOptions() *enrolOptions {
@@ -165,6 +174,7 @@ func (o *enrolOptions) command(name, short, long string,
 	flags.StringVar(&o.clusterKubeconfig, "cluster-kubeconfig", o.clusterKubeconfig,
 		"kubeconfig of an administrator, to see which schedulers, policies and waiting pods there are (default "+
 			adminKubeconfig+" where that exists)")
+	flags.StringVar(&o.kubeletUnit, "kubelet-unit", o.kubeletUnit, "the kubelet's unit of systemd")
 	flags.StringVar(&o.systemdDir, "systemd-dir", o.systemdDir, "directory in which kubecri's units are installed")
 	return command
 }
@@ -188,7 +198,12 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 	if err != nil {
 		return enrolment.Options{}, err
 	}
+	nri, err := o.nri()
+	if err != nil {
+		return enrolment.Options{}, err
+	}
 	return enrolment.Options{
+		Group: o.group, Owned: o.owned, NRI: nri,
 		Host:     enrolment.Host{Run: runProgram},
 		Endpoint: o.kubecri.ServeEndpoint, Upstream: upstream,
 		Program: o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
@@ -213,6 +228,49 @@ func (o *enrolOptions) configured() (upstream string, err error) {
 		return "", err
 	}
 	return o.kubecri.UpstreamEndpoint, nil
+}
+
+// nri returns what the configuration file says of a kubecri that is an NRI plugin, or nil if it is
+// none.
+func (o *enrolOptions) nri() (*enrolment.NRI, error) {
+	if o.kubecri.Mode != ModeNRI {
+		return nil, nil
+	}
+	if o.kubecri.Kubeconfig == "" {
+		return nil, fmt.Errorf("%s has no kubeconfig: name the kubelet's, such as /etc/kubernetes/kubelet.conf",
+			o.kubecri.configFile)
+	}
+	node, err := nodeutil.GetHostname(o.kubecri.hostnameOverride)
+	if err != nil {
+		return nil, err
+	}
+	return &enrolment.NRI{
+		Node: node, Kubeconfig: o.kubecri.Kubeconfig, Runtime: o.kubecri.UpstreamEndpoint, Socket: o.kubecri.NRISocket,
+		Stop: func(ctx context.Context) error { return endProcess(ctx, o.process) },
+	}, nil
+}
+
+// endProcess ends a process and waits until it is gone. 0 is none.
+func endProcess(ctx context.Context, pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	for sent := false; ; sent = true {
+		signal := unix.SIGTERM
+		if sent {
+			signal = 0 // only asks whether it is there
+		}
+		if err := unix.Kill(pid, signal); errors.Is(err, unix.ESRCH) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("end process %d: %w", pid, err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // cluster returns an administrator's client, or nil if there is none.

@@ -84,6 +84,7 @@ func sealKeysCommand() *cobra.Command {
 		sealKeysVerb("list", "Print the keys", func(directory string, _ time.Time) (keyRing, error) {
 			return readKeyRing(directory)
 		}),
+		sealKeysEnsureCommand(),
 	)
 	return command
 }

@@ -47,6 +47,10 @@ const (
 // kubecri here.
 const Label = "kubedevice.io/enrolled"
 
+// GroupLabel is on the nodes that a DaemonSet enrolled, with the name of its group: the DaemonSet
+// stays on them until they have left.
+const GroupLabel = "kubedevice.io/node-group"
+
 // units are the names of kubecri's units of systemd.
 var units = []string{"kubecri.socket", "kubecri.service"}
 
@@ -71,6 +75,14 @@ type Options struct {
 	KubeletUnit string
 	// CheckpointPath is the kubelet's checkpoint of devices.
 	CheckpointPath string
+	// Group is the value of GroupLabel; empty means that the node does not get it.
+	Group string
+	// Owned are directories that are there for kubecri alone, such as that of its program, and go
+	// when the node leaves.
+	Owned []string
+	// NRI, if set, has kubecri be an NRI plugin of the runtime, which whoever enrols the node
+	// starts: the kubelet stays as it is.
+	NRI *NRI
 	// Unit returns one of kubecri's units, by name.
 	Unit func(name string) ([]byte, error)
 	// Configuration returns the configuration file for a node that has none.
@@ -104,6 +116,16 @@ type Options struct {
 	Withdraw func(ctx context.Context, client kubernetes.Interface, node string) error
 	// Progress is called with a line for what is done and for what is waited for.
 	Progress func(line string)
+}
+
+// NRI is what an enrolment must know of a node whose kubelet it does not look at.
+type NRI struct {
+	// Node is the node's name, Kubeconfig the kubelet's.
+	Node, Kubeconfig string
+	// Runtime is the runtime's CRI endpoint, Socket its NRI socket.
+	Runtime, Socket string
+	// Stop ends kubecri, and returns when it has ended.
+	Stop func(ctx context.Context) error
 }
 
 // Enrolment is an enrolment of this node, in the past or in the future. Its methods must not run at

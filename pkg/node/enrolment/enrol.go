@@ -31,7 +31,10 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 			return report
 		}
 	case j.Phase == leaving:
-		return refused(j.Node, errors.New("it is on the way back: kubecri leave goes on with that, then enrol again"))
+		report := refused(j.Node,
+			errors.New("it is on the way back: kubecri leave goes on with that, then enrol again"))
+		report.Leaving = true
+		return report
 	case j.Phase == enrolled:
 		changed, err := e.refresh(j)
 		if err != nil {
@@ -78,7 +81,11 @@ func refused(node string, err error) *Report {
 // preflight finds the facts and returns the plan, or nil if it is refused.
 func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
 	s, facts := e.look(ctx)
-	if s != nil {
+	switch {
+	case s == nil:
+	case e.options.NRI != nil:
+		report.Node, facts = s.kubelet.Node, e.nriFacts(ctx, s)
+	default:
 		report.Node, facts = s.kubelet.Node, e.facts(ctx, s)
 	}
 	report.Facts = facts
@@ -101,6 +108,13 @@ func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
 
 // forward does all steps.
 func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if j.NRI {
+		if err := e.run(ctx, e.there(j), j, client); err != nil {
+			return err
+		}
+		j.Phase = enrolled
+		return e.save(j)
+	}
 	if err := e.cordon(ctx, j, client); err != nil {
 		return err
 	}
@@ -114,7 +128,7 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 			return fmt.Errorf("%s: %s", found.Finding, found.Advice)
 		}
 	}
-	if err := e.run(ctx, e.there(), j, client); err != nil {
+	if err := e.run(ctx, e.there(j), j, client); err != nil {
 		return err
 	}
 	if err := e.uncordon(ctx, j, client); err != nil {

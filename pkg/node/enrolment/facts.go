@@ -79,7 +79,9 @@ type surroundings struct {
 func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
 	s := &surroundings{}
 	var err error
-	if s.kubelet, err = e.findKubelet(ctx); err != nil {
+	if n := e.options.NRI; n != nil {
+		s.kubelet = Kubelet{Node: n.Node, Kubeconfig: n.Kubeconfig, Endpoint: n.Runtime}
+	} else if s.kubelet, err = e.findKubelet(ctx); err != nil {
 		return nil, []Fact{fact("kubelet", "%v", err).blocks("the kubelet must be one that can be pointed at kubecri")}
 	}
 	if s.client, err = e.options.Connect(s.kubelet.Kubeconfig); err != nil {

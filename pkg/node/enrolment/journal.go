@@ -47,6 +47,11 @@ type journal struct {
 	Repair bool `json:"repair,omitempty"`
 	// Switched says that the kubelet may run with kubecri's endpoint.
 	Switched bool `json:"switched,omitempty"`
+	// NRI says that kubecri is an NRI plugin, and that the kubelet is none of its business.
+	NRI bool `json:"nri,omitempty"`
+	// Group and Owned are those of the options.
+	Group string   `json:"group,omitempty"`
+	Owned []string `json:"owned,omitempty"`
 }
 
 // change is a file as it was and as it is to be.

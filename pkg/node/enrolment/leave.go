@@ -91,6 +91,10 @@ func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
 	if drain {
 		cordon.Actions = append(cordon.Actions, "evict the device pods, and wait until they are gone")
 	}
+	label := Step{Name: "label", Actions: []string{"take the label " + Label + " from node " + j.Node}}
+	if j.NRI {
+		return []Step{cordon, {Name: "plugin", Actions: []string{"end kubecri", "take away what it published"}}, label}
+	}
 	var kubelet, services Step
 	kubelet.Name, services.Name = "kubelet", "services"
 	for _, change := range j.Kubelet {
@@ -105,10 +109,7 @@ func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
 	for _, change := range j.Installed {
 		services.Actions = append(services.Actions, "remove "+change.Path)
 	}
-	return []Step{
-		cordon, kubelet, services,
-		{Name: "label", Actions: []string{"take the label " + Label + " from node " + j.Node}},
-	}
+	return []Step{cordon, kubelet, services, label}
 }
 
 // vacate makes the node one without device pods, to which none come. It waits until the kubelet can
@@ -123,7 +124,7 @@ func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.In
 	} else {
 		err = e.checkDevicePods(ctx, j, client, drain) // one may have come meanwhile
 	}
-	if err != nil || j.Phase != enrolled {
+	if err != nil || j.Phase != enrolled || j.NRI {
 		return err
 	}
 	return e.awaitContainers(ctx, j, client)
@@ -135,7 +136,7 @@ func (e *Enrolment) undo(ctx context.Context, j *journal, client kubernetes.Inte
 	if err := e.save(j); err != nil {
 		return err
 	}
-	if err := e.run(ctx, e.back(), j, client); err != nil {
+	if err := e.run(ctx, e.back(j), j, client); err != nil {
 		return err
 	}
 	if err := e.uncordon(ctx, j, client); err != nil {

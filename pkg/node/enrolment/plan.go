@@ -24,6 +24,10 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 	j := &journal{
 		Phase: enrolling, Node: s.kubelet.Node, Kubeconfig: s.kubelet.Kubeconfig, KubeletUnit: s.kubelet.unit,
 		Endpoint: e.options.Endpoint, RemoveState: !e.options.Host.exists(e.options.StateDir),
+		NRI: e.options.NRI != nil, Group: e.options.Group, Owned: e.options.Owned,
+	}
+	if j.NRI {
+		return j, nil
 	}
 	if !e.options.Host.exists(e.options.ConfigFile) {
 		content, err := e.options.Configuration(s.kubelet)
@@ -104,6 +108,10 @@ func (e *Enrolment) makeDirectories(j *journal) error {
 
 // describe returns what each step of the plan does, for people.
 func (e *Enrolment) describe(j *journal) []Step {
+	label := Step{Name: "label", Actions: []string{"give node " + j.Node + " the label " + Label}}
+	if j.NRI {
+		return []Step{label}
+	}
 	var services, kubelet Step
 	services.Name, kubelet.Name = "services", "kubelet"
 	for _, change := range j.Installed {
@@ -120,7 +128,6 @@ func (e *Enrolment) describe(j *journal) []Step {
 	kubelet.Actions = append(kubelet.Actions, fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit,
 		j.Node))
 	return []Step{
-		{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}, services, kubelet,
-		{Name: "label", Actions: []string{"give node " + j.Node + " the label " + Label}},
+		{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}, services, kubelet, label,
 	}
 }

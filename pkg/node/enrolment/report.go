@@ -41,8 +41,10 @@ type Report struct {
 	Changed bool `json:"changed"`
 	// Reason is why it was refused, undone, or is stuck.
 	Reason string `json:"reason,omitempty"`
-	Facts  []Fact `json:"facts,omitempty"`
-	Steps  []Step `json:"steps,omitempty"`
+	// Leaving says that an enrolment was refused because a leave has not come to its end.
+	Leaving bool   `json:"leaving,omitempty"`
+	Facts   []Fact `json:"facts,omitempty"`
+	Steps   []Step `json:"steps,omitempty"`
 }
 
 // Step is a step of a plan, for people.

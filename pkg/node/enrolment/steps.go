@@ -26,13 +26,19 @@ type step struct {
 }
 
 // there are the steps of an enrolment, while the node is cordoned.
-func (e *Enrolment) there() []step {
+func (e *Enrolment) there(j *journal) []step {
+	if j.NRI {
+		return []step{{"label", e.label}}
+	}
 	return []step{{"services", e.startServices}, {"kubelet", e.switchKubelet}, {"label", e.label}}
 }
 
 // back are the steps of the way back. The kubelet comes first, as it must come up again even when
 // the API server is away, which the others need.
-func (e *Enrolment) back() []step {
+func (e *Enrolment) back(j *journal) []step {
+	if j.NRI {
+		return []step{{"plugin", e.stopPlugin}, {"label", e.unlabel}}
+	}
 	return []step{{"kubelet", e.switchKubeletBack}, {"services", e.stopServices}, {"label", e.unlabel}}
 }
 
@@ -102,7 +108,7 @@ func (e *Enrolment) stopServices(ctx context.Context, j *journal, client kuberne
 	if err := e.systemctl(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	if err := e.removeState(ctx, j, client); err != nil {
+	if err := errors.Join(e.removeState(ctx, j, client), e.removeOwned(j)); err != nil {
 		return err
 	}
 	for _, directory := range slices.Backward(j.Directories) {
@@ -131,6 +137,18 @@ func (e *Enrolment) removeState(ctx context.Context, j *journal, client kubernet
 	}
 	e.options.Host.note(e.options.StateDir)
 	return os.RemoveAll(e.options.Host.path(e.options.StateDir))
+}
+
+// removeOwned removes the directories that were there for kubecri alone. A program in them that
+// runs, as this one may, goes on.
+func (e *Enrolment) removeOwned(j *journal) error {
+	for _, directory := range j.Owned {
+		e.options.Host.note(directory)
+		if err := os.RemoveAll(e.options.Host.path(directory)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitContainers waits for a moment in which a restart of the kubelet fails no pod: each container
@@ -243,13 +261,23 @@ func (e *Enrolment) restore(change change, endpoint string) error {
 	return e.options.Host.write(change.Path, now)
 }
 
-// label puts the label on the node.
+// label puts the labels on the node.
 func (e *Enrolment) label(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{"`+Label+`":"true"}}}`)
+	labels := `"` + Label + `":"true"`
+	if j.Group != "" {
+		labels += fmt.Sprintf(`,%q:%q`, GroupLabel, j.Group)
+	}
+	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{`+labels+`}}}`)
 }
 
+// unlabel takes them away. Nothing may be left to do after it: with the label of its group goes the
+// pod that enrolled the node.
 func (e *Enrolment) unlabel(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{"`+Label+`":null}}}`)
+	labels := `"` + Label + `":null`
+	if j.Group != "" {
+		labels += fmt.Sprintf(`,%q:null`, GroupLabel)
+	}
+	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{`+labels+`}}}`)
 }
 
 // systemctl runs systemctl.

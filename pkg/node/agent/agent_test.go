@@ -1,0 +1,251 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+)
+
+const namespace = "kubedevice-system"
+
+// machine is a Machine that notes what is done on it.
+type machine struct {
+	client   *fake.Clientset
+	did      []string
+	enrolled bool
+	runs     bool
+	changed  bool   // what Install reports
+	refuses  string // why Leave refuses
+	leaving  bool   // a leave was cut off
+	blocked  string // why Enrol refuses
+	ended    chan struct{}
+}
+
+func (m *machine) Install() (bool, error)  { return m.changed, nil }
+func (m *machine) Enrolled() (bool, error) { return m.enrolled, nil }
+func (m *machine) Ended() <-chan struct{}  { return m.ended }
+func (m *machine) Clean() error            { m.runs = false; return nil }
+
+func (m *machine) Enrol(context.Context) (*enrolment.Report, error) {
+	m.did = append(m.did, "enrol")
+	switch {
+	case m.leaving:
+		return &enrolment.Report{Outcome: enrolment.Refused, Leaving: true}, nil
+	case m.blocked != "":
+		return &enrolment.Report{Outcome: enrolment.Refused, Reason: m.blocked, Facts: []enrolment.Fact{
+			{Name: "disk", Finding: m.blocked, Risk: enrolment.Blocks, Advice: "make room"},
+		}}, nil
+	case m.enrolled:
+		return &enrolment.Report{Outcome: enrolment.Unchanged}, nil
+	}
+	m.enrolled = true
+	return &enrolment.Report{Outcome: enrolment.Done}, nil
+}
+
+func (m *machine) Leave(_ context.Context, drain bool) (*enrolment.Report, error) {
+	if drain {
+		m.refuses = ""
+	}
+	m.did = append(m.did, "leave")
+	if m.refuses != "" {
+		return &enrolment.Report{Outcome: enrolment.Refused, Reason: m.refuses}, nil
+	}
+	m.enrolled, m.leaving, m.runs = false, false, false
+	return &enrolment.Report{Outcome: enrolment.Done}, nil
+}
+
+func (m *machine) Serve(_ context.Context, renew bool) error {
+	if renew {
+		m.did = append(m.did, "restart")
+	}
+	m.runs = true
+	return nil
+}
+
+// fixture is an agent on a node with these labels.
+type fixture struct {
+	*testing.T
+	*Agent
+	m *machine
+}
+
+func newFixture(t *testing.T, nodeLabels map[string]string) *fixture {
+	t.Helper()
+	m := &machine{client: fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: nodeLabels}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaveLease}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: EnrolmentLease}},
+	)}
+	return &fixture{t, New(Options{
+		Node: "node-1", Selector: labels.SelectorFromSet(labels.Set{"devices": "true"}), Group: "gpus",
+		Namespace: namespace, Client: m.client, Machine: m,
+	}), m}
+}
+
+func (f *fixture) label(set map[string]string) {
+	f.Helper()
+	node, err := f.m.client.CoreV1().Nodes().Get(f.Context(), "node-1", metav1.GetOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	node.Labels = set
+	if _, err := f.m.client.CoreV1().Nodes().Update(f.Context(), node, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// expect has the agent take a step, which ends with an error that has that text, or with none, and
+// compares what it did on the machine.
+func (f *fixture) expect(want string, did ...string) {
+	f.Helper()
+	f.m.did = nil
+	err := f.step(f.Context())
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		f.Errorf("the step ends with %v, want %q", err, want)
+	}
+	if !slices.Equal(f.m.did, did) {
+		f.Errorf("it did %q, want %q", f.m.did, did)
+	}
+}
+
+var selected = map[string]string{"devices": "true"}
+
+func TestANodeIsEnrolledWhileItHasTheLabels(t *testing.T) {
+	f := newFixture(t, nil)
+	f.expect("")
+	f.label(selected)
+	f.expect("", "enrol")
+	if !f.m.runs {
+		t.Error("kubecri does not run")
+	}
+	f.expect("") // nothing more is done, however often it looks
+	f.m.changed = true
+	f.expect("", "restart")
+	f.label(nil)
+	f.expect("", "leave")
+	f.label(selected)
+	f.expect("", "enrol")
+}
+
+func TestKubecriServesTheNodeWhilePodsKeepIt(t *testing.T) {
+	f := newFixture(t, nil) // the agent was started anew, and the labels have gone meanwhile
+	f.m.enrolled, f.m.refuses = true, "device pods run: default/a"
+	f.expect("device pods run: default/a", "leave")
+	if !f.m.runs {
+		t.Error("kubecri does not run, while pods hold devices")
+	}
+	f.m.refuses = ""
+	f.expect("", "leave")
+	if f.m.runs {
+		t.Error("kubecri runs on a node that has left")
+	}
+}
+
+func TestALeaveThatWasCutOffIsFinishedFirst(t *testing.T) {
+	f := newFixture(t, selected)
+	f.m.leaving, f.m.enrolled = true, true
+	f.expect("", "enrol", "leave", "enrol")
+}
+
+func TestWhatKeepsANodeFromBeingEnrolledIsSaid(t *testing.T) {
+	f := newFixture(t, selected)
+	f.m.blocked = "3 MiB are free"
+	f.expect("disk: 3 MiB are free: make room", "enrol")
+}
+
+func TestANodeOfTwoGroupsIsLeftAlone(t *testing.T) {
+	f := newFixture(t, map[string]string{"devices": "true", enrolment.GroupLabel: "others"})
+	f.expect(`is of the group "others"`)
+}
+
+func TestAllNodesAreGivenBackWhileTheLeaseIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, selected)
+		f.expect("", "enrol")
+		f.m.refuses = "device pods run: default/a"
+		if err := Order(t.Context(), f.m.client, namespace, false, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		f.expect("default/a", "leave")
+		if err := Order(t.Context(), f.m.client, namespace, true, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		f.expect("", "leave")
+		time.Sleep(59 * time.Second)
+		f.expect("")
+		time.Sleep(2 * time.Second) // whoever held it has died
+		f.expect("", "enrol")
+		if err := Order(t.Context(), f.m.client, namespace, false, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		f.expect("", "leave")
+		if err := Order(t.Context(), f.m.client, namespace, false, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.expect("", "enrol")
+	})
+}
+
+func TestOneNodeIsEnrolledAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, selected)
+		f.Serial = true
+		other := New(f.Options)
+		other.Node = "node-2"
+		release, err := other.turn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute) // it is renewed
+		f.expect(`node "node-2" is enrolled or given back at present`)
+		release()
+		f.expect("", "enrol")
+
+		if err := other.take(t.Context(), turnLimit); err != nil {
+			t.Fatal(err)
+		}
+		f.label(nil)
+		f.expect("at present")
+		time.Sleep(turnLimit) // it has died
+		f.expect("", "leave")
+	})
+}
+
+// What changes is noticed at once, and what is in progress when the agent ends is finished.
+func TestTheAgentWakesUpForItsNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.m.ended = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := f.Agent.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		f.label(selected)
+		synctest.Wait()
+		if !f.m.runs {
+			t.Error("the agent has not noticed the label")
+		}
+		cancel()
+		running.Wait()
+	})
+}

@@ -1,0 +1,69 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// nriFacts returns the facts about the surroundings of a kubecri that is an NRI plugin. What is
+// about the kubelet's endpoint and restart is left out.
+func (e *Enrolment) nriFacts(ctx context.Context, s *surroundings) []Fact {
+	facts := []Fact{e.nodeFact(ctx, s), e.nriRuntimeFact(ctx, s), e.nriSocketFact(), e.cdiFact(ctx, s),
+		e.clockFact(ctx, s), e.programFact(ctx)}
+	facts = append(facts, e.pluginFacts(ctx, s)...)
+	facts = append(facts, e.managerFacts(ctx, s)...)
+	return append(facts, e.nriHoldersFact(s), e.diskFact())
+}
+
+// nriRuntimeFact is about the container runtime, whose CRI kubecri reads lists of containers from.
+func (e *Enrolment) nriRuntimeFact(ctx context.Context, s *surroundings) Fact {
+	version, err := e.options.Runtime(ctx, s.kubelet.Endpoint)
+	if err != nil {
+		return fact("runtime", "%s does not answer: %v", s.kubelet.Endpoint, err).
+			blocks("name the endpoint that the kubelet calls, as criUpstream in kubecri's configuration")
+	}
+	return fact("runtime", "%s", version)
+}
+
+// nriSocketFact is about the socket where kubecri registers.
+func (e *Enrolment) nriSocketFact() Fact {
+	socket := e.options.NRI.Socket
+	if !e.options.Host.exists(socket) {
+		return fact("NRI", "%s does not exist", socket).blocks("switch NRI on in the container runtime (containerd " +
+			"2.2, CRI-O 1.34 or later), name its socket as nriSocket in kubecri's configuration, or use the proxy")
+	}
+	return fact("NRI", "on")
+}
+
+// nriHoldersFact is about the pods that hold devices of the kubelet. No restart disturbs them.
+func (e *Enrolment) nriHoldersFact(s *surroundings) Fact {
+	holders := s.holders()
+	if len(holders) == 0 {
+		return fact("holders", "no pod holds a device of the kubelet")
+	}
+	found := fact("holders", "devices of the kubelet are held by %s", strings.Join(holders, ", "))
+	if files, err := e.pluginFiles(); (err != nil || len(files) > 0) && !e.options.OtherDevices {
+		return found.blocks("a plugin file for the same devices does not know these pods, and others would be given " +
+			"what they hold: enrol when these pods are gone")
+	}
+	return found.notice("they keep them")
+}
+
+// stopPlugin ends kubecri, takes away what it published, and removes what it kept.
+func (e *Enrolment) stopPlugin(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if n := e.options.NRI; n != nil && n.Stop != nil {
+		if err := n.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.options.Withdraw(ctx, client, j.Node); err != nil {
+		return err
+	}
+	return errors.Join(e.removeState(ctx, j, client), e.removeOwned(j))
+}
