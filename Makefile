@@ -12,7 +12,7 @@ KUBERNETES := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' go.mo
 LDFLAGS    := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION) \
               -X k8s.io/client-go/pkg/version.gitVersion=$(KUBERNETES)+kubedevice-$(VERSION)
 OUT        := $(CURDIR)/_output
-MODULES    := . pkg/sdk plugins/template hack/images hack/release test
+MODULES    := . pkg/sdk plugins/template hack/images hack/release hack/chart test
 
 # "make verify" vets every package once; "go test" need not do it again for each way to build them.
 TEST := go test -vet=off
@@ -129,6 +129,14 @@ release: images kubectl-device-all ## Make the files of a release in _output/rel
 	  -kubectl $(OUT)/krew -images $(OUT)/images -charts $(OUT)/chart -out $(OUT)/release -key '$(KEY)' \
 	  -version $(VERSION) -revision $(REVISION) -created $(CREATED)
 
+.PHONY: chart
+chart: ## Generate those templates of deploy/chart that have the manifests of deploy, and docs/chart-values.md.
+	@cd hack/chart && go run .
+
+.PHONY: helm
+helm: ## Build Helm, which tests install the chart with, into _output/tools/.
+	@cd hack/chart && go build -o $(OUT)/tools/helm helm.sh/helm/v4/cmd/helm
+
 ##@ Run
 
 .PHONY: demo
@@ -155,6 +163,7 @@ test-unit: test-page ## Unit tests and fuzz seeds of every module, with the race
 	cd plugins/template && $(TEST) -race ./...
 	cd hack/images && $(TEST) ./...
 	cd hack/release && $(TEST) ./...
+	cd hack/chart && $(TEST) ./...
 	cd test && $(TEST) $$(go list ./... | grep -v -e /integration -e /e2e)
 
 .PHONY: test-page
@@ -181,7 +190,7 @@ test-integration: page ## Tests against a real etcd and kube-apiserver in one pr
 .PHONY: test-e2e
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
 	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then \
-	  $(MAKE) --no-print-directory images PLATFORMS=linux/$$(go env GOHOSTARCH); \
+	  $(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH); \
 	  cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 

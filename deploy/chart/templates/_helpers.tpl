@@ -1,0 +1,177 @@
+{{/* What the templates have in common. */}}
+
+{{/* The reference of an image. root is the root context, image one of the values under image. A digest wins over the tag. */}}
+{{- define "kubedevice.image" -}}
+{{- $repository := printf "%s/%s" (.root.Values.image.registry | trimSuffix "/") .image.repository -}}
+{{- if .image.digest -}}
+{{ $repository }}@{{ .image.digest }}
+{{- else -}}
+{{ $repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "kubedevice.pullSecrets" -}}
+{{- with .Values.image.pullSecrets -}}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of all objects that have no others. */}}
+{{- define "kubedevice.labels" -}}
+app.kubernetes.io/name: kubedevice
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* A CEL list of who may write allocations. */}}
+{{- define "kubedevice.schedulers" -}}
+{{- $users := list "system:kube-scheduler" -}}
+{{- if eq .Values.scheduler.mode "second" -}}
+{{- $users = append $users (printf "system:serviceaccount:%s:kubedevice-scheduler" .Release.Namespace) -}}
+{{- end -}}
+{{- include "kubedevice.celList" (concat $users .Values.policies.schedulers) -}}
+{{- end -}}
+
+{{/* A list of strings as CEL writes it, for a YAML string. */}}
+{{- define "kubedevice.celList" -}}
+{{- $quoted := list -}}
+{{- range . -}}{{- $quoted = append $quoted (printf "'%s'" .) -}}{{- end -}}
+{{- printf "[%s]" (join ", " $quoted) | quote -}}
+{{- end -}}
+
+{{/* Which policy gives device pods the scheduler's name: "mutate", "require", or "none". */}}
+{{- define "kubedevice.namePolicy" -}}
+{{- if eq .Values.policies.schedulerName "auto" -}}
+{{- if semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}mutate{{ else }}require{{ end -}}
+{{- else -}}
+{{- .Values.policies.schedulerName -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The namespace of the objects of the Prometheus operator, which reads pods of their own namespace. */}}
+{{- define "kubedevice.monitoringNamespace" -}}
+{{- if eq .Values.scheduler.mode "second" }}{{ .Release.Namespace }}{{ else }}kube-system{{ end -}}
+{{- end -}}
+
+{{- define "kubedevice.seals" -}}
+{{- if ne .Values.seals.mode "off" }}true{{ end -}}
+{{- end -}}
+
+{{/* kubecri's configuration file, without the node's name, which the pod adds. */}}
+{{- define "kubedevice.kubecriConfiguration" -}}
+apiVersion: kubecri.config.kubedevice.io/v1alpha1
+kind: KubecriConfiguration
+mode: {{ .Values.mode }}
+criUpstream: {{ .Values.node.runtimeEndpoint }}
+criDevices: {{ .Values.node.programs }}/devices
+kubeconfig: {{ .Values.node.kubeconfig }}
+nriSocket: {{ .Values.node.nriSocket }}
+stateDir: {{ .Values.node.stateDir }}
+metricsBindAddress: {{ .Values.node.metricsBindAddress | quote }}
+deviceFirewall: {{ .Values.node.deviceFirewall.enabled }}
+deviceFirewallAllow: {{ toJson .Values.node.deviceFirewall.allow }}
+onDeviceFailure: {{ .Values.node.onDeviceFailure }}
+deviceFailureGracePeriod: {{ .Values.node.deviceFailureGracePeriod }}
+{{- if include "kubedevice.seals" . }}
+sealCertificates: {{ .Values.node.programs }}/seal-certificates.pem
+sealMode: {{ .Values.seals.mode }}
+{{- else }}
+sealMode: "off"
+{{- end }}
+logging: {format: text, verbosity: {{ .Values.node.verbosity }}}
+{{- end -}}
+
+{{/* The pod of a hook that calls the API server. args are kubecri's. */}}
+{{- define "kubedevice.hookPod" -}}
+metadata:
+  labels:
+    app.kubernetes.io/name: kubedevice
+    app.kubernetes.io/component: hook
+spec:
+  serviceAccountName: {{ .name }}
+  {{- with include "kubedevice.pullSecrets" .root }}{{ . | nindent 2 }}{{ end }}
+  restartPolicy: Never
+  nodeSelector:
+    kubernetes.io/os: linux
+  {{- with .root.Values.scheduler.tolerations }}
+  tolerations: {{- toYaml . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    seccompProfile:
+      type: RuntimeDefault
+  containers:
+  - name: kubecri
+    image: {{ include "kubedevice.image" (dict "root" .root "image" .root.Values.image.kubecri) }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    args: {{- toYaml .args | nindent 4 }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities:
+        drop: [ALL]
+{{- end -}}
+
+{{/* The identity of a hook: account, rights and their bindings. They go when the hook has ended. */}}
+{{- define "kubedevice.hookIdentity" -}}
+{{- $metadata := printf "  labels: %s\n  annotations:\n    helm.sh/hook: %s\n    helm.sh/hook-weight: \"-10\"\n    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed" (include "kubedevice.labels" .root | nindent 4) .hook -}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+{{ $metadata }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+{{ $metadata }}
+rules: {{- toYaml .rules | nindent 0 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+{{ $metadata }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+{{- with .clusterRules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $.name }}
+{{ $metadata }}
+rules: {{- toYaml . | nindent 0 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $.name }}
+{{ $metadata }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $.name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $.name }}
+  namespace: {{ $.root.Release.Namespace }}
+{{- end }}
+{{- end -}}

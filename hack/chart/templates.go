@@ -1,0 +1,150 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// template is a template of the chart that is made of manifests.
+type template struct {
+	name      string
+	manifests []string // patterns below deploy
+	// when is the condition under which the chart has the objects; empty means always.
+	when         string
+	replacements []replacement
+	// before stands before the manifests, which are indented by so many columns.
+	before string
+	indent int
+}
+
+// replacement puts an expression of a template in the place of a text that stands in the manifests
+// so many times.
+type replacement struct {
+	old   string
+	times int
+	with  string
+}
+
+const (
+	kubeScheduler = `"['system:kube-scheduler']"`
+	vendors       = `"['nvidia.com', 'intel.com']"`
+
+	schedulers = `{{ include "kubedevice.schedulers" . }}`
+	devices    = `{{ include "kubedevice.celList" .Values.policies.devices }}`
+
+	keyMount = "        - name: seal-key\n          mountPath: /etc/kubedevice/seal-key\n" +
+		"          readOnly: true\n"
+
+	second = `eq .Values.scheduler.mode "second"`
+)
+
+var templates = []template{
+	{
+		name: "policies", manifests: []string{"policies/*.yaml"}, when: ".Values.policies.enabled",
+		replacements: []replacement{{kubeScheduler, 2, schedulers}},
+	},
+	{
+		name: "policy-scheduler-name", manifests: []string{"policies-optional/kubedevice-scheduler-name.yaml"},
+		when:         `eq (include "kubedevice.namePolicy" .) "mutate"`,
+		replacements: []replacement{{vendors, 1, devices}},
+	},
+	{
+		name: "policy-scheduler-name-required",
+		manifests: []string{
+			"policies-optional/kubedevice-scheduler-name-required.yaml",
+		},
+		when:         `eq (include "kubedevice.namePolicy" .) "require"`,
+		replacements: []replacement{{vendors, 1, devices}},
+	},
+	{
+		name: "policy-device-requests", manifests: []string{"policies-optional/kubedevice-device-requests.yaml"},
+		when: ".Values.policies.deviceRequests",
+		replacements: []replacement{{
+			`"['kube-system/*']"`, 1, `{{ include "kubedevice.celList" .Values.node.deviceFirewall.allow }}`,
+		}},
+	},
+	{
+		name:      "policy-requests-need-limits",
+		manifests: []string{"policies-optional/kubedevice-requests-need-limits.yaml"},
+		when:      ".Values.policies.requestsNeedLimits",
+	},
+	{name: "rights", manifests: []string{"rbac/*.yaml"}},
+	{
+		name: "scheduler-rights", manifests: []string{"second-scheduler/rights.yaml"}, when: second,
+		replacements: []replacement{{"kubedevice-system", 9, "{{ .Release.Namespace }}"}},
+	},
+	{
+		name: "scheduler", manifests: []string{"second-scheduler/deployment.yaml"}, when: second,
+		replacements: []replacement{
+			{"kubedevice-system", 2, "{{ .Release.Namespace }}"},
+			{"replicas: 2\n", 1, "replicas: {{ .Values.scheduler.replicas }}\n"},
+			{
+				"image: localhost/kubedevice-scheduler\n", 1,
+				`image: {{ include "kubedevice.image" (dict "root" . "image" .Values.image.scheduler) }}` + "\n",
+			},
+			{"imagePullPolicy: IfNotPresent\n", 1, "imagePullPolicy: {{ .Values.image.pullPolicy }}\n"},
+			{
+				"      priorityClassName: system-cluster-critical\n", 1,
+				"      priorityClassName: {{ .Values.scheduler.priorityClassName }}\n" +
+					"      {{- with include \"kubedevice.pullSecrets\" . }}{{ . | nindent 6 }}{{ end }}\n",
+			},
+			{
+				"        kubernetes.io/os: linux\n", 1, "        kubernetes.io/os: linux\n" +
+					"        {{- with .Values.scheduler.nodeSelector }}{{ toYaml . | nindent 8 }}{{ end }}\n" +
+					"      {{- with .Values.scheduler.tolerations }}\n" +
+					"      tolerations: {{- toYaml . | nindent 6 }}\n" +
+					"      {{- end }}\n",
+			},
+			// When the configuration changes, the pods are replaced.
+			{
+				"  template:\n    metadata:\n", 1, "  template:\n    metadata:\n      annotations:\n" +
+					"        checksum/configuration: " +
+					"{{ include (print $.Template.BasePath \"/scheduler-configuration.yaml\") . | sha256sum }}\n",
+			},
+			{
+				"        - --device-seal-key=/etc/kubedevice/seal-key/private.pem\n", 1,
+				"        {{- if include \"kubedevice.seals\" . }}\n" +
+					"        - --device-seal-key=/etc/kubedevice/seal-key/private.pem\n" +
+					"        - --device-seal-mode={{ .Values.seals.mode }}\n" +
+					"        {{- end }}\n",
+			},
+			{
+				"        env:", 1,
+				"        {{- range .Values.scheduler.extraArgs }}\n        - {{ . | quote }}\n        {{- end }}\n" +
+					"        env:",
+			},
+			{
+				"          requests:\n            cpu: 100m\n            memory: 256Mi\n", 1,
+				"          {{- toYaml .Values.scheduler.resources | nindent 10 }}\n",
+			},
+			{
+				keyMount, 1,
+				"        {{- if include \"kubedevice.seals\" . }}\n" + keyMount +
+					"        {{- end }}\n",
+			},
+			{
+				"      - name: seal-key\n        secret:\n          secretName: kubedevice-seal-key\n" +
+					"          defaultMode: 0440\n", 1,
+				"      {{- if include \"kubedevice.seals\" . }}\n" +
+					"      - name: seal-key\n        secret:\n          secretName: {{ .Values.seals.secret }}\n" +
+					"          defaultMode: 0440\n      {{- end }}\n",
+			},
+		},
+	},
+	{
+		name: "scheduler-configuration", manifests: []string{"second-scheduler/scheduler.yaml"}, when: second,
+		before: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kubedevice-scheduler-configuration\n" +
+			"  namespace: {{ .Release.Namespace }}\ndata:\n  scheduler.yaml: |\n",
+		indent:       4,
+		replacements: []replacement{{"kubedevice-system", 1, "{{ .Release.Namespace }}"}},
+	},
+	{
+		name: "monitoring", manifests: []string{"monitoring/*.yaml"}, when: ".Values.monitoring.enabled",
+		replacements: []replacement{
+			{"namespace: kube-system\n", 6, "namespace: {{ include \"kubedevice.monitoringNamespace\" . }}\n"},
+			{
+				"      component: kube-scheduler\n", 1, "      {{- if " + second + " }}\n" +
+					"      app.kubernetes.io/name: kubedevice\n      app.kubernetes.io/component: scheduler\n" +
+					"      {{- else }}\n      component: kube-scheduler\n      {{- end }}\n",
+			},
+		},
+	},
+}
