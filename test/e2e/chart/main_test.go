@@ -1,0 +1,77 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart tests on a real cluster that Helm installs KubeDevice into a cluster that knows
+// nothing of it, upgrades it, rolls it back, and takes it away, so that nothing is left.
+package chart
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+)
+
+var (
+	// shared is a cluster of two nodes with a kubelet and a runtime alone. Its scheduler is
+	// upstream's, and nothing of deploy is applied.
+	shared *cluster.Cluster
+	// options are those of the cluster.
+	options cluster.Options
+	// kubecri is the program that the cluster's nodes would have.
+	kubecri cluster.Program
+	// inventory is the file that describes the nodes' simulated GPUs.
+	inventory string
+	// root is the directory of the checkout, dir one for the test's files.
+	root, dir string
+)
+
+// patience is how long a story may take.
+const patience = 5 * time.Minute
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	err := prepare()
+	defer os.RemoveAll(dir) //nolint:errcheck // files of no value in the directory for such
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	return clustertest.Run(m, options, func(c *cluster.Cluster) { shared = c })
+}
+
+func prepare() (err error) {
+	if options, err = clustertest.Options("e2e-chart", 2); err != nil {
+		return err
+	}
+	if root, err = checkout.Root(); err != nil {
+		return err
+	}
+	for _, needed := range []string{helm(), layout("kubedevice-scheduler"), layout("kubedevice-kubecri")} {
+		if _, err := os.Stat(needed); err != nil {
+			return fmt.Errorf("%w (make helm images)", err)
+		}
+	}
+	if dir, err = os.MkdirTemp("", "kubedevice-e2e-chart-"); err != nil {
+		return err
+	}
+	options.Visible = append(options.Visible, dir)
+	options.Scheduler, options.Manifests, options.Seals = cluster.Program{}, nil, ""
+	inventory, kubecri = options.Nodes[0].Inventory, *options.Nodes[0].Kubecri
+	for i := range options.Nodes {
+		options.Nodes[i].Kubecri, options.Nodes[i].Inventory = nil, ""
+	}
+	return os.Chmod(dir, 0o755)
+}
+
+// helm is the program of Helm.
+func helm() string { return filepath.Join(root, "_output", "tools", "helm") }
+
+// layout is the directory with an image.
+func layout(image string) string { return filepath.Join(root, "_output", "images", image) }

@@ -1,0 +1,210 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/observe"
+)
+
+const (
+	system = "kubedevice-system" // the release's namespace
+	chosen = "kubedevice.io/devices"
+	// kubeconfig is a copy of the kubelet's, at one path on all nodes.
+	kubeconfig = "/var/lib/kubelet/kubeconfig"
+)
+
+// story is the cluster with what the test knows of it.
+type story struct {
+	*testing.T
+	ctx       context.Context
+	namespace string
+	bystander *corev1.Pod
+	kubelets  map[string]int // process IDs by node
+	before    *state
+}
+
+// begin has a pod run that must not notice anything, and takes down how the cluster is.
+func begin(t *testing.T) *story {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	s := &story{T: t, ctx: ctx, kubelets: map[string]int{}}
+	s.loadImages()
+	for _, node := range shared.Nodes {
+		content, err := os.ReadFile(filepath.Join(options.Dir, "config", node.Name, "kubelet.kubeconfig"))
+		s.must(err)
+		s.must(os.WriteFile(filepath.Join(node.Var(), "lib", "kubelet", "kubeconfig"), content, 0o600))
+	}
+	s.kubectl("create", "namespace", system)
+	t.Cleanup(func() {
+		_, err := shared.Kubectl(context.WithoutCancel(ctx), "delete", "namespace", system)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s.must(shared.Client.AwaitServiceAccount(ctx, system))
+	s.namespace = clustertest.Namespace(t, shared.Client)
+	s.bystander = clustertest.RunPod(ctx, t, shared.Client, clustertest.IdlePod(s.namespace, "bystander", nil))
+	for _, node := range shared.Nodes {
+		s.kubelets[node.Name] = node.Kubelet.PID()
+	}
+	s.before = s.look()
+	return s
+}
+
+// loadImages gives all nodes the images, as docs/images.md says.
+func (s *story) loadImages() {
+	s.Helper()
+	for _, image := range []string{"kubedevice-scheduler", "kubedevice-kubecri"} {
+		archive := filepath.Join(dir, image+".tar")
+		if _, err := os.Stat(archive); err == nil {
+			continue
+		}
+		out, err := exec.CommandContext(s.ctx, "tar", "-C", layout(image), "-cf", archive, ".").CombinedOutput()
+		if err != nil {
+			s.Fatalf("%v: %s", err, out)
+		}
+		for _, node := range shared.Nodes {
+			s.must(node.ImportImages(s.ctx, archive))
+		}
+	}
+}
+
+func (s *story) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) kubectl(arguments ...string) string {
+	s.Helper()
+	printed, err := shared.Kubectl(s.ctx, arguments...)
+	s.must(err)
+	return printed
+}
+
+// tryHelm runs Helm, and returns what it prints.
+func (s *story) tryHelm(arguments ...string) (string, error) {
+	s.Helper()
+	command := exec.CommandContext(s.ctx, helm(), append([]string{
+		"--kubeconfig=" + shared.Kubeconfig(), "--namespace=" + system,
+	}, arguments...)...)
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
+	printed, err := command.CombinedOutput()
+	return string(printed), err
+}
+
+func (s *story) helm(arguments ...string) {
+	s.Helper()
+	if printed, err := s.tryHelm(arguments...); err != nil {
+		s.showPods()
+		s.Fatalf("helm %s: %v\n%s", strings.Join(arguments, " "), err, printed)
+	}
+}
+
+// refuse runs Helm, which must fail and say that text.
+func (s *story) refuse(want string, arguments ...string) {
+	s.Helper()
+	printed, err := s.tryHelm(arguments...)
+	if err == nil || !strings.Contains(printed, want) {
+		s.Errorf("helm %s ends with %v, want %q in\n%s", strings.Join(arguments, " "), err, want, printed)
+	}
+}
+
+// install are the arguments of an installation with these values.
+func (s *story) install(values map[string]any) []string {
+	s.Helper()
+	content, err := yaml.Marshal(values)
+	s.must(err)
+	file := filepath.Join(dir, "values.yaml")
+	s.must(os.WriteFile(file, content, 0o644))
+	return []string{"install", "kubedevice", filepath.Join(root, "deploy", "chart"), "--values=" + file}
+}
+
+func (s *story) run(pod *corev1.Pod) *corev1.Pod {
+	s.Helper()
+	return clustertest.RunPod(s.ctx, s, shared.Client, pod)
+}
+
+// gpuPod returns a pod that requests GPUs by its limits alone.
+func (s *story) gpuPod(name string, count int64) *corev1.Pod {
+	return clustertest.IdlePod(s.namespace, name, map[corev1.ResourceName]int64{observe.Resource: count})
+}
+
+// label gives all nodes the label that chooses them, or takes it away.
+func (s *story) label(value string) {
+	s.Helper()
+	for _, node := range shared.Nodes {
+		_, err := shared.Client.CoreV1().Nodes().Patch(s.ctx, node.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"`+chosen+`":`+value+`}}}`), metav1.PatchOptions{})
+		s.must(err)
+	}
+}
+
+// awaitEnrolled waits until so many nodes are enrolled.
+func (s *story) awaitEnrolled(want int) {
+	s.Helper()
+	for {
+		list, err := shared.Client.CoreV1().Nodes().List(s.ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
+		s.must(err)
+		if len(list.Items) == want {
+			return
+		}
+		if s.ctx.Err() != nil {
+			s.showPods()
+		}
+		clustertest.Pause(s.ctx, s, "the nodes to be enrolled or given back")
+	}
+}
+
+// checkBystander fails the test if the pod that requests no devices has noticed anything, or a
+// kubelet was restarted.
+func (s *story) checkBystander() {
+	s.Helper()
+	pod, err := shared.Client.CoreV1().Pods(s.namespace).Get(s.ctx, s.bystander.Name, metav1.GetOptions{})
+	s.must(err)
+	if diff := cmp.Diff(s.bystander.Status.ContainerStatuses, pod.Status.ContainerStatuses); diff != "" {
+		s.Errorf("the pod without devices has changed:\n%s", diff)
+	}
+}
+
+// checkKubelets fails the test if a kubelet was restarted.
+func (s *story) checkKubelets() {
+	s.Helper()
+	for _, node := range shared.Nodes {
+		if pid := node.Kubelet.PID(); pid != s.kubelets[node.Name] {
+			s.Errorf("the kubelet of %s was %d and is %d", node.Name, s.kubelets[node.Name], pid)
+		}
+	}
+}
+
+// showPods logs what the pods of the release are doing.
+func (s *story) showPods() {
+	ctx := context.WithoutCancel(s.ctx)
+	for _, arguments := range [][]string{
+		{"--namespace=" + system, "get", "pods,jobs", "--output=wide"},
+		{"--namespace=" + system, "get", "events"},
+		{"--namespace=" + system, "logs", "--selector=app.kubernetes.io/component=node", "--prefix", "--tail=40"},
+		{"--namespace=" + system, "logs", "--selector=app.kubernetes.io/component=hook", "--prefix", "--tail=40"},
+	} {
+		printed, err := shared.Kubectl(ctx, arguments...)
+		s.Logf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, printed)
+	}
+}
