@@ -114,18 +114,32 @@ var errBusy = errors.New("another kubecri enrol or leave runs on this node: wait
 // lockPath is on a file system that every machine has, and that lives no longer than its processes.
 const lockPath = "/run/kubedevice-enrolment.lock"
 
-// hold keeps other processes from the journal until release is called.
+// hold keeps other processes from the journal until release is called, which leaves no file.
 func (e *Enrolment) hold() (release func(), err error) {
-	lock, err := os.OpenFile(e.options.Host.path(lockPath), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errBusy
+	path := e.options.Host.path(lockPath)
+	for {
+		lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			lock.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				err = errBusy
+			}
+			return nil, err
+		}
+		// Whoever had it before may have removed it since it was opened.
+		held, err := lock.Stat()
+		if now, lost := os.Stat(path); err == nil && lost == nil && os.SameFile(held, now) {
+			return func() {
+				_ = os.Remove(path) // one that stays does no harm
+				lock.Close()
+			}, nil
+		}
+		lock.Close()
+		if err != nil {
+			return nil, err
+		}
 	}
-	return func() { lock.Close() }, nil
 }

@@ -43,6 +43,9 @@ func TestANodeOfAnNRIPluginIsEnrolledWithoutItsKubelet(t *testing.T) {
 		if diff := cmp.Diff(before, m.snapshot()); diff != "" {
 			t.Errorf("what is left (-before +after):\n%s", diff)
 		}
+		if _, err := os.Stat(filepath.Join(m.root, lockPath)); err == nil {
+			t.Error("the lock is left")
+		}
 		if *stopped != 1 || m.restarts != 0 {
 			t.Errorf("kubecri was ended %d times, the kubelet restarted %d times", *stopped, m.restarts)
 		}
