@@ -66,11 +66,13 @@ func newCluster(objects ...runtime.Object) (*fake.Clientset, *Options, *[]string
 // leaseOf returns who holds the lease that has nodes given back.
 func leaseOf(t *testing.T, client *fake.Clientset) coordinationv1.LeaseSpec {
 	t.Helper()
-	lease, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), agent.LeaveLease, metav1.GetOptions{})
+	// Reactors may not call the client.
+	lease, err := client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), namespace,
+		agent.LeaveLease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lease.Spec
+	return lease.(*coordinationv1.Lease).Spec
 }
 
 func TestNothingIsDoneWhilePodsAreInTheWay(t *testing.T) {
