@@ -38,6 +38,7 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 	began := time.Now()
 	s.helm(s.install(values())...)
 	s.label(`"true"`)
+	s.awaitPolicy()
 	pair := s.run(s.gpuPod("pair", 2))
 	if took := time.Since(began); took > soon {
 		s.Errorf("a pod ran with its devices %v after the command, want %v", took, soon)
@@ -82,6 +83,7 @@ func TestANodeComesAndGoesWithItsLabel(t *testing.T) {
 	s := begin(t)
 	s.helm(s.install(values())...)
 	s.label(`"true"`)
+	s.awaitPolicy()
 	pod := s.run(s.gpuPod("pod", 1))
 	s.awaitEnrolled(2)
 	s.label("null")
@@ -102,6 +104,21 @@ func TestANodeComesAndGoesWithItsLabel(t *testing.T) {
 	s.checkBystander()
 	s.checkKubelets()
 	s.checkNothingIsLeft()
+}
+
+// awaitPolicy waits until the API server has taken notice of the policy that gives device pods the
+// scheduler's name.
+func (s *story) awaitPolicy() {
+	s.Helper()
+	for {
+		admitted, err := shared.Client.CoreV1().Pods(s.namespace).Create(s.ctx, s.gpuPod("admitted", 1),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		s.must(err)
+		if admitted.Spec.SchedulerName == "kubedevice-scheduler" {
+			return
+		}
+		clustertest.Pause(s.ctx, s, "the API server to take notice of the policy")
+	}
 }
 
 // refuseWhatCannotWork tries values that are wrong, and images that are missing. Nothing is left.

@@ -39,9 +39,10 @@ func (s *story) look() *state {
 	s.must(err)
 	for _, list := range lists {
 		for _, resource := range list.APIResources {
-			// Events and leases tell of what happened; bindings, reviews and such cannot be listed.
+			// Events and leases tell of what happened, endpoints are those of their slices; bindings,
+			// reviews and such cannot be listed.
 			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "leases" ||
-				resource.Name == "componentstatuses" {
+				resource.Name == "componentstatuses" || resource.Name == "endpoints" {
 				continue
 			}
 			version, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -73,7 +74,7 @@ func (s *story) look() *state {
 // restless are the paths of nodes below which runtime and kubelet come and go with every pod, and
 // the kubelet's checkpoint of devices.
 var restless = []string{
-	"/var/lib/containerd/", "/run/containerd/", "/var/lib/kubelet/pods/", "/var/log/", "/var/lib/cni/", "/run/netns/",
+	"/var/lib/containerd/", "/run/containerd/", "/var/lib/kubelet/pods/", "/var/log/", "/var/lib/cni", "/run/netns",
 	"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", "/var/tmp/", "/dev/pts/", "/dev/shm/",
 	"/run/systemctl", "/var/run", "/var/lib/kubelet/actuated_pods_state", "/var/lib/kubelet/allocated_pods_state",
 	"/run/cni", "/run/runc",
