@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -67,7 +69,7 @@ func agentCommand() *cobra.Command {
 				host.EnrolFlags = append(host.EnrolFlags, "--owned-directory="+NewOptions().runDir)
 			} else {
 				host.EnrolFlags = append(append(host.EnrolFlags, "--schedulers-replaced"), enrolArgs...)
-				host.LeaveFlags = enrolArgs
+				host.LeaveFlags = leaveArgs(enrolArgs)
 			}
 			ctx, stop := untilSignalled(command.Context(), os.Stderr)
 			defer stop()
@@ -91,6 +93,15 @@ func agentCommand() *cobra.Command {
 	flags.StringArrayVar(&enrolArgs, "enrol-arg", enrolArgs, "argument for enrol and leave, with mode cri; may be "+
 		"repeated")
 	return command
+}
+
+// leaveArgs returns those of the arguments for enrol that leave knows, too.
+func leaveArgs(args []string) []string {
+	flags := leaveCommand().Flags()
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return flags.Lookup(name) == nil
+	})
 }
 
 // onHostCommand runs a program on the machine.
