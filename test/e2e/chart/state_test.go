@@ -39,8 +39,8 @@ func (s *story) look() *state {
 	s.must(err)
 	for _, list := range lists {
 		for _, resource := range list.APIResources {
-			// Events and leases tell of what happened, endpoints are those of their slices; bindings,
-			// reviews and such cannot be listed.
+			// Events and leases tell of what happened, endpoints are those of their slices, and
+			// bindings, reviews and such cannot be listed.
 			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "leases" ||
 				resource.Name == "componentstatuses" || resource.Name == "endpoints" {
 				continue
