@@ -63,8 +63,8 @@ func show(out io.Writer, results []*Result) {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	//nolint:errcheck // a screen
 	fmt.Fprintln(table,
-		"\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tBARE CONTAINERS\tLOST PODS\tSHARED DEVICES\tWRONG DEVICES\tENDED "+
-			"CONTAINERS\tORPHANED GRANTS\tSECONDS")
+		"\nSCENARIO\tKILLS\tCREATIONS\tCUT-OFF STARTS\tBARE CONTAINERS\tLOST PODS\tSHARED DEVICES\tWRONG "+
+			"DEVICES\tENDED CONTAINERS\tORPHANED GRANTS\tSECONDS")
 	for _, r := range results {
 		//nolint:errcheck // a screen
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", r.Scenario, r.Kills,
