@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -137,19 +136,26 @@ func (r *release) writePrograms() error {
 	return nil
 }
 
-// writeManifests writes an archive of what is applied, and of units and patches.
+// writeManifests writes an archive of what is applied, and of units and patches. The chart is an
+// archive of its own.
 func (r *release) writeManifests() error {
-	members, err := directory(filepath.Join(r.sources, "deploy"), "deploy")
+	deploy := filepath.Join(r.sources, "deploy")
+	entries, err := os.ReadDir(deploy)
 	if err != nil {
 		return err
 	}
-	var wanted []member
-	for _, m := range members {
-		if !strings.HasSuffix(m.path, ".go") && !strings.HasPrefix(m.path, "deploy/chart/") {
-			wanted = append(wanted, m)
+	var all []member
+	for _, entry := range entries {
+		if !entry.IsDir() || entry.Name() == "chart" {
+			continue
 		}
+		members, err := directory(filepath.Join(deploy, entry.Name()), "deploy/"+entry.Name())
+		if err != nil {
+			return err
+		}
+		all = append(all, members...)
 	}
-	return r.addArchive("kubedevice_"+r.version+"_deploy", wanted)
+	return r.addArchive("kubedevice_"+r.version+"_deploy", all)
 }
 
 // writeChart writes the chart that Helm has packaged, with the release's time: Helm writes that of
