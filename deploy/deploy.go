@@ -32,6 +32,13 @@ func PolicyNames() ([]string, error) {
 //go:embed rbac/kubedevice-scheduler.yaml
 var SchedulerRights []byte
 
+//go:embed jobs/*.yaml
+var jobs embed.FS
+
+// Job returns the Job by which kubecri enrols a node, or has it leave: enrol or leave. NODE stands
+// for the node's name.
+func Job(verb string) ([]byte, error) { return jobs.ReadFile("jobs/" + verb + ".yaml") }
+
 //go:embed systemd
 var systemd embed.FS
 

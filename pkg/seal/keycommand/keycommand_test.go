@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keycommand
 
 import (
 	"os"
@@ -20,11 +20,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// sealKeys runs kubecri seal-keys.
+// sealKeys runs the command.
 func sealKeys(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
-	command := NewCommand(append([]string{"seal-keys"}, args...))
+	command := New()
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs(args)
 	command.SetOut(&out)
 	err := command.ExecuteContext(t.Context())
 	return out.String(), err
