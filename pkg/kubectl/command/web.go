@@ -23,6 +23,7 @@ type webOptions struct {
 	page    func() (fs.FS, error)
 	address string
 	open    bool
+	url     string // of the scheduler
 }
 
 func webCommand(env *environment) *cobra.Command {
@@ -32,7 +33,8 @@ func webCommand(env *environment) *cobra.Command {
 		Short: "Show a map of the devices in the browser",
 		Long: `Show a map of the devices in the browser: each node with its devices in their groups, what is free,
 used, shared and unhealthy, and the pods that wait for devices. It follows the cluster until the
-command is interrupted.
+command is interrupted. Why a pod waits, and where it would go if something were otherwise, it asks
+the scheduler.
 
 The page is served by this command, on an address that no other machine reaches, with your own
 rights. Whoever has the address that is printed sees the map: the address has a key in it.`,
@@ -48,6 +50,7 @@ rights. Whoever has the address that is printed sees the map: the address has a 
 	command.Flags().StringVar(&o.address, "address", "127.0.0.1:0",
 		"Address and port of this machine that the page is served on. Port 0 is any free one.")
 	command.Flags().BoolVar(&o.open, "open", true, "Open the page in the browser.")
+	addSchedulerFlag(command, &o.url)
 	return command
 }
 
@@ -60,7 +63,7 @@ func (o *webOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := web.Listen(o.address, page, reader)
+	server, err := web.Listen(o.address, page, reader, o.connect)
 	if err != nil {
 		return err
 	}
@@ -72,6 +75,11 @@ func (o *webOptions) run(ctx context.Context) error {
 		}
 	}
 	return server.Run(ctx)
+}
+
+// connect connects to the scheduler that is meant.
+func (o *webOptions) connect(ctx context.Context) (web.Scheduler, func(), error) {
+	return o.env.placement(ctx, o.url)
 }
 
 // browse shows an address in the user's browser. It returns before the browser has it.

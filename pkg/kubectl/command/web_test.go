@@ -47,8 +47,8 @@ func TestTheMapIsOpenedWithAnAddressThatIsNotTheOneThatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed := strings.TrimSpace(out.String())
-	if !strings.HasPrefix(printed, "http://127.0.0.1:") || !strings.Contains(printed, "/?token=") ||
-		!strings.Contains(opened, "/?token=") || opened == printed {
+	if !strings.HasPrefix(printed, "http://127.0.0.1:") || !strings.Contains(printed, "/#token=") ||
+		!strings.Contains(opened, "/#token=") || opened == printed {
 		t.Errorf("printed %q, opened %q", printed, opened)
 	}
 }

@@ -13,8 +13,12 @@ import (
 	"sync"
 )
 
-// tokenParameter is the part of the address that has the key.
+// tokenParameter is what the key is called in the fragment of the address. Browsers send no
+// fragments: the page's script reads it there.
 const tokenParameter = "token"
+
+// keyPath is where the page exchanges the key of its address for the one that it keeps.
+const keyPath = "/key"
 
 // headers are those of every answer.
 var headers = map[string]string{
@@ -29,17 +33,22 @@ var headers = map[string]string{
 }
 
 // guard lets nobody in but the user's own browser. It is safe for concurrent use.
+//
+// The page itself is no secret, and every user of this machine may load it. What it shows is sent
+// to whoever has the key, in a header: browsers send cookies to all ports of a host, and so to the
+// servers of others on this machine, but a header only where the page's script wants it. The key
+// that the script keeps is the origin's alone, and the port is a part of that.
 type guard struct {
-	next   http.Handler
-	key    string // of the address that is printed, and of the cookie
-	cookie string // its name: browsers send cookies to all ports of a host
+	page, data http.Handler
+	key        string
 
 	mu   sync.Mutex
 	once string // another key, which is good for one request
 }
 
-func newGuard(port string, next http.Handler) *guard {
-	return &guard{next: next, key: rand.Text(), cookie: "kubedevice-map-" + port}
+// newGuard returns the guard of a page, and of the paths that have data.
+func newGuard(page http.Handler, data http.Handler) *guard {
+	return &guard{page: page, data: data, key: rand.Text()}
 }
 
 // onceKey returns a key that is good for one request. What starts a browser is told this one:
@@ -65,19 +74,34 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The map can be read, nothing else.", http.StatusMethodNotAllowed)
 	case r.Header.Get("Origin") != "" && r.Header.Get("Origin") != "http://"+r.Host:
 		http.Error(w, "Another page may not read the map.", http.StatusForbidden)
-	case r.URL.Path == "/" && g.opens(r.URL.Query().Get(tokenParameter)):
-		// The page is the answer, no redirection: a browser that comes from elsewhere would follow
-		// it without the cookie. The page's script takes the key out of the address.
-		http.SetCookie(w, &http.Cookie{
-			Name: g.cookie, Value: g.key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		})
-		g.next.ServeHTTP(w, r)
-	case g.hasCookie(r):
-		g.next.ServeHTTP(w, r)
+	case isPage(r.URL.Path):
+		g.page.ServeHTTP(w, r)
+	case !ofThisPage(r):
+		http.Error(w, "Another page may not read the map.", http.StatusForbidden)
+	case r.URL.Path == keyPath && g.opens(bearer(r)):
+		fmt.Fprint(w, g.key) //nolint:errcheck // the browser is gone
+	case r.URL.Path != keyPath && equal(bearer(r), g.key):
+		g.data.ServeHTTP(w, r)
 	default:
 		http.Error(w, "Open the address that \"kubectl device web\" has printed: the key in it is missing here, or is "+
 			"of an earlier one.", http.StatusForbidden)
 	}
+}
+
+// isPage reports whether a path is one of the page's own files: a name with a suffix, or none.
+func isPage(path string) bool { return path == "/" || strings.Contains(path, ".") }
+
+// ofThisPage reports whether no other page has made a request, as far as the browser says so. To a
+// browser, other ports of this host are the same site.
+func ofThisPage(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "" || site == "same-origin"
+}
+
+// bearer returns the key of a request, or "".
+func bearer(r *http.Request) string {
+	key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return key
 }
 
 // opens reports whether a key is right.
@@ -92,16 +116,6 @@ func (g *guard) opens(key string) bool {
 	}
 	g.once = ""
 	return true
-}
-
-func (g *guard) hasCookie(r *http.Request) bool {
-	// What is not of this page's origin has no business here, even with the cookie: other ports of
-	// this host are the same site to a browser.
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return false
-	}
-	cookie, err := r.Cookie(g.cookie)
-	return err == nil && equal(cookie.Value, g.key)
 }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -34,15 +34,17 @@ const (
 
 // Server serves the map of one cluster.
 type Server struct {
-	cluster  *cluster.Reader
-	listener net.Listener
-	guard    *guard
-	feed     *feed
+	cluster   *cluster.Reader
+	listener  net.Listener
+	guard     *guard
+	feed      *feed
+	questions *questions
 }
 
 // Listen returns a server of a page that listens at an address of the loopback interface, as
-// 127.0.0.1:0, and serves nothing before [Server.Run].
-func Listen(address string, page fs.FS, reader *cluster.Reader) (*Server, error) {
+// 127.0.0.1:0, and serves nothing before [Server.Run]. Questions about placement are asked of the
+// scheduler that connect connects to.
+func Listen(address string, page fs.FS, reader *cluster.Reader, connect Connect) (*Server, error) {
 	if !isLoopback(address) {
 		return nil, fmt.Errorf("listen on %q: it is no address of this machine alone, and the map is for its user "+
 			"alone: use 127.0.0.1, and \"ssh -L\" from elsewhere", address)
@@ -51,16 +53,13 @@ func Listen(address string, page fs.FS, reader *cluster.Reader) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cluster: reader, listener: listener, feed: newFeed()}
-	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServerFS(page))
-	mux.HandleFunc("GET /stream", s.stream)
-	mux.HandleFunc("GET /events", s.events)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	s.guard = newGuard(port, mux)
+	s := &Server{cluster: reader, listener: listener, feed: newFeed(), questions: newQuestions(connect)}
+	data := http.NewServeMux()
+	data.HandleFunc("GET /stream", s.stream)
+	data.HandleFunc("GET /events", s.events)
+	data.HandleFunc("GET /why", s.questions.why)
+	data.HandleFunc("GET /whatif", s.questions.whatIf)
+	s.guard = newGuard(http.FileServerFS(page), data)
 	return s, nil
 }
 
@@ -72,7 +71,7 @@ func (s *Server) OnceURL() string { return s.url(s.guard.onceKey()) }
 
 func (s *Server) url(key string) string {
 	at := url.URL{Scheme: "http", Host: s.listener.Addr().String(), Path: "/"}
-	at.RawQuery = url.Values{tokenParameter: {key}}.Encode()
+	at.Fragment = url.Values{tokenParameter: {key}}.Encode()
 	return at.String()
 }
 
@@ -204,6 +203,5 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			list[i].Count = e.Series.Count
 		}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(list) //nolint:errcheck // the browser is gone
+	send(w, list)
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -33,27 +32,25 @@ func (streams) IsWatchListSemanticsUnSupported() bool { return true }
 // fixture is a server that runs until its test ends.
 type fixture struct {
 	*Server
-	t       *testing.T
-	client  *fake.Clientset
-	browser *http.Client
-	base    string
+	t         *testing.T
+	client    *fake.Clientset
+	scheduler *scheduler
+	browser   *http.Client
+	base      string
 }
 
 func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
 	ignored := goleak.IgnoreCurrent()
-	f := &fixture{t: t, client: fake.NewClientset(objects...)}
+	f := &fixture{t: t, client: fake.NewClientset(objects...), scheduler: &scheduler{}}
 	page := fstest.MapFS{"index.html": {Data: []byte("<title>map</title>")}, "app.js": {Data: []byte("0")}}
 	var err error
-	f.Server, err = Listen("127.0.0.1:0", page, &cluster.Reader{Client: streams{f.client.CoreV1()}})
+	f.Server, err = Listen("127.0.0.1:0", page, &cluster.Reader{Client: streams{f.client.CoreV1()}},
+		f.scheduler.connect)
 	if err != nil {
 		t.Fatal(err)
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.browser = &http.Client{Jar: jar, Transport: &http.Transport{}}
+	f.browser = &http.Client{Transport: &http.Transport{}}
 	f.base = "http://" + f.listener.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -67,6 +64,19 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		goleak.VerifyNone(t, ignored)
 	})
 	return f
+}
+
+// withKey is the header field of the page's requests.
+func (f *fixture) withKey() []string { return []string{"Authorization", "Bearer " + f.guard.key} }
+
+// keyOf returns the key of an address.
+func (f *fixture) keyOf(address string) string {
+	f.t.Helper()
+	base, key, ok := strings.Cut(address, "/#token=")
+	if !ok || base != f.base {
+		f.t.Fatalf("the address is %s", address)
+	}
+	return key
 }
 
 // get sends a request with header fields, and returns the answer and its text.
@@ -101,25 +111,27 @@ func (f *fixture) want(what string, status int, url string, header ...string) {
 	}
 }
 
-func TestOnlyTheBrowserThatHasTheKeyIsServed(t *testing.T) {
+// data are the paths with what the cluster has.
+var data = []string{
+	"/stream", "/events?node=n", "/why?namespace=default&name=p",
+	"/whatif?namespace=default&name=p&change=like:n",
+}
+
+func TestOnlyThePageThatHasTheKeyIsServed(t *testing.T) {
 	f := newFixture(t)
-	for _, path := range []string{"/", "/app.js", "/stream", "/events?node=n", "/?token=wrong", "/app.js?" + f.URL()} {
+	for _, path := range append(data, "/key", "/other") {
 		f.want("without the key, "+path, http.StatusForbidden, f.base+path)
+		f.want("with another key, "+path, http.StatusForbidden, f.base+path, "Authorization", "Bearer x")
+		f.want("with no key, "+path, http.StatusForbidden, f.base+path, "Authorization", "Bearer ")
+		f.want("with the key as a cookie and in the address, "+path, http.StatusForbidden,
+			f.base+path+"?token="+f.guard.key, "Cookie", "token="+f.guard.key)
 	}
-	f.want("a foreign host with the key", http.StatusForbidden, f.URL(), "Host", "evil.example")
-	f.want("a foreign origin with the key", http.StatusForbidden, f.URL(), "Origin", "http://evil.example")
-	answer, _ := f.get(f.URL())
-	if answer.StatusCode != http.StatusOK || len(answer.Cookies()) != 1 {
-		t.Fatalf("with the key: %s", answer.Status)
+	for _, path := range data[1:] { // the stream does not end
+		f.want("with the key, "+path, http.StatusOK, f.base+path,
+			append(f.withKey(), "Sec-Fetch-Site", "same-origin")...)
 	}
-	f.browser.Jar = nil // it would keep the cookie from other hosts, where the server has to
-	cookie := []string{"Cookie", answer.Cookies()[0].Name + "=" + answer.Cookies()[0].Value}
-	for _, path := range []string{"/", "/app.js", "/events?node=n"} {
-		f.want("with the cookie, "+path, http.StatusOK, f.base+path, append(cookie, "Sec-Fetch-Site", "same-origin")...)
-	}
-	f.want("a port that is forwarded", http.StatusOK, f.base,
-		append(cookie, "Host", "localhost:8080", "Origin", "http://localhost:8080")...)
-	f.want("another cookie", http.StatusForbidden, f.base, "Cookie", answer.Cookies()[0].Name+"=x")
+	f.want("a port that is forwarded", http.StatusOK, f.base+"/events?node=n",
+		append(f.withKey(), "Host", "localhost:8080", "Origin", "http://localhost:8080")...)
 	for _, header := range [][]string{
 		{"Host", "evil.example"},
 		{"Host", "127.0.0.1.evil.example"},
@@ -130,8 +142,10 @@ func TestOnlyTheBrowserThatHasTheKeyIsServed(t *testing.T) {
 		{"Sec-Fetch-Site", "cross-site"},
 		{"Sec-Fetch-Site", "same-site"}, // another port of this machine
 	} {
-		f.want(strings.Join(header, ": ")+" with the cookie", http.StatusForbidden, f.base+"/events?node=n",
-			append(cookie, header...)...)
+		for _, path := range append(data, "/key") {
+			f.want(strings.Join(header, ": ")+" with the key, "+path, http.StatusForbidden, f.base+path,
+				append(f.withKey(), header...)...)
+		}
 	}
 	answer, err := f.browser.Post(f.base+"/", "text/plain", nil)
 	if err != nil {
@@ -143,18 +157,33 @@ func TestOnlyTheBrowserThatHasTheKeyIsServed(t *testing.T) {
 	}
 }
 
-func TestTheAddressForABrowserThatIsStartedOpensTheMapOnce(t *testing.T) {
+func TestTheKeyIsInTheAddressAloneAndNoBrowserSendsIt(t *testing.T) {
 	f := newFixture(t)
-	once := f.OnceURL()
-	f.want("first", http.StatusOK, once)
-	f.browser.Jar = nil
-	f.want("again", http.StatusForbidden, once)
-	f.want("the one that is printed", http.StatusOK, f.URL())
+	for _, path := range []string{"/", "/app.js"} {
+		answer, text := f.get(f.base + path)
+		if answer.StatusCode != http.StatusOK || strings.Contains(text, f.guard.key) || len(answer.Cookies()) > 0 {
+			t.Errorf("%s without the key: %s, cookies %v: %s", path, answer.Status, answer.Cookies(), text)
+		}
+	}
+	f.want("the page for a foreign host", http.StatusForbidden, f.base, "Host", "evil.example")
+	if _, text := f.get(f.base+"/key", "Authorization", "Bearer "+f.keyOf(f.URL())); text != f.guard.key {
+		t.Errorf("the key of the address that is printed is exchanged for %q", text)
+	}
 }
 
-func TestThePageMayLoadNothingFromElsewhereAndTheCookieIsTheServersAlone(t *testing.T) {
+func TestTheAddressForABrowserThatIsStartedOpensTheMapOnce(t *testing.T) {
 	f := newFixture(t)
-	answer, _ := f.get(f.URL())
+	once := []string{"Authorization", "Bearer " + f.keyOf(f.OnceURL())}
+	f.want("as the key itself", http.StatusForbidden, f.base+"/events?node=n", once...)
+	if _, text := f.get(f.base+"/key", once...); text != f.guard.key {
+		t.Errorf("it is exchanged for %q", text)
+	}
+	f.want("again", http.StatusForbidden, f.base+"/key", once...)
+}
+
+func TestThePageMayLoadNothingFromElsewhere(t *testing.T) {
+	f := newFixture(t)
+	answer, _ := f.get(f.base)
 	policy := answer.Header.Get("Content-Security-Policy")
 	for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
 		"frame-ancestors 'none'"} {
@@ -164,11 +193,6 @@ func TestThePageMayLoadNothingFromElsewhereAndTheCookieIsTheServersAlone(t *test
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
 		t.Errorf("the policy is %s", policy)
-	}
-	cookies := answer.Cookies()
-	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode ||
-		cookies[0].Domain != "" {
-		t.Errorf("cookies: %v", cookies)
 	}
 	for name, want := range map[string]string{
 		"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
@@ -181,7 +205,7 @@ func TestThePageMayLoadNothingFromElsewhereAndTheCookieIsTheServersAlone(t *test
 
 func TestOtherMachinesAreNotListenedTo(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
-		if _, err := Listen(address, nil, nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
+		if _, err := Listen(address, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -190,11 +214,11 @@ func TestOtherMachinesAreNotListenedTo(t *testing.T) {
 // follow returns the messages of a stream.
 func (f *fixture) follow(ctx context.Context) func() message {
 	f.t.Helper()
-	f.want("the page", http.StatusOK, f.URL())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.base+"/stream", nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	request.Header.Set("Authorization", "Bearer "+f.guard.key)
 	answer, err := f.browser.Do(request)
 	if err != nil {
 		f.t.Fatal(err)
@@ -253,8 +277,7 @@ func TestEventsAreThoseOfOnePodOrNodeNewestFirst(t *testing.T) {
 		}
 	}
 	f := newFixture(t, event("older", 1), event("newer", 2))
-	f.want("the page", http.StatusOK, f.URL())
-	answer, text := f.get(f.base + "/events?namespace=default&uid=uid-p")
+	answer, text := f.get(f.base+"/events?namespace=default&uid=uid-p", f.withKey()...)
 	var list []seen
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		t.Fatalf("%s: %v", answer.Status, err)
@@ -262,5 +285,5 @@ func TestEventsAreThoseOfOnePodOrNodeNewestFirst(t *testing.T) {
 	if len(list) != 2 || list[0].Reason != "newer" {
 		t.Errorf("events: %+v", list)
 	}
-	f.want("of nothing", http.StatusBadRequest, f.base+"/events?namespace=default")
+	f.want("of nothing", http.StatusBadRequest, f.base+"/events?namespace=default", f.withKey()...)
 }

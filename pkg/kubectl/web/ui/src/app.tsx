@@ -1,13 +1,15 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useRef } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
 import { type Cluster, type Look, looks } from "./cluster"
 import { Details } from "./details"
 import { Grid } from "./grid"
+import { type Answer, devicesAt, queryOf, useAnswer } from "./question"
 import { lookNames } from "./text"
-import { type View, count, isFiltered, shown } from "./view"
+import { type View, count, isFiltered, nothing, shown } from "./view"
 import { Waiting } from "./waiting"
+import { WhatIf } from "./whatif"
 
 /** "reading" before there is a whole snapshot, "live", "lost", or why the server refuses. */
 export type Connection = "reading" | "live" | "lost" | (string & {})
@@ -20,14 +22,17 @@ export interface Props {
 
 export function App({ cluster, view, show, connection, said }: Props & { connection: Connection; said: string }) {
   const found = shown(cluster, view)
-  const lit = litBy(cluster, view)
+  const [again, askAgain] = useState(0)
+  const asked = view.ask ? cluster.pods.get(view.ask) : undefined
+  const answer = useAnswer(asked ? queryOf(asked, view.changes) : "", again)
+  const lit = litBy(cluster, view, answer)
   const search = useRef<HTMLInputElement>(null)
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key === "/" && document.activeElement !== search.current) {
         event.preventDefault()
         search.current?.focus()
-      } else if (event.key === "Escape") show({ device: undefined, pod: undefined })
+      } else if (event.key === "Escape") show(nothing)
     }
     addEventListener("keydown", onKey)
     return () => removeEventListener("keydown", onKey)
@@ -59,12 +64,15 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
           {cluster.names.length > 0 && foundText(cluster, view, found)}
         </p>
         {found.nodes.length > 0 ? (
-          <Grid nodes={found.nodes} meant={lit ?? found.meant} view={view} show={show} pod={view.pod} />
+          <Grid nodes={found.nodes} meant={lit ?? found.meant} lit={lit} view={view} show={show} />
         ) : (
           <Empty cluster={cluster} connection={connection} show={show} />
         )}
       </main>
       <aside aria-label="Details and waiting pods">
+        {asked && (
+          <WhatIf pod={asked} answer={answer} again={() => askAgain(again + 1)} cluster={cluster} view={view} show={show} />
+        )}
         <Details cluster={cluster} view={view} show={show} />
         <Waiting cluster={cluster} view={view} show={show} />
       </aside>
@@ -75,10 +83,14 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
   )
 }
 
-/** The devices of the selected pod. */
-function litBy(cluster: Cluster, view: View) {
-  if (!view.pod) return undefined
-  const devices = cluster.devicesOf(view.pod).map((found) => found.device)
+/** The devices that a question is answered with, or else those of the selected pod. */
+function litBy(cluster: Cluster, view: View, answer?: Answer) {
+  const placed = answer?.placements?.fits ? answer.placements.pods?.[0] : undefined
+  const devices = placed
+    ? devicesAt(cluster, placed)
+    : view.pod
+      ? cluster.devicesOf(view.pod).map((found) => found.device)
+      : []
   return devices.length > 0 ? new Set(devices) : undefined
 }
 

@@ -5,20 +5,31 @@ import type { ComponentChildren } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import type { Props } from "./app"
 import { type Device, type Node, isMask, lookOf } from "./cluster"
-import { age, groupOf, human, quantities, reasonOf, requestsOf, useOf } from "./text"
+import { get } from "./connection"
+import { age, freeOf, groupOf, human, quantities, reasonOf, requestsOf, useOf } from "./text"
+import { nothing } from "./view"
+import { Suppose, WhyItWaits } from "./whatif"
 
-/** What is selected: a device with its pods and events, or a pod with its devices and events. */
+/** What is selected, with its events: a device with its pods, a node, or a pod with its devices. */
 export function Details({ cluster, view, show }: Props) {
-  const close = () => show({ device: undefined, pod: undefined })
+  const close = () => show(nothing)
+  const shared = { cluster, view, show, close }
   if (view.device) {
     const { node: name, path } = view.device
     const [node, device] = [cluster.nodes.get(name), cluster.device(name, path)]
     if (!node || !device) return cluster.complete ? <Missing what={`${path || "the device"} of ${name}`} close={close} /> : null
-    return <OfDevice key={name + "/" + path} node={node} device={device} show={show} close={close} />
+    return <OfDevice key={name + "/" + path} node={node} device={device} {...shared} />
   }
-  if (view.pod) return <OfPod key={view.pod} uid={view.pod} cluster={cluster} show={show} close={close} />
+  if (view.node) {
+    const node = cluster.nodes.get(view.node)
+    if (!node) return cluster.complete ? <Missing what={`the node ${view.node}`} close={close} /> : null
+    return <OfNode key={view.node} node={node} {...shared} />
+  }
+  if (view.pod) return <OfPod key={view.pod} uid={view.pod} {...shared} />
   return null
 }
+
+type Selected = Props & { close: () => void }
 
 function Panel({ title, under, close, children }: {
   title: string
@@ -46,12 +57,17 @@ function Missing({ what, close }: { what: string; close: () => void }) {
   )
 }
 
-function OfDevice({ node, device, show, close }: {
-  node: Node
-  device: Device
-  show: Props["show"]
-  close: () => void
-}) {
+function OfNode({ node, cluster, view, show, close }: Selected & { node: Node }) {
+  return (
+    <Panel title={node.name} under={freeOf(node)} close={close}>
+      {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}
+      <Suppose changes={["cordon:" + node.name, "like:" + node.name]} cluster={cluster} view={view} show={show} />
+      <Events queries={["node=" + encodeURIComponent(node.name)]} version={freeOf(node)} of="the node" />
+    </Panel>
+  )
+}
+
+function OfDevice({ node, device, cluster, view, show, close }: Selected & { node: Node; device: Device }) {
   const group = groupOf(device.path)
   const look = lookOf(device)
   const pods = new Map(device.holders?.map((h) => [h.uid, h]))
@@ -90,7 +106,7 @@ function OfDevice({ node, device, show, close }: {
       <ul>
         {device.holders?.map((h) => (
           <li key={h.uid + h.container}>
-            <button class="pod" onClick={() => show({ pod: h.uid, device: undefined })}>
+            <button class="pod" onClick={() => show({ ...nothing, pod: h.uid })}>
               <b>
                 <span class="quiet">{h.namespace}/</span>
                 {h.pod}
@@ -103,17 +119,18 @@ function OfDevice({ node, device, show, close }: {
           </li>
         ))}
       </ul>
+      <Suppose
+        changes={[`cordon:${node.name}/${device.path}`, "cordon:" + node.name, "like:" + node.name]}
+        cluster={cluster}
+        view={view}
+        show={show}
+      />
       <Events queries={queries} version={JSON.stringify(device)} of="its node and pods" />
     </Panel>
   )
 }
 
-function OfPod({ uid, cluster, show, close }: {
-  uid: string
-  cluster: Props["cluster"]
-  show: Props["show"]
-  close: () => void
-}) {
+function OfPod({ uid, cluster, view, show, close }: Selected & { uid: string }) {
   const held = cluster.devicesOf(uid)
   const pod = cluster.pods.get(uid)
   const holder = held[0]?.holders[0]
@@ -128,11 +145,12 @@ function OfPod({ uid, cluster, show, close }: {
           {requestsOf(pod) && <p class="quiet">Requests {requestsOf(pod)}, for {age(pod.since, Date.now())}.</p>}
         </>
       )}
+      {pod?.state === "Waiting" && <WhyItWaits pod={pod} show={show} />}
       {held.length > 0 && <h3>Devices</h3>}
       <ul>
         {held.map(({ node, device, holders }) => (
           <li key={node.name + device.path}>
-            <button class="pod" onClick={() => show({ device: { node: node.name, path: device.path }, pod: undefined })}>
+            <button class="pod" onClick={() => show({ ...nothing, device: { node: node.name, path: device.path } })}>
               <b>{device.id}</b> <span class="quiet">{groupOf(device.path)}</span>
               {holders.map((h) => (
                 <span class="line quiet" key={h.container}>
@@ -143,6 +161,9 @@ function OfPod({ uid, cluster, show, close }: {
           </li>
         ))}
       </ul>
+      {held.length > 0 && (
+        <Suppose changes={[`without:${name.namespace}/${name.name}`]} cluster={cluster} view={view} show={show} />
+      )}
       <Events queries={[podQuery(name.namespace, uid)]} version={JSON.stringify([pod, held.length, state])} of="the pod" />
     </Panel>
   )
@@ -169,8 +190,7 @@ function Events({ queries, version, of }: { queries: string[]; version: string; 
       try {
         const lists = await Promise.all(
           queries.map(async (query) => {
-            const answer = await fetch("events?" + query, { signal: stop.signal })
-            if (!answer.ok) throw new Error(await answer.text())
+            const answer = await get("events?" + query, stop.signal)
             return (await answer.json()) as Event[]
           }),
         )

@@ -6,18 +6,20 @@ import type { Props } from "./app"
 import { type Device, type Node, lookOf, usedPart } from "./cluster"
 import { type Place, type Rows, cardOf, measures, move, rowsOf, seen } from "./layout"
 import { freeOf, labelOf } from "./text"
+import { nothing } from "./view"
 
 interface GridProps {
   nodes: Node[]
   /** The devices that are not faint; undefined means all. */
   meant?: Set<Device>
+  /** The devices that are lit, if some are. */
+  lit?: Set<Device>
   view: Props["view"]
   show: Props["show"]
-  pod?: string
 }
 
 /** All nodes. Only those that are seen are in the document, and the one that has the focus. */
-export function Grid({ nodes, meant, view, show }: GridProps) {
+export function Grid({ nodes, meant, lit, view, show }: GridProps) {
   const area = useRef<HTMLDivElement>(null)
   const sheet = useRef<HTMLDivElement>(null)
   const [window, setWindow] = useState({ top: 0, width: 0, height: 0 })
@@ -41,12 +43,16 @@ export function Grid({ nodes, meant, view, show }: GridProps) {
   const reveal = (node: number) => revealRow(area.current!, rows, Math.floor(node / rows.columns))
 
   // What is selected elsewhere is brought into sight.
-  const selected = view.device?.node ?? ""
-  const lit = view.pod && meant ? nodes.findIndex((node) => node.devices.some((d) => meant.has(d))) : -1
+  const selected = view.device?.node ?? view.node ?? ""
+  const lights = lit ? nodes.findIndex((node) => node.devices.some((d) => lit.has(d))) : -1
   useEffect(() => {
-    const index = selected ? nodes.findIndex((node) => node.name === selected) : lit
+    const index = selected ? nodes.findIndex((node) => node.name === selected) : lights
     if (index >= 0 && window.width > 0) reveal(index)
-  }, [selected, view.pod, lit >= 0, window.width > 0])
+  }, [selected, view.pod, lights >= 0, window.width > 0])
+  // What an answer lights is another thing to see than what is selected.
+  useEffect(() => {
+    if (view.ask && lights >= 0) reveal(lights)
+  }, [view.ask, view.changes, lights >= 0])
 
   useLayoutEffect(() => {
     if (focus.moved) area.current!.querySelector<HTMLElement>('[tabindex="0"]')?.focus({ preventScroll: true })
@@ -84,6 +90,7 @@ export function Grid({ nodes, meant, view, show }: GridProps) {
               width={rows.card}
               y={rows.tops[Math.floor(index / rows.columns)]!}
               meant={meant}
+              lit={lit}
               view={view}
               focus={at.node === index ? at.device : -1}
               onFocus={(path) => setFocus({ node: nodes[index]!.name, path, moved: false })}
@@ -116,13 +123,14 @@ interface CardProps {
   y: number
   width: number
   meant?: Set<Device>
+  lit?: Set<Device>
   view: Props["view"]
   focus: number // the device that the tab key comes to, or -1
   onFocus: (path: string) => void
   show: Props["show"]
 }
 
-function Card({ node, index, count, x, y, width, meant, view, focus, onFocus, show }: CardProps) {
+function Card({ node, index, count, x, y, width, meant, lit, view, focus, onFocus, show }: CardProps) {
   const card = cardOf(node, view.size)
   const style = { transform: `translate(${x}px, ${y}px)`, width: width + "px", height: card.height + "px" }
   const problems = node.problems?.join("; ")
@@ -137,7 +145,9 @@ function Card({ node, index, count, x, y, width, meant, view, focus, onFocus, sh
     >
       <h2 title={problems ? `${node.name}: ${problems}` : node.name}>
         {problems && <span class="problem">!</span>}
-        <span class="name">{node.name}</span>
+        <button class="name" tabIndex={-1} aria-pressed={view.node === node.name} onClick={() => show({ ...nothing, node: node.name })}>
+          {node.name}
+        </button>
         {view.size === "large" && <span class="free">{freeOf(node).replace(/ of (\d+) free/, "/$1 free")}</span>}
       </h2>
       {card.groups.map((box, i) => (
@@ -149,11 +159,11 @@ function Card({ node, index, count, x, y, width, meant, view, focus, onFocus, sh
           device={device}
           style={boxStyle(card.tiles[i]!)}
           faint={meant !== undefined && !meant.has(device)}
-          lit={view.pod !== undefined && meant !== undefined && meant.has(device)}
+          lit={lit !== undefined && lit.has(device)}
           selected={view.device?.node === node.name && view.device.path === device.path}
           reached={focus === i}
           onFocus={() => onFocus(device.path)}
-          onClick={() => show({ device: { node: node.name, path: device.path }, pod: undefined })}
+          onClick={() => show({ ...nothing, device: { node: node.name, path: device.path } })}
         />
       ))}
     </section>

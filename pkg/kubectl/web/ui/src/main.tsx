@@ -4,6 +4,7 @@
 import { render } from "preact"
 import { App, type Connection } from "./app"
 import { Cluster, type Message } from "./cluster"
+import { follow, unlock } from "./connection"
 import { spoken } from "./text"
 import { type View, readView, writeView } from "./view"
 
@@ -15,7 +16,6 @@ let received = 0 // when what is not drawn yet began to come
 
 function show(change: Partial<View>) {
   view = { ...view, ...change }
-  // The key of the address that was opened is not in it any more: the browser has a cookie.
   history.replaceState(null, "", location.pathname + writeView(view))
   draw()
 }
@@ -45,22 +45,21 @@ function timeline(start: number) {
   performance.measure("kubedevice-update", { start })
 }
 
-const stream = new EventSource("stream")
-stream.onmessage = (event) => {
+function lost(how: Connection) {
+  connection = how
+  draw()
+}
+
+function message(data: string) {
   received ||= performance.now()
-  said = spoken(cluster.apply(JSON.parse(event.data) as Message)) || said
+  said = spoken(cluster.apply(JSON.parse(data) as Message)) || said
   connection = cluster.complete ? "live" : "reading"
   draw()
 }
-stream.addEventListener("refused", (event) => {
-  stream.close()
-  connection = (event as MessageEvent<string>).data
-  draw()
-})
-stream.onerror = () => {
-  connection = "lost"
-  draw()
-}
+
+unlock().then(() => follow({ message, lost: () => lost("lost"), refused: lost }))
+// An address with another key that is opened in this tab loads nothing by itself.
+addEventListener("hashchange", () => location.reload())
 
 setInterval(draw, 30_000) // ages
 show({})

@@ -4,6 +4,7 @@
 // What of the cluster is shown: filters and selection, and their place in the page's address.
 
 import { type Cluster, type Device, type Look, type Node, type Pod, lookOf, looks } from "./cluster"
+import type { Change } from "./question"
 
 export type Size = "large" | "small"
 
@@ -15,10 +16,17 @@ export interface View {
   /** The kind of devices that is shown; empty means all. */
   kind: string
   size: Size
-  /** The selected device, or the selected pod by its UID. */
+  /** The selected device, or the selected node, or the selected pod by its UID. */
   device?: { node: string; path: string }
+  node?: string
   pod?: string
+  /** The pod that waits, by its UID, about which the scheduler is asked; and what would be otherwise. */
+  ask?: string
+  changes: Change[]
 }
+
+/** What a view has selected when nothing is. */
+export const nothing = { device: undefined, node: undefined, pod: undefined }
 
 export function readView(address: string): View {
   const q = new URLSearchParams(address)
@@ -27,10 +35,16 @@ export function readView(address: string): View {
     looks: looks.filter((look) => q.get("show")?.split(",").includes(look)),
     kind: q.get("kind") ?? "",
     size: q.get("size") === "small" ? "small" : "large",
+    changes: [],
   }
-  const node = q.get("node")
-  if (node !== null) view.device = { node, path: q.get("device") ?? "" }
+  const [node, path] = [q.get("node"), q.get("device")]
+  if (node !== null && path !== null) view.device = { node, path }
+  else if (node !== null) view.node = node
   else if (q.get("pod")) view.pod = q.get("pod")!
+  if (q.get("ask") && q.has("if")) {
+    view.ask = q.get("ask")!
+    view.changes = q.getAll("if")
+  }
   return view
 }
 
@@ -44,9 +58,14 @@ export function writeView(view: View): string {
   if (view.device) {
     q.set("node", view.device.node)
     q.set("device", view.device.path)
-  } else if (view.pod) q.set("pod", view.pod)
-  // Slashes and commas may stand in a query as they are, and are easier to read.
-  const text = q.toString().replaceAll("%2F", "/").replaceAll("%2C", ",")
+  } else if (view.node) q.set("node", view.node)
+  else if (view.pod) q.set("pod", view.pod)
+  if (view.ask) {
+    q.set("ask", view.ask)
+    for (const change of view.changes) q.append("if", change)
+  }
+  // Slashes, commas and colons may stand in a query as they are, and are easier to read.
+  const text = q.toString().replaceAll("%2F", "/").replaceAll("%2C", ",").replaceAll("%3A", ":")
   return text && "?" + text
 }
 

@@ -3,7 +3,7 @@
 
 import type { Props } from "./app"
 import { age, reasonOf, requestsOf } from "./text"
-import { shownPods } from "./view"
+import { nothing, shownPods } from "./view"
 
 /** How many of the waiting pods are listed; a search finds the others. */
 const most = 100
@@ -25,7 +25,7 @@ export function Waiting({ cluster, view, show }: Props) {
             <button
               class="pod"
               aria-pressed={view.pod === pod.uid}
-              onClick={() => show({ pod: pod.uid, device: undefined })}
+              onClick={() => show({ ...nothing, pod: pod.uid })}
             >
               <span class="line">
                 <b>

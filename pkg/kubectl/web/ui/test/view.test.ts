@@ -8,7 +8,7 @@ import { age, freeOf, human, labelOf, reasonOf, requestsOf, useOf } from "../src
 import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
 import { device, holder, node, pod } from "./fixture"
 
-const all: View = { search: "", looks: [], kind: "", size: "large" }
+const all: View = { search: "", looks: [], kind: "", size: "large", changes: [] }
 
 test("the address has all of a view, and nothing of a plain one", () => {
   assert.equal(writeView(readView("?token=secret")), "")
@@ -17,10 +17,13 @@ test("the address has all of a view, and nothing of a plain one", () => {
     { ...all, search: "a b&c=d", looks: ["free" as const, "gone" as const], kind: "intel.com/qat", size: "small" as const },
     { ...all, device: { node: "n", path: "gpugrp0/1/gpu/GPU-7" } },
     { ...all, device: { node: "n", path: "" } },
+    { ...all, node: "n" },
     { ...all, pod: "uid" },
+    { ...all, pod: "uid", ask: "uid", changes: ["without:default/a", "cordon:n/gpugrp0/1/gpu/GPU-7", "like:n"] },
   ]) {
     assert.deepEqual(readView(writeView(view)), view)
   }
+  assert.deepEqual(readView("?ask=uid"), all) // a question needs something to be otherwise
   assert.deepEqual(readView("?show=none,free&size=huge"), { ...all, looks: ["free"] })
 })
 

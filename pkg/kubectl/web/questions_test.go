@@ -1,0 +1,135 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
+)
+
+// scheduler answers what it is told to, and keeps what it is asked.
+type scheduler struct {
+	mu        sync.Mutex
+	away      error // why nobody connects to it
+	refuses   error
+	connected int // connections that are open
+	atOnce    int // the most of them at a time
+	asked     []string
+}
+
+func (s *scheduler) connect(context.Context) (Scheduler, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away != nil {
+		return nil, nil, s.away
+	}
+	s.connected++
+	s.atOnce = max(s.atOnce, s.connected)
+	return s, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.connected--
+	}, nil
+}
+
+func (s *scheduler) Ask(_ context.Context, method, path string, in, out any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := json.Marshal(in)
+	s.asked = append(s.asked, method+" "+path+" "+string(text))
+	if err != nil || s.refuses != nil {
+		return errors.Join(err, s.refuses)
+	}
+	switch out := out.(type) {
+	case *schedulerapi.Why:
+		out.Nodes = 2
+	case *schedulerapi.Placements:
+		out.Fits = true
+	}
+	return nil
+}
+
+// ask returns the answer to a question of the page.
+func (f *fixture) ask(query string) (a answer) {
+	f.t.Helper()
+	response, text := f.get(f.base+query, f.withKey()...)
+	if err := json.Unmarshal([]byte(text), &a); err != nil || response.StatusCode != http.StatusOK {
+		f.t.Fatalf("%s: %s: %v: %s", query, response.Status, err, text)
+	}
+	return a
+}
+
+func TestQuestionsAreAskedOfTheScheduler(t *testing.T) {
+	f := newFixture(t)
+	if a := f.ask("/why?namespace=default&name=big"); a.Why == nil || a.Why.Nodes != 2 || a.Problem != "" {
+		t.Errorf("the answer is %+v", a)
+	}
+	a := f.ask("/whatif?namespace=default&name=big&change=without:research/a&change=like:n:1&change=cordon:n&" +
+		"change=cordon:n/gpugrp0/1/gpu/g")
+	if a.Placements == nil || !a.Placements.Fits || a.Why != nil || a.Problem != "" {
+		t.Errorf("the answer is %+v", a)
+	}
+	want := []string{
+		`POST /devices/v1alpha1/why {"pod":{"namespace":"default","name":"big"}}`,
+		`POST /devices/v1alpha1/whatif {"pod":{"namespace":"default","name":"big"},"namespace":"",` +
+			`"template":{"metadata":{},"spec":{"containers":null}},"changes":[` +
+			`{"without":{"namespace":"research","name":"a"}},{"withNodeLike":"n:1"},{"cordon":"n"},` +
+			`{"cordon":"n/gpugrp0/1/gpu/g"}]}`,
+	}
+	if diff := cmp.Diff(want, f.scheduler.asked); diff != "" {
+		t.Errorf("it is asked (-want +got):\n%s", diff)
+	}
+	if f.scheduler.connected != 0 {
+		t.Errorf("%d connections are left", f.scheduler.connected)
+	}
+}
+
+func TestWhereNoSchedulerAnswersTheAnswerSaysWhy(t *testing.T) {
+	f := newFixture(t)
+	f.scheduler.refuses = errors.New("forbidden")
+	if a := f.ask("/why?namespace=default&name=big"); a.Why != nil || a.Problem != "forbidden" {
+		t.Errorf("the answer is %+v", a)
+	}
+	f.scheduler.away = errors.New("no scheduler publishes where it answers")
+	if a := f.ask("/whatif?namespace=default&name=big"); a.Placements != nil || a.Problem != f.scheduler.away.Error() {
+		t.Errorf("the answer is %+v", a)
+	}
+}
+
+func TestQuestionsThatAreNoneAreRefused(t *testing.T) {
+	f := newFixture(t)
+	for what, path := range map[string]string{
+		"no pod":              "/why?namespace=default",
+		"no namespace":        "/whatif?name=p",
+		"an unknown change":   "/whatif?namespace=default&name=p&change=with:x",
+		"a pod without space": "/whatif?namespace=default&name=p&change=without:x",
+		"nothing to cordon":   "/whatif?namespace=default&name=p&change=cordon:",
+		"like nothing":        "/whatif?namespace=default&name=p&change=like:",
+	} {
+		f.want(what, http.StatusBadRequest, f.base+path, f.withKey()...)
+	}
+	if len(f.scheduler.asked) > 0 {
+		t.Errorf("the scheduler is asked %q", f.scheduler.asked)
+	}
+}
+
+func TestOneQuestionIsAskedAtATime(t *testing.T) {
+	f := newFixture(t)
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() { f.get(f.base+"/why?namespace=default&name=big", f.withKey()...) })
+	}
+	asking.Wait()
+	if len(f.scheduler.asked) != 8 || f.scheduler.atOnce != 1 {
+		t.Errorf("%d questions were asked, %d at a time", len(f.scheduler.asked), f.scheduler.atOnce)
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Questions about placement, which the scheduler answers. The types are those of pkg/schedulerapi.
+
+import { useEffect, useState } from "preact/hooks"
+import type { Cluster, Device, Pod } from "./cluster"
+import { get } from "./connection"
+
+export interface Placement {
+  node: string
+  containers?: { name: string; devices: { path: string; resource: string; quantity: number }[] }[]
+}
+
+export interface Why {
+  node?: string
+  problem?: string
+  nodes: number
+  fits?: string[]
+  reasons?: { text: string; nodes: string[] }[]
+  smallest?: {
+    end?: { pods: { namespace: string; name: string; priority: number }[]; placement: Placement }
+    add?: { like: string; placement: Placement }
+    relax?: { text: string; nodes: string[] }[]
+    complete: boolean
+  }
+}
+
+/** What the server of the page answers: see "answer" in pkg/kubectl/web. */
+export interface Answer {
+  why?: Why
+  placements?: { fits: boolean; pods?: Placement[]; why?: Why }
+  problem?: string
+}
+
+/** A change of the cluster: without:NAMESPACE/NAME, like:NODE, cordon:NODE or cordon:NODE/DEVICE. */
+export type Change = string
+
+/** A change in words, as they follow "if". */
+export function changeText(change: Change): string {
+  const [kind, what] = [change.slice(0, change.indexOf(":")), change.slice(change.indexOf(":") + 1)]
+  switch (kind) {
+    case "without":
+      return `${what} ended`
+    case "like":
+      return `there were one more node like ${what}`
+    default: {
+      const [node, ...path] = what.split("/")
+      return path.length > 0 ? `${path.slice(-2).join("/")} of ${node} were cordoned` : `${node} were cordoned`
+    }
+  }
+}
+
+/** What to ask why a pod waits, or where it would go after changes. */
+export function queryOf(pod: Pod, changes: Change[]): string {
+  const q = new URLSearchParams({ namespace: pod.namespace, name: pod.name })
+  for (const change of changes) q.append("change", change)
+  return (changes.length > 0 ? "whatif?" : "why?") + q
+}
+
+/**
+ * The answer to a question, undefined while there is none yet. The scheduler is asked once for each question, and each
+ * time that the version is another.
+ */
+export function useAnswer(query: string, version: string | number = ""): Answer | undefined {
+  const [got, setGot] = useState<{ query: string; answer: Answer }>()
+  useEffect(() => {
+    setGot(undefined)
+    if (!query) return
+    const stop = new AbortController()
+    get(query, stop.signal)
+      .then((answer) => answer.json() as Promise<Answer>)
+      .then((answer) => setGot({ query, answer }))
+      .catch((error) => {
+        if (!stop.signal.aborted) setGot({ query, answer: { problem: error instanceof Error ? error.message : String(error) } })
+      })
+    return () => stop.abort()
+  }, [query, version])
+  return got?.query === query ? got.answer : undefined
+}
+
+/** The devices of a placement that are in the cluster; those of a node that is made up are not. */
+export function devicesAt(cluster: Cluster, placement: Placement): Device[] {
+  const paths = new Set(placement.containers?.flatMap((c) => c.devices.map((d) => d.path)))
+  return [...paths].flatMap((path) => cluster.device(placement.node, path) ?? [])
+}
+
+/** Where a pod would go, in words: "n1, with gpu-0 and gpu-1". */
+export function placementText(cluster: Cluster, placement: Placement): string {
+  const paths = new Set(placement.containers?.flatMap((c) => c.devices.map((d) => d.path)))
+  const names = [...paths].map((path) => path.split("/").at(-1)!)
+  const node = cluster.nodes.has(placement.node) ? placement.node : "the new node"
+  if (names.length === 0) return node
+  return `${node}, with ${names.length > 8 ? `${names.length} devices` : names.join(", ")}`
+}

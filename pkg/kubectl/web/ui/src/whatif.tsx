@@ -1,0 +1,191 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ComponentChildren } from "preact"
+import { useState } from "preact/hooks"
+import type { Props } from "./app"
+import type { Cluster, Pod } from "./cluster"
+import { type Answer, type Change, type Why, changeText, placementText, queryOf, useAnswer } from "./question"
+import type { View } from "./view"
+
+/** Why a pod waits, and what would let it run: by a click, with what would follow. */
+export function WhyItWaits({ pod, show }: { pod: Pod; show: Props["show"] }) {
+  // It is asked again when the scheduler has another reason.
+  const answer = useAnswer(queryOf(pod, []), pod.message)
+  return (
+    <>
+      <h3>Why it waits</h3>
+      {!answer && <p class="quiet">Asking the scheduler…</p>}
+      {answer?.problem && <NoAnswer problem={answer.problem} />}
+      {answer?.why && <Reasons why={answer.why} try={(changes) => show({ ask: pod.uid, changes })} />}
+    </>
+  )
+}
+
+function NoAnswer({ problem }: { problem: string }) {
+  return (
+    <p class="reason" role="status">
+      No scheduler answers: {problem}
+    </p>
+  )
+}
+
+/** The reasons of the nodes, and the smallest changes. */
+function Reasons({ why, try: attempt }: { why: Why; try?: (changes: Change[]) => void }) {
+  const { end, add, relax, complete } = why.smallest ?? {}
+  const fits = why.fits?.length ?? 0
+  return (
+    <>
+      <p>
+        {why.problem
+          ? why.problem + "."
+          : fits > 0
+            ? `It fits ${fits} of ${why.nodes} nodes, and will be bound soon.`
+            : `It fits none of ${why.nodes} nodes.`}
+      </p>
+      <ul class="reasons">
+        {why.reasons?.map((reason) => (
+          <li key={reason.text}>
+            <b title={reason.nodes.join(", ")}>{reason.nodes.length}</b> {reason.text}
+          </li>
+        ))}
+      </ul>
+      {(end || add || relax?.length) && <p class="quiet">It would fit with any one of these{complete ? "" : ", the best that were found"}:</p>}
+      <ul class="changes">
+        {end && (
+          <li>
+            <Try changes={end.pods.map((p) => `without:${p.namespace}/${p.name}`)} attempt={attempt}>
+              end {end.pods.map((p) => `${p.namespace}/${p.name}`).join(" and ")}
+            </Try>
+          </li>
+        )}
+        {add && (
+          <li>
+            <Try changes={["like:" + add.like]} attempt={attempt}>
+              one more node like {add.like}
+            </Try>
+          </li>
+        )}
+        {relax?.map((r) => (
+          <li key={r.text}>{r.text}</li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+function Try({ changes, attempt, children }: {
+  changes: Change[]
+  attempt?: (changes: Change[]) => void
+  children: ComponentChildren
+}) {
+  if (!attempt) return <>{children}</>
+  return (
+    <button class="link" title="Show where it would go" onClick={() => attempt(changes)}>
+      {children}
+    </button>
+  )
+}
+
+/** What could be otherwise: buttons that add a change to the question. */
+export function Suppose({ changes, cluster, view, show }: Props & { changes: Change[] }) {
+  const pods = [...cluster.pods.values()].filter((pod) => pod.state === "Waiting")
+  const [chosen, choose] = useState("")
+  const pod = pods.find((p) => p.uid === (chosen || view.ask)) ?? pods[0]
+  if (!pod) return null
+  const before = view.ask === pod.uid ? view.changes : []
+  const label = (p: Pod) => `${p.namespace}/${p.name}`
+  return (
+    <>
+      <h3>What if</h3>
+      <p>
+        Where would{" "}
+        {pods.length === 1 ? (
+          <b>{label(pod)}</b>
+        ) : (
+          <select aria-label="Pod that waits" value={pod.uid} onChange={(event) => choose(event.currentTarget.value)}>
+            {pods.slice(0, 200).map((p) => (
+              <option key={p.uid} value={p.uid}>
+                {label(p)}
+              </option>
+            ))}
+          </select>
+        )}{" "}
+        go, if
+      </p>
+      <ul class="changes">
+        {changes.map((change) => (
+          <li key={change}>
+            <button
+              class="link"
+              disabled={before.includes(change)}
+              onClick={() => show({ ask: pod.uid, changes: [...before, change] })}
+            >
+              {changeText(change)}?
+            </button>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+/** The question that is asked, and the scheduler's answer. */
+export function WhatIf({ pod, answer, again, cluster, view, show }: Props & {
+  pod: Pod
+  answer?: Answer
+  again: () => void
+}) {
+  const title = `What if: ${pod.namespace}/${pod.name}`
+  const close = () => show({ ask: undefined, changes: [] })
+  return (
+    <section class="details whatif" aria-label={title}>
+      <button class="plain close" aria-label="Close the question" onClick={close}>
+        ×
+      </button>
+      <h2>{title}</h2>
+      <ul class="changes">
+        {view.changes.map((change) => (
+          <li key={change}>
+            {changeText(change)}{" "}
+            <button class="link" aria-label={`Not if ${changeText(change)}`} onClick={() => show(without(view, change))}>
+              not that
+            </button>
+          </li>
+        ))}
+      </ul>
+      <div role="status">
+        {!answer && <p class="quiet">Asking the scheduler…</p>}
+        {answer?.problem && <NoAnswer problem={answer.problem} />}
+        {answer?.placements && <Answered placements={answer.placements} pod={pod} cluster={cluster} />}
+      </div>
+      <p class="quiet">
+        Nothing is changed: the scheduler tries it on a copy.{" "}
+        <button class="link" onClick={again}>
+          Ask again
+        </button>
+      </p>
+    </section>
+  )
+}
+
+function Answered({ placements, pod, cluster }: {
+  placements: NonNullable<Answer["placements"]>
+  pod: Pod
+  cluster: Cluster
+}) {
+  const at = placements.pods?.[0]
+  if (placements.fits && at) return <p class="verdict">It would go to {placementText(cluster, at)}.</p>
+  return (
+    <>
+      <p class="verdict">{pod.name} would still wait.</p>
+      {placements.why && <Reasons why={placements.why} />}
+    </>
+  )
+}
+
+/** A view without one of its changes; without the last one, nothing is asked. */
+function without(view: View, change: Change): Partial<View> {
+  const changes = view.changes.filter((other) => other !== change)
+  return { changes, ask: changes.length > 0 ? view.ask : undefined }
+}
