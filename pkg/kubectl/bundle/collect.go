@@ -6,6 +6,7 @@ package bundle
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,10 +22,12 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// system is the namespace of the schedulers, their leases, and kubecri's pods.
-const system = metav1.NamespaceSystem
+// systems are the namespaces of the schedulers, the leases by which they agree who leads, and
+// kubecri's pods: the control plane's, and that of deploy/second-scheduler.
+var systems = []string{metav1.NamespaceSystem, "kubedevice-system"}
 
 // collector collects the contents of one bundle, one part after the other.
 type collector struct {
@@ -297,20 +300,31 @@ func (c *collector) readPolicies(ctx context.Context) error {
 	return addObjects(&c.contents, "policies.yaml", "admission policies and bindings named kubedevice*", all)
 }
 
-// readLeases reads the leases by which schedulers agree who leads.
+// readLeases reads the leases by which schedulers agree who leads, and those in which they publish
+// where they answer.
 func (c *collector) readLeases(ctx context.Context) error {
 	var leases []*coordinationv1.Lease
-	err := c.reader.Each(ctx, metav1.ListOptions{},
-		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return c.clients.Coordination.Leases(system).List(ctx, options)
-		},
-		func(object runtime.Object) {
-			if l := object.(*coordinationv1.Lease); strings.Contains(l.Name, "scheduler") {
-				leases = append(leases, lease(l))
-			}
-		})
-	if err != nil {
-		return cluster.Explain(err, "list", "leases", system)
+	var failed []error
+	for _, namespace := range append(slices.Clone(systems), schedulerapi.Namespace) {
+		err := c.reader.Each(ctx, metav1.ListOptions{},
+			func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return c.clients.Coordination.Leases(namespace).List(ctx, options)
+			},
+			func(object runtime.Object) {
+				l := object.(*coordinationv1.Lease)
+				if namespace == schedulerapi.Namespace || strings.Contains(l.Name, "scheduler") {
+					leases = append(leases, lease(l))
+				}
+			})
+		if err != nil {
+			failed = append(failed, cluster.Explain(err, "list", "leases", namespace))
+		}
+	}
+	if len(leases) == 0 && len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	for _, err := range failed {
+		c.miss("some of leases.yaml", "%v", err)
 	}
 	return addObjects(&c.contents, "leases.yaml", "leases of schedulers", leases)
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
 // The functions of this file return objects with the fields that may be in a bundle. Each field is
@@ -161,7 +162,7 @@ func event(of *corev1.Event) *corev1.Event {
 func lease(of *coordinationv1.Lease) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		TypeMeta:   kind(coordinationv1.SchemeGroupVersion, "Lease"),
-		ObjectMeta: meta(&of.ObjectMeta),
+		ObjectMeta: meta(&of.ObjectMeta, schedulerapi.AddressAnnotation),
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: of.Spec.HolderIdentity, LeaseDurationSeconds: of.Spec.LeaseDurationSeconds,
 			AcquireTime: of.Spec.AcquireTime, RenewTime: of.Spec.RenewTime,

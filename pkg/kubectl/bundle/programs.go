@@ -5,11 +5,13 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +22,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 )
 
-// The names of the containers in which KubeDevice's programs run, in the namespace kube-system.
+// The names of the containers in which KubeDevice's programs run, in the namespaces systems.
 const (
 	scheduler = "kube-scheduler"
 	kubecri   = "kubecri"
@@ -38,21 +40,22 @@ type program struct {
 
 // findPrograms finds the programs that run in pods.
 func (c *collector) findPrograms(ctx context.Context) error {
-	err := c.reader.Each(ctx, metav1.ListOptions{},
-		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return c.clients.Core.Pods(system).List(ctx, options)
-		},
-		func(object runtime.Object) {
-			p := object.(*corev1.Pod)
-			for _, at := range p.Spec.Containers {
-				onNode := len(c.Nodes) == 0 || slices.Contains(c.Nodes, p.Spec.NodeName)
-				if at.Name == scheduler || at.Name == kubecri && onNode {
-					c.programs = append(c.programs, &program{container: at.Name, pod: pod(p)})
-				}
-			}
-		})
-	if err != nil {
-		return cluster.Explain(err, "list", "pods", system)
+	var failed []error
+	for _, namespace := range systems {
+		err := c.reader.Each(ctx, metav1.ListOptions{},
+			func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return c.clients.Core.Pods(namespace).List(ctx, options)
+			},
+			func(object runtime.Object) { c.programs = append(c.programs, c.programsOf(object.(*corev1.Pod))...) })
+		if err != nil {
+			failed = append(failed, cluster.Explain(err, "list", "pods", namespace))
+		}
+	}
+	if len(failed) == len(systems) {
+		return errors.Join(failed...)
+	}
+	for _, err := range failed {
+		c.miss("some logs and metrics", "%v", err)
 	}
 	slices.SortStableFunc(c.programs, func(a, b *program) int {
 		return rank(a.container) - rank(b.container)
@@ -69,6 +72,17 @@ func (c *collector) findPrograms(ctx context.Context) error {
 	return nil
 }
 
+// programsOf returns those of a pod.
+func (c *collector) programsOf(of *corev1.Pod) (found []*program) {
+	onNode := len(c.Nodes) == 0 || slices.Contains(c.Nodes, of.Spec.NodeName)
+	for _, at := range of.Spec.Containers {
+		if at.Name == scheduler || at.Name == kubecri && onNode {
+			found = append(found, &program{container: at.Name, pod: pod(of)})
+		}
+	}
+	return found
+}
+
 // rank puts schedulers first.
 func rank(container string) int {
 	if container == scheduler {
@@ -81,8 +95,9 @@ func rank(container string) int {
 func (c *collector) missServices() {
 	for _, name := range []string{scheduler, kubecri} {
 		if !slices.ContainsFunc(c.programs, func(p *program) bool { return p.container == name }) {
-			c.miss(name, "no pod of namespace %s has a container %s: where it runs as a service of a machine, "+
-				"\"%[2]s --version\" and \"journalctl -u %[2]s\" there show its version and its log", system, name)
+			c.miss(name, "no pod of the namespaces %s has a container %s: where it runs as a service of a machine, "+
+				"\"%[2]s --version\" and \"journalctl -u %[2]s\" there show its version and its log",
+				strings.Join(systems, " and "), name)
 		}
 	}
 }
@@ -90,12 +105,12 @@ func (c *collector) missServices() {
 func (p *program) metricsFile() string { return path.Join("metrics", p.pod.Name+".txt") }
 
 func (c *collector) readMetrics(ctx context.Context, p *program) error {
-	text, err := stream(ctx, c.clients.Core.Pods(system).ProxyGet("https", p.pod.Name, metricsPort, "metrics", nil),
-		maxMetrics)
+	text, err := stream(ctx, c.clients.Core.Pods(p.pod.Namespace).ProxyGet("https", p.pod.Name, metricsPort, "metrics",
+		nil), maxMetrics)
 	if err != nil {
 		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i get pods --subresource=proxy -n %s\" "+
 			"shows, and a scheduler that listens on the pod's address at port %s and shows its metrics to everybody",
-			err, system, metricsPort)
+			err, p.pod.Namespace, metricsPort)
 	}
 	p.findVersion(text)
 	c.addText(p.metricsFile(), "metrics of "+p.String(), text, maxMetrics)
@@ -126,12 +141,12 @@ func (p *program) logFile(previous bool) string {
 }
 
 func (c *collector) readLog(ctx context.Context, p *program, previous bool) error {
-	text, err := stream(ctx, c.clients.Core.Pods(system).GetLogs(p.pod.Name, &corev1.PodLogOptions{
+	text, err := stream(ctx, c.clients.Core.Pods(p.pod.Namespace).GetLogs(p.pod.Name, &corev1.PodLogOptions{
 		Container: p.container, Previous: previous, SinceSeconds: ptr.To(max(1, int64(c.Since.Seconds()))),
 		TailLines: ptr.To[int64](maxLines), LimitBytes: ptr.To[int64](maxLog + 1), // one more shows that there is more
 	}), maxLog)
 	if err != nil {
-		return cluster.Explain(err, "get", "pods --subresource=log", system)
+		return cluster.Explain(err, "get", "pods --subresource=log", p.pod.Namespace)
 	}
 	p.findVersion(text)
 	c.addText(p.logFile(previous), "log of "+p.String(), text, maxLog)

@@ -127,6 +127,9 @@ func withControlPlane(t *testing.T, objects ...apiruntime.Object) *fixture {
 	enrol := newPod("kube-system/kubecri-enrol-large-x")
 	enrol.Spec.NodeName = "large"
 	enrol.Spec.Containers[0] = corev1.Container{Name: "kubecri", Image: "busybox"}
+	second := newPod("kubedevice-system/kubedevice-scheduler-x")
+	second.Spec.NodeName = "a"
+	second.Spec.Containers[0] = corev1.Container{Name: "kube-scheduler", Image: "localhost/kubedevice-scheduler"}
 	holder := "a_1"
 	objects = append(objects, scheduler, enrol,
 		&coordinationv1.Lease{
@@ -134,6 +137,14 @@ func withControlPlane(t *testing.T, objects ...apiruntime.Object) *fixture {
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 		},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "other-lease"}},
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kubedevice-system", Name: "kubedevice-scheduler"},
+		},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kubedevice-schedulers", Name: "host-10262",
+			Annotations: map[string]string{"kubedevice.io/scheduler-api": `{"publicKey":"sha256:1"}`},
+		}},
+		second,
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "kubedevice-bindings"}},
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other-policy"}},
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "kubedevice-bindings"}},
@@ -218,11 +229,14 @@ func TestAReportHasWhatSupportNeeds(t *testing.T) {
 	files.has(t, "policies.yaml", "kind: ValidatingAdmissionPolicy\n", "kind: ValidatingAdmissionPolicyBinding\n",
 		"kind: MutatingAdmissionPolicy\n", "kind: MutatingAdmissionPolicyBinding\n")
 	files.lacks(t, "policies.yaml", "other-policy")
-	files.has(t, "leases.yaml", "holderIdentity: a_1\n")
+	files.has(t, "leases.yaml", "holderIdentity: a_1\n", "name: kubedevice-scheduler\n",
+		`kubedevice.io/scheduler-api: '{"publicKey":"sha256:1"}'`)
 	files.lacks(t, "leases.yaml", "other-lease")
 	files.has(t, "logs/kube-scheduler-a.kube-scheduler.log", schedulerLog)
 	files.has(t, "logs/kube-scheduler-a.kube-scheduler.previous.log", schedulerLog)
 	files.has(t, "logs/kubecri-enrol-large-x.kubecri.log", "enrolled\n")
+	files.has(t, "logs/kubedevice-scheduler-x.kube-scheduler.log", schedulerLog)
+	files.has(t, "metrics/kubedevice-scheduler-x.txt", schedulerMetrics)
 	files.has(t, "metrics/kube-scheduler-a.txt", schedulerMetrics)
 	for file, line := range map[string]string{
 		"nodes.txt": "nodes -o wide", "pods.txt": "pods -A -o wide", "top.txt": "top -o wide",
@@ -263,12 +277,13 @@ func TestWhatIsForbiddenIsNamedAndTheRestIsThere(t *testing.T) {
 		"validatingadmissionpolicies": {"validatingadmissionpolicies"},
 		"pods/log": {
 			"logs/kube-scheduler-a.kube-scheduler.log", "logs/kube-scheduler-a.kube-scheduler.previous.log",
-			"logs/kubecri-enrol-large-x.kubecri.log",
+			"logs/kubecri-enrol-large-x.kubecri.log", "logs/kubedevice-scheduler-x.kube-scheduler.log",
 		},
 		"pods": {
 			"pods.yaml", "nodes.txt", "pods.txt", "top.txt", "logs and metrics",
 			"logs/kube-scheduler-a.kube-scheduler.log", "logs/kube-scheduler-a.kube-scheduler.previous.log",
 			"logs/kubecri-enrol-large-x.kubecri.log", "metrics/kube-scheduler-a.txt",
+			"logs/kubedevice-scheduler-x.kube-scheduler.log", "metrics/kubedevice-scheduler-x.txt",
 		},
 		"*": nil, // all of them
 	} {
