@@ -4,8 +4,9 @@
 // Package command is the plugin of kubectl that shows devices: kubectl device nodes, pods and top,
 // and web, a map in the browser; and finds mistakes in manifests: lint. It needs nothing in the
 // cluster: it reads nodes and pods from the API server, with the user's own kubeconfig and rights.
-// What only KubeDevice's schedulers know, they are asked: schedulers, why, fit and whatif. What it
-// shows is put together by packages devices and lint.
+// What only KubeDevice's schedulers know, they are asked: schedulers, why, fit and whatif. What
+// other parts of KubeDevice do for administrators is here by the same name: enrol, leave and
+// seal-keys. What it shows is put together by packages devices and lint.
 package command
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -29,6 +31,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
+	"github.com/kubedevice/kubedevice/pkg/seal/keycommand"
 )
 
 // defaultPageSize is that of kubectl get.
@@ -41,6 +44,8 @@ type environment struct {
 	client func() (corev1client.CoreV1Interface, string, error)
 	// clients returns the clients of a report.
 	clients func() (bundle.Clients, error)
+	// batch returns the client of Jobs.
+	batch func() (batchclient.BatchV1Interface, error)
 	// schedulers says how KubeDevice's schedulers are reached.
 	schedulers func() (scheduler.Options, error)
 	// placement connects to a scheduler for questions about placement: the one with this URL, or
@@ -73,6 +78,13 @@ func Main() int {
 			return bundle.Clients{}, err
 		}
 		return newClients(config)
+	}
+	env.batch = func() (batchclient.BatchV1Interface, error) {
+		config, err := configure(flags, env)
+		if err != nil {
+			return nil, err
+		}
+		return batchclient.NewForConfig(config)
 	}
 	env.schedulers = func() (scheduler.Options, error) {
 		config, err := configure(flags, env)
@@ -167,7 +179,8 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 		"Return large lists in chunks of so many objects rather than all at once. Pass 0 to disable.")
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
 		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env),
-		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env))
+		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env), enrolCommand(env),
+		leaveCommand(env), keycommand.New())
 	return command
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -78,6 +79,7 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 			Version:   f.client.Discovery().(*fakediscovery.FakeDiscovery),
 		}, nil
 	}
+	env.batch = func() (batchclient.BatchV1Interface, error) { return f.client.BatchV1(), nil }
 	env.schedulers = func() (scheduler.Options, error) {
 		config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "secret"}
 		return scheduler.Options{Config: config, Leases: f.client.CoordinationV1(), Now: env.now}, nil

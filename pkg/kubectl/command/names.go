@@ -4,6 +4,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -41,6 +42,60 @@ func completeNodes(env *environment) completion {
 		}
 		return names, err
 	})
+}
+
+// completeAllNodes completes the name of one node, whether it has devices or not.
+func completeAllNodes(env *environment) completion {
+	all := complete(env, func(command *cobra.Command, reader *cluster.Reader, _ string) ([]string, error) {
+		nodes, err := reader.Nodes(command.Context(), cluster.Query{})
+		var names []string
+		for _, node := range nodes {
+			names = append(names, node.Name)
+		}
+		return names, err
+	})
+	return func(command *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return all(command, args, prefix)
+	}
+}
+
+// completeDevices completes the name of a node, and behind a slash that of one of its devices: its
+// own where no other device of the node has it, or else its path.
+func completeDevices(env *environment) completion {
+	return func(command *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		name, _, ofDevice := strings.Cut(begun, "/")
+		if !ofDevice {
+			names, _ := completeNodes(env)(command, nil, begun)
+			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+		devices := complete(env, func(command *cobra.Command, reader *cluster.Reader, _ string) ([]string, error) {
+			return deviceNames(command.Context(), reader, name)
+		})
+		return devices(command, nil, begun)
+	}
+}
+
+// deviceNames returns the names of a node's devices, each behind the node's.
+func deviceNames(ctx context.Context, reader *cluster.Reader, node string) (names []string, err error) {
+	nodes, err := reader.Nodes(ctx, cluster.Query{Names: []string{node}})
+	for _, n := range nodes {
+		list := devices.NewNode(n, nil).Devices
+		count := map[string]int{}
+		for _, device := range list {
+			count[device.ID]++
+		}
+		for _, device := range list {
+			of := device.ID
+			if of == "" || count[of] > 1 {
+				of = device.Path
+			}
+			names = append(names, node+"/"+of)
+		}
+	}
+	return names, err
 }
 
 // completePods completes the names of pods that have devices or wait for some.

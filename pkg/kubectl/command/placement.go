@@ -259,7 +259,7 @@ The exit status is 0 if all would fit, 1 if not, and 2 if there is no answer.`,
 			"much of the end of its path as is unambiguous. May be given again.")
 	for name, complete := range map[string]completion{
 		"without": prefixed("pod/", completePods(env)), "with-node": prefixed("like/", completeNodes(env)),
-		"cordon": prefixed("", completeNodes(env)),
+		"cordon": completeDevices(env),
 	} {
 		_ = command.RegisterFlagCompletionFunc(name, complete) // the flag is there
 	}

@@ -174,7 +174,7 @@ func TestWhatPlacementIsAskedIsCompleted(t *testing.T) {
 		"__complete whatif s":                    "small :4",
 		"__complete whatif big --without pod/n":  "pod/notebook :4",
 		"__complete whatif big --with-node like": "like/node-1 like/node-2 :4",
-		"__complete whatif big --cordon node":    "node-1 node-2 :4",
+		"__complete whatif big --cordon node":    "node-1 node-2 :6",
 		"__complete fit -f testdata/":            ":0", // files
 	} {
 		f := newFixture(objects...)

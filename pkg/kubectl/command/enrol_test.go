@@ -1,0 +1,134 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// enrolling is a cluster with the node gpu-7, on which the pod of each Job ends with a status.
+func enrolling(status int32) *fixture {
+	f := newFixture(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}})
+	f.client.PrependReactor("create", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		job := action.(clienttesting.CreateAction).GetObject().(*batchv1.Job)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: job.Name + "-x", Namespace: job.Namespace, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+		}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: status}},
+		}}
+		return false, nil, f.client.Tracker().Add(pod)
+	})
+	f.client.PrependReactor("get", "pods/log", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &runtime.Unknown{Raw: []byte("the report\n")}, nil
+	})
+	return f
+}
+
+// created returns the Job that was created.
+func (f *fixture) created(t *testing.T) *batchv1.Job {
+	t.Helper()
+	for _, action := range f.client.Actions() {
+		if create, ok := action.(clienttesting.CreateAction); ok && action.Matches("create", "jobs") {
+			return create.GetObject().(*batchv1.Job)
+		}
+	}
+	t.Fatalf("no Job is created: %v", f.client.Actions())
+	return nil
+}
+
+func TestANodeIsEnrolledAndLeavesByAJobWhoseReportIsPrinted(t *testing.T) {
+	for line, want := range map[string][]string{
+		"enrol gpu-7": {"/usr/local/bin/kubecri", "enrol", "--schedulers-replaced"},
+		"enrol gpu-7 --program /opt/kubecri -- --dry-run -x": {"/opt/kubecri", "enrol", "--dry-run", "-x"},
+		"leave gpu-7": {"/usr/local/bin/kubecri", "leave"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			f := enrolling(0)
+			stdout, stderr, status := f.run(t.Context(), line)
+			if status != 0 || stdout != "the report\n" || stderr != "" {
+				t.Errorf("exit status %d, %q, %q", status, stdout, stderr)
+			}
+			job := f.created(t)
+			pod := job.Spec.Template.Spec
+			if diff := cmp.Diff(want, pod.Containers[0].Args); diff != "" || pod.NodeName != "gpu-7" ||
+				job.Name != "kubecri-"+line[:5]+"-gpu-7" || job.Namespace != "kube-system" {
+				t.Errorf("the Job %s/%s is on node %s, arguments (-want +got): %s", job.Namespace, job.Name,
+					pod.NodeName, diff)
+			}
+			left, err := f.client.BatchV1().Jobs("").List(t.Context(), metav1.ListOptions{})
+			if err != nil || len(left.Items) > 0 {
+				t.Errorf("%d Jobs are left, %v", len(left.Items), err)
+			}
+		})
+	}
+}
+
+func TestTheExitStatusIsThatOfKubecri(t *testing.T) {
+	if stdout, _, status := enrolling(2).run(t.Context(), "enrol gpu-7"); status != 2 || stdout != "the report\n" {
+		t.Errorf("exit status %d, %q", status, stdout)
+	}
+}
+
+func TestNothingIsEnrolledWithoutANodeOrTheRight(t *testing.T) {
+	forbidden := enrolling(0)
+	forbidden.client.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "", errors.New("no"))
+	})
+	for line, test := range map[string]struct {
+		f    *fixture
+		want string
+	}{
+		"enrol gpu-8":           {enrolling(0), `nodes "gpu-8" not found`},
+		"enrol":                 {enrolling(0), "name one node"},
+		"enrol gpu-7 gpu-8":     {enrolling(0), "name one node"},
+		"leave -- gpu-7":        {enrolling(0), "name one node"},
+		"leave gpu-7 x -- --no": {enrolling(0), "name one node"},
+		"leave gpu-7":           {forbidden, "kubectl auth can-i create jobs.batch -n kube-system"},
+	} {
+		_, stderr, status := test.f.run(t.Context(), line)
+		if status != 1 || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit status %d, %q, want %q", line, status, stderr, test.want)
+		}
+		jobs, err := test.f.client.BatchV1().Jobs("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(jobs.Items) > 0 {
+			t.Errorf("%s: %d Jobs, %v", line, len(jobs.Items), err)
+		}
+	}
+}
+
+func TestTheJobIsPrintedAndNothingIsDone(t *testing.T) {
+	f := enrolling(0)
+	stdout, _, status := f.run(t.Context(), "enrol gpu-7 --print --image registry.example/tools")
+	if status != 0 || len(f.client.Actions()) > 0 {
+		t.Errorf("exit status %d, it does %v", status, f.client.Actions())
+	}
+	for _, want := range []string{
+		"name: kubecri-enrol-gpu-7\n", "nodeName: gpu-7\n", "image: registry.example/tools\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("it lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
+func TestKeysOfSealsAreMadeByTheSameName(t *testing.T) {
+	directory := t.TempDir() + "/keys"
+	stdout, stderr, status := newFixture().run(t.Context(), "seal-keys create "+directory)
+	if status != 0 || !slices.Contains(strings.Fields(stdout), "signs") {
+		t.Errorf("exit status %d, %q, %q", status, stdout, stderr)
+	}
+}
