@@ -4,9 +4,11 @@
 package readapi
 
 import (
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // makes leaderMetric
 	"k8s.io/utils/clock"
@@ -16,7 +18,7 @@ const (
 	// leaderMetric is upstream's metric of who leads. It is 0 from the moment at which the election
 	// begins, and absent where there is none.
 	leaderMetric = "leader_election_master_status"
-	// leadsTTL is how long a reading of it counts: reading one metric collects all of them.
+	// leadsTTL is how long a reading of it counts.
 	leadsTTL = time.Second
 	// electionPause is how long upstream takes at most from a complete state to the election.
 	electionPause = time.Second
@@ -24,12 +26,17 @@ const (
 
 // leadership knows whether this process leads. Upstream tells its plugins nothing about that, but
 // has it in a metric. It is safe for concurrent use.
+//
+// A registry collects all of its metrics to read one, which takes milliseconds. So the metric is
+// looked for in all of them until it is there, and is read alone from then on.
 type leadership struct {
-	metrics  metrics.Gatherer
-	complete func() time.Time // see Options.Self
-	clock    clock.PassiveClock
+	metrics    metrics.Gatherer
+	registerer prometheus.Registerer // of metrics
+	complete   func() time.Time      // see Options.Self
+	clock      clock.PassiveClock
 
 	mu    sync.Mutex
+	alone metrics.Gatherer // of the metric; nil before it is found
 	read  time.Time
 	leads bool
 }
@@ -46,10 +53,17 @@ func (l *leadership) Leads() bool {
 }
 
 func (l *leadership) gather(now time.Time) bool {
-	families, _ := l.metrics.Gather() // an error is about others: it comes with what could be read
+	from := l.metrics
+	if l.alone != nil {
+		from = l.alone
+	}
+	families, _ := from.Gather() // an error is about others: it comes with what could be read
 	for _, family := range families {
 		if family.GetName() != leaderMetric {
 			continue
+		}
+		if l.alone == nil {
+			l.alone = l.find(family.GetHelp())
 		}
 		for _, metric := range family.GetMetric() {
 			if metric.GetGauge().GetValue() == 1 {
@@ -60,4 +74,21 @@ func (l *leadership) gather(now time.Time) bool {
 	}
 	since := l.complete()
 	return !since.IsZero() && now.Sub(since) >= electionPause
+}
+
+// find returns a gatherer of the metric alone, which is registered with this help. It is nil if
+// upstream has registered it in another way than it used to.
+func (l *leadership) find(help string) metrics.Gatherer {
+	like := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: leaderMetric, Help: help}, []string{"name"})
+	err := l.registerer.Register(like)
+	if err == nil {
+		l.registerer.Unregister(like)
+		return nil
+	}
+	there := prometheus.AlreadyRegisteredError{}
+	registry := prometheus.NewRegistry()
+	if !errors.As(err, &there) || registry.Register(there.ExistingCollector) != nil {
+		return nil
+	}
+	return registry
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -15,7 +17,7 @@ import (
 // complete for a minute, or not at all.
 func newLeadership(registry metrics.KubeRegistry, complete bool) (*leadership, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	return &leadership{metrics: registry, clock: clock, complete: func() time.Time {
+	return &leadership{metrics: registry, registerer: registry.Registerer(), clock: clock, complete: func() time.Time {
 		if complete {
 			return clock.Now().Add(-time.Minute)
 		}
@@ -46,4 +48,67 @@ func TestWithoutAnElectionItLeadsWhenItKnowsTheCluster(t *testing.T) {
 			t.Errorf("complete %v: leads %v", complete, !complete)
 		}
 	}
+}
+
+// counted counts how often it is collected.
+type counted struct {
+	prometheus.Gauge
+	times int
+}
+
+func (c *counted) Collect(to chan<- prometheus.Metric) {
+	c.times++
+	c.Gauge.Collect(to)
+}
+
+func TestOnlyTheMetricOfWhoLeadsIsReadOnceItIsThere(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	other := &counted{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})}
+	registry.RawMustRegister(other)
+	l, clock := newLeadership(registry, false)
+	read := func() bool {
+		clock.SetTime(clock.Now().Add(leadsTTL))
+		return l.Leads()
+	}
+	read()
+	// As upstream registers it when the election begins: looking for it must not be in its way.
+	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric, Help: "who leads"}, []string{"name"})
+	registry.MustRegister(gauge)
+	read()
+	gauge.WithLabelValues("kube-scheduler").Set(1)
+	if !read() || other.times != 3 {
+		t.Fatalf("the others were collected %d times, want 3, or it does not lead", other.times)
+	}
+	if !read() || other.times != 3 {
+		t.Errorf("the others are collected %d times, want 3, or it does not lead", other.times)
+	}
+	gauge.WithLabelValues("kube-scheduler").Set(0)
+	if read() {
+		t.Error("it leads still")
+	}
+}
+
+// What one reading costs, of all metrics of this process and of one alone. A scheduler has more.
+func BenchmarkLeads(b *testing.B) {
+	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric}, []string{"name"})
+	legacyregistry.MustRegister(gauge)
+	gauge.WithLabelValues("kube-scheduler").Set(1)
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	l := &leadership{
+		metrics: legacyregistry.DefaultGatherer, registerer: legacyregistry.Registerer(), clock: clock,
+		complete: func() time.Time { return time.Time{} },
+	}
+	b.Run("all", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l.alone = nil
+			l.gather(clock.Now())
+		}
+	})
+	b.Run("alone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l.gather(clock.Now())
+		}
+	})
 }

@@ -185,7 +185,10 @@ func (s *Server) identify(parts Parts) (*identity, error) {
 	}
 	// The same after a restart, so that no lease is left over.
 	i.name = fmt.Sprintf("%s-%d", strings.ReplaceAll(i.host, "_", "-"), i.port)
-	i.leadership = &leadership{metrics: legacyregistry.DefaultGatherer, complete: i.complete, clock: i.clock}
+	i.leadership = &leadership{
+		metrics: legacyregistry.DefaultGatherer, registerer: legacyregistry.Registerer(), complete: i.complete,
+		clock: i.clock,
+	}
 	return i, nil
 }
 
