@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -366,6 +368,39 @@ func TestOnlyTheSchedulerSendsAllocationsWithABinding(t *testing.T) {
 	} {
 		t.Run(name,
 			func(t *testing.T) { checkRefusal(t, readPolicy(t, "kubedevice-bindings"), test.request, test.refused) })
+	}
+}
+
+// Of the namespace of these leases alone: RBAC lets nodes and controllers write others.
+func TestOnlyTheSchedulerPublishesWhereItAnswers(t *testing.T) {
+	p := readPolicy(t, "kubedevice-scheduler-addresses")
+	if diff := cmp.Diff(map[string]string{"kubernetes.io/metadata.name": "kubedevice-schedulers"},
+		p.spec.MatchConstraints.NamespaceSelector.MatchLabels); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	lease := &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kubedevice-schedulers", Name: "cp1-10262"},
+	}
+	for name, test := range map[string]struct {
+		request
+		refused string
+	}{
+		"the scheduler": {request{user: "system:kube-scheduler", object: lease}, ""},
+		"the second scheduler": {
+			request{user: "system:serviceaccount:kubedevice-system:kubedevice-scheduler", object: lease}, "",
+		},
+		"an editor creates one": {
+			request{user: "ada", object: lease}, "lease kubedevice-schedulers/cp1-10262: only",
+		},
+		"an administrator changes one": {
+			request{user: "root", groups: []string{"system:masters"}, object: lease, old: lease}, "only",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.request.resource = "leases"
+			checkRefusal(t, p, test.request, test.refused)
+		})
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -190,6 +192,19 @@ func TestTheAPIIsForThoseWhoMayReadIt(t *testing.T) {
 				!strings.Contains(text, `"kind":"Status"`) {
 				t.Errorf("user %q reads %s: status %d: %s", user, path, status, text)
 			}
+		}
+	}
+	// Questions are for the same users.
+	for _, path := range []string{schedulerapi.WhyPath, schedulerapi.FitPath, schedulerapi.WhatIfPath} {
+		somebody := newReader(t, port, "somebody")
+		response, err := somebody.client.Post(somebody.url+path, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close() //nolint:errcheck // it is read
+		if err != nil || response.StatusCode != http.StatusForbidden || strings.Contains(string(text), "gpu") {
+			t.Errorf("somebody asks %s: status %d: %s, %v", path, response.StatusCode, text, err)
 		}
 	}
 	pretender := reader{t, withToken(t, "not-a-token"), newReader(t, port, "").url}
@@ -604,6 +619,53 @@ func TestASchedulerInAPodIsReachedThroughAPortForward(t *testing.T) {
 }
 
 // The document that is served is that of the repository.
+// With the optional policy, a right to write Leases everywhere is not one to publish a key.
+func TestNobodyElsePublishesAKey(t *testing.T) {
+	c := newCluster(t)
+	var policy admissionv1.ValidatingAdmissionPolicy
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	c.readOptional("kubedevice-scheduler-addresses", &policy, &binding)
+	api := c.AdmissionregistrationV1()
+	if _, err := api.ValidatingAdmissionPolicies().Create(t.Context(), &policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.ValidatingAdmissionPolicyBindings().Create(t.Context(), &binding,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background() // the test's has ended
+		if err := errors.Join(api.ValidatingAdmissionPolicyBindings().Delete(ctx, binding.Name, metav1.DeleteOptions{}),
+			api.ValidatingAdmissionPolicies().Delete(ctx, policy.Name, metav1.DeleteOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
+	write := func(namespace string) error {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "forged-"}}
+		created, err := c.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{})
+		if err == nil {
+			err = c.CoordinationV1().Leases(namespace).Delete(t.Context(), created.Name, metav1.DeleteOptions{})
+		}
+		return err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // until it is in force
+		err := write(schedulerapi.Namespace)
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only the device scheduler") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("an administrator writes a lease: %v", err)
+		}
+	}
+	if err := write(metav1.NamespaceDefault); err != nil {
+		t.Errorf("elsewhere: %v", err)
+	}
+	port := freePort(t)
+	startSchedulerWith(t, serving(port))
+	c.awaitConnection(kubectl.Options{Config: c.Config, Leases: c.CoordinationV1(), Now: time.Now},
+		func(*kubectl.Client) bool { return true })
+}
+
 func TestTheAPIDescribesItself(t *testing.T) {
 	c := newCluster(t)
 	c.viewer("viewer")
