@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -40,11 +41,15 @@ func (d *trial) batch(ctx context.Context, s side) (cost report.Sample, err erro
 	if err := s.signal(syscall.SIGCONT); err != nil {
 		return cost, err
 	}
+	endAsking := func() error { return nil }
+	if d.asking != nil && s.process == d.sides[0].process {
+		endAsking = d.asking.begin(limited, s.devices, questions(d.nodes, s.process.name))
+	}
 	ended, err := outcome.await(limited, d.pods, s.process)
-	if err != nil {
+	spent := s.cpu() - cpu
+	if err := errors.Join(err, endAsking()); err != nil {
 		return cost, err
 	}
-	spent := s.cpu() - cpu
 
 	if err := check(s.variant, outcome.bound()); err != nil {
 		return cost, err

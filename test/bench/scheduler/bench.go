@@ -28,7 +28,9 @@ type bench struct {
 	comparisons  []comparison
 	programs     programs
 	environment  []string // of the schedulers, besides this process's
+	whatIfs      int      // how many are asked at least; 0 for a comparison without
 
+	server     *controlplane.ControlPlane
 	client     *kube.Client
 	scratch    string // a directory for this run
 	kubeconfig string // the schedulers'
@@ -49,6 +51,7 @@ func (b *bench) run(ctx context.Context, do func(context.Context) error) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
+	b.server = server
 	admin := *server.Admin.Config
 	admin.ContentType = runtime.ContentTypeProtobuf
 	if b.client, err = kube.NewClient(&admin); err != nil {

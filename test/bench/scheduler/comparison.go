@@ -24,6 +24,10 @@ var comparisons = []comparison{
 	{linked, claimedPair, 3},
 }
 
+// besideWhatIfs compares our scheduler, while it is asked what would be if as often as it answers,
+// with itself.
+var besideWhatIfs = comparison{single.named("1 GPU beside what-ifs"), single, 0.95}
+
 // reported returns what the report says of the comparison.
 func (c comparison) reported() report.Comparison {
 	return report.Comparison{Variant: c.variant.name, Baseline: c.baseline.name, Bound: c.bound}

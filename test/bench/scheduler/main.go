@@ -39,6 +39,10 @@
 // It prints a table and writes it, with all numbers as JSON, to the directory -out. It judges
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 //
+// With -whatifs it compares our scheduler with itself: 64 users ask one of the two what would be
+// if, each as fast as it is answered, for as long as a batch is measured. The CPU for the answers
+// counts.
+//
 // With -tenants it compares something else: how many pods without devices our scheduler binds
 // alone, beside tenants that create the worst pods of package test/hostile, and beside tenants that
 // create as many pods of the same size that request no device and fit nowhere. No scheduler is
@@ -95,6 +99,9 @@ func run(ctx context.Context, args []string) (err error) {
 			"with periods in which they create other pods; the exit status is 1 when the goal is missed")
 	flags.Float64Var(&beside.rate, "tenant-rate", 1, "pods that each of the -tenants creates in a second")
 	flags.DurationVar(&beside.period, "tenant-period", 3*time.Second, "how long a period with -tenants is")
+	whatIfs := flags.Int("whatifs", 0,
+		"compare our scheduler, while it is asked what would be if as often as it answers, with itself, in -rounds "+
+			"rounds or more, until so many questions were answered; 0 for the other comparisons")
 	gogc := flags.Int("gogc", 0, "GOGC of all schedulers, ours and upstream's; 0 for the default of each")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -122,7 +129,8 @@ func run(ctx context.Context, args []string) (err error) {
 	if *full < 0 || *full > 0.9 {
 		return fmt.Errorf("-full is %v: use a part from 0 to 0.9", *full)
 	}
-	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full, noCache: *noCache}
+	b := &bench{out: *out, rounds: *rounds, pods: *pods, profile: *profile, full: *full, noCache: *noCache,
+		whatIfs: *whatIfs}
 	machine := fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version())
 	if *gogc < 0 {
 		return fmt.Errorf("-gogc is %d: use a percentage, or 0 for the default", *gogc)
@@ -136,10 +144,10 @@ func run(ctx context.Context, args []string) (err error) {
 	if beside.count > 0 {
 		return b.runTenants(ctx, beside, sizes, filepath.Join(*out, *name))
 	}
-	for _, c := range comparisons {
-		if pattern.MatchString(c.reported().String()) && (*full == 0 || !c.baseline.usesClaims()) {
-			b.comparisons = append(b.comparisons, c)
-		}
+	if b.whatIfs > 0 {
+		b.comparisons = []comparison{besideWhatIfs}
+	} else {
+		b.comparisons = b.chosen(pattern)
 	}
 	if len(b.comparisons) == 0 {
 		return fmt.Errorf("-only: no comparison fits %q", *only)
@@ -153,6 +161,16 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	result := report.New(machine, *rounds, measured)
 	return write(result, filepath.Join(*out, *name))
+}
+
+// chosen returns the comparisons that fit a pattern.
+func (b *bench) chosen(pattern *regexp.Regexp) (chosen []comparison) {
+	for _, c := range comparisons {
+		if pattern.MatchString(c.reported().String()) && (b.full == 0 || !c.baseline.usesClaims()) {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
 }
 
 // write prints a result, and writes it to files of this name.

@@ -47,6 +47,9 @@ func each(ctx context.Context, count int, do func(context.Context, int) error) e
 	return group.Wait()
 }
 
+// nodeName returns the name of a node.
+func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
+
 // makeNodes makes nodes, the first of them full, and their ResourceSlices if any comparison needs
 // them.
 func (b *bench) makeNodes(ctx context.Context, count, full int) error {
@@ -64,7 +67,7 @@ func (b *bench) makeNodes(ctx context.Context, count, full int) error {
 		}
 	}
 	return each(ctx, count, func(ctx context.Context, i int) error {
-		info := inventoryOf(fmt.Sprintf("node-%05d", i))
+		info := inventoryOf(nodeName(i))
 		node, err := nodeOf(info)
 		if err != nil {
 			return err

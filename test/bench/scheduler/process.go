@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/bench/figures"
 	"github.com/kubedevice/kubedevice/test/bench/scheduler/report"
@@ -74,6 +75,7 @@ type process struct {
 	ended   chan struct{}
 	log     string
 	address string // of its metrics
+	devices string // of its read API, "" without
 }
 
 // start starts a scheduler of that name that reads all nodes.
@@ -101,7 +103,8 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 	arguments := []string{"--config=" + config, "--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--authentication-skip-lookup", "--authentication-kubeconfig=" + b.kubeconfig,
 		"--authorization-kubeconfig=" + b.kubeconfig,
-		"--authorization-always-allow-paths=" + metricsPath + "," + profilePath + "," + readyPath}
+		"--authorization-always-allow-paths=" + metricsPath + "," + profilePath + "," + readyPath + "," +
+			schedulerapi.Prefix + "*"}
 	program := b.programs.upstream
 	if ours {
 		program = b.programs.ours
@@ -111,13 +114,28 @@ func (b *bench) start(name string, ours bool) (*process, error) {
 		arguments = append(arguments, "--devschedpath="+dir, fmt.Sprintf("--device-verdict-cache=%t", !b.noCache),
 			"--device-seal-key="+b.sealKeys(), "--device-seal-mode="+string(seal.Enforce))
 	}
+	var devices string
+	if ours && b.whatIfs > 0 {
+		if devices, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		_, port, err := net.SplitHostPort(devices)
+		if err != nil {
+			return nil, err
+		}
+		authority := filepath.Join(dir, "ca.crt")
+		if err := os.WriteFile(authority, b.server.Admin.Config.CAData, 0o600); err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, "--devices-secure-port="+port, "--client-ca-file="+authority)
+	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	p := &process{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{}), log: log.Name(),
-		address: address}
+		address: address, devices: devices}
 	p.command.Env = append(os.Environ(), b.environment...)
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

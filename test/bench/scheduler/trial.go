@@ -23,6 +23,8 @@ type trial struct {
 	batches, pods int
 	// sides are the variant and its baseline.
 	sides [2]side
+	// asking asks the variant's scheduler what would be if; nil without.
+	asking *asking
 	// made is how many batches were made, of both sides together.
 	made int
 }
@@ -39,6 +41,11 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 	d.batches, d.pods = c.split(free, b.pods)
 	pair.Comparison = c.reported()
 	defer func() { err = d.end(err) }()
+	if b.whatIfs > 0 {
+		if d.asking, err = b.newAsking(); err != nil {
+			return pair, err
+		}
+	}
 	if err := d.begin(ctx); err != nil {
 		return pair, err
 	}
@@ -49,7 +56,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 	if err != nil {
 		return pair, err
 	}
-	for round := range b.rounds {
+	for round := 0; round < b.rounds || d.asking.left(b.whatIfs); round++ {
 		began := time.Now()
 		samples, err := d.round(ctx)
 		if err != nil {
@@ -63,6 +70,7 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 			nodes, pair.Comparison, round+1, b.rounds, time.Since(began).Seconds(),
 			own.PodsPerSecond(), baseline.PodsPerSecond(), own.CPUPerPod(), baseline.CPUPerPod())
 	}
+	pair.WhatIfs = d.asking.count()
 	after, err := d.read(ctx)
 	if err != nil {
 		return pair, err

@@ -66,6 +66,12 @@ var (
 // request returns what the pod of that number in a batch requests.
 func (w variant) request(number int) request { return w.requests[number%len(w.requests)] }
 
+// named returns the variant with another name.
+func (w variant) named(name string) variant {
+	w.name = name
+	return w
+}
+
 // usesDevices reports whether the variant's pods request any device.
 func (w variant) usesDevices() bool { return w.requests[0] != nothing }
 

@@ -20,6 +20,8 @@ type Pair struct {
 	Comparison `json:"comparison"`
 	OfVariant  Measured `json:"ofWay"`
 	OfBaseline Measured `json:"ofYardstick"`
+	// WhatIfs is how many questions the variant's scheduler has answered meanwhile.
+	WhatIfs int64 `json:"whatIfs,omitempty"`
 }
 
 // Measured is what was measured of one variant for one comparison.

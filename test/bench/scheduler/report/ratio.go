@@ -25,10 +25,14 @@ const (
 )
 
 func ratiosOf(p Pair) []Ratio {
-	return []Ratio{
+	ratios := []Ratio{
 		newRatio(p.Comparison, throughput, p.OfVariant.Samples, p.OfBaseline.Samples, Sample.PodsPerSecond),
 		newRatio(p.Comparison, cpu, p.OfBaseline.Samples, p.OfVariant.Samples, Sample.CPUPerPod),
 	}
+	if p.WhatIfs > 0 { // whose CPU is none of the pods'
+		ratios[1].Bound, ratios[1].Verdict = 0, Verdict{fmt.Sprintf("no goal: that of %d what-ifs is in it", p.WhatIfs)}
+	}
+	return ratios
 }
 
 func newRatio(c Comparison, of string, above, below []Sample, value func(Sample) float64) Ratio {
@@ -101,6 +105,9 @@ func verdict(holds bool) Verdict {
 }
 
 func (r Ratio) String() string {
+	if r.Bound == 0 {
+		return fmt.Sprintf("%s, %s, of %s: median %.3f: %s", r.Variant, r.Of, r.Baseline, r.Median, r.Says)
+	}
 	if r.Verdict == open {
 		return fmt.Sprintf("%s, %s, of %s: at least %.2f wanted: %s", r.Variant, r.Of, r.Baseline, r.Bound, r.Says)
 	}

@@ -79,11 +79,25 @@ func TestBatchesAddUpToASample(t *testing.T) {
 	}
 }
 
+// What questions cost is not what pods cost.
+func TestTheCPUOfPodsHasNoGoalBesideWhatIfs(t *testing.T) {
+	pair := Pair{Comparison{"asked", "alone", 0.95}, rounds(2, 2, 2, 2, 2), rounds(1, 1, 1, 1, 1), 7}
+	r := New("", 5, []Size{{Nodes: 3, Pairs: []Pair{pair}}}).Sizes[0].Ratios
+	for i, want := range []string{
+		"asked, pods/s, of alone: 0.500, at least 0.95 wanted: DOES NOT HOLD",
+		"asked, CPU, of alone: median 0.500: no goal: that of 7 what-ifs is in it",
+	} {
+		if got := r[i].String(); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+}
+
 func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	// The machine was slow in the second and the third round, for both.
 	fast, slow := rounds(0.5, 5, 15, 1, 2), rounds(1, 10, 30, 2, 4)
 	behind, ahead := Comparison{"ours", "theirs", 0.5}, Comparison{"theirs", "ours", 2.1}
-	r := New("", 5, []Size{{Nodes: 3, Pairs: []Pair{{behind, slow, fast}, {ahead, fast, slow}}}})
+	r := New("", 5, []Size{{Nodes: 3, Pairs: []Pair{{behind, slow, fast, 0}, {ahead, fast, slow, 0}}}})
 	want := []Ratio{
 		{behind, throughput, 0.5, 0.5, 0.5, Verdict{"holds"}},
 		{behind, cpu, 0.5, 0.5, 0.5, Verdict{"holds"}},
@@ -103,10 +117,10 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 	unknown := rounds(4, 4)
 	unknown.Memory = Memory{120, 100, 60}
 	got := variantsOf([]Pair{
-		{Comparison{"ours", "theirs", 1}, first, rounds(8)},
-		{Comparison{"other", "theirs", 1}, rounds(10), rounds(16)},
-		{Comparison{"ours", "third", 3}, second, rounds(20)},
-		{Comparison{"ours", "fourth", 3}, unknown, rounds(25)},
+		{Comparison{"ours", "theirs", 1}, first, rounds(8), 0},
+		{Comparison{"other", "theirs", 1}, rounds(10), rounds(16), 0},
+		{Comparison{"ours", "third", 3}, second, rounds(20), 0},
+		{Comparison{"ours", "fourth", 3}, unknown, rounds(25), 0},
 	})
 	none := map[string]float64{}
 	want := []VariantResult{
@@ -123,7 +137,7 @@ func TestAWayIsSummedUpOverAllItsComparisons(t *testing.T) {
 
 func TestFewRoundsDecideNothing(t *testing.T) {
 	r := New("", 4, []Size{{Pairs: []Pair{{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1),
-		rounds(2, 2, 2, 2)}}}})
+		rounds(2, 2, 2, 2), 0}}}})
 	if len(r.Sizes[0].Ratios) != 2 {
 		t.Fatalf("ratios: %v, want one of throughput and one of CPU", r.Sizes[0].Ratios)
 	}
@@ -138,7 +152,7 @@ func TestThePluginsTimeMayTripleWhileNodesGrowTenfold(t *testing.T) {
 	own := func(nodes int, part float64) Size {
 		ours := rounds(1)
 		ours.OwnPart = part
-		return Size{Nodes: nodes, Pairs: []Pair{{Comparison{"ours", "theirs", 1}, ours, rounds(1)}}}
+		return Size{Nodes: nodes, Pairs: []Pair{{Comparison{"ours", "theirs", 1}, ours, rounds(1), 0}}}
 	}
 	for name, test := range map[string]struct {
 		sizes []Size
@@ -183,7 +197,7 @@ func TestMemoryHasABoundWithFewAndWithManyNodes(t *testing.T) {
 				test.want[i].Comparison = Comparison{"ours", "theirs", 1}
 				test.want[i].Own, test.want[i].Other = own.Memory, other.Memory
 			}
-			pair := Pair{Comparison{"ours", "theirs", 1}, own, other}
+			pair := Pair{Comparison{"ours", "theirs", 1}, own, other, 0}
 			r := New("", 1, []Size{{Nodes: test.nodes, Pairs: []Pair{pair}}})
 			if diff := cmp.Diff(test.want, r.Sizes[0].Footprints); diff != "" {
 				t.Errorf("footprints (-want +got):\n%s", diff)
@@ -193,7 +207,7 @@ func TestMemoryHasABoundWithFewAndWithManyNodes(t *testing.T) {
 }
 
 func TestTheTableSaysWhatHoldsAndTheJSONHasEverySample(t *testing.T) {
-	pair := Pair{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1, 1), rounds(0.9, 0.9, 0.9, 0.9, 0.9)}
+	pair := Pair{Comparison{"ours", "theirs", 0.95}, rounds(1, 1, 1, 1, 1), rounds(0.9, 0.9, 0.9, 0.9, 0.9), 0}
 	r := New("2 CPUs", 5, []Size{{Nodes: 100, Full: 50, Pairs: []Pair{pair}}, {Nodes: 500}})
 	var table bytes.Buffer
 	if err := r.Print(&table); err != nil {
