@@ -140,8 +140,12 @@ helm: ## Build Helm, which tests install the chart with, into _output/tools/.
 ##@ Run
 
 .PHONY: demo
-demo: build ## Show the main job on a real cluster: pods get exactly the devices that the scheduler chose (root, Linux).
-	cd test && go run ./cmd/demo
+demo: build ## Show the main job on a real cluster, which KEEP=1 keeps: pods get exactly the chosen devices (root, Linux).
+	cd test && go run ./cmd/demo $${KEEP:+-keep}
+
+.PHONY: demo-down
+demo-down: ## Stop the cluster that "make demo" has kept, and leave nothing behind.
+	cd test && KUBEDEVICE_CLUSTER_DIR=$(OUT)/demo go run ./cmd/cluster down
 
 .PHONY: cluster-up
 cluster-up: build ## Start a real cluster on this machine; kubeconfig in _output/cluster/kubeconfig (root, Linux).
@@ -281,7 +285,7 @@ tidy: ## Tidy every module.
 	for module in $(MODULES); do (cd $$module && go mod tidy); done
 
 .PHONY: clean
-clean: cluster-down ## Stop the cluster and remove _output/.
+clean: cluster-down demo-down ## Stop the clusters and remove _output/.
 	rm -rf $(OUT) $(PAGE)/node_modules
 	git clean -qfX $(PAGE)/dist
 

@@ -40,6 +40,7 @@ type Cluster struct {
 	layout       layout
 	cgroups      *cgroup.Tree
 	controlPlane *sandbox.Sandbox
+	schedulerURL string
 
 	mu         sync.Mutex
 	components []*Component
@@ -94,14 +95,19 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := os.RemoveAll(c.layout.logs()); err != nil {
 		return err
 	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
+	var doors []sandbox.Door
+	for _, to := range []string{controlPlaneIP + ":443", "127.0.0.1:" + DevicesPort} {
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			return err
+		}
+		defer listener.Close() //nolint:errcheck // the control plane's sandbox has its own
+		doors = append(doors, sandbox.Door{Listener: listener, To: to})
+	}
+	if err := c.writeCredentials("https://" + doors[0].Listener.Addr().String()); err != nil {
 		return err
 	}
-	defer listener.Close() //nolint:errcheck // the control plane's sandbox has its own
-	if err := c.writeCredentials("https://" + listener.Addr().String()); err != nil {
-		return err
-	}
+	c.schedulerURL = "https://" + doors[1].Listener.Addr().String()
 	for _, node := range c.Nodes {
 		if err := node.writeConfig(); err != nil {
 			return err
@@ -110,7 +116,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if err := c.openSandboxes(ctx, listener); err != nil {
+	if err := c.openSandboxes(ctx, doors); err != nil {
 		return err
 	}
 	if err := c.makeSealKey(ctx); err != nil {
@@ -127,11 +133,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.save()
 }
 
-// openSandboxes opens the sandboxes of the control plane and of the nodes. listener is where the
-// machine reaches the API server.
-func (c *Cluster) openSandboxes(ctx context.Context, listener *net.TCPListener) error {
+// openSandboxes opens the sandboxes of the control plane, with doors from the machine, and of the
+// nodes.
+func (c *Cluster) openSandboxes(ctx context.Context, doors []sandbox.Door) error {
 	config := c.sandboxConfig(controlPlaneSandbox)
-	config.Listener, config.ForwardTo = listener, controlPlaneIP+":443"
+	config.Doors = doors
 	opened, err := sandbox.Open(ctx, config)
 	if err != nil {
 		return err

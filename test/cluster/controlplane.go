@@ -163,6 +163,9 @@ profiles:
 // Kubeconfig is the administrator's file, for programs of this machine.
 func (c *Cluster) Kubeconfig() string { return c.layout.kubeconfig() }
 
+// SchedulerURL is where the machine reaches the scheduler's read API, if it serves one.
+func (c *Cluster) SchedulerURL() string { return c.schedulerURL }
+
 // SchedulerKubeconfig is the file with which schedulers reach the API server.
 func (c *Cluster) SchedulerKubeconfig() string {
 	return c.layout.config(controlPlaneSandbox, "scheduler.kubeconfig")

@@ -58,6 +58,13 @@ const (
 	schedulerPort = 10259
 )
 
+// DevicesPort is where KubeDevice's scheduler serves its read API, on 127.0.0.1 of the control
+// plane, if it is started with [ServesDevices].
+const DevicesPort = "10262"
+
+// ServesDevices is the scheduler's argument for that.
+const ServesDevices = "--devices-secure-port=" + DevicesPort
+
 func nodeName(index int) string { return fmt.Sprintf("node-%d", index+1) }
 func nodeIP(index int) string   { return fmt.Sprintf("10.77.0.%d", index+11) }
 func podRange(index int) string { return fmt.Sprintf("10.78.%d.0/24", index+1) }

@@ -20,12 +20,14 @@ type state struct {
 	Options Options
 	// Sandboxes and Components are process ids by name.
 	Sandboxes, Components map[string]int
+	// SchedulerURL is that of [Cluster.SchedulerURL].
+	SchedulerURL string
 }
 
 // save writes the state of the cluster, as it is now, for Attach.
 func (c *Cluster) save() error {
 	s := state{Options: c.options, Sandboxes: map[string]int{controlPlaneSandbox: c.controlPlane.PID()},
-		Components: map[string]int{}}
+		Components: map[string]int{}, SchedulerURL: c.schedulerURL}
 	for _, node := range c.Nodes {
 		s.Sandboxes[node.Name] = node.sandbox.PID()
 	}
@@ -78,6 +80,7 @@ func attach(files layout) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.schedulerURL = s.SchedulerURL
 	alive, err := c.cgroups.Processes()
 	if err != nil {
 		return nil, err

@@ -38,10 +38,11 @@ type demo struct {
 	observer *observe.Observer
 }
 
-// Run starts a cluster of two nodes, shows every scene on it, and takes it down. It returns nil
-// only if all that it claims was true. out gets what people read.
-func Run(ctx context.Context, out io.Writer) (err error) {
-	options, err := cluster.Default(2)
+// Run starts a cluster of two nodes, shows every scene on it, and takes it down unless it is to be
+// kept. It returns nil only if all that it claims was true. out gets what people read. At the end
+// it names the commands that show what has happened: see [Commands].
+func Run(ctx context.Context, out io.Writer, keep bool) (err error) {
+	options, err := options()
 	if err != nil {
 		return err
 	}
@@ -52,8 +53,6 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	if err := binaries.Build(ctx, filepath.Join(root, "test"), options.Programs, out); err != nil {
 		return err
 	}
-	// Not the directory of "make cluster-up": the demo takes no other cluster down.
-	options.Dir = filepath.Join(filepath.Dir(options.Dir), "demo")
 
 	fmt.Fprintln(out,
 		"Starting a cluster: etcd, kube-apiserver, our kube-scheduler, 2 nodes with kubelet, our kubecri, containerd "+
@@ -66,6 +65,9 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() {
+		if keep && err == nil {
+			return
+		}
 		fmt.Fprintln(out, "\nTaking the cluster down")
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 		defer cancel()
@@ -83,7 +85,17 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 			return fmt.Errorf("scenario %d, %s: %w", i+1, scenario.title, err)
 		}
 	}
+	d.conclude(started, keep)
 	return nil
+}
+
+// options are those of the demo's cluster.
+func options() (cluster.Options, error) {
+	options, err := cluster.Default(2)
+	// Not the directory of "make cluster-up": the demo takes no other cluster down.
+	options.Dir = filepath.Join(filepath.Dir(options.Dir), "demo")
+	options.Scheduler.Args = append(options.Scheduler.Args, cluster.ServesDevices)
+	return options, err
 }
 
 // introduce waits until the nodes' devices are published, and shows them.

@@ -19,7 +19,7 @@ type spec struct {
 	Hostname  string
 	Root, Var string
 	Visible   []string
-	ForwardTo string
+	DoorsTo   []string
 }
 
 // ready is the first process's answer when the sandbox is complete. Anything else is an error
@@ -28,8 +28,8 @@ const ready = "ready"
 
 // Files that the first process inherits.
 const (
-	answerFile   = 3
-	listenerFile = 4 // only when spec.ForwardTo is set
+	answerFile    = 3
+	firstDoorFile = 4 // the listeners of spec.DoorsTo, in their order
 )
 
 // Main is the life of a sandbox's first process. Whoever starts it gives it new namespaces. It
@@ -46,12 +46,12 @@ func Main() error {
 	}
 	orphans := make(chan os.Signal, 1)
 	signal.Notify(orphans, unix.SIGCHLD)
-	if s.ForwardTo != "" {
-		listener, err := net.FileListener(os.NewFile(listenerFile, "listener"))
+	for i, to := range s.DoorsTo {
+		listener, err := net.FileListener(os.NewFile(uintptr(firstDoorFile+i), "listener"))
 		if err != nil {
 			return fmt.Errorf("use the inherited listener: %w", err)
 		}
-		go forward(listener, s.ForwardTo)
+		go forward(listener, to)
 	}
 	if _, err := answer.WriteString(ready); err != nil {
 		return err

@@ -48,11 +48,22 @@ type Config struct {
 	Visible []string
 	// Cgroup is the sandbox's own: whatever runs in it when the sandbox is closed is killed.
 	Cgroup *cgroup.Tree
-	// Listener, when it is set, is a door from the machine into the sandbox: its connections are
-	// carried to ForwardTo, an address inside. The sandbox gets its own copy: the caller closes
-	// this one when it likes.
-	Listener  *net.TCPListener
-	ForwardTo string
+	// Doors are ways from the machine into the sandbox.
+	Doors []Door
+}
+
+// Door is a listener whose connections are carried to an address inside a sandbox. The sandbox gets
+// a listener of its own: the caller closes this one when it likes.
+type Door struct {
+	Listener *net.TCPListener
+	To       string
+}
+
+func (c Config) doorsTo() (addresses []string) {
+	for _, door := range c.Doors {
+		addresses = append(addresses, door.To)
+	}
+	return addresses
 }
 
 // daemons is where in a sandbox's cgroup its processes live. The sandbox's cgroup itself stays
@@ -78,11 +89,11 @@ func Open(ctx context.Context, config Config) (*Sandbox, error) {
 
 func open(ctx context.Context, config Config) (*Sandbox, error) {
 	s := spec{
-		Hostname:  config.Name,
-		Root:      filepath.Join(config.Dir, "root"),
-		Var:       config.varDir(),
-		Visible:   config.Visible,
-		ForwardTo: config.ForwardTo,
+		Hostname: config.Name,
+		Root:     filepath.Join(config.Dir, "root"),
+		Var:      config.varDir(),
+		Visible:  config.Visible,
+		DoorsTo:  config.doorsTo(),
 	}
 	for _, directory := range []string{s.Root, s.Var} {
 		if err := os.MkdirAll(directory, 0o755); err != nil {
@@ -174,8 +185,8 @@ func begin(config Config) (*first, error) {
 				unix.CLONE_NEWIPC,
 		},
 	}
-	if config.Listener != nil {
-		listener, err := config.Listener.File()
+	for _, door := range config.Doors {
+		listener, err := door.Listener.File()
 		if err != nil {
 			return nil, err
 		}

@@ -154,7 +154,7 @@ func TestConnectionsComeInThroughTheDoorAndByDial(t *testing.T) {
 	}
 	defer listener.Close() //nolint:errcheck // the sandbox has its own
 	config := newConfig(t)
-	config.Listener, config.ForwardTo = listener, "127.0.0.1:80"
+	config.Doors = []sandbox.Door{{Listener: listener, To: "127.0.0.1:80"}}
 	ctx, in := open(t, config)
 	var inside net.Listener
 	err = in.Do(func() (err error) {

@@ -93,8 +93,11 @@ func (f *upFlags) options() (cluster.Options, error) {
 	if f.schedulerPlugins != "" {
 		options.Scheduler.Args = []string{"--devschedpath=" + f.schedulerPlugins}
 	}
-	if f.scheduler == upstream {
+	switch f.scheduler {
+	case upstream:
 		options.Scheduler = cluster.Program{}
+	case "": // one of an earlier release may not know the flag
+		options.Scheduler.Args = append(options.Scheduler.Args, cluster.ServesDevices)
 	}
 	for i := range options.Nodes {
 		node := &options.Nodes[i]
@@ -125,7 +128,8 @@ func up(ctx context.Context, flags upFlags) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	began := time.Now()
-	if _, err := cluster.Start(ctx, options); err != nil {
+	started, err := cluster.Start(ctx, options)
+	if err != nil {
 		return err
 	}
 	fmt.Printf(
@@ -133,6 +137,10 @@ func up(ctx context.Context, flags upFlags) error {
 			"nodes\n",
 		len(options.Nodes), time.Since(began).Seconds(), filepath.Join(options.Dir, "logs"),
 		filepath.Join(options.Dir, "kubeconfig"), filepath.Join(options.Programs, "kubectl"))
+	if flags.scheduler == "" {
+		fmt.Printf("to ask the scheduler, for example:\n  kubectl device why POD --scheduler=%s\n",
+			started.SchedulerURL())
+	}
 	return nil
 }
 
