@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/web"
-	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/browser"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/integration/controlplane"
 )
@@ -83,7 +83,6 @@ func build(ctx context.Context, dir string) (err error) {
 	if said, err := command.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("build kubectl-device: %w", err), errors.New(string(said)))
 	}
-	programs := filepath.Join(root, "_output", "cluster", "bin")
-	chromium = filepath.Join(programs, binaries.ChromiumProgram)
-	return binaries.BuildChromium(ctx, filepath.Join(root, "test"), programs, os.Stderr)
+	chromium, err = browser.Build(ctx, root)
+	return err
 }
