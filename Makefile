@@ -180,7 +180,7 @@ else
 endif
 
 .PHONY: test-map
-test-map: page ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
+test-map: binaries plugins page ## The map in Debian's Chromium, which it downloads; MAP='-rewrite' takes the docs' pictures again.
 	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 10m $${MAP:+-args $$MAP}
 
 .PHONY: bench-map
@@ -188,7 +188,7 @@ bench-map: page ## Print how fast the map of 5,000 nodes is, in Debian's Chromiu
 	cd test && $(TEST) ./integration/devicemap -count 1 -v -timeout 20m -run Figures -args -nodes=5000
 
 .PHONY: test-integration
-test-integration: page ## Tests against a real etcd and kube-apiserver in one process; no root.
+test-integration: binaries plugins page ## Tests against a real etcd and kube-apiserver in one process; no root.
 	cd test && $(TEST) ./integration/...
 
 .PHONY: test-e2e

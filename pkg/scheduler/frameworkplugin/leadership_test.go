@@ -35,7 +35,7 @@ func TestRoundsAreMadeOnlyWhileTheSchedulerLeads(t *testing.T) {
 			t.Errorf("%d rounds in three minutes, want 3", got)
 		}
 		began := *s.began.Load()
-		if s.lead(); *s.began.Load() != began {
+		if s.lead(); !s.began.Load().Equal(began) {
 			t.Error("it leads anew with each pod")
 		}
 		s.Close()

@@ -55,7 +55,13 @@ func readerConfig(ctx context.Context, t *testing.T) string {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	client, err := server.Client("alice")
+	return kubeconfig(t, "alice")
+}
+
+// kubeconfig writes that of a user.
+func kubeconfig(t *testing.T, user string) string {
+	t.Helper()
+	client, err := server.Client(user)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +70,10 @@ func readerConfig(ctx context.Context, t *testing.T) string {
 	config.Clusters["c"] = &clientcmdapi.Cluster{
 		Server: client.Config.Host, CertificateAuthorityData: client.Config.CAData,
 	}
-	config.AuthInfos["alice"] = &clientcmdapi.AuthInfo{
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: client.Config.CertData, ClientKeyData: client.Config.KeyData,
 	}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "alice"}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: user}
 	config.CurrentContext = "c"
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
@@ -76,9 +82,11 @@ func readerConfig(ctx context.Context, t *testing.T) string {
 }
 
 // serve starts kubectl device web, and returns the address that it prints, and its process.
-func serve(ctx context.Context, t *testing.T) (url string, pid int) {
+func serve(ctx context.Context, t *testing.T, more ...string) (url string, pid int) {
 	t.Helper()
-	command := exec.Command(program, "web", "--open=false", "--kubeconfig", readerConfig(ctx, t))
+	command := exec.Command(program, append([]string{
+		"web", "--open=false", "--kubeconfig=" + readerConfig(ctx, t),
+	}, more...)...)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {
