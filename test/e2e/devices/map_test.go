@@ -6,11 +6,9 @@ package devices
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +22,6 @@ import (
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
-
-var rewrite = flag.Bool("rewrite", false, "take the documents' picture of a what-if again")
 
 // openMap opens the map of the cluster in Debian's Chromium, as users do on their machines.
 func openMap(ctx context.Context, t *testing.T) *browser.Page {
@@ -137,13 +133,6 @@ func TestTheMapLetsAPodRunThatWaitsBecauseADeviceFailed(t *testing.T) {
 	p.Await("its devices, lit", `document.querySelectorAll('.tile.lit').length == 4`)
 	lit := browser.Value[[]string](p, `[...document.querySelectorAll('.tile.lit')].map(
 		e => e.ariaLabel.match(/^gpu (gpu-[0-9])/)[1]).sort()`)
-	if *rewrite {
-		root, err := checkout.Root()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Picture(filepath.Join(root, "docs", "images", "map-whatif"))
-	}
 	if slices.Contains(lit, ill) {
 		t.Errorf("the answer has the device that failed: %q", lit)
 	}
