@@ -26,6 +26,8 @@ func TestNamesAreCompleted(t *testing.T) {
 		"__complete whatif big --cordon mi": "mixed :6",
 		"__complete whatif big --cordon large/gpu": "large/gpu-0 large/gpu-1 large/gpu-2 large/gpu-3 large/gpu-4 " +
 			"large/gpu-5 large/gpu-6 large/gpu-7 :4",
+		"__complete cordon large/gpu-1 large/gpu": "large/gpu-0 large/gpu-2 large/gpu-3 large/gpu-4 large/gpu-5 " +
+			"large/gpu-6 large/gpu-7 :4",
 		"__complete enrol pl":          "plain :4",
 		"__complete leave plain l":     ":4",
 		"__complete lint -f testdata/": ":0", // files

@@ -65,21 +65,21 @@ func completeAllNodes(env *environment) completion {
 // completeDevices completes the name of a node, and behind a slash that of one of its devices: its
 // own where no other device of the node has it, or else its path.
 func completeDevices(env *environment) completion {
-	return func(command *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		name, _, ofDevice := strings.Cut(begun, "/")
 		if !ofDevice {
 			names, _ := completeNodes(env)(command, nil, begun)
 			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		}
 		devices := complete(env, func(command *cobra.Command, reader *cluster.Reader, _ string) ([]string, error) {
-			return deviceNames(command.Context(), reader, name)
+			return namesOfDevices(command.Context(), reader, name)
 		})
-		return devices(command, nil, begun)
+		return devices(command, args, begun)
 	}
 }
 
-// deviceNames returns the names of a node's devices, each behind the node's.
-func deviceNames(ctx context.Context, reader *cluster.Reader, node string) (names []string, err error) {
+// namesOfDevices returns the names of a node's devices, each behind the node's.
+func namesOfDevices(ctx context.Context, reader *cluster.Reader, node string) (names []string, err error) {
 	nodes, err := reader.Nodes(ctx, cluster.Query{Names: []string{node}})
 	for _, n := range nodes {
 		list := devices.NewNode(n, nil).Devices

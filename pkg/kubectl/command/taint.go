@@ -36,7 +36,7 @@ So it stays cordoned when anything restarts. ` + deviceNames,
   # Nor any GPU of this group
   kubectl device cordon gpu-7/gpugrp1/0/gpugrp0/1`,
 		Args:              atLeastOne("NODE/DEVICE"),
-		ValidArgsFunction: completeNodes(env),
+		ValidArgsFunction: completeDevices(env),
 		RunE: func(command *cobra.Command, args []string) error {
 			change := taintChange{add: []deviceinfo.DeviceTaint{{
 				Key: deviceinfo.CordonKey, Effect: corev1.TaintEffectNoSchedule,
@@ -56,7 +56,7 @@ func uncordonCommand(env *environment) *cobra.Command {
 		Example: `  # Pods may get this GPU again
   kubectl device uncordon gpu-7/GPU-7f3a`,
 		Args:              atLeastOne("NODE/DEVICE"),
-		ValidArgsFunction: completeNodes(env),
+		ValidArgsFunction: completeDevices(env),
 		RunE: func(command *cobra.Command, args []string) error {
 			change := taintChange{remove: []deviceinfo.DeviceTaint{{
 				Key: deviceinfo.CordonKey, Effect: corev1.TaintEffectNoSchedule,
@@ -84,7 +84,7 @@ taint are evicted. A minus at the end removes a taint. ` + deviceNames,
 
   # Remove that taint
   kubectl device taint gpu-7/GPU-7f3a maintenance-`,
-		ValidArgsFunction: completeNodes(env),
+		ValidArgsFunction: completeDevices(env),
 		RunE: func(command *cobra.Command, args []string) error {
 			split := slices.IndexFunc(args, isTaint)
 			if split < 1 {
