@@ -73,25 +73,24 @@ func sources(t *testing.T) []source {
 // mayImport lists, for a directory and what is below it, the directories of the repository its code
 // may import; the longest match counts. Tests may import more.
 var mayImport = map[string][]string{
-	"cmd/kube-scheduler":  {"pkg/scheduler", "pkg/pluginload", "pkg/trim"},
-	"cmd/kubecri":         {"pkg/node", "pkg/pluginload"},
-	"pkg/sdk":             {"pkg/sdk"},
-	"pkg/cache":           {},
-	"pkg/grouptree":       {"pkg/sdk"},
-	"pkg/deviceinfo":      {"pkg/sdk"},
-	"pkg/seal":            {"pkg/sdk"},
-	"pkg/seal/keycommand": {"pkg/seal"},
-	"pkg/pluginload":      {"pkg/sdk"},
-	"pkg/plugincall":      {}, // it knows nothing of devices
-	"pkg/kubeletdevice":   {"pkg/sdk"},
-	"pkg/trim":            {},
-	"pkg/podrequest":      {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
-	"pkg/holdings":        {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
-	"cmd/kubectl-device":  {"pkg/kubectl"},
-	"pkg/schedulerapi":    {}, // types alone
+	"cmd/kube-scheduler": {"pkg/scheduler", "pkg/pluginload", "pkg/trim"},
+	"cmd/kubecri":        {"pkg/node", "pkg/pluginload"},
+	"pkg/sdk":            {"pkg/sdk"},
+	"pkg/cache":          {},
+	"pkg/grouptree":      {"pkg/sdk"},
+	"pkg/deviceinfo":     {"pkg/sdk"},
+	"pkg/seal":           {"pkg/sdk"},
+	"pkg/pluginload":     {"pkg/sdk"},
+	"pkg/plugincall":     {}, // it knows nothing of devices
+	"pkg/kubeletdevice":  {"pkg/sdk"},
+	"pkg/trim":           {},
+	"pkg/podrequest":     {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
+	"pkg/holdings":       {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
+	"cmd/kubectl-device": {"pkg/kubectl"},
+	"pkg/schedulerapi":   {}, // types alone
 	"pkg/kubectl": {
 		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/podrequest",
-		"pkg/schedulerapi", "pkg/sdk", "pkg/seal", "deploy",
+		"pkg/schedulerapi", "pkg/sdk", "deploy",
 	},
 	"pkg/kubectl/columns":   {}, // it knows nothing of devices
 	"pkg/kubectl/cluster":   {"pkg/deviceinfo", "pkg/sdk"},

@@ -5,7 +5,6 @@ package command
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -122,13 +121,5 @@ func TestTheJobIsPrintedAndNothingIsDone(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("it lacks %q:\n%s", want, stdout)
 		}
-	}
-}
-
-func TestKeysOfSealsAreMadeByTheSameName(t *testing.T) {
-	directory := t.TempDir() + "/keys"
-	stdout, stderr, status := newFixture().run(t.Context(), "seal-keys create "+directory)
-	if status != 0 || !slices.Contains(strings.Fields(stdout), "signs") {
-		t.Errorf("exit status %d, %q, %q", status, stdout, stderr)
 	}
 }

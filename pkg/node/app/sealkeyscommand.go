@@ -1,9 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keycommand is the command that makes and rotates the keys of seals: kubecri seal-keys,
-// and the same as kubectl device seal-keys.
-package keycommand
+package app
 
 import (
 	"crypto/ed25519"
@@ -40,8 +38,8 @@ const (
 	certificatesConfigMap = "kubedevice-seal-certificates"
 )
 
-// New returns the command, the parent of those for each verb.
-func New() *cobra.Command {
+// sealKeysCommand is the parent of the commands for the keys of seals.
+func sealKeysCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "seal-keys",
 		Short: "Make and rotate the keys with which the scheduler seals allocations",
@@ -52,10 +50,11 @@ func New() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	command.AddCommand(
-		newVerb("create", "Make the first key", func(directory string, now time.Time) (keyRing, error) {
+		sealKeysVerb("create", "Make the first key", func(directory string, now time.Time) (keyRing, error) {
 			_, err := os.Lstat(filepath.Join(directory, privateKeysFile))
 			if err == nil {
-				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with seal-keys rotate", directory)
+				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with kubecri seal-keys rotate",
+					directory)
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
 				return keyRing{}, err
@@ -65,7 +64,7 @@ func New() *cobra.Command {
 			}
 			return keyRing{}.with(now)
 		}),
-		newVerb("rotate", "Add a key that signs from now on; the others stay valid",
+		sealKeysVerb("rotate", "Add a key that signs from now on; the others stay valid",
 			func(directory string, now time.Time) (keyRing, error) {
 				ring, err := readKeyRing(directory)
 				if err != nil {
@@ -73,7 +72,7 @@ func New() *cobra.Command {
 				}
 				return ring.with(now)
 			}),
-		newVerb("prune", "Remove all keys but the one that signs", func(directory string, _ time.Time) (
+		sealKeysVerb("prune", "Remove all keys but the one that signs", func(directory string, _ time.Time) (
 			keyRing, error,
 		) {
 			ring, err := readKeyRing(directory)
@@ -82,7 +81,7 @@ func New() *cobra.Command {
 			}
 			return ring.pruned(), nil
 		}),
-		newVerb("list", "Print the keys", func(directory string, _ time.Time) (keyRing, error) {
+		sealKeysVerb("list", "Print the keys", func(directory string, _ time.Time) (keyRing, error) {
 			return readKeyRing(directory)
 		}),
 		sealKeysEnsureCommand(),
@@ -90,9 +89,9 @@ func New() *cobra.Command {
 	return command
 }
 
-// newVerb returns a command that prints what change returns for its directory, and writes it
+// sealKeysVerb returns a command that prints what change returns for its directory, and writes it
 // there when it differs from what the directory has.
-func newVerb(verb, short string, change func(directory string, now time.Time) (keyRing, error)) *cobra.Command {
+func sealKeysVerb(verb, short string, change func(directory string, now time.Time) (keyRing, error)) *cobra.Command {
 	format, namespace, bundle, publicOnly := "table", metav1.NamespaceSystem, "", false
 	command := &cobra.Command{
 		Use:   verb + " DIRECTORY",
@@ -154,7 +153,7 @@ func (r keyRing) pruned() keyRing { return keyRing{r.private[:1], r.certificates
 func readKeyRing(directory string) (keyRing, error) {
 	explain := func(file string, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: make it with seal-keys create", err)
+			return fmt.Errorf("%w: make it with kubecri seal-keys create", err)
 		}
 		return fmt.Errorf("%s: %w: restore it from a copy", filepath.Join(directory, file), err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package keycommand
+package app
 
 import (
 	"os"
@@ -20,13 +20,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// sealKeys runs the command.
+// sealKeys runs kubecri seal-keys.
 func sealKeys(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
-	command := New()
-	command.SilenceErrors, command.SilenceUsage = true, true
-	command.SetArgs(args)
+	command := NewCommand(append([]string{"seal-keys"}, args...))
 	command.SetOut(&out)
 	err := command.ExecuteContext(t.Context())
 	return out.String(), err
