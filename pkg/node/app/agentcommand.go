@@ -64,10 +64,9 @@ func agentCommand() *cobra.Command {
 			}
 			host.EnrolFlags = []string{
 				"--program=" + host.Path("kubecri"), "--group=" + group, "--owned-directory=" + programs,
+				"--owned-directory=" + NewOptions().runDir,
 			}
-			if mode == ModeNRI {
-				host.EnrolFlags = append(host.EnrolFlags, "--owned-directory="+NewOptions().runDir)
-			} else {
+			if mode == ModeCRI {
 				host.EnrolFlags = append(append(host.EnrolFlags, "--schedulers-replaced"), enrolArgs...)
 				host.LeaveFlags = leaveArgs(enrolArgs)
 			}

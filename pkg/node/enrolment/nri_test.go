@@ -98,3 +98,23 @@ func TestACrashOfALeaveOfAnNRIPluginAtAnyMoment(t *testing.T) {
 		t.Errorf("only %d crashes", crashes)
 	}
 }
+
+func TestDirectoriesThatAreKubecrisAloneGoWithTheProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKubelet(t, kubeadm)
+		m.options.Group, m.options.Owned = "gpus", []string{"/var/lib/programs", "/run/kubedevice"}
+		before := m.snapshot()
+		m.write("/var/lib/programs/kubecri", "program")
+		m.expect(m.enrol(), Done)
+		m.write("/run/kubedevice/boot", "kubecri's")
+		m.expect(m.leave(), Done)
+		if diff := cmp.Diff(before, m.snapshot()); diff != "" {
+			t.Errorf("what is left (-before +after):\n%s", diff)
+		}
+		for _, directory := range m.options.Owned {
+			if _, err := os.Stat(filepath.Join(m.root, directory)); err == nil {
+				t.Errorf("%s is left", directory)
+			}
+		}
+	})
+}
