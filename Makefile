@@ -241,6 +241,10 @@ hostile: ## Look for the pods that cost the scheduler most; HOSTILE='-time=1h' f
 hostile-tenants: build bench-upstream ## Bind pods without devices while ten tenants create the worst pods.
 	cd test && go run ./bench/scheduler -tenants=10 -rounds=16 -nodes=500 -name=tenants $${BENCH:-}
 
+.PHONY: bench-shared
+bench-shared: build bench-upstream ## Count the pods that lose at the kubelet when two schedulers share nodes.
+	cd test && go run ./bench/scheduler -shared-rate=50 -nodes=100 -name=shared $${BENCH:-}
+
 .PHONY: monitoring
 monitoring: build ## Scrape a cluster with a real Prometheus, and see alerts fire and clear (root, Linux).
 	cd test && $(TEST) ./e2e/monitoring -v -count 1 -timeout 30m

@@ -49,6 +49,10 @@
 // stopped then: 192 pods without devices are on their way at any time, and each that is bound is
 // replaced. The periods take turns, and nodes are those of package test/hostile, no two alike. The
 // exit status is 1 when the worst pods leave less than the goal of what the others leave.
+//
+// With -shared-rate it measures a third thing: how many pods lose at the kubelet's admission when
+// upstream's scheduler binds those without devices and ours those with devices to the same nodes.
+// The nodes' kubelets are this process: they make the kubelet's own check, and start no container.
 package main
 
 import (
@@ -102,6 +106,11 @@ func run(ctx context.Context, args []string) (err error) {
 	whatIfs := flags.Int("whatifs", 0,
 		"compare our scheduler, while it is asked what would be if as often as it answers, with itself, in -rounds "+
 			"rounds or more, until so many questions were answered; 0 for the other comparisons")
+	sharing := shared{}
+	flags.Float64Var(&sharing.rate, "shared-rate", 0,
+		"count pods that lose at the kubelet alone, when upstream's scheduler and ours share nodes and so many pods "+
+			"are created in a second; on one number of -nodes")
+	flags.DurationVar(&sharing.period, "shared-period", 20*time.Second, "how long a period with -shared-rate is")
 	gogc := flags.Int("gogc", 0, "GOGC of all schedulers, ours and upstream's; 0 for the default of each")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -143,6 +152,9 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	if beside.count > 0 {
 		return b.runTenants(ctx, beside, sizes, filepath.Join(*out, *name))
+	}
+	if sharing.rate > 0 {
+		return b.runShared(ctx, sharing, sizes, filepath.Join(*out, *name))
 	}
 	if b.whatIfs > 0 {
 		b.comparisons = []comparison{besideWhatIfs}
@@ -200,6 +212,22 @@ func (b *bench) runTenants(ctx context.Context, beside tenants, sizes []int, nam
 		return err
 	}
 	return errors.Join(write(&result, name), result.Missed())
+}
+
+// runShared counts pods that lose at the kubelet.
+func (b *bench) runShared(ctx context.Context, sharing shared, sizes []int, name string) error {
+	if len(sizes) != 1 || sharing.period < time.Second {
+		return fmt.Errorf("-nodes has %d numbers and -shared-period is %v: use one number, and a second or more",
+			len(sizes), sharing.period)
+	}
+	var result report.Shared
+	if err := b.run(ctx, func(ctx context.Context) (err error) {
+		result, err = sharing.run(ctx, b, sizes[0])
+		return err
+	}); err != nil {
+		return err
+	}
+	return write(&result, name)
 }
 
 // numbers reads positive numbers with commas between them.
