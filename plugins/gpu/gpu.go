@@ -9,7 +9,10 @@
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/cards  = 1
 //	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/memory = bytes
 //
-// A container that holds the card has the GPU for itself; one that holds only memory shares it.
+// A container that holds the card has the GPU for itself; one that holds only memory shares it. A
+// GPU that is partitioned has neither, and instances in its place:
+//
+//	resource/group/gpugrp1/<wide>/gpugrp0/<close>/gpu/<id>/gi/<number>/ci/<id>/mig-<profile> = 1
 package gpu
 
 import (
@@ -50,11 +53,10 @@ type GPU struct {
 	Groups []int
 	// Unhealthy GPUs count in the node's capacity and are not allocatable.
 	Unhealthy bool
-}
-
-// name returns the name of one of the GPU's resources.
-func (g GPU) name(resource string) types.ResourceName {
-	return types.ResourceName(g.Name() + "/" + resource)
+	// Partitioned GPUs are not allocatable and do not count: their instances do.
+	Partitioned bool
+	// Instances are those of a partitioned GPU.
+	Instances []Instance
 }
 
 // Name returns what the names of the GPU's resources have in common, as in device.Health.
@@ -68,22 +70,58 @@ func (g GPU) Name() string {
 	return types.DeviceGroupPrefix + "/" + path
 }
 
-// Publish adds the GPUs to a node: each by its name, and all as the count of the plain resource.
+// InstanceName returns what the names of an instance's resources have in common.
+func (g GPU) InstanceName(i Instance) string {
+	return fmt.Sprintf("%s/%s/%d/%s/%s", g.Name(), InstanceLevel, i.GPUInstance, ComputeLevel, i.ID)
+}
+
+// Publish adds the GPUs and their instances to a node: each by its name, all GPUs as the count of
+// the plain resource, and instances as that of their own.
 func Publish(node *types.NodeInfo, resource types.ResourceName, gpus []GPU) {
-	var healthy int64
+	p := publication{node: node, counts: map[types.ResourceName]*count{resource: {}}}
 	for _, g := range gpus {
-		lists := []types.ResourceList{node.Capacity}
-		if !g.Unhealthy {
-			lists = append(lists, node.Allocatable)
-			healthy++
+		if !g.Partitioned {
+			p.add(g.Name(), types.ResourceList{Cards: 1, Memory: g.Memory}, resource, !g.Unhealthy)
 		}
-		for _, list := range lists {
-			list[g.name(Cards)] = 1
-			list[g.name(Memory)] = g.Memory
+		for _, i := range g.Instances {
+			plain := resource
+			if i.Resource != Cards {
+				plain = PlainCount(i.Resource)
+			}
+			healthy := !g.Unhealthy && !i.Unhealthy
+			p.add(g.InstanceName(i), types.ResourceList{types.ResourceName(i.Resource): 1}, plain, healthy)
 		}
 	}
-	node.Capacity[resource], node.KubeCap[resource] = int64(len(gpus)), int64(len(gpus))
-	node.Allocatable[resource], node.KubeAlloc[resource] = healthy, healthy
+	for plain, count := range p.counts {
+		node.Capacity[plain], node.KubeCap[plain] = count.all, count.all
+		node.Allocatable[plain], node.KubeAlloc[plain] = count.healthy, count.healthy
+	}
+}
+
+// publication is a node to which devices are added.
+type publication struct {
+	node   *types.NodeInfo
+	counts map[types.ResourceName]*count
+}
+
+type count struct{ all, healthy int64 }
+
+// add adds a device of that name with its resources, and counts it.
+func (p publication) add(name string, resources types.ResourceList, plain types.ResourceName, healthy bool) {
+	if p.counts[plain] == nil {
+		p.counts[plain] = &count{}
+	}
+	lists := []types.ResourceList{p.node.Capacity}
+	p.counts[plain].all++
+	if healthy {
+		lists = append(lists, p.node.Allocatable)
+		p.counts[plain].healthy++
+	}
+	for _, list := range lists {
+		for resource, quantity := range resources {
+			list[types.ResourceName(name+"/")+resource] = quantity
+		}
+	}
 }
 
 // Allocated returns the IDs of the GPUs that are allocated to the container, sorted.

@@ -91,7 +91,8 @@ func (c *cluster) place(node string, pod *types.PodInfo) (gpus, reason string) {
 	}
 	request.Apply(inventory, placement, pod)
 	c.holders[node] = append(c.holders[node], pod)
-	return strings.Join(gpu.Allocated(pod.GetContainerInPod("app")), ""), ""
+	container := pod.GetContainerInPod("app")
+	return strings.Join(append(gpu.Allocated(container), gpu.Instances(container)...), ""), ""
 }
 
 // counting is a pod whose container counts n GPUs in its limits.

@@ -27,7 +27,7 @@ const maxCounted = 1024
 // A GPU's name depends on no other GPU, so that what a pod holds keeps its name when another GPU
 // comes or goes.
 func liftNode(node *types.NodeInfo, count types.ResourceName) {
-	if !hasGPUs(node.Allocatable) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(node.Allocatable)), isOurs) {
 		number, ok := node.Allocatable[count]
 		if !ok {
 			number = node.KubeAlloc[count]
@@ -44,25 +44,31 @@ func liftNode(node *types.NodeInfo, count types.ResourceName) {
 	}
 }
 
-// liftName returns the name with both levels of groups. Names of other devices are their own.
+// liftName returns the name with all levels above that of the device: an instance that is listed
+// without its GPU is on one of its own. Names of other devices are their own.
 func liftName(name types.ResourceName) types.ResourceName {
 	path := strings.Split(string(name), "/")
-	if at := index(path, gpu.Level); at >= 0 && index(path, gpu.Close) < 0 {
-		path = slices.Insert(path, at, gpu.Close, path[at+1])
-	}
-	if at := index(path, gpu.Close); at >= 0 && index(path, gpu.Wide) < 0 {
-		path = slices.Insert(path, at, gpu.Wide, "0")
+	for i := len(levels) - 2; i >= 0; i-- {
+		at := index(path, levels[i+1])
+		if at < 0 || index(path, levels[i]) >= 0 {
+			continue
+		}
+		instance := path[at+1]
+		if levels[i] == gpu.Wide {
+			instance = "0"
+		}
+		path = slices.Insert(path, at, levels[i], instance)
 	}
 	return types.ResourceName(strings.Join(path, "/"))
 }
 
-func hasGPUs(list types.ResourceList) bool {
-	for name := range list {
-		if _, _, ok := gpu.Split(name); ok {
-			return true
-		}
+// isOurs reports whether a device resource is one of a GPU or an instance.
+func isOurs(name types.ResourceName) bool {
+	if _, _, ok := gpu.Split(name); ok {
+		return true
 	}
-	return false
+	_, ok := instanceResource(name)
+	return ok
 }
 
 // topologyOf counts the node's GPUs by their groups. Only those with a card count: no container can

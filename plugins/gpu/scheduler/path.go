@@ -14,9 +14,13 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 )
 
-// pattern is a node's GPU in both levels of groups. All nodes are lifted to it, so all requests
-// are.
-const pattern = types.DeviceGroupPrefix + "/" + gpu.Wide + "/0/" + gpu.Close + "/0/" + gpu.Level + "/0/" + gpu.Cards
+// levels are those of GPUs, their groups and their instances, from the outermost to the innermost.
+var levels = []string{gpu.Wide, gpu.Close, gpu.Level, gpu.InstanceLevel, gpu.ComputeLevel}
+
+// pattern is an instance of a node's GPU in both levels of groups. All nodes are lifted to it, so
+// all requests are.
+const pattern = types.DeviceGroupPrefix + "/" + gpu.Wide + "/0/" + gpu.Close + "/0/" + gpu.Level + "/0/" +
+	gpu.InstanceLevel + "/0/" + gpu.ComputeLevel + "/0/" + gpu.Cards
 
 // devicePath returns the full name of a request for GPUs, which users may write without the prefix.
 // ok is false for requests for anything else. A name that is malformed counts as a request for GPUs
@@ -24,10 +28,10 @@ const pattern = types.DeviceGroupPrefix + "/" + gpu.Wide + "/0/" + gpu.Close + "
 func devicePath(name types.ResourceName) (full types.ResourceName, ok bool) {
 	full = resource.WithPrefix(name)
 	path := strings.Split(string(full), "/")
-	return full, index(path, gpu.Wide) >= 0 || index(path, gpu.Close) >= 0 || index(path, gpu.Level) >= 0
+	return full, slices.ContainsFunc(levels, func(level string) bool { return index(path, level) >= 0 })
 }
 
-// lift returns the name that each request has on a node with both levels of groups.
+// lift returns the name that each request has on a node with all levels.
 func lift(list types.ResourceList) map[types.ResourceName]types.ResourceName {
 	names := slices.Sorted(maps.Keys(list))
 	numbered := make(types.ResourceList, len(names))
@@ -35,8 +39,9 @@ func lift(list types.ResourceList) map[types.ResourceName]types.ResourceName {
 		numbered[name] = int64(i)
 	}
 	node := types.ResourceList{pattern: 1}
-	_, numbered = resource.TranslateResource(node, numbered, gpu.Close, gpu.Level)
-	_, numbered = resource.TranslateResource(node, numbered, gpu.Wide, gpu.Close)
+	for i := len(levels) - 2; i >= 0; i-- {
+		_, numbered = resource.TranslateResource(node, numbered, levels[i], levels[i+1])
+	}
 	lifted := make(map[types.ResourceName]types.ResourceName, len(names))
 	for name, i := range numbered {
 		lifted[names[i]] = name

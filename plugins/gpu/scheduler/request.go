@@ -27,7 +27,7 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 	if err := s.checkCounted(pod); err != nil {
 		return err
 	}
-	has := countGPUs(node)
+	has := devices{gpus: countGPUs(node), instances: countInstances(node)}
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			container := containers[name]
@@ -40,28 +40,38 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 	return nil
 }
 
-// checkCounted refuses a pod whose containers count so many GPUs that writing down a request for
-// each would take long, before any is written.
+// devices are how many GPUs a node has, and how many instances with each resource.
+type devices struct {
+	gpus      int64
+	instances map[string]int64
+}
+
+// checkCounted refuses a pod whose containers count so many GPUs or instances that writing down a
+// request for each would take long, before any is written.
 func (s *Scheduler) checkCounted(pod *types.PodInfo) error {
 	left := int64(maxCounted)
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, container := range containers {
-			count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
-			if count > left {
-				return fmt.Errorf("the pod: its containers count more than %d of %s: ask for fewer", maxCounted,
-					s.resource)
+			gpus := counted{
+				plain: s.resource, count: max(container.KubeRequests[s.resource], container.Requests[s.resource]),
 			}
-			left -= max(0, count)
+			for _, c := range append(s.countedInstances(&container), gpus) {
+				if c.count > left {
+					return fmt.Errorf("the pod: its containers count more than %d of %s: ask for fewer", maxCounted,
+						c.plain)
+				}
+				left -= max(0, c.count)
+			}
 		}
 	}
 	return nil
 }
 
-// translateContainer writes the requests of one container, for a node that has so many GPUs.
+// translateContainer writes the requests of one container, for a node that has so many devices.
 func (s *Scheduler) translateContainer(
-	has int64, pod *types.PodInfo, container *types.ContainerInfo, best func(int) topology,
+	has devices, pod *types.PodInfo, container *types.ContainerInfo, best func(int) topology,
 ) error {
-	if hasGPUs(container.DevRequests) {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(container.DevRequests)), isOurs) {
 		return nil // another GPU plugin has served it
 	}
 	automatic, err := byTopology(pod.Requests, container.Requests)
@@ -77,16 +87,22 @@ func (s *Scheduler) translateContainer(
 	if err := checkHeld(requests); err != nil {
 		return err
 	}
-	written := len(placeholders(requests))
 	count := max(container.KubeRequests[s.resource], container.Requests[s.resource])
-	if missing := count - int64(written); missing > 0 {
-		if count > has {
-			return fmt.Errorf("too few GPUs for %d of %s", count, s.resource)
+	if !automatic {
+		best = func(int) topology { return nil }
+	}
+	if has.gpus == 0 && has.instances[gpu.Cards] > 0 {
+		err = s.addCountedInstances(requests, count, best, has.instances)
+	} else {
+		err = s.addCountedGPUs(requests, count, best, has.gpus)
+	}
+	if err != nil {
+		return err
+	}
+	for _, instances := range s.countedInstances(container) {
+		if err := addInstances(requests, instances, has.instances); err != nil {
+			return err
 		}
-		if !automatic || written > 0 {
-			best = func(int) topology { return nil }
-		}
-		addCounted(requests, int(missing), best)
 	}
 	if len(requests) == 0 {
 		return nil
@@ -103,6 +119,37 @@ func (s *Scheduler) translateContainer(
 		}
 	}
 	return nil
+}
+
+// addCountedGPUs adds requests for the GPUs that are counted and not written yet, for a node that
+// has so many.
+func (s *Scheduler) addCountedGPUs(requests types.ResourceList, count int64, best func(int) topology, has int64) error {
+	written := len(placeholders(requests))
+	missing := count - int64(written)
+	if missing <= 0 {
+		return nil
+	}
+	if count > has {
+		return fmt.Errorf("too few GPUs for %d of %s", count, s.resource)
+	}
+	if written > 0 {
+		best = func(int) topology { return nil }
+	}
+	addCounted(requests, int(missing), best)
+	return nil
+}
+
+// addCountedInstances is addCountedGPUs for a node whose GPUs are all partitioned, and where the
+// count of GPUs is of instances. These are never connected: where topology decides, a container
+// that counts several goes to a node with GPUs, if there is one that has so many.
+func (s *Scheduler) addCountedInstances(
+	requests types.ResourceList, count int64, best func(int) topology, has map[string]int64,
+) error {
+	if count > 1 && best(int(count)) != nil {
+		return fmt.Errorf("MIG instances are not connected: for %d of %s whole GPUs are used, or write %s: 0",
+			count, s.resource, generateTopology)
+	}
+	return addInstances(requests, counted{plain: s.resource, resource: gpu.Cards, count: count}, has)
 }
 
 // byTopology reports whether counted GPUs are placed by topology.

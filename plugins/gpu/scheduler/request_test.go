@@ -216,6 +216,7 @@ func FuzzWhateverAPodAsksForIsTranslatedTheSameWay(f *testing.F) {
 	f.Add("gpu/gpu-generate-topology", "gpu/0/memory", int64(1), int64(2))
 	f.Add("gpugrp1/0/gpugrp0/0/gpu/0/enumType", "gpugrp0/A/links", int64(6), int64(0))
 	f.Add("gpu/a/b/cards", "/gpu//", int64(0), int64(-1))
+	f.Add("nvidia.com/mig-1g.10gb", "gi/0/ci/0/mig-1g.10gb", int64(2), int64(0))
 	f.Fuzz(func(t *testing.T, first, second string, quantity, count int64) {
 		c := newCluster(t)
 		c.add("n1", "ab cd")

@@ -42,25 +42,38 @@ func (s *Scheduler) UsingGroupScheduler() bool { return true }
 // ConcurrentSafe is true: what the methods share is guarded.
 func (s *Scheduler) ConcurrentSafe() bool { return true }
 
-// ClaimedResources makes every pod that requests the count a device pod, also while no node lists
-// it.
-func (s *Scheduler) ClaimedResources() []types.ResourceName { return []types.ResourceName{s.resource} }
+// ClaimedResources makes every pod that requests one of the counts a device pod, also while no node
+// lists it.
+func (s *Scheduler) ClaimedResources() []types.ResourceName {
+	claimed := []types.ResourceName{s.resource}
+	for _, profile := range s.profiles() {
+		claimed = append(claimed, gpu.PlainCount(profile))
+	}
+	return claimed
+}
 
-// CountedDevices says that the count is of cards: memory is a part of a GPU.
+// CountedDevices says that the count is of cards: memory is a part of a GPU. Instances are counted
+// by their profiles, or in the place of GPUs.
 func (s *Scheduler) CountedDevices() []devicescheduler.CountedDevice {
-	return []devicescheduler.CountedDevice{{Plain: s.resource, Level: gpu.Level, Resource: gpu.Cards}}
+	list := []devicescheduler.CountedDevice{
+		{Plain: s.resource, Level: gpu.Level, Resource: gpu.Cards},
+		{Plain: s.resource, Level: gpu.ComputeLevel, Resource: gpu.Cards},
+	}
+	for _, profile := range s.profiles() {
+		list = append(list, devicescheduler.CountedDevice{
+			Plain: gpu.PlainCount(profile), Level: gpu.ComputeLevel, Resource: profile,
+		})
+	}
+	return list
 }
 
 // Revision grows when a kind of topology comes or goes: only then may the translation of counted
 // GPUs change. Besides it depends on the number of GPUs that the node has.
 func (s *Scheduler) Revision() uint64 { return s.nodes.revision() }
 
-// Kinds are GPUs, by their count and by the levels of their names.
+// Kinds are GPUs and their instances, by their counts and by the levels of their names.
 func (s *Scheduler) Kinds() devicescheduler.Kinds {
-	return devicescheduler.Kinds{
-		Plain:  []types.ResourceName{s.resource},
-		Levels: []string{gpu.Wide, gpu.Close, gpu.Level},
-	}
+	return devicescheduler.Kinds{Plain: s.ClaimedResources(), Levels: levels}
 }
 
 // Words are the words for a GPU and for the groups of GPUs.
@@ -70,6 +83,9 @@ func (s *Scheduler) Words() devicescheduler.Words {
 			gpu.Level: {One: "GPU", Many: "GPUs"},
 			gpu.Close: {One: "NVLink or PCIe group", Many: "NVLink or PCIe groups"},
 			gpu.Wide:  {One: "group of connected GPUs", Many: "groups of connected GPUs"},
+
+			gpu.InstanceLevel: {One: "GPU instance", Many: "GPU instances"},
+			gpu.ComputeLevel:  {One: "MIG instance", Many: "MIG instances"},
 		},
 		Units: map[string]devicescheduler.Unit{gpu.Level + "/" + gpu.Memory: devicescheduler.Bytes},
 	}

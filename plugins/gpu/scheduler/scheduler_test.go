@@ -48,6 +48,20 @@ func TestNodesAreLiftedToTwoLevels(t *testing.T) {
 				"resource/group/gpugrp1/0/gpugrp0/b/gpu/b/cards":  1,
 			},
 		},
+		"an instance without a GPU is on one of its own": {
+			allocatable: types.ResourceList{"resource/group/ci/a/mig-1g.5gb": 1},
+			want: types.ResourceList{
+				"resource/group/gpugrp1/0/gpugrp0/a/gpu/a/gi/a/ci/a/mig-1g.5gb": 1,
+			},
+		},
+		"a node with instances alone has no GPUs, whatever it counts": {
+			allocatable: types.ResourceList{
+				"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/gi/2/ci/b/cards": 1, "nvidia.com/gpu": 1,
+			},
+			want: types.ResourceList{
+				"resource/group/gpugrp1/0/gpugrp0/1/gpu/a/gi/2/ci/b/cards": 1, "nvidia.com/gpu": 1,
+			},
+		},
 		"a count becomes GPUs": {
 			allocatable: types.ResourceList{"nvidia.com/gpu": 2},
 			want: types.ResourceList{
