@@ -64,6 +64,9 @@ type XID struct {
 	Device Device
 	// Number is NVIDIA's, 999 for one that the driver has no number for.
 	Number uint64
+	// GPUInstance and ComputeInstance are the numbers of the instance that has the error, each
+	// NoInstance where the driver knows none.
+	GPUInstance, ComputeInstance uint32
 }
 
 // NewEvents returns the events of no GPU yet. Old drivers have none.
@@ -94,7 +97,10 @@ func (e *Events) Next() (xid XID, ok bool, err error) {
 			return XID{}, false, err
 		}
 		if event._type == xidEvents {
-			return XID{Device: Device{e.library, event.device}, Number: uint64(event.data)}, true, nil
+			return XID{
+				Device: Device{e.library, event.device}, Number: uint64(event.data),
+				GPUInstance: uint32(event.gpu_instance), ComputeInstance: uint32(event.compute_instance),
+			}, true, nil
 		}
 	}
 }

@@ -8,6 +8,8 @@
 typedef int nvml_return;
 typedef struct nvml_device_opaque *nvml_device;
 typedef struct nvml_event_set_opaque *nvml_event_set;
+typedef struct nvml_gi_opaque *nvml_gi;
+typedef struct nvml_ci_opaque *nvml_ci;
 
 enum {
 	NVML_OK = 0,
@@ -36,6 +38,32 @@ struct nvml_field {
 	} value;
 };
 
+// The memory slices that a GPU instance has.
+struct nvml_placement {
+	unsigned int start, size;
+};
+
+struct nvml_gi_info {
+	nvml_device device;
+	unsigned int id, profile;
+	struct nvml_placement placement;
+};
+
+struct nvml_gi_profile {
+	unsigned int version, id, p2p, slices, instances, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+	unsigned long long memory;
+	char name[96];
+};
+
+struct nvml_ci_profile {
+	unsigned int id, slices, instances, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+};
+
+struct nvml_attributes {
+	unsigned int multiprocessors, copy, decoders, encoders, jpeg, ofa, gi_slices, ci_slices;
+	unsigned long long memory;
+};
+
 // library is the functions of one NVML. Those that old drivers lack may be null.
 struct library {
 	void *handle;
@@ -55,6 +83,24 @@ struct library {
 	nvml_return (*remapped_rows)(nvml_device, unsigned int *, unsigned int *, unsigned int *, unsigned int *);
 	nvml_return (*pages_pending)(nvml_device, int *);
 	nvml_return (*fields)(nvml_device, int, struct nvml_field *);
+	nvml_return (*minor)(nvml_device, unsigned int *);
+	nvml_return (*mig_mode)(nvml_device, unsigned int *, unsigned int *);
+	nvml_return (*mig_max)(nvml_device, unsigned int *);
+	nvml_return (*mig_by_index)(nvml_device, unsigned int, nvml_device *);
+	nvml_return (*mig_gi)(nvml_device, unsigned int *);
+	nvml_return (*mig_ci)(nvml_device, unsigned int *);
+	nvml_return (*mig_attributes)(nvml_device, struct nvml_attributes *);
+	nvml_return (*gi_by_id)(nvml_device, unsigned int, nvml_gi *);
+	nvml_return (*gi_info)(nvml_gi, struct nvml_gi_info *);
+	nvml_return (*gi_list)(nvml_device, unsigned int, nvml_gi *, unsigned int *);
+	nvml_return (*gi_profile)(nvml_device, unsigned int, struct nvml_gi_profile *);
+	nvml_return (*gi_placements)(nvml_device, unsigned int, struct nvml_placement *, unsigned int *);
+	nvml_return (*gi_create)(nvml_device, unsigned int, const struct nvml_placement *, nvml_gi *);
+	nvml_return (*gi_destroy)(nvml_gi);
+	nvml_return (*ci_by_id)(nvml_gi, unsigned int, nvml_ci *);
+	nvml_return (*ci_profile)(nvml_gi, unsigned int, unsigned int, struct nvml_ci_profile *);
+	nvml_return (*ci_create)(nvml_gi, unsigned int, nvml_ci *);
+	nvml_return (*ci_destroy)(nvml_ci);
 };
 
 // library_open fills in lib and returns null, or returns what is wrong, in memory that the caller frees.
@@ -82,5 +128,27 @@ nvml_return library_event_free(struct library *lib, nvml_event_set set);
 nvml_return library_remap_failed(struct library *lib, nvml_device device, unsigned int *failed);
 nvml_return library_pages_pending(struct library *lib, nvml_device device, int *pending);
 nvml_return library_field(struct library *lib, nvml_device device, unsigned int field, unsigned int *number);
+
+nvml_return library_minor(struct library *lib, nvml_device device, unsigned int *minor);
+
+// Partitioned GPUs. What an older driver has no function for is NVML_NO_SUCH_FUNCTION.
+nvml_return library_mig_mode(struct library *lib, nvml_device device, unsigned int *current);
+nvml_return library_mig_max(struct library *lib, nvml_device device, unsigned int *count);
+nvml_return library_mig_by_index(struct library *lib, nvml_device device, unsigned int index, nvml_device *mig);
+nvml_return library_mig_ids(struct library *lib, nvml_device mig, unsigned int *gi, unsigned int *ci);
+nvml_return library_mig_attributes(struct library *lib, nvml_device mig, struct nvml_attributes *attributes);
+nvml_return library_gi_by_id(struct library *lib, nvml_device device, unsigned int id, nvml_gi *gi);
+nvml_return library_gi_info(struct library *lib, nvml_gi gi, struct nvml_gi_info *info);
+nvml_return library_gi_list(struct library *lib, nvml_device device, unsigned int profile, nvml_gi *list, unsigned int *count);
+nvml_return library_gi_profile(struct library *lib, nvml_device device, unsigned int index, struct nvml_gi_profile *profile);
+nvml_return library_gi_placements(struct library *lib, nvml_device device, unsigned int profile,
+				  struct nvml_placement *placements, unsigned int *count);
+nvml_return library_gi_create(struct library *lib, nvml_device device, unsigned int profile,
+			      const struct nvml_placement *placement, nvml_gi *gi);
+nvml_return library_gi_destroy(struct library *lib, nvml_gi gi);
+nvml_return library_ci_by_id(struct library *lib, nvml_gi gi, unsigned int id, nvml_ci *ci);
+nvml_return library_ci_profile(struct library *lib, nvml_gi gi, unsigned int index, struct nvml_ci_profile *profile);
+nvml_return library_ci_create(struct library *lib, nvml_gi gi, unsigned int profile, nvml_ci *ci);
+nvml_return library_ci_destroy(struct library *lib, nvml_ci ci);
 
 #endif

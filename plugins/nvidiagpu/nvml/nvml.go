@@ -22,7 +22,10 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
+
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/mig"
 )
 
 // DefaultLibrary is NVML as the driver installs it, where the dynamic linker finds it.
@@ -32,6 +35,9 @@ const DefaultLibrary = "libnvidia-ml.so.1"
 // so is this, except that nothing may be called after Close.
 type Library struct {
 	functions C.struct_library
+
+	mu       sync.Mutex
+	profiles map[C.nvml_device][]mig.Profile // of GPUs that were asked
 }
 
 // Device is one GPU. It is valid until its library is closed.
@@ -81,7 +87,7 @@ const (
 func Open(path string) (*Library, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	l := &Library{}
+	l := &Library{profiles: map[C.nvml_device][]mig.Profile{}}
 	if problem := C.library_open(&l.functions, name); problem != nil {
 		defer C.free(unsafe.Pointer(problem))
 		return nil, errors.New(C.GoString(problem))

@@ -6,6 +6,7 @@
 package nvmltest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/mig"
 )
 
 // Machine is a machine with GPUs.
@@ -27,8 +30,11 @@ type Machine struct {
 	NVLink [][]bool
 	// Init is what initialising the library returns: 0 is success.
 	Init int
-	// OldDriver lacks the functions that say how GPUs are joined, and what is wrong with them.
+	// OldDriver lacks the functions that say how GPUs are joined, what is wrong with them, and how
+	// they are partitioned.
 	OldDriver bool
+	// Model is that of all GPUs. The zero value is one that cannot be partitioned.
+	Model mig.Model
 }
 
 // Memory of each GPU in bytes.
@@ -59,7 +65,8 @@ type Library struct {
 	// Path is its file.
 	Path         string
 	lost, events string
-	health       string
+	health, mig  string
+	model        mig.Model
 }
 
 // Health is what the GPUs of a machine say of themselves.
@@ -88,6 +95,8 @@ func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 		lost:   filepath.Join(dir, "lost"),
 		events: filepath.Join(dir, "events"),
 		health: filepath.Join(dir, "health"),
+		mig:    filepath.Join(dir, "mig"),
+		model:  m.Model,
 	}
 	header, err := includeDir(ctx)
 	if err != nil {
@@ -101,7 +110,7 @@ func BuildIn(ctx context.Context, dir string, m Machine) (Library, error) {
 		return l, err
 	}
 	gcc := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", dir, "-I", header,
-		"-o", l.Path, filepath.Join(source, "standin.c"))
+		"-I", source, "-o", l.Path, filepath.Join(source, "standin.c"), filepath.Join(source, "mig.c"))
 	if out, err := gcc.CombinedOutput(); err != nil {
 		return l, fmt.Errorf("gcc: %w\n%s", err, out)
 	}
@@ -124,11 +133,17 @@ func (l Library) Lose(t *testing.T, numbers ...int) {
 // Repair: XID 79 says that it has fallen off the bus.
 func (l Library) Break(t *testing.T, number, xid int) {
 	t.Helper()
+	l.event(t, number, xid)
+}
+
+// event adds a line to the events: a GPU, an XID, and the numbers of instances where it is theirs.
+func (l Library) event(t *testing.T, numbers ...any) {
+	t.Helper()
 	file, err := os.OpenFile(l.events, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = fmt.Fprintln(file, number, xid)
+	_, err = fmt.Fprintln(file, numbers...)
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +171,12 @@ func (l Library) Say(t *testing.T, number int, health Health) {
 func (m Machine) header(l Library) string {
 	var text strings.Builder
 	n := len(m.Ancestor)
+	name, memory := cmp.Or(m.Model.Name, "Stand-in"), cmp.Or(uint64(m.Model.MemoryMiB)<<20, Memory)
 	fmt.Fprintf(&text,
-		"#define COUNT %d\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n#define EVENTS %q\n"+
-			"#define HEALTH %q\n",
-		n, uint64(Memory), bus, m.Init, l.lost, l.events, l.health)
+		"#define COUNT %d\n#define NAME %q\n#define MEMORY %dull\n#define BUS %d\n#define INIT %d\n#define LOST %q\n"+
+			"#define EVENTS %q\n#define HEALTH %q\n",
+		n, name, memory, bus, m.Init, l.lost, l.events, l.health)
+	text.WriteString(m.profiles(l))
 	if m.OldDriver {
 		text.WriteString("#define OLD_DRIVER\n")
 	}

@@ -5,22 +5,22 @@
 // the test writes: COUNT, MEMORY, BUS, the matrices ancestor and nvlink, LOST, the path of a file that has a byte for each
 // GPU: 'x' where it does not answer, EVENTS, the path of a file that has a line for each critical error: GPU and XID, and
 // HEALTH, the path of a file that has a line for each GPU: whether a row could not be remapped, whether pages are pending
-// retirement, and the recovery action, all 0 for a file that is not there.
-#include <nvml.h>
-
+// retirement, and the recovery action, all 0 for a file that is not there. A critical error may have the numbers of a GPU
+// instance and a compute instance behind it. mig.c has the rest.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "machine.h"
+#include "standin.h"
 
 // A handle is, as in the header, a struct of one pointer: here to the GPU's place in an array.
 static char gpus[COUNT + 1];
 
-static int number(nvmlDevice_t device) { return (int)((char *)device.handle - gpus); }
+int number(nvmlDevice_t device) { return (int)((char *)device.handle - gpus); }
 
-static int lost(int gpu) {
+int lost(int gpu) {
 	char state[COUNT + 1] = "";
 	FILE *file = fopen(LOST, "r");
 	if (file == NULL)
@@ -60,6 +60,8 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length) {
+	if (mig_uuid(device, uuid, length))
+		return NVML_SUCCESS;
 	if (lost(number(device)))
 		return NVML_ERROR_GPU_IS_LOST;
 	snprintf(uuid, length, "GPU-00000000-0000-0000-0000-%012d", number(device));
@@ -77,7 +79,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
-	snprintf(name, length, "Stand-in");
+	snprintf(name, length, "%s", NAME);
 	return NVML_SUCCESS;
 }
 
@@ -90,10 +92,6 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
 	*major = 9;
 	*minor = 0;
 	return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-	return NVML_ERROR_NOT_SUPPORTED;
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
@@ -133,18 +131,21 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
 	return NVML_SUCCESS;
 }
 
-static int next(long *at, unsigned int *gpu, unsigned long long *xid) {
+static int next(long *at, unsigned int *gpu, nvmlEventData_t *data) {
+	char line[128];
 	FILE *file = fopen(EVENTS, "r");
 	if (file == NULL) {
 		*at = 0;
 		return 0;
 	}
 	fseek(file, *at, SEEK_SET);
-	int read = fscanf(file, "%u %llu\n", gpu, xid);
-	if (read == 2)
+	int read = fgets(line, sizeof line, file) != NULL && strchr(line, '\n') != NULL;
+	if (read)
 		*at = ftell(file);
 	fclose(file);
-	return read == 2;
+	data->gpuInstanceId = data->computeInstanceId = 0xffffffff;
+	return read &&
+	       sscanf(line, "%u %llu %u %u", gpu, &data->eventData, &data->gpuInstanceId, &data->computeInstanceId) >= 2;
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int milliseconds) {
@@ -155,9 +156,8 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
 			return NVML_ERROR_GPU_IS_LOST;
 	for (unsigned int waited = 0; waited <= milliseconds; waited += 20) {
 		unsigned int gpu;
-		if (next(&own->at, &gpu, &data->eventData)) {
+		if (next(&own->at, &gpu, data)) {
 			data->eventType = nvmlEventTypeXidCriticalError;
-			data->gpuInstanceId = data->computeInstanceId = 0xffffffff;
 			return nvmlDeviceGetHandleByIndex_v2(gpu, &data->device);
 		}
 		if (milliseconds > 0)

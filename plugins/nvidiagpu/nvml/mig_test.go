@@ -1,0 +1,102 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/mig"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
+)
+
+// partitionable is a machine with GPUs of a model.
+func partitionable(count int, model mig.Model) nvmltest.Machine {
+	return nvmltest.Machine{Ancestor: nvmltest.Matrix(count, func(_, _ int) int { return 30 }), Model: model}
+}
+
+// open opens a stand-in, and returns its GPUs.
+func open(t *testing.T, path string) (gpus []nvml.Device) {
+	t.Helper()
+	library, err := nvml.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := library.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	count, err := library.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range count {
+		d, err := library.Device(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gpus = append(gpus, d)
+	}
+	return gpus
+}
+
+func TestInstancesAreRead(t *testing.T) {
+	standIn := nvmltest.Build(t, partitionable(2, mig.H100With80GB()))
+	shared := standIn.At("3g.40gb", 4)
+	shared.Compute = []int{1, 2}
+	standIn.Partition(t, map[int][]nvmltest.Part{1: {standIn.At("1g.10gb", 0), standIn.At("1g.10gb+me", 2), shared}})
+	gpus := open(t, standIn.Path)
+
+	for i, want := range []bool{false, true} {
+		if got, err := gpus[i].Partitioned(); got != want || err != nil {
+			t.Errorf("GPU %d: Partitioned = %v, %v", i, got, err)
+		}
+	}
+	got, err := gpus[1].Instances()
+	want := []nvml.Instance{
+		{UUID: nvmltest.InstanceUUID(1, 1, 0), GPUInstance: 1, Profile: "1g.10gb", Place: mig.Place{Size: 1}},
+		{
+			UUID: nvmltest.InstanceUUID(1, 2, 0), GPUInstance: 2, Profile: "1g.10gb+me",
+			Place: mig.Place{Start: 2, Size: 1},
+		},
+		{
+			UUID: nvmltest.InstanceUUID(1, 3, 0), GPUInstance: 3, Profile: "1c.3g.40gb",
+			Place: mig.Place{Start: 4, Size: 4},
+		},
+		{
+			UUID: nvmltest.InstanceUUID(1, 3, 1), GPUInstance: 3, ComputeInstance: 1, Profile: "2c.3g.40gb",
+			Place: mig.Place{Start: 4, Size: 4},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("Instances: %v (-want +got):\n%s", err, diff)
+	}
+	if minor, err := gpus[1].Minor(); minor != 1 || err != nil {
+		t.Errorf("Minor = %d, %v", minor, err)
+	}
+}
+
+func TestProfilesAreRead(t *testing.T) {
+	for _, model := range []mig.Model{mig.A100With40GB(), mig.A100With80GB(), mig.H100With80GB(), {}} {
+		gpus := open(t, nvmltest.Build(t, partitionable(1, model)).Path)
+		got, err := gpus[0].Profiles()
+		if diff := cmp.Diff(model.Profiles, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", model.Name, err, diff)
+		}
+	}
+}
+
+func TestAGPUWithoutMIGIsNotPartitioned(t *testing.T) {
+	old := partitionable(1, mig.H100With80GB())
+	old.OldDriver = true
+	for name, machine := range map[string]nvmltest.Machine{"a GPU": partitionable(1, mig.Model{}), "a driver": old} {
+		partitioned, err := open(t, nvmltest.Build(t, machine).Path)[0].Partitioned()
+		if partitioned || err != nil {
+			t.Errorf("%s without MIG: %v, %v", name, partitioned, err)
+		}
+	}
+}

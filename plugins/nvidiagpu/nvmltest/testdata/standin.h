@@ -1,0 +1,19 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// What the parts of the stand-in share.
+#ifndef KUBEDEVICE_STANDIN_H
+#define KUBEDEVICE_STANDIN_H
+
+#include <nvml.h>
+
+// number is that of a GPU.
+int number(nvmlDevice_t device);
+
+// mig_uuid writes the UUID of a MIG instance and returns 1, or returns 0 for a GPU.
+int mig_uuid(nvmlDevice_t device, char *uuid, unsigned int length);
+
+// lost says whether a GPU answers.
+int lost(int gpu);
+
+#endif
