@@ -7,15 +7,22 @@
 package main
 
 import (
+	"cmp"
+	"os"
+
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/node"
-	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
 )
+
+// configEnv names the configuration file.
+const configEnv = "KUBEDEVICE_NVIDIAGPU_CONFIG"
 
 // CreateDevicePlugin is the entry point.
 func CreateDevicePlugin() (device.Device, error) {
-	return node.New(nvml.DefaultLibrary, node.DefaultFaultsFile), nil
+	paths := node.DefaultPaths()
+	paths.Config = cmp.Or(os.Getenv(configEnv), paths.Config)
+	return node.New(paths), nil
 }
 
 // main lets "go build ./..." link the package; a plugin is never run as a program.

@@ -16,23 +16,47 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/config"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
 )
 
-// VisibleDevices is the environment variable by which NVIDIA's container runtime knows which GPUs a
-// container sees.
-const VisibleDevices = "NVIDIA_VISIBLE_DEVICES"
+// Paths are where the plugin finds things on its node.
+type Paths struct {
+	// NVML is NVIDIA's management library, a file or a name for the dynamic linker.
+	NVML string
+	// Faults keeps the faults that the driver reports once. It may be empty.
+	Faults string
+	// Config is the configuration.
+	Config string
+	// Minors lists the device nodes that give access to instances.
+	Minors string
+}
+
+// DefaultPaths are the paths of a node that says nothing else.
+func DefaultPaths() Paths {
+	return Paths{
+		NVML: nvml.DefaultLibrary, Faults: DefaultFaultsFile, Config: config.DefaultFile, Minors: defaultMinorsFile,
+	}
+}
 
 // Device is the GPUs of this node.
 type Device struct {
-	path string // of NVML
+	paths Paths
 
 	mu          sync.Mutex
 	library     *nvml.Library // nil until Start succeeded
-	known       []gpu.GPU     // every GPU that ever answered, in the order in which they were found
+	config      config.Config
+	known       []known // every GPU that ever answered, in the order in which they were found
 	close, wide *groups
 	problems    string // what was last said about GPUs that do not answer
 	health      *health
+}
+
+// known is a GPU that answered once. Its instances are those of the last answer.
+type known struct {
+	gpu.GPU
+	minor     int
+	instances []nvml.Instance
 }
 
 var (
@@ -42,10 +66,9 @@ var (
 	_ device.HealthReporter = (*Device)(nil)
 )
 
-// New returns the GPUs that the NVML at path knows. The faults that the driver reports once are
-// kept in faultsFile; it may be empty.
-func New(path, faultsFile string) *Device {
-	return &Device{path: path, close: newGroups(), wide: newGroups(), health: newHealth(faultsFile)}
+// New returns the GPUs of a node.
+func New(paths Paths) *Device {
+	return &Device{paths: paths, close: newGroups(), wide: newGroups(), health: newHealth(paths.Faults)}
 }
 
 // GetName returns the plugin's name.
@@ -61,14 +84,18 @@ func (d *Device) DenyEnvs() map[string]string { return map[string]string{Visible
 // New does nothing: whether there is a driver is asked in Start, which is tried again.
 func (d *Device) New() error { return nil }
 
-// Start opens NVML.
+// Start reads the configuration and opens NVML.
 func (d *Device) Start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.library != nil {
 		return nil
 	}
-	library, err := nvml.Open(d.path)
+	configuration, err := config.Read(d.paths.Config)
+	if err != nil {
+		return fmt.Errorf("read the configuration of NVIDIA GPUs: %w", err)
+	}
+	library, err := nvml.Open(d.paths.NVML)
 	if err != nil {
 		return fmt.Errorf(
 
@@ -77,7 +104,10 @@ func (d *Device) Start() error {
 			err,
 		)
 	}
-	d.library = library
+	for _, note := range configuration.Notes {
+		utils.Logf(0, "%s: %s", d.paths.Config, note)
+	}
+	d.library, d.config = library, configuration
 	d.health.start(library)
 	return nil
 }
@@ -94,7 +124,11 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 	if err != nil {
 		return fmt.Errorf("look for NVIDIA GPUs: %w", err)
 	}
-	d.report(problems)
+	for i := range present {
+		if k := d.find(present[i].uuid); k != nil && present[i].unlisted != nil {
+			present[i].instances = k.instances
+		}
+	}
 	if err := d.learn(present); err != nil {
 		return fmt.Errorf("look how NVIDIA GPUs are joined: %w", err)
 	}
@@ -105,24 +139,48 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 		}
 	}
 	d.health.update(present, missing)
-	for i, known := range d.known {
-		d.known[i].Unhealthy = !d.health.gpus[known.ID].health.Healthy
+	gpus, problem := d.offer()
+	if problem != nil {
+		problems = append(problems, problem)
 	}
-	gpu.Publish(nodeInfo, gpu.Resource, d.known)
+	d.report(problems)
+	if err := d.checkSingle(); err != nil {
+		// Were its instances no longer listed, pods that use them would count as having lost them.
+		return fmt.Errorf("look how NVIDIA GPUs are partitioned: %w", err)
+	}
+	gpu.Publish(nodeInfo, gpu.Resource, gpus)
 	return nil
 }
 
-// DeviceHealth returns how the GPUs were at the last UpdateNodeInfo, those whose health never
-// changed aside.
+// find returns the GPU of that UUID, nil when there is none.
+func (d *Device) find(uuid string) *known {
+	i := slices.IndexFunc(d.known, func(k known) bool { return k.ID == uuid })
+	if i < 0 {
+		return nil
+	}
+	return &d.known[i]
+}
+
+// DeviceHealth returns how the GPUs and instances were at the last UpdateNodeInfo, those whose
+// health never changed aside.
 func (d *Device) DeviceHealth() ([]device.Health, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []device.Health
-	for _, known := range d.known {
-		entry := d.health.gpus[known.ID].health
+	add := func(name, uuid string) {
+		entry := d.health.gpus[uuid].health
 		if entry.Reason != "" {
-			entry.Device = known.Name()
+			entry.Device = name
 			list = append(list, entry)
+		}
+	}
+	gpus, _ := d.offer()
+	for _, g := range gpus {
+		if !g.Partitioned {
+			add(g.Name(), g.ID)
+		}
+		for _, instance := range g.Instances {
+			add(g.InstanceName(instance), instance.ID)
 		}
 	}
 	return list, nil
@@ -136,19 +194,28 @@ func (d *Device) report(problems []error) {
 	}
 	text := strings.Join(texts, "; ")
 	if text != d.problems && text != "" {
-		utils.Errorf("NVIDIA GPUs that do not answer are unhealthy: %s", text)
+		utils.Errorf("NVIDIA GPUs: %s", text)
 	}
 	d.problems = text
 }
 
-// learn adds the GPUs that were not known, and their groups. Known ones keep theirs.
+// learn adds the GPUs that were not known, and their groups, and notes how all are partitioned.
+// Known ones keep their groups.
 func (d *Device) learn(present []found) error {
-	isNew := func(f found) bool {
-		return !slices.ContainsFunc(d.known, func(known gpu.GPU) bool { return known.ID == f.uuid })
+	if slices.ContainsFunc(present, func(f found) bool { return d.find(f.uuid) == nil }) {
+		if err := d.add(present); err != nil {
+			return err
+		}
 	}
-	if !slices.ContainsFunc(present, isNew) {
-		return nil
+	for _, f := range present {
+		k := d.find(f.uuid)
+		k.Partitioned, k.instances, k.minor = f.partitioned, f.instances, f.minor
 	}
+	return nil
+}
+
+// add adds the GPUs that were not known, and their groups.
+func (d *Device) add(present []found) error {
 	matrix := make([][]joined, len(present))
 	uuids := make([]string, len(present))
 	for i := range present {
@@ -164,29 +231,11 @@ func (d *Device) learn(present []found) error {
 	d.close.add(uuids, func(i, j int) bool { return matrix[i][j] == closely })
 	d.wide.add(uuids, func(i, j int) bool { return matrix[i][j] != apart })
 	for _, f := range present {
-		if isNew(f) {
-			d.known = append(d.known,
-				gpu.GPU{ID: f.uuid, Memory: f.memory, Groups: []int{d.close.number[f.uuid], d.wide.number[f.uuid]}})
+		if d.find(f.uuid) == nil {
+			d.known = append(d.known, known{GPU: gpu.GPU{
+				ID: f.uuid, Memory: f.memory, Groups: []int{d.close.number[f.uuid], d.wide.number[f.uuid]},
+			}})
 		}
 	}
 	return nil
-}
-
-// Allocate names the container's GPUs for NVIDIA's container runtime.
-func (d *Device) Allocate(
-	_ *types.PodInfo,
-	container *types.ContainerInfo,
-) ([]device.Mount, []string, map[string]string, error) {
-	uuids := gpu.Allocated(container)
-	if len(uuids) == 0 {
-		return nil, nil, nil, nil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, uuid := range uuids {
-		if !slices.ContainsFunc(d.known, func(known gpu.GPU) bool { return known.ID == uuid }) {
-			return nil, nil, nil, fmt.Errorf("this node has no NVIDIA GPU %q: look at nvidia-smi -L there", uuid)
-		}
-	}
-	return nil, nil, map[string]string{VisibleDevices: strings.Join(uuids, ",")}, nil
 }

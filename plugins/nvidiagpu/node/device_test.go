@@ -168,7 +168,7 @@ func TestAGPUThatComesLateJoinsItsGroup(t *testing.T) {
 }
 
 func TestWithoutADriverStartSaysWhatToDo(t *testing.T) {
-	d := New("libnvidia-ml-that-is-not-there.so.1", "")
+	d := New(Paths{NVML: "libnvidia-ml-that-is-not-there.so.1"})
 	if err := d.New(); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestEveryMachineMakesSense(t *testing.T) {
 }
 
 func TestAContainerWithoutGPUsSeesNoneWhateverTheDriverIs(t *testing.T) {
-	d := New("/no/such/library.so", "")
+	d := New(Paths{NVML: "/no/such/library.so"})
 	if got := d.DenyEnvs(); len(got) != 1 || got[VisibleDevices] != "void" {
 		t.Errorf("DenyEnvs = %v", got)
 	}
@@ -276,7 +276,12 @@ func started(t *testing.T, path string) *Device {
 
 func startedWith(t *testing.T, path, faultsFile string) *Device {
 	t.Helper()
-	d := New(path, faultsFile)
+	return startedAt(t, Paths{NVML: path, Faults: faultsFile})
+}
+
+func startedAt(t *testing.T, paths Paths) *Device {
+	t.Helper()
+	d := New(paths)
 	d.health.every = 0
 	if err := d.Start(); err != nil {
 		t.Fatal(err)

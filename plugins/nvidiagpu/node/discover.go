@@ -14,7 +14,12 @@ import (
 type found struct {
 	uuid   string
 	memory int64
+	minor  int // of its device node, or unknownMinor
 	device nvml.Device
+
+	partitioned bool
+	instances   []nvml.Instance // of a partitioned GPU
+	unlisted    error           // why the instances are not known
 }
 
 // discover returns the GPUs that answer, in NVML's order, and what is wrong with the others. One
@@ -30,6 +35,9 @@ func discover(library *nvml.Library) (gpus []found, problems []error, err error)
 			problems = append(problems, fmt.Errorf("GPU number %d: %w", i, err))
 			continue
 		}
+		if g.unlisted != nil {
+			problems = append(problems, fmt.Errorf("GPU %s: %w", g.uuid, g.unlisted))
+		}
 		gpus = append(gpus, g)
 	}
 	return gpus, problems, nil
@@ -42,8 +50,22 @@ func ask(library *nvml.Library, index int) (g found, err error) {
 	if g.uuid, err = g.device.UUID(); err != nil {
 		return found{}, err
 	}
-	g.memory, err = g.device.Memory()
-	return g, err
+	if g.memory, err = g.device.Memory(); err != nil {
+		return found{}, err
+	}
+	if g.minor, err = g.device.Minor(); err != nil {
+		g.minor = unknownMinor // it matters where device nodes are passed, and is an error there
+	}
+	if g.partitioned, err = g.device.Partitioned(); err != nil || !g.partitioned {
+		return g, err
+	}
+	// Somebody may just create or destroy one. Then what is listed fails to answer.
+	for range 3 {
+		if g.instances, g.unlisted = g.device.Instances(); g.unlisted == nil {
+			break
+		}
+	}
+	return g, nil
 }
 
 // joined says how two GPUs are joined.

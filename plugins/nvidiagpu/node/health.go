@@ -4,12 +4,8 @@
 package node
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -47,10 +43,12 @@ const (
 // reasonRecovered is the reason why a GPU is healthy that was not.
 const reasonRecovered = "Recovered"
 
-// fault is the last XID of a GPU that is a fault of it.
+// fault is the last XID of a GPU or an instance that is a fault of it.
 type fault struct {
 	XID   uint64    `json:"xid"`
 	Since time.Time `json:"since"`
+	// GPU is the UUID of the GPU that an instance is on. A fault of an instance ends with it, too.
+	GPU string `json:"gpu,omitempty"`
 	// Acted says that the driver has asked for an action since. The fault ends when it asks for
 	// none any more.
 	Acted bool `json:"acted,omitempty"`
@@ -59,9 +57,11 @@ type fault struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// state is what is known of the health of one GPU.
+// state is what is known of the health of one GPU or instance. Of an instance it is only the
+// health.
 type state struct {
 	health  device.Health // but for the device's name
+	gpu     string        // the UUID of an instance's GPU
 	lost    bool          // it does not answer
 	watched bool          // its XIDs are
 	checked time.Time     // when it was last asked for what follows
@@ -82,8 +82,10 @@ type health struct {
 	events  *nvml.Events  // nil where the driver has none
 	uuids   map[nvml.Device]string
 	faults  map[string]*fault // by UUID
-	gpus    map[string]*state // by UUID
+	gpus    map[string]*state // by UUID, of GPUs and of instances
 	logged  string            // what was last said about events that cannot be read
+
+	instances map[string][]nvml.Instance // by the UUID of their GPU
 }
 
 func newHealth(file string) *health {
@@ -94,6 +96,7 @@ func newHealth(file string) *health {
 			enabled:  parseXIDs(EnableHealthChecks, os.Getenv(EnableHealthChecks)),
 		},
 		uuids: map[nvml.Device]string{}, faults: map[string]*fault{}, gpus: map[string]*state{},
+		instances: map[string][]nvml.Instance{},
 	}
 }
 
@@ -128,15 +131,16 @@ func (h *health) listen() {
 // update finds out how the GPUs are: those that answer, and those that do not, by UUID.
 func (h *health) update(present []found, missing []string) {
 	before := len(h.faults)
+	for _, g := range present {
+		h.list(g)
+	}
 	changed := h.readEvents()
 	for _, g := range present {
 		s := h.gpus[g.uuid]
-		if s == nil {
-			s = &state{}
-			h.gpus[g.uuid] = s
-		}
-		if f := h.faults[g.uuid]; f != nil && f.Lost {
-			delete(h.faults, g.uuid)
+		for _, uuid := range h.family(g.uuid) {
+			if f := h.faults[uuid]; f != nil && f.Lost {
+				delete(h.faults, uuid)
+			}
 		}
 		if s.lost {
 			*s = state{health: s.health} // all of it is asked and watched anew
@@ -149,12 +153,21 @@ func (h *health) update(present []found, missing []string) {
 			h.gpus[uuid] = &state{}
 		}
 		h.gpus[uuid].lost = true
-		if f := h.faults[uuid]; f != nil && !f.Lost {
-			f.Lost, changed = true, true
+		for _, uuid := range h.family(uuid) {
+			if f := h.faults[uuid]; f != nil && !f.Lost {
+				f.Lost, changed = true, true
+			}
 		}
 	}
 	for uuid, s := range h.gpus {
-		s.judge(h.faults[uuid], h.now())
+		if s.gpu == "" {
+			s.judge(h.faults[uuid], h.now())
+		}
+	}
+	for uuid, s := range h.gpus {
+		if s.gpu != "" {
+			s.judgeInstance(h.gpus[s.gpu].health, h.faults[uuid], h.now())
+		}
 	}
 	if changed || len(h.faults) != before {
 		if err := h.save(); err != nil {
@@ -186,12 +199,14 @@ func (h *health) readEvents() (changed bool) {
 		if !known || !h.counts.includes(xid.Number) {
 			continue
 		}
-		changed = true
 		h.gpus[uuid].checked = time.Time{} // the driver may ask for an action now
-		if f := h.faults[uuid]; f != nil {
-			f.XID, f.Acted = xid.Number, false
-		} else {
-			h.faults[uuid] = &fault{XID: xid.Number, Since: h.now()}
+		for _, concerned := range h.concerned(uuid, xid) {
+			changed = true
+			if f := h.faults[concerned]; f != nil {
+				f.XID, f.Acted = xid.Number, false
+			} else {
+				h.faults[concerned] = &fault{XID: xid.Number, Since: h.now(), GPU: h.gpus[concerned].gpu}
+			}
 		}
 	}
 	return changed
@@ -227,16 +242,17 @@ func (h *health) check(g found, s *state) (changed bool) {
 	if s.actionKnown = err == nil; s.actionKnown {
 		s.action = action
 	}
-	f := h.faults[g.uuid]
-	switch {
-	case f == nil || !s.actionKnown:
-		return false
-	case s.action != nvml.NoAction:
-		changed = !f.Acted
-		f.Acted = true
-	case f.Acted:
-		delete(h.faults, g.uuid)
-		changed = true
+	for _, uuid := range h.family(g.uuid) {
+		f := h.faults[uuid]
+		switch {
+		case f == nil || !s.actionKnown:
+		case s.action != nvml.NoAction:
+			changed = changed || !f.Acted
+			f.Acted = true
+		case f.Acted:
+			delete(h.faults, uuid)
+			changed = true
+		}
 	}
 	return changed
 }
@@ -250,8 +266,8 @@ func (s *state) judge(f *fault, now time.Time) {
 			Message: "the GPU does not answer the driver: reset it or reboot the machine"}
 	case f != nil:
 		next = device.Health{
-			Reason: fmt.Sprint(reasonXID, f.XID), Since: f.Since,
-			Message: fmt.Sprintf("critical error (XID) %d; %s", f.XID, s.advice()),
+			Reason: xidReason(f.XID), Since: f.Since,
+			Message: xidMessage(f.XID, s.advice()),
 		}
 	case s.rowRemap:
 		next = device.Health{Reason: reasonRowRemap,
@@ -262,6 +278,11 @@ func (s *state) judge(f *fault, now time.Time) {
 		next = device.Health{Reason: reasonPages,
 			Message: "pages of its memory with errors are in use until the machine is rebooted"}
 	}
+	s.become(next, now)
+}
+
+// become replaces the health, such that what lasts keeps the time since when it does.
+func (s *state) become(next device.Health, now time.Time) {
 	was := s.health
 	switch {
 	case next.Healthy && (was.Healthy || was.Reason == ""):
@@ -275,6 +296,12 @@ func (s *state) judge(f *fault, now time.Time) {
 		next.Since = now
 	}
 	s.health = next
+}
+
+func xidReason(xid uint64) string { return fmt.Sprint(reasonXID, xid) }
+
+func xidMessage(xid uint64, advice string) string {
+	return fmt.Sprintf("critical error (XID) %d; %s", xid, advice)
 }
 
 // advice says what ends an XID.
@@ -297,47 +324,4 @@ func reasonOf(action nvml.RecoveryAction) string {
 		return reasonDrainAndReset
 	}
 	return reasonOtherAction
-}
-
-// load reads the faults of an earlier start in the same boot.
-func (h *health) load() error {
-	if h.file == "" {
-		return nil
-	}
-	content, err := os.ReadFile(h.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	read := map[string]*fault{}
-	if err := json.Unmarshal(content, &read); err != nil {
-		return fmt.Errorf("%s: %w", h.file, err)
-	}
-	for uuid, f := range read {
-		if f != nil {
-			h.faults[uuid] = f
-		}
-	}
-	return nil
-}
-
-// save replaces the file with the faults that there are, whole at any moment.
-func (h *health) save() error {
-	if h.file == "" {
-		return nil
-	}
-	content, err := json.Marshal(h.faults)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(h.file), 0o700); err != nil {
-		return err
-	}
-	next := h.file + ".next"
-	if err := os.WriteFile(next, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, h.file)
 }

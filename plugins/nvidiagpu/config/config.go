@@ -1,0 +1,64 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads the configuration file of a node with NVIDIA's GPUs: the one that NVIDIA's
+// device plugin reads, version v1. It is read strictly. What the file asks for is done, or it is an
+// error that names the field; nothing that would be done otherwise is left out.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// DefaultFile is where the configuration is when nothing else is said.
+const DefaultFile = "/etc/kubedevice/nvidiagpu.yaml"
+
+// Strategy says how instances of partitioned GPUs are counted, by the words of NVIDIA's plugin.
+type Strategy string
+
+// The strategies.
+const (
+	// None offers no partitioned GPU and no instance.
+	None Strategy = "none"
+	// Single counts instances in the place of GPUs. All GPUs of the node have instances of one
+	// profile.
+	Single Strategy = "single"
+	// Mixed counts instances by their profiles.
+	Mixed Strategy = "mixed"
+)
+
+// Config is the configuration of a node.
+type Config struct {
+	// MIG is the strategy for partitioned GPUs. Without a file it is Mixed; with one that does not
+	// name it, None, as in NVIDIA's plugin.
+	MIG Strategy
+	// EnvVar says that containers get the list of their devices by an environment variable,
+	// VolumeMounts that they get it by mounts. One or both are set.
+	EnvVar, VolumeMounts bool
+	// PassDeviceSpecs says that containers get the device nodes, too.
+	PassDeviceSpecs bool
+	// Notes say in words which fields have no effect here, and why that is right.
+	Notes []string
+}
+
+// Default is the configuration of a node without a file.
+func Default() Config { return Config{MIG: Mixed, EnvVar: true} }
+
+// Read reads a file. One that is not there is Default.
+func Read(path string) (Config, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Default(), nil
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	config, err := Parse(content)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
+}

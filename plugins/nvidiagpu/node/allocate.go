@@ -1,0 +1,129 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+
+	"github.com/kubedevice/kubedevice/plugins/gpu"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/config"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
+)
+
+// VisibleDevices is the environment variable by which NVIDIA's container runtime knows which GPUs
+// and instances a container sees.
+const VisibleDevices = "NVIDIA_VISIBLE_DEVICES"
+
+// visibleMounts is the value of VisibleDevices, and the directory in which a mount for each device
+// has its UUID as the name.
+const visibleMounts = "/var/run/nvidia-container-devices"
+
+// controlNodes are the device nodes that a container needs beside those of its GPUs, where the
+// driver has made them.
+var controlNodes = []string{
+	"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
+}
+
+// Allocate names the container's GPUs and instances for NVIDIA's container runtime, as the
+// configuration says.
+func (d *Device) Allocate(
+	_ *types.PodInfo,
+	container *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
+	gpus, instances := gpu.Allocated(container), gpu.Instances(container)
+	uuids := slices.Concat(gpus, instances)
+	if len(uuids) == 0 {
+		return nil, nil, nil, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var nodes []string
+	add := func(k known, more ...string) error {
+		if d.config.PassDeviceSpecs && k.minor == unknownMinor {
+			return fmt.Errorf("NVIDIA GPU %q: the driver does not say which device node it has: "+
+				"set passDeviceSpecs to false", k.ID)
+		}
+		nodes = append(append(nodes, gpuNode(k)), more...)
+		return nil
+	}
+	for _, uuid := range gpus {
+		k := d.find(uuid)
+		if k == nil {
+			return nil, nil, nil, fmt.Errorf("this node has no NVIDIA GPU %q: look at nvidia-smi -L there", uuid)
+		}
+		if k.Partitioned {
+			return nil, nil, nil, fmt.Errorf("NVIDIA GPU %q has been partitioned since it was allocated: no container "+
+				"is given all of it; delete the pod", uuid)
+		}
+		if err := add(*k); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	for _, uuid := range instances {
+		k, instance := d.findInstance(uuid)
+		if k == nil {
+			return nil, nil, nil, fmt.Errorf("this node has no MIG instance %q: look at nvidia-smi -L there; "+
+				"if it was destroyed, delete the pod", uuid)
+		}
+		capabilities, err := d.capabilities(*k, instance)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("give access to MIG instance %q: %w", uuid, err)
+		}
+		if err := add(*k, capabilities...); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	envs, mounts := list(d.config, uuids)
+	if !d.config.PassDeviceSpecs {
+		return mounts, nil, envs, nil
+	}
+	for _, node := range controlNodes {
+		if exists(node) {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return mounts, slices.Compact(nodes), envs, nil
+}
+
+// capabilities returns the device nodes that give access to an instance, where they are passed.
+func (d *Device) capabilities(k known, instance nvml.Instance) ([]string, error) {
+	if !d.config.PassDeviceSpecs {
+		return nil, nil
+	}
+	return instanceNodes(d.paths.Minors, k.minor, instance)
+}
+
+// list returns the variable and the mounts by which the runtime knows the devices.
+func list(c config.Config, uuids []string) (envs map[string]string, mounts []device.Mount) {
+	envs = map[string]string{VisibleDevices: visibleMounts}
+	if c.EnvVar {
+		envs[VisibleDevices] = strings.Join(uuids, ",")
+	}
+	if c.VolumeMounts {
+		for _, uuid := range uuids {
+			mounts = append(mounts, device.Mount{HostPath: "/dev/null", ContainerPath: visibleMounts + "/" + uuid})
+		}
+	}
+	return envs, mounts
+}
+
+// findInstance returns the instance of that UUID and its GPU, nil when no GPU that is partitioned
+// has it.
+func (d *Device) findInstance(uuid string) (*known, nvml.Instance) {
+	for i := range d.known {
+		k := &d.known[i]
+		for _, instance := range k.instances {
+			if k.Partitioned && instance.UUID == uuid {
+				return k, instance
+			}
+		}
+	}
+	return nil, nvml.Instance{}
+}
