@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/mig"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
 )
 
@@ -58,6 +59,22 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 				t.Setenv("LD_LIBRARY_PATH", dir)
 				options.Break = fmt.Sprintf("printf x%s >%s/lost", strings.Repeat(".", 63), dir)
 				options.Mend = fmt.Sprintf("printf %s >%s/lost", strings.Repeat(".", 64), dir)
+			},
+			inapplicable: []string{kindScheduler + "/pure", kindScheduler + "/observer"},
+		},
+		"nvidiagpu with partitioned GPUs": {
+			device: "../../../plugins/nvidiagpu/device", scheduler: "../../../plugins/nvidiagpu/scheduler",
+			prepare: func(t *testing.T, options *Options) {
+				library := nvmltest.Build(t, nvmltest.Machine{
+					Ancestor: nvmltest.Matrix(2, func(_, _ int) int { return 30 }), Model: mig.H100With80GB(),
+				})
+				library.Partition(t, map[int][]nvmltest.Part{
+					1: {library.At("1g.10gb", 0), library.At("1g.10gb", 1), library.At("3g.40gb", 4)},
+				})
+				dir := filepath.Dir(library.Path)
+				t.Setenv("LD_LIBRARY_PATH", dir)
+				options.Break = fmt.Sprintf("printf .x >%s/lost", dir)
+				options.Mend = fmt.Sprintf("printf .. >%s/lost", dir)
 			},
 			inapplicable: []string{kindScheduler + "/pure", kindScheduler + "/observer"},
 		},

@@ -1,0 +1,144 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// The resources of the node.
+const (
+	whole = corev1.ResourceName("nvidia.com/gpu")
+	small = corev1.ResourceName("nvidia.com/mig-1g.10gb")
+	large = corev1.ResourceName("nvidia.com/mig-3g.40gb")
+)
+
+func TestPodsGetTheInstancesThatTheSchedulerChoseAndAnXIDConcernsOne(t *testing.T) {
+	ctx := begin(t)
+	awaitOffer(ctx, t, map[corev1.ResourceName]int64{whole: 1, small: 3, large: 1})
+	namespace := clustertest.Namespace(t, shared.Client)
+	pod := func(name string, limits map[corev1.ResourceName]int64) *corev1.Pod {
+		return clustertest.IdlePod(namespace, name, limits)
+	}
+	var pods []*corev1.Pod
+	taken := map[string]string{}
+	for i, limits := range []map[corev1.ResourceName]int64{{small: 1}, {small: 2}, {large: 1}, {whole: 1}} {
+		p := clustertest.RunPod(ctx, t, shared.Client, pod(fmt.Sprintf("holder-%d", i), limits))
+		for _, device := range expectChosen(ctx, t, p) {
+			if other := taken[device]; other != "" {
+				t.Errorf("%s and %s have both %s", other, p.Name, device)
+			}
+			taken[device] = p.Name
+		}
+		pods = append(pods, p)
+	}
+	for name, resource := range map[string]corev1.ResourceName{"late-small": small, "late-whole": whole} {
+		p := clustertest.CreatePod(ctx, t, shared.Client, pod(name, map[corev1.ResourceName]int64{resource: 1}))
+		clustertest.AwaitPod(ctx, t, shared.Client, p, "to find no node", kube.Unschedulable)
+		clustertest.DeletePod(ctx, t, shared.Client, p)
+	}
+
+	gi := slices.IndexFunc([]int{1, 2, 3}, func(gi int) bool {
+		return taken[nvmltest.InstanceUUID(1, gi, 0)] == pods[0].Name
+	}) + 1
+	library.BreakInstance(t, 1, 94, gi, 0)
+	clustertest.AwaitPod(ctx, t, shared.Client, pods[0], "to be told that its instance is unhealthy",
+		func(p *corev1.Pod) bool { return condition(p) == corev1.ConditionFalse })
+	node, err := shared.Client.AwaitNode(ctx, shared.Nodes[0].Name, "to be there",
+		func(*corev1.Node) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := node.Annotations[deviceinfo.UnhealthyAnnotation]
+	if strings.Count(said, "MIG-") != 1 || !strings.Contains(said, nvmltest.InstanceUUID(1, gi, 0)) {
+		t.Errorf("the node says %s, and not that %s alone is unhealthy", said, nvmltest.InstanceUUID(1, gi, 0))
+	}
+	for _, neighbour := range pods[1:] {
+		now := clustertest.AwaitPod(ctx, t, shared.Client, neighbour, "to be ready still", kube.Ready)
+		was, is := neighbour.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]
+		if condition(now) == corev1.ConditionFalse || was.ContainerID != is.ContainerID || is.RestartCount != 0 {
+			t.Errorf("pod %s: %s, restarted %d times, condition %q", now.Name, is.ContainerID, is.RestartCount,
+				condition(now))
+		}
+	}
+}
+
+// condition returns the status of a pod's condition about its devices.
+func condition(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == deviceinfo.DevicesHealthyCondition {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// expectChosen returns the devices that the scheduler chose for a pod. It fails the test unless
+// they are of the resources and as many as requested, and what NVIDIA's container runtime is told.
+func expectChosen(ctx context.Context, t *testing.T, pod *corev1.Pod) []string {
+	t.Helper()
+	allocation, err := deviceinfo.PodAllocation(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var devices []string
+	got, want := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
+	for _, name := range allocation.RunningContainers["main"].AllocateFrom {
+		path, err := resource.ParsePath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		devices = append(devices, path.DeviceID())
+		if path.Resource() == "cards" {
+			got[whole]++
+		} else {
+			got[corev1.ResourceName("nvidia.com/"+path.Resource())]++
+		}
+	}
+	for name, quantity := range pod.Spec.Containers[0].Resources.Limits {
+		want[name] = quantity.Value()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pod %s (-requested +chosen):\n%s", pod.Name, diff)
+	}
+	slices.Sort(devices)
+	seen, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen = strings.TrimSpace(seen); seen != strings.Join(devices, ",") {
+		t.Errorf("pod %s: the scheduler chose %q, the container sees %q", pod.Name, devices, seen)
+	}
+	return devices
+}
+
+// awaitOffer waits until the node offers so many of each resource.
+func awaitOffer(ctx context.Context, t *testing.T, want map[corev1.ResourceName]int64) {
+	t.Helper()
+	_, err := shared.Client.AwaitNode(ctx, shared.Nodes[0].Name, fmt.Sprintf("to offer %v", want),
+		func(node *corev1.Node) bool {
+			for name, count := range want {
+				if quantity := node.Status.Allocatable[name]; quantity.Value() != count {
+					return false
+				}
+			}
+			return true
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
