@@ -50,8 +50,12 @@ func newSchedulerHalf(plugin devicescheduler.DeviceScheduler, options Options, r
 	return h
 }
 
-// declared is how many devices a node has that is made up.
-const declared = 8
+// declared is how many devices of each kind a node has that is made up. It has at most
+// declaredKinds kinds, as the checks try each, and all of it, again and again.
+const (
+	declared      = 8
+	declaredKinds = 8
+)
 
 // declaredNode returns a node with devices of the kinds that the plugin declares to serve, or nil
 // if it declares none.
@@ -61,7 +65,8 @@ func declaredNode(plugin devicescheduler.DeviceScheduler) *types.NodeInfo {
 		return nil
 	}
 	info := types.NewNodeInfoWithName(nodeName)
-	for _, counted := range counter.CountedDevices() {
+	kinds := counter.CountedDevices()
+	for _, counted := range kinds[:min(len(kinds), declaredKinds)] {
 		for i := range declared {
 			name := types.ResourceName(fmt.Sprintf("%s/%s/%d/%s", types.DeviceGroupPrefix, counted.Level, i,
 				counted.Resource))
