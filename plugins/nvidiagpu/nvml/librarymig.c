@@ -58,12 +58,6 @@ nvml_return library_gi_create(struct library *lib, nvml_device device, unsigned 
 	return CALL(gi_create, device, profile, placement, gi);
 }
 
-nvml_return library_gi_destroy(struct library *lib, nvml_gi gi) { return CALL(gi_destroy, gi); }
-
-nvml_return library_ci_by_id(struct library *lib, nvml_gi gi, unsigned int id, nvml_ci *ci) {
-	return CALL(ci_by_id, gi, id, ci);
-}
-
 // All engines of a compute instance are shared: 0 is the only kind of engines.
 nvml_return library_ci_profile(struct library *lib, nvml_gi gi, unsigned int index, struct nvml_ci_profile *profile) {
 	return CALL(ci_profile, gi, index, 0, profile);
@@ -72,5 +66,3 @@ nvml_return library_ci_profile(struct library *lib, nvml_gi gi, unsigned int ind
 nvml_return library_ci_create(struct library *lib, nvml_gi gi, unsigned int profile, nvml_ci *ci) {
 	return CALL(ci_create, gi, profile, ci);
 }
-
-nvml_return library_ci_destroy(struct library *lib, nvml_ci ci) { return CALL(ci_destroy, ci); }

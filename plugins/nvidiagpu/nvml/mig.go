@@ -218,3 +218,68 @@ func (d Device) places(profile uint32) (list []mig.Place, err error) {
 	}
 	return list, nil
 }
+
+// GPUInstances returns the GPU instances of a partitioned GPU, also those without compute
+// instances.
+func (d Device) GPUInstances() (list []GPUInstance, err error) {
+	profiles, err := d.Profiles()
+	if err != nil {
+		return nil, err
+	}
+	for _, profile := range profiles {
+		var found [maxPlaces]C.nvml_gi
+		count := C.uint(maxPlaces)
+		if err := d.library.check("list the GPU instances of a GPU", C.library_gi_list(
+			&d.library.functions, d.handle, C.uint(profile.ID), &found[0], &count)); err != nil {
+			return nil, err
+		}
+		for _, gi := range found[:min(count, maxPlaces)] {
+			instance, err := d.library.describe(gi)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, instance)
+		}
+	}
+	return list, nil
+}
+
+// CreateGPUInstance creates a GPU instance without compute instances, and returns its number. The
+// driver refuses one that does not fit beside those that there are.
+func (d Device) CreateGPUInstance(profile mig.Profile, place mig.Place) (uint32, error) {
+	placement := C.struct_nvml_placement{start: C.uint(place.Start), size: C.uint(place.Size)}
+	var gi C.nvml_gi
+	if err := d.library.check("create a GPU instance of "+profile.Name, C.library_gi_create(
+		&d.library.functions, d.handle, C.uint(profile.ID), &placement, &gi)); err != nil {
+		return 0, err
+	}
+	created, err := d.library.describe(gi)
+	return created.ID, err
+}
+
+// CreateComputeInstance creates a compute instance that has all of a GPU instance, which has no
+// other.
+func (d Device) CreateComputeInstance(gpuInstance uint32, profile mig.Profile) error {
+	var gi C.nvml_gi
+	if err := d.library.check(fmt.Sprintf("find GPU instance %d", gpuInstance),
+		C.library_gi_by_id(&d.library.functions, d.handle, C.uint(gpuInstance), &gi)); err != nil {
+		return err
+	}
+	for index := range C.uint(ciProfileCount) {
+		var kind C.struct_nvml_ci_profile
+		err := d.library.check("ask a GPU instance for its compute profiles",
+			C.library_ci_profile(&d.library.functions, gi, index, &kind))
+		if isMissing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if int(kind.slices) == profile.Slices {
+			var ci C.nvml_ci
+			return d.library.check("create a compute instance of "+profile.Name,
+				C.library_ci_create(&d.library.functions, gi, kind.id, &ci))
+		}
+	}
+	return fmt.Errorf("GPU instance %d has no compute profile of %d slices", gpuInstance, profile.Slices)
+}

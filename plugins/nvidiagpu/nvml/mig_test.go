@@ -100,3 +100,35 @@ func TestAGPUWithoutMIGIsNotPartitioned(t *testing.T) {
 		}
 	}
 }
+
+func TestInstancesAreCreated(t *testing.T) {
+	model := mig.H100With80GB()
+	standIn := nvmltest.Build(t, partitionable(1, model))
+	standIn.Partition(t, map[int][]nvmltest.Part{0: {standIn.At("1g.10gb", 0)}})
+	d := open(t, standIn.Path)[0]
+	half := model.Profiles[2]
+
+	if _, err := d.CreateGPUInstance(half, mig.Place{Size: 4}); err == nil {
+		t.Error("an instance that overlaps another was created")
+	}
+	id, err := d.CreateGPUInstance(half, mig.Place{Start: 4, Size: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.GPUInstances(); err != nil || len(list) != 2 {
+		t.Errorf("GPUInstances = %+v, %v", list, err)
+	}
+	if list, err := d.Instances(); err != nil || len(list) != 1 {
+		t.Errorf("before it has a compute instance: Instances = %+v, %v", list, err)
+	}
+	if err := d.CreateComputeInstance(id, half); err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.Instances()
+	if err != nil || len(list) != 2 || list[1].Profile != "3g.40gb" || list[1].Place.Start != 4 {
+		t.Errorf("Instances = %+v, %v", list, err)
+	}
+	if err := d.CreateComputeInstance(id, half); err == nil {
+		t.Error("a second compute instance of all of it was created")
+	}
+}

@@ -18,10 +18,8 @@ import (
 // Part is a GPU instance of a partitioned GPU.
 type Part struct {
 	mig.Instance
-	// Compute is the slices of each of its compute instances. Without any it has one of all.
+	// Compute is the slices of each of its compute instances. If it is nil, there is one of all.
 	Compute []int
-	// Busy says that processes use all of them.
-	Busy bool
 }
 
 // At returns the part of a profile that begins at a slice.
@@ -63,9 +61,6 @@ func (l Library) WritePartitions(gpus map[int][]Part) error {
 			}
 			for j, slices := range compute {
 				fmt.Fprintf(&text, "%d ci %d %d %d\n", number, i+1, j, slices)
-				if part.Busy {
-					fmt.Fprintf(&text, "%d busy %d %d\n", number, i+1, j)
-				}
 			}
 		}
 	}

@@ -7,9 +7,8 @@
 //	GPU on                  the GPU is in MIG mode
 //	GPU gi ID PROFILE START a GPU instance, its profile by its place in the table
 //	GPU ci GI ID SLICES     a compute instance
-//	GPU busy GI ID          that one is used by a process
 //
-// What creates and destroys instances writes the file anew.
+// What creates instances writes the file anew.
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@ struct gi {
 };
 
 struct ci {
-	int gpu, gi, id, slices, busy;
+	int gpu, gi, id, slices;
 };
 
 struct state {
@@ -64,9 +63,7 @@ static struct state load(void) {
 		if (sscanf(line, "%d gi %d %d %d", &gpu, &a, &b, &c) == 4)
 			s.gi[s.gis++] = (struct gi){gpu, a, b, c};
 		else if (sscanf(line, "%d ci %d %d %d", &gpu, &a, &b, &c) == 4)
-			s.ci[s.cis++] = (struct ci){gpu, a, b, c, 0};
-		else if (sscanf(line, "%d busy %d %d", &gpu, &a, &b) == 3 && find_ci(&s, gpu, a, b) != NULL)
-			find_ci(&s, gpu, a, b)->busy = 1;
+			s.ci[s.cis++] = (struct ci){gpu, a, b, c};
 		else if (sscanf(line, "%d on", &gpu) == 1)
 			s.on[gpu] = 1;
 	}
@@ -82,14 +79,9 @@ static nvmlReturn_t save(const struct state *s) {
 		if (s->on[gpu])
 			fprintf(file, "%d on\n", gpu);
 	for (int i = 0; i < s->gis; i++)
-		if (s->gi[i].id >= 0)
-			fprintf(file, "%d gi %d %d %d\n", s->gi[i].gpu, s->gi[i].id, s->gi[i].profile, s->gi[i].start);
+		fprintf(file, "%d gi %d %d %d\n", s->gi[i].gpu, s->gi[i].id, s->gi[i].profile, s->gi[i].start);
 	for (int i = 0; i < s->cis; i++)
-		if (s->ci[i].id >= 0) {
-			fprintf(file, "%d ci %d %d %d\n", s->ci[i].gpu, s->ci[i].gi, s->ci[i].id, s->ci[i].slices);
-			if (s->ci[i].busy)
-				fprintf(file, "%d busy %d %d\n", s->ci[i].gpu, s->ci[i].gi, s->ci[i].id);
-		}
+		fprintf(file, "%d ci %d %d %d\n", s->ci[i].gpu, s->ci[i].gi, s->ci[i].id, s->ci[i].slices);
 	fclose(file);
 	return rename(MIG ".next", MIG) == 0 ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
@@ -274,19 +266,6 @@ nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(
 	return save(&s);
 }
 
-nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t handle) {
-	struct state s = load();
-	int at = (int)((char *)handle.handle - gi_handles);
-	struct gi *gi = find_gi(&s, at / GIS, at % GIS);
-	if (gi == NULL)
-		return NVML_ERROR_NOT_FOUND;
-	for (int i = 0; i < s.cis; i++)
-		if (s.ci[i].gpu == gi->gpu && s.ci[i].gi == gi->id)
-			return NVML_ERROR_IN_USE;
-	gi->id = -1;
-	return save(&s);
-}
-
 static const unsigned int ci_slices[] = {1, 2, 3, 4, 7}; // NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE and on
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(
@@ -323,31 +302,8 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(
 		return NVML_ERROR_INSUFFICIENT_RESOURCES;
 	while (find_ci(&s, gi->gpu, gi->id, id) != NULL)
 		id++;
-	s.ci[s.cis++] = (struct ci){gi->gpu, gi->id, id, ci_slices[profile], 0};
+	s.ci[s.cis++] = (struct ci){gi->gpu, gi->id, id, ci_slices[profile]};
 	ci_handle(&s.ci[s.cis - 1], created);
-	return save(&s);
-}
-
-nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(
-	nvmlGpuInstance_t handle, unsigned int id, nvmlComputeInstance_t *found) {
-	struct state s = load();
-	int at = (int)((char *)handle.handle - gi_handles);
-	struct ci *ci = find_ci(&s, at / GIS, at % GIS, id);
-	if (ci == NULL)
-		return NVML_ERROR_NOT_FOUND;
-	ci_handle(ci, found);
-	return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t handle) {
-	struct state s = load();
-	int at = (int)((char *)handle.handle - ci_handles);
-	struct ci *ci = find_ci(&s, at / CIS / GIS, at / CIS % GIS, at % CIS);
-	if (ci == NULL)
-		return NVML_ERROR_NOT_FOUND;
-	if (ci->busy)
-		return NVML_ERROR_IN_USE;
-	ci->id = -1;
 	return save(&s);
 }
 #endif
