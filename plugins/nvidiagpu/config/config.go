@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 )
 
 // DefaultFile is where the configuration is when nothing else is said.
@@ -40,8 +41,30 @@ type Config struct {
 	EnvVar, VolumeMounts bool
 	// PassDeviceSpecs says that containers get the device nodes, too.
 	PassDeviceSpecs bool
+	// Layouts say which instances the plugin creates. Without any it creates none.
+	Layouts []Layout
 	// Notes say in words which fields have no effect here, and why that is right.
 	Notes []string
+}
+
+// Layout is the GPU instances that partitioned GPUs should have.
+type Layout struct {
+	// GPUs are the UUIDs of the GPUs. Without any it is for all that no layout before it is for.
+	GPUs []string
+	// Profiles are those of the instances, in the order in which they are created, each as often as
+	// there should be instances of it.
+	Profiles []string
+}
+
+// LayoutOf returns the profiles of the instances that a GPU should have; ok is false where no
+// layout is for it.
+func (c Config) LayoutOf(uuid string) (profiles []string, ok bool) {
+	for _, layout := range c.Layouts {
+		if len(layout.GPUs) == 0 || slices.Contains(layout.GPUs, uuid) {
+			return layout.Profiles, true
+		}
+	}
+	return nil, false
 }
 
 // Default is the configuration of a node without a file.

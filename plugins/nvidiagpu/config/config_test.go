@@ -41,6 +41,19 @@ flags:
 			content: "flags: {migStrategy: single, plugin: {deviceListStrategy: [volume-mounts, envvar]}}",
 			want:    Config{MIG: Single, EnvVar: true, VolumeMounts: true},
 		},
+		"layouts, which NVIDIA's plugin ignores": {
+			content: `
+flags: {migStrategy: mixed}
+kubedevice:
+  migLayouts:
+  - {gpus: [GPU-a], instances: [3g.40gb, 1g.10gb, 1g.10gb]}
+  - {instances: [7g.80gb]}
+`,
+			want: Config{MIG: Mixed, EnvVar: true, Layouts: []Layout{
+				{GPUs: []string{"GPU-a"}, Profiles: []string{"3g.40gb", "1g.10gb", "1g.10gb"}},
+				{Profiles: []string{"7g.80gb"}},
+			}},
+		},
 		"one strategy that is not the default": {
 			content: "flags: {plugin: {deviceListStrategy: volume-mounts}}",
 			want:    Config{MIG: None, VolumeMounts: true},
@@ -101,6 +114,13 @@ func TestWhatIsNotDoneIsAnErrorThatNamesTheField(t *testing.T) {
 		"sharing: {timeSlicing: {replica: 1}}":                      `unknown field "replica"`,
 		"flags: {migStrategy: mixed}\nflags: {migStrategy: single}": `key "flags" already set`,
 		"- a list": "cannot unmarshal array",
+
+		"kubedevice: {migLayouts: [{instances: [1g.10gb]}]}":              "migLayouts needs flags.migStrategy",
+		"kubedevice: {migLayouts: [{instances: []}]}":                     "migLayouts[0].instances has 0 profiles",
+		"kubedevice: {migLayouts: [{instances: [1c.3g.40gb]}]}":           `migLayouts[0].instances has "1c.3g.40gb"`,
+		"kubedevice: {migLayouts: [{gpus: ['0'], instances: [7g.80gb]}]}": `migLayouts[0].gpus has "0"`,
+		"kubedevice: {migLayouts: [{}, {gpus: [GPU-a]}]}":                 "migLayouts[0] has no gpus",
+		"kubedevice: {migLayouts: [{gpus: [GPU-a, GPU-a]}]}":              "an earlier layout has",
 	} {
 		if _, err := Parse([]byte(content)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", content, err, want)

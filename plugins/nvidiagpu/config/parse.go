@@ -20,6 +20,7 @@ type file struct {
 	Resources *anyMap  `json:"resources"`
 	Sharing   *sharing `json:"sharing"`
 	Imex      *imex    `json:"imex"`
+	Ours      ours     `json:"kubedevice"`
 }
 
 type anyMap = map[string]any
@@ -91,6 +92,7 @@ func Parse(content []byte) (Config, error) {
 	if f.Imex != nil && (len(f.Imex.ChannelIDs) > 0 || f.Imex.Required) {
 		r.complain("imex is not supported: leave it out, and use NVIDIA's DRA driver for IMEX channels")
 	}
+	r.layouts(f.Ours.MIGLayouts)
 	return r.config, errors.Join(r.problems...)
 }
 

@@ -129,6 +129,7 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 			present[i].instances = k.instances
 		}
 	}
+	problems = append(problems, d.partitionAll(present)...)
 	if err := d.learn(present); err != nil {
 		return fmt.Errorf("look how NVIDIA GPUs are joined: %w", err)
 	}
