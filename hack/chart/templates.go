@@ -137,7 +137,9 @@ var templates = []template{
 		replacements: []replacement{{"kubedevice-system", 1, "{{ .Release.Namespace }}"}},
 	},
 	{
-		name: "monitoring", manifests: []string{"monitoring/*.yaml"}, when: ".Values.monitoring.enabled",
+		// The second scheduler, which is in the release's namespace, takes the place of the other one.
+		name: "monitoring", when: ".Values.monitoring.enabled",
+		manifests: []string{"monitoring/kube-scheduler.yaml", "monitoring/kube[cd]*.yaml", "monitoring/rights.yaml"},
 		replacements: []replacement{
 			{"namespace: kube-system\n", 6, "namespace: {{ include \"kubedevice.monitoringNamespace\" . }}\n"},
 			{
