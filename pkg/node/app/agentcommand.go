@@ -66,7 +66,9 @@ func agentCommand() *cobra.Command {
 				"--program=" + host.Path("kubecri"), "--group=" + group, "--owned-directory=" + programs,
 				"--owned-directory=" + NewOptions().runDir,
 			}
-			if mode == ModeCRI {
+			if mode == ModeNRI {
+				host.EnrolFlags = append(host.EnrolFlags, "--units=false")
+			} else {
 				host.EnrolFlags = append(append(host.EnrolFlags, "--schedulers-replaced"), enrolArgs...)
 				host.LeaveFlags = leaveArgs(enrolArgs)
 			}

@@ -9,31 +9,22 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	nodeutil "k8s.io/component-helpers/node/util"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/deploy"
-	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
-	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
 // Where kubecri is installed, by hand and from its Debian package; its units say so.
@@ -50,15 +41,17 @@ const journalPath = "/var/lib/kubedevice-enrolment"
 const adminKubeconfig = "/etc/kubernetes/admin.conf"
 
 const enrolLong = `Put kubecri between this node's kubelet and its container runtime: install its units and its
-configuration, start it, point the kubelet at it, and wait until the node is ready. Before that, say
-what the node is like, and refuse where it cannot be done safely. If the node is not ready within a
-minute, or a pod is lost, everything goes back to what it was, and the reason is printed.
+configuration, start it, point the kubelet at it, and wait until the node is ready. With mode: nri in
+its configuration, or --mode=nri where there is none, kubecri becomes an NRI plugin of the runtime:
+wait until it is registered, and leave the kubelet alone. Before that, say what the node is like, and
+refuse where it cannot be done safely. If the node is not ready within a minute, or a pod is lost,
+everything goes back to what it was, and the reason is printed.
 
 It may be repeated, and goes on with what was begun. Run it as root on the node.`
 
 const leaveLong = `Take kubecri out again, as enrol put it in: point the kubelet at the runtime, wait until the node is
-ready, stop kubecri, and take away what it published and what was installed. It refuses while device
-pods run.
+ready, unless kubecri is an NRI plugin, stop kubecri, and take away what it published and what was
+installed. It refuses while device pods run.
 
 It may be repeated, and goes on with what was begun, also by an enrol that failed. Run it as root on
 the node.`
@@ -71,16 +64,20 @@ step failed and everything is as it was before, 4 a step failed and so did the w
 // enrolCommand enrols this node.
 func enrolCommand() *cobra.Command {
 	o := newEnrolOptions()
-	command := o.command("enrol", "Put kubecri between this node's kubelet and its container runtime", enrolLong,
+	command := o.command("enrol", "Put kubecri between this node's kubelet and its runtime, or beside them", enrolLong,
 		(*enrolment.Enrolment).Enrol)
 	flags := command.Flags()
 	flags.BoolVar(&o.schedulersReplaced, "schedulers-replaced", o.schedulersReplaced,
 		"each scheduler that may lead is KubeDevice's; for where that cannot be seen")
 	flags.BoolVar(&o.otherDevices, "plugins-for-other-devices", o.otherDevices,
 		"the plugin files of --cridevices serve other devices than those that pods hold by the kubelet")
+	flags.Var(&o.mode, "mode", "kubecri's mode, for the configuration file that enrol writes")
 	flags.StringVar(&o.program, "program", o.program, "where kubecri is installed, for its unit to start")
 	flags.StringVar(&o.kubecri.PluginDir, "cridevices", o.kubecri.PluginDir,
 		"directory of kubecri's device plugins (*.so), for the configuration file that enrol writes")
+	flags.BoolVar(&o.units, "units", o.units,
+		"install and start units of systemd; false with mode nri means that somebody else starts kubecri, as kubecri "+
+			"agent does")
 	flags.StringVar(&o.group, "group", o.group, "the node's label "+enrolment.GroupLabel+"; empty for none")
 	flags.StringSliceVar(&o.owned, "owned-directory", o.owned,
 		"directory that is there for kubecri alone, such as that of its program, which leave removes; may be repeated")
@@ -90,6 +87,7 @@ func enrolCommand() *cobra.Command {
 // leaveCommand undoes what enrolCommand did.
 func leaveCommand() *cobra.Command {
 	o, drain := newEnrolOptions(), false
+	o.units, o.leave = false, true // how it was started is in the journal
 	command := o.command("leave", "Take kubecri out again, as enrol put it in", leaveLong,
 		func(e *enrolment.Enrolment, ctx context.Context, dryRun bool) *enrolment.Report {
 			return e.Leave(ctx, dryRun, drain)
@@ -104,6 +102,7 @@ func leaveCommand() *cobra.Command {
 // enrolOptions are what the flags of enrol and leave set.
 type enrolOptions struct {
 	kubecri            *Options
+	mode               Mode // that the command line names
 	program            string
 	systemdDir         string
 	kubeletUnit        string
@@ -112,13 +111,15 @@ type enrolOptions struct {
 	otherDevices       bool
 	group              string
 	owned              []string
+	units              bool // of systemd, which start kubecri
+	leave              bool
 	process            int
 }
 
 func newEnrolOptions() *enrolOptions {
 	o := &enrolOptions{
 		kubecri: NewOptions(), program: installedProgram, systemdDir: "/etc/systemd/system",
-		kubeletUnit: "kubelet.service",
+		kubeletUnit: "kubelet.service", units: true,
 	}
 	if itself, err := os.Executable(); err == nil {
 		o.program = unitProgram(itself)
@@ -190,6 +191,13 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 	if err != nil {
 		return enrolment.Options{}, err
 	}
+	if upstream == "" && o.mode != "" {
+		o.kubecri.Mode = o.mode
+	}
+	if o.mode != "" && o.mode != o.kubecri.Mode {
+		return enrolment.Options{}, fmt.Errorf("--mode=%s: %s says mode: %s; change it there", o.mode,
+			o.kubecri.configFile, o.kubecri.Mode)
+	}
 	cluster, err := o.cluster()
 	if err != nil {
 		return enrolment.Options{}, err
@@ -198,15 +206,17 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 	if err != nil {
 		return enrolment.Options{}, err
 	}
-	nri, err := o.nri()
+	started, err := o.started()
 	if err != nil {
 		return enrolment.Options{}, err
 	}
 	return enrolment.Options{
-		Group: o.group, Owned: o.owned, NRI: nri,
-		Host:     enrolment.Host{Run: runProgram},
+		Group: o.group, Owned: o.owned, NRI: started,
+		Host: enrolment.Host{Run: runProgram}, Mode: enrolment.Mode(o.kubecri.Mode),
 		Endpoint: o.kubecri.ServeEndpoint, Upstream: upstream,
-		Program: o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
+		NRISocket: o.kubecri.NRISocket, CheckNRI: nri.Check, Validator: validatorSettings, Registered: o.registered,
+		MetricsAddress: o.kubecri.MetricsAddress,
+		Program:        o.program, PluginDir: o.kubecri.PluginDir, StateDir: o.kubecri.StateDir,
 		ConfigFile: o.kubecri.configFile, Journal: journalPath, SystemdDir: o.systemdDir, Version: versionLine(),
 		KubeletUnit: o.kubeletUnit, CheckpointPath: devicemanager.KubeletCheckpoint,
 		Unit: o.unit, Configuration: o.configuration,
@@ -230,11 +240,15 @@ func (o *enrolOptions) configured() (upstream string, err error) {
 	return o.kubecri.UpstreamEndpoint, nil
 }
 
-// nri returns what the configuration file says of a kubecri that is an NRI plugin, or nil if it is
-// none.
-func (o *enrolOptions) nri() (*enrolment.NRI, error) {
-	if o.kubecri.Mode != ModeNRI {
+// started returns what the configuration file says of a kubecri that somebody else starts as an NRI
+// plugin, or nil if a unit of systemd does.
+func (o *enrolOptions) started() (*enrolment.NRI, error) {
+	if o.kubecri.Mode != ModeNRI || o.units {
 		return nil, nil
+	}
+	stop := func(ctx context.Context) error { return endProcess(ctx, o.process) }
+	if o.leave {
+		return &enrolment.NRI{Stop: stop}, nil
 	}
 	if o.kubecri.Kubeconfig == "" {
 		return nil, fmt.Errorf("%s has no kubeconfig: name the kubelet's, such as /etc/kubernetes/kubelet.conf",
@@ -246,31 +260,8 @@ func (o *enrolOptions) nri() (*enrolment.NRI, error) {
 	}
 	return &enrolment.NRI{
 		Node: node, Kubeconfig: o.kubecri.Kubeconfig, Runtime: o.kubecri.UpstreamEndpoint, Socket: o.kubecri.NRISocket,
-		Stop: func(ctx context.Context) error { return endProcess(ctx, o.process) },
+		Stop: stop,
 	}, nil
-}
-
-// endProcess ends a process and waits until it is gone. 0 is none.
-func endProcess(ctx context.Context, pid int) error {
-	if pid == 0 {
-		return nil
-	}
-	for sent := false; ; sent = true {
-		signal := unix.SIGTERM
-		if sent {
-			signal = 0 // only asks whether it is there
-		}
-		if err := unix.Kill(pid, signal); errors.Is(err, unix.ESRCH) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("end process %d: %w", pid, err)
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // cluster returns an administrator's client, or nil if there is none.
@@ -299,6 +290,10 @@ func (o *enrolOptions) configuration(kubelet enrolment.Kubelet) ([]byte, error) 
 		ContainerRuntimeEndpoint: &o.kubecri.ServeEndpoint, CRIUpstream: &kubelet.Endpoint,
 		CRIDevices: &o.kubecri.PluginDir, StateDir: &o.kubecri.StateDir, Kubeconfig: &kubelet.Kubeconfig,
 	}
+	if o.kubecri.Mode == ModeNRI {
+		mode, socket := string(ModeNRI), o.kubecri.NRISocket
+		c.Mode, c.NRISocket, c.ContainerRuntimeEndpoint = &mode, &socket, nil
+	}
 	if kubelet.HostnameOverride != "" {
 		c.HostnameOverride = &kubelet.HostnameOverride
 	}
@@ -323,9 +318,20 @@ func (o *enrolOptions) unit(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	text := string(content)
+	if o.kubecri.Mode == ModeNRI {
+		text = withoutSocket(text)
+	}
 	return []byte(strings.NewReplacer("ExecStart="+installedProgram, "ExecStart="+o.program,
 		"="+installedConfiguration, "="+o.kubecri.configFile, "ListenStream="+usual, "ListenStream="+socket,
-	).Replace(string(content))), nil
+	).Replace(text)), nil
+}
+
+// withoutSocket returns the unit of kubecri without the socket that it wants, which is for the
+// kubelet.
+func withoutSocket(unit string) string {
+	const wanted = "# Optional: without it kubecri makes the socket itself.\nWants=kubecri.socket\n"
+	return strings.Replace(unit, wanted, "", 1)
 }
 
 // granted returns the UIDs of the pods on record. Those that were adopted are not among them: the
@@ -363,74 +369,4 @@ func runProgram(ctx context.Context, program string, args ...string) (string, er
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return string(output), err
-}
-
-// withRuntime calls the runtime behind an endpoint.
-func withRuntime(endpoint string, call func(runtimeapi.RuntimeServiceClient) error) error {
-	path, err := criproxy.SocketPath(endpoint)
-	if err != nil {
-		return err
-	}
-	conn, err := criproxy.Dial(path)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return call(runtimeapi.NewRuntimeServiceClient(conn))
-}
-
-// runtimeVersion returns name and version of the runtime behind an endpoint.
-func runtimeVersion(ctx context.Context, endpoint string) (version string, err error) {
-	err = withRuntime(endpoint, func(client runtimeapi.RuntimeServiceClient) error {
-		answer, err := client.Version(ctx, &runtimeapi.VersionRequest{})
-		version = answer.GetRuntimeName() + " " + answer.GetRuntimeVersion()
-		return err
-	})
-	return version, err
-}
-
-// cdiSupport returns why the runtime behind an endpoint ignores CDI devices, or nil.
-func cdiSupport(ctx context.Context, endpoint string) error {
-	return withRuntime(endpoint, func(client runtimeapi.RuntimeServiceClient) error { return cdi.Query(ctx, client) })
-}
-
-// serverTime returns the API server's time, which is in the head of each of its answers.
-func serverTime(ctx context.Context, kubeconfig string) (time.Time, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return time.Time{}, err
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer client.CloseIdleConnections()
-	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
-	if err != nil {
-		return time.Time{}, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
-	if err != nil {
-		return time.Time{}, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer answer.Body.Close()
-	return http.ParseTime(answer.Header.Get("Date"))
-}
-
-func checkPlugin(ctx context.Context, file string) error {
-	_, err := pluginload.Check(ctx, file)
-	return err
-}
-
-// freeBytes returns what is free on the file system of a path.
-func freeBytes(path string) (uint64, error) {
-	var found unix.Statfs_t
-	if err := unix.Statfs(filepath.Clean(path), &found); err != nil {
-		return 0, &fs.PathError{Op: "statfs", Path: path, Err: err}
-	}
-	return found.Bavail * uint64(found.Bsize), nil
 }

@@ -5,6 +5,9 @@ package app
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,6 +60,61 @@ func TestUnitsNameWhatIsInstalledElsewhere(t *testing.T) {
 	}
 	if _, err := o.unit("missing"); err == nil {
 		t.Error("there is a unit that does not exist")
+	}
+}
+
+func TestInModeNRIEnrolWritesAConfigurationAndAUnitWithoutASocket(t *testing.T) {
+	o := newEnrolOptions()
+	o.mode = ModeNRI
+	o.kubecri.configFile = filepath.Join(t.TempDir(), "kubecri.yaml")
+	options, err := o.enrolment(func(string) {})
+	if err != nil || options.Mode != enrolment.ModeNRI {
+		t.Fatalf("mode %q, %v", options.Mode, err)
+	}
+	content, err := o.configuration(enrolment.Kubelet{RootDir: "/var/lib/kubelet", Endpoint: "unix:///run/c.sock"})
+	if err != nil || strings.Contains(string(content), "containerRuntimeEndpoint") {
+		t.Errorf("%v from\n%s", err, content)
+	}
+	unit, err := o.unit("kubecri.service")
+	if err != nil || strings.Contains(string(unit), "kubecri.socket") || !strings.Contains(string(unit), "ExecStart=") {
+		t.Errorf("%v from\n%s", err, unit)
+	}
+
+	write(t, o.kubecri.configFile, string(content))
+	again := newEnrolOptions()
+	again.kubecri.configFile = o.kubecri.configFile
+	if options, err := again.enrolment(func(string) {}); err != nil || options.Mode != enrolment.ModeNRI ||
+		options.Upstream != "unix:///run/c.sock" || options.NRISocket != "/var/run/nri/nri.sock" {
+		t.Errorf("the configuration is read as %+v, %v", options, err)
+	}
+	again.mode = ModeCRI
+	if _, err := again.enrolment(func(string) {}); err == nil || !strings.Contains(err.Error(), "says mode: nri") {
+		t.Errorf("another mode on the command line: %v", err)
+	}
+}
+
+func TestEnrolSeesWhetherKubecriIsRegistered(t *testing.T) {
+	for name, test := range map[string]struct{ answer, says string }{
+		"registered":                   {"[+]grants ok\n[+]nri ok; default validator: on\n", ""},
+		"not registered":               {"[-]nri: kubecri is not registered\n", "[-]nri: kubecri is not registered"},
+		"another kubecri, without NRI": {"[+]grants ok\n", "says nothing of NRI"},
+	} {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, test.answer) })
+		for kind, server := range map[string]*httptest.Server{
+			"HTTP": httptest.NewServer(handler), "HTTPS": httptest.NewTLSServer(handler),
+		} {
+			o := newEnrolOptions()
+			o.kubecri.MetricsAddress = server.Listener.Addr().String()
+			if kind == "HTTPS" { // for all addresses of the machine
+				o.kubecri.MetricsAddress = strings.Replace(o.kubecri.MetricsAddress, "127.0.0.1", "0.0.0.0", 1)
+			}
+			err := o.registered(t.Context())
+			if test.says == "" && err != nil || test.says != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.says)) {
+				t.Errorf("%s by %s: %v, want %q", name, kind, err, test.says)
+			}
+			server.Close()
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enrolment puts kubecri between a node's kubelet and its container runtime, and takes it
-// out again.
+// Package enrolment puts kubecri between a node's kubelet and its container runtime, or beside them
+// as an NRI plugin of the runtime, and takes it out again. As a plugin it leaves the kubelet alone.
 //
 // It has four layers:
 //
@@ -20,10 +20,13 @@
 package enrolment
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
 const (
@@ -51,13 +54,35 @@ const Label = "kubedevice.io/enrolled"
 // stays on them until they have left.
 const GroupLabel = "kubedevice.io/node-group"
 
-// units are the names of kubecri's units of systemd.
-var units = []string{"kubecri.socket", "kubecri.service"}
+// Mode is how kubecri hears of containers.
+type Mode string
+
+// The modes, as kubecri's configuration names them.
+const (
+	ModeCRI Mode = "cri" // the kubelet calls it
+	ModeNRI Mode = "nri" // the container runtime calls it
+)
+
+// The names of kubecri's units of systemd. The socket is for the kubelet.
+const (
+	socketUnit  = "kubecri.socket"
+	serviceUnit = "kubecri.service"
+)
+
+// units returns the units that a mode needs.
+func (m Mode) units() []string {
+	if m == ModeNRI {
+		return []string{serviceUnit}
+	}
+	return []string{socketUnit, serviceUnit}
+}
 
 // Options configure an Enrolment. All fields are required, unless they say otherwise.
 type Options struct {
 	Host Host
-	// Endpoint is kubecri's, as the kubelet is to call it.
+	// Mode is the one that kubecri is configured for. Empty means ModeCRI.
+	Mode Mode
+	// Endpoint is kubecri's, as the kubelet is to call it. It does not in ModeNRI.
 	Endpoint string
 	// Upstream is the endpoint that kubecri is configured to pass calls on to; empty if there is no
 	// configuration yet.
@@ -80,8 +105,8 @@ type Options struct {
 	// Owned are directories that are there for kubecri alone, such as that of its program, and go
 	// when the node leaves.
 	Owned []string
-	// NRI, if set, has kubecri be an NRI plugin of the runtime, which whoever enrols the node
-	// starts: the kubelet stays as it is.
+	// NRI, if set, has whoever enrols the node start kubecri, which is in ModeNRI. Without, its
+	// unit of systemd does.
 	NRI *NRI
 	// Unit returns one of kubecri's units, by name.
 	Unit func(name string) ([]byte, error)
@@ -102,6 +127,19 @@ type Options struct {
 	Policies []string
 	// Runtime returns name and version of the runtime that answers on a socket.
 	Runtime func(ctx context.Context, endpoint string) (string, error)
+	// NRISocket is where kubecri is configured to register; empty if it is not to.
+	NRISocket string
+	// CheckNRI returns name and version of the runtime that registers plugins at a socket, or why
+	// it would not register a kubecri that handles its requests.
+	CheckNRI func(ctx context.Context, socket string) (string, error)
+	// Validator returns what the configuration of the runtime at an endpoint says of its default
+	// validator.
+	Validator func(ctx context.Context, endpoint string) (nri.Settings, error)
+	// Registered returns why kubecri, which runs, is not registered with the runtime. It is called
+	// in ModeNRI alone.
+	Registered func(ctx context.Context) error
+	// MetricsAddress is where kubecri is configured to serve health.
+	MetricsAddress string
 	// CDI returns why the runtime on a socket ignores CDI devices, or nil.
 	CDI func(ctx context.Context, endpoint string) error
 	// ServerTime returns the time of the API server that a kubeconfig names.
@@ -133,4 +171,10 @@ type NRI struct {
 type Enrolment struct{ options Options }
 
 // New returns the enrolment of this node.
-func New(options Options) *Enrolment { return &Enrolment{options: options} }
+func New(options Options) *Enrolment {
+	options.Mode = cmp.Or(options.Mode, ModeCRI)
+	if options.NRI != nil {
+		options.Mode = ModeNRI
+	}
+	return &Enrolment{options: options}
+}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Enrol puts kubecri between kubelet and runtime, or goes on with what was begun. If it fails, or
-// ctx is done, everything goes back to what it was. With dryRun it only says what it would do.
+// Enrol puts kubecri where its mode wants it, or goes on with what was begun. If it fails, or ctx
+// is done, everything goes back to what it was. With dryRun it only says what it would do.
 func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 	release, err := e.hold()
 	if err != nil {
@@ -30,6 +30,9 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 		if j = e.preflight(ctx, report); j == nil {
 			return report
 		}
+	case j.mode() != e.options.Mode:
+		return refused(j.Node, fmt.Errorf("it is enrolled in mode %s, and %s says mode: %s: run kubecri leave first, "+
+			"with the device pods drained", j.mode(), e.options.ConfigFile, e.options.Mode))
 	case j.Phase == leaving:
 		report := refused(j.Node,
 			errors.New("it is on the way back: kubecri leave goes on with that, then enrol again"))

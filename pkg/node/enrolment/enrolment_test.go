@@ -87,19 +87,27 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 // ways must work, and at no moment may the kubelet be pointed at a kubecri that does not run.
 func TestACrashAtAnyMoment(t *testing.T) {
 	for name, story := range map[string]struct {
-		dead  bool                     // the kubelet does not come up with kubecri
+		mode  Mode
+		dead  bool                     // the kubelet, or kubecri as a plugin, does not come up
 		begin func(*machine)           // before the run that crashes
 		run   func(*Enrolment) *Report // crashes
 	}{
 		"of an enrolment": {run: enrol},
 		"of an enrolment whose kubelet does not come up": {dead: true, run: enrol},
 		"of a leave": {begin: func(m *machine) { m.expect(m.enrol(), Done) }, run: leave},
+
+		"of an enrolment as an NRI plugin":              {mode: ModeNRI, run: enrol},
+		"of an enrolment as one that is not registered": {mode: ModeNRI, dead: true, run: enrol},
+		"of a leave of a node where kubecri is an NRI plugin": {
+			mode: ModeNRI, begin: func(m *machine) { m.expect(m.enrol(), Done) }, run: leave,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crashes := 0
 			for crashed := true; crashed; crashes++ {
 				synctest.Test(t, func(t *testing.T) {
 					m := newKubelet(t, kubeadm)
+					m.options.Mode = story.mode
 					before := m.snapshot()
 					if story.begin != nil {
 						story.begin(m)

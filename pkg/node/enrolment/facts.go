@@ -20,7 +20,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
-	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -114,8 +113,9 @@ func over(pod *corev1.Pod) bool {
 
 // facts returns the facts about the surroundings.
 func (e *Enrolment) facts(ctx context.Context, s *surroundings) []Fact {
-	facts := []Fact{e.nodeFact(ctx, s), e.endpointFact(s), e.runtimeFact(ctx, s), e.cdiFact(ctx, s), e.nriFact(),
-		e.clockFact(ctx, s), e.programFact(ctx)}
+	facts := []Fact{e.nodeFact(ctx, s), e.endpointFact(s), e.runtimeFact(ctx, s), e.cdiFact(ctx, s)}
+	facts = append(facts, e.runtimeNRIFacts(ctx, s)...)
+	facts = append(facts, e.clockFact(ctx, s), e.programFact(ctx))
 	facts = append(facts, e.pluginFacts(ctx, s)...)
 	facts = append(facts, e.managerFacts(ctx, s)...)
 	return append(facts, e.holdersFact(s), e.schedulerFact(ctx), e.policiesFact(ctx), e.diskFact())
@@ -149,6 +149,9 @@ func (e *Enrolment) endpointFact(s *surroundings) Fact {
 		paths = append(paths, source.path)
 	}
 	found := fact("endpoint", "%s; configured in %s", s.kubelet.Endpoint, strings.Join(paths, ", "))
+	if e.options.Mode == ModeNRI {
+		found = fact("endpoint", "%s; it stays", s.kubelet.Endpoint)
+	}
 	switch {
 	case sameEndpoint(s.kubelet.Endpoint, e.options.Endpoint):
 		return found.blocks("the kubelet calls kubecri already; somebody set that up by hand, and takes it away by " +
@@ -167,7 +170,8 @@ func (e *Enrolment) runtimeFact(ctx context.Context, s *surroundings) Fact {
 		return unreadable("runtime", fmt.Errorf("%s: %w", s.kubelet.Endpoint, err))
 	}
 	found := fact("runtime", "%s", version)
-	if strings.HasPrefix(version, "cri-o") && !strings.HasSuffix(e.options.Endpoint, "/crio/crio.sock") {
+	if e.options.Mode == ModeCRI && strings.HasPrefix(version, "cri-o") &&
+		!strings.HasSuffix(e.options.Endpoint, "/crio/crio.sock") {
 		return found.blocks("in front of CRI-O, kubecri's endpoint must end in run/crio/crio.sock: the kubelet " +
 			"chooses by it how to read statistics; set containerRuntimeEndpoint in " + e.options.ConfigFile)
 	}
@@ -197,13 +201,6 @@ func (e *Enrolment) clockFact(ctx context.Context, s *surroundings) Fact {
 		return found.notice("synchronize the node's clock")
 	}
 	return found
-}
-
-func (e *Enrolment) nriFact() Fact {
-	if !e.options.Host.exists(nri.DefaultSocket) {
-		return fact("NRI", "off; kubecri does not need it")
-	}
-	return fact("NRI", "on; its plugins go on working beside kubecri, which registers there to be required")
 }
 
 // programFact is about the program that the unit starts.
@@ -297,7 +294,7 @@ func (e *Enrolment) holdersFact(s *surroundings) Fact {
 	if len(holders) == 0 {
 		return fact("holders", "no pod holds a device of the kubelet")
 	}
-	if initial := s.initialHolders(); len(initial) > 0 {
+	if initial := s.initialHolders(); len(initial) > 0 && e.options.Mode == ModeCRI {
 		return fact("holders", "devices of the kubelet are held by init containers: %s", strings.Join(initial, ", ")).
 			blocks("the kubelet fails these pods when it restarts: drain them, or enrol when they have ended")
 	}
@@ -307,8 +304,11 @@ func (e *Enrolment) holdersFact(s *surroundings) Fact {
 			"given what they hold: take the files out of " + e.options.PluginDir + " until these pods are gone, or " +
 			"say with --plugins-for-other-devices that theirs are others")
 	}
-	return found.notice("they keep them, also when the devices' plugin moves to kubecri; the kubelet is restarted " +
-		"when all of their containers run")
+	const keep = "they keep them, also when the devices' plugin moves to kubecri"
+	if e.options.Mode == ModeNRI {
+		return found.notice(keep)
+	}
+	return found.notice(keep + "; the kubelet is restarted when all of their containers run")
 }
 
 // initialHolders returns the init containers, sidecars apart, that hold devices of the kubelet, or

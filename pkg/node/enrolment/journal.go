@@ -4,6 +4,7 @@
 package enrolment
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,9 @@ const (
 // journal is what is to be done, and what was there before. It is on disk before anything else is
 // changed, and from then on all that is done follows from it.
 type journal struct {
-	Phase       phase  `json:"phase"`
+	Phase phase `json:"phase"`
+	// Mode is empty for ModeCRI, as releases wrote it that knew no other.
+	Mode        Mode   `json:"mode,omitempty"`
 	Node        string `json:"node"`
 	Kubeconfig  string `json:"kubeconfig"`
 	KubeletUnit string `json:"kubeletUnit"`
@@ -62,6 +65,9 @@ type change struct {
 	After  file   `json:"after"`
 }
 
+// mode returns the mode in which the node was enrolled.
+func (j *journal) mode() Mode { return cmp.Or(j.Mode, ModeCRI) }
+
 func (e *Enrolment) journalFile() *statefile.File {
 	return &statefile.File{Path: e.options.Host.path(e.options.Journal), Kind: "enrolment"}
 }
@@ -75,6 +81,9 @@ func (e *Enrolment) load() (*journal, error) {
 		}
 		if j.Phase != enrolling && j.Phase != enrolled && j.Phase != leaving {
 			return fmt.Errorf("it is in the phase %q", j.Phase)
+		}
+		if j.mode() != ModeCRI && j.mode() != ModeNRI {
+			return fmt.Errorf("it is of the mode %q", j.Mode)
 		}
 		return nil
 	})

@@ -99,6 +99,10 @@ func (e *Enrolment) findEndpoint(k *Kubelet, unit, flags map[string]string) erro
 			k.sources = append(k.sources, configured)
 		}
 	}
+	if e.options.Mode == ModeNRI { // nothing of it is changed
+		k.Endpoint = cmp.Or(flags[endpointFlag], k.Endpoint)
+		return nil
+	}
 	started, err := e.flagSources(unit)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -103,11 +104,14 @@ func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
 	kubelet.Actions = append(kubelet.Actions, fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit,
 		j.Node))
 	if j.StartServices {
-		services.Actions = append(services.Actions, "stop and disable kubecri.socket and kubecri.service",
-			"take away what kubecri published on the node")
+		services.Actions = append(services.Actions,
+			"stop and disable "+strings.Join(j.mode().units(), " and "), "take away what kubecri published on the node")
 	}
 	for _, change := range j.Installed {
 		services.Actions = append(services.Actions, "remove "+change.Path)
+	}
+	if j.mode() == ModeNRI {
+		return []Step{cordon, services, label}
 	}
 	return []Step{cordon, kubelet, services, label}
 }
@@ -124,7 +128,7 @@ func (e *Enrolment) vacate(ctx context.Context, j *journal, client kubernetes.In
 	} else {
 		err = e.checkDevicePods(ctx, j, client, drain) // one may have come meanwhile
 	}
-	if err != nil || j.Phase != enrolled || j.NRI {
+	if err != nil || j.Phase != enrolled || j.mode() == ModeNRI {
 		return err
 	}
 	return e.awaitContainers(ctx, j, client)

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
 const (
@@ -88,6 +90,7 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 	for path, content := range files {
 		m.write(path, content)
 	}
+	m.write("/run/nri.sock", "")
 	m.api = fake.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready(corev1.ConditionTrue)}},
@@ -117,13 +120,20 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 		Connect:            func(string) (kubernetes.Interface, error) { return m.api, nil },
 		SchedulersReplaced: true,
 		Runtime:            m.runtime,
-		CDI:                func(context.Context, string) error { return nil },
-		ServerTime:         func(context.Context, string) (time.Time, error) { return time.Now(), nil },
-		CheckPlugin:        func(context.Context, string) error { return nil },
-		Free:               func(string) (uint64, error) { return 1 << 40, nil },
-		Granted:            func() ([]string, error) { return nil, nil },
-		Withdraw:           func(context.Context, kubernetes.Interface, string) error { return nil },
-		Progress:           func(line string) { m.progress = append(m.progress, line) },
+		NRISocket:          "/run/nri.sock",
+		MetricsAddress:     "127.0.0.1:10261",
+		CheckNRI:           func(context.Context, string) (string, error) { return "containerd v2.4.2", nil },
+		Validator: func(context.Context, string) (nri.Settings, error) {
+			return nri.Settings{Enabled: true, File: "/etc/containerd/config.toml"}, nil
+		},
+		Registered:  m.registered,
+		CDI:         func(context.Context, string) error { return nil },
+		ServerTime:  func(context.Context, string) (time.Time, error) { return time.Now(), nil },
+		CheckPlugin: func(context.Context, string) error { return nil },
+		Free:        func(string) (uint64, error) { return 1 << 40, nil },
+		Granted:     func() ([]string, error) { return nil, nil },
+		Withdraw:    func(context.Context, kubernetes.Interface, string) error { return nil },
+		Progress:    func(line string) { m.progress = append(m.progress, line) },
 	}
 	return m
 }
@@ -192,6 +202,14 @@ func (m *machine) runtime(_ context.Context, endpoint string) (string, error) {
 		return "", errors.New("connection refused")
 	}
 	return "containerd v2.1.0", nil
+}
+
+// registered is kubecri's health: a kubecri that runs is registered, unless it is not to be.
+func (m *machine) registered(context.Context) error {
+	if !m.active["kubecri.service"] || m.dead {
+		return errors.New("[-]nri: kubecri is not registered")
+	}
+	return nil
 }
 
 // run is systemctl, and kubecri as far as its version.

@@ -14,8 +14,12 @@ import (
 // nriFacts returns the facts about the surroundings of a kubecri that is an NRI plugin. What is
 // about the kubelet's endpoint and restart is left out.
 func (e *Enrolment) nriFacts(ctx context.Context, s *surroundings) []Fact {
-	facts := []Fact{e.nodeFact(ctx, s), e.nriRuntimeFact(ctx, s), e.nriSocketFact(), e.cdiFact(ctx, s),
-		e.clockFact(ctx, s), e.programFact(ctx)}
+	socket := e.nriSocketFact()
+	facts := []Fact{e.nodeFact(ctx, s), e.nriRuntimeFact(ctx, s), socket}
+	if socket.Risk == None {
+		facts = append(facts, e.registrationFact(ctx, e.options.NRI.Socket), e.validatorFact(ctx, s))
+	}
+	facts = append(facts, e.cdiFact(ctx, s), e.clockFact(ctx, s), e.programFact(ctx))
 	facts = append(facts, e.pluginFacts(ctx, s)...)
 	facts = append(facts, e.managerFacts(ctx, s)...)
 	return append(facts, e.nriHoldersFact(s), e.diskFact())

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // The modes of what is installed.
@@ -26,6 +27,9 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 		Endpoint: e.options.Endpoint, RemoveState: !e.options.Host.exists(e.options.StateDir),
 		NRI: e.options.NRI != nil, Group: e.options.Group, Owned: e.options.Owned,
 	}
+	if e.options.Mode == ModeNRI {
+		j.Mode, j.Endpoint = ModeNRI, ""
+	}
 	if j.NRI {
 		return j, nil
 	}
@@ -37,7 +41,7 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 		j.Installed = append(j.Installed, installed(e.options.ConfigFile, content))
 	}
 	// A unit that is there already is the administrator's.
-	for _, name := range units {
+	for _, name := range e.options.Mode.units() {
 		unit, err := e.unit(ctx, name)
 		if err != nil {
 			return nil, err
@@ -49,7 +53,7 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 			}
 			j.Installed = append(j.Installed, installed(filepath.Join(e.options.SystemdDir, name), content))
 		}
-		if name == "kubecri.service" {
+		if name == serviceUnit {
 			j.StartServices = unit["ActiveState"] != "active"
 		}
 	}
@@ -58,6 +62,9 @@ func (e *Enrolment) plan(ctx context.Context, s *surroundings) (*journal, error)
 	}
 	slices.Sort(j.Directories) // the outer ones first
 	j.Directories = slices.Compact(j.Directories)
+	if e.options.Mode == ModeNRI {
+		return j, nil
+	}
 	for _, source := range s.kubelet.sources {
 		change, err := e.redirect(source, e.options.Endpoint)
 		if err != nil {
@@ -118,7 +125,12 @@ func (e *Enrolment) describe(j *journal) []Step {
 		services.Actions = append(services.Actions, "write "+change.Path)
 	}
 	if j.StartServices {
-		services.Actions = append(services.Actions, "enable and start kubecri.socket and kubecri.service")
+		services.Actions = append(services.Actions, "enable and start "+strings.Join(j.mode().units(), " and "))
+	}
+	cordon := Step{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}
+	if j.mode() == ModeNRI {
+		services.Actions = append(services.Actions, "wait until kubecri is registered with NRI")
+		return []Step{cordon, services, label}
 	}
 	services.Actions = append(services.Actions, fmt.Sprintf("wait until the runtime answers at %s", j.Endpoint))
 	for _, change := range j.Kubelet {
@@ -127,7 +139,5 @@ func (e *Enrolment) describe(j *journal) []Step {
 	}
 	kubelet.Actions = append(kubelet.Actions, fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit,
 		j.Node))
-	return []Step{
-		{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}, services, kubelet, label,
-	}
+	return []Step{cordon, services, kubelet, label}
 }

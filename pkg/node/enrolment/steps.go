@@ -27,8 +27,11 @@ type step struct {
 
 // there are the steps of an enrolment, while the node is cordoned.
 func (e *Enrolment) there(j *journal) []step {
-	if j.NRI {
+	switch {
+	case j.NRI:
 		return []step{{"label", e.label}}
+	case j.mode() == ModeNRI:
+		return []step{{"services", e.startServices}, {"label", e.label}}
 	}
 	return []step{{"services", e.startServices}, {"kubelet", e.switchKubelet}, {"label", e.label}}
 }
@@ -36,8 +39,11 @@ func (e *Enrolment) there(j *journal) []step {
 // back are the steps of the way back. The kubelet comes first, as it must come up again even when
 // the API server is away, which the others need.
 func (e *Enrolment) back(j *journal) []step {
-	if j.NRI {
+	switch {
+	case j.NRI:
 		return []step{{"plugin", e.stopPlugin}, {"label", e.unlabel}}
+	case j.mode() == ModeNRI:
+		return []step{{"services", e.stopServices}, {"label", e.unlabel}}
 	}
 	return []step{{"kubelet", e.switchKubeletBack}, {"services", e.stopServices}, {"label", e.unlabel}}
 }
@@ -67,16 +73,23 @@ func (e *Enrolment) startServices(ctx context.Context, j *journal, _ kubernetes.
 		return err
 	}
 	if j.StartServices {
-		if err := e.systemctl(ctx, append([]string{"enable", "--now"}, units...)...); err != nil {
+		if err := e.systemctl(ctx, append([]string{"enable", "--now"}, j.mode().units()...)...); err != nil {
 			return err
 		}
+	}
+	if j.mode() == ModeNRI {
+		err := e.await(ctx, runtimeLimit, "kubecri is registered with NRI", e.options.Registered)
+		if err != nil {
+			return fmt.Errorf("the runtime does not ask kubecri: %w; see journalctl -u %s", err, serviceUnit)
+		}
+		return nil
 	}
 	err := e.await(ctx, runtimeLimit, "the runtime answers at "+j.Endpoint, func(ctx context.Context) error {
 		_, err := e.options.Runtime(ctx, j.Endpoint)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("kubecri does not serve the runtime: %w; see journalctl -u kubecri.service", err)
+		return fmt.Errorf("kubecri does not serve the runtime: %w; see journalctl -u %s", err, serviceUnit)
 	}
 	return nil
 }
@@ -84,7 +97,7 @@ func (e *Enrolment) startServices(ctx context.Context, j *journal, _ kubernetes.
 // stopServices stops kubecri, takes away what it published, and removes what was installed.
 func (e *Enrolment) stopServices(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	if j.StartServices {
-		for _, name := range units {
+		for _, name := range j.mode().units() {
 			unit, err := e.unit(ctx, name)
 			if err != nil {
 				return err
