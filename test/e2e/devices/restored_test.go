@@ -30,8 +30,10 @@ func TestWhatARestoredImageCarriesGivesNoDeviceWhenTheRecordIsLost(t *testing.T)
 	card := inspect(ctx, t, holder, "main").Paths[0]
 	forger := clustertest.RunPod(ctx, t, shared.Client,
 		clustertest.On(node.Name, clustertest.IdlePod(namespace, "forger", nil)))
+	// What an NRI plugin has added is not in the runtime's status.
 	carried, err := node.Run(ctx, "crictl", "inspect", "--output=go-template",
-		`--template={{index .status.annotations "`+grantAnnotation+`"}}`, containerID(holder, "main"))
+		`--template={{or (index .status.annotations "`+grantAnnotation+`") (index .info.runtimeSpec.annotations "`+
+			grantAnnotation+`")}}`, containerID(holder, "main"))
 	if err != nil {
 		t.Fatal(err)
 	}
