@@ -137,7 +137,8 @@ var templates = []template{
 		replacements: []replacement{{"kubedevice-system", 1, "{{ .Release.Namespace }}"}},
 	},
 	{
-		// The second scheduler, which is in the release's namespace, takes the place of the other one.
+		// The second scheduler, which is in the namespace of the release, takes the place of the
+		// other one.
 		name: "monitoring", when: ".Values.monitoring.enabled",
 		manifests: []string{"monitoring/kube-scheduler.yaml", "monitoring/kube[cd]*.yaml", "monitoring/rights.yaml"},
 		replacements: []replacement{
