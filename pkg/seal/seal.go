@@ -9,7 +9,7 @@
 // kid and typ; its payload is a [Decision] as JSON:
 //
 //	{"uid":"…","namespace":"default","name":"train","node":"n1",
-//	 "allocation":"<base64url of the SHA-256>","iat":1767225600}
+//	 "allocation":"<base64url of the SHA-256>","iat":1767225600,"generation":1}
 //
 // Fields of the payload that are unknown are ignored, so that releases can add some. Everything
 // else is strict: one text for one seal, one algorithm, no header that claims to be critical.
@@ -56,6 +56,9 @@ type Decision struct {
 	Allocation Digest
 	// Time is when the seal was made, in whole seconds. A seal does not expire.
 	Time time.Time
+	// Generation is 0 for the allocation with which the pod was bound, and so in each seal of a
+	// release that knew no other. It grows when containers of the pod are given other devices.
+	Generation int64
 }
 
 // Digest identifies an allocation.

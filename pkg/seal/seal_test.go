@@ -88,6 +88,39 @@ func TestASealSaysWhatWasDecided(t *testing.T) {
 	}
 }
 
+func TestASealNamesAGenerationFromTheSecondOn(t *testing.T) {
+	signer, verifier := testSigner(t, 1), NewVerifier(publicKey(1))
+	for _, generation := range []int64{0, 1, 1 << 62} {
+		d := testDecision()
+		d.Generation = generation
+		text := mustSeal(t, signer, d)
+		// Who asks does not know the generation.
+		if got, err := verifier.Generation(text, testDecision()); err != nil || got != generation {
+			t.Errorf("generation %d is read as %d, error %v", generation, got, err)
+		}
+		_, rest, _ := strings.Cut(text, ".")
+		content, _, _ := strings.Cut(rest, ".")
+		raw, err := base64.RawURLEncoding.DecodeString(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A release that knows no generations reads the first one as it always did.
+		if named := strings.Contains(string(raw), "generation"); named != (generation > 0) {
+			t.Errorf("generation %d: the seal says %s", generation, raw)
+		}
+	}
+	d := testDecision()
+	d.Generation = -1
+	if text, err := signer.Seal(d); err == nil {
+		t.Errorf("a negative generation is sealed: %s", text)
+	}
+	text := jws(header("EdDSA", Type, KeyID(publicKey(1)), ""), `{"uid":"7a3c","namespace":"default","name":"train",`+
+		`"node":"n1","allocation":"`+testDecision().Allocation.String()+`","iat":1,"generation":-1}`, signWith(1))
+	if _, err := verifier.Open(text); ReasonOf(err) != Malformed {
+		t.Errorf("a negative generation that is sealed: %v", err)
+	}
+}
+
 func TestTheTextOfASealIsAContract(t *testing.T) {
 	// Another implementation must be able to verify it: RFC 7515, RFC 8037.
 	text := mustSeal(t, testSigner(t, 1), testDecision())

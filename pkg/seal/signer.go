@@ -29,6 +29,7 @@ type payload struct {
 	Node       string    `json:"node"`
 	Allocation string    `json:"allocation"`
 	IssuedAt   int64     `json:"iat"`
+	Generation int64     `json:"generation,omitempty"`
 }
 
 // encode writes the payload of a seal.
@@ -40,7 +41,12 @@ func (d Decision) encode() ([]byte, error) {
 			return nil, fmt.Errorf("the pod's %s is empty", part.what)
 		}
 	}
-	return json.Marshal(payload{d.UID, d.Namespace, d.Name, d.Node, d.Allocation.String(), d.Time.Unix()})
+	if d.Generation < 0 {
+		return nil, fmt.Errorf("the generation %d is negative", d.Generation)
+	}
+	return json.Marshal(payload{
+		d.UID, d.Namespace, d.Name, d.Node, d.Allocation.String(), d.Time.Unix(), d.Generation,
+	})
 }
 
 // decode reads the payload of a seal.
@@ -53,8 +59,12 @@ func decode(text []byte) (Decision, error) {
 	if read.UID == "" || read.Namespace == "" || read.Name == "" || read.Node == "" {
 		return Decision{}, errors.New("uid, namespace, name or node is missing")
 	}
+	if read.Generation < 0 {
+		return Decision{}, fmt.Errorf("the generation %d is negative", read.Generation)
+	}
 	d := Decision{
 		UID: read.UID, Namespace: read.Namespace, Name: read.Name, Node: read.Node, Time: time.Unix(read.IssuedAt, 0),
+		Generation: read.Generation,
 	}
 	digest, err := base64.RawURLEncoding.Strict().DecodeString(read.Allocation)
 	if err != nil || len(digest) != len(d.Allocation) {

@@ -45,13 +45,19 @@ func Union(verifiers ...*Verifier) *Verifier {
 func (v *Verifier) KeyIDs() []string { return slices.Sorted(maps.Keys(v.keys)) }
 
 // Verify checks that text, the value of a pod's annotation KubeDevice/Seal, is the seal of this
-// decision. An empty text means that the pod has none. want.Time does not count. An error is of
-// type *Error and names the pod.
+// decision. An empty text means that the pod has none. want.Time and want.Generation do not count.
+// An error is of type *Error and names the pod.
 //
 // It takes some 100 µs: keep the answer for a pod.
 func (v *Verifier) Verify(text string, want Decision) error {
-	invalid := func(reason Reason, problem, fix string) error {
-		return &Error{Reason: reason, Pod: want.pod(), Problem: problem, Fix: fix}
+	_, err := v.Generation(text, want)
+	return err
+}
+
+// Generation is Verify, and returns the generation that the seal names.
+func (v *Verifier) Generation(text string, want Decision) (int64, error) {
+	invalid := func(reason Reason, problem, fix string) (int64, error) {
+		return 0, &Error{Reason: reason, Pod: want.pod(), Problem: problem, Fix: fix}
 	}
 	got, err := v.Open(text)
 	if err != nil {
@@ -70,7 +76,7 @@ func (v *Verifier) Verify(text string, want Decision) error {
 	case got.Allocation != want.Allocation:
 		return invalid(OtherAllocation, "the seal is for another allocation than the one of the pod", anew)
 	}
-	return nil
+	return got.Generation, nil
 }
 
 // Open returns what a seal says, once its signature is verified. An error is of type *Error.
