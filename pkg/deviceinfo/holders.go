@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,9 @@ type Holder struct {
 	// containers and sidecars included, with quantities in the resource's own unit. The quantity of
 	// an enum resource is a mask. The names begin with resource/group/.
 	Containers map[string]types.ResourceList `json:"containers"`
+	// Generation is that of the allocation by which the pod holds this, where devices of the pod
+	// were replaced. The report counts for more than a seal of an older generation.
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // HolderOf returns the pod with what its containers were allocated. The allocation is not changed.
@@ -143,6 +147,12 @@ func (r *reader) holder(path string) (Holder, error) {
 			return r.name(field, &holder.Namespace)
 		case "name":
 			return r.name(field, &holder.Name)
+		case "generation":
+			token, err := r.token(field)
+			if err == nil {
+				holder.Generation, err = wholeNumber(field, token, math.MaxInt64)
+			}
+			return err
 		case "containers":
 			holder.Containers = map[string]types.ResourceList{}
 			return r.object(field, func(container string) error {

@@ -6,7 +6,7 @@ package deviceinfo
 // The annotations by which a pod, or for its pods a namespace, chooses what happens when a device
 // that the pod holds becomes unhealthy.
 const (
-	// OnDeviceFailureAnnotation is Ignore or Evict.
+	// OnDeviceFailureAnnotation is Ignore, Evict or Replace.
 	OnDeviceFailureAnnotation = "KubeDevice/OnDeviceFailure"
 	// DeviceFailureGracePeriodAnnotation is how long the device may be unhealthy before anything
 	// happens to the pod, as a Go duration such as 90s.

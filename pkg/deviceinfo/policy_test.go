@@ -425,6 +425,11 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, UnhealthyAnnotation, "[]")
 		return n
 	}
+	asking := func(value string) *corev1.Node {
+		n := node(value)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, ReplacementsAnnotation, "{}")
+		return n
+	}
 	nodes := []string{"system:nodes", "system:authenticated"}
 	for name, test := range map[string]struct {
 		request
@@ -458,6 +463,14 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		"an operator says that a device is unhealthy": {
 			request{user: "ada", resource: "nodes/status", object: unhealthy("{}"), old: node("{}")},
 			"leave it to kubecri",
+		},
+		"an operator asks for other devices": {
+			request{user: "ada", resource: "nodes/status", object: asking("{}"), old: node("{}")},
+			"leave it to kubecri",
+		},
+		"the node asks for other devices": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: asking("{}"),
+				old: node("{}")}, "",
 		},
 		"the node says that a device is unhealthy": {
 			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: unhealthy("{}"),
