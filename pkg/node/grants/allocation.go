@@ -10,6 +10,10 @@
 // never granted to a second live pod, whatever schedulers and annotations say. A device whose
 // groups have changed is found by its lowest level, its ID and the resource.
 //
+// The one exception are devices that this node reported as unhealthy: where it asked the scheduler
+// for others, the next generation of the allocation takes the place of the one before, for these
+// containers alone. What they had stays held until they have ended. See [Checkpoint.Replace].
+//
 // The checkpoint is a file, see package statefile. It is not the only copy: every container with
 // devices carries its own part of the allocation as a signed annotation in the runtime, see
 // [Annotation], and the checkpoint is completed from there before the first grant after a start. So
@@ -54,6 +58,14 @@ type Allocation struct {
 	Adopted bool `json:"adopted,omitempty"`
 	// PodInfo is the allocation as the scheduler made it. It must not be changed.
 	PodInfo *types.PodInfo `json:"decision"`
+	// Generation is that of the allocation's seal, and 0 for one without.
+	Generation int64 `json:"generation,omitempty"`
+	// Asked are the containers for which the node asks for other devices, or did. It must not be
+	// changed.
+	Asked map[string]Ask `json:"asked,omitempty"`
+	// Leaving is what containers had before their devices were replaced, for as long as they may
+	// still use it. It must not be changed.
+	Leaving map[string]types.ContainerInfo `json:"leaving,omitempty"`
 }
 
 // Pod returns the pod's name for people.
@@ -68,7 +80,11 @@ func (a *Allocation) Lacks(container string) bool {
 // Holds returns the most that the pod holds of each of the node's resources while it runs, by the
 // scheduler's formula. Masks of enum resources are not quantities and are left out.
 func (a *Allocation) Holds() types.ResourceList {
-	return grouptree.Holdings(a.PodInfo, a.startOrder())
+	holds := grouptree.Holdings(a.PodInfo, a.startOrder())
+	if len(a.Leaving) > 0 {
+		grouptree.Take(holds, grouptree.Holdings(&types.PodInfo{RunningContainers: a.Leaving}, nil))
+	}
+	return holds
 }
 
 // startOrder returns the pod's containers in the order in which they start, as far as that matters

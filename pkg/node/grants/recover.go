@@ -85,7 +85,10 @@ func (c *Checkpoint) inspect(
 			PodUID: uid, Namespace: pod.Namespace, Name: pod.Name, Partial: true,
 			PodInfo: &types.PodInfo{Name: pod.Name, NodeName: c.key.node},
 		}
-		for _, container := range pod.Containers {
+		// Of a container that was created again, with other devices, the last one counts.
+		containers := slices.Clone(pod.Containers)
+		slices.SortStableFunc(containers, func(a, b RuntimeContainer) int { return a.Created.Compare(b.Created) })
+		for _, container := range containers {
 			reason, cause := c.examine(found, known, container)
 			if reason != "" {
 				findings[container.ID] = finding(uid, pod, container, reason, cause)

@@ -33,6 +33,8 @@ type RuntimeContainer struct {
 	Created  time.Time
 	// Carried is the value of [Annotation], whoever wrote it, and empty where there is none.
 	Carried string
+	// Exited says that it has ended.
+	Exited bool
 }
 
 // Runtime lists the pods of the container runtime by UID, dead ones included.
@@ -89,6 +91,7 @@ func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 			pod.Containers = append(pod.Containers, RuntimeContainer{
 				ID: container.GetId(), Name: container.GetMetadata().GetName(),
 				Created: time.Unix(0, container.GetCreatedAt()).UTC(), Carried: container.GetAnnotations()[Annotation],
+				Exited: container.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED,
 			})
 		}
 		pods[uid] = pod

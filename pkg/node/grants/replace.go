@@ -1,0 +1,171 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grants
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Ask is a request to the scheduler to give a container other devices.
+type Ask struct {
+	// Since is when the node asked.
+	Since time.Time `json:"since"`
+	// Withdrawn says that the node asks no more. An answer that was on its way counts all the same:
+	// the scheduler counts what it has written.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// Replacement is the next generation of a pod's allocation.
+type Replacement struct {
+	PodUID     string
+	Generation int64
+	// Containers are those that get other devices, each with all that it is to have. The node must
+	// have asked for each of them. It must not be changed.
+	Containers map[string]types.ContainerInfo
+}
+
+// Ask notes that the node asks for other devices for these containers of the pod, and for no others
+// any more. It returns since when it asks for all of them. Nothing may be published that is not on
+// disk: only an answer to what was asked counts.
+func (c *Checkpoint) Ask(podUID string, containers []string) (since time.Time, err error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	next := maps.Clone(c.current())
+	before, ok := next[podUID]
+	if !ok {
+		return time.Time{}, fmt.Errorf("ask for other devices for the pod with UID %q: %w", podUID, ErrNotGranted)
+	}
+	now := time.Now().UTC()
+	asked := map[string]Ask{}
+	for name, ask := range before.Asked {
+		ask.Withdrawn = true
+		asked[name] = ask
+	}
+	for _, name := range containers {
+		ask, known := before.Asked[name]
+		if !known || ask.Withdrawn {
+			ask = Ask{Since: now}
+		}
+		if asked[name] = ask; ask.Since.After(since) {
+			since = ask.Since
+		}
+	}
+	if maps.Equal(asked, before.Asked) {
+		return since, nil
+	}
+	after := *before
+	after.Asked = asked
+	next[podUID] = &after
+	return since, c.replace(next)
+}
+
+// Replace gives containers of a pod other devices. What they had stays with the pod, as Leaving,
+// until Release. A generation that is not higher than the one that the pod has changes nothing.
+// Nothing is granted before it is on disk. An error that is a *Conflict says that others hold the
+// devices, or the pod's own containers still do.
+func (c *Checkpoint) Replace(r Replacement, capacity Capacity) (Allocation, error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	next := maps.Clone(c.current())
+	before, ok := next[r.PodUID]
+	switch {
+	case !ok:
+		return Allocation{}, fmt.Errorf("replace devices of the pod with UID %q: %w", r.PodUID, ErrNotGranted)
+	case r.Generation <= before.Generation:
+		return *before, nil
+	}
+	after, err := before.with(r)
+	if err != nil {
+		return Allocation{}, err
+	}
+	delete(next, r.PodUID)
+	only := *after
+	if only.Leaving = nil; len(after.Leaving) > 0 {
+		// Not even a container of the same pod gets what another one may still use.
+		next[""] = &Allocation{PodUID: after.PodUID, Namespace: after.Namespace, Name: after.Name,
+			PodInfo: &types.PodInfo{RunningContainers: after.Leaving}}
+	}
+	if conflict := findConflict(&only, next, capacity); conflict != nil {
+		return Allocation{}, conflict
+	}
+	delete(next, "")
+	next[r.PodUID] = after
+	if err := c.replace(next); err != nil {
+		return Allocation{}, err
+	}
+	return *after, nil
+}
+
+// errNotAsked is why a generation does not count.
+var errNotAsked = errors.New("the node did not ask for it")
+
+// with returns the allocation that follows, with the replacement.
+func (a *Allocation) with(r Replacement) (*Allocation, error) {
+	after, pod := *a, *a.PodInfo
+	after.Generation, after.PodInfo = r.Generation, &pod
+	after.Asked, after.Leaving = maps.Clone(a.Asked), map[string]types.ContainerInfo{}
+	maps.Copy(after.Leaving, a.Leaving)
+	pod.RunningContainers = maps.Clone(pod.RunningContainers)
+	for name, now := range r.Containers {
+		had, running := pod.RunningContainers[name]
+		if _, asked := a.Asked[name]; !asked || !running {
+			return nil, fmt.Errorf("replace devices of container %q of pod %q: %w", name, a.Pod(), errNotAsked)
+		}
+		delete(after.Asked, name)
+		pod.RunningContainers[name] = now
+		leaving := leftOf(now, had, a.Leaving[name])
+		if delete(after.Leaving, name); len(leaving.AllocateFrom) > 0 {
+			after.Leaving[name] = leaving
+		}
+	}
+	return &after, nil
+}
+
+// leftOf returns the resources of the lists that the container does not have now. The names of
+// requests are those of the resources.
+func leftOf(now types.ContainerInfo, lists ...types.ContainerInfo) types.ContainerInfo {
+	has := map[types.ResourceName]bool{}
+	for _, from := range now.AllocateFrom {
+		has[from] = true
+	}
+	left := types.ContainerInfo{DevRequests: types.ResourceList{}, AllocateFrom: types.ResourceLocation{}}
+	for _, list := range lists {
+		sums := types.ResourceList{}
+		for request, from := range list.AllocateFrom {
+			if !has[from] {
+				sums[from] += list.DevRequests[request]
+			}
+		}
+		for from, quantity := range sums { // a container never held both lists at once
+			left.DevRequests[from] = max(left.DevRequests[from], quantity)
+			left.AllocateFrom[from] = from
+		}
+	}
+	return left
+}
+
+// Release notes that the container holds nothing any more of what it had before its devices were
+// replaced.
+func (c *Checkpoint) Release(podUID, container string) error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	next := maps.Clone(c.current())
+	before, ok := next[podUID]
+	if !ok {
+		return nil
+	}
+	if _, leaving := before.Leaving[container]; !leaving {
+		return nil
+	}
+	after := *before
+	after.Leaving = maps.Clone(before.Leaving)
+	delete(after.Leaving, container)
+	next[podUID] = &after
+	return c.replace(next)
+}
