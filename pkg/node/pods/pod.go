@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -63,6 +64,13 @@ type Failure struct {
 	Status, Reason, Message string
 	// Terminating says that the pod is being deleted.
 	Terminating bool
+	// GraceSeconds is how long a container of the pod may take to end.
+	GraceSeconds int64
+}
+
+// Restarts reports whether the container is started again whatever its exit code.
+func (p Pod) Restarts(container string) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Name == container && c.Restarts })
 }
 
 // Container is one container of a pod's spec.
@@ -72,6 +80,9 @@ type Container struct {
 	// one of them (a sidecar).
 	Init   bool `json:"init,omitempty"`
 	Always bool `json:"always,omitempty"`
+	// Restarts says that it is started again whatever its exit code. It is not in the file: only
+	// the API server's counts.
+	Restarts bool `json:"-"`
 }
 
 // InitOrder returns the names of the pod's init containers, sidecars included, in the order in
@@ -145,8 +156,8 @@ func summarize(pod *corev1.Pod) Pod {
 		ServiceAccount: cmp.Or(pod.Spec.ServiceAccountName, "default"),
 		Ended:          pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
-	summary.add(pod.Spec.InitContainers, true)
-	summary.add(pod.Spec.Containers, false)
+	summary.add(pod.Spec.InitContainers, true, pod.Spec.RestartPolicy)
+	summary.add(pod.Spec.Containers, false, pod.Spec.RestartPolicy)
 	summary.Counts = countsOf(pod)
 	summary.Failure = failureOf(pod)
 	summary.Tolerations = pod.Spec.Tolerations
@@ -164,6 +175,8 @@ func failureOf(pod *corev1.Pod) Failure {
 		Policy:      pod.Annotations[deviceinfo.OnDeviceFailureAnnotation],
 		GracePeriod: pod.Annotations[deviceinfo.DeviceFailureGracePeriodAnnotation],
 		Terminating: pod.DeletionTimestamp != nil,
+		// The API server sets it for every pod.
+		GraceSeconds: ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds),
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == deviceinfo.DevicesHealthyCondition {
@@ -173,12 +186,26 @@ func failureOf(pod *corev1.Pod) Failure {
 	return f
 }
 
+// restarts reports whether a container is started again whatever its exit code. A rule may say
+// otherwise for some codes.
+func restarts(container *corev1.Container, initial bool, ofPod corev1.RestartPolicy) bool {
+	if len(container.RestartPolicyRules) > 0 {
+		return false
+	}
+	if initial {
+		return deviceinfo.IsSidecar(container)
+	}
+	own := corev1.ContainerRestartPolicy(ofPod)
+	return ptr.Deref(container.RestartPolicy, own) == corev1.ContainerRestartPolicyAlways
+}
+
 // add adds containers of the pod's spec.
-func (p *Pod) add(containers []corev1.Container, initial bool) {
+func (p *Pod) add(containers []corev1.Container, initial bool, policy corev1.RestartPolicy) {
 	for i := range containers {
 		container := &containers[i]
 		p.Containers = append(p.Containers, Container{
 			Name: container.Name, Init: initial, Always: initial && deviceinfo.IsSidecar(container),
+			Restarts: restarts(container, initial, policy),
 		})
 		if requested := extendedResources(container.Resources); len(requested) > 0 {
 			if p.Requests == nil {

@@ -84,7 +84,7 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			return pod
 		}(), Pod{
 			Containers: []Container{
-				{Name: "first", Init: true}, {Name: "side", Init: true, Always: true}, {Name: "main"},
+				{Name: "first", Init: true}, {Name: "side", Init: true, Always: true, Restarts: true}, {Name: "main"},
 			},
 			Requests: map[string][]sdk.ResourceName{"first": {gpu}},
 		}},
@@ -104,6 +104,26 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			pod.Status.Phase = corev1.PodFailed
 			return pod
 		}(), Pod{Ended: true}},
+		"containers that are started again whatever their exit code": {func() *corev1.Pod {
+			always, onFailure := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure
+			pod := podOf("u", corev1.Container{Name: "as-the-pod"}, corev1.Container{
+				Name: "always", RestartPolicy: &always,
+			}, corev1.Container{Name: "on-failure", RestartPolicy: &onFailure}, corev1.Container{
+				Name: "by-rule", RestartPolicyRules: []corev1.ContainerRestartRule{{}},
+			})
+			pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+			pod.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+			return pod
+		}(), Pod{Containers: []Container{
+			{Name: "init", Init: true}, {Name: "as-the-pod", Restarts: true}, {Name: "always", Restarts: true},
+			{Name: "on-failure"}, {Name: "by-rule"},
+		}}},
+		"how long a container may take to end": {func() *corev1.Pod {
+			pod := podOf("u")
+			seconds := int64(7)
+			pod.Spec.TerminationGracePeriodSeconds = &seconds
+			return pod
+		}(), Pod{Failure: Failure{GraceSeconds: 7}}},
 		"what it wants when a device fails, and what it was told": {func() *corev1.Pod {
 			pod := podOf("u")
 			pod.Annotations = map[string]string{"KubeDevice/OnDeviceFailure": "Evict", "other": "x",
@@ -118,6 +138,9 @@ func TestWhatIsRememberedOfAPod(t *testing.T) {
 			Message: "it is", Terminating: true}}},
 	} {
 		test.pod.Spec.ServiceAccountName = "trainer"
+		if test.want.Failure.GraceSeconds == 0 {
+			test.want.Failure.GraceSeconds = 30
+		}
 		test.want.Namespace, test.want.Name, test.want.ServiceAccount = "default", "pod-u", "trainer"
 		if test.want.Variables == nil && len(test.want.Containers) > 0 {
 			test.want.Variables = map[string][]string{}

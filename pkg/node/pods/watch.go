@@ -119,6 +119,8 @@ func strip(object any) (any, error) {
 		}
 	}
 	kept.Spec.ServiceAccountName, kept.Spec.Tolerations = pod.Spec.ServiceAccountName, pod.Spec.Tolerations
+	kept.Spec.RestartPolicy = pod.Spec.RestartPolicy
+	kept.Spec.TerminationGracePeriodSeconds = pod.Spec.TerminationGracePeriodSeconds
 	kept.Spec.InitContainers = stripContainers(pod.Spec.InitContainers)
 	kept.Spec.Containers = stripContainers(pod.Spec.Containers)
 	return kept, nil
@@ -131,6 +133,8 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 			Name:          container.Name,
 			Resources:     container.Resources,
 			RestartPolicy: container.RestartPolicy,
+
+			RestartPolicyRules: container.RestartPolicyRules,
 		}
 		for _, env := range container.Env {
 			kept[i].Env = append(kept[i].Env, corev1.EnvVar{Name: env.Name})
