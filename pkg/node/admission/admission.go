@@ -73,6 +73,9 @@ type Grants interface {
 	// Grant grants the pod the wanted one, or returns the one that it has. Its error is a
 	// *grants.Conflict if other pods hold the devices.
 	Grant(ctx context.Context, wanted grants.Allocation, capacity grants.Capacity) (grants.Allocation, error)
+	// Replace gives containers of a pod other devices. Its error is a *grants.Conflict if others
+	// hold them.
+	Replace(replacement grants.Replacement, capacity grants.Capacity) (grants.Allocation, error)
 	// Carry returns what a container with devices carries in the runtime as grants.Annotation.
 	Carry(granted grants.Allocation, container string) (string, error)
 }

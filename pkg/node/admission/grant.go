@@ -20,6 +20,7 @@ func (a *Admission) grant(ctx context.Context, r *request) error {
 	inventory, _ := a.Devices.Inventory()
 	granted, err := a.Grants.Grant(ctx, grants.Allocation{
 		PodUID: r.uid, Namespace: r.namespace, Name: r.name, InitOrder: r.spec.InitOrder(), PodInfo: r.claimed,
+		Generation: r.generation,
 	}, inventory.Grantable)
 	var conflict *grants.Conflict
 	switch {

@@ -63,9 +63,10 @@ type request struct {
 
 	// By verify: the pod's spec, which may be unknown for a pod that was granted devices before a
 	// restart, and the allocation that the pod claims.
-	spec     pods.Pod
-	claimed  *types.PodInfo
-	verified verification
+	spec       pods.Pod
+	claimed    *types.PodInfo
+	generation int64 // of its seal, if that was looked at
+	verified   verification
 
 	// By verify: it has the devices of the kubelet that are its own, and passes as it is.
 	asBefore bool

@@ -33,7 +33,7 @@ const (
 
 // verifySeal checks that the scheduler made the allocation that the pod claims, for this pod and
 // this node. A pod that was granted devices before is not asked for a seal: that is verified once,
-// before its first device.
+// before its first device, and once more where the node has asked for another one; see Replace.
 func (a *Admission) verifySeal(r *request) error {
 	if a.Seals.Mode == "" || a.Seals.Mode == seal.Off {
 		return nil
@@ -54,7 +54,7 @@ func (a *Admission) checkSeal(r *request) (result string, err error) {
 		return SealNoKeys, later(fmt.Errorf("pod %q: whether the scheduler made its allocation is not known: %w",
 			r.namespace+"/"+r.name, err))
 	}
-	err = verifier.Verify(r.seal, seal.Decision{
+	r.generation, err = verifier.Generation(r.seal, seal.Decision{
 		UID: apitypes.UID(r.uid), Namespace: r.namespace, Name: r.name, Node: a.NodeName,
 		Allocation: seal.DigestOf(r.claimed),
 	})

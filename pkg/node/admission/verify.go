@@ -44,6 +44,9 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 	}
 	// What came back from the runtime does not have containers that were never created.
 	if ok && !granted.Lacks(r.container) {
+		if _, asked := granted.Asked[r.container]; asked {
+			granted = a.takeAnswer(ctx, r, granted)
+		}
 		r.granted = &granted
 		if granted.Adopted {
 			return true, a.verifyAdopted(r)

@@ -1,0 +1,169 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+// errNoSeals is why no allocation takes the place of another one: nobody can tell who wrote it.
+var errNoSeals = errors.New("seals are not enforced on this node")
+
+// Replace takes the next generation of a pod's allocation, if the pod carries one. It must have a
+// seal of a higher generation than what was granted, may give other devices only to containers for
+// which this node has asked for some, and only healthy ones that nobody else holds. seen is the
+// highest generation that the scheduler has sealed for the pod, taken or not: an error says why it
+// was not. What containers hold that run is not changed here.
+func (a *Admission) Replace(
+	ctx context.Context, granted grants.Allocation,
+) (now grants.Allocation, seen int64, err error) {
+	spec, known := a.Pods.Get(granted.PodUID)
+	if !known {
+		return granted, granted.Generation, nil
+	}
+	return a.replace(ctx, granted, spec)
+}
+
+// takeAnswer is Replace for a container that is about to be created: the kubelet may know the
+// allocation before the watch delivers it. It returns what the pod has then.
+func (a *Admission) takeAnswer(ctx context.Context, r *request, granted grants.Allocation) grants.Allocation {
+	spec, known := a.Pods.Get(r.uid)
+	if !known {
+		return granted
+	}
+	spec.Seal, spec.Allocation = r.seal, r.annotations[deviceinfo.Annotation]
+	now, _, err := a.replace(ctx, granted, spec)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("A container keeps the devices that it was granted", "pod", r.ref(),
+			"container", r.container, "reason", err.Error())
+	}
+	return now
+}
+
+// replace is Replace for a pod as it is known now.
+func (a *Admission) replace(
+	ctx context.Context, granted grants.Allocation, spec pods.Pod,
+) (now grants.Allocation, seen int64, err error) {
+	now, seen = granted, granted.Generation
+	if spec.Seal == "" {
+		return now, seen, nil
+	}
+	if a.Seals.Mode != seal.Enforce {
+		return now, seen, errNoSeals
+	}
+	written, err := deviceinfo.DecodePod(spec.Allocation)
+	if err != nil {
+		return now, seen, err
+	}
+	claimed, err := spec.BoundTo(a.NodeName).Allocation(written)
+	if err != nil {
+		return now, seen, err
+	}
+	verifier, err := a.Seals.Verifier()
+	if err != nil {
+		return now, seen, err
+	}
+	generation, err := verifier.Generation(spec.Seal, seal.Decision{
+		UID: apitypes.UID(granted.PodUID), Namespace: spec.Namespace, Name: spec.Name, Node: a.NodeName,
+		Allocation: seal.DigestOf(claimed),
+	})
+	if err != nil || generation <= granted.Generation {
+		return now, seen, err
+	}
+	seen = generation
+	replaced, err := a.replaced(ctx, granted, claimed, spec)
+	if err != nil {
+		return now, seen, fmt.Errorf("generation %d of the allocation of pod %q: %w", generation, granted.Pod(), err)
+	}
+	inventory, _ := a.Devices.Inventory()
+	now, err = a.Grants.Replace(grants.Replacement{
+		PodUID: granted.PodUID, Generation: generation, Containers: replaced,
+	}, inventory.Grantable)
+	if err != nil {
+		return granted, seen, err
+	}
+	for name := range replaced {
+		// What the kubelet's device plugins said is about the devices of before.
+		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
+			return now, seen, err
+		}
+	}
+	klog.FromContext(ctx).Info("Containers of a pod are given other devices", "pod", granted.Pod(), "podUID",
+		granted.PodUID, "generation", generation, "containers", slices.Sorted(maps.Keys(replaced)))
+	return now, seen, nil
+}
+
+// replaced returns the containers to which the claimed allocation gives other devices than they
+// were granted, once all is verified.
+func (a *Admission) replaced(
+	ctx context.Context, granted grants.Allocation, claimed *types.PodInfo, spec pods.Pod,
+) (map[string]types.ContainerInfo, error) {
+	if granted.Adopted {
+		return nil, errors.New("the kubelet gave the pod its devices")
+	}
+	if err := deviceinfo.CheckContainers(claimed); err != nil {
+		return nil, err
+	}
+	had, has := containersOf(granted.PodInfo), containersOf(withoutRequests(claimed))
+	for name := range had {
+		if _, still := has[name]; !still {
+			return nil, fmt.Errorf("it does not have container %q", name)
+		}
+	}
+	replaced := map[string]types.ContainerInfo{}
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if granted.Lacks(name) || sameDevices(had[name], has[name]) {
+			continue
+		}
+		if _, asked := granted.Asked[name]; !asked {
+			return nil, fmt.Errorf("it gives container %q other devices, and this node did not ask for any", name)
+		}
+		if err := wellFormed(name, has[name]); err != nil {
+			return nil, err
+		}
+		if err := a.verifyContainer(ctx, spec, name, has[name].AllocateFrom); err != nil {
+			return nil, err
+		}
+		replaced[name] = has[name]
+	}
+	return replaced, nil
+}
+
+// sameDevices reports whether both have the same of the same devices. Requests may have other
+// names, and groups, too.
+func sameDevices(a, b types.ContainerInfo) bool {
+	of, other := quantitiesOf(a), quantitiesOf(b)
+	if len(of) != len(other) {
+		return false
+	}
+	for name, quantity := range of {
+		match := grants.CurrentName(maps.Keys(other), name)
+		if there, ok := other[match]; !ok || there != quantity {
+			return false
+		}
+	}
+	return true
+}
+
+// quantitiesOf returns what the container has of each resource.
+func quantitiesOf(container types.ContainerInfo) types.ResourceList {
+	sums := types.ResourceList{}
+	for request, from := range container.AllocateFrom {
+		sums[from] += container.DevRequests[request]
+	}
+	return sums
+}

@@ -1,0 +1,146 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+// carries makes the API server's pod carry an allocation, with a seal of key number.
+func (f *fixture) carries(
+	t *testing.T, uid string, number byte, devices map[string][]types.ResourceName, change func(*seal.Decision),
+) {
+	t.Helper()
+	annotations := sealed(t, number, uid, allocation(t, "pod-"+uid, "node-1", devices), change)
+	pod := requesting
+	pod.Namespace, pod.Name = "default", "pod-"+uid
+	pod.Allocation, pod.Seal = annotations[deviceinfo.Annotation], annotations[seal.Annotation]
+	f.pods[uid] = pod
+}
+
+// generation makes a decision one of that generation.
+func generation(number int64) func(*seal.Decision) {
+	return func(d *seal.Decision) { d.Generation = number }
+}
+
+func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
+	const uid = "u1"
+	type devices = map[string][]types.ResourceName
+	for name, test := range map[string]struct {
+		now   func(t *testing.T, f *fixture)
+		taken int64 // generation
+		seen  int64
+		says  string // the error, none if it is empty
+	}{
+		"the one that was asked for": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+		}, taken: 1, seen: 1},
+		"one of a later generation": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(5))
+		}, taken: 5, seen: 5},
+		"the same one": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card0}}, nil)
+		}},
+		"the same devices of a later generation": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card0}}, generation(2))
+		}, taken: 2, seen: 2},
+		"other devices of the same generation": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, nil)
+		}},
+		"a generation that a tenant has written into the seal of the first": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			pod := f.pods[uid]
+			parts := strings.Split(pod.Seal, ".")
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(2))
+			other := f.pods[uid]
+			parts[1] = strings.Split(other.Seal, ".")[1]
+			other.Seal = strings.Join(parts, ".")
+			f.pods[uid] = other
+		}, says: "did not sign it"},
+		"one with the seal of another key": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 2, devices{"main": {card1}}, generation(1))
+		}, says: "is signed with key"},
+		"one that is sealed for another node": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, func(d *seal.Decision) {
+				d.Generation, d.Node = 1, "node-2"
+			})
+		}, says: "node-2"},
+		"one for a container that nobody asked for": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card0}, "side": {card1}}, generation(1))
+		}, seen: 1, says: "did not ask"},
+		"one with a device that is unhealthy, too": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {sick}}, generation(1))
+		}, seen: 1, says: "must not be used"},
+		"one with a device that is not there": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {"resource/group/gpu/9/cards"}}, generation(1))
+		}, seen: 1, says: "is not on node"},
+		"one without devices": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {}}, generation(1))
+		}, seen: 1, says: "gives it no device"},
+		"one with a device of another pod": {now: func(t *testing.T, f *fixture) {
+			f.pods["u2"] = requesting
+			annotations := sealed(t, 1, "u2", allocation(t, "pod-u2", "node-1", devices{"main": {card1}}), nil)
+			if _, err := f.create(t, "u2", "main", "api", annotations); err != nil {
+				t.Fatal(err)
+			}
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+		}, seen: 1, says: "default/pod-u2"},
+		"any where seals are not enforced": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.Seals.Mode = seal.Warn
+		}, says: "not enforced"},
+		"any while no key is known": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+			f.withSeals(seal.Enforce, errors.New("no such file"))
+		}, says: "no such file"},
+		"none: the pod is gone": {now: func(_ *testing.T, f *fixture) { delete(f.pods, uid) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, true)
+			f.withSeals(seal.Enforce, nil)
+			f.pods[uid] = requesting
+			first := sealed(t, 1, uid, allocation(t, "pod-"+uid, "node-1", devices{"main": {card0}}), nil)
+			if _, err := f.create(t, uid, "main", "api", first); err != nil {
+				t.Fatal(err)
+			}
+			record := f.Grants.(*grants.Checkpoint)
+			if _, err := record.Ask(uid, []string{"main"}); err != nil {
+				t.Fatal(err)
+			}
+			before, _, _ := record.Granted(t.Context(), uid)
+			test.now(t, f)
+			now, seen, err := f.Replace(t.Context(), before)
+			if now.Generation != test.taken || seen != test.seen || (err != nil) != (test.says != "") ||
+				err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("generation %d is taken and %d seen, error %v; want %d, %d, %q", now.Generation, seen, err,
+					test.taken, test.seen, test.says)
+			}
+			after, _, _ := record.Granted(t.Context(), uid)
+			if test.taken == 0 {
+				if diff := cmp.Diff(before, after); diff != "" {
+					t.Errorf("what the pod holds has changed:\n%s", diff)
+				}
+				return
+			}
+			// Its next container has what was taken.
+			want := "/dev/gpu1"
+			if name == "the same devices of a later generation" {
+				want = "/dev/gpu0"
+			}
+			config, err := f.create(t, uid, "main", "api", first)
+			if err != nil || len(config.GetDevices()) != 1 || config.GetDevices()[0].GetHostPath() != want {
+				t.Errorf("its next container has %v, error %v; want %s", config.GetDevices(), err, want)
+			}
+		})
+	}
+}
