@@ -4,7 +4,8 @@
 // Package holders finds the pods that hold devices of this node of which the scheduler knows from
 // the node alone. These are adopted pods, which the kubelet gave devices to; and, where seals are
 // looked at, those that carry no seal that verifies: they were granted before there were seals, or
-// their key was taken away.
+// their key was taken away; or somebody wrote back an allocation of before their devices were
+// replaced.
 package holders
 
 import (
@@ -67,6 +68,7 @@ type answer struct {
 	verifier         *seal.Verifier
 	allocation, seal string
 	valid            bool
+	generation       int64 // of a valid seal
 }
 
 // New returns a follower that knows no holders yet; call Run. keys is nil where seals are not
@@ -125,15 +127,18 @@ func (f *Follower) unsealed(verifier *seal.Verifier, granted []grants.Allocation
 		now := answer{verifier: verifier, allocation: pod.Allocation, seal: pod.Seal}
 		if before, known := f.answers[uid]; known && before.verifier == verifier &&
 			before.allocation == now.allocation && before.seal == now.seal {
-			now.valid = before.valid
-		} else {
-			now.valid = verifier == nil || f.valid(verifier, uid, pod)
+			now.valid, now.generation = before.valid, before.generation
+		} else if now.valid = verifier == nil; !now.valid {
+			now.generation, now.valid = f.verify(verifier, uid, pod)
 		}
 		answers[uid] = now
-		if now.valid && !granted[i].Adopted {
+		// An allocation of before, which somebody has written back, is not what the pod holds.
+		old := verifier != nil && now.generation < granted[i].Generation
+		if now.valid && !old && !granted[i].Adopted {
 			continue
 		}
 		holder := deviceinfo.HolderOf(apitypes.UID(uid), pod.Namespace, pod.Name, granted[i].PodInfo)
+		holder.Generation = granted[i].Generation
 		if len(holder.Containers) > 0 {
 			list = append(list, holder)
 		}
@@ -142,19 +147,21 @@ func (f *Follower) unsealed(verifier *seal.Verifier, granted []grants.Allocation
 	return list
 }
 
-// valid reports whether the pod carries a valid seal of the allocation in its annotation.
-func (f *Follower) valid(verifier *seal.Verifier, uid string, pod pods.Pod) bool {
+// verify reports whether the pod carries a valid seal of the allocation in its annotation, and of
+// which generation.
+func (f *Follower) verify(verifier *seal.Verifier, uid string, pod pods.Pod) (generation int64, valid bool) {
 	if pod.Seal == "" {
-		return false
+		return 0, false
 	}
 	info, err := deviceinfo.DecodePod(pod.Allocation)
 	if err != nil {
-		return false
+		return 0, false
 	}
-	return verifier.Verify(pod.Seal, seal.Decision{
+	generation, err = verifier.Generation(pod.Seal, seal.Decision{
 		UID: apitypes.UID(uid), Namespace: pod.Namespace, Name: pod.Name, Node: f.nodeName,
 		Allocation: seal.DigestOf(info),
-	}) == nil
+	})
+	return generation, err == nil
 }
 
 func (f *Follower) set(list []deviceinfo.Holder) {

@@ -224,6 +224,21 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	awaitHolders(t, h)
 }
 
+func TestAPodWithAnAllocationOfBeforeIsAHolderOfWhatItHasNow(t *testing.T) {
+	s := &state{pods: map[string]pods.Pod{}, changed: make(chan struct{})}
+	h := New("node-1", newKeys(1), s, s)
+	background(t, h.Run)
+	s.add(t, "replaced", 1)
+	awaitHolders(t, h)
+	s.change(func() { s.granted[0].Generation = 2 }) // and the pod carries the first one
+	awaitHolders(t, h, "replaced")
+	if list, _, _ := h.Holders(); list[0].Generation != 2 {
+		t.Errorf("it is reported as %+v", list[0])
+	}
+	s.change(func() { s.granted[0].Generation = 0 })
+	awaitHolders(t, h)
+}
+
 func TestAdoptedPodsAreHoldersWhetherSealsAreLookedAtOrNot(t *testing.T) {
 	for name, test := range map[string]struct {
 		keys     Keys
