@@ -4,7 +4,8 @@
 // Package advertise publishes this node's devices in its Node object: the annotation
 // KubeDevice/DeviceInfo, and the extended resources in its status. Where some pods hold devices
 // that the scheduler did not allocate and seal, the annotation KubeDevice/Holders says so, in the
-// same patches. KubeDevice/Unhealthy says which devices are unhealthy and why. So does
+// same patches. KubeDevice/Unhealthy says which devices are unhealthy and why, and
+// KubeDevice/Replacements for which containers the node asks for other devices. So does
 // KubeDevice/RequiredPlugin where the container runtime refuses containers that require kubecri
 // while it is away. Extended resources that the kubelet publishes by itself stay as they are.
 //
@@ -80,6 +81,13 @@ type Health interface {
 	Unhealthy() (list []deviceinfo.UnhealthyDevice, known bool, changed <-chan struct{})
 }
 
+// Replacements knows for which pods the node asks for other devices. *failover.Follower does.
+type Replacements interface {
+	// Wanted returns the pods; whether they are known, without which the node's annotation stays as
+	// it is; and a channel that is closed when any of this may have changed.
+	Wanted() (list []deviceinfo.Replacement, known bool, changed <-chan struct{})
+}
+
 // Runtime knows what the node's container runtime does. *nri.Registration is one.
 type Runtime interface {
 	// Enforced reports whether the runtime refuses containers that require an NRI plugin which is
@@ -108,6 +116,9 @@ type Options struct {
 	// Taints, if set, is called with the annotation KubeDevice/DeviceTaints of each state of the
 	// node. Administrators write it.
 	Taints func(ctx context.Context, annotation string)
+	// Replacements, if set, has what the annotation KubeDevice/Replacements says. Without, the node
+	// has no such annotation.
+	Replacements Replacements
 	// Runtime has what the annotation KubeDevice/RequiredPlugin says. Without, the node has no such
 	// annotation.
 	Runtime Runtime

@@ -43,12 +43,13 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		holders, holdersChanged := f.holders()
 		runtime, runtimeChanged := f.runtime()
 		unhealthy, healthChanged := f.unhealthy()
+		replacements, replacementsChanged := f.replacements()
 		if f.node != nil && !retry.on {
 			second.end()
 			var due time.Time
 			var err error
 			if synced == nil {
-				due, err = f.compare(ctx, inventory.Node, requested, known, holders, unhealthy, runtime)
+				due, err = f.compare(ctx, inventory.Node, requested, known, holders, unhealthy, replacements, runtime)
 			} else {
 				err = f.restore(ctx, requested)
 			}
@@ -74,6 +75,8 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 		case <-holdersChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-healthChanged:
+			retry.cut(wait.Jitter(f.options.Retry, jitter))
+		case <-replacementsChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
 		case <-runtimeChanged:
 			retry.cut(wait.Jitter(f.options.Retry, jitter))
@@ -138,6 +141,18 @@ func (f *follower) unhealthy() (report *healthReport, changed <-chan struct{}) {
 	return &healthReport{list}, changed
 }
 
+// replacements returns what the node asks for: nil while that is not known.
+func (f *follower) replacements() (report *replacementsReport, changed <-chan struct{}) {
+	if f.options.Replacements == nil {
+		return &replacementsReport{}, nil
+	}
+	list, known, changed := f.options.Replacements.Wanted()
+	if !known {
+		return nil, changed
+	}
+	return &replacementsReport{list}, changed
+}
+
 // runtime returns what the node has to say of its runtime: nothing while that is not known.
 func (f *follower) runtime() (annotations map[string]string, changed <-chan struct{}) {
 	required := ""
@@ -172,7 +187,7 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 // or the zero time. Holders that cannot be published do not keep the inventory from being so.
 func (f *follower) compare(
 	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool, holders *holdersReport,
-	unhealthy *healthReport, runtime map[string]string,
+	unhealthy *healthReport, replacements *replacementsReport, runtime map[string]string,
 ) (due time.Time, err error) {
 	w := want(f.node, inventory, requested, known)
 	if f.steps == nil {
@@ -192,6 +207,7 @@ func (f *follower) compare(
 		annotations[deviceinfo.RequiredPluginAnnotation] = "" // it is about devices
 	}
 	unreported := holders.addTo(annotations, f.node)
+	replacements.addTo(annotations, f.node)
 	unhealthy.addTo(annotations, f.node)
 	if err := f.patch(ctx, annotations, shown.counts); err != nil {
 		return time.Time{}, err

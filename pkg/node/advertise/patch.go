@@ -119,6 +119,19 @@ func (h *healthReport) addTo(annotations map[string]string, node *corev1.Node) {
 		deviceinfo.MaxBytes-sizeWith(node, annotations))
 }
 
+// replacementsReport is what the annotation KubeDevice/Replacements has to say.
+type replacementsReport struct{ pods []deviceinfo.Replacement }
+
+// addTo adds as much of the report, if there is one, as the other annotations leave room for.
+func (r *replacementsReport) addTo(annotations map[string]string, node *corev1.Node) {
+	if r == nil {
+		return
+	}
+	annotations[deviceinfo.ReplacementsAnnotation] = ""
+	annotations[deviceinfo.ReplacementsAnnotation] = deviceinfo.EncodeReplacements(r.pods,
+		deviceinfo.MaxBytes-sizeWith(node, annotations))
+}
+
 // checkSize returns an error for an annotation that the API server would refuse.
 func checkSize(node *corev1.Node, value string) error {
 	if total := sizeWith(node, map[string]string{deviceinfo.Annotation: value}); total > deviceinfo.MaxBytes {

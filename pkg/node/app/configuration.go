@@ -44,7 +44,7 @@ type Configuration struct {
 	SealCertificates *string `json:"sealCertificates,omitempty"`
 	SealTrustBundle  *string `json:"sealTrustBundle,omitempty"`
 	SealMode         *string `json:"sealMode,omitempty"`
-	// OnDeviceFailure is Ignore or Evict.
+	// OnDeviceFailure is Ignore, Evict or Replace.
 	OnDeviceFailure *string `json:"onDeviceFailure,omitempty"`
 	// DeviceFailureGracePeriod is a duration such as 90s.
 	DeviceFailureGracePeriod *string `json:"deviceFailureGracePeriod,omitempty"`

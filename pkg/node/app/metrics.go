@@ -39,6 +39,8 @@ type measures struct {
 	seals      *metrics.CounterVec
 	attempts   *metrics.CounterVec
 	evictions  *metrics.CounterVec
+
+	replacements *metrics.CounterVec
 }
 
 // newMeasures registers the counters and the metrics of the process.
@@ -73,9 +75,15 @@ func newMeasures() *measures {
 			"Tries to evict pods whose devices had failed or were tainted, by outcome: evicted, blocked (by a budget) "+
 				"or error.",
 			"outcome"),
+		replacements: counter("device_replacements_total",
+			"Allocations by which the scheduler gave other devices to containers that run, by outcome: taken, or "+
+				"refused by this node.", "outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,
-		m.findings, m.seals, m.attempts, m.evictions)
+		m.findings, m.seals, m.attempts, m.evictions, m.replacements)
+	for _, outcome := range []string{replacementTaken, replacementRefused} {
+		m.replacements.WithLabelValues(outcome)
+	}
 	for _, outcome := range devicehealth.Outcomes() {
 		m.evictions.WithLabelValues(string(outcome))
 	}
@@ -174,6 +182,17 @@ func (m *measures) observeFirewall(attempt firewall.Attempt, action admission.Fi
 
 func (m *measures) observeEviction(outcome devicehealth.Outcome) {
 	m.evictions.WithLabelValues(string(outcome)).Inc()
+}
+
+// The outcomes of replacements.
+const replacementTaken, replacementRefused = "taken", "refused"
+
+func (m *measures) observeReplacement(taken bool) {
+	outcome := replacementRefused
+	if taken {
+		outcome = replacementTaken
+	}
+	m.replacements.WithLabelValues(outcome).Inc()
 }
 
 func (m *measures) observePlugin(plugin, call string, took time.Duration, err error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/devicehealth"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/failover"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
@@ -63,8 +64,9 @@ type node struct {
 	holders       *holders.Follower
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
-	registration  *nri.Registration // nil where it is off
-	nri           *nriParts         // nil in ModeCRI
+	failover      *failover.Follower // nil where devices are not replaced
+	registration  *nri.Registration  // nil where it is off
+	nri           *nriParts          // nil in ModeCRI
 
 	running sync.WaitGroup
 }
@@ -154,6 +156,13 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	if n.keys != nil {
 		n.measures.showSeals(n.keys, n.holders)
 	}
+	if n.notReplaced() == "" {
+		n.failover = failover.New(failover.Options{
+			Record: n.record, Pods: n.registry, Runtime: failover.CRI(upstream, runtime), Take: n.admission().Replace,
+			Warn: n.events.event, Observe: n.measures.observeReplacement,
+		})
+		advertising.Replacements = n.failover
+	}
 	n.advertiser = advertise.New(options.NodeName, n.plugins, advertising)
 	if options.Kubeconfig != "" {
 		n.measures.showNode(n.advertiser)
@@ -223,6 +232,9 @@ func (n *node) start(ctx context.Context, servePath string) {
 		using.Go(func() { n.health.Run(ctx) })
 		using.Go(func() { n.healthKeeper(client).Run(ctx) })
 		using.Go(func() { n.taintKeeper(client).Run(ctx) })
+		if n.failover != nil {
+			using.Go(func() { n.failover.Run(ctx) })
+		}
 		if n.keys != nil {
 			using.Go(func() { n.keys.WatchTrustBundle(ctx, client) })
 		}
@@ -262,6 +274,7 @@ func (n *node) healthKeeper(client kubernetes.Interface) *devicehealth.Keeper {
 		Default: devicehealth.Rule{
 			Policy: n.options.OnDeviceFailure, GracePeriod: n.options.DeviceFailureGracePeriod,
 		},
+		Replacer: n.record, NotReplaced: n.notReplaced(),
 		Warn: n.events.event, Observe: n.measures.observeEviction,
 	}, client)
 }
@@ -272,6 +285,18 @@ func (n *node) taintKeeper(client kubernetes.Interface) *devicehealth.TaintKeepe
 		Taints: n.taints, Grants: n.record, Pods: n.registry,
 		Warn: n.events.event, Observe: n.measures.observeEviction,
 	}, client)
+}
+
+// notReplaced returns why this node gives containers that run no other devices, or nothing.
+func (n *node) notReplaced() string {
+	mode, _ := n.options.sealMode() // it was validated
+	switch {
+	case mode != seal.Enforce:
+		return "the node does not enforce seals"
+	case n.options.Mode == ModeNRI:
+		return "the node's kubecri is an NRI plugin"
+	}
+	return ""
 }
 
 // followInventory keeps the registry's device resources up to date.

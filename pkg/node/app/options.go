@@ -210,9 +210,10 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	_ = flags.MarkDeprecated(isolateFlag, "use --"+firewallFlag)
 	flags.Var(&o.OnDeviceFailure, "on-device-failure",
 		"what happens to a pod when a device that it holds becomes unhealthy: Ignore tells it, Evict evicts it after "+
-			"the grace period; where the annotations KubeDevice/OnDeviceFailure of pod and namespace say nothing")
+			"the grace period, Replace gives its container another one; where the annotations "+
+			"KubeDevice/OnDeviceFailure of pod and namespace say nothing")
 	flags.DurationVar(&o.DeviceFailureGracePeriod, graceFlag, o.DeviceFailureGracePeriod,
-		"how long the device may be unhealthy before the pod is evicted; where the annotations "+
+		"how long the device may be unhealthy before anything happens to the pod; where the annotations "+
 			"KubeDevice/DeviceFailureGracePeriod of pod and namespace say nothing")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"directory for what must outlive a restart: which pod holds which device")

@@ -254,8 +254,8 @@ func TestWhoseWordCounts(t *testing.T) {
 		"the pod's, with the node's":      {pod: "Evict", rule: Rule{Ignore, 4 * time.Second}, want: 4},
 		"a word that nobody knows": {
 			pod: "Restart", rule: Rule{Evict, 2 * time.Second}, want: 2,
-			problem: `annotation KubeDevice/OnDeviceFailure of the pod is ignored: "Restart" is neither Ignore ` +
-				`nor Evict`,
+			problem: `annotation KubeDevice/OnDeviceFailure of the pod is ignored: "Restart" is none of Ignore, ` +
+				`Evict and Replace`,
 		},
 		"a time that is none": {
 			pod: "Evict", grace: "soon", rule: Rule{Ignore, 2 * time.Second}, want: 2,

@@ -139,6 +139,7 @@ type machine struct {
 	client  *fake.Clientset
 	rule    Rule
 	budget  atomic.Bool // of all pods: none may be evicted
+	why     string      // why the node does not replace devices
 
 	annotation string // of the node
 	stop       func()
@@ -195,6 +196,33 @@ func run(t *testing.T, rule Rule, namespace map[string]string, story func(*machi
 	})
 }
 
+// Ask implements Replacer. As the checkpoint, it knows what was asked after a restart.
+func (m *machine) Ask(podUID string, containers []string) (since time.Time, err error) {
+	i := slices.IndexFunc(m.granted, func(a grants.Allocation) bool { return a.PodUID == podUID })
+	asked := map[string]grants.Ask{}
+	for _, name := range containers {
+		ask, known := m.granted[i].Asked[name]
+		if !known {
+			ask.Since = time.Now()
+		}
+		since, asked[name] = ask.Since, ask
+	}
+	if len(asked) != len(m.granted[i].Asked) {
+		m.say("asks for %s: %v", podUID, containers)
+	}
+	m.granted[i].Asked = asked
+	return since, nil
+}
+
+// restarts says that the containers of a pod are started again whatever their exit code.
+func (m *machine) restarts(id string) {
+	m.pods.change(func(all map[string]pods.Pod) {
+		pod := all[id]
+		pod.Containers = []pods.Container{{Name: "main", Restarts: true}}
+		all[id] = pod
+	})
+}
+
 // evict is the API server's answer to an eviction.
 func (m *machine) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.GetSubresource() != "eviction" {
@@ -222,6 +250,7 @@ func (m *machine) start() {
 		func(eventType, message string) { m.say("node %s: %s", eventType, message) })
 	keeper := NewKeeper(Options{
 		Tracker: tracker, Grants: m.granted, Pods: m.pods, Default: m.rule, Observe: func(Outcome) {},
+		Replacer: m, NotReplaced: m.why,
 		Warn: func(pod *corev1.ObjectReference, reason, message string) {
 			m.say("pod %s %s: %s", pod.Name, reason, message)
 		},

@@ -78,6 +78,10 @@ type Options struct {
 	Pods    Pods
 	// Default is the rule for pods that say nothing, in namespaces that say nothing.
 	Default Rule
+	// Replacer asks for other devices. NotReplaced says why this node does not ask, so that Replace
+	// means Evict; then Replacer is not needed.
+	Replacer    Replacer
+	NotReplaced string
 	// Warn puts a warning on a pod. The same warning again is counted, not repeated.
 	Warn func(pod *corev1.ObjectReference, reason, message string)
 	// Observe is called after each try to evict a pod.
@@ -85,8 +89,9 @@ type Options struct {
 }
 
 // Keeper does what follows for pods when their devices fail: an event, the condition
-// DevicesHealthy, and an eviction where their rule says so. All that it has to know after a restart
-// is in the API server. It belongs to one goroutine.
+// DevicesHealthy, and an eviction or a request for other devices where their rule says so. All that
+// it has to know after a restart is in the API server and in the record of grants. It belongs to
+// one goroutine.
 type Keeper struct {
 	Options
 	client kubernetes.Interface
@@ -170,6 +175,8 @@ type affected struct {
 	pod    pods.Pod
 	failed []failure
 	known  bool // the health of all its devices is
+
+	granted *grants.Allocation
 }
 
 // failure is an unhealthy device of a container.
@@ -202,7 +209,8 @@ func (k *Keeper) round(ctx context.Context, now *snapshot, granted []grants.Allo
 		}
 		pod, _ := k.Pods.Get(uid)
 		a := inspect(now, uid, pod, granted[i].PodInfo)
-		if len(a.failed) == 0 && k.pods[uid] == nil && pod.Failure.Status == "" {
+		a.granted = &granted[i]
+		if len(a.failed) == 0 && k.pods[uid] == nil && pod.Failure.Status == "" && !a.asks() {
 			continue
 		}
 		present[uid] = true
@@ -255,6 +263,7 @@ func (k *Keeper) keep(ctx context.Context, a affected, s *podState) (next time.T
 	}
 	if len(a.failed) == 0 {
 		s.warned, s.evict, s.blocked = map[string]bool{}, attempts{}, ""
+		k.askNoMore(ctx, a)
 		return k.setCondition(ctx, a, s, pods.Failure{Status: string(corev1.ConditionTrue), Reason: reasonHealthy,
 			Message: "all devices that the pod holds are healthy"})
 	}
@@ -270,7 +279,12 @@ func (k *Keeper) keep(ctx context.Context, a affected, s *podState) (next time.T
 	if at := k.setCondition(ctx, a, s, conditionOf(a)); !at.IsZero() && at.Before(next) {
 		next = at
 	}
-	if rule.Policy == Evict && !s.evicted && !a.pod.Failure.Terminating {
+	if rule.Policy == Replace {
+		due = k.ask(ctx, a, due)
+	} else {
+		k.askNoMore(ctx, a)
+	}
+	if rule.Policy != Ignore && !s.evicted && !a.pod.Failure.Terminating {
 		if at := k.evict(ctx, a, s, due); !at.IsZero() && at.Before(next) {
 			next = at
 		}
@@ -298,9 +312,15 @@ func (a affected) ref() *corev1.ObjectReference {
 // warn warns the pod once of each failure, and again if the device was healthy in between. What the
 // condition says already was told by an earlier process.
 func (k *Keeper) warn(a affected, s *podState, rule Rule, due time.Time) {
+	at := due.UTC().Format(time.RFC3339)
 	follows := "the container is left alone"
-	if rule.Policy == Evict {
-		follows = "the pod is evicted if it is so at " + due.UTC().Format(time.RFC3339)
+	switch {
+	case rule.Policy == Replace && k.irreplaceable(a) == "":
+		follows = "the container is given another one if it is so at " + at
+	case rule.Policy == Replace:
+		follows = "the pod is evicted if it is so at " + at + ", as its devices are not replaced: " + k.irreplaceable(a)
+	case rule.Policy == Evict:
+		follows = "the pod is evicted if it is so at " + at
 	}
 	was := conditionOf(a)
 	told := s.warned == nil && a.pod.Failure.Status == was.Status && a.pod.Failure.Message == was.Message

@@ -22,22 +22,24 @@ type Policy string
 const (
 	Ignore Policy = "Ignore" // the pod is told
 	Evict  Policy = "Evict"  // and evicted after the grace period
+	// Replace: its container is given another device after the grace period, or else Evict.
+	Replace Policy = "Replace"
 )
 
 // String implements pflag.Value.
 func (p *Policy) String() string { return string(*p) }
 
 // Type implements pflag.Value.
-func (p *Policy) Type() string { return "Ignore|Evict" }
+func (p *Policy) Type() string { return "Ignore|Evict|Replace" }
 
 // Set implements pflag.Value.
 func (p *Policy) Set(text string) error {
 	switch policy := Policy(text); policy {
-	case Ignore, Evict:
+	case Ignore, Evict, Replace:
 		*p = policy
 		return nil
 	}
-	return fmt.Errorf("%q is neither %s nor %s", text, Ignore, Evict)
+	return fmt.Errorf("%q is none of %s, %s and %s", text, Ignore, Evict, Replace)
 }
 
 // Rule is a policy with its grace period.

@@ -1,0 +1,112 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicehealth
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+)
+
+func TestReplaceAsksAfterTheGracePeriodAndEvictsWithoutAnAnswer(t *testing.T) {
+	run(t, Rule{Replace, time.Minute}, nil, func(m *machine) {
+		m.restarts("0")
+		m.breaks("0 Xid79")
+		due := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+		m.expect("it fails", nodeIll, ailing+"; the container is given another one if it is so at "+due)
+		time.Sleep(time.Minute - time.Millisecond)
+		m.expect("just before")
+		time.Sleep(time.Millisecond)
+		m.expect("then", "asks for 0: [main]")
+		time.Sleep(answerLimit / 2)
+		m.restart() // kubecri
+		time.Sleep(answerLimit/2 - time.Millisecond)
+		m.expect("just before the answer is late")
+		time.Sleep(time.Millisecond)
+		m.expect("it is late", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
+	})
+}
+
+func TestADeviceThatIsHealthyAgainIsNotReplaced(t *testing.T) {
+	run(t, Rule{Replace, 0}, nil, func(m *machine) {
+		m.restarts("0")
+		m.breaks("0 Xid79")
+		m.look()
+		if !(affected{granted: &m.granted[0]}).asks() {
+			t.Error("nothing is asked for")
+		}
+		m.breaks()
+		m.expect("healthy again", "asks for 0: []", "node Normal: device resource/group/gpu/0 is healthy again")
+		time.Sleep(time.Hour)
+		m.expect("nothing follows")
+		m.expectCondition("healthy again", "0", "DevicesHealthy=True DevicesHealthy")
+	})
+}
+
+func TestAPodThatIsGivenAnotherDeviceIsHealthy(t *testing.T) {
+	run(t, Rule{Replace, 0}, nil, func(m *machine) {
+		m.restarts("0")
+		m.breaks("0 Xid79")
+		m.look()
+		m.stop() // the record of grants says nothing here when it changes
+		m.granted[0].Asked = nil
+		m.granted[0].PodInfo = m.granted[1].PodInfo
+		m.start()
+		m.look()
+		m.expectCondition("with another device", "0", "DevicesHealthy=True DevicesHealthy")
+		time.Sleep(time.Hour)
+		m.expect("nothing follows")
+	})
+}
+
+func TestReplaceMeansEvictWhereDevicesCannotBeReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*machine)
+		why     string
+	}{
+		"the container may not be started again": {func(*machine) {},
+			`container "main" is not started again whatever its exit code`},
+		"the node does not replace devices": {func(m *machine) {
+			m.stop()
+			m.why = "the node does not enforce seals"
+			m.restarts("0")
+			m.start()
+		}, "the node does not enforce seals"},
+		"the kubelet gave the pod its devices": {func(m *machine) {
+			m.restarts("0")
+			m.granted[0].Adopted = true
+		}, "the kubelet gave the pod its devices"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Rule{Replace, time.Minute}, nil, func(m *machine) {
+				test.prepare(m)
+				m.breaks("0 Xid79")
+				due := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+				m.expect("it fails", nodeIll, ailing+"; the pod is evicted if it is so at "+due+
+					", as its devices are not replaced: "+test.why)
+				time.Sleep(time.Minute)
+				m.expect("then", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
+			})
+		})
+	}
+}
+
+func TestAPodThatChangesItsMindIsAskedForNoMore(t *testing.T) {
+	run(t, Rule{Replace, 0}, nil, func(m *machine) {
+		m.restarts("0")
+		m.breaks("0 Xid79")
+		m.look()
+		m.wants("0", "Ignore", "")
+		m.expect("another policy", "asks for 0: []", ailing+"; the container is left alone")
+		m.wants("0", "Replace", "")
+		m.look()
+		m.pods.change(func(all map[string]pods.Pod) {
+			pod := all["0"]
+			pod.Failure.Terminating = true
+			all["0"] = pod
+		})
+		m.expect("it is being deleted", "asks for 0: []")
+	})
+}

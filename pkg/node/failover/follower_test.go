@@ -1,0 +1,367 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	gpu0 types.ResourceName = "resource/group/gpu/0/cards"
+	gpu1 types.ResourceName = "resource/group/gpu/1/cards"
+)
+
+func holding(gpu types.ResourceName) types.ContainerInfo {
+	return types.ContainerInfo{
+		DevRequests: types.ResourceList{"r": 1}, AllocateFrom: types.ResourceLocation{"r": gpu},
+	}
+}
+
+// machine is a node with one pod, u, whose container main has gpu0, and a runtime in which a
+// container takes two seconds to end.
+type machine struct {
+	t *testing.T
+
+	mu         sync.Mutex
+	allocation grants.Allocation
+	containers []grants.RuntimeContainer
+	answer     func(grants.Allocation) (grants.Allocation, int64, error)
+	seal       string // of the pod
+	changed    chan struct{}
+	stopped    int // calls of Stop
+	stopErr    error
+
+	saying sync.Mutex
+	said   []string
+}
+
+// run runs a story in a bubble of its own, in which time is fake.
+func run(t *testing.T, story func(*machine, *Follower)) { runFrom(t, func(*machine) {}, story) }
+
+// runFrom is run on a machine that is prepared before the follower starts.
+func runFrom(t *testing.T, prepare func(*machine), story func(*machine, *Follower)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{
+			t: t, changed: make(chan struct{}),
+			allocation: grants.Allocation{
+				PodUID: "u", Namespace: "team", Name: "pod",
+				Asked: map[string]grants.Ask{"main": {Since: time.Now()}},
+				PodInfo: &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
+					"main": holding(gpu0), "log": {},
+				}},
+			},
+			containers: []grants.RuntimeContainer{
+				{ID: "first", Name: "main", Carried: string(gpu0)}, {ID: "other", Name: "log"},
+			},
+		}
+		m.none()
+		prepare(m)
+		f := m.start()
+		story(m, f)
+	})
+}
+
+func (m *machine) start() *Follower {
+	ctx, cancel := context.WithCancel(m.t.Context())
+	f := New(Options{
+		Record: m, Pods: m, Runtime: m,
+		Take: func(_ context.Context, granted grants.Allocation) (grants.Allocation, int64, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			now, seen, err := m.answer(granted)
+			if now.Generation != m.allocation.Generation {
+				m.allocation = now
+				m.wake()
+			}
+			return now, seen, err
+		},
+		Warn: func(pod *corev1.ObjectReference, reason, message string) {
+			m.say("%s %s: %s", pod.Name, reason, message)
+		},
+		Observe: func(taken bool) { m.say("taken=%v", taken) },
+	})
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	m.t.Cleanup(func() { cancel(); running.Wait() })
+	synctest.Wait()
+	return f
+}
+
+func (m *machine) say(format string, args ...any) {
+	m.saying.Lock()
+	defer m.saying.Unlock()
+	m.said = append(m.said, fmt.Sprintf(format, args...))
+}
+
+// wake wakes who follows. The caller holds mu.
+func (m *machine) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *machine) change(do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	do()
+	m.wake()
+}
+
+// none answers nothing.
+func (m *machine) none() {
+	m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) { return a, a.Generation, nil }
+}
+
+// answers makes the scheduler answer with a GPU.
+func (m *machine) answers(generation int64, gpu types.ResourceName) {
+	m.change(func() {
+		m.seal = fmt.Sprint(generation)
+		m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) {
+			if a.Generation >= generation {
+				return a, a.Generation, nil
+			}
+			next := a
+			next.Generation, next.Asked = generation, nil
+			next.Leaving = map[string]types.ContainerInfo{"main": holding(gpu0)}
+			next.PodInfo = &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu)}}
+			return next, generation, nil
+		}
+	})
+	synctest.Wait()
+}
+
+// create creates a container as the kubelet does when the one of before has ended.
+func (m *machine) create(id string, gpu types.ResourceName) {
+	m.change(func() {
+		m.containers = append(m.containers, grants.RuntimeContainer{ID: id, Name: "main", Carried: string(gpu)})
+	})
+}
+
+func (m *machine) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return []grants.Allocation{m.allocation}, true, m.changed
+}
+
+func (m *machine) Carry(a grants.Allocation, container string) (string, error) {
+	return string(a.PodInfo.RunningContainers[container].AllocateFrom["r"]), nil
+}
+
+func (m *machine) Release(podUID, container string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("released %s/%s", podUID, container)
+	m.allocation.Leaving = nil
+	m.wake()
+	return nil
+}
+
+func (m *machine) Get(string) (pods.Pod, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return pods.Pod{Namespace: "team", Name: "pod", Seal: m.seal, Failure: pods.Failure{GraceSeconds: 7}}, true
+}
+func (m *machine) Active(string) bool { return true }
+func (m *machine) Check() error       { return nil }
+func (m *machine) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+func (m *machine) Pods(context.Context) (map[string]grants.RuntimeState, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return map[string]grants.RuntimeState{"u": {Live: true, Containers: slices.Clone(m.containers)}}, nil
+}
+
+func (m *machine) Stop(ctx context.Context, id string, grace time.Duration) error {
+	m.mu.Lock()
+	m.stopped++
+	err := m.stopErr
+	m.mu.Unlock()
+	if grace != 7*time.Second {
+		m.t.Errorf("container %s may take %v", id, grace)
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.containers {
+		if m.containers[i].ID == id {
+			m.containers[i].Exited = true
+		}
+	}
+	return nil
+}
+
+// expect compares what was said since the last look.
+func (m *machine) expect(when string, want ...string) {
+	m.t.Helper()
+	synctest.Wait()
+	m.saying.Lock()
+	defer m.saying.Unlock()
+	if diff := cmp.Diff(want, m.said); diff != "" {
+		m.t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+	m.said = nil
+}
+
+func expectWanted(t *testing.T, when string, f *Follower, want ...deviceinfo.Replacement) {
+	t.Helper()
+	got, known, _ := f.Wanted()
+	if diff := cmp.Diff(want, got); diff != "" || !known {
+		t.Errorf("%s (known: %v) (-want +got):\n%s", when, known, diff)
+	}
+}
+
+const told = `pod DeviceReplaced: container "main" is given [device resource/group/gpu/1] in the place of ` +
+	`[device resource/group/gpu/0], and is ended and started again for that`
+
+func TestAContainerIsEndedAloneAndItsDeviceReleasedWhenItHasEnded(t *testing.T) {
+	run(t, func(m *machine, f *Follower) {
+		expectWanted(t, "at first", f, deviceinfo.Replacement{UID: "u", Containers: []string{"main"}})
+		m.answers(1, gpu1)
+		m.expect("the scheduler answers", "taken=true", told)
+		expectWanted(t, "the scheduler has answered", f)
+		time.Sleep(2*time.Second - time.Millisecond)
+		m.expect("while the container ends")
+		time.Sleep(lookPause + time.Millisecond)
+		m.expect("it has ended", "released u/main")
+		m.create("second", gpu1)
+		time.Sleep(time.Hour)
+		m.expect("nothing more")
+		if m.stopped != 1 || m.containers[1].Exited || m.containers[2].Exited {
+			t.Errorf("%d calls, containers are %+v", m.stopped, m.containers)
+		}
+	})
+}
+
+func TestAContainerThatWasNotThereHasItsDeviceOfBeforeUntilTheNextOneIsSeen(t *testing.T) {
+	run(t, func(m *machine, _ *Follower) {
+		m.change(func() { m.containers[0].Exited = true })
+		m.answers(1, gpu1)
+		time.Sleep(time.Hour)
+		m.expect("the kubelet waits to start it again", "taken=true", told)
+		m.create("late", gpu0) // its creation was on the way since before the answer
+		time.Sleep(3 * time.Second)
+		m.expect("it was created with the device of before", "released u/main")
+		if last := m.containers[2]; !last.Exited {
+			t.Errorf("and is not ended: %+v", last)
+		}
+	})
+	run(t, func(m *machine, _ *Follower) {
+		m.change(func() { m.containers[0].Exited = true })
+		m.answers(1, gpu1)
+		m.create("second", gpu1)
+		time.Sleep(lookPause)
+		m.expect("it was created with the next device", "taken=true", told, "released u/main")
+	})
+}
+
+func TestAProcessThatStartsInBetweenGoesOn(t *testing.T) {
+	for name, prepare := range map[string]func(*machine){
+		"the container was not ended": func(*machine) {},
+		"the container has ended": func(m *machine) {
+			m.containers[0].Exited = true
+			m.create("next", gpu1)
+		},
+		"it cannot be ended at first":        func(m *machine) { m.stopErr = errors.New("the runtime is away") },
+		"the next one is there, the old too": func(m *machine) { m.create("next", gpu1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runFrom(t, func(m *machine) {
+				m.allocation.Generation, m.allocation.Asked = 1, nil
+				m.allocation.Leaving = map[string]types.ContainerInfo{"main": holding(gpu0)}
+				m.allocation.PodInfo = &types.PodInfo{
+					RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu1)},
+				}
+				prepare(m)
+			}, func(m *machine, _ *Follower) {
+				time.Sleep(time.Minute)
+				m.mu.Lock()
+				m.stopErr = nil
+				m.mu.Unlock()
+				time.Sleep(time.Minute)
+				m.expect("in the end", "released u/main")
+				for _, c := range m.containers {
+					if c.Exited != (c.ID == "first") {
+						t.Errorf("container %+v", c)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatCannotBeUsedIsSaidOnceAndAskedAgain(t *testing.T) {
+	run(t, func(m *machine, f *Follower) {
+		m.change(func() {
+			m.seal = "3"
+			m.answer = func(a grants.Allocation) (grants.Allocation, int64, error) {
+				return a, 3, errors.New("the device is unhealthy, too")
+			}
+		})
+		m.expect("it cannot be used", "taken=false", "pod DeviceReplacementRefused: what the scheduler allocated anew "+
+			"cannot be used: the device is unhealthy, too")
+		expectWanted(t, "then", f, deviceinfo.Replacement{
+			UID: "u", Generation: 3, Refused: true, Containers: []string{"main"},
+		})
+		time.Sleep(time.Hour)
+		m.expect("later")
+		m.answers(4, gpu1)
+		time.Sleep(time.Minute)
+		m.expect("the next one can be used", "taken=true", told, "released u/main")
+	})
+}
+
+func TestWhatWasTakenBackIsNotPublished(t *testing.T) {
+	run(t, func(m *machine, f *Follower) {
+		m.change(func() {
+			m.allocation.Asked = map[string]grants.Ask{"main": {Withdrawn: true}, "log": {}}
+		})
+		synctest.Wait()
+		expectWanted(t, "one container", f, deviceinfo.Replacement{UID: "u", Containers: []string{"log"}})
+		m.change(func() { m.allocation.Asked = map[string]grants.Ask{"main": {Withdrawn: true}} })
+		synctest.Wait()
+		expectWanted(t, "none", f)
+	})
+}
+
+func TestAnAnswerThatTheCreationOfAContainerTookIsToldOnce(t *testing.T) {
+	run(t, func(m *machine, _ *Follower) {
+		m.change(func() {
+			m.allocation.Generation, m.allocation.Asked = 1, nil
+			m.allocation.PodInfo = &types.PodInfo{
+				RunningContainers: map[string]types.ContainerInfo{"main": holding(gpu1)},
+			}
+		})
+		m.expect("taken", "taken=true", told)
+		m.change(func() {})
+		m.expect("later")
+	})
+}
