@@ -42,6 +42,7 @@ type Cache struct {
 	tainted    atomic.Bool // a node has had tainted devices
 	plain      names
 
+	placing  sync.Mutex                    // see Placing
 	verifier atomic.Pointer[seal.Verifier] // see Enforce
 	seals    *cache.Cache[sealed, error]
 
@@ -65,6 +66,13 @@ func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.Pass
 		attempts:    cache.New[types.UID, time.Time](attemptEntries),
 		seals:       cache.New[sealed, error](sealEntries),
 	}
+}
+
+// Placing keeps all others from reserving what the caller finds to be free, until it calls done.
+// Scheduling cycles come one after another; failover does not wait for them.
+func (c *Cache) Placing() (done func()) {
+	c.placing.Lock()
+	return c.placing.Unlock
 }
 
 // attemptEntries is of how many pods the first attempt is remembered. A pod that is forgotten waits

@@ -98,10 +98,22 @@ func (c *Cache) heldBy(pod *v1.Pod, inv *inventory, last *state) (holder, bool) 
 		return inv.reportedOf(pod, last)
 	}
 	held, ok := allocationOf(pod, last)
-	if ok && (known || c.verify(inv.verifier, pod, held.Pod) == nil) {
+	if ok && (known || c.verify(inv.verifier, pod, held.Pod) == nil) && !inv.supersedes(pod) {
 		return held, true
 	}
 	return inv.reportedOf(pod, last)
+}
+
+// supersedes reports whether the node says that the pod holds devices by a later generation of its
+// allocation than the pod carries, of which the seal is valid: somebody has written back an older
+// one.
+func (i *inventory) supersedes(pod *v1.Pod) bool {
+	reported, ok := i.reported[pod.UID]
+	if !ok || reported.Generation == 0 {
+		return false
+	}
+	sealed, err := i.verifier.Open(pod.Annotations[seal.Annotation])
+	return err == nil && reported.Generation > sealed.Generation
 }
 
 // Held returns what a bound pod holds, or nil for nothing.

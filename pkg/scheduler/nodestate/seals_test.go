@@ -307,3 +307,27 @@ func BenchmarkVerifyBoundPods(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(pods)), "ns/pod")
 	})
 }
+
+func TestAnOlderGenerationThatSomebodyHasWrittenBackDoesNotCount(t *testing.T) {
+	ours := newSealKey(1)
+	f := newFixture(t)
+	f.cache.Enforce(seal.NewVerifier(ours.public))
+	pod := f.bound(f.pod("p", 1), "n", allocated("p", "n", "A"))
+	pod = withSeal(pod, ours.of(pod))
+	for _, test := range []struct {
+		generation int64
+		free       string
+	}{{0, "B"}, {1, "A"}} {
+		value, err := deviceinfo.EncodeHolders([]deviceinfo.Holder{{
+			UID: "p", Namespace: "default", Name: "p", Generation: test.generation,
+			Containers: map[string]sdk.ResourceList{
+				"main": {sdk.ResourceName(sdk.DeviceGroupPrefix + "/gpu/B/cards"): 1},
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := f.reportText(f.node("n", "n-1", "A", "B"), value)
+		f.want("free", f.free(nodeInfo(node, pod)), test.free)
+	}
+}

@@ -6,6 +6,7 @@ package nodestate
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,12 +20,14 @@ import (
 type View struct {
 	// Devices is the node's state, for pods that tolerate every taint.
 	Devices *dispatch.Node
-	// Holders are the pods that hold devices, in the order of their UIDs.
+	// Holders are the pods that hold devices, in the order of their UIDs. What is kept for pods
+	// beside what they hold (see ReserveMore) is not in it.
 	Holders []*dispatch.Holder
 	// Bound says which of them are bound. The devices of the others are reserved.
 	Bound map[types.UID]bool
 
 	inventory *inventory
+	all       []*dispatch.Holder // Holders, and what is kept
 }
 
 // estimateKey identifies a state of a node in the informers.
@@ -124,7 +127,10 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 		}
 	}
 	ordered := inOrder(all)
-	view := &View{Holders: ordered, Bound: bound, inventory: inv}
+	view := &View{all: ordered, Bound: bound, inventory: inv}
+	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *dispatch.Holder) bool {
+		return isStandIn(types.UID(h.UID))
+	})
 	view.Devices, err = c.DevicesFor(ctx, view, everyTaint)
 	return view, err
 }
@@ -135,5 +141,5 @@ func (c *Cache) DevicesFor(ctx context.Context, view *View, tolerations []v1.Tol
 	if err != nil {
 		return nil, err
 	}
-	return c.schedulers.Node(ctx, devices, view.Holders)
+	return c.schedulers.Node(ctx, devices, view.all)
 }
