@@ -130,6 +130,10 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
 		"pkg/schedulerapi", "pkg/sdk",
 	},
+	"pkg/scheduler/failover": {
+		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",
+		"pkg/grouptree", "pkg/seal", "pkg/sdk",
+	},
 	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},
 	"deploy":                 {}, // data only
 	"pkg/node": {

@@ -23,6 +23,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/apiserver"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/failover"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
@@ -151,6 +152,9 @@ func newFactory(
 			}
 		})
 		core := handle.SharedInformerFactory().Core().V1()
+		if err = startFailover(shared, schedulers, handle, options.Seals.Keys); err != nil {
+			return
+		}
 		err = api.Start(shared.Run, readapi.Parts{
 			Source: &readapi.Cluster{
 				Schedulers: schedulers,
@@ -172,6 +176,36 @@ func newFactory(
 		}
 		return frameworkplugin.New(handle, shared), nil
 	}
+}
+
+// startFailover answers nodes that ask for other devices for pods that run. Without keys there is
+// nothing by which a node could know the answer.
+func startFailover(
+	shared *frameworkplugin.Shared, schedulers *dispatch.Set, handle fwk.Handle, keys *seal.File,
+) error {
+	if keys == nil {
+		return nil
+	}
+	core := handle.SharedInformerFactory().Core().V1()
+	var mu sync.Mutex
+	var since time.Time
+	complete := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		if since.IsZero() && shared.Synced() {
+			since = time.Now()
+		}
+		return since
+	}
+	engine := failover.New(failover.Options{
+		Schedulers: schedulers, Nodes: shared.Nodes(), NodeLister: core.Nodes().Lister(), PodsOn: shared.PodsOn,
+		Client: handle.ClientSet(), Keys: keys, Recorder: handle.EventRecorder(), Leads: readapi.Leads(complete),
+	})
+	if err := engine.Follow(core.Nodes().Informer()); err != nil {
+		return fmt.Errorf("follow nodes that ask for other devices: %w", err)
+	}
+	shared.Run(engine.Run)
+	return nil
 }
 
 // appendHelp prints the section of our flags after upstream's usage and help, which list their own

@@ -45,6 +45,12 @@ var (
 	UnallocatedPods = gauge("unallocated_pods",
 		"Pods that request devices and were bound without any: by another scheduler, or by whoever created them. They "+
 			"do not start on their nodes. Counted by the scheduler that leads, 0 on all others.")
+	// DeviceReplacements is counted by the leader alone.
+	DeviceReplacements = counters("device_replacements_total",
+		"Tries to give a container of a bound pod other devices because its node says that those of before are "+
+			"unhealthy, by outcome: written, no_device (none of the node fits), conflict (the pod was changed; it is "+
+			"tried again), error.",
+		"outcome")
 	SealKeyReloads = counters("seal_key_reloads_total",
 		"Times that the file --device-seal-key was read again, by outcome: changed (its keys are in use), failed (it "+
 			"is missing or malformed, and the keys of before stay in use).",
@@ -130,7 +136,7 @@ func gauges(name, help string, labels ...string) *metrics.GaugeVec {
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		ForgedAllocations, PoliciesMissing, PolicyProblems, StepLimitHits, NodesNotSearched, UnsealedPods,
-		SealKeyReloads, UnallocatedPods,
+		SealKeyReloads, UnallocatedPods, DeviceReplacements,
 		PluginCalls, PluginCallDuration, PluginFailures, PluginSetAside, PluginCallsOverdue,
 		VerdictCacheHits, VerdictCacheMisses, VerdictCacheSize, VerdictCacheInvalidations,
 	}

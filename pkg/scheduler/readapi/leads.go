@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // makes leaderMetric
 	"k8s.io/utils/clock"
 )
@@ -39,6 +40,13 @@ type leadership struct {
 	alone metrics.Gatherer // of the metric; nil before it is found
 	read  time.Time
 	leads bool
+}
+
+// Leads returns a function that reports whether this process leads. complete returns since when the
+// process knows the cluster, the zero time if it does not. The function is safe for concurrent use.
+func Leads(complete func() time.Time) func() bool {
+	l := &leadership{metrics: legacyregistry.DefaultGatherer, complete: complete, clock: clock.RealClock{}}
+	return l.Leads
 }
 
 // Leads reports whether this process leads. Without an election, it does as soon as it knows the

@@ -1,0 +1,193 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+)
+
+// asks is what a node asks for the containers of a pod at a generation.
+func asks(pod string, generation int64, containers ...string) deviceinfo.Replacement {
+	return deviceinfo.Replacement{UID: types.UID(pod), Generation: generation, Containers: containers}
+}
+
+func TestAContainerIsGivenAnotherDeviceOfItsNode(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A", "log": "B"})
+	f.holder("other", 0, map[string]string{"main": "C"})
+	f.breaks("A", asks("p", 0, "main"))
+	f.sync()
+	f.want("container main", f.has("p", "main"), "D, generation 1")
+	f.want("container log", f.has("p", "log"), "B, generation 1")
+	f.want("the other pod", f.has("other", "main"), "C, generation 0")
+	f.want("free before the informer has seen it", f.free(), "")
+	f.sync()
+	f.want("and not again", f.has("p", "main"), "D, generation 1")
+	f.seen()
+	f.want("free when the informer has seen it", f.free(), "")
+	f.sync()
+	f.want("and not again then", f.has("p", "main"), "D, generation 1")
+
+	// It fails as well, and A is healthy again.
+	delete(f.sick, "A")
+	f.breaks("D", asks("p", 1, "main"))
+	f.sync()
+	f.want("the second time", f.has("p", "main"), "A, generation 2")
+	f.seen()
+	f.node()
+	f.engine.release("n", time.Now().Add(keepPause))
+	delete(f.sick, "D")
+	f.node()
+	f.want("free in the end", f.free(), "D")
+}
+
+func TestHealthyDevicesOfTheContainerAreKeptWhereTheyCan(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A D"})
+	f.breaks("D", asks("p", 0, "main"))
+	f.sync()
+	if got := f.has("p", "main"); !strings.HasPrefix(got, "A ") || !strings.HasSuffix(got, ", generation 1") {
+		t.Errorf("the container has %q, and not A and another one", got)
+	}
+}
+
+func TestOneContainerAtATimeIsAnswered(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A", "log": "B"})
+	f.sick["A"] = true
+	f.breaks("B", asks("p", 0, "log", "main"))
+	f.sync()
+	f.want("container main", f.has("p", "main"), "A, generation 1")
+	if got := f.has("p", "log"); got != "C, generation 1" && got != "D, generation 1" {
+		t.Errorf("container log has %q", got)
+	}
+}
+
+func TestWhatIsNotAnswered(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*fixture)
+		event   string
+	}{
+		"a node that asks while another scheduler leads": {prepare: func(f *fixture) { f.leads = false }},
+		"a node that asks for a pod of another node": {prepare: func(f *fixture) {
+			f.pods[0].Spec.NodeName = "elsewhere"
+		}},
+		"a pod that is being deleted": {prepare: func(f *fixture) {
+			now := metav1.Now()
+			f.pods[0].DeletionTimestamp = &now
+		}},
+		"a pod without a seal": {func(f *fixture) { delete(f.pods[0].Annotations, seal.Annotation) }, "no seal"},
+		"a pod whose allocation was changed": {func(f *fixture) {
+			f.pods[0].Annotations[deviceinfo.Annotation] = strings.ReplaceAll(
+				f.pods[0].Annotations[deviceinfo.Annotation], "gpu/A", "gpu/B")
+		}, "another allocation"},
+		"a container that is not there": {func(f *fixture) { f.node(asks("p", 0, "gone")) }, "has no devices"},
+		"a node without a device that is free": {func(f *fixture) {
+			f.holder("q", 0, map[string]string{"main": "B C D"})
+		}, "no other device of node"},
+		"a node that asks for nothing": {prepare: func(f *fixture) { f.node() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.holder("p", 0, map[string]string{"main": "A"})
+			f.breaks("A", asks("p", 0, "main"))
+			test.prepare(f)
+			event := f.sync()
+			f.want("the container", f.has("p", "main"), "A, generation 0")
+			if !strings.Contains(event, test.event) || (event == "") != (test.event == "") {
+				t.Errorf("the event says %q, want %q", event, test.event)
+			}
+			if again := f.sync(); again != "" {
+				t.Errorf("it is said again: %q", again)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatTheNodeHasNotTakenYetIsTheAnswer(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 1, map[string]string{"main": "B"})
+	f.breaks("A", asks("p", 0, "main"))
+	f.sync()
+	f.want("the container", f.has("p", "main"), "B, generation 1")
+}
+
+func TestADeviceThatBecomesFreeIsGiven(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A"})
+	f.holder("q", 0, map[string]string{"main": "B C D"})
+	f.breaks("A", asks("p", 0, "main"))
+	if f.sync() == "" || f.engine.sync(t.Context(), "n") > retryPause {
+		t.Error("it is not tried again soon")
+	}
+	f.pods = f.pods[:1]
+	f.sync()
+	if got := f.has("p", "main"); strings.HasPrefix(got, "A") {
+		t.Errorf("the container has %q", got)
+	}
+}
+
+func TestWhatTheNodeCannotUseIsNotGivenAgain(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 3, map[string]string{"main": "D"}) // which the node cannot use
+	refused := asks("p", 3, "main")
+	refused.Refused = true
+	f.breaks("A", refused)
+	f.sync()
+	if got := f.has("p", "main"); got != "B, generation 4" && got != "C, generation 4" {
+		t.Errorf("the container has %q", got)
+	}
+}
+
+// What becomes of a change that the API server did not answer.
+func TestAChangeWhoseAnswerIsLost(t *testing.T) {
+	gone := errors.New("the connection is lost")
+	t.Run("took effect", func(t *testing.T) {
+		f := newFixture(t)
+		f.holder("p", 0, map[string]string{"main": "A"})
+		f.breaks("A", asks("p", 0, "main"))
+		f.lose = func(applied func()) error { applied(); return gone }
+		f.sync()
+		f.want("the container", f.has("p", "main")[2:], " generation 1")
+		got := f.has("p", "main")
+		f.sync()
+		f.want("and later", f.has("p", "main"), got)
+	})
+	t.Run("did not", func(t *testing.T) {
+		f := newFixture(t)
+		f.holder("p", 0, map[string]string{"main": "A"})
+		f.breaks("A", asks("p", 0, "main"))
+		f.lose = func(func()) error { return gone }
+		f.sync()
+		if got := f.has("p", "main"); strings.HasPrefix(got, "A") {
+			t.Errorf("it is not tried again: %q", got)
+		}
+	})
+}
+
+func TestAPodThatWasChangedMeanwhileIsTriedAgain(t *testing.T) {
+	f := newFixture(t)
+	pod := f.holder("p", 0, map[string]string{"main": "A"})
+	f.breaks("A", asks("p", 0, "main"))
+	pod.ResourceVersion = "0" // the informer is behind
+	if again := f.engine.sync(t.Context(), "n"); again != conflictPause {
+		t.Errorf("it is tried again after %v", again)
+	}
+	f.want("the container", f.has("p", "main"), "A, generation 0")
+	f.want("free", f.free(), "B C D")
+	f.seen()
+	f.sync()
+	if got := f.has("p", "main"); strings.HasPrefix(got, "A") {
+		t.Errorf("the container has %q", got)
+	}
+}
