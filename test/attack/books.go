@@ -96,6 +96,20 @@ func books() []*Attempt {
 			Try: seal(`{"metadata":{"annotations":{"KubeDevice/Seal":null,"KubeDevice/DeviceInfo":null}}}`),
 		},
 	})
+	attempts = append(attempts, &Attempt{
+		ID: "books-generation", Who: Controller,
+		What:    "gives its running pod a seal of a later generation, with a key of its own, for no devices",
+		Defence: Policies, Alone: true, Try: laterGeneration,
+		Want: map[Setting]Want{
+			Both:          {RefusedByAPIServer, "only the device scheduler"},
+			SealsAlone:    {Outcome: NoEffect},
+			PoliciesAlone: {RefusedByAPIServer, "only the device scheduler"},
+		},
+		Off: Off{
+			How: "no policies, no seals, and it removes the allocation, which counts then",
+			Try: seal(`{"metadata":{"annotations":{"KubeDevice/Seal":null,"KubeDevice/DeviceInfo":null}}}`),
+		},
+	})
 	for _, change := range []struct {
 		id, what, words string
 		write           func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error

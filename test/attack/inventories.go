@@ -72,6 +72,9 @@ func inventories() []*Attempt {
 			annotateHolders(`[{"uid":"u",`+
 				`"namespace":"n","name":"p","containers":{"main":["`+string(cardOf(reservedCard))+`"]}}]`)),
 		labelled("holders-garbage", "writes in that annotation what is not JSON", annotateHolders(`{{`), "status"),
+		labelled("replacements-forged", "asks in a node's name for other devices for a pod",
+			annotateWith(deviceinfo.ReplacementsAnnotation,
+				`{"version":1,"pods":[{"uid":"u","containers":["main"]}]}`)),
 		{
 			ID: "inventory-other-kubelet", Who: Kubelet, What: "writes another node's inventory", Defence: Rights,
 			Want: everywhere(RefusedByAPIServer, "not allowed to modify node"), Off: ownNode,
@@ -139,7 +142,8 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 		newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, patched.ResourceVersion)
 		return err == nil && newer > 0 &&
 			now.Annotations[deviceinfo.Annotation] == before.Annotations[deviceinfo.Annotation] &&
-			now.Annotations[deviceinfo.HoldersAnnotation] == before.Annotations[deviceinfo.HoldersAnnotation]
+			now.Annotations[deviceinfo.HoldersAnnotation] == before.Annotations[deviceinfo.HoldersAnnotation] &&
+			now.Annotations[deviceinfo.ReplacementsAnnotation] == before.Annotations[deviceinfo.ReplacementsAnnotation]
 	})
 	if wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded) {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil
@@ -163,9 +167,12 @@ func annotateTaints(value string) []byte {
 }
 
 // annotateHolders returns a merge patch of a node's annotation of holders.
-func annotateHolders(value string) []byte {
+func annotateHolders(value string) []byte { return annotateWith(deviceinfo.HoldersAnnotation, value) }
+
+// annotateWith returns a merge patch of an annotation.
+func annotateWith(key, value string) []byte {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]any{deviceinfo.HoldersAnnotation: value},
+		"annotations": map[string]any{key: value},
 	}})
 	if err != nil {
 		panic(err) // strings can be encoded
