@@ -1,0 +1,233 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/seal"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/kube"
+)
+
+// replaceable is a pod with one GPU that is given another one at once when it fails.
+func replaceable(namespace, name string) *corev1.Pod {
+	pod := gpuPod(namespace, name, 1)
+	pod.Annotations = map[string]string{
+		deviceinfo.OnDeviceFailureAnnotation: "Replace", deviceinfo.DeviceFailureGracePeriodAnnotation: "0s",
+	}
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	return pod
+}
+
+// awaitReplaced waits until the only container of the pod was started again and is ready.
+func awaitReplaced(ctx context.Context, t *testing.T, before *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready with another device",
+		func(now *corev1.Pod) bool {
+			return kube.Ready(now) && len(now.Status.ContainerStatuses) == 1 &&
+				now.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
+		})
+	if now.UID != before.UID || now.Status.PodIP != before.Status.PodIP || now.Spec.NodeName != before.Spec.NodeName {
+		t.Errorf("the pod was %s (%s) on %s, and is %s (%s) on %s", before.UID, before.Status.PodIP,
+			before.Spec.NodeName, now.UID, now.Status.PodIP, now.Spec.NodeName)
+	}
+	return now
+}
+
+// expectUntouched checks that nothing happened to the containers of a pod.
+func expectUntouched(ctx context.Context, t *testing.T, before *corev1.Pod) {
+	t.Helper()
+	now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
+	if diff := cmp.Diff(before.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
+		t.Errorf("pod %s noticed something (-before +after):\n%s", before.Name, diff)
+	}
+}
+
+func TestAFailedDeviceIsReplacedInThePodThatRuns(t *testing.T) {
+	ctx := begin(t)
+	namespace := clustertest.Namespace(t, shared.Client)
+	node := shared.Nodes[0].Name
+	pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "mover")))
+	neighbour := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "neighbour")))
+	beside := expectDevices(ctx, t, neighbour, "main", 1)
+	began := time.Now()
+	broken, mend := fails(ctx, t, pod)
+
+	pod = awaitReplaced(ctx, t, pod)
+	t.Logf("another device after %v", time.Since(began).Round(10*time.Millisecond))
+	second := expectDevices(ctx, t, pod, "main", 1)[0]
+	if second == broken || slices.Contains(beside, second) {
+		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", second, broken, beside)
+	}
+	if text := awaitReason(ctx, t, pod, "DeviceReplaced"); !strings.Contains(text, broken) ||
+		!strings.Contains(text, second) {
+		t.Errorf("the event says %q, not that %s is replaced by %s", text, broken, second)
+	}
+	awaitCondition(ctx, t, pod, "True DevicesHealthy")
+	expectUntouched(ctx, t, neighbour)
+
+	// The second one fails, too, and the first one is healthy again.
+	setInventory(t, node, "unhealthy: ["+second+"]\n")
+	pod = awaitReplaced(ctx, t, pod)
+	if third := expectDevices(ctx, t, pod, "main", 1)[0]; third == second || slices.Contains(beside, third) {
+		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", third, second, beside)
+	}
+	awaitCondition(ctx, t, pod, "True DevicesHealthy")
+	mend()
+	after := awaitGPUs(ctx, t, node, perNode)
+	if text, there := after.Annotations[deviceinfo.ReplacementsAnnotation]; there {
+		t.Errorf("the node still asks: %s", text)
+	}
+	expectOthersFree(ctx, t, node, namespace, neighbour, pod)
+	expectUntouched(ctx, t, neighbour)
+	expectUntouched(ctx, t, pod)
+}
+
+// expectOthersFree checks that pods get all GPUs of the node but those that these pods have, one
+// each.
+func expectOthersFree(ctx context.Context, t *testing.T, node, namespace string, holders ...*corev1.Pod) {
+	t.Helper()
+	had := map[string]string{}
+	for _, pod := range holders {
+		had[inspectRaw(ctx, t, pod, "main").Visible[0]] = pod.Name
+	}
+	var others []*corev1.Pod
+	for i := range perNode - len(holders) {
+		others = append(others, clustertest.CreatePod(ctx, t, shared.Client,
+			clustertest.On(node, gpuPod(namespace, fmt.Sprintf("other-%d", i), 1))))
+	}
+	for _, pod := range others {
+		pod = clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready", kube.Ready)
+		has := expectDevices(ctx, t, pod, "main", 1)[0]
+		if whose := had[has]; whose != "" {
+			t.Errorf("pod %s has %s, which pod %s has", pod.Name, has, whose)
+		}
+		had[has] = pod.Name
+	}
+}
+
+// Somebody who can write the annotations, in spite of the policies, cannot take a replacement back.
+func TestAnAllocationOfBeforeAReplacementDoesNotComeBack(t *testing.T) {
+	ctx := begin(t)
+	namespace := clustertest.Namespace(t, shared.Client)
+	node := shared.Nodes[0].Name
+	before := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "mover")))
+	first, mend := fails(ctx, t, before)
+	pod := awaitReplaced(ctx, t, before)
+	second := expectDevices(ctx, t, pod, "main", 1)[0]
+	mend()
+	awaitGPUs(ctx, t, node, perNode)
+
+	client, err := shared.Client.As(scheduler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		deviceinfo.Annotation: before.Annotations[deviceinfo.Annotation],
+		seal.Annotation:       before.Annotations[seal.Annotation],
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, apitypes.MergePatchType, patch,
+		metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shared.Client.AwaitNode(ctx, node, "to report what the pod holds", func(now *corev1.Node) bool {
+		list, err := deviceinfo.DecodeHolders(now.Annotations[deviceinfo.HoldersAnnotation])
+		return err == nil && len(list) == 1 && list[0].UID == pod.UID && list[0].Generation == 1
+	}); err != nil {
+		t.Fatal(err)
+	}
+	pod = clustertest.RestartContainer(ctx, t, shared.Client, pod)
+	if has := inspectRaw(ctx, t, pod, "main").Visible; !slices.Equal(has, []string{second}) {
+		t.Errorf("its next container has %q, not %s; the one of before was %s", has, second, first)
+	}
+	expectOthersFree(ctx, t, node, namespace, pod)
+}
+
+func TestReplaceMeansEvictWhereNothingCanBeReplaced(t *testing.T) {
+	ctx := begin(t)
+	namespace := clustertest.Namespace(t, shared.Client)
+	once := replaceable(namespace, "once")
+	once.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	once = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(shared.Nodes[0].Name, once))
+	fails(ctx, t, once)
+	awaitReason(ctx, t, once, "DeviceFailureEvicted")
+	if text := awaitReason(ctx, t, once, "DeviceAiling"); !strings.Contains(text, "not started again") {
+		t.Errorf("the event says %q", text)
+	}
+}
+
+// Whoever is killed while a device is replaced finds what it needs when it starts again.
+func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
+	node := shared.Nodes[0]
+	for name, killed := range map[string]struct {
+		program *cluster.Component
+		when    func(now *corev1.Node, pod, before *corev1.Pod) bool
+	}{
+		"the scheduler, as soon as the node asks": {shared.Scheduler,
+			func(now *corev1.Node, _, _ *corev1.Pod) bool {
+				return now.Annotations[deviceinfo.ReplacementsAnnotation] != ""
+			}},
+		"kubecri, as soon as the scheduler has answered": {node.Kubecri,
+			func(_ *corev1.Node, pod, before *corev1.Pod) bool {
+				return pod.Annotations[deviceinfo.Annotation] != before.Annotations[deviceinfo.Annotation]
+			}},
+		"the kubelet, as soon as the scheduler has answered": {node.Kubelet,
+			func(_ *corev1.Node, pod, before *corev1.Pod) bool {
+				return pod.Annotations[deviceinfo.Annotation] != before.Annotations[deviceinfo.Annotation]
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := begin(t)
+			namespace := clustertest.Namespace(t, shared.Client)
+			pod := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node.Name, replaceable(namespace, "mover")))
+			neighbour := clustertest.RunPod(ctx, t, shared.Client,
+				clustertest.On(node.Name, replaceable(namespace, "neighbour")))
+			broken, mend := fails(ctx, t, pod)
+			for {
+				now, err := shared.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				current, err := shared.Client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if killed.when(now, current, pod) ||
+					current.Annotations[deviceinfo.Annotation] != pod.Annotations[deviceinfo.Annotation] {
+					break
+				}
+				clustertest.Pause(ctx, t, "the moment for the kill")
+			}
+			if err := killed.program.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			pod = awaitReplaced(ctx, t, pod)
+			if has := expectDevices(ctx, t, pod, "main", 1); slices.Contains(has, broken) {
+				t.Errorf("the container has %s, which has failed", broken)
+			}
+			expectUntouched(ctx, t, neighbour)
+			mend()
+			awaitGPUs(ctx, t, node.Name, perNode)
+		})
+	}
+}
