@@ -100,7 +100,8 @@ func (e *Engine) explain(pod *v1.Pod, err error) {
 func (e *Engine) choose(
 	ctx context.Context, node *v1.Node, pods []*v1.Pod, pod *v1.Pod, want deviceinfo.Replacement,
 ) (*sdk.PodInfo, error) {
-	defer e.Nodes.Placing()()
+	done := e.Nodes.Placing()
+	defer done()
 	err := errors.New("the node names no container of the pod")
 	for _, container := range want.Containers {
 		var vacancy *nodestate.Vacancy

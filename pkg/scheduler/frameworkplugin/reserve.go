@@ -33,7 +33,8 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		return p.confirmPlain(ctx, pod, nodeInfo)
 	}
 	c.deviceless = false
-	defer p.nodes.Placing()()
+	done := p.nodes.Placing()
+	defer done()
 	if p.nodes.Resume(nodeName, pod) {
 		return nil
 	}
