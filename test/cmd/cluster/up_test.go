@@ -5,6 +5,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,8 @@ func TestFlagsAndEnvironmentDescribeTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Ours serves its API to the machine.
+	defaults.Scheduler.Args = append(slices.Clone(defaults.Scheduler.Args), cluster.ServesDevices)
 	here, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
