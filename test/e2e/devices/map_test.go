@@ -108,7 +108,7 @@ func TestTheMapLetsAPodRunThatWaitsBecauseADeviceFailed(t *testing.T) {
 	p.Await("the pod that waits", entry)
 	p.Click(entry)
 	p.Await("the reasons of both nodes", `document.querySelector('.details')?.innerText.includes(
-		"It fits none of 2 nodes.") && document.querySelector('.details .reasons').innerText.includes("free of 8")`)
+		"It fits none of 2 nodes.") && document.querySelector('.details .reasons').innerText.includes("free of 7")`)
 	p.Await("the smallest change", `[...document.querySelectorAll('.details .changes button')].some(
 		b => b.innerText.startsWith("end "))`)
 
