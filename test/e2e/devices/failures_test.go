@@ -204,16 +204,7 @@ func TestABudgetHoldsBackThePodOfAFailedDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := replicas(ctx, t, namespace, "held", nil)
-	for { // until the budget counts the pod
-		now, err := budgets.Get(ctx, "all", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if now.Status.CurrentHealthy == 1 && now.Status.ObservedGeneration == now.Generation {
-			break
-		}
-		clustertest.Pause(ctx, t, "the budget to count the pod")
-	}
+	awaitProtected(ctx, t, namespace, "all")
 	fails(ctx, t, pod)
 
 	if text := awaitReason(ctx, t, pod, "DeviceFailureBlocked"); !strings.Contains(text, "disruption budget") {
