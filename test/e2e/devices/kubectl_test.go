@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,11 +40,9 @@ func newKubectlDevice(ctx context.Context, t *testing.T) kubectlDevice {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := kubectlDevice{t, ctx, t.TempDir()}
-	build := exec.CommandContext(ctx, "go", "build", "-o", k.dir+"/kubectl-device", "./cmd/kubectl-device")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build kubectl-device: %v\n%s", err, out)
+	k := kubectlDevice{t, ctx, filepath.Join(root, "_output")}
+	if _, err := os.Stat(filepath.Join(k.dir, "kubectl-device")); err != nil {
+		t.Fatalf("\"make kubectl-device\" comes first: %v", err)
 	}
 	return k
 }
