@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/trim"
 )
 
@@ -52,7 +53,7 @@ func reserveHeap() {
 	}
 	// Go clears what it used before by writing to it.
 	if err := unix.Madvise(heapReserve, unix.MADV_DONTNEED); err != nil {
-		klog.ErrorS(err, "The reserve for the heap may take memory", "bytes", len(heapReserve))
+		klog.ErrorS(err, "The reserve for the heap may take memory", logkey.Bytes, len(heapReserve))
 	}
 }
 

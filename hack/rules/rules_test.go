@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,6 +85,7 @@ var mayImport = map[string][]string{
 	"pkg/plugincall":     {}, // it knows nothing of devices
 	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/trim":           {},
+	"pkg/logkey":         {},
 	"pkg/podrequest":     {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"pkg/holdings":       {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
@@ -153,6 +155,21 @@ func within(path, directory string) bool {
 	return path == directory || strings.HasPrefix(path, directory+"/")
 }
 
+// logKeys is the package of the keys of log messages.
+const logKeys = "pkg/logkey"
+
+// logsIn are the directories whose code logs with these keys: all that the two programs are made of
+// and plugins are not.
+var logsIn = []string{
+	"cmd/kube-scheduler", "cmd/kubecri", "pkg/node", "pkg/plugincall", "pkg/pluginload", "pkg/scheduler",
+}
+
+func logs(s source) bool {
+	return !s.test() && slices.ContainsFunc(logsIn, func(directory string) bool {
+		return within(s.directory(), directory)
+	})
+}
+
 // importRule returns the entry of mayImport for a directory.
 func importRule(directory string) (name string, allowed []string, ok bool) {
 	for candidate, list := range mayImport {
@@ -189,6 +206,9 @@ func TestImportsPointOneWay(t *testing.T) {
 				}
 				continue
 			}
+			if target == logKeys && logs(s) {
+				continue
+			}
 			for _, directory := range allowed {
 				if within(target, directory) {
 					continue imports
@@ -198,6 +218,45 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: code of %s may import only %v", s.path, target, name, allowed)
 			}
 		}
+	}
+}
+
+// firstKey is the index of the first key among the arguments of klog's functions and methods.
+var firstKey = map[string]int{
+	"Info": 1, "InfoS": 1, "Error": 2, "ErrorS": 2, "WithValues": 0, "LoggerWithValues": 1,
+}
+
+func TestLogKeysAreConstants(t *testing.T) {
+	keys := 0
+	for _, s := range sources(t) {
+		if !logs(s) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			function, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			first, ok := firstKey[function.Sel.Name]
+			for i := first; ok && i+1 < len(call.Args); i += 2 {
+				switch key := call.Args[i].(type) {
+				case *ast.BasicLit:
+					t.Errorf("%s logs with the key %s: take or add a constant of %s", s.path, key.Value, logKeys)
+				case *ast.SelectorExpr:
+					if from, ok := key.X.(*ast.Ident); ok && from.Name == path.Base(logKeys) {
+						keys++
+					}
+				}
+			}
+			return true
+		})
+	}
+	if keys == 0 {
+		t.Error("no key of any log message was found: this test looks for the wrong calls")
 	}
 }
 

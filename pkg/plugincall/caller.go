@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // Policy says how one side calls its plugins.
@@ -146,7 +148,7 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 	}
 	if r.abandon() {
 		klog.FromContext(ctx).Error(err, "A plugin call has not returned in time",
-			"plugin", c.plugin, "method", call.Method)
+			logkey.Plugin, c.plugin, logkey.Method, call.Method)
 		return result, err
 	}
 	<-r.done
@@ -200,7 +202,7 @@ func (r *run[T]) run(ctx context.Context, fn func() (T, error)) {
 		if cause := recover(); cause != nil {
 			r.err = &Failure{Panicked, fmt.Sprintf("panic: %v", cause)}
 			klog.FromContext(ctx).Error(r.err, "A plugin panicked",
-				"plugin", r.caller.plugin, "method", r.call.Method, "stack", string(debug.Stack()))
+				logkey.Plugin, r.caller.plugin, logkey.Method, r.call.Method, logkey.Stack, string(debug.Stack()))
 		}
 		r.leave()
 		close(r.done)

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 )
 
@@ -42,12 +43,12 @@ func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []L
 	logTo(logger)
 	files, err := pluginFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		logger.Info("There is no plugin directory", "directory", dir, "kind", kind.what)
+		logger.Info("There is no plugin directory", logkey.Directory, dir, logkey.Kind, kind.what)
 		return nil, nil
 	}
 	if err != nil {
 		err = fmt.Errorf("read plugin directory: %w", err)
-		logger.Error(err, "No plugins can be loaded", "directory", dir, "kind", kind.what)
+		logger.Error(err, "No plugins can be loaded", logkey.Directory, dir, logkey.Kind, kind.what)
 		return nil, []error{err}
 	}
 
@@ -59,11 +60,11 @@ func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []L
 		l, err := load(ctx, file, kind, &open)
 		if err != nil {
 			err = about(file, err)
-			logger.Error(err, "A plugin is left out", "kind", kind.what)
+			logger.Error(err, "A plugin is left out", logkey.Kind, kind.what)
 			rejected = append(rejected, err)
 			continue
 		}
-		logger.Info("Loaded a plugin", "kind", kind.what, "file", file, "name", l.Name, "build",
+		logger.Info("Loaded a plugin", logkey.Kind, kind.what, logkey.File, file, logkey.Plugin, l.Name, logkey.Build,
 			open[len(open)-1].describe())
 		loaded = append(loaded, l)
 	}
@@ -132,7 +133,7 @@ func logTo(logger klog.Logger) {
 	utils.Logb = func(level int) bool { return logger.V(level).Enabled() }
 	utils.Logf = func(level int, format string, args ...any) { logger.V(level).Info(fmt.Sprintf(format, args...)) }
 	utils.Warningf = func(format string, args ...any) {
-		logger.Info(fmt.Sprintf(format, args...), "severity", "warning")
+		logger.Info(fmt.Sprintf(format, args...), logkey.Severity, "warning")
 	}
 	utils.Errorf = func(format string, args ...any) { logger.Error(nil, fmt.Sprintf(format, args...)) }
 }

@@ -31,6 +31,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
@@ -155,7 +156,7 @@ func (a *Admission) Admit(ctx context.Context, c Container) (addition *runtimeap
 	if outcome != Passed {
 		klog.FromContext(ctx).
 			V(2).
-			Info("A container is changed", "outcome", outcome, "pod", r.ref(), "container", r.container)
+			Info("A container is changed", logkey.Outcome, outcome, logkey.Pod, r.ref(), logkey.Container, r.container)
 	}
 	return addition, nil
 }

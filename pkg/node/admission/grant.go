@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
@@ -30,6 +31,6 @@ func (a *Admission) grant(ctx context.Context, r *request) error {
 		return later(err)
 	}
 	r.granted = &granted
-	klog.FromContext(ctx).V(2).Info("A pod is granted devices", "pod", r.ref(), "podUID", r.uid)
+	klog.FromContext(ctx).V(2).Info("A pod is granted devices", logkey.Pod, r.ref(), logkey.PodUID, r.uid)
 	return nil
 }

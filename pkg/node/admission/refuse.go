@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // refusal is an error with the code that the kubelet gets.
@@ -50,8 +52,8 @@ func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 	r := &refusal{code: codes.Internal, cause: err}
 	errors.As(err, &r)
 	text := short(err.Error())
-	klog.FromContext(ctx).Info("A container is refused", "pod", pod.ref(), "podUID", pod.uid,
-		"code", r.code, "reason", text)
+	klog.FromContext(ctx).Info("A container is refused", logkey.Pod, pod.ref(), logkey.PodUID, pod.uid,
+		logkey.Code, r.code, logkey.Reason, text)
 	if !r.quiet {
 		a.Warn(pod.object(), text)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -48,8 +49,8 @@ func (a *Admission) takeAnswer(ctx context.Context, r *request, granted grants.A
 	spec.Seal, spec.Allocation = r.seal, r.annotations[deviceinfo.Annotation]
 	now, _, err := a.replace(ctx, granted, spec)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("A container keeps the devices that it was granted", "pod", r.ref(),
-			"container", r.container, "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("A container keeps the devices that it was granted", logkey.Pod, r.ref(),
+			logkey.Container, r.container, logkey.Reason, err.Error())
 	}
 	return now
 }
@@ -102,8 +103,8 @@ func (a *Admission) replace(
 			return now, seen, err
 		}
 	}
-	klog.FromContext(ctx).Info("Containers of a pod are given other devices", "pod", granted.Pod(), "podUID",
-		granted.PodUID, "generation", generation, "containers", slices.Sorted(maps.Keys(replaced)))
+	klog.FromContext(ctx).Info("Containers of a pod are given other devices", logkey.Pod, granted.Pod(), logkey.PodUID,
+		granted.PodUID, logkey.Generation, generation, logkey.Containers, slices.Sorted(maps.Keys(replaced)))
 	return now, seen, nil
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // Failed is called when the runtime could not create a container that was admitted. One that does
@@ -35,7 +37,7 @@ func (a *Admission) dropIfGone(ctx context.Context, r *request, err error) {
 // again when the kubelet tries again: what the responses name does not exist, and they would never
 // do.
 func (a *Admission) dropResponses(ctx context.Context, r *request, reason error) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", r.ref(), "container", r.container)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, r.ref(), logkey.Container, r.container)
 	dropped, err := a.Responses.Drop(r.uid, r.container)
 	switch {
 	case err != nil:
@@ -43,7 +45,7 @@ func (a *Admission) dropResponses(ctx context.Context, r *request, reason error)
 	case dropped:
 		logger.Info(
 			"Cached responses of device plugins are of no use; the plugins are called again",
-			"reason",
+			logkey.Reason,
 			reason.Error(),
 		)
 	}

@@ -36,6 +36,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
@@ -187,7 +188,7 @@ func (a *Advertiser) record(ctx context.Context, complete bool, err error) bool 
 		return true // the state stays until the second patch
 	}
 	if a.update(err) && err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot publish the node's devices; will retry", "node", a.nodeName)
+		klog.FromContext(ctx).Error(err, "Cannot publish the node's devices; will retry", logkey.Node, a.nodeName)
 		if r := (*refusal)(nil); errors.As(err, &r) && a.options.Refuse != nil {
 			a.options.Refuse(err)
 		}

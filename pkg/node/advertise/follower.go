@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -239,7 +240,7 @@ func (f *follower) patch(
 		return fmt.Errorf("publish the devices of node %q: %w", f.nodeName, err)
 	}
 	f.node = patched
-	klog.FromContext(ctx).V(2).Info("Published the node's devices", "node", f.nodeName, "extendedResources",
+	klog.FromContext(ctx).V(2).Info("Published the node's devices", logkey.Node, f.nodeName, logkey.ExtendedResources,
 		len(counts))
 	return nil
 }

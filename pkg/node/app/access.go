@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 const (
@@ -92,8 +94,8 @@ func (a *access) status(request *http.Request) int {
 	defer cancel()
 	status, err := a.ask(ctx, token, request.URL.Path)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot find out whether a request may read", "path", request.URL.Path,
-			"remote", request.RemoteAddr, "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Cannot find out whether a request may read", logkey.Path, request.URL.Path,
+			logkey.Remote, request.RemoteAddr, logkey.Reason, err.Error())
 		return http.StatusServiceUnavailable
 	}
 	a.answers.Set(key, status, accessTTL)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
@@ -54,7 +55,8 @@ func connect(ctx context.Context, kubeconfig string) kubernetes.Interface {
 			return client
 		}
 		if err.Error() != logged {
-			logger.Info("Waiting for a kubeconfig that can be used", "kubeconfig", kubeconfig, "reason", err.Error())
+			logger.Info("Waiting for a kubeconfig that can be used", logkey.Kubeconfig, kubeconfig,
+				logkey.Reason, err.Error())
 			logged = err.Error()
 		}
 		timer := time.NewTimer(kubeconfigRetry)

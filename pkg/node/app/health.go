@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 )
 
@@ -103,7 +104,7 @@ const listenRetry = time.Second
 // for it. If the address is in use it retries: during a handover the predecessor has it, and no
 // container must wait for that.
 func serveHTTP(ctx context.Context, address string, handler http.Handler, tlsConfig *tls.Config) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "address", address)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Address, address)
 	listener := listen(ctx, logger, address)
 	if listener == nil {
 		return
@@ -111,7 +112,7 @@ func serveHTTP(ctx context.Context, address string, handler http.Handler, tlsCon
 	if tlsConfig != nil {
 		listener = tls.NewListener(listener, tlsConfig)
 	}
-	logger.Info("Serving health and metrics", "tls", tlsConfig != nil)
+	logger.Info("Serving health and metrics", logkey.TLS, tlsConfig != nil)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
@@ -70,8 +71,8 @@ func Run(ctx context.Context, options *Options) error {
 	defer stop()
 	n.start(background, servePath)
 	if options.Mode == ModeNRI {
-		klog.FromContext(ctx).Info("Serving the container runtime as an NRI plugin", "socket", options.NRISocket,
-			"node", options.NodeName)
+		klog.FromContext(ctx).Info("Serving the container runtime as an NRI plugin", logkey.Endpoint, options.NRISocket,
+			logkey.Node, options.NodeName)
 		<-ctx.Done()
 		n.nri.front.Drain()
 		return nil
@@ -98,15 +99,15 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 		}
 		watching.Go(func() {
 			if socket.AwaitSuccessor(serving) {
-				logger.Info("Another kubecri has taken the socket", "endpoint", path)
+				logger.Info("Another kubecri has taken the socket", logkey.Endpoint, path)
 				stop()
 			}
 		})
 		listener = socket
 	}
 	proxy := n.proxy()
-	logger.Info("Serving the container runtime", "endpoint", path, "inherited", inherited != nil, "upstream",
-		n.options.UpstreamEndpoint, "node", n.options.NodeName)
+	logger.Info("Serving the container runtime", logkey.Endpoint, path, logkey.Inherited, inherited != nil,
+		logkey.Upstream, n.options.UpstreamEndpoint, logkey.Node, n.options.NodeName)
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
 	select {
@@ -114,7 +115,7 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 		return fmt.Errorf("serve %s: %w", path, err)
 	case <-serving.Done():
 	}
-	logger.Info("Draining", "limit", drainTime)
+	logger.Info("Draining", logkey.Limit, drainTime)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	proxy.Shutdown(drain)
@@ -128,7 +129,7 @@ func (n *node) serve(ctx context.Context, path string, inherited net.Listener) e
 func (n *node) takeSocket(ctx context.Context, path string) (*criproxy.Socket, error) {
 	if criproxy.Served(ctx, path) {
 		klog.FromContext(ctx).Info("Taking over from the kubecri that serves now, when the device plugins are ready",
-			"endpoint", path, "limit", readyTime)
+			logkey.Endpoint, path, logkey.Limit, readyTime)
 		ready, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
 		select {
@@ -153,7 +154,7 @@ func (n *node) serveMetrics(ctx context.Context, servePath string) {
 	default:
 		config, err := serverTLS(n.options.MetricsCertificate, n.options.MetricsKey, n.options.NodeName)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Health and metrics are not served", "address", address)
+			klog.FromContext(ctx).Error(err, "Health and metrics are not served", logkey.Address, address)
 			return
 		}
 		serveHTTP(ctx, address, n.handler(servePath, newAccess(n.options.Kubeconfig)), config)

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // ErrUnknown says that the runtime was not queried yet, or did not answer.
@@ -68,11 +70,12 @@ func (s *Support) Watch(ctx context.Context, conn *grpc.ClientConn) {
 		err := Query(ctx, client)
 		s.set(err)
 		if errors.Is(err, ErrUnknown) {
-			logger.V(4).Info("The runtime did not say whether it honours CDI devices", "reason", err.Error())
+			logger.V(4).Info("The runtime did not say whether it honours CDI devices", logkey.Reason, err.Error())
 			pause(ctx, queryRetry)
 			continue
 		}
-		logger.V(2).Info("Queried the runtime about CDI devices", "honoured", err == nil, "reason", fmt.Sprint(err))
+		logger.V(2).Info("Queried the runtime about CDI devices", logkey.Honoured, err == nil,
+			logkey.Reason, fmt.Sprint(err))
 		conn.WaitForStateChange(ctx, connectivity.Ready)
 		s.set(ErrUnknown)
 	}

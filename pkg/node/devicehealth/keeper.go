@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
@@ -388,7 +389,7 @@ func (k *Keeper) setCondition(ctx context.Context, a affected, s *podState, want
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		klog.FromContext(ctx).Error(err, "The condition of a pod about its devices cannot be set; it is tried again",
-			"pod", klog.KRef(a.pod.Namespace, a.pod.Name))
+			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
 		s.patch.failed(now, 0)
 		return s.patch.next
 	}

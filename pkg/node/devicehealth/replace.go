@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // answerLimit is how long the scheduler may take to find another device, before the pod is evicted.
@@ -57,7 +59,7 @@ func (k *Keeper) ask(ctx context.Context, a affected, due time.Time) (evictAt ti
 	since, err := k.Replacer.Ask(a.uid, slices.Compact(containers))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Other devices cannot be asked for; it is tried again",
-			"pod", klog.KRef(a.pod.Namespace, a.pod.Name))
+			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
 		return due.Add(answerLimit)
 	}
 	return since.Add(answerLimit)
@@ -80,6 +82,6 @@ func (k *Keeper) askNoMore(ctx context.Context, a affected) {
 	}
 	if _, err := k.Replacer.Ask(a.uid, nil); err != nil {
 		klog.FromContext(ctx).Error(err, "Other devices are still asked for",
-			"pod", klog.KRef(a.pod.Namespace, a.pod.Name))
+			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
 	}
 }

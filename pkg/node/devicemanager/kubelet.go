@@ -13,6 +13,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -68,7 +69,7 @@ func FromKubelet(socket, checkpoint string) KubeletResources {
 			known[resource] = KubeletHas{}
 		}
 		if err := readDevices(ctx, socket, known); err != nil {
-			klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", "reason", err.Error())
+			klog.FromContext(ctx).V(4).Info("The kubelet does not report its devices", logkey.Reason, err.Error())
 		}
 		return known, nil
 	}
@@ -149,7 +150,7 @@ func conflictOf(resource types.ResourceName, known map[types.ResourceName]Kubele
 func (m *Manager) findConflict(ctx context.Context, resource types.ResourceName) *conflict {
 	known, err := m.options.KubeletResources(ctx)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", "resource", resource)
+		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", logkey.Resource, resource)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,7 +246,7 @@ func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceN
 		}
 		if (now == nil) != (r.conflict == nil) || now != nil && *now != *r.conflict {
 			klog.FromContext(ctx).Info("The kubelet has begun or stopped to conflict over a resource",
-				"resource", name, "conflict", now != nil)
+				logkey.Resource, name, logkey.Conflict, now != nil)
 			r.conflict = now
 			m.touch(r)
 		}

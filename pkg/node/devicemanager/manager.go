@@ -18,6 +18,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -166,7 +167,7 @@ func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
 	if before != nil {
 		before.close()
 	}
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", s.resource, "socket", s.socket)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Resource, s.resource, logkey.Endpoint, s.socket)
 	ctx = klog.NewContext(ctx, logger)
 	m.running.Go(func() {
 		defer close(s.ended)
@@ -204,7 +205,7 @@ func (m *Manager) update(ctx context.Context, s *session, list []*pluginapi.Devi
 		return
 	}
 	klog.FromContext(ctx).V(2).Info("A device plugin lists its devices",
-		"devices", len(devices), "healthy", healthy(devices))
+		logkey.Devices, len(devices), logkey.Healthy, healthy(devices))
 	r.devices, r.listed, r.serving, r.reported, r.refused = devices, true, true, true, nil
 	m.touch(r)
 }
@@ -229,7 +230,7 @@ func (m *Manager) end(ctx context.Context, s *session, cause error) {
 	if r.standIn != nil {
 		m.expireStandIn(r)
 	}
-	klog.FromContext(ctx).Info("A device plugin is gone", "reason", cause, "kept", Keep)
+	klog.FromContext(ctx).Info("A device plugin is gone", logkey.Reason, cause, logkey.Kept, Keep)
 }
 
 // lose records that nobody serves r, which is forgotten after Keep. The caller holds mu.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	sdkresource "github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -33,7 +34,7 @@ func (g *registrar) Register(ctx context.Context, request *pluginapi.RegisterReq
 	err := g.register(ctx, request)
 	if err != nil {
 		klog.FromContext(g.ctx).Error(err, "A device plugin is not registered",
-			"resource", request.GetResourceName(), "endpoint", request.GetEndpoint())
+			logkey.Resource, request.GetResourceName(), logkey.Endpoint, request.GetEndpoint())
 	}
 	return &pluginapi.Empty{}, err
 }
@@ -80,7 +81,7 @@ func (m *Manager) admit(ctx, sessions context.Context, name types.ResourceName, 
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	klog.FromContext(sessions).Info("A device plugin has registered", "resource", name, "socket", socket)
+	klog.FromContext(sessions).Info("A device plugin has registered", logkey.Resource, name, logkey.Endpoint, socket)
 	m.begin(sessions, s, conflict)
 	return s, nil
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	registrationapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -32,7 +33,7 @@ func (m *Manager) watchRegistry(ctx context.Context) {
 		w.close()
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The registry of plugins cannot be watched; it is tried again",
-				"directory", m.options.RegistryDir)
+				logkey.Directory, m.options.RegistryDir)
 			sleep(ctx, serveRetry)
 		}
 	}
@@ -138,7 +139,7 @@ func (w *registryWatch) close() {
 // keepRegistered registers the plugin behind the socket, and again whenever its stream has ended,
 // until ctx is done: the socket is gone, or sessions is done, too.
 func (m *Manager) keepRegistered(ctx, sessions context.Context, socket string) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "socket", socket)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Endpoint, socket)
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
 	for backoff := initial; ctx.Err() == nil; sleep(ctx, backoff.Step()) {
 		s, err := m.invite(ctx, sessions, socket)

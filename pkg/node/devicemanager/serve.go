@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 const (
@@ -59,7 +61,7 @@ func (m *Manager) serve(ctx context.Context) error {
 		return fmt.Errorf("socket for device plugins: %w", err)
 	}
 	m.setServing(own, nil)
-	klog.FromContext(ctx).Info("Device plugins can register", "directory", m.options.Dir)
+	klog.FromContext(ctx).Info("Device plugins can register", logkey.Directory, m.options.Dir)
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve device plugins in %s: %w", m.options.Dir, err)
 	}

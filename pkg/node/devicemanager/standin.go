@@ -23,6 +23,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -63,7 +64,7 @@ type standIn struct {
 
 // startStandIn stands in for the resource until it is stopped or ctx is done. The caller holds mu.
 func (m *Manager) startStandIn(ctx context.Context, r *resource) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", r.name)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Resource, r.name)
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
 	s := &standIn{manager: m, resource: r.name, stop: stop}
 	r.standIn, r.counted, r.conflict = s, true, nil
@@ -168,7 +169,8 @@ func (s *standIn) register(ctx context.Context) error {
 	defer limit.Stop()
 	select {
 	case <-registered.connected:
-		klog.FromContext(ctx).Info("Registered with the kubelet in the place of the device plugin", "socket", name)
+		klog.FromContext(ctx).Info("Registered with the kubelet in the place of the device plugin",
+			logkey.Endpoint, name)
 	case <-registered.left:
 		return nil
 	case <-limit.C:

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -103,7 +104,7 @@ func (m *Manager) keepSaved(ctx context.Context) {
 	for {
 		content, changed := m.content()
 		if err := m.state.Save(content); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot save the devices of device plugins for a restart", "file",
+			klog.FromContext(ctx).Error(err, "Cannot save the devices of device plugins for a restart", logkey.File,
 				m.state.Path)
 		}
 		select {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -131,7 +132,7 @@ func (m *Manager) takeOver(ctx context.Context) {
 	}
 	if m.unadopted == nil && err != nil {
 		klog.FromContext(ctx).Error(err, "Which pods hold devices that the kubelet gave them is not known; will retry",
-			"resources", slices.Sorted(maps.Keys(found)))
+			logkey.Resources, slices.Sorted(maps.Keys(found)))
 	}
 	if m.unadopted = err; err != nil {
 		return
@@ -141,7 +142,7 @@ func (m *Manager) takeOver(ctx context.Context) {
 	}
 	for _, r := range found {
 		if r.session != nil {
-			klog.FromContext(ctx).Info("Taking over a resource that the kubelet knows", "resource", r.name)
+			klog.FromContext(ctx).Info("Taking over a resource that the kubelet knows", logkey.Resource, r.name)
 			m.startStandIn(ctx, r)
 		}
 	}
@@ -165,7 +166,7 @@ func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
 	defer m.mu.Unlock()
 	if r := m.resource(s.resource); r.standIn == s {
 		klog.FromContext(ctx).Info("The kubelet has forgotten a resource for which kubecri stood in",
-			"resource", r.name)
+			logkey.Resource, r.name)
 		r.stopStandIn()
 		r.counted = false
 		m.touch(r)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -78,10 +79,11 @@ func (e *ending) round(ctx context.Context, granted []grants.Allocation) (more b
 				continue
 			}
 			if err := e.Record.Release(a.PodUID, name); err != nil {
-				logger.Error(err, "Devices of before cannot be released yet; it is tried again", "pod", a.Pod())
+				logger.Error(err, "Devices of before cannot be released yet; it is tried again", logkey.Pod, a.Pod())
 				continue
 			}
-			logger.V(2).Info("A container uses its devices of before no more", "pod", a.Pod(), "container", name)
+			logger.V(2).Info("A container uses its devices of before no more", logkey.Pod, a.Pod(),
+				logkey.Container, name)
 		}
 	}
 	return true
@@ -92,7 +94,8 @@ func (e *ending) round(ctx context.Context, granted []grants.Allocation) (more b
 func (e *ending) ended(ctx context.Context, a *grants.Allocation, name string, state grants.RuntimeState) bool {
 	carries, err := e.Record.Carry(*a, name)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "It is not known what a container carries", "pod", a.Pod(), "container", name)
+		klog.FromContext(ctx).Error(err, "It is not known what a container carries", logkey.Pod, a.Pod(),
+			logkey.Container, name)
 		return false
 	}
 	key, next, runs := containerKey{a.PodUID, name}, false, false
@@ -127,7 +130,7 @@ func (e *ending) stop(ctx context.Context, a *grants.Allocation, id string) {
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).
 				Error(err, "A container whose devices were replaced cannot be ended; it is tried again",
-					"pod", who, "container", id)
+					logkey.Pod, who, logkey.Container, id)
 			select {
 			case <-time.After(stopPause):
 			case <-ctx.Done():

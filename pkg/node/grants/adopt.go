@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -93,8 +94,8 @@ func (c *Checkpoint) adopt(
 		}
 		if before == nil {
 			found.Since = time.Now().UTC()
-			logger.Info("A pod is adopted that holds devices which the kubelet gave it", "pod", found.Pod(),
-				"podUID", found.PodUID)
+			logger.Info("A pod is adopted that holds devices which the kubelet gave it", logkey.Pod, found.Pod(),
+				logkey.PodUID, found.PodUID)
 		}
 		next[found.PodUID] = &found
 	}

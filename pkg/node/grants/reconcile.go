@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
@@ -32,7 +33,7 @@ func (c *Checkpoint) KeepReconciled(ctx context.Context, retry, interval time.Du
 		if err := c.Reconcile(ctx); err != nil {
 			klog.FromContext(ctx).
 				V(2).
-				Info("The checkpoint of granted devices was not compared with the runtime", "reason", err.Error())
+				Info("The checkpoint of granted devices was not compared with the runtime", logkey.Reason, err.Error())
 			pause = retry
 		}
 	}
@@ -92,7 +93,7 @@ func (c *Checkpoint) Reconcile(ctx context.Context) error {
 	for uid, allocation := range before {
 		if !states[uid].Live && !c.active(uid) {
 			delete(next, uid)
-			logger.V(2).Info("A pod that held devices is gone", "pod", allocation.Pod(), "podUID", uid)
+			logger.V(2).Info("A pod that held devices is gone", logkey.Pod, allocation.Pod(), logkey.PodUID, uid)
 		}
 	}
 	recovered, findings := c.inspect(states, next)

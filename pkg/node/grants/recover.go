@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -191,7 +192,7 @@ func (c *Checkpoint) addRecovered(
 			continue
 		}
 		next[a.PodUID] = a
-		logger.Info("A pod holds devices that were not in the checkpoint", "pod", a.Pod(), "podUID", a.PodUID)
+		logger.Info("A pod holds devices that were not in the checkpoint", logkey.Pod, a.Pod(), logkey.PodUID, a.PodUID)
 	}
 }
 
@@ -214,8 +215,8 @@ func (c *Checkpoint) report(ctx context.Context, findings map[string]Finding) {
 			continue
 		}
 		c.reported[id] = found.Reason
-		klog.FromContext(ctx).Info("What a container carries in the runtime does not count", "container", id,
-			"podUID", found.PodUID, "pod", found.Namespace+"/"+found.Name, "reason", found.Message)
+		klog.FromContext(ctx).Info("What a container carries in the runtime does not count", logkey.Container, id,
+			logkey.PodUID, found.PodUID, logkey.Pod, found.Namespace+"/"+found.Name, logkey.Reason, found.Message)
 		c.observe(found)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // DefaultSocket is where containerd and CRI-O serve NRI.
@@ -119,10 +120,11 @@ func (r *Registration) Run(ctx context.Context) {
 		}
 		if registered && r.handler != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Info("The container runtime has ended the NRI connection, and does not ask about "+
-				"containers until kubecri is registered again", "socket", r.socket)
+				"containers until kubecri is registered again", logkey.Endpoint, r.socket)
 		}
 		if text := fmt.Sprint(err); ctx.Err() == nil && text != said {
-			klog.FromContext(ctx).V(2).Info("Not registered with NRI; will retry", "socket", r.socket, "reason", text)
+			klog.FromContext(ctx).V(2).Info("Not registered with NRI; will retry", logkey.Endpoint, r.socket,
+				logkey.Reason, text)
 			said = text
 		}
 		_ = pause(ctx, backoff.Step())
@@ -143,7 +145,8 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 	}
 	err = connect(ctx, r.socket, deviceinfo.NRIPlugin, plugin, func() {
 		registered = true
-		klog.FromContext(ctx).V(2).Info("Registered with NRI", "socket", r.socket, "plugin", deviceinfo.NRIPlugin)
+		klog.FromContext(ctx).V(2).Info("Registered with NRI", logkey.Endpoint, r.socket,
+			logkey.Plugin, deviceinfo.NRIPlugin)
 		r.update(func() {
 			r.registered, r.known, r.seen, r.reason = true, false, false, "its configuration was not read yet"
 		})
@@ -173,12 +176,12 @@ func (r *Registration) probe(ctx context.Context) {
 			return
 		}
 	}
-	klog.FromContext(ctx).V(2).Info("The runtime takes no NRI plugin that validates", "reason", fmt.Sprint(err))
+	klog.FromContext(ctx).V(2).Info("The runtime takes no NRI plugin that validates", logkey.Reason, fmt.Sprint(err))
 	r.found(ctx, false)
 }
 
 func (r *Registration) found(ctx context.Context, enforced bool) {
-	klog.FromContext(ctx).V(2).Info("Found out whether containers can require NRI plugins", "enforced", enforced)
+	klog.FromContext(ctx).V(2).Info("Found out whether containers can require NRI plugins", logkey.Validator, enforced)
 	r.update(func() {
 		r.known, r.enforced, r.seen, r.reason = true, enforced, true, "seen when a container was created"
 	})
@@ -199,7 +202,7 @@ func (r *Registration) expect(ctx context.Context) {
 			r.known, r.enforced, r.reason = true, settings.Enabled, "by "+settings.File
 		}
 	})
-	klog.FromContext(ctx).V(2).Info("Read whether containers can require NRI plugins", "validator", r.Validator())
+	klog.FromContext(ctx).V(2).Info("Read whether containers can require NRI plugins", logkey.Validator, r.Validator())
 }
 
 // update changes the state.

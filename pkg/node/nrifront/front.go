@@ -30,6 +30,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
@@ -188,8 +189,8 @@ func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error 
 		defer cancel()
 		claims, err := f.options.Admission.Claims(ctx, pod)
 		if err != nil {
-			klog.FromContext(ctx).V(4).Info("Device plugins are not called ahead", "podUID", pod.UID, "reason",
-				err.Error())
+			klog.FromContext(ctx).V(4).Info("Device plugins are not called ahead", logkey.PodUID, pod.UID,
+				logkey.Reason, err.Error())
 			return
 		}
 		for _, claim := range claims {
@@ -234,8 +235,8 @@ func (f *Front) CreateContainer(
 		}
 		adjustment, err := adjustmentOf(a.addition)
 		if err != nil {
-			klog.FromContext(f.ctx).Info("A container is refused", "podUID", container.Pod.UID, "container",
-				c.GetName(), "reason", err.Error())
+			klog.FromContext(f.ctx).Info("A container is refused", logkey.PodUID, container.Pod.UID, logkey.Container,
+				c.GetName(), logkey.Reason, err.Error())
 			return nil, status.Errorf(codes.FailedPrecondition, "kubecri: container %q: %v", c.GetName(), err)
 		}
 		f.expect(c.GetId(), container, a.addition)

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 )
 
@@ -68,17 +69,17 @@ func (f *Front) inspectOne(ctx context.Context, c existing) (done, wrong bool) {
 	if !f.options.View.has(c.id) {
 		return true, false // it was removed
 	}
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KRef(c.Pod.Namespace, c.Pod.Name), "podUID",
-		c.Pod.UID, "container", c.Config.GetMetadata().GetName())
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KRef(c.Pod.Namespace, c.Pod.Name),
+		logkey.PodUID, c.Pod.UID, logkey.Container, c.Config.GetMetadata().GetName())
 	reason, err := f.options.Admission.Inspect(ctx, c.Container)
 	switch {
 	case err != nil:
-		logger.V(4).Info("Whether a container must be ended is not known yet", "reason", err.Error())
+		logger.V(4).Info("Whether a container must be ended is not known yet", logkey.Reason, err.Error())
 		return false, false
 	case reason == "":
 		return true, false
 	}
-	logger.Info("A container is ended", "reason", reason)
+	logger.Info("A container is ended", logkey.Reason, reason)
 	f.options.Warn(c.Pod, reason)
 	if err := f.options.End(ctx, c.id); err != nil {
 		logger.Error(err, "A container could not be ended; no other gets a device before it is")

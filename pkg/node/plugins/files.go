@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -74,7 +75,7 @@ func (f *Files) Run(ctx context.Context) {
 	for _, l := range loaded {
 		p, err := newPlugin(ctx, l, f.timing, f.observe)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A device plugin cannot be used", "file", l.File)
+			klog.FromContext(ctx).Error(err, "A device plugin cannot be used", logkey.File, l.File)
 			rejected = append(rejected, err)
 			continue
 		}

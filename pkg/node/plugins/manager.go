@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -77,7 +78,7 @@ func (m *Manager) refresh(ctx context.Context) {
 	before := m.inventory
 	m.inventory = merge(m.nodeName, m.transports)
 	if !slices.Equal(before.Conflicts, m.inventory.Conflicts) {
-		klog.FromContext(ctx).Info("Device plugins claim the same resources", "conflicts", m.inventory.Conflicts)
+		klog.FromContext(ctx).Info("Device plugins claim the same resources", logkey.Conflicts, m.inventory.Conflicts)
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})

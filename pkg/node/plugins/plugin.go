@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
@@ -115,7 +116,7 @@ func (p *plugin) State() State {
 // run starts the plugin, with retries, and then queries its devices every interval until ctx is
 // done. It calls changed when the plugin's state has changed.
 func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "plugin", p.name)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Plugin, p.name)
 	ctx = klog.NewContext(ctx, logger)
 	retry := startBackoff(p.timing.Interval)
 	for {

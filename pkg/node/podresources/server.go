@@ -49,6 +49,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	alphaapi "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
@@ -174,7 +175,8 @@ func (s *Server) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
 	s.setState(nil)
-	klog.FromContext(ctx).Info("Serving pod resources", "endpoint", s.options.Socket, "kubelet", s.options.Kubelet)
+	klog.FromContext(ctx).Info("Serving pod resources", logkey.Endpoint, s.options.Socket,
+		logkey.Kubelet, s.options.Kubelet)
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve pod resources at %s: %w", s.options.Socket, err)
 	}

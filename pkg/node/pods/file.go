@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -69,7 +70,7 @@ func (r *Registry) KeepSaved(ctx context.Context, path string) {
 	save := func() (changed <-chan struct{}) {
 		content, changed := r.content()
 		if err := file.Save(content); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remember the node's pods across a restart", "file", path)
+			klog.FromContext(ctx).Error(err, "Cannot remember the node's pods across a restart", logkey.File, path)
 		}
 		return changed
 	}

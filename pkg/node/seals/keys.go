@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -161,7 +162,7 @@ func (k *Keys) setLocked(ctx context.Context, to *source, verifier *seal.Verifie
 	k.verifier = seal.Union(k.file.verifier, k.bundle.verifier)
 	close(k.changed)
 	k.changed = make(chan struct{})
-	logger.Info("Seals are verified with these keys", "keys", k.verifier.KeyIDs())
+	logger.Info("Seals are verified with these keys", logkey.Keys, k.verifier.KeyIDs())
 }
 
 // cached is the content of the state file.

@@ -23,6 +23,8 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 const (
@@ -67,15 +69,15 @@ func emulate(cmd *cobra.Command) error {
 	server, err := waitForVersion(ctx, config)
 	if err != nil {
 		klog.ErrorS(err, "The API server does not tell its version; the scheduler emulates none. "+
-			"Give the version with --emulated-version", "server", config.Host)
+			"Give the version with --emulated-version", logkey.Server, config.Host)
 		return nil
 	}
 	value, err := toEmulate(server, compatibility.DefaultBuildEffectiveVersion())
 	if err != nil || value == "" {
 		return err
 	}
-	klog.InfoS("Emulating the version of the API server", "flag", "--"+emulatedVersion+"="+value,
-		"server", server.GitVersion)
+	klog.InfoS("Emulating the version of the API server", logkey.Flag, "--"+emulatedVersion+"="+value,
+		logkey.Server, server.GitVersion)
 	return cmd.Flags().Set(emulatedVersion, value)
 }
 
@@ -111,7 +113,7 @@ func waitForVersion(ctx context.Context, config *rest.Config) (*versioninfo.Info
 		if err == nil || refused(err) {
 			return info, err
 		}
-		klog.ErrorS(err, "Waiting for the API server, to learn its version", "server", config.Host)
+		klog.ErrorS(err, "Waiting for the API server, to learn its version", logkey.Server, config.Host)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
 )
 
@@ -106,7 +107,7 @@ func (c *contained) onlyOn(node string) bool {
 func (c *contained) note(ctx context.Context, of *call, by culprit) error {
 	c.recorder.Blamed(c.name, by.blamed)
 	klog.FromContext(ctx).Error(of.failed, "A device scheduler failed",
-		"plugin", c.name, "method", of.method, "blamed", by.blamed, "node", klog.KRef("", of.node))
+		logkey.Plugin, c.name, logkey.Method, of.method, logkey.Blamed, by.blamed, logkey.Node, klog.KRef("", of.node))
 	text := of.explain(by.blamed)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -97,7 +98,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 	for _, named := range plugins {
 		plugin, err := contain(named, clk, recorder, sizes)
 		if err != nil {
-			logger.Error(err, "Device scheduler left out", "file", named.File)
+			logger.Error(err, "Device scheduler left out", logkey.File, named.File)
 			continue
 		}
 		s.plugins = append(s.plugins, plugin)
@@ -117,7 +118,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		}
 		addWords(&s.words, plugin.words)
 		logger.Info("Device scheduler in use",
-			"plugin", plugin.name, "file", named.File, "groupScheduler", plugin.groups)
+			logkey.Plugin, plugin.name, logkey.File, named.File, logkey.GroupScheduler, plugin.groups)
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -107,7 +108,7 @@ func (s *Set) RemoveNode(ctx context.Context, name string) {
 			return struct{}{}, nil
 		})
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A device scheduler does not know that a node is gone", "node",
+			klog.FromContext(ctx).Error(err, "A device scheduler does not know that a node is gone", logkey.Node,
 				klog.KRef("", name))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -79,7 +80,7 @@ func (c *contained) report(ctx context.Context, method, nodeName, uid string, fn
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A device scheduler did not take the report of a pod",
-			"plugin", c.name, "method", method, "podUID", uid, "node", klog.KRef("", nodeName))
+			logkey.Plugin, c.name, logkey.Method, method, logkey.PodUID, uid, logkey.Node, klog.KRef("", nodeName))
 	}
 	return err == nil
 }

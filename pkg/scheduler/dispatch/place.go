@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // groupScheduler places what plugins translated. It is safe for concurrent use.
@@ -173,6 +174,6 @@ func (l *limitLog) log(ctx context.Context, node *Node, placement *grouptree.Pla
 	}
 	klog.FromContext(ctx).
 		Info("The search for devices stopped at its step limit: a placement that it found may not be "+
-			"the best, and one that it did not find may exist", "node", klog.KRef("", node.info.Name),
-			"steps", placement.Steps, "found", placement.Fits, "silentFor", limitLogPeriod)
+			"the best, and one that it did not find may exist", logkey.Node, klog.KRef("", node.info.Name),
+			logkey.Steps, placement.Steps, logkey.Found, placement.Fits, logkey.SilentFor, limitLogPeriod)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 // quarantine keeps everybody from a plugin that fails for plain requests. It is guarded by the
@@ -117,7 +119,7 @@ func (c *contained) endQuarantine(ctx context.Context, of *call) error {
 			defer c.mu.Unlock()
 			c.quarantine = quarantine{}
 			c.publish()
-			klog.FromContext(ctx).Info("A device scheduler is in service again", "plugin", c.name)
+			klog.FromContext(ctx).Info("A device scheduler is in service again", logkey.Plugin, c.name)
 			return nil
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -155,8 +156,8 @@ func added(has, chosen sdk.ContainerInfo) sdk.ContainerInfo {
 
 // write writes the pod's next generation. The pod must still be as the decision found it.
 func (e *Engine) write(ctx context.Context, pod *v1.Pod, decision *sdk.PodInfo, generation int64) (outcome string) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node",
-		klog.KRef("", pod.Spec.NodeName), "generation", generation)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KObj(pod), logkey.Node,
+		klog.KRef("", pod.Spec.NodeName), logkey.Generation, generation)
 	body, err := e.patchOf(pod, decision, generation)
 	if err != nil {
 		e.explain(pod, err)
@@ -169,7 +170,7 @@ func (e *Engine) write(ctx context.Context, pod *v1.Pod, decision *sdk.PodInfo, 
 		patched, err = e.patch(ctx, pod, body)
 		switch {
 		case err == nil:
-			logger.Info("A container of a pod is given other devices", "resourceVersion", patched.ResourceVersion)
+			logger.Info("A container of a pod is given other devices", logkey.ResourceVersion, patched.ResourceVersion)
 			return written
 		case refused(err) && tries == 0:
 			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {

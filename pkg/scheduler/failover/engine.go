@@ -29,6 +29,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -145,7 +146,7 @@ func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 	wanted, err := deviceinfo.DecodeReplacements(node.Annotations[deviceinfo.ReplacementsAnnotation])
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A node asks for other devices, and it cannot be read for which pods",
-			"node", klog.KRef("", name))
+			logkey.Node, klog.KRef("", name))
 		return again
 	}
 	maps.DeleteFunc(e.said[name], func(uid types.UID, _ string) bool {

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 )
 
 const (
@@ -27,14 +29,15 @@ const (
 // releases the devices when it certainly did not. When it did, the reservation is dropped once a
 // snapshot shows the bound pod.
 func (p *Plugin) resolveBinding(ctx context.Context, pod *v1.Pod, nodeName string, deadline time.Time) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KObj(pod),
+		logkey.Node, klog.KRef("", nodeName))
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: requestTimeout}
 	_ = backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		bound, final := p.boundTo(ctx, pod, nodeName, p.clock.Now().After(deadline))
 		if !final {
 			return false, nil
 		}
-		logger.V(2).Info("Resolved a binding without an answer", "tookEffect", bound)
+		logger.V(2).Info("Resolved a binding without an answer", logkey.TookEffect, bound)
 		if !bound {
 			p.nodes.Resolve(nodeName, pod.UID)
 			p.requeuer.after(0)

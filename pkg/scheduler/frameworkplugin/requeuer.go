@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
@@ -80,6 +81,6 @@ func activatePending(
 			pending[string(pod.UID)] = pod
 		}
 	}
-	logger.V(2).Info("Activating pending device pods", "pods", len(pending))
+	logger.V(2).Info("Activating pending device pods", logkey.Pods, len(pending))
 	queue.Activate(logger, pending)
 }

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
@@ -54,8 +55,9 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	}
 	p.nodes.Reserve(nodeName, pod, chosen.holder, chosen.annotation)
 
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
-	logger.V(4).Info("Reserved devices", "allocation", chosen.annotation)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KObj(pod),
+		logkey.Node, klog.KRef("", nodeName))
+	logger.V(4).Info("Reserved devices", logkey.Allocation, chosen.annotation)
 	if c.request.Forged {
 		metrics.ForgedAllocations.Inc()
 		logger.Info("Pod came with an allocation that the scheduler did not write; binding overwrites it. " +

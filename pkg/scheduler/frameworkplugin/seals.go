@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -80,7 +81,8 @@ func (s *Shared) keysRead(ctx context.Context, err error) {
 	}
 	metrics.SealKeyReloads.WithLabelValues("changed").Inc()
 	verifier := s.seals.Keys.Verifier()
-	logger.Info("The keys of seals have changed", "signs", s.seals.Keys.Signer().KeyID(), "valid", verifier.KeyIDs())
+	logger.Info("The keys of seals have changed", logkey.Signer, s.seals.Keys.Signer().KeyID(),
+		logkey.Keys, verifier.KeyIDs())
 	if s.seals.Mode == seal.Enforce {
 		s.nodes.Enforce(verifier)
 		s.requeuer.after(0)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 )
 
@@ -89,7 +90,7 @@ func isStatic(pod *v1.Pod) bool { return pod.Annotations[v1.MirrorPodAnnotationK
 
 // evict evicts the pod if no disruption budget forbids it; else a later round tries again.
 func (s *Shared) evict(ctx context.Context, pod *v1.Pod) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(pod), "node",
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KObj(pod), logkey.Node,
 		klog.KRef("", pod.Spec.NodeName))
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

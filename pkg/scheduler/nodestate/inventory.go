@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -130,7 +131,7 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	}
 	switch {
 	case next.err != nil:
-		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", "node", klog.KObj(source))
+		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", logkey.Node, klog.KObj(source))
 		if errors.Is(next.err, dispatch.ErrNoAnswer) {
 			next.retryAt = c.clock.Now().Add(addPause)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -58,7 +59,7 @@ func readTaints(ctx context.Context, source *v1.Node) *tainting {
 	list, err := deviceinfo.DecodeDeviceTaints(value)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The taints of a node's devices cannot be read: no pod gets any of them",
-			"node", klog.KObj(source))
+			logkey.Node, klog.KObj(source))
 		t.all = 1 << t.bit(v1.Taint{Key: deviceinfo.UnreadableKey, Effect: v1.TaintEffectNoSchedule})
 	}
 	for _, one := range list {

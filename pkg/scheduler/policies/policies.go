@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 )
 
@@ -64,7 +65,7 @@ func Watch(ctx context.Context, client kubernetes.Interface) {
 		for _, policy := range slices.Sorted(maps.Keys(report.Customized)) {
 			if variables := report.Customized[policy]; customized[policy] != variables {
 				klog.FromContext(ctx).Info("An admission policy names others than this scheduler was built with",
-					"policy", policy, "variables", variables)
+					logkey.Policy, policy, logkey.Variables, variables)
 			}
 		}
 		customized = report.Customized
@@ -112,7 +113,8 @@ func (r Report) publish(ctx context.Context) {
 		}
 		metrics.PolicyProblems.WithLabelValues(p.Policy, string(p.Reason)).Set(1)
 		logger.Info("An admission policy is not what this scheduler was built with: users may be able to forge "+
-			"what it guards", "policy", p.Policy, "reason", p.Reason, "problem", p.Text, "nextStep", p.NextStep())
+			"what it guards", logkey.Policy, p.Policy, logkey.Reason, p.Reason, logkey.Problem, p.Text,
+			logkey.NextStep, p.NextStep())
 	}
 	metrics.PoliciesMissing.Set(float64(len(missing)))
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
@@ -50,7 +51,8 @@ type publisher struct {
 // certificate, is published within publishPause.
 func (p *publisher) run(ctx context.Context) {
 	if err := p.removeAbandoned(ctx); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot remove the leases of schedulers that are gone", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Cannot remove the leases of schedulers that are gone",
+			logkey.Reason, err.Error())
 	}
 	ticker := p.clock.NewTicker(publishPause)
 	defer ticker.Stop()
@@ -70,10 +72,10 @@ func (p *publisher) step(ctx context.Context) {
 	err := p.publish(ctx)
 	switch logger := klog.FromContext(ctx); {
 	case err == nil && p.failed:
-		logger.Info("The address of the scheduler's read API is published again", "lease", p.name)
+		logger.Info("The address of the scheduler's read API is published again", logkey.Lease, p.name)
 	case err != nil && !p.failed && ctx.Err() == nil:
 		logger.Error(err, "The address of the scheduler's read API is not published, so clients do not find it; "+
-			"apply deploy/rbac of this release", "lease", klog.KRef(schedulerapi.Namespace, p.name))
+			"apply deploy/rbac of this release", logkey.Lease, klog.KRef(schedulerapi.Namespace, p.name))
 	}
 	p.failed = err != nil
 }
