@@ -24,15 +24,24 @@ const (
 
 // leadership knows since when this scheduler leads. The framework does not say so: it is known from
 // the first pod that is scheduled. A scheduler that no longer leads ends.
-type leadership struct{ began atomic.Pointer[time.Time] }
+type leadership struct {
+	began     atomic.Pointer[time.Time]
+	scheduled atomic.Bool // since Scheduling was last called
+}
 
-// lead notes that this scheduler schedules.
+// lead notes that this scheduler schedules a pod.
 func (s *Shared) lead() {
+	if !s.scheduled.Load() {
+		s.scheduled.Store(true)
+	}
 	if s.began.Load() == nil {
 		now := s.clock.Now()
 		s.began.CompareAndSwap(nil, &now)
 	}
 }
+
+// Scheduling reports whether any pod, with or without devices, was scheduled since the last call.
+func (s *Shared) Scheduling() bool { return s.scheduled.Swap(false) }
 
 // every calls f in rounds with this pause, in a goroutine of its own, while this scheduler leads:
 // standbys know the same pods and report none.

@@ -92,8 +92,12 @@ func (e *Engine) answer(ctx context.Context, within int64, question func(*budget
 	if err != nil {
 		return err
 	}
-	defer end()
-	err = question(&budget{ctx: ctx, deadline: began.Add(limit), rest: e.rest, began: time.Now()})
+	b := &budget{ctx: ctx, deadline: began.Add(limit), rest: e.rest, began: time.Now()}
+	err = question(b)
+	go func(worked time.Duration) { // the answer need not wait
+		defer end()
+		e.rest(worked)
+	}(time.Since(b.began))
 	if errors.Is(err, errOver) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("there is no answer within %v: give it more time", limit), 0)
 	}

@@ -14,6 +14,9 @@ const (
 	maxSteps = 1_000_000
 	// stretch is how long a question works until it rests.
 	stretch = time.Millisecond
+	// idleRest and busyRest are how long it then rests, in units of its work: while no pod is
+	// scheduled, and else.
+	idleRest, busyRest = 1, 19
 )
 
 // errOver says that the time or the steps of a question are over.
@@ -23,12 +26,12 @@ var errOver = errors.New("the time for the question is over")
 type budget struct {
 	ctx      context.Context
 	deadline time.Time
-	rest     func(time.Duration)
+	rest     func(worked time.Duration)
 	began    time.Time // of this stretch of work
 	steps    int64     // taken
 }
 
-// step is called before each node that is tried. It rests for as long as was worked.
+// step is called before each node that is tried. It rests when it is time.
 func (b *budget) step() error {
 	b.steps++
 	if now := time.Now(); now.Sub(b.began) >= stretch {

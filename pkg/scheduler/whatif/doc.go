@@ -29,8 +29,10 @@
 // them. Answers that depend on nothing but the question are found in the caches that cycles use,
 // and are left there.
 //
-// One question is answered at a time, by one goroutine, which rests for as long as it has worked: a
-// question takes half of one core at most. It ends when its time or its steps are over.
+// One question is answered at a time, by one goroutine, which rests after each millisecond of work:
+// 19 times as long while the scheduler schedules pods, and as long as it has worked while there are
+// none. So questions take a twentieth of one core at most, or half of it. A question ends when its
+// time or its steps are over.
 //
 // # What an answer does not know
 //

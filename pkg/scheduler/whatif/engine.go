@@ -39,7 +39,7 @@ type Engine struct {
 	handle   fwk.Handle
 	profiles Profiles
 	pods     corelisters.PodLister
-	rest     func(time.Duration)
+	sleep    func(time.Duration)
 	turn     chan struct{} // holds one token while a question is answered
 	made     atomic.Uint64 // pods that were made up
 
@@ -60,9 +60,19 @@ type profile struct {
 func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle, profiles Profiles) *Engine {
 	return &Engine{
 		ctx: ctx, shared: shared, handle: handle, profiles: profiles,
-		pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
-		rest: time.Sleep, turn: make(chan struct{}, 1),
+		pods:  handle.SharedInformerFactory().Core().V1().Pods().Lister(),
+		sleep: time.Sleep, turn: make(chan struct{}, 1),
 	}
+}
+
+// rest sleeps after so much work. Questions take a twentieth of one core while pods are scheduled,
+// and the half of it else.
+func (e *Engine) rest(worked time.Duration) {
+	times := idleRest
+	if e.shared.Scheduling() {
+		times = busyRest
+	}
+	e.sleep(time.Duration(times) * worked)
 }
 
 // begin waits for the engine's turn, until ctx ends, and makes what the first question needs. The

@@ -91,7 +91,7 @@ func newFixture(t testing.TB, objects ...runtime.Object) *fixture {
 			return nil, err
 		}
 		f.engine = New(ctx, f.shared, handle, defaultProfiles)
-		f.engine.rest = func(time.Duration) {}
+		f.engine.sleep = func(time.Duration) {}
 		return frameworkplugin.New(handle, f.shared), nil
 	}
 	f.scheduler, err = scheduler.New(ctx, f.client, f.factory, nil,

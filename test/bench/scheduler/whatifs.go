@@ -22,8 +22,8 @@ import (
 )
 
 // askers is how many users ask at a time. Each may ask a few times a second, and the scheduler
-// answers one question after another: with so many, it always has one.
-const askers = 64
+// answers four of them at a time, one after another: with so many, it always has one to answer.
+const askers = 16
 
 // asking asks a scheduler what would be if, while it schedules.
 type asking struct {
@@ -103,9 +103,6 @@ func (a *asking) begin(ctx context.Context, address string, asked []schedulerapi
 	return func() error {
 		cancel()
 		working.Wait()
-		for _, user := range a.users {
-			user.CloseIdleConnections()
-		}
 		select {
 		case err := <-failed:
 			return err
@@ -140,7 +137,7 @@ func (a *asking) ask(
 	case err != nil:
 		return 0, err
 	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode == http.StatusServiceUnavailable:
-		return 100 * time.Millisecond, nil
+		return time.Second, nil // what Retry-After says
 	case response.StatusCode != http.StatusOK:
 		return time.Second, fmt.Errorf("ask what would be if: %s: %s", response.Status, said)
 	}
