@@ -92,8 +92,9 @@ var mayImport = map[string][]string{
 	"pkg/schedulerapi":   {}, // types alone
 	"pkg/kubectl": {
 		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/podrequest",
-		"pkg/schedulerapi", "pkg/sdk", "deploy",
+		"pkg/schedulerapi", "pkg/sdk", "pkg/seal/keycommand", "deploy",
 	},
+	"pkg/seal/keycommand":   {"pkg/seal"},
 	"pkg/kubectl/columns":   {}, // it knows nothing of devices
 	"pkg/kubectl/cluster":   {"pkg/deviceinfo", "pkg/sdk"},
 	"pkg/kubectl/bundle":    {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/deviceinfo", "pkg/schedulerapi"},

@@ -5,8 +5,8 @@
 // and web, a map in the browser; and finds mistakes in manifests: lint. It needs nothing in the
 // cluster: it reads nodes and pods from the API server, with the user's own kubeconfig and rights.
 // What only KubeDevice's schedulers know, they are asked: schedulers, why, fit and whatif. What
-// other parts of KubeDevice do for administrators is here by the same name: enrol and leave.
-// What it shows is put together by packages devices and lint.
+// other parts of KubeDevice do for administrators is here by the same name: enrol, leave and
+// seal-keys. What it shows is put together by packages devices and lint.
 package command
 
 import (
@@ -31,6 +31,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
+	"github.com/kubedevice/kubedevice/pkg/seal/keycommand"
 )
 
 // defaultPageSize is that of kubectl get.
@@ -179,7 +180,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
 		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env),
 		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env), enrolCommand(env),
-		leaveCommand(env))
+		leaveCommand(env), keycommand.New(env.core))
 	return command
 }
 
@@ -190,4 +191,10 @@ func (e *environment) reader() (*cluster.Reader, string, error) {
 		return nil, "", err
 	}
 	return &cluster.Reader{Client: client, PageSize: e.pageSize}, namespace, nil
+}
+
+// core returns the API server's client alone.
+func (e *environment) core() (corev1client.CoreV1Interface, error) {
+	client, _, err := e.client()
+	return client, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -121,4 +122,13 @@ func podClient() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("credentials of this pod: %w", err)
 	}
 	return kubernetes.NewForConfig(config)
+}
+
+// podCoreClient is podClient for the core API.
+func podCoreClient() (corev1client.CoreV1Interface, error) {
+	client, err := podClient()
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1(), nil
 }

@@ -20,6 +20,8 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/seal/keycommand"
 )
 
 const long = `kubecri runs between the kubelet and the container runtime. It passes every call on unchanged,
@@ -70,7 +72,7 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 	options.addFlags(flags)
 	logsapi.AddFlags(logging, flags)
 	addIgnoredFlags(flags)
-	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand(), sealKeysCommand(),
+	command.AddCommand(grantsCommand(), pluginCommand(), cleanupCommand(), keycommand.New(podCoreClient),
 		enrolCommand(), leaveCommand(), agentCommand(), onHostCommand(), uninstallCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
 	return options, command

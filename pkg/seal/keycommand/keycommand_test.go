@@ -1,17 +1,20 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keycommand
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/kubernetes/pkg/apis/certificates"
 	conversion "k8s.io/kubernetes/pkg/apis/certificates/v1"
 	"k8s.io/kubernetes/pkg/apis/certificates/validation"
@@ -20,13 +23,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// sealKeys runs kubecri seal-keys.
+// sealKeys runs the command of a program, without a cluster.
 func sealKeys(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
-	command := NewCommand(append([]string{"seal-keys"}, args...))
-	command.SetOut(&out)
-	err := command.ExecuteContext(t.Context())
+	program := &cobra.Command{Use: "program", SilenceErrors: true, SilenceUsage: true}
+	program.AddCommand(New(func() (corev1client.CoreV1Interface, error) { return nil, errors.New("no cluster") }))
+	program.SetArgs(append([]string{"seal-keys"}, args...))
+	program.SetOut(&out)
+	err := program.ExecuteContext(t.Context())
 	return out.String(), err
 }
 
@@ -110,11 +115,13 @@ func TestKeysAreRefusedWithTheNextStep(t *testing.T) {
 		args []string
 		want string
 	}{
-		"create where keys are":    {[]string{"create", there}, "seal-keys rotate"},
-		"rotate where none are":    {[]string{"rotate", empty}, "seal-keys create"},
-		"prune where none are":     {[]string{"prune", empty}, "seal-keys create"},
+		"create where keys are":    {[]string{"create", there}, "program seal-keys rotate"},
+		"rotate where none are":    {[]string{"rotate", empty}, "program seal-keys create"},
+		"prune where none are":     {[]string{"prune", empty}, "program seal-keys create"},
 		"a certificate is missing": {[]string{"rotate", broken}, "lacks the certificate"},
 		"an unknown format":        {[]string{"list", there, "-o", "json"}, "want table or yaml"},
+		"no directory":             {[]string{"prune"}, "name one directory of keys; see program seal-keys prune"},
+		"ensure without a cluster": {[]string{"ensure"}, "no cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if out, err := sealKeys(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keycommand
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -27,26 +27,29 @@ type keyObjects struct {
 	namespace, secret, configMap string
 	// existing says that somebody else has made them.
 	existing bool
+	// command is the one that makes keys in a directory, as errors name it.
+	command string
 }
 
-// sealKeysEnsureCommand makes the keys' objects where there are none.
-func sealKeysEnsureCommand() *cobra.Command {
-	o := keyObjects{secret: privateKeysSecret, configMap: certificatesConfigMap}
+// newEnsure returns the command that makes the keys' objects where there are none.
+func newEnsure(client func() (corev1client.CoreV1Interface, error)) *cobra.Command {
+	o := keyObjects{namespace: metav1.NamespaceSystem, secret: privateKeysSecret, configMap: certificatesConfigMap}
 	command := &cobra.Command{
 		Use: "ensure", Short: "Make Secret and ConfigMap of the first key in a cluster, unless they are there",
 		Long: "Make Secret and ConfigMap of the first key in a cluster, unless they are there. A hook of the chart " +
 			"runs this before it is installed or upgraded. Keys that are there are never changed.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			client, err := podClient()
+			objects, err := client()
 			if err != nil {
 				return err
 			}
-			return o.ensure(command.Context(), client, command.OutOrStdout())
+			o.command = command.Parent().CommandPath()
+			return o.ensure(command.Context(), objects, command.OutOrStdout())
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&o.namespace, "namespace", o.namespace, "namespace of both")
+	flags.StringVarP(&o.namespace, "namespace", "n", o.namespace, "namespace of both")
 	flags.StringVar(&o.secret, "secret", o.secret, "name of the Secret, with "+privateKeysFile)
 	flags.StringVar(&o.configMap, "config-map", o.configMap, "name of the ConfigMap, with "+certificatesFile)
 	flags.BoolVar(&o.existing, "existing", o.existing, "make nothing: both must be there")
@@ -54,7 +57,7 @@ func sealKeysEnsureCommand() *cobra.Command {
 }
 
 // ensure makes the objects, or examines those that are there.
-func (o *keyObjects) ensure(ctx context.Context, client kubernetes.Interface, out io.Writer) error {
+func (o *keyObjects) ensure(ctx context.Context, client corev1client.CoreV1Interface, out io.Writer) error {
 	private, err := o.private(ctx, client)
 	if err != nil {
 		return err
@@ -66,10 +69,10 @@ func (o *keyObjects) ensure(ctx context.Context, client kubernetes.Interface, ou
 	secret, configMap := o.namespace+"/"+o.secret, o.namespace+"/"+o.configMap
 	switch {
 	case private == nil && o.existing:
-		return fmt.Errorf("Secret %s does not exist: make it with kubecri seal-keys create and list "+
-			"(docs/seals.md), or set seals.keys to generate", secret)
+		return fmt.Errorf("Secret %s does not exist: make it with %s create and list (docs/seals.md), or set "+
+			"seals.keys to generate", secret, o.command)
 	case certificates == nil && o.existing:
-		return fmt.Errorf("ConfigMap %s does not exist: kubecri seal-keys list DIRECTORY -o yaml prints it", configMap)
+		return fmt.Errorf("ConfigMap %s does not exist: %s list DIRECTORY -o yaml prints it", configMap, o.command)
 	case private == nil && certificates != nil:
 		return fmt.Errorf("the key is lost: ConfigMap %s has its certificate, and Secret %s is gone; restore the "+
 			"Secret from a copy, or go through \"A key is lost\" of docs/seals.md, and delete the ConfigMap for a new "+
@@ -90,8 +93,8 @@ func (o *keyObjects) ensure(ctx context.Context, client kubernetes.Interface, ou
 }
 
 // private reads the Secret; nil means that there is none.
-func (o *keyObjects) private(ctx context.Context, client kubernetes.Interface) ([]ed25519.PrivateKey, error) {
-	secret, err := client.CoreV1().Secrets(o.namespace).Get(ctx, o.secret, metav1.GetOptions{})
+func (o *keyObjects) private(ctx context.Context, client corev1client.CoreV1Interface) ([]ed25519.PrivateKey, error) {
+	secret, err := client.Secrets(o.namespace).Get(ctx, o.secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -107,8 +110,10 @@ func (o *keyObjects) private(ctx context.Context, client kubernetes.Interface) (
 }
 
 // certificates reads the ConfigMap; nil means that there is none.
-func (o *keyObjects) certificates(ctx context.Context, client kubernetes.Interface) ([]*x509.Certificate, error) {
-	configMap, err := client.CoreV1().ConfigMaps(o.namespace).Get(ctx, o.configMap, metav1.GetOptions{})
+func (o *keyObjects) certificates(
+	ctx context.Context, client corev1client.CoreV1Interface,
+) ([]*x509.Certificate, error) {
+	configMap, err := client.ConfigMaps(o.namespace).Get(ctx, o.configMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -125,7 +130,7 @@ func (o *keyObjects) certificates(ctx context.Context, client kubernetes.Interfa
 
 // create makes a key and both objects. The Secret comes first: a certificate without a key would be
 // taken for a key that is lost.
-func (o *keyObjects) create(ctx context.Context, client kubernetes.Interface, out io.Writer) error {
+func (o *keyObjects) create(ctx context.Context, client corev1client.CoreV1Interface, out io.Writer) error {
 	ring, err := keyRing{}.with(time.Now())
 	if err != nil {
 		return err
@@ -134,7 +139,7 @@ func (o *keyObjects) create(ctx context.Context, client kubernetes.Interface, ou
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Secrets(o.namespace).Create(ctx, &corev1.Secret{
+	_, err = client.Secrets(o.namespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.secret},
 		Type:       corev1.SecretTypeOpaque,
 		Data:       map[string][]byte{privateKeysFile: text},
@@ -147,7 +152,7 @@ func (o *keyObjects) create(ctx context.Context, client kubernetes.Interface, ou
 }
 
 // createCertificates makes the ConfigMap for the keys.
-func (o *keyObjects) createCertificates(ctx context.Context, client kubernetes.Interface,
+func (o *keyObjects) createCertificates(ctx context.Context, client corev1client.CoreV1Interface,
 	private []ed25519.PrivateKey) error {
 	var certificates []*x509.Certificate
 	var failed error
@@ -158,7 +163,7 @@ func (o *keyObjects) createCertificates(ctx context.Context, client kubernetes.I
 	if failed != nil {
 		return failed
 	}
-	_, err := client.CoreV1().ConfigMaps(o.namespace).Create(ctx, &corev1.ConfigMap{
+	_, err := client.ConfigMaps(o.namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.configMap},
 		Data:       map[string]string{certificatesFile: string(seal.EncodeCertificates(certificates))},
 	}, metav1.CreateOptions{})

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keycommand
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ import (
 
 func TestAKeyIsMadeOnceAndNeverReplaced(t *testing.T) {
 	o := keyObjects{namespace: "system", secret: "key", configMap: "certificates"}
-	client := fake.NewClientset()
+	client := fake.NewClientset().CoreV1()
 	ensure := func(want string) string {
 		t.Helper()
 		var out strings.Builder
@@ -28,7 +28,7 @@ func TestAKeyIsMadeOnceAndNeverReplaced(t *testing.T) {
 		}
 		return err.Error()
 	}
-	secrets, configMaps := client.CoreV1().Secrets("system"), client.CoreV1().ConfigMaps("system")
+	secrets, configMaps := client.Secrets("system"), client.ConfigMaps("system")
 	o.existing = true
 	ensure("Secret system/key does not exist")
 	o.existing = false
@@ -60,11 +60,11 @@ func TestAKeyIsMadeOnceAndNeverReplaced(t *testing.T) {
 	ensure("the key is lost: ConfigMap system/certificates has its certificate")
 
 	// So is one that does not fit.
-	other := fake.NewClientset()
+	other := fake.NewClientset().CoreV1()
 	if err := o.create(t.Context(), other, &strings.Builder{}); err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := other.CoreV1().Secrets("system").Get(t.Context(), "key", metav1.GetOptions{})
+	foreign, err := other.Secrets("system").Get(t.Context(), "key", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

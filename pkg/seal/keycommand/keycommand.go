@@ -1,7 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package keycommand is the command that makes and rotates the keys of seals: kubecri seal-keys,
+// and the same by the name kubectl device seal-keys.
+package keycommand
 
 import (
 	"crypto/ed25519"
@@ -21,6 +23,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -38,8 +41,9 @@ const (
 	certificatesConfigMap = "kubedevice-seal-certificates"
 )
 
-// sealKeysCommand is the parent of the commands for the keys of seals.
-func sealKeysCommand() *cobra.Command {
+// New returns the command. client returns the client with which it makes keys in a cluster; the
+// rest of it needs none.
+func New(client func() (corev1client.CoreV1Interface, error)) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "seal-keys",
 		Short: "Make and rotate the keys with which the scheduler seals allocations",
@@ -50,63 +54,66 @@ func sealKeysCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	command.AddCommand(
-		sealKeysVerb("create", "Make the first key", func(directory string, now time.Time) (keyRing, error) {
-			_, err := os.Lstat(filepath.Join(directory, privateKeysFile))
+		newVerb("create", "Make the first key", func(at directory, now time.Time) (keyRing, error) {
+			_, err := os.Lstat(filepath.Join(at.path, privateKeysFile))
 			if err == nil {
-				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with kubecri seal-keys rotate",
-					directory)
+				return keyRing{}, fmt.Errorf("directory %s has keys already: add one with %s rotate", at.path,
+					at.command)
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
 				return keyRing{}, err
 			}
-			if err := os.MkdirAll(directory, 0o700); err != nil {
+			if err := os.MkdirAll(at.path, 0o700); err != nil {
 				return keyRing{}, err
 			}
 			return keyRing{}.with(now)
 		}),
-		sealKeysVerb("rotate", "Add a key that signs from now on; the others stay valid",
-			func(directory string, now time.Time) (keyRing, error) {
-				ring, err := readKeyRing(directory)
+		newVerb("rotate", "Add a key that signs from now on; the others stay valid",
+			func(at directory, now time.Time) (keyRing, error) {
+				ring, err := at.read()
 				if err != nil {
 					return keyRing{}, err
 				}
 				return ring.with(now)
 			}),
-		sealKeysVerb("prune", "Remove all keys but the one that signs", func(directory string, _ time.Time) (
-			keyRing, error,
-		) {
-			ring, err := readKeyRing(directory)
+		newVerb("prune", "Remove all keys but the one that signs", func(at directory, _ time.Time) (keyRing, error) {
+			ring, err := at.read()
 			if err != nil {
 				return keyRing{}, err
 			}
 			return ring.pruned(), nil
 		}),
-		sealKeysVerb("list", "Print the keys", func(directory string, _ time.Time) (keyRing, error) {
-			return readKeyRing(directory)
-		}),
-		sealKeysEnsureCommand(),
+		newVerb("list", "Print the keys", func(at directory, _ time.Time) (keyRing, error) { return at.read() }),
+		newEnsure(client),
 	)
 	return command
 }
 
-// sealKeysVerb returns a command that prints what change returns for its directory, and writes it
-// there when it differs from what the directory has.
-func sealKeysVerb(verb, short string, change func(directory string, now time.Time) (keyRing, error)) *cobra.Command {
+// newVerb returns a command that prints what change returns for its directory, and writes it there
+// unless it only lists the keys.
+func newVerb(verb, short string, change func(at directory, now time.Time) (keyRing, error)) *cobra.Command {
 	format, namespace, bundle, publicOnly := "table", metav1.NamespaceSystem, "", false
 	command := &cobra.Command{
 		Use:   verb + " DIRECTORY",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%d arguments: name one directory of keys; see %s --help", len(args),
+					command.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			if format != "table" && format != "yaml" {
 				return fmt.Errorf("--output %q: want table or yaml", format)
 			}
-			ring, err := change(args[0], time.Now())
+			at := directory{args[0], command.Parent().CommandPath()}
+			ring, err := change(at, time.Now())
 			if err != nil {
 				return err
 			}
 			if verb != "list" {
-				if err := ring.write(args[0]); err != nil {
+				if err := at.write(ring); err != nil {
 					return err
 				}
 			}
@@ -119,13 +126,16 @@ func sealKeysVerb(verb, short string, change func(directory string, now time.Tim
 	flags := command.Flags()
 	flags.StringVarP(&format, "output", "o", format, "table, or yaml: the Secret "+privateKeysSecret+" and the "+
 		"ConfigMap "+certificatesConfigMap+", for kubectl apply -f -")
-	flags.StringVar(&namespace, "namespace", namespace, "with -o yaml: namespace of Secret and ConfigMap")
+	flags.StringVarP(&namespace, "namespace", "n", namespace, "with -o yaml: namespace of Secret and ConfigMap")
 	flags.StringVar(&bundle, "trust-bundle", bundle, "with -o yaml: name of a ClusterTrustBundle to print, too, which "+
 		"Kubernetes serves from 1.37 on")
 	flags.BoolVar(&publicOnly, "public-only", publicOnly, "with -o yaml: leave out the Secret. Nodes need a new "+
 		"certificate before the scheduler signs with its key")
 	return command
 }
+
+// directory is a directory of keys. command is what makes it, as errors name it.
+type directory struct{ path, command string }
 
 // keyRing is what a directory of keys has.
 type keyRing struct {
@@ -149,15 +159,15 @@ func (r keyRing) with(now time.Time) (keyRing, error) {
 // pruned returns the key that signs alone.
 func (r keyRing) pruned() keyRing { return keyRing{r.private[:1], r.certificates[:1]} }
 
-// readKeyRing reads a directory of keys. The certificate of each private key must be there.
-func readKeyRing(directory string) (keyRing, error) {
+// read reads the keys. The certificate of each private key must be there.
+func (d directory) read() (keyRing, error) {
 	explain := func(file string, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: make it with kubecri seal-keys create", err)
+			return fmt.Errorf("%w: make it with %s create", err, d.command)
 		}
-		return fmt.Errorf("%s: %w: restore it from a copy", filepath.Join(directory, file), err)
+		return fmt.Errorf("%s: %w: restore it from a copy", filepath.Join(d.path, file), err)
 	}
-	text, err := os.ReadFile(filepath.Join(directory, privateKeysFile))
+	text, err := os.ReadFile(filepath.Join(d.path, privateKeysFile))
 	if err != nil {
 		return keyRing{}, explain(privateKeysFile, err)
 	}
@@ -165,7 +175,7 @@ func readKeyRing(directory string) (keyRing, error) {
 	if err != nil {
 		return keyRing{}, explain(privateKeysFile, err)
 	}
-	if text, err = os.ReadFile(filepath.Join(directory, certificatesFile)); err != nil {
+	if text, err = os.ReadFile(filepath.Join(d.path, certificatesFile)); err != nil {
 		return keyRing{}, explain(certificatesFile, err)
 	}
 	certificates, err := seal.ParseCertificates(text)
@@ -186,16 +196,17 @@ func readKeyRing(directory string) (keyRing, error) {
 	return keyRing{private, append(ordered, certificates...)}, nil
 }
 
-// write writes both files. A certificate is there before its key: without the key it does no harm.
-func (r keyRing) write(directory string) error {
+// write writes the keys into both files. A certificate is there before its key: without the key it
+// does no harm.
+func (d directory) write(r keyRing) error {
 	private, err := seal.EncodePrivateKeys(r.private)
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(directory, certificatesFile, seal.EncodeCertificates(r.certificates), 0o644); err != nil {
+	if err := replaceFile(d.path, certificatesFile, seal.EncodeCertificates(r.certificates), 0o644); err != nil {
 		return err
 	}
-	return replaceFile(directory, privateKeysFile, private, 0o600)
+	return replaceFile(d.path, privateKeysFile, private, 0o600)
 }
 
 // replaceFile gives a file this content in one step, as readers may have it open.
