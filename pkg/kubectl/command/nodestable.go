@@ -28,7 +28,7 @@ func newNodesTable(env *environment, output *output) *nodesTable {
 	}
 	header = append(header, "MEMORY", "USE", "HEALTH")
 	if t.wide {
-		header = append(header, "RESOURCES")
+		header = append(header, "TAINTS", "RESOURCES")
 	}
 	t.Writer = output.writer(env, append(header, "HOLDERS")...)
 	return t
@@ -77,7 +77,7 @@ func (t *nodesTable) linesOf(node *devices.Node) []columns.Row {
 		row[6] = columns.Cell{Text: "Unreadable", Style: columns.Red}
 	}
 	if t.wide {
-		row = append(row, none)
+		row = append(row, none, none)
 	}
 	return []columns.Row{row}
 }
@@ -92,7 +92,7 @@ func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
 	switch {
 	case d.Use == devices.Free && d.Health != devices.Healthy:
 		use = columns.Text("") // nobody can have it
-	case d.Use == devices.Free:
+	case d.Use == devices.Free && len(d.Taints) == 0:
 		use.Style = columns.Green
 	case d.Use == devices.Shared:
 		use.Text += fmt.Sprintf(" %d%%", d.Percent())
@@ -115,7 +115,11 @@ func (t *nodesTable) cellsOf(d *devices.Device) []columns.Cell {
 	}
 	cells := []columns.Cell{columns.Text(memory), use, health}
 	if t.wide {
-		cells = append(cells, columns.Text(usedOf(d.Resources)))
+		var taints []string
+		for _, taint := range d.Taints {
+			taints = append(taints, taint.String())
+		}
+		cells = append(cells, columns.Text(strings.Join(taints, ",")), columns.Text(usedOf(d.Resources)))
 	}
 	return cells
 }

@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 )
 
 // taintsOfNode returns the taints of a node as the API server has them, a line for each.
@@ -155,4 +156,25 @@ func TestTaintsAreReadAgainWhenOthersWriteTheNode(t *testing.T) {
 	if got, want := f.taintsOfNode(t, "large"), "gpu/gpu-3 kubedevice.io/unschedulable:NoSchedule"; got != want {
 		t.Errorf("the taints are %s, want %s", got, want)
 	}
+}
+
+// Who looks for a free device must not find one that the pod would not get.
+func TestTaintedDevicesAreNotFree(t *testing.T) {
+	f := newFixture(zoo(t)...)
+	for _, line := range []string{"cordon large/gpu-2 large/gpu-3", "taint large/gpu-7 team=a:NoExecute"} {
+		if out, errOut, status := f.run(t.Context(), line); status != 0 {
+			t.Fatalf("%s: %s%s", line, out, errOut)
+		}
+	}
+	expect := func(line, want string) {
+		t.Helper()
+		if out, _, _ := f.run(t.Context(), line); !strings.Contains(out, want) {
+			t.Errorf("%s prints\n%s\nwithout %q", line, out, want)
+		}
+	}
+	// GPU 2 is in use, and counts as such.
+	expect("top large --no-headers", "large   gpu   8   2   1   2   1   1   1   41%   2 in gpugrp1/1\n")
+	expect("nodes large -o wide", "free         Healthy,Tainted     team=a:NoExecute                         cards 0/1")
+	f.terminal = columns.Terminal{Tree: true}
+	expect("nodes large", "2 of 7 free, 1 cordoned, 1 tainted")
 }

@@ -31,6 +31,9 @@ func topCommand(env *environment) *cobra.Command {
 		Long: `Show for each node and each kind of device how many are free, shared and taken as a whole, how much
 of them is in use, and how fragmented they are: the largest group of devices that are all free.
 
+Each device counts once. Cordoned are those that nobody holds and no new pod gets, and tainted those
+that nobody holds and only pods that tolerate their taints get: they are not free.
+
 The lines of all nodes together come last. Their largest free group is that of a single node.`,
 		Example: `  # The use of all devices
   kubectl device top
@@ -86,7 +89,8 @@ func (o *topOptions) print(usage *devices.UsageList) error {
 		return err
 	}
 	header := []string{
-		"NODE", "KIND", "DEVICES", "FREE", "SHARED", "WHOLE", "UNHEALTHY", "USE", "LARGEST FREE GROUP",
+		"NODE", "KIND", "DEVICES", "FREE", "SHARED", "WHOLE", "CORDONED", "TAINTED", "UNHEALTHY", "USE",
+		"LARGEST FREE GROUP",
 	}
 	if o.output.format == wide {
 		header = append(header, "MOST FREE IN ONE GROUP", "RESOURCES")
@@ -103,14 +107,18 @@ func (o *topOptions) print(usage *devices.UsageList) error {
 
 func (o *topOptions) row(node columns.Cell, u *devices.Usage) columns.Row {
 	row := columns.Row{node, columns.Text(u.Kind)}
-	for _, n := range []int{u.Devices, u.Free, u.Shared, u.Whole, u.Unhealthy} {
-		row = append(row, columns.Text(strconv.Itoa(n)))
-	}
-	if u.Free > 0 {
-		row[3].Style = columns.Green
-	}
-	if u.Unhealthy > 0 {
-		row[6].Style = columns.Red
+	for _, count := range []struct {
+		n     int
+		style columns.Style
+	}{
+		{u.Devices, columns.Plain}, {u.Free, columns.Green}, {u.Shared, columns.Plain}, {u.Whole, columns.Plain},
+		{u.Cordoned, columns.Yellow}, {u.Tainted, columns.Yellow}, {u.Unhealthy, columns.Red},
+	} {
+		cell := columns.Text(strconv.Itoa(count.n))
+		if count.n > 0 {
+			cell.Style = count.style
+		}
+		row = append(row, cell)
 	}
 	row = append(row, columns.Text(fmt.Sprintf("%d%%", u.Percent())))
 	largest := ""

@@ -22,21 +22,14 @@ type branch struct {
 // treeOf returns the devices of a node as a tree of its groups.
 func (t *nodesTable) treeOf(node *devices.Node) []columns.Row {
 	root := &branch{}
-	free, healthy := 0, 0
 	for _, d := range node.Devices {
 		at := root
 		for _, name := range segments(d) {
 			at = at.child(name)
 		}
 		at.device = d
-		if d.Health == devices.Healthy {
-			healthy++
-			if d.Use == devices.Free {
-				free++
-			}
-		}
 	}
-	summary := columns.Cell{Text: fmt.Sprintf("%d of %d free", free, healthy), Style: columns.Bold}
+	summary := columns.Cell{Text: freeOf(node), Style: columns.Bold}
 	switch {
 	case len(node.Devices) == 0 && len(node.Problems) > 0:
 		summary = columns.Cell{Text: "unreadable", Style: columns.Red}
@@ -45,13 +38,33 @@ func (t *nodesTable) treeOf(node *devices.Node) []columns.Row {
 	}
 	row := columns.Row{{Text: node.Name, Style: columns.Bold}, {}, summary, {}, {Text: modelsOf(node)}}
 	if t.wide {
-		row = slices.Insert(row, 4, columns.Cell{})
+		row = slices.Insert(row, 4, columns.Cell{}, columns.Cell{})
 	}
 	rows := []columns.Row{row}
 	if root.device != nil {
 		rows = t.rowsOf(rows[:0], columns.Cell{Text: node.Name, Style: columns.Bold}, "", root)
 	}
 	return t.below(rows, "", root)
+}
+
+// freeOf says how many devices of a node are free of those that are healthy, and how many are not
+// because of their taints alone.
+func freeOf(node *devices.Node) string {
+	var of devices.Usage
+	for _, usage := range devices.NewUsage([]*devices.Node{node}).Items {
+		of.Free += usage.Free
+		of.Cordoned += usage.Cordoned
+		of.Tainted += usage.Tainted
+		of.Devices += usage.Devices - usage.Unhealthy
+	}
+	text := fmt.Sprintf("%d of %d free", of.Free, of.Devices)
+	if of.Cordoned > 0 {
+		text += fmt.Sprintf(", %d cordoned", of.Cordoned)
+	}
+	if of.Tainted > 0 {
+		text += fmt.Sprintf(", %d tainted", of.Tainted)
+	}
+	return text
 }
 
 // modelsOf returns the models of a node's devices.

@@ -80,6 +80,11 @@ type Taint struct {
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 }
 
+// String returns the taint as kubectl writes it: KEY=VALUE:EFFECT.
+func (t Taint) String() string {
+	return (&corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}).ToString()
+}
+
 // Cordoned reports whether the device is cordoned.
 func (d *Device) Cordoned() bool {
 	return slices.ContainsFunc(d.Taints, func(t Taint) bool {

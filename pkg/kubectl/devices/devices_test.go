@@ -100,6 +100,12 @@ func TestTheLargestFreeGroupIsTheLargestOfAll(t *testing.T) {
 			case 2:
 				d.Health = Unhealthy
 			}
+			switch random.IntN(6) {
+			case 0:
+				d.Taints = []Taint{{Key: deviceinfo.CordonKey, Effect: corev1.TaintEffectNoSchedule}}
+			case 1:
+				d.Taints = []Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoExecute}}
+			}
 			for _, group := range append(groups, d.Path) {
 				members[group] = append(members[group], d)
 			}
@@ -107,9 +113,11 @@ func TestTheLargestFreeGroupIsTheLargestOfAll(t *testing.T) {
 		}
 		want := 0
 		for _, group := range members {
-			healthy := slices.DeleteFunc(slices.Clone(group), func(d *Device) bool { return d.Health != Healthy })
-			if !slices.ContainsFunc(healthy, func(d *Device) bool { return d.Use != Free }) {
-				want = max(want, len(healthy))
+			forAll := slices.DeleteFunc(slices.Clone(group), func(d *Device) bool {
+				return d.Health != Healthy || len(d.Taints) > 0
+			})
+			if !slices.ContainsFunc(forAll, func(d *Device) bool { return d.Use != Free }) {
+				want = max(want, len(forAll))
 			}
 		}
 		usage := NewUsage([]*Node{node}).Items[0]
@@ -117,7 +125,7 @@ func TestTheLargestFreeGroupIsTheLargestOfAll(t *testing.T) {
 		if usage.LargestFree != nil {
 			got = usage.LargestFree.Free
 			free := slices.DeleteFunc(slices.Clone(members[usage.LargestFree.Path]), func(d *Device) bool {
-				return d.Health != Healthy || d.Use != Free
+				return d.Health != Healthy || len(d.Taints) > 0 || d.Use != Free
 			})
 			if len(free) != got {
 				t.Fatalf("seed %d: group %q has %d free devices, not %d", seed, usage.LargestFree.Path, len(free), got)
@@ -126,8 +134,9 @@ func TestTheLargestFreeGroupIsTheLargestOfAll(t *testing.T) {
 		if got != want {
 			t.Fatalf("seed %d: the largest free group has %d devices, want %d", seed, got, want)
 		}
-		if sum := usage.Free + usage.Shared + usage.Whole + usage.Unhealthy; sum != usage.Devices {
-			t.Fatalf("seed %d: %d devices are free, shared, whole or unhealthy of %d", seed, sum, usage.Devices)
+		sum := usage.Free + usage.Cordoned + usage.Tainted + usage.Shared + usage.Whole + usage.Unhealthy
+		if sum != usage.Devices {
+			t.Fatalf("seed %d: %d devices count as something, of %d", seed, sum, usage.Devices)
 		}
 	}
 }

@@ -21,10 +21,16 @@ type Usage struct {
 	// Node is empty for all nodes.
 	Node string `json:"node,omitempty"`
 	Kind string `json:"kind"`
-	// Devices is the sum of Free, Shared, Whole and Unhealthy. A device that is unhealthy counts as
-	// that alone. Devices that are gone do not count.
-	Devices   int `json:"devices"`
-	Free      int `json:"free"`
+	// Devices is the sum of Free, Cordoned, Tainted, Shared, Whole and Unhealthy: each device
+	// counts once. Devices that are gone do not count.
+	Devices int `json:"devices"`
+	// Free are those of which nothing is in use, and which each pod may have.
+	Free int `json:"free"`
+	// Cordoned and Tainted are those of which nothing is in use either, but which no new pod gets,
+	// or none but pods that tolerate their taints.
+	Cordoned int `json:"cordoned"`
+	Tainted  int `json:"tainted"`
+	// Shared and Whole are those that are in use, whatever taints they have.
 	Shared    int `json:"shared"`
 	Whole     int `json:"whole"`
 	Unhealthy int `json:"unhealthy"`
@@ -33,8 +39,9 @@ type Usage struct {
 	UsedDevices float64 `json:"usedDevices"`
 	// Resources are the sums over the healthy ones, masks aside, by name.
 	Resources []Resource `json:"resources"`
-	// LargestFree is the largest group of which no healthy device is in use, on any one node: the
-	// node itself, a group of it, or a single device. It is nil when no device is free.
+	// LargestFree is the largest group of which no device is in use, on any one node: the node
+	// itself, a group of it, or a single device. Unhealthy devices and those with taints do not
+	// count: they are neither free nor in the way. It is nil when no device is free.
 	LargestFree *Group `json:"largestFreeGroup,omitempty"`
 	// MostFree is, for each level of groups, the group with the most free devices, outermost first.
 	MostFree []LevelFree `json:"mostFreeByLevel,omitempty"`
@@ -45,7 +52,8 @@ type Group struct {
 	Node string `json:"node"`
 	// Path is the group's path, such as gpugrp1/0/gpugrp0/1; empty for the node itself.
 	Path string `json:"path"`
-	// Devices is how many healthy devices of the kind it has, and Free how many of them are free.
+	// Devices is how many devices of the kind it has that are healthy and have no taints, and Free
+	// how many of them are free.
 	Devices int `json:"devices"`
 	Free    int `json:"free"`
 }
@@ -99,21 +107,19 @@ func usageOf(node *Node) []*Usage {
 			kinds[d.Kind], groups[d.Kind] = usage, map[string]*Group{}
 		}
 		usage.Devices++
-		free := 0
-		switch {
-		case d.Health == Unhealthy:
-			usage.Unhealthy++
+		usage.count(d)
+		if d.Health == Unhealthy {
 			continue
-		case d.Use == Free:
-			usage.Free++
-			free = 1
-		case d.Use == Shared:
-			usage.Shared++
-		default:
-			usage.Whole++
 		}
 		usage.UsedDevices += d.usedPart()
 		usage.addResources(d.Resources)
+		if len(d.Taints) > 0 {
+			continue // to pods that do not tolerate them it is like an unhealthy one
+		}
+		free := 0
+		if d.Use == Free {
+			free = 1
+		}
 		for _, path := range append(groupsOf(d.Path), d.Path) {
 			group := groups[d.Kind][path]
 			if group == nil {
@@ -130,6 +136,24 @@ func usageOf(node *Node) []*Usage {
 		list = append(list, kinds[kind])
 	}
 	return list
+}
+
+// count counts a device as what it is.
+func (u *Usage) count(d *Device) {
+	switch {
+	case d.Health == Unhealthy:
+		u.Unhealthy++
+	case d.Use == Shared:
+		u.Shared++
+	case d.Use == Whole:
+		u.Whole++
+	case d.Cordoned():
+		u.Cordoned++
+	case len(d.Taints) > 0:
+		u.Tainted++
+	default:
+		u.Free++
+	}
 }
 
 // groupsOf returns the paths of the groups that a device is in, from the outermost, which is the
@@ -239,6 +263,8 @@ func addCapped(a, b int64) int64 {
 func (u *Usage) add(of *Usage) {
 	u.Devices += of.Devices
 	u.Free += of.Free
+	u.Cordoned += of.Cordoned
+	u.Tainted += of.Tainted
 	u.Shared += of.Shared
 	u.Whole += of.Whole
 	u.Unhealthy += of.Unhealthy
