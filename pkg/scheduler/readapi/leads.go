@@ -23,23 +23,30 @@ const (
 	leadsTTL = time.Second
 	// electionPause is how long upstream takes at most from a complete state to the election.
 	electionPause = time.Second
+	// noElectionPause is how long after a complete state it is settled that there is no election,
+	// and noElectionTTL how long that counts then.
+	noElectionPause = time.Minute
+	noElectionTTL   = time.Minute
 )
 
 // leadership knows whether this process leads. Upstream tells its plugins nothing about that, but
 // has it in a metric. It is safe for concurrent use.
 //
-// A registry collects all of its metrics to read one, which takes milliseconds. So the metric is
-// looked for in all of them until it is there, and is read alone from then on.
+// A registry collects all of its metrics to read one: 2 ms in BenchmarkLeads, and more in a
+// scheduler, which has more of them; the metric alone takes 0.03 ms. So it is looked for among all
+// of them until it is there, and is read alone from then on; where there is no election, it is
+// looked for once a minute.
 type leadership struct {
 	metrics    metrics.Gatherer
 	registerer prometheus.Registerer // of metrics
 	complete   func() time.Time      // see Options.Self
 	clock      clock.PassiveClock
 
-	mu    sync.Mutex
-	alone metrics.Gatherer // of the metric; nil before it is found
-	read  time.Time
-	leads bool
+	mu         sync.Mutex
+	alone      metrics.Gatherer // of the metric; nil before it is found
+	noElection bool             // it is settled
+	read       time.Time
+	leads      bool
 }
 
 // Leads returns a function that reports whether this process leads. complete returns since when the
@@ -54,7 +61,11 @@ func Leads(complete func() time.Time) func() bool {
 func (l *leadership) Leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.clock.Now(); now.Sub(l.read) >= leadsTTL {
+	ttl := leadsTTL
+	if l.noElection {
+		ttl = noElectionTTL
+	}
+	if now := l.clock.Now(); now.Sub(l.read) >= ttl {
 		l.leads, l.read = l.gather(now), now
 	}
 	return l.leads
@@ -70,6 +81,7 @@ func (l *leadership) gather(now time.Time) bool {
 		if family.GetName() != leaderMetric {
 			continue
 		}
+		l.noElection = false
 		if l.alone == nil {
 			l.alone = l.find(family.GetHelp())
 		}
@@ -81,7 +93,11 @@ func (l *leadership) gather(now time.Time) bool {
 		return false
 	}
 	since := l.complete()
-	return !since.IsZero() && now.Sub(since) >= electionPause
+	if since.IsZero() {
+		return false
+	}
+	l.noElection = now.Sub(since) >= noElectionPause
+	return now.Sub(since) >= electionPause
 }
 
 // find returns a gatherer of the metric alone, which is registered with this help. It is nil if

@@ -88,6 +88,34 @@ func TestOnlyTheMetricOfWhoLeadsIsReadOnceItIsThere(t *testing.T) {
 	}
 }
 
+func TestWithoutAnElectionItIsLookedForOnceAMinute(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	other := &counted{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})}
+	registry.RawMustRegister(other)
+	l, clock := newLeadership(registry, true)
+	l.complete = func() time.Time { return time.Unix(1000, 0) }
+	read := func(after time.Duration, leads bool, times int) {
+		t.Helper()
+		clock.SetTime(clock.Now().Add(after))
+		if l.Leads() != leads || other.times != times {
+			t.Errorf("%v: leads %v, after %d readings of all metrics, want %d", clock.Now(), !leads, other.times, times)
+		}
+	}
+	// In the first minute, an election may begin yet.
+	read(0, false, 1)
+	for i := range 60 {
+		read(time.Second, true, 2+i)
+	}
+	read(time.Second, true, 61)
+	read(58*time.Second, true, 61)
+	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric}, []string{"name"})
+	registry.MustRegister(gauge)
+	gauge.WithLabelValues("kube-scheduler").Set(0)
+	read(time.Second, false, 62)
+	gauge.WithLabelValues("kube-scheduler").Set(1)
+	read(time.Second, true, 62)
+}
+
 // What one reading costs, of all metrics of this process and of one alone. A scheduler has more.
 func BenchmarkLeads(b *testing.B) {
 	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: leaderMetric}, []string{"name"})
