@@ -116,7 +116,7 @@ func (d *demo) play(ctx context.Context, s scenario) error {
 	defer cancel()
 	var seen []*observe.Observation
 	for _, name := range s.pods {
-		manifest, err := readPod(name)
+		manifest, err := Pod(name)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,8 @@ func (d *demo) show(s *observe.Observation) {
 		s.Pod, s.Node, list(s.Chosen), list(s.Visible), list(s.Refused))
 }
 
-func readPod(name string) (*corev1.Pod, error) {
+// Pod returns the demo's pod of that name, as the demo creates it.
+func Pod(name string) (*corev1.Pod, error) {
 	text, err := files.ReadFile("pods/" + name + ".yaml")
 	if err != nil {
 		return nil, err

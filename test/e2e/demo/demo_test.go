@@ -1,7 +1,8 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo runs the demo as people do, and holds it to what it claims.
+// Package demo runs the demo as people do, and holds it to what it claims; and it holds what each
+// command of kubectl device prints on the demo's cluster, in scripts in testdata.
 package demo
 
 import (
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/demo"
 )
@@ -23,7 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The cluster is kept, and the commands that the demo names show what has happened; so do others.
+// The cluster is kept: the commands that the demo names show what has happened, and all others
+// print what the scripts say.
 func TestTheDemoShowsTheMainJobAndItsCommandsShowWhatHasHappened(t *testing.T) {
 	ctx := t.Context()
 	if err := demo.Run(ctx, t.Output(), true); err != nil {
@@ -38,26 +41,22 @@ func TestTheDemoShowsTheMainJobAndItsCommandsShowWhatHasHappened(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("named", func(t *testing.T) { testNamedCommands(t, kept) })
+	t.Run("scripts", func(t *testing.T) { testScripts(t, kept) })
+}
+
+// testNamedCommands runs what the demo prints at its end, in a shell.
+func testNamedCommands(t *testing.T, kept *cluster.Cluster) {
 	named := demo.Commands(kept)
-	at := " --scheduler=" + kept.SchedulerURL()
-	for _, test := range []struct {
-		command string
-		status  int
-		want    []string // parts of what it prints
+	for i, test := range []struct {
+		status int
+		want   []string // parts of what it prints
 	}{
-		{named[0], 0, []string{"default/pair/main", "default/quad/main", "default/half-2/main memory 40 GiB"}},
-		{named[1], 0, []string{"pair", "Granted", "too-large", "Waiting"}},
-		{named[2], 1, []string{"default/too-large fits 0 of 2 nodes", "160 GiB"}},
-		{"kubectl device top", 0, []string{"node-1", "node-2", "<all>"}},
-		{"kubectl device fit -f ../../demo/pods/cpu-only.yaml" + at, 0, []string{"cpu-only", "node-"}},
-		{"kubectl device whatif -f ../../demo/pods/quad.yaml --without=pod/quad" + at, 0, []string{"quad", "cards 1"}},
-		{"kubectl device whatif -f ../../demo/pods/pair.yaml --cordon=node-1 --cordon=node-2" + at, 1,
-			[]string{"0 of 1 pods would be placed"}},
-		{"kubectl device lint -f ../../demo/pods", 0, nil},
-		{"kubectl device schedulers -o name" + at, 0, []string{"scheduler/control-plane-10262"}},
+		{0, []string{"default/pair/main", "default/quad/main", "default/half-2/main memory 40 GiB"}},
+		{0, []string{"pair", "Granted", "too-large", "Waiting"}},
+		{1, []string{"default/too-large fits 0 of 2 nodes", "160 GiB"}},
 	} {
-		shell := exec.CommandContext(ctx, "bash", "-c", demo.Setup(kept)+"; "+test.command)
-		said, err := shell.CombinedOutput()
+		said, err := exec.CommandContext(t.Context(), "bash", "-c", demo.Setup(kept)+"; "+named[i]).CombinedOutput()
 		status := 0
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			status = exit.ExitCode()
@@ -66,12 +65,15 @@ func TestTheDemoShowsTheMainJobAndItsCommandsShowWhatHasHappened(t *testing.T) {
 		}
 		for _, want := range test.want {
 			if !strings.Contains(string(said), want) {
-				t.Errorf("%s does not print %q", test.command, want)
+				t.Errorf("%s does not print %q", named[i], want)
 			}
 		}
 		if status != test.status {
-			t.Errorf("%s: exit status %d, want %d", test.command, status, test.status)
+			t.Errorf("%s: exit status %d, want %d", named[i], status, test.status)
 		}
-		t.Logf("$ %s\n%s", test.command, said)
+		t.Logf("$ %s\n%s", named[i], said)
+	}
+	if len(named) != 3 {
+		t.Errorf("the demo names %d commands, and 3 are tested", len(named))
 	}
 }
