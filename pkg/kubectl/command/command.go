@@ -60,7 +60,8 @@ type environment struct {
 }
 
 // Main runs the command with the arguments of the process, and returns its exit status, which is
-// that of kubectl: 0, or 1 after any error. Lint has one of its own, as kubectl diff does.
+// that of kubectl: 0, or 1 after any error. Commands that answer a question with it, or that run
+// another program, have their own.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
