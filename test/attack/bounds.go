@@ -26,9 +26,9 @@ func bounds() []*Attempt {
 		beyond, still int
 	}{
 		{
-			id: "bounds-containers", what: "requests devices in 129 containers", words: "containers",
-			how:    "100 containers",
-			beyond: 129, still: 100, shape: func(pod *corev1.Pod, much int) { requestMemory(pod, much, 1) },
+			id: "bounds-containers", what: "requests devices in 65 containers", words: "containers",
+			how:    "60 containers",
+			beyond: 65, still: 60, shape: func(pod *corev1.Pod, much int) { requestMemory(pod, much, 1) },
 		},
 		{
 			id: "bounds-bytes", what: "waits with an annotation of 160 KiB, which is read again and again",
