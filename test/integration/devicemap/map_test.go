@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/browser"
 )
 
@@ -39,11 +39,13 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 			pods = append(pods, fill(t, random, name)...)
 		}
 	}
+	setTaints(t, nodes[9], cordon(4), cordon(5), cordon(6), cordon(7))
 	create(ctx, t, nodes, pods)
+	start(ctx, t, pods)
 	wait(ctx, t, newPod("vision", "segment-frames", 2), noPair)
 	wait(ctx, t, newPod("speech", "align-corpus", 2), noMemory)
 	url, _ := serve(ctx, t)
-	p := open(ctx, t, url, 1360, 850)
+	p := open(ctx, t, url, 1360, 916)
 
 	p.Await("the devices of the first node, which are free", `[...Array(8).keys()].every(i =>
 		document.querySelectorAll('[role=listitem][aria-label="gpu-1, 8 of 8 free"] .tile.free')[i])`)
@@ -55,18 +57,38 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 	}
 
 	// A device fails.
-	sick := newNode(t, "gpu-1", 5)
-	current, err := server.Admin.CoreV1().Nodes().Get(ctx, "gpu-1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	current.Annotations = sick.Annotations
-	if _, err := server.Admin.CoreV1().Nodes().Update(ctx, current, metav1.UpdateOptions{}); err != nil {
+	first := newNode(t, "gpu-1", 5)
+	if err := annotate(ctx, first); err != nil {
 		t.Fatal(err)
 	}
 	p.Await("the device that fails", tile("gpu-1", 5)+`?.matches('.unhealthy[aria-label^="gpu gpu-5, unhealthy"]')`)
 	p.Await("that it is said aloud",
 		`document.querySelector('[role=log]').innerText == "gpu-5 of gpu-1 is not healthy"`)
+
+	// Devices are cordoned and tainted.
+	setTaints(t, first, cordon(6), deviceinfo.DeviceTaint{
+		Device: "gpu/gpu-7", Key: "dedicated", Value: "training", Effect: corev1.TaintEffectNoExecute,
+	})
+	if err := annotate(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	p.Await("the cordoned device", tile("gpu-1", 6)+`.matches(
+		'.free.cordoned[aria-label^="gpu gpu-6, free, cordoned,"]')`)
+	p.Await("the tainted device", tile("gpu-1", 7)+`.matches(
+		'.free.tainted[aria-label^="gpu gpu-7, free, tainted dedicated=training:NoExecute,"]')`)
+	p.Await("how many there are", `document.querySelector('.legend').innerText.replaceAll(/\s+/g, " ").endsWith(
+		"5 cordoned 1 tainted")`)
+	p.Click(tile("gpu-1", 6))
+	p.Await("since when it is cordoned", `document.querySelector('.details .use')?.innerText == "free, cordoned" &&
+		/Taints\s+cordoned\s+3h\s+Only pods that tolerate it get the device; who has it keeps it./.test(
+			document.querySelector('.details').innerText)`)
+	p.Click(tile("gpu-1", 7))
+	p.Await("its taint", `/Taints\s+dedicated=training:NoExecute\s+Only pods .* is evicted./.test(
+		document.querySelector('.details').innerText)`)
+	p.Click(chip("cordoned"))
+	p.Await("the cordoned devices alone", `document.querySelectorAll('.card').length == 2 &&
+		document.querySelectorAll('.card .tile:not(.faint)').length == 5`)
+	p.Click(chip("cordoned"))
 
 	// A pod waits, and is selected.
 	pod := wait(ctx, t, newPod("research", "pretrain-0", 4), noPair)
@@ -78,6 +100,8 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 		document.querySelector('.details').innerText.includes("FailedScheduling")`)
 	p.Await("that no scheduler answers, in words",
 		`document.querySelector('.details [role=status]')?.innerText.startsWith("No scheduler answers: ")`)
+	p.Await("the short reason, once", `document.querySelector('.details').innerText.split(
+		"46 have no 2 free GPUs in one gpugrp0").length == 3`) // the other is its event
 
 	// It gets its devices, which are lit.
 	bind(ctx, t, pod, "gpu-1", 0, 1, 2, 3)
@@ -94,7 +118,7 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 
 	t.Run("the address has search, filters and selection", func(t *testing.T) {
 		p.Do("search", chromedp.SendKeys("input[type=search]", "gpu-1"))
-		p.Click(`[...document.querySelectorAll('.chip')].find(c => c.innerText.endsWith("unhealthy"))`)
+		p.Click(chip("unhealthy"))
 		p.Await("the only one", `document.querySelectorAll('.card').length == 1 &&
 			document.querySelectorAll('.card .tile:not(.faint)').length == 4`) // those of the selected pod
 		before := browser.Value[string](p, "location.search")
@@ -119,12 +143,43 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 		focused("the next device", "gpu gpu-1, in use, held by research/pretrain-0")
 		p.Do("go to the end", chromedp.KeyEvent(kb.End))
 		p.Await("the last node", `document.activeElement.closest('[role=listitem]').ariaPosInSet == "48"`)
-		p.Do("go back and select", chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.Enter))
-		p.Await("what is selected", `document.querySelector('.details h2')?.innerText == "gpu-0"`)
-		p.Do("close it", chromedp.KeyEvent(kb.Escape))
-		p.Await("nothing selected", `!document.querySelector('.details')`)
+
+		// Enter opens, Tab goes on, Escape closes; and the focus is where it was.
+		panel := func(what string, open, title, back string) {
+			t.Helper()
+			p.Do("open "+what, chromedp.KeyEvent(open))
+			p.Await(what, fmt.Sprintf(`document.activeElement.matches('.details h2') &&
+				document.activeElement.innerText == %q`, title))
+			p.Do("go on", chromedp.KeyEvent(kb.Tab))
+			focused("what closes it", "Close "+title)
+			p.Do("close it", chromedp.KeyEvent(kb.Escape))
+			p.Await("nothing selected", `!document.querySelector('.details')`)
+			p.Await("the focus where it was", back)
+		}
+		p.Do("go to the first device", chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowRight))
+		panel("the device", kb.Enter, "gpu-0", tile("gpu-1", 0)+` == document.activeElement`)
+		p.Do("go to its node", chromedp.KeyEvent(kb.ArrowLeft))
+		panel("the node", kb.Enter, "gpu-1", `document.activeElement.matches('.name') &&
+			document.activeElement.innerText == "gpu-1"`)
+		p.Do("go to the pods", chromedp.KeyEvent(kb.Tab))
+		panel("the pod", kb.Enter, "align-corpus", `document.activeElement.innerText.startsWith("speech/align-corpus")`)
+
+		// From panel to panel, and back to what opened the first.
+		p.Do("open the device again", chromedp.Evaluate[chromedp.Void](tile("gpu-1", 0)+".focus()"),
+			chromedp.KeyEvent(kb.Enter))
+		focusedHeading := func(title string) string {
+			return fmt.Sprintf(`document.activeElement.matches('.details h2') &&
+				document.activeElement.innerText == %q`, title)
+		}
+		p.Await("the device", focusedHeading("gpu-0"))
+		p.Do("go to its pod", chromedp.Evaluate[chromedp.Void](`document.querySelector('.details .pod').focus()`),
+			chromedp.KeyEvent(kb.Enter))
+		p.Await("the pod", focusedHeading("pretrain-0"))
+		p.Do("close it", chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+		p.Await("the focus where it was", `!document.querySelector('.details') &&
+			`+tile("gpu-1", 0)+` == document.activeElement`)
 	})
-	p.Click(tile("gpu-3", 0))
+	p.Click(tile("gpu-10", 4))
 	p.Await("a device with its events, and nothing searched", `document.querySelector('.details .events') &&
 		document.querySelector('input[type=search]').value == ""`)
 	picture(p, "map")

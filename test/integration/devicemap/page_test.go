@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,11 @@ func tile(node string, gpu int) string {
 	return fmt.Sprintf(`document.querySelectorAll('[role=listitem][aria-label^="%s,"] .tile')[%d]`, node, gpu)
 }
 
+// chip is an expression for the part of the legend that shows devices in one state alone.
+func chip(state string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll('.chip')].find(c => c.innerText.endsWith(%q))`, state)
+}
+
 // open opens the map in a browser of its own, of this size in CSS pixels.
 func open(ctx context.Context, t *testing.T, url string, width, height int64) *browser.Page {
 	t.Helper()
@@ -124,6 +130,7 @@ func open(ctx context.Context, t *testing.T, url string, width, height int64) *b
 // picture takes a picture for the documents, if that is requested, and one in the dark.
 func picture(p *browser.Page, name string) {
 	if *rewrite {
+		p.Do("leave the keyboard", chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
 		p.Picture(filepath.Join(root, "docs", "images", name))
 	}
 }

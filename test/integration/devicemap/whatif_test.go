@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -129,6 +131,7 @@ func TestAnAnswerOfTheSchedulerLetsAPodRunThatWaits(t *testing.T) {
 	}
 	nodes[0].Annotations = newNode(t, "gpu-1", 6).Annotations // the device fails
 	create(ctx, t, nodes, pods)
+	start(ctx, t, pods)
 	for _, node := range nodes {
 		ready(ctx, t, node.Name)
 	}
@@ -141,14 +144,15 @@ func TestAnAnswerOfTheSchedulerLetsAPodRunThatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, _ := serve(ctx, t, "--scheduler="+scheduler)
-	p := open(ctx, t, url, 1200, 760)
+	p := open(ctx, t, url, 1200, 916)
 
 	waiting := `[...document.querySelectorAll('.waiting button')].find(
 		b => b.innerText.startsWith("vision/pretrain-0"))`
 	p.Await("the pod that waits", waiting)
 	p.Click(waiting)
 	p.Await("why it waits", `document.querySelector('.details')?.innerText.includes("It fits none of 24 nodes.") &&
-		document.querySelector('.details .reasons').innerText.includes("fewer than 4 free GPUs")`)
+		document.querySelector('.details .reasons').innerText.includes("fewer than 4 free GPUs") &&
+		!document.querySelector('.selection > .reason')`) // which is the same, in short
 	p.Await("the smallest change", `[...document.querySelectorAll('.details .changes button')].some(
 		b => b.innerText.startsWith("end "))`)
 
@@ -157,10 +161,14 @@ func TestAnAnswerOfTheSchedulerLetsAPodRunThatWaits(t *testing.T) {
 	}
 	p.Click(`document.querySelector('[role=listitem][aria-label^="gpu-1,"] .name')`)
 	p.Await("the questions about a node", choose("gpu-1 were cordoned?"))
-	p.Click(choose("there were one more node like gpu-1?"))
+	one := choose("there were one more node like gpu-1?")
+	p.Do("ask from the keyboard", chromedp.Evaluate[chromedp.Void](one+".focus()"), chromedp.KeyEvent(kb.Enter))
 	p.Await("that the new node would take it", `document.querySelector('.whatif .verdict')?.innerText.startsWith(
 		"It would go to the new node, with gpu-") && !document.querySelector('.tile.lit')`)
-	p.Click(`document.querySelector('.whatif .close')`)
+	p.Await("the focus at the answer", `document.activeElement.matches('.whatif h2')`)
+	p.Do("close it", chromedp.KeyEvent(kb.Escape))
+	p.Await("the focus at what asked, in a panel that is still open", `!document.querySelector('.whatif') &&
+		document.activeElement == `+one)
 
 	p.Click(tile("gpu-1", 0))
 	p.Await("the questions about a device", choose("gpu/gpu-0 of gpu-1 were cordoned?"))

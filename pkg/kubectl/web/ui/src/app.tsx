@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { useEffect, useRef, useState } from "preact/hooks"
-import { type Cluster, type Look, looks } from "./cluster"
+import { type Cluster, type State, states } from "./cluster"
 import { Details } from "./details"
+import { useFocusOf } from "./focus"
 import { Grid } from "./grid"
 import { type Answer, devicesAt, queryOf, useAnswer } from "./question"
-import { lookNames } from "./text"
-import { type View, count, isFiltered, nothing, shown } from "./view"
+import { stateNames } from "./text"
+import { type View, count, isFiltered, noQuestion, nothing, shown } from "./view"
 import { Waiting } from "./waiting"
 import { WhatIf } from "./whatif"
 
@@ -27,28 +28,38 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
   const answer = useAnswer(asked ? queryOf(asked, view.changes) : "", again)
   const lit = litBy(cluster, view, answer)
   const search = useRef<HTMLInputElement>(null)
+  const escape = useRef({})
+  escape.current = asked ? noQuestion : nothing // the upper panel first
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      if (event.key === "/" && document.activeElement !== search.current) {
+      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement
+      if (typing || event.altKey || event.ctrlKey || event.metaKey) return
+      if (event.key === "/") {
         event.preventDefault()
         search.current?.focus()
-      } else if (event.key === "Escape") show(nothing)
+      } else if (event.key === "Escape") show(escape.current)
     }
     addEventListener("keydown", onKey)
     return () => removeEventListener("keydown", onKey)
   }, [])
+  useFocusOf(".selection", view.pod ?? (view.device ? `${view.device.node}/${view.device.path}` : (view.node ?? "")))
+  useFocusOf(".whatif", asked ? asked.uid + view.changes : "")
   return (
     <>
       <header>
         <h1>Devices</h1>
-        <input
-          ref={search}
-          type="search"
-          aria-label="Search nodes, devices, models, pods"
-          placeholder="Search nodes, devices, models, pods   /"
-          value={view.search}
-          onInput={(event) => show({ search: event.currentTarget.value })}
-        />
+        <div class="search">
+          <input
+            ref={search}
+            type="search"
+            aria-label="Search nodes, devices, models, pods"
+            aria-keyshortcuts="/"
+            placeholder="Search nodes, devices, models, pods"
+            value={view.search}
+            onInput={(event) => show({ search: event.currentTarget.value })}
+          />
+          <kbd aria-hidden="true">/</kbd>
+        </div>
         <Legend cluster={cluster} view={view} show={show} />
         <button
           class="plain"
@@ -64,7 +75,7 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
           {cluster.names.length > 0 && foundText(cluster, view, found)}
         </p>
         {found.nodes.length > 0 ? (
-          <Grid nodes={found.nodes} meant={lit ?? found.meant} lit={lit} view={view} show={show} />
+          <Grid nodes={found.nodes} meant={lit ? () => lit : found.meant} lit={lit} view={view} show={show} />
         ) : (
           <Empty cluster={cluster} connection={connection} show={show} />
         )}
@@ -100,21 +111,22 @@ function foundText(cluster: Cluster, view: View, found: ReturnType<typeof shown>
   return isFiltered(view) ? `${text} of ${words(cluster.names.length, "node")}` : text
 }
 
-/** What the looks of devices mean, how many there are, and by a click only those. */
+/** What the legend has even where no device is like that. */
+const always: readonly State[] = ["free", "shared", "whole", "unhealthy"]
+
+/** What the drawings of devices mean, how many there are, and by a click only those. */
 function Legend({ cluster, view, show }: Props) {
   const { counts, kinds } = count(cluster, view.kind)
-  const toggle = (look: Look) =>
-    show({ looks: looks.filter((l) => view.looks.includes(l) !== (l === look)) })
+  const toggle = (state: State) =>
+    show({ states: states.filter((s) => view.states.includes(s) !== (s === state)) })
   return (
     <div class="legend" role="group" aria-label="Show only devices that are">
-      {looks
-        .filter((look) => look !== "gone" || counts.gone > 0 || view.looks.includes("gone"))
-        .map((look) => (
-          <button key={look} class="chip" aria-pressed={view.looks.includes(look)} onClick={() => toggle(look)}>
-            <span class={"tile " + look} aria-hidden="true">
-              {look === "shared" && <i />}
-            </span>
-            <b>{counts[look].toLocaleString("en")}</b> {lookNames[look]}
+      {states
+        .filter((state) => always.includes(state) || counts[state] > 0 || view.states.includes(state))
+        .map((state) => (
+          <button key={state} class="chip" aria-pressed={view.states.includes(state)} onClick={() => toggle(state)}>
+            <span class={"tile " + state} aria-hidden="true" />
+            <b>{counts[state].toLocaleString("en")}</b> {stateNames[state]}
           </button>
         ))}
       {kinds.length > 1 && (
@@ -149,7 +161,7 @@ function Empty({ cluster, connection, show }: { cluster: Cluster; connection: Co
     return (
       <p class="empty">
         Nothing in the cluster is like that.{" "}
-        <button class="link" onClick={() => show({ search: "", looks: [], kind: "" })}>
+        <button class="link" onClick={() => show({ search: "", states: [], kind: "" })}>
           Show all
         </button>
       </p>

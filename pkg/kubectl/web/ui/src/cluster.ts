@@ -20,12 +20,24 @@ export interface Holder {
   resources: Record<string, number>
 }
 
+export interface Taint {
+  key: string
+  value?: string
+  effect: string
+  timeAdded?: string
+}
+
 export interface Device {
   path: string
   kind: string
   id: string
   model?: string
   health: "Healthy" | "Unhealthy" | "Gone"
+  /** Why it is unhealthy, in one word, and the rest of it. */
+  reason?: string
+  message?: string
+  unhealthySince?: string
+  taints?: Taint[]
   use: "Free" | "Shared" | "Whole"
   resources: Resource[]
   holders?: Holder[]
@@ -61,9 +73,25 @@ export interface Message {
 export const looks = ["free", "shared", "whole", "unhealthy", "gone"] as const
 export type Look = (typeof looks)[number]
 
-export function lookOf(device: Device): Look {
-  return (device.health === "Healthy" ? device.use : device.health).toLowerCase() as Look
+const lookNamed = { Free: "free", Shared: "shared", Whole: "whole", Unhealthy: "unhealthy", Gone: "gone" } as const
+
+export const lookOf = (device: Device): Look => lookNamed[device.health === "Healthy" ? device.use : device.health]
+
+/** What is drawn over the look of a device that has taints. A cordoned device may have others, too. */
+export const marks = ["cordoned", "tainted"] as const
+export type Mark = (typeof marks)[number]
+
+/** Whether a taint is what "kubectl device cordon" writes: see CordonKey in pkg/deviceinfo. */
+export const cordons = (taint: Taint) => taint.key === "kubedevice.io/unschedulable" && taint.effect === "NoSchedule"
+
+export function markOf(device: Device): Mark | undefined {
+  if (!device.taints?.length) return undefined
+  return device.taints.some(cordons) ? "cordoned" : "tainted"
 }
+
+/** What devices are counted and shown by: a look, and a mark besides. */
+export const states = [...looks, ...marks] as const
+export type State = Look | Mark
 
 /** A resource whose name begins with enum is a bit mask, not a quantity. */
 export const isMask = (resource: string) => resource.startsWith("enum")
@@ -101,11 +129,11 @@ export class Cluster {
   apply(message: Message): News {
     const news: News = { unhealthy: [], healthy: [], waiting: [], placed: [] }
     if (message.reset) this.stale = { nodes: new Set(this.nodes.keys()), pods: new Set(this.pods.keys()) }
-    let names = false
+    const come: string[] = []
     for (const node of message.nodes ?? []) {
       const last = this.nodes.get(node.name)
-      names ||= !last
       if (last) this.compare(last, node, news)
+      else come.push(node.name)
       this.nodes.set(node.name, node)
       this.stale.nodes.delete(node.name)
     }
@@ -121,14 +149,17 @@ export class Cluster {
       this.stale = { nodes: new Set(), pods: new Set() }
       this.complete = true
     }
-    for (const name of gone.nodes) names = this.nodes.delete(name) || names
+    let left = false
+    for (const name of gone.nodes) left = this.nodes.delete(name) || left
     for (const uid of gone.pods) {
       const pod = this.pods.get(uid)
       const node = message.nodes?.find((node) => holds(node, uid))
       if (pod && node) news.placed.push(`${pod.namespace}/${pod.name} on ${node.name}`)
       this.pods.delete(uid)
     }
-    if (names) this.names = [...this.nodes.keys()].sort(inOrder)
+    if (left) this.names = this.names.filter((name) => this.nodes.has(name))
+    // To compare names is slow. Of two lists that are sorted, few need to be.
+    if (come.length > 0) this.names = [...this.names, ...come.sort(inOrder)].sort(inOrder)
     return news
   }
 
@@ -151,8 +182,8 @@ export class Cluster {
     for (const name of this.names) {
       const node = this.nodes.get(name)!
       for (const device of node.devices) {
-        const holders = device.holders?.filter((h) => h.uid === uid) ?? []
-        if (holders.length > 0) found.push({ node, device, holders })
+        if (!device.holders?.some((h) => h.uid === uid)) continue
+        found.push({ node, device, holders: device.holders.filter((h) => h.uid === uid) })
       }
     }
     return found

@@ -1,12 +1,14 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import type { ComponentChildren } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import type { Props } from "./app"
-import { type Device, type Node, isMask, lookOf } from "./cluster"
+import { type Device, type Node, type Taint, cordons, isMask, lookOf, markOf } from "./cluster"
 import { get } from "./connection"
-import { age, freeOf, groupOf, human, quantities, reasonOf, requestsOf, useOf } from "./text"
+import { Panel } from "./panel"
+import {
+  age, freeOf, groupOf, human, marksOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
+} from "./text"
 import { nothing } from "./view"
 import { Suppose, WhyItWaits } from "./whatif"
 
@@ -31,27 +33,9 @@ export function Details({ cluster, view, show }: Props) {
 
 type Selected = Props & { close: () => void }
 
-function Panel({ title, under, close, children }: {
-  title: string
-  under: string
-  close: () => void
-  children: ComponentChildren
-}) {
-  return (
-    <section class="details" aria-label={title}>
-      <button class="plain close" aria-label="Close" title="Close (Escape)" onClick={close}>
-        ×
-      </button>
-      <h2>{title}</h2>
-      <p class="quiet">{under}</p>
-      {children}
-    </section>
-  )
-}
-
 function Missing({ what, close }: { what: string; close: () => void }) {
   return (
-    <Panel title="Not there" under="" close={close}>
+    <Panel kind="selection" title="Not there" close={close}>
       <p>The cluster does not have {what} any more.</p>
     </Panel>
   )
@@ -59,7 +43,7 @@ function Missing({ what, close }: { what: string; close: () => void }) {
 
 function OfNode({ node, cluster, view, show, close }: Selected & { node: Node }) {
   return (
-    <Panel title={node.name} under={freeOf(node)} close={close}>
+    <Panel kind="selection" title={node.name} under={[freeOf(node), ...marksOf(node)].join(" · ")} close={close}>
       {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}
       <Suppose changes={["cordon:" + node.name, "like:" + node.name]} cluster={cluster} view={view} show={show} />
       <Events queries={["node=" + encodeURIComponent(node.name)]} version={freeOf(node)} of="the node" />
@@ -69,21 +53,31 @@ function OfNode({ node, cluster, view, show, close }: Selected & { node: Node })
 
 function OfDevice({ node, device, cluster, view, show, close }: Selected & { node: Node; device: Device }) {
   const group = groupOf(device.path)
-  const look = lookOf(device)
   const pods = new Map(device.holders?.map((h) => [h.uid, h]))
   const queries = [
     "node=" + encodeURIComponent(node.name),
     ...[...pods.values()].slice(0, 4).map((h) => podQuery(h.namespace, h.uid)),
   ]
+  const mark = markOf(device)
+  const under = (
+    <>
+      {device.model || device.kind}
+      <br />
+      {group && group + " · "}
+      <button class="link" onClick={() => show({ ...nothing, node: node.name })}>
+        {node.name}
+      </button>
+    </>
+  )
   return (
-    <Panel title={device.id || device.kind} under={[device.model || device.kind, group, node.name].filter(Boolean).join(" · ")} close={close}>
+    <Panel kind="selection" title={device.id || device.kind} under={under} close={close}>
       <p class="use">
-        <span class={"tile " + look} aria-hidden="true">
-          {look === "shared" && <i />}
-        </span>{" "}
-        {useOf(device)}
-        {look === "unhealthy" && ": its plugin reports that it does not work, and no pod gets it"}
-        {look === "gone" && ": a pod holds it, and its node does not list it any more"}
+        <span class={`tile ${lookOf(device)} ${mark ?? ""}`} aria-hidden="true" />
+        <span>
+          {useOf(device)}
+          {mark && ", " + stateNames[mark]}
+          {wrongWith(device)}
+        </span>
       </p>
       {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}
       <h3>Resources</h3>
@@ -101,6 +95,7 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
         </tbody>
       </table>
       {device.resources.some((r) => r.usedOutside) && <p class="quiet">Some of it is used outside of Kubernetes.</p>}
+      {device.taints && <Taints taints={device.taints} />}
       <h3>Pods</h3>
       {pods.size === 0 && <p class="quiet">No pod has it.</p>}
       <ul>
@@ -120,13 +115,43 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
         ))}
       </ul>
       <Suppose
-        changes={[`cordon:${node.name}/${device.path}`, "cordon:" + node.name, "like:" + node.name]}
+        changes={[
+          ...(mark === "cordoned" ? [] : [`cordon:${node.name}/${device.path}`]),
+          "cordon:" + node.name,
+          "like:" + node.name,
+        ]}
         cluster={cluster}
         view={view}
         show={show}
       />
       <Events queries={queries} version={JSON.stringify(device)} of="its node and pods" />
     </Panel>
+  )
+}
+
+/** What the taints of a device are, and what they mean. */
+function Taints({ taints }: { taints: Taint[] }) {
+  const evicts = taints.some((t) => t.effect === "NoExecute")
+  return (
+    <>
+      <h3>Taints</h3>
+      <ul>
+        {taints.map((t) => (
+          <li key={t.key + t.effect} class="line">
+            <span class="taint">{cordons(t) ? "cordoned" : taintText(t)}</span>
+            {t.timeAdded && (
+              <time class="quiet" dateTime={t.timeAdded}>
+                {age(t.timeAdded, Date.now())}
+              </time>
+            )}
+          </li>
+        ))}
+      </ul>
+      <p class="quiet">
+        Only pods that tolerate {taints.length === 1 ? "it" : "all of them"} get the device
+        {evicts ? ", and who has it and does not is evicted." : "; who has it keeps it."}
+      </p>
+    </>
   )
 }
 
@@ -138,14 +163,9 @@ function OfPod({ uid, cluster, view, show, close }: Selected & { uid: string }) 
   if (!name) return cluster.complete ? <Missing what="devices of this pod, nor does it wait for some," close={close} /> : null
   const state = pod?.state ?? held.flatMap((h) => h.holders).find((h) => h.state !== "Granted")?.state ?? "Granted"
   return (
-    <Panel title={name.name} under={[name.namespace, state, held[0]?.node.name].filter(Boolean).join(" · ")} close={close}>
-      {pod && (
-        <>
-          <p class="reason">{reasonOf(pod)}</p>
-          {requestsOf(pod) && <p class="quiet">Requests {requestsOf(pod)}, for {age(pod.since, Date.now())}.</p>}
-        </>
-      )}
-      {pod?.state === "Waiting" && <WhyItWaits pod={pod} show={show} />}
+    <Panel kind="selection" title={name.name} under={[name.namespace, state, held[0]?.node.name].filter(Boolean).join(" · ")} close={close}>
+      {pod && requestsOf(pod) && <p class="quiet">Requests {requestsOf(pod)}, for {age(pod.since, Date.now())}.</p>}
+      {pod && (pod.state === "Waiting" ? <WhyItWaits pod={pod} show={show} /> : <p class="reason">{reasonOf(pod)}</p>)}
       {held.length > 0 && <h3>Devices</h3>}
       <ul>
         {held.map(({ node, device, holders }) => (

@@ -1,17 +1,18 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+import { Component } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { Props } from "./app"
-import { type Device, type Node, lookOf, usedPart } from "./cluster"
-import { type Place, type Rows, cardOf, measures, move, rowsOf, seen } from "./layout"
+import { type Device, type Node, lookOf, markOf, usedPart } from "./cluster"
+import { type Place, type Rows, cardOf, measures, move, numbersOf, rowsOf, seen } from "./layout"
 import { freeOf, labelOf } from "./text"
-import { nothing } from "./view"
+import { type Size, nothing } from "./view"
 
 interface GridProps {
   nodes: Node[]
-  /** The devices that are not faint; undefined means all. */
-  meant?: Set<Device>
+  /** The devices of a node that are not faint; undefined means all. */
+  meant?: (node: Node) => Set<Device>
   /** The devices that are lit, if some are. */
   lit?: Set<Device>
   view: Props["view"]
@@ -23,7 +24,7 @@ export function Grid({ nodes, meant, lit, view, show }: GridProps) {
   const area = useRef<HTMLDivElement>(null)
   const sheet = useRef<HTMLDivElement>(null)
   const [window, setWindow] = useState({ top: 0, width: 0, height: 0 })
-  const [focus, setFocus] = useState({ node: "", path: "", moved: false })
+  const [focus, setFocus] = useState<Focus>({ node: "", path: "", moved: false })
   useLayoutEffect(() => {
     const element = area.current!
     const measure = () =>
@@ -63,50 +64,102 @@ export function Grid({ nodes, meant, lit, view, show }: GridProps) {
     const next = event.altKey || event.ctrlKey || event.metaKey ? undefined : move(event.key, at, nodes, rows.columns, page)
     if (!next) return
     event.preventDefault()
-    const node = nodes[next.node]!
-    setFocus({ node: node.name, path: node.devices[next.device]?.path ?? "", moved: true })
+    setFocus({ ...focusAt(nodes, next), moved: true })
     reveal(next.node)
+  }
+  const onFocus = (event: FocusEvent) => {
+    const place = placeOfElement(event.target)
+    if (place) setFocus({ ...focusAt(nodes, place), moved: false })
+  }
+  const onClick = (event: MouseEvent) => {
+    const place = placeOfElement(event.target)
+    if (!place) return
+    const { node, path } = focusAt(nodes, place)
+    show(path === null ? { ...nothing, node } : { ...nothing, device: { node, path } })
   }
 
   const [first, end] = seen(rows, window.top - 200, window.top + window.height + 200)
   const indexes: number[] = []
   for (let i = first * rows.columns; i < Math.min(end * rows.columns, nodes.length); i++) indexes.push(i)
-  if (at.node < (indexes[0] ?? 0) || at.node > (indexes.at(-1) ?? 0)) indexes.push(at.node)
+  if (at.node < (indexes[0] ?? 0)) indexes.unshift(at.node)
+  else if (at.node > (indexes.at(-1) ?? 0)) indexes.push(at.node)
+  const numbers = useRef(new Map<string, number>())
+  numbers.current = numbersOf(indexes.map((i) => nodes[i]!.name), numbers.current, focus.node)
 
   return (
     <div ref={area} class={"grid " + view.size} onKeyDown={onKey} tabIndex={-1}>
       <p id="keys" class="aloud">
-        Arrow keys go from device to device, up and down from node to node, Enter selects.
+        Arrow keys go from device to device, by the names of the nodes, and up and down from node to node. Enter selects.
       </p>
-      <div ref={sheet} class="sheet" role="list" aria-label="Nodes" aria-describedby="keys" style={{ height: rows.tops.at(-1) + "px" }}>
+      <div
+        ref={sheet}
+        class="sheet"
+        role="list"
+        aria-label="Nodes"
+        aria-describedby="keys"
+        style={{ height: rows.tops.at(-1) + "px" }}
+        onFocusIn={onFocus}
+        onClick={onClick}
+        onMouseOver={explain}
+      >
         {window.width > 0 &&
-          indexes.map((index) => (
-            <Card
-              key={nodes[index]!.name}
-              node={nodes[index]!}
-              index={index}
-              count={nodes.length}
-              x={(index % rows.columns) * (rows.card + m.between)}
-              width={rows.card}
-              y={rows.tops[Math.floor(index / rows.columns)]!}
-              meant={meant}
-              lit={lit}
-              view={view}
-              focus={at.node === index ? at.device : -1}
-              onFocus={(path) => setFocus({ node: nodes[index]!.name, path, moved: false })}
-              show={show}
-            />
-          ))}
+          indexes.map((index) => {
+            const node = nodes[index]!
+            return (
+              <Card
+                key={numbers.current.get(node.name)}
+                node={node}
+                size={view.size}
+                index={index}
+                count={nodes.length}
+                x={(index % rows.columns) * (rows.card + m.between)}
+                width={rows.card}
+                y={rows.tops[Math.floor(index / rows.columns)]!}
+                meant={meant?.(node)}
+                lit={lit}
+                selected={view.node === node.name ? null : view.device?.node === node.name ? view.device.path : undefined}
+                reached={at.node === index ? at.device : undefined}
+              />
+            )
+          })}
       </div>
     </div>
   )
 }
 
+/** What the tab key comes to: a device by its path, or the name of a node. */
+interface Focus {
+  node: string
+  path: string | null
+  /** Whether a key has moved it, and the browser's focus has to follow. */
+  moved: boolean
+}
+
+const focusAt = (nodes: Node[], at: Place) => {
+  const node = nodes[at.node]!
+  return { node: node.name, path: node.devices[at.device]?.path ?? null }
+}
+
 /** Where the focus is, or the first device where it was on what is no longer shown. */
-function placeOf(nodes: Node[], focus: { node: string; path: string }): Place {
-  const node = focus.node ? nodes.findIndex((node) => node.name === focus.node) : 0
-  if (node < 0) return { node: 0, device: 0 }
-  return { node, device: Math.max(0, nodes[node]!.devices.findIndex((d) => d.path === focus.path)) }
+function placeOf(nodes: Node[], focus: Focus): Place {
+  const node = Math.max(0, focus.node ? nodes.findIndex((node) => node.name === focus.node) : 0)
+  const { name, devices } = nodes[node]!
+  if (focus.path === null && focus.node === name) return { node, device: -1 }
+  const device = devices.findIndex((d) => d.path === focus.path)
+  return { node, device: device < 0 ? Math.min(0, devices.length - 1) : device }
+}
+
+/** The place of what a pointer or the focus is on. */
+function placeOfElement(target: EventTarget | null): Place | undefined {
+  const button = target instanceof Element ? target.closest("button") : null
+  const card = button?.closest<HTMLElement>(".card")
+  if (!button || !card) return undefined
+  return { node: Number(card.dataset.index), device: [...card.querySelectorAll("button")].indexOf(button) - 1 } // the name
+}
+
+/** Shows a device's label beside the pointer. To have it at all devices at all times would cost more than it seems. */
+function explain({ target }: MouseEvent) {
+  if (target instanceof HTMLElement && target.matches(".tile")) target.title = target.ariaLabel ?? ""
 }
 
 function revealRow(area: HTMLElement, rows: Rows, row: number) {
@@ -117,6 +170,7 @@ function revealRow(area: HTMLElement, rows: Rows, row: number) {
 
 interface CardProps {
   node: Node
+  size: Size
   index: number
   count: number
   x: number
@@ -124,84 +178,79 @@ interface CardProps {
   width: number
   meant?: Set<Device>
   lit?: Set<Device>
-  view: Props["view"]
-  focus: number // the device that the tab key comes to, or -1
-  onFocus: (path: string) => void
-  show: Props["show"]
+  /** What is selected of the node: a device by its path, or null for the node itself. */
+  selected?: string | null
+  /** What the tab key comes to: a device, or -1 for the name. */
+  reached?: number
 }
 
-function Card({ node, index, count, x, y, width, meant, lit, view, focus, onFocus, show }: CardProps) {
-  const card = cardOf(node, view.size)
-  const style = { transform: `translate(${x}px, ${y}px)`, width: width + "px", height: card.height + "px" }
-  const problems = node.problems?.join("; ")
-  return (
-    <section
-      class="card"
-      role="listitem"
-      aria-label={`${node.name}, ${freeOf(node)}${problems ? ", " + problems : ""}`}
-      aria-setsize={count}
-      aria-posinset={index + 1}
-      style={style}
-    >
-      <h2 title={problems ? `${node.name}: ${problems}` : node.name}>
-        {problems && <span class="problem">!</span>}
-        <button class="name" tabIndex={-1} aria-pressed={view.node === node.name} onClick={() => show({ ...nothing, node: node.name })}>
-          {node.name}
-        </button>
-        {view.size === "large" && <span class="free">{freeOf(node).replace(/ of (\d+) free/, "/$1 free")}</span>}
-      </h2>
-      {card.groups.map((box, i) => (
-        <div key={i} class="group" style={boxStyle(box)} />
-      ))}
-      {node.devices.map((device, i) => (
-        <Tile
-          key={device.path}
-          device={device}
-          style={boxStyle(card.tiles[i]!)}
-          faint={meant !== undefined && !meant.has(device)}
-          lit={lit !== undefined && lit.has(device)}
-          selected={view.device?.node === node.name && view.device.path === device.path}
-          reached={focus === i}
-          onFocus={() => onFocus(device.path)}
-          onClick={() => show({ ...nothing, device: { node: node.name, path: device.path } })}
-        />
-      ))}
-    </section>
-  )
-}
+/** A node. It is drawn again when something of it is another, and not whenever others are. */
+class Card extends Component<CardProps> {
+  override shouldComponentUpdate(next: CardProps) {
+    return (Object.keys(next) as (keyof CardProps)[]).some((prop) => next[prop] !== this.props[prop])
+  }
 
-const boxStyle = (box: { x: number; y: number; width: number; height: number }) => ({
-  left: box.x + "px",
-  top: box.y + "px",
-  width: box.width + "px",
-  height: box.height + "px",
-})
+  override render({ node, size, index, count, x, y, width, meant, lit, selected, reached }: CardProps) {
+    const card = cardOf(node, size)
+    const problems = node.problems?.join("; ")
+    return (
+      <section
+        class="card"
+        role="listitem"
+        aria-label={`${node.name}, ${freeOf(node)}${problems ? ", " + problems : ""}`}
+        aria-setsize={count}
+        aria-posinset={index + 1}
+        data-index={index}
+        style={`left:${x}px;top:${y}px;width:${width}px;height:${card.height}px`}
+      >
+        <h2 title={problems ? `${node.name}: ${problems}` : node.name}>
+          {problems && <span class="problem">!</span>}
+          <button class="name" tabIndex={reached === -1 ? 0 : -1} aria-pressed={selected === null || undefined}>
+            {node.name}
+          </button>
+          {size === "large" && <span class="free">{freeOf(node).replace(/ of (\d+) free/, "/$1 free")}</span>}
+        </h2>
+        {card.styles.groups.map((style, i) => (
+          <div key={i} class="group" style={style} />
+        ))}
+        {node.devices.map((device, i) => (
+          <Tile
+            key={device.path}
+            device={device}
+            style={card.styles.tiles[i]!}
+            faint={meant !== undefined && !meant.has(device)}
+            lit={lit !== undefined && lit.has(device)}
+            selected={selected === device.path}
+            reached={reached === i}
+          />
+        ))}
+      </section>
+    )
+  }
+}
 
 interface TileProps {
   device: Device
-  style: Record<string, string>
+  style: string
   faint: boolean
   lit: boolean
   selected: boolean
   reached: boolean
-  onFocus: () => void
-  onClick: () => void
 }
 
-function Tile({ device, style, faint, lit, selected, reached, onFocus, onClick }: TileProps) {
+/** How much of a shared device is in use, in eighths: neither nothing nor all. */
+const eighths = (device: Device) => Math.min(7, Math.max(1, Math.round(usedPart(device) * 8)))
+
+function Tile({ device, style, faint, lit, selected, reached }: TileProps) {
   const look = lookOf(device)
+  const mark = markOf(device)
   return (
     <button
-      class={`tile ${look}${faint ? " faint" : ""}${lit ? " lit" : ""}${selected ? " selected" : ""}`}
+      class={`tile ${look}${look === "shared" ? " of8-" + eighths(device) : ""}${mark ? " " + mark : ""}${faint ? " faint" : ""}${lit ? " lit" : ""}${selected ? " selected" : ""}`}
       style={style}
       tabIndex={reached ? 0 : -1}
       aria-label={labelOf(device)}
-      aria-pressed={selected}
-      title={labelOf(device)}
-      onFocus={onFocus}
-      onClick={onClick}
-    >
-      {look === "shared" && <i style={{ height: Math.max(12, usedPart(device) * 100) + "%" }} />}
-    </button>
+      aria-pressed={selected || undefined}
+    />
   )
 }

@@ -41,7 +41,11 @@ export interface Card {
   height: number
   tiles: Box[]
   groups: Box[]
+  /** The same as styles: nodes are many, and shapes few. */
+  styles: { tiles: string[]; groups: string[] }
 }
+
+const styleOf = (box: Box) => `left:${box.x}px;top:${box.y}px;width:${box.width}px;height:${box.height}px`
 
 /** The tree of groups: each level and its instance are one branch. */
 function treeOf(devices: Device[]): Branch {
@@ -102,10 +106,11 @@ export function cardOf(node: Node, size: Size): Card {
     const m = measures[size]
     const placed = place(treeOf(node.devices), m.card - 2 * m.inset, m, 0)
     const moved = (box: Box) => ({ ...box, x: box.x + m.inset, y: box.y + m.header })
+    const tiles = placed.tiles.sort(([a], [b]) => a - b).map(([, box]) => moved(box))
+    const groups = placed.groups.map(moved)
     card = {
-      height: m.header + placed.box.height + m.inset,
-      tiles: placed.tiles.sort(([a], [b]) => a - b).map(([, box]) => moved(box)),
-      groups: placed.groups.map(moved),
+      height: m.header + placed.box.height + m.inset, tiles, groups,
+      styles: { tiles: tiles.map(styleOf), groups: groups.map(styleOf) },
     }
     if (cards.size > 1000) cards.clear() // shapes of nodes that are gone
     cards.set(key, card)
@@ -153,7 +158,20 @@ function search(tops: number[], at: number): number {
   return low
 }
 
-/** The place of a device: the index of its node among those that are shown, and its own in the node. */
+/**
+ * Gives each name a number: who had one keeps it, and who comes takes one of those who are gone, but not that of the
+ * name to spare. So what is drawn for one can be made over for another, which costs less than to make it.
+ */
+export function numbersOf(names: string[], last: Map<string, number>, spare: string): Map<string, number> {
+  const numbers = new Map<string, number>()
+  for (const name of names) if (last.has(name)) numbers.set(name, last.get(name)!)
+  const free = [...last].filter(([name]) => !numbers.has(name) && name !== spare).map(([, number]) => number)
+  let next = Math.max(-1, ...last.values()) + 1
+  for (const name of names) if (!numbers.has(name)) numbers.set(name, free.shift() ?? next++)
+  return numbers
+}
+
+/** What the keyboard is at: the index of a node among those that are shown, and that of a device in it; -1 is its name. */
 export interface Place {
   node: number
   device: number
@@ -161,24 +179,21 @@ export interface Place {
 
 /** Where a key moves the focus, or undefined for keys that do not. */
 export function move(key: string, at: Place, nodes: readonly Node[], columns: number, page: number): Place | undefined {
+  const end = nodes.length - 1
   const last = (node: number) => nodes[node]!.devices.length - 1
   const to = (node: number): Place => {
-    const index = Math.max(0, Math.min(node, nodes.length - 1))
-    return { node: index, device: Math.max(0, Math.min(at.device, last(index))) }
+    const index = Math.max(0, Math.min(node, end))
+    return { node: index, device: Math.min(at.device, last(index)) }
   }
   switch (key) {
     case "ArrowRight":
-      for (let node = at.node + 1; at.device >= last(at.node) && node < nodes.length; node++) {
-        if (last(node) >= 0) return { node, device: 0 }
-      }
-      return { node: at.node, device: Math.min(at.device + 1, last(at.node)) }
+      if (at.device < last(at.node)) return { node: at.node, device: at.device + 1 }
+      return at.node < end ? { node: at.node + 1, device: -1 } : at
     case "ArrowLeft":
-      for (let node = at.node - 1; at.device <= 0 && node >= 0; node--) {
-        if (last(node) >= 0) return { node, device: last(node) }
-      }
-      return { node: at.node, device: Math.max(at.device - 1, 0) }
+      if (at.device >= 0) return { node: at.node, device: at.device - 1 }
+      return at.node > 0 ? { node: at.node - 1, device: last(at.node - 1) } : at
     case "ArrowDown":
-      return at.node + columns < nodes.length ? to(at.node + columns) : at
+      return at.node + columns <= end ? to(at.node + columns) : at
     case "ArrowUp":
       return at.node - columns >= 0 ? to(at.node - columns) : at
     case "PageDown":
@@ -186,8 +201,8 @@ export function move(key: string, at: Place, nodes: readonly Node[], columns: nu
     case "PageUp":
       return to(at.node - columns * page)
     case "Home":
-      return { node: 0, device: 0 }
+      return { node: 0, device: -1 }
     case "End":
-      return { node: nodes.length - 1, device: Math.max(0, last(nodes.length - 1)) }
+      return { node: end, device: last(end) }
   }
 }

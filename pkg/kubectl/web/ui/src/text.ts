@@ -3,14 +3,18 @@
 
 // The words of the page: those of the command line.
 
-import { type Device, type Look, type News, type Node, type Pod, isMask, lookOf, usedPart } from "./cluster"
+import {
+  type Device, type News, type Node, type Pod, type State, type Taint, cordons, isMask, lookOf, markOf, marks, usedPart,
+} from "./cluster"
 
-export const lookNames: Record<Look, string> = {
+export const stateNames: Record<State, string> = {
   free: "free",
   shared: "shared",
   whole: "in use",
   unhealthy: "unhealthy",
   gone: "gone",
+  cordoned: "cordoned",
+  tainted: "tainted",
 }
 
 const units = ["MiB", "GiB", "TiB", "PiB", "EiB"]
@@ -32,7 +36,19 @@ export function quantities(of: Record<string, number>): string {
 /** How much of a device is in use: "free", "shared 75%", "in use"; or what is wrong with it. */
 export function useOf(device: Device): string {
   const look = lookOf(device)
-  return look === "shared" ? `shared ${Math.max(1, Math.trunc(usedPart(device) * 100))}%` : lookNames[look]
+  return look === "shared" ? `shared ${Math.max(1, Math.trunc(usedPart(device) * 100))}%` : stateNames[look]
+}
+
+/** A taint, as it is written for "kubectl device taint". */
+export const taintText = (t: Taint) => `${t.key}${t.value ? "=" + t.value : ""}:${t.effect}`
+
+/** The taints of a device in words: "cordoned", "tainted dedicated=training:NoSchedule"; or "". */
+export function taintsOf(device: Device): string {
+  const others = device.taints?.filter((t) => !cordons(t)).map(taintText) ?? []
+  return [
+    ...(markOf(device) === "cordoned" ? ["cordoned"] : []),
+    ...(others.length > 0 ? ["tainted " + others.join(" and ")] : []),
+  ].join(", ")
 }
 
 /** The group that a device is in, or "". */
@@ -46,12 +62,35 @@ export function podsOf(device: Device): string[] {
 export function labelOf(device: Device): string {
   const group = groupOf(device.path)
   const pods = podsOf(device)
+  const taints = taintsOf(device)
   return [
     `${device.kind} ${device.id}`,
     useOf(device),
+    ...(taints ? [taints] : []),
     ...(pods.length > 0 ? ["held by " + pods.join(" and ")] : []),
     ...(group ? ["in " + group] : []),
   ].join(", ")
+}
+
+/** What is marked on devices of a node: "2 cordoned". */
+export const marksOf = (node: Node): string[] =>
+  marks.flatMap((mark) => {
+    const n = node.devices.filter((device) => markOf(device) === mark).length
+    return n > 0 ? [`${n} ${stateNames[mark]}`] : []
+  })
+
+/** What is wrong with a device, as the rest of a sentence that its use begins; or "". */
+export function wrongWith(device: Device): string {
+  switch (device.health) {
+    case "Unhealthy": {
+      const reason = device.reason === "Unhealthy" ? "" : device.reason
+      return `: ${[reason, device.message].filter(Boolean).join(", ") || "its plugin reports so"}; no pod gets it`
+    }
+    case "Gone":
+      return ": a pod holds it, and its node does not list it any more"
+    default:
+      return ""
+  }
 }
 
 export function freeOf(node: Node): string {

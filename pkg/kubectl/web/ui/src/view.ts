@@ -3,8 +3,9 @@
 
 // What of the cluster is shown: filters and selection, and their place in the page's address.
 
-import { type Cluster, type Device, type Look, type Node, type Pod, lookOf, looks } from "./cluster"
+import { type Cluster, type Device, type Node, type Pod, type State, lookOf, markOf, states } from "./cluster"
 import type { Change } from "./question"
+import { stateNames, taintText } from "./text"
 
 export type Size = "large" | "small"
 
@@ -12,7 +13,7 @@ export interface View {
   /** Words that all have to occur in what is shown. */
   search: string
   /** What is shown of devices; none means all. */
-  looks: Look[]
+  states: State[]
   /** The kind of devices that is shown; empty means all. */
   kind: string
   size: Size
@@ -28,11 +29,14 @@ export interface View {
 /** What a view has selected when nothing is. */
 export const nothing = { device: undefined, node: undefined, pod: undefined }
 
+/** What a view asks when it asks nothing. */
+export const noQuestion = { ask: undefined, changes: [] }
+
 export function readView(address: string): View {
   const q = new URLSearchParams(address)
   const view: View = {
     search: q.get("q") ?? "",
-    looks: looks.filter((look) => q.get("show")?.split(",").includes(look)),
+    states: states.filter((state) => q.get("show")?.split(",").includes(state)),
     kind: q.get("kind") ?? "",
     size: q.get("size") === "small" ? "small" : "large",
     changes: [],
@@ -52,7 +56,7 @@ export function readView(address: string): View {
 export function writeView(view: View): string {
   const q = new URLSearchParams()
   if (view.search) q.set("q", view.search)
-  if (view.looks.length > 0) q.set("show", view.looks.join(","))
+  if (view.states.length > 0) q.set("show", view.states.join(","))
   if (view.kind) q.set("kind", view.kind)
   if (view.size === "small") q.set("size", "small")
   if (view.device) {
@@ -69,71 +73,124 @@ export function writeView(view: View): string {
   return text && "?" + text
 }
 
-export const isFiltered = (view: View) => view.search.trim() !== "" || view.looks.length > 0 || view.kind !== ""
+export const isFiltered = (view: View) => view.search.trim() !== "" || view.states.length > 0 || view.kind !== ""
 
 /** The nodes that are shown, and which of their devices are meant; undefined means all. */
 export interface Shown {
   nodes: Node[]
-  meant?: Set<Device>
+  meant?: (node: Node) => Set<Device>
   devices: number
 }
 
-const texts = new WeakMap<Device, string>()
+/** Before the text of a device: what no word has. */
+const end = "\0"
 
-/** What a search finds a device by, in lower case. */
+/** What a search finds a device by. */
 function textOf(device: Device): string {
-  let text = texts.get(device)
+  let text = `${end}${device.path}\n${device.kind}\n${device.model ?? ""}\n${stateNames[lookOf(device)]}\n`
+  const mark = markOf(device)
+  if (mark) text += `${stateNames[mark]}\n`
+  for (const taint of device.taints ?? []) text += `${taintText(taint)}\n`
+  if (device.reason) text += `${device.reason}\n`
+  for (const h of device.holders ?? []) text += `${h.namespace}/${h.pod}/${h.container}\n`
+  return text
+}
+
+const texts = new WeakMap<Node, string>()
+
+/** What a search finds a node by, and then each of its devices, in lower case; made once. */
+function textsOf(node: Node): string {
+  let text = texts.get(node)
   if (text === undefined) {
-    const holders = device.holders?.map((h) => `${h.namespace}/${h.pod}/${h.container}`) ?? []
-    text = [device.path, device.id, device.kind, device.model ?? "", ...holders].join("\n").toLowerCase()
-    texts.set(device, text)
+    text = node.name
+    for (const device of node.devices) text += textOf(device)
+    texts.set(node, (text = text.toLowerCase()))
   }
   return text
 }
 
 const wordsOf = (search: string) => search.toLowerCase().split(/\s+/).filter(Boolean)
 
+/** The devices of a node that a view means, or undefined if it does not show the node. */
+function meantOf(node: Node, view: View, words: string[]): Set<Device> | undefined {
+  const text = words.length > 0 ? textsOf(node) : ""
+  if (!words.every((word) => text.includes(word))) return undefined
+  const [name, ...devices] = words.length > 0 ? text.split(end) : [""]
+  const left = words.filter((word) => !name!.includes(word))
+  const wanted = new Set<State | undefined>(view.states)
+  const meant = new Set<Device>()
+  node.devices.forEach((device, i) => {
+    if (wanted.size > 0 && !wanted.has(lookOf(device)) && !wanted.has(markOf(device))) return
+    if (view.kind && device.kind !== view.kind) return
+    if (left.every((word) => devices[i]!.includes(word))) meant.add(device)
+  })
+  const byName = words.length > 0 && left.length === 0 && wanted.size === 0 && !view.kind
+  return meant.size > 0 || (byName && node.devices.length === 0) ? meant : undefined
+}
+
+/** What the last filters have found: few nodes are others when the cluster changes. */
+let last = { filters: "", meant: new WeakMap<Node, Set<Device> | false>() }
+
 export function shown(cluster: Cluster, view: View): Shown {
   const all = cluster.names.map((name) => cluster.nodes.get(name)!)
   if (!isFiltered(view)) return { nodes: all, devices: all.reduce((sum, node) => sum + node.devices.length, 0) }
   const words = wordsOf(view.search)
-  const wanted = new Set(view.looks)
-  const meant = new Set<Device>()
+  const filters = JSON.stringify([words, view.states, view.kind])
+  if (last.filters !== filters) last = { filters, meant: new WeakMap() }
+  const { meant } = last
+  let devices = 0
   const nodes = all.filter((node) => {
-    const name = node.name.toLowerCase()
-    const left = words.filter((word) => !name.includes(word))
-    const before = meant.size
-    for (const device of node.devices) {
-      if (wanted.size > 0 && !wanted.has(lookOf(device))) continue
-      if (view.kind && device.kind !== view.kind) continue
-      if (left.length > 0 && !left.every((word) => textOf(device).includes(word))) continue
-      meant.add(device)
-    }
-    const byName = words.length > 0 && left.length === 0 && wanted.size === 0 && !view.kind
-    return meant.size > before || (byName && node.devices.length === 0)
+    let found = meant.get(node)
+    if (found === undefined) meant.set(node, (found = meantOf(node, view, words) ?? false))
+    if (found) devices += found.size
+    return found
   })
-  return { nodes, meant, devices: meant.size }
+  return { nodes, meant: (node) => meant.get(node) || new Set(), devices }
 }
 
 /** The pods that wait and are shown, those that wait longest first. */
 export function shownPods(cluster: Cluster, view: View): Pod[] {
   const words = wordsOf(view.search)
-  return [...cluster.pods.values()]
-    .filter((pod) => {
-      const text = `${pod.namespace}/${pod.name}\n${pod.message ?? ""}`.toLowerCase()
-      return words.every((word) => text.includes(word))
-    })
-    .sort((a, b) => a.since.localeCompare(b.since) || a.name.localeCompare(b.name))
+  const pods = [...cluster.pods.values()].filter((pod) => {
+    if (words.length === 0) return true
+    const text = `${pod.namespace}/${pod.name}\n${pod.message ?? ""}`.toLowerCase()
+    return words.every((word) => text.includes(word))
+  })
+  const order = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
+  return pods.sort((a, b) => order(a.since, b.since) || order(a.name, b.name))
 }
 
-/** How many devices look how, of all or of one kind; and all kinds. */
-export function count(cluster: Cluster, kind: string): { counts: Record<Look, number>; kinds: string[] } {
-  const counts = { free: 0, shared: 0, whole: 0, unhealthy: 0, gone: 0 }
+export type Counts = Record<State, number>
+
+const none = (): Counts => ({ free: 0, shared: 0, whole: 0, unhealthy: 0, gone: 0, cordoned: 0, tainted: 0 })
+
+const counted = new WeakMap<Node, Map<string, Counts>>()
+
+/** How many devices of a node are in which state, by kind; counted once. */
+export function countsOf(node: Node): Map<string, Counts> {
+  let found = counted.get(node)
+  if (!found) {
+    counted.set(node, (found = new Map()))
+    for (const device of node.devices) {
+      const counts = found.get(device.kind) ?? none()
+      found.set(device.kind, counts)
+      counts[lookOf(device)]++
+      const mark = markOf(device)
+      if (mark) counts[mark]++
+    }
+  }
+  return found
+}
+
+/** How many devices are in which state, of all or of one kind; and all kinds. */
+export function count(cluster: Cluster, kind: string): { counts: Counts; kinds: string[] } {
+  const counts = none()
   const kinds = new Set<string>()
   for (const node of cluster.nodes.values()) {
-    for (const device of node.devices) {
-      kinds.add(device.kind)
-      if (!kind || device.kind === kind) counts[lookOf(device)]++
+    for (const [of, those] of countsOf(node)) {
+      kinds.add(of)
+      if (kind && of !== kind) continue
+      for (const state of states) counts[state] += those[state]
     }
   }
   return { counts, kinds: [...kinds].sort() }

@@ -5,8 +5,10 @@ import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
 import type { Props } from "./app"
 import type { Cluster, Pod } from "./cluster"
+import { Panel } from "./panel"
 import { type Answer, type Change, type Why, changeText, placementText, queryOf, useAnswer } from "./question"
-import type { View } from "./view"
+import { reasonOf } from "./text"
+import { type View, noQuestion } from "./view"
 
 /** Why a pod waits, and what would let it run: by a click, with what would follow. */
 export function WhyItWaits({ pod, show }: { pod: Pod; show: Props["show"] }) {
@@ -15,6 +17,7 @@ export function WhyItWaits({ pod, show }: { pod: Pod; show: Props["show"] }) {
   return (
     <>
       <h3>Why it waits</h3>
+      {!answer?.why && <p class="reason">{reasonOf(pod)}</p>}
       {!answer && <p class="quiet">Asking the scheduler…</p>}
       {answer?.problem && <NoAnswer problem={answer.problem} />}
       {answer?.why && <Reasons why={answer.why} try={(changes) => show({ ask: pod.uid, changes })} />}
@@ -136,14 +139,8 @@ export function WhatIf({ pod, answer, again, cluster, view, show }: Props & {
   answer?: Answer
   again: () => void
 }) {
-  const title = `What if: ${pod.namespace}/${pod.name}`
-  const close = () => show({ ask: undefined, changes: [] })
   return (
-    <section class="details whatif" aria-label={title}>
-      <button class="plain close" aria-label="Close the question" onClick={close}>
-        ×
-      </button>
-      <h2>{title}</h2>
+    <Panel kind="whatif" title={`What if: ${pod.namespace}/${pod.name}`} close={() => show(noQuestion)}>
       <ul class="changes">
         {view.changes.map((change) => (
           <li key={change}>
@@ -165,7 +162,7 @@ export function WhatIf({ pod, answer, again, cluster, view, show }: Props & {
           Ask again
         </button>
       </p>
-    </section>
+    </Panel>
   )
 }
 

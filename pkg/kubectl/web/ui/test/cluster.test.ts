@@ -3,15 +3,17 @@
 
 import assert from "node:assert/strict"
 import test from "node:test"
-import { Cluster, lookOf, usedPart } from "../src/cluster"
+import { Cluster, lookOf, markOf, usedPart } from "../src/cluster"
 import { spoken } from "../src/text"
-import { device, holder, node, pod } from "./fixture"
+import { cordon, device, holder, node, pod, taint } from "./fixture"
 
 test("names are in the order of people", () => {
   const cluster = new Cluster()
   cluster.apply({ reset: true, nodes: [node("n10"), node("n9")] })
   cluster.apply({ complete: true, nodes: [node("n1")] })
   assert.deepEqual(cluster.names, ["n1", "n9", "n10"])
+  cluster.apply({ nodes: [node("n11"), node("n2"), node("n9")], goneNodes: ["n1"] })
+  assert.deepEqual(cluster.names, ["n2", "n9", "n10", "n11"])
 })
 
 test("what a new snapshot does not have is gone, and not before it is complete", () => {
@@ -48,6 +50,13 @@ test("a device looks as it is used, unless it is not healthy", () => {
   assert.equal(lookOf(device("gpu/a", { use: "Whole" })), "whole")
   assert.equal(lookOf(device("gpu/a", { use: "Whole", health: "Unhealthy" })), "unhealthy")
   assert.equal(lookOf(device("gpu/a", { health: "Gone" })), "gone")
+})
+
+test("a device with the cordon among its taints is cordoned, others are tainted", () => {
+  assert.equal(markOf(device("gpu/a")), undefined)
+  assert.equal(markOf(device("gpu/a", { taints: [] })), undefined)
+  assert.equal(markOf(device("gpu/a", { taints: [taint, cordon] })), "cordoned")
+  assert.equal(markOf(device("gpu/a", { taints: [{ ...cordon, effect: "NoExecute" }] })), "tainted")
 })
 
 test("the used part is the largest of any resource, without masks", () => {

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import type { Device, Holder, Node, Pod } from "../src/cluster"
+import type { Device, Holder, Node, Pod, Taint } from "../src/cluster"
 
 export function device(path: string, change: Partial<Device> = {}): Device {
   const [kind, id] = path.split("/").slice(-2) as [string, string]
@@ -12,6 +12,9 @@ export function device(path: string, change: Partial<Device> = {}): Device {
 export const holder = (pod: string, change: Partial<Holder> = {}): Holder => ({
   namespace: "default", pod, uid: "uid-" + pod, container: "main", state: "Granted", resources: { memory: 20 }, ...change,
 })
+
+export const cordon: Taint = { key: "kubedevice.io/unschedulable", effect: "NoSchedule" }
+export const taint: Taint = { key: "dedicated", value: "training", effect: "NoExecute" }
 
 /** A node of GPUs in pairs, and two pairs to a socket. */
 export const node = (name: string, gpus = 8, change: (i: number) => Partial<Device> = () => ({})): Node => ({

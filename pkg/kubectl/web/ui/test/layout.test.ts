@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict"
 import test from "node:test"
-import { type Box, cardOf, measures, move, rowsOf, seen } from "../src/layout"
+import { type Box, cardOf, measures, move, numbersOf, rowsOf, seen } from "../src/layout"
 import { device, node } from "./fixture"
 
 const overlap = (a: Box, b: Box) =>
@@ -54,21 +54,33 @@ test("only the rows that are seen are drawn", () => {
   assert.equal(rowsOf(nodes, 10, "large").columns, 1)
 })
 
-test("keys move from device to device and from node to node", () => {
+test("nodes that stay keep their numbers, and those that come take over others, except one", () => {
+  const go = (names: string, last: Map<string, number>, spare = "") => numbersOf(names.split(""), last, spare)
+  const first = go("abcd", new Map())
+  assert.deepEqual([...first], [["a", 0], ["b", 1], ["c", 2], ["d", 3]])
+  assert.deepEqual([...go("cdef", first)].sort(), [["c", 2], ["d", 3], ["e", 0], ["f", 1]])
+  assert.deepEqual([...go("cdef", first, "a")].sort(), [["c", 2], ["d", 3], ["e", 1], ["f", 4]])
+  assert.deepEqual([...go("wxyz", first)].map(([, number]) => number), [0, 1, 2, 3])
+})
+
+test("keys move from device to device, by the names of nodes, and from node to node", () => {
   const nodes = [node("a", 2), { name: "none", devices: [] }, node("b", 2), node("c", 1)]
   const go = (key: string, at: [number, number]) => {
     const to = move(key, { node: at[0], device: at[1] }, nodes, 2, 1)
     return to && [to.node, to.device]
   }
-  assert.deepEqual(go("ArrowRight", [0, 0]), [0, 1])
-  assert.deepEqual(go("ArrowRight", [0, 1]), [2, 0])
-  assert.deepEqual(go("ArrowRight", [3, 0]), [3, 0])
-  assert.deepEqual(go("ArrowLeft", [2, 0]), [0, 1])
-  assert.deepEqual(go("ArrowLeft", [0, 0]), [0, 0])
+  const forth = [[0, -1], [0, 0], [0, 1], [1, -1], [2, -1], [2, 0], [2, 1], [3, -1], [3, 0]] as [number, number][]
+  forth.forEach((at, i) => {
+    assert.deepEqual(go("ArrowRight", at), forth[i + 1] ?? at)
+    assert.deepEqual(go("ArrowLeft", at), forth[i - 1] ?? at)
+  })
   assert.deepEqual(go("ArrowDown", [0, 1]), [2, 1])
+  assert.deepEqual(go("ArrowDown", [0, -1]), [2, -1])
   assert.deepEqual(go("ArrowDown", [2, 1]), [2, 1])
   assert.deepEqual(go("ArrowUp", [2, 1]), [0, 1])
+  assert.deepEqual(go("ArrowUp", [3, 0]), [1, -1])
+  assert.deepEqual(go("PageDown", [0, 1]), [2, 1])
   assert.deepEqual(go("End", [0, 0]), [3, 0])
-  assert.deepEqual(go("Home", [3, 0]), [0, 0])
+  assert.deepEqual(go("Home", [3, 0]), [0, -1])
   assert.equal(go("x", [0, 0]), undefined)
 })

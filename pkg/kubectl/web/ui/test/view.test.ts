@@ -4,17 +4,17 @@
 import assert from "node:assert/strict"
 import test from "node:test"
 import { Cluster } from "../src/cluster"
-import { age, freeOf, human, labelOf, reasonOf, requestsOf, useOf } from "../src/text"
+import { age, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
 import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
-import { device, holder, node, pod } from "./fixture"
+import { cordon, device, holder, node, pod, taint } from "./fixture"
 
-const all: View = { search: "", looks: [], kind: "", size: "large", changes: [] }
+const all: View = { search: "", states: [], kind: "", size: "large", changes: [] }
 
 test("the address has all of a view, and nothing of a plain one", () => {
   assert.equal(writeView(readView("?token=secret")), "")
   for (const view of [
     all,
-    { ...all, search: "a b&c=d", looks: ["free" as const, "gone" as const], kind: "intel.com/qat", size: "small" as const },
+    { ...all, search: "a b&c=d", states: ["free" as const, "gone" as const], kind: "intel.com/qat", size: "small" as const },
     { ...all, device: { node: "n", path: "gpugrp0/1/gpu/GPU-7" } },
     { ...all, device: { node: "n", path: "" } },
     { ...all, node: "n" },
@@ -24,13 +24,14 @@ test("the address has all of a view, and nothing of a plain one", () => {
     assert.deepEqual(readView(writeView(view)), view)
   }
   assert.deepEqual(readView("?ask=uid"), all) // a question needs something to be otherwise
-  assert.deepEqual(readView("?show=none,free&size=huge"), { ...all, looks: ["free"] })
+  assert.deepEqual(readView("?show=cordoned,none,free&size=huge"), { ...all, states: ["free", "cordoned"] })
 })
 
 function cluster(): Cluster {
   const c = new Cluster()
   const held = (i: number) => (i === 0 ? { use: "Whole" as const, model: "H100", holders: [holder("trainer")] } : {})
-  const sick = (i: number) => (i === 3 ? { health: "Unhealthy" as const } : {})
+  const sick = (i: number) =>
+    i === 3 ? { health: "Unhealthy" as const, taints: [cordon] } : i < 2 ? { taints: [taint] } : {}
   const other = { name: "nics", devices: [device("nic/eth0")] }
   const broken = { name: "broken", devices: [], problems: ["unreadable inventory"] }
   c.apply({ reset: true, complete: true, nodes: [node("alpha", 4, held), node("beta", 4, sick), other, broken],
@@ -40,7 +41,7 @@ function cluster(): Cluster {
 
 const found = (view: Partial<View>) => {
   const result = shown(cluster(), { ...all, ...view })
-  return result.nodes.map((n) => `${n.name} ${result.meant ? n.devices.filter((d) => result.meant!.has(d)).length : "all"}`)
+  return result.nodes.map((n) => `${n.name} ${result.meant ? result.meant(n).size : "all"}`)
 }
 
 test("a view shows the nodes that have what is meant", () => {
@@ -49,15 +50,34 @@ test("a view shows the nodes that have what is meant", () => {
   assert.deepEqual(found({ search: "trainer" }), ["alpha 1"])
   assert.deepEqual(found({ search: "alpha h100" }), ["alpha 1"])
   assert.deepEqual(found({ search: "alpha trainer beta" }), [])
-  assert.deepEqual(found({ looks: ["unhealthy", "whole"] }), ["alpha 1", "beta 1"])
-  assert.deepEqual(found({ looks: ["unhealthy"], search: "alpha" }), [])
+  assert.deepEqual(found({ states: ["unhealthy", "whole"] }), ["alpha 1", "beta 1"])
+  assert.deepEqual(found({ states: ["unhealthy"], search: "alpha" }), [])
   assert.deepEqual(found({ kind: "nic" }), ["nics 1"])
   assert.deepEqual(found({ search: "brok" }), ["broken 0"])
 })
 
+test("devices with taints are found by click and by word", () => {
+  assert.deepEqual(found({ states: ["tainted"] }), ["beta 2"])
+  assert.deepEqual(found({ states: ["cordoned", "whole"] }), ["alpha 1", "beta 1"])
+  assert.deepEqual(found({ search: "tainted" }), ["beta 2"])
+  assert.deepEqual(found({ search: "cordoned unhealthy" }), ["beta 1"])
+  assert.deepEqual(found({ search: "cordoned", states: ["free"] }), [])
+  assert.deepEqual(found({ search: "dedicated=training:NoExecute beta" }), ["beta 2"])
+})
+
+test("what is found follows the cluster", () => {
+  const c = cluster()
+  const search = (search: string) => shown(c, { ...all, search }).nodes.map((n) => n.name)
+  assert.deepEqual(search("newcomer"), [])
+  c.apply({ nodes: [node("beta", 4, (i) => (i === 0 ? { holders: [holder("newcomer")] } : {}))] })
+  assert.deepEqual(search("newcomer"), ["beta"])
+  assert.deepEqual(search("cordoned"), [])
+  assert.equal(count(c, "").counts.cordoned, 0)
+})
+
 test("devices are counted, of all kinds or of one", () => {
   assert.deepEqual(count(cluster(), ""), {
-    counts: { free: 7, shared: 0, whole: 1, unhealthy: 1, gone: 0 }, kinds: ["gpu", "nic"],
+    counts: { free: 7, shared: 0, whole: 1, unhealthy: 1, gone: 0, cordoned: 1, tainted: 2 }, kinds: ["gpu", "nic"],
   })
   assert.equal(count(cluster(), "nic").counts.free, 1)
 })
@@ -77,10 +97,21 @@ test("words are those of the command line", () => {
     .map((t) => age(t, now)), ["60s", "60m", "25h", "2d"])
 })
 
+test("what is wrong with a device is in the words of its node", () => {
+  assert.equal(wrongWith(device("gpu/a")), "")
+  assert.equal(wrongWith(device("gpu/a", { health: "Unhealthy" })), ": its plugin reports so; no pod gets it")
+  assert.equal(wrongWith(device("gpu/a", { health: "Unhealthy", reason: "Xid", message: "79, off the bus" })),
+    ": Xid, 79, off the bus; no pod gets it")
+  assert.deepEqual(marksOf(node("n", 4, (i) => (i < 2 ? { taints: [cordon] } : { taints: [taint] }))),
+    ["2 cordoned", "2 tainted"])
+})
+
 test("a device says what it is without its colour", () => {
   const part = [{ name: "memory", capacity: 80, allocatable: 80, used: 60 }]
   const shared = device("gpugrp0/1/gpu/g3", { use: "Shared", resources: part, holders: [holder("a"), holder("b")] })
   assert.equal(labelOf(shared), "gpu g3, shared 75%, held by default/a and default/b, in gpugrp0/1")
+  assert.equal(labelOf(device("gpu/g3", { taints: [taint, cordon] })),
+    "gpu g3, free, cordoned, tainted dedicated=training:NoExecute")
   assert.equal(useOf(device("gpu/a", { health: "Unhealthy" })), "unhealthy")
   assert.equal(freeOf(node("n", 4, (i) => (i === 0 ? { health: "Unhealthy" } : {}))), "3 of 3 free")
 })
