@@ -25,6 +25,7 @@ import (
 var (
 	rewrite = flag.Bool("rewrite", false, "take the pictures of the documents again")
 	nodes   = flag.Int("nodes", 100, "how many nodes the figures are of")
+	limits  = flag.Bool("limits", false, "fail if a figure is above its limit: on a machine that does nothing else")
 )
 
 // startLimit allows for a busy machine, and for the download of the browser.
@@ -65,7 +66,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := build(ctx, dir); err != nil {
 		return 1, err
 	}
-	if server, err = controlplane.Start(ctx); err != nil {
+	if server, err = controlplane.Start(ctx, "--delete-collection-workers=16"); err != nil {
 		return 1, err
 	}
 	code = m.Run()
