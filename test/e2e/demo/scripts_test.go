@@ -18,7 +18,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
@@ -49,6 +51,7 @@ func testScripts(t *testing.T, kept *cluster.Cluster) {
 		RequireUniqueNames: true,
 		Deadline:           deadline,
 		Setup: func(env *testscript.Env) error {
+			env.Defer(func() { untaint(t, kept.Client) })
 			for name, value := range map[string]string{
 				"HOME": env.WorkDir, "KUBECONFIG": kept.Kubeconfig(), "PATH": path, "SCHEDULER": kept.SchedulerURL(),
 				"DEMO": filepath.Join(root, "test", "demo", "pods"),
@@ -102,6 +105,25 @@ func arrange(t *testing.T, client *kube.Client) {
 		clustertest.AwaitPod(ctx, t, client, pod, "to be ready, or to wait", func(pod *corev1.Pod) bool {
 			return kube.Ready(pod) || kube.Unschedulable(pod)
 		})
+	}
+}
+
+// untaint removes the taints that a script has left because it failed: others would fail by them.
+func untaint(t *testing.T, client *kube.Client) {
+	ctx := t.Context()
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, deviceinfo.DeviceTaintsAnnotation)
+	for _, node := range nodes.Items {
+		if node.Annotations[deviceinfo.DeviceTaintsAnnotation] == "" {
+			continue
+		}
+		_, err := client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, none, metav1.PatchOptions{})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 
