@@ -195,6 +195,7 @@ test-integration: binaries plugins page ## Tests against a real etcd and kube-ap
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).
 	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then \
 	  $(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH); \
+	  $(MAKE) --no-print-directory plugin-image NAME=widget; \
 	  cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 

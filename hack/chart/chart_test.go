@@ -70,6 +70,15 @@ policies: {schedulers: [alice], devices: [example.com/nic], deviceRequests: true
 monitoring: {enabled: true}
 uninstall: {drain: true}
 `},
+	{"plugins", "v1.37.1", `
+pluginImages:
+- {name: widget, image: registry.example/widget-plugin:v0.1.0}
+- {name: our.nic, image: "registry.example:5000/nic@sha256:` + strings.Repeat("c", 64) + `", scheduler: false}
+- {name: simgpu, image: registry.example/simgpu-plugin:v2}
+nodeGroups:
+- {name: widgets, nodeSelector: {widgets: "true"}, plugins: [nvidiagpu, widget, our.nic]}
+- {name: gpus, nodeSelector: {gpus: "true"}, plugins: [nvidiagpu]}
+`},
 }
 
 // What the chart makes of values: all objects of the defaults, and of the others those that differ
@@ -185,6 +194,13 @@ func TestWrongValuesAreRefusedInWords(t *testing.T) {
 		"a relative path":                   {"{node: {kubeconfig: kubelet.conf}}", "'/node/kubeconfig'"},
 		"a quote that would end a CEL text": {`{policies: {schedulers: ["a', 'b"]}}`, "'/policies/schedulers/0'"},
 		"a word in the place of a list":     {"{policies: {devices: nvidia.com}}", "got string, want array"},
+		"an image of a plugin without a tag": {
+			"{pluginImages: [{name: a, image: registry.example:5000/a}]}", "'/pluginImages/0/image'",
+		},
+		"a plugin without an image": {"{pluginImages: [{name: a}]}", "missing property 'image'"},
+		"two images of a plugin": {
+			"{pluginImages: [{name: a, image: a:1}, {name: a, image: a:2}]}", `two images have the plugin "a"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := render(c, "v1.37.1", test.values); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command chart is what "make chart" runs: it makes those templates of the chart in deploy/chart
-// that have the manifests of deploy, and the reference of its values in docs/chart-values.md. Its
-// tests hold the chart with Helm's own library.
+// that have the manifests of deploy, the reference of its values in docs/chart-values.md, and of
+// the chart's defaults what deploy/kustomize has for nodes. Its tests hold the chart with Helm's
+// own library, and deploy/kustomize with kustomize's.
 package main
 
 import (
@@ -45,6 +46,13 @@ func generated(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for name, text := range made {
 		files[filepath.Join("deploy", "chart", name)] = text
+	}
+	manifests, err := generateKustomize(root)
+	if err != nil {
+		return nil, fmt.Errorf("deploy/kustomize: %w", err)
+	}
+	for name, text := range manifests {
+		files[filepath.Join("deploy", name)] = text
 	}
 	schema, err := os.ReadFile(filepath.Join(root, "deploy", "chart", "values.schema.json"))
 	if err != nil {

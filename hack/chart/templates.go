@@ -3,6 +3,8 @@
 
 package main
 
+import "strings"
+
 // template is a template of the chart that is made of manifests.
 type template struct {
 	name      string
@@ -34,7 +36,16 @@ const (
 		"          readOnly: true\n"
 
 	second = `eq .Values.scheduler.mode "second"`
+
+	// schedulerPlugins are the names of the plugins that images of others bring.
+	schedulerPlugins = `include "kubedevice.schedulerPlugins" .`
 )
+
+// withPlugins returns lines of a list, which the chart has where images of others bring plugins.
+func withPlugins(lines string) string {
+	indent, _, _ := strings.Cut(lines, "-")
+	return indent + "{{- if " + schedulerPlugins + " }}\n" + lines + indent + "{{- end }}\n"
+}
 
 var templates = []template{
 	{
@@ -107,9 +118,15 @@ var templates = []template{
 					"        {{- end }}\n",
 			},
 			{
+				"      containers:\n", 1, "      {{- with include \"kubedevice.pluginContainers\" (dict \"root\" . " +
+					"\"half\" \"scheduler\" \"names\" (splitList \" \" (" + schedulerPlugins + "))) }}\n" +
+					"      initContainers:\n      {{- trim . | nindent 6 }}\n      {{- end }}\n      containers:\n",
+			},
+			{
 				"        env:", 1,
-				"        {{- range .Values.scheduler.extraArgs }}\n        - {{ . | quote }}\n        {{- end }}\n" +
-					"        env:",
+				withPlugins("        - --devschedpath=/plugins\n") +
+					"        {{- range .Values.scheduler.extraArgs }}\n" +
+					"        - {{ . | quote }}\n        {{- end }}\n        env:",
 			},
 			{
 				"          requests:\n            cpu: 100m\n            memory: 256Mi\n", 1,
@@ -118,14 +135,17 @@ var templates = []template{
 			{
 				keyMount, 1,
 				"        {{- if include \"kubedevice.seals\" . }}\n" + keyMount +
-					"        {{- end }}\n",
+					"        {{- end }}\n" +
+					withPlugins("        - name: plugins\n          mountPath: /plugins\n"+
+						"          subPath: plugins\n          readOnly: true\n"),
 			},
 			{
 				"      - name: seal-key\n        secret:\n          secretName: kubedevice-seal-key\n" +
 					"          defaultMode: 0440\n", 1,
 				"      {{- if include \"kubedevice.seals\" . }}\n" +
 					"      - name: seal-key\n        secret:\n          secretName: {{ .Values.seals.secret }}\n" +
-					"          defaultMode: 0440\n      {{- end }}\n",
+					"          defaultMode: 0440\n      {{- end }}\n" +
+					withPlugins("      - name: plugins\n        emptyDir: {}\n"),
 			},
 		},
 	},
@@ -142,6 +162,10 @@ var templates = []template{
 		name: "monitoring", when: ".Values.monitoring.enabled",
 		manifests: []string{"monitoring/kube-scheduler.yaml", "monitoring/kube[cd]*.yaml", "monitoring/rights.yaml"},
 		replacements: []replacement{
+			{
+				"replacement: ${1}:10261\n", 1,
+				"replacement: ${1}:{{ splitList \":\" .Values.node.metricsBindAddress | last }}\n",
+			},
 			{"namespace: kube-system\n", 6, "namespace: {{ include \"kubedevice.monitoringNamespace\" . }}\n"},
 			{
 				"      component: kube-scheduler\n", 1, "      {{- if " + second + " }}\n" +

@@ -53,14 +53,16 @@ func TestManifestsAndDocumentsNameTheImagesOfThisVersion(t *testing.T) {
 		t.Fatal("the Makefile has no VERSION")
 	}
 	texts := documents(t)
-	const kustomization = "deploy/second-scheduler/kustomization.yaml"
-	text, err := os.ReadFile(filepath.Join(root, kustomization))
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts[kustomization] = string(text)
-	if !imageVersion.Match(text) {
-		t.Errorf("%s names no version of the image", kustomization)
+	for _, directory := range []string{"second-scheduler", "kustomize"} {
+		kustomization := filepath.Join("deploy", directory, "kustomization.yaml")
+		text, err := os.ReadFile(filepath.Join(root, kustomization))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[kustomization] = string(text)
+		if !imageVersion.Match(text) {
+			t.Errorf("%s names no version of the image", kustomization)
+		}
 	}
 	for name, text := range texts {
 		for _, match := range imageVersion.FindAllStringSubmatch(text, -1) {

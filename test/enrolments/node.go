@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -220,4 +221,23 @@ func (n *Node) Files() (map[string]string, error) {
 		}
 	}
 	return found, nil
+}
+
+// KubeletStarts returns when the stand-in for systemd has started the kubelet, in order.
+func (n *Node) KubeletStarts() (starts []time.Time, err error) {
+	content, err := os.ReadFile(filepath.Join(n.logs(), "kubelet.service.starts"))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(content)) {
+		seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err != nil {
+			return nil, err
+		}
+		starts = append(starts, time.UnixMicro(int64(seconds*1e6)))
+	}
+	if len(starts) == 0 {
+		return nil, errors.New("the kubelet of " + n.Name + " was never started")
+	}
+	return starts, nil
 }

@@ -6,14 +6,12 @@ package enrolments
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -108,7 +106,7 @@ const (
 
 // judge adds to a result what became of the pods of this node.
 func (s *site) judge(result *Result) error {
-	starts, err := s.kubeletStarts()
+	starts, err := s.node.KubeletStarts()
 	if err != nil {
 		return err
 	}
@@ -168,23 +166,4 @@ func explain(f failure, kubeletStarts []time.Time, ranAt func(podUID string, at 
 	}
 	return fmt.Sprintf("%s; the kubelet was started %.1f s before, when no container of the pod ran", said,
 		since.Seconds()), true
-}
-
-// kubeletStarts returns when the kubelet was started, in order.
-func (s *site) kubeletStarts() (starts []time.Time, err error) {
-	content, err := os.ReadFile(filepath.Join(s.node.logs(), "kubelet.service.starts"))
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(content)) {
-		seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
-		if err != nil {
-			return nil, err
-		}
-		starts = append(starts, time.UnixMicro(int64(seconds*1e6)))
-	}
-	if len(starts) == 0 {
-		return nil, errors.New("the kubelet of " + s.node.Name + " was never started")
-	}
-	return starts, nil
 }

@@ -85,6 +85,45 @@ sealMode: "off"
 logging: {format: text, verbosity: {{ .Values.node.verbosity }}}
 {{- end -}}
 
+{{/* Names of the plugins of .Values.pluginImages that the second scheduler loads, with spaces between them. */}}
+{{- define "kubedevice.schedulerPlugins" -}}
+{{- $names := list -}}
+{{- range .Values.pluginImages -}}
+{{- if has .name $names -}}
+{{- fail (printf "pluginImages: two images have the plugin %q, of which the scheduler can load one: build one with another name" .name) -}}
+{{- end -}}
+{{- if get . "scheduler" | toString | ne "false" }}{{ $names = append $names .name }}{{ end -}}
+{{- end -}}
+{{- join " " $names -}}
+{{- end -}}
+
+{{/* Init containers that copy plugins of .Values.pluginImages, those of names, into the volume plugins. half is "device" or "scheduler": the directory of the scheduler gets links to the plugins of our own image, too. */}}
+{{- define "kubedevice.pluginContainers" -}}
+{{- $args := list "-device" "/copy" -}}
+{{- if eq .half "scheduler" -}}
+{{- $args = list "-scheduler" "/copy/plugins" -}}
+{{- range list "nvidiagpu" "simgpu" -}}
+{{- if not (has . $.names) }}{{ $args = concat $args (list "-link" (printf "/schedulerplugins/%s.so" .)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range .root.Values.pluginImages -}}
+{{- if has .name $.names }}
+- name: plugin-{{ regexReplaceAll "[._]" .name "-" }}
+  image: {{ .image }}
+  imagePullPolicy: {{ $.root.Values.image.pullPolicy }}
+  args: {{- toYaml $args | nindent 2 }}
+  securityContext:
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities:
+      drop: [ALL]
+  volumeMounts:
+  - name: plugins
+    mountPath: /copy
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The pod of a hook that calls the API server. args are kubecri's. */}}
 {{- define "kubedevice.hookPod" -}}
 metadata:

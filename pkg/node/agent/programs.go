@@ -114,7 +114,8 @@ func (p *Programs) plugin(name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("the image has no device plugin %q in %q: correct the group's plugins", name, p.PluginDirs)
+	return "", fmt.Errorf("no image has brought the device plugin %q, looked for in %q: correct the plugins "+
+		"of the group, or add its image to pluginImages", name, p.PluginDirs)
 }
 
 // Clean removes the directory.

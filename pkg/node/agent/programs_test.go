@@ -111,10 +111,10 @@ func TestWhatIsInstalledIsWhatTheImageHas(t *testing.T) {
 	}
 }
 
-func TestAPluginThatTheImageLacksIsNamed(t *testing.T) {
+func TestAPluginThatNoImageHasIsNamed(t *testing.T) {
 	p, _ := image(t)
 	p.Plugins = []string{"widget"}
-	if _, err := p.Install(); err == nil || !strings.Contains(err.Error(), `no device plugin "widget"`) {
+	if _, err := p.Install(); err == nil || !strings.Contains(err.Error(), `has brought the device plugin "widget"`) {
 		t.Error(err)
 	}
 }

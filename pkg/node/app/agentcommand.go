@@ -32,7 +32,11 @@ const (
 	agentCertificates  = "/etc/kubedevice/seals/certificates.pem"
 )
 
-var agentPlugins = []string{"/usr/local/KubeExt/devices", "/usr/local/KubeExt/simulated"}
+// agentPlugins are the directories of plugins. The first one is filled by init containers of images
+// of others.
+var agentPlugins = []string{
+	"/usr/local/KubeExt/others", "/usr/local/KubeExt/devices", "/usr/local/KubeExt/simulated",
+}
 
 // agentCommand keeps a node enrolled.
 func agentCommand() *cobra.Command {
@@ -91,7 +95,7 @@ func agentCommand() *cobra.Command {
 	flags.StringToStringVar(&selector, "selector", selector, "label of the group's nodes, as key=value; may be "+
 		"repeated")
 	flags.StringVar(&programs, "programs", programs, "directory of the node for program, plugins and configuration")
-	flags.StringSliceVar(&plugins, "plugin", plugins, "device plugin of the image, without .so; may be repeated")
+	flags.StringSliceVar(&plugins, "plugin", plugins, "device plugin of an image, without .so; may be repeated")
 	flags.StringArrayVar(&enrolArgs, "enrol-arg", enrolArgs, "argument for enrol and leave, with mode cri; may be "+
 		"repeated")
 	return command

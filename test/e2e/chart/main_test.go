@@ -53,9 +53,9 @@ func prepare() (err error) {
 	if root, err = checkout.Root(); err != nil {
 		return err
 	}
-	for _, needed := range []string{helm(), layout("kubedevice-scheduler"), layout("kubedevice-kubecri")} {
+	for _, needed := range append(layouts(), helm()) {
 		if _, err := os.Stat(needed); err != nil {
-			return fmt.Errorf("%w (make helm images)", err)
+			return fmt.Errorf("%w (make helm images plugin-image NAME=widget)", err)
 		}
 	}
 	if dir, err = os.MkdirTemp("", "kubedevice-e2e-chart-"); err != nil {
@@ -73,5 +73,13 @@ func prepare() (err error) {
 // helm is the program of Helm.
 func helm() string { return filepath.Join(root, "_output", "tools", "helm") }
 
-// layout is the directory with an image.
-func layout(image string) string { return filepath.Join(root, "_output", "images", image) }
+// layouts are the directories of the images that the nodes need.
+func layouts() []string {
+	images := filepath.Join(root, "_output", "images")
+	return []string{
+		filepath.Join(images, "kubedevice-scheduler"), filepath.Join(images, "kubedevice-kubecri"), widgetLayout(),
+	}
+}
+
+// widgetLayout is the directory of the image of plugins/template.
+func widgetLayout() string { return filepath.Join(root, "_output", "plugin-images", "widget-plugin") }

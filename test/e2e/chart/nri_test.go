@@ -32,11 +32,14 @@ func values() map[string]any {
 }
 
 func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) {
+	installOperatorCRDs(t)
+	plugWidgetsIn(t)
 	s := begin(t)
+	s.checkMonitoringManifests()
 	s.refuseWhatCannotWork()
 
 	began := time.Now()
-	s.helm(s.install(values())...)
+	s.helm(s.install(s.withWidgets(values()))...)
 	s.label(`"true"`)
 	s.awaitPolicy()
 	pair := s.run(s.gpuPod("pair", 2))
@@ -46,15 +49,20 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 		s.Logf("a pod ran with its devices %v after the command", took)
 	}
 	s.checkPair(pair)
+	s.checkWidgets()
 	s.checkBystander()
 	s.checkKubelets()
 
 	// Upgrade and rollback: the key stays, and no container notices.
 	key := s.key()
-	s.helm("upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values", "--set=node.verbosity=4",
-		"--set=scheduler.replicas=1", "--wait", "--timeout=2m")
+	s.helm(append([]string{
+		"upgrade", "kubedevice", root + "/deploy/chart", "--reuse-values", "--set=node.verbosity=4",
+		"--set=scheduler.replicas=1", "--wait", "--timeout=2m",
+	}, monitoring...)...)
+	s.checkMonitored(true)
 	s.checkPair(s.run(s.gpuPod("upgraded", 2)))
 	s.helm("rollback", "kubedevice", "1", "--wait", "--timeout=2m")
+	s.checkMonitored(false)
 	s.checkPair(s.run(s.gpuPod("rolled-back", 2)))
 	if s.key() != key {
 		t.Error("another key signs")
@@ -62,6 +70,10 @@ func TestHelmInstallsIntoAClusterThatKnowsNothingAndLeavesNothing(t *testing.T) 
 	s.checkRunsOn(pair)
 
 	s.loseTheKey()
+	s.refuse("pre-upgrade", "upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values", "--set=image.tag=missing",
+		"--timeout=5s")
+	s.checkBystander()
+	s.checkRunsOn(pair)
 
 	// Pods that hold devices are in the way, and are named.
 	s.refuse(s.namespace+"/pair", "uninstall", "kubedevice", "--timeout=1m")
@@ -147,7 +159,6 @@ func (s *story) loseTheKey() {
 	s.must(err)
 	s.must(secrets.Delete(s.ctx, kept.Name, metav1.DeleteOptions{}))
 	s.refuse("the key is lost", "upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values", "--timeout=1m")
-	s.checkBystander()
 	kept.ResourceVersion, kept.UID = "", ""
 	_, err = secrets.Create(s.ctx, kept, metav1.CreateOptions{})
 	s.must(err)

@@ -71,12 +71,12 @@ func begin(t *testing.T) *story {
 // loadImages gives all nodes the images, as docs/images.md says.
 func (s *story) loadImages() {
 	s.Helper()
-	for _, image := range []string{"kubedevice-scheduler", "kubedevice-kubecri"} {
-		archive := filepath.Join(dir, image+".tar")
+	for _, layout := range layouts() {
+		archive := filepath.Join(dir, filepath.Base(layout)+".tar")
 		if _, err := os.Stat(archive); err == nil {
 			continue
 		}
-		out, err := exec.CommandContext(s.ctx, "tar", "-C", layout(image), "-cf", archive, ".").CombinedOutput()
+		out, err := exec.CommandContext(s.ctx, "tar", "-C", layout, "-cf", archive, ".").CombinedOutput()
 		if err != nil {
 			s.Fatalf("%v: %s", err, out)
 		}

@@ -31,17 +31,7 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 	s := begin(t)
 	before := s.files()
 	s.startPlugin()
-
-	// A pod that holds a device of the kubelet goes on as if nothing happened.
-	holder := clustertest.RunPod(s.ctx, t, shared.Client,
-		clustertest.IdlePod(s.namespace, "holder", map[corev1.ResourceName]int64{fpga: 1}))
-	checkHolder := func() {
-		t.Helper()
-		now := clustertest.AwaitPod(s.ctx, t, shared.Client, holder, "to be ready still", kube.Ready)
-		if diff := cmp.Diff(holder.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
-			t.Errorf("the container that holds a device noticed something (-before +after):\n%s", diff)
-		}
-	}
+	checkHolder := s.runHolder()
 
 	s.report(enrolment.Planned, "enrol", "--dry-run")
 	if diff := cmp.Diff(before, s.files()); diff != "" {
@@ -58,19 +48,8 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 		t.Errorf("an upgrade by kubeadm makes the kubelet call %s", endpoint)
 	}
 
-	// The scheduler chooses devices there.
-	observer, err := observe.New(s.ctx, shared)
-	s.must(err)
-	trainer := clustertest.RunPod(s.ctx, t, shared.Client,
-		clustertest.IdlePod(s.namespace, "trainer", map[corev1.ResourceName]int64{observe.Resource: 2}))
-	seen, err := observer.Observe(s.ctx, trainer, "main")
-	s.must(err)
-	s.must(seen.Agree())
-
-	// A device pod is in the way back.
-	if report := s.report(enrolment.Refused, "leave"); !strings.Contains(report.Reason, s.namespace+"/trainer") {
-		t.Errorf("reason: %s", report.Reason)
-	}
+	s.runTrainer()
+	s.checkTrainerKeepsTheNode()
 	// So is named what only KubeDevice's scheduler will ever schedule.
 	waiting := clustertest.On("nowhere", clustertest.IdlePod(s.namespace, "waiting", nil))
 	waiting.Spec.SchedulerName = "kubedevice-scheduler"
@@ -87,6 +66,52 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 	s.checkLeft()
 	s.checkBystander()
 	checkHolder()
+}
+
+// The runtime's configuration has NRI on and its default validator, so nothing but kubecri starts.
+func TestANodeIsEnrolledByNRIAndNoProgramIsRestarted(t *testing.T) {
+	s := begin(t)
+	before, kubelets, runtime := s.files(), s.kubeletStarts(), s.node.Containerd.PID()
+	s.startPlugin()
+	checkHolder := s.runHolder()
+	checkUntouched := func() {
+		t.Helper()
+		s.checkBystander()
+		checkHolder()
+		if now := s.kubeletStarts(); now != kubelets {
+			t.Errorf("the kubelet was started %d times and is now %d", kubelets, now)
+		}
+		if now := s.node.Containerd.PID(); now != runtime {
+			t.Errorf("the runtime was process %d and is %d", runtime, now)
+		}
+		for path, content := range s.files() {
+			if was, known := before[path]; known && was != content {
+				t.Errorf("%s was\n%s\nand is\n%s", path, was, content)
+			}
+		}
+	}
+
+	s.report(enrolment.Planned, "enrol", "--mode=nri", "--dry-run")
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("--dry-run changes (-before +after):\n%s", diff)
+	}
+	s.report(enrolment.Done, "enrol", "--mode=nri")
+	s.report(enrolment.Unchanged, "enrol", "--mode=nri")
+	if node := s.apiNode(); node.Labels[enrolment.Label] != "true" || node.Spec.Unschedulable {
+		t.Errorf("labels %v, unschedulable %t", node.Labels, node.Spec.Unschedulable)
+	}
+	s.checkRegistered()
+	checkUntouched()
+	s.runTrainer()
+	s.checkTrainerKeepsTheNode()
+
+	s.report(enrolment.Done, "leave", "--drain")
+	s.report(enrolment.Unchanged, "leave")
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("what is left (-before +after):\n%s", diff)
+	}
+	s.checkLeft()
+	checkUntouched()
 }
 
 func TestAKubeletThatDoesNotComeUpIsBackWithItsEndpoint(t *testing.T) {
@@ -148,6 +173,59 @@ func (s *story) startPlugin() {
 	s.must(err)
 }
 
+// runHolder runs a pod that holds a device of the kubelet, and returns what fails the test if the
+// pod has noticed anything.
+func (s *story) runHolder() (check func()) {
+	s.Helper()
+	holder := clustertest.RunPod(s.ctx, s, shared.Client,
+		clustertest.IdlePod(s.namespace, "holder", map[corev1.ResourceName]int64{fpga: 1}))
+	return func() {
+		s.Helper()
+		now := clustertest.AwaitPod(s.ctx, s, shared.Client, holder, "to be ready still", kube.Ready)
+		if diff := cmp.Diff(holder.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
+			s.Errorf("the container that holds a device noticed something (-before +after):\n%s", diff)
+		}
+	}
+}
+
+// runTrainer runs a pod whose devices the scheduler chooses.
+func (s *story) runTrainer() {
+	s.Helper()
+	observer, err := observe.New(s.ctx, shared)
+	s.must(err)
+	trainer := clustertest.RunPod(s.ctx, s, shared.Client,
+		clustertest.IdlePod(s.namespace, "trainer", map[corev1.ResourceName]int64{observe.Resource: 2}))
+	seen, err := observer.Observe(s.ctx, trainer, "main")
+	s.must(err)
+	s.must(seen.Agree())
+}
+
+// checkTrainerKeepsTheNode fails the test unless that pod is in the way back.
+func (s *story) checkTrainerKeepsTheNode() {
+	s.Helper()
+	if report := s.report(enrolment.Refused, "leave"); !strings.Contains(report.Reason, s.namespace+"/trainer") {
+		s.Errorf("reason: %s", report.Reason)
+	}
+}
+
+// checkRegistered fails the test unless the runtime has registered kubecri.
+func (s *story) checkRegistered() {
+	s.Helper()
+	answer, err := s.node.Get(s.ctx, "/readyz?verbose")
+	s.must(err)
+	if !strings.Contains(answer, "[+]nri ok") {
+		s.Errorf("kubecri is not registered: %s", answer)
+	}
+}
+
+// kubeletStarts is how often systemd has started the kubelet.
+func (s *story) kubeletStarts() int {
+	s.Helper()
+	starts, err := s.node.KubeletStarts()
+	s.must(err)
+	return len(starts)
+}
+
 // checkLeft fails the test unless the node is ready without kubecri.
 func (s *story) checkLeft() {
 	s.Helper()
@@ -157,6 +235,9 @@ func (s *story) checkLeft() {
 			node.Spec.Unschedulable)
 	}
 	if _, err := s.node.KubecriPID(s.ctx); err == nil {
+		s.Error("kubecri still serves the kubelet")
+	}
+	if _, err := s.node.Get(s.ctx, "/healthz"); err == nil {
 		s.Error("kubecri still runs")
 	}
 	// The kubelet serves.
