@@ -259,6 +259,12 @@ nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is
 	cd test && KUBEDEVICE_CLUSTER_MODE=nri $(TEST) -count=1 -timeout 60m -p 1 ./e2e \
 	  ./e2e/devices ./e2e/vendors ./e2e/seals
 
+.PHONY: chart-stories
+chart-stories: build ## All end-to-end tests of the chart; "make test" leaves some out (root, Linux).
+	@$(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH)
+	@$(MAKE) --no-print-directory plugin-image NAME=widget
+	cd test && $(TEST) ./e2e/chart -v -count 1 -timeout 30m -full
+
 .PHONY: enrolment
 enrolment: build ## Enrol nodes 100 times, and have them leave, while pods run and programs are killed (root, Linux).
 	cd test && go run ./cmd/enrolments $${ENROLMENT:-}

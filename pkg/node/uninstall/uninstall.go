@@ -103,8 +103,9 @@ func (o *Options) check(ctx context.Context) error {
 	var found []error
 	if len(hold) > 0 {
 		found = append(found, fmt.Errorf("%d pods hold devices: %s; a container of theirs that is created anew would "+
-			"have no device: let them end, delete them, or have them evicted (helm upgrade --reuse-values --set "+
-			"uninstall.drain=true)", len(hold), list(hold)))
+			"have no device: let them end, delete them, or have them evicted (helm rollback to the last revision of "+
+			"helm history, helm upgrade --reuse-values --set uninstall.drain=true, and uninstall again)", len(hold),
+			list(hold)))
 	}
 	if len(wait) > 0 {
 		found = append(found, fmt.Errorf("%d pods wait for the scheduler %s, which no other serves: %s; delete them",

@@ -4,12 +4,15 @@
 package chart
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
 // monitored are the kinds of objects of Prometheus' operator that the chart has.
@@ -19,8 +22,10 @@ var monitored = []string{"podmonitors", "scrapeconfigs", "prometheusrules"}
 // module. They stay, and the operator itself does not run.
 func installOperatorCRDs(t *testing.T) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	const operator = "github.com/prometheus-operator/prometheus-operator"
-	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", operator)
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", operator)
 	download.Dir = filepath.Join(root, "test", "third_party", "prometheus-operator")
 	printed, err := download.Output()
 	if err != nil {
@@ -30,15 +35,20 @@ func installOperatorCRDs(t *testing.T) {
 	if err := json.Unmarshal(printed, &module); err != nil {
 		t.Fatal(err)
 	}
-	apply, wait := []string{"apply", "--server-side"}, []string{"wait", "--for=condition=Established"}
+	var definitions []string
 	for _, kind := range monitored {
 		name := "monitoring.coreos.com_" + kind + ".yaml"
-		apply = append(apply, "--filename="+filepath.Join(module.Dir, "example", "prometheus-operator-crd", name))
-		wait = append(wait, "crd/"+kind+".monitoring.coreos.com")
+		definitions = append(definitions, filepath.Join(module.Dir, "example", "prometheus-operator-crd", name))
 	}
-	for _, arguments := range [][]string{apply, wait} {
-		if _, err := shared.Kubectl(t.Context(), arguments...); err != nil {
-			t.Fatal(err)
+	if err := shared.Apply(ctx, definitions...); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range monitored {
+		for {
+			if _, err := shared.Kubectl(ctx, "get", kind); err == nil {
+				break
+			}
+			clustertest.Pause(ctx, t, "the API server to serve "+kind)
 		}
 	}
 }
@@ -50,14 +60,12 @@ var monitoring = []string{"--set=monitoring.enabled=true", "--set=node.metricsBi
 // chart and deploy/monitoring have. The API server drops others in silence.
 func (s *story) checkMonitoringManifests() {
 	s.Helper()
-	printed, err := s.tryHelm(append([]string{
+	rendered, err := s.helmCommand(append([]string{
 		"template", "kubedevice", filepath.Join(root, "deploy", "chart"), "--show-only=templates/monitoring.yaml",
-	}, monitoring...)...)
-	if err != nil {
-		s.Fatalf("%v\n%s", err, printed)
-	}
+	}, monitoring...)...).Output()
+	s.must(err)
 	file := filepath.Join(dir, "monitoring.yaml")
-	s.must(os.WriteFile(file, []byte(printed), 0o644))
+	s.must(os.WriteFile(file, rendered, 0o644))
 	for _, manifests := range []string{file, filepath.Join(root, "deploy", "monitoring")} {
 		if _, err := shared.Kubectl(s.ctx, "apply", "--dry-run=server", "--validate=strict",
 			"--filename="+manifests); err != nil {

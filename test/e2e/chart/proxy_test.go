@@ -16,8 +16,9 @@ import (
 	"github.com/kubedevice/kubedevice/test/enrolments"
 )
 
-// The DaemonSet enrols nodes on which pods run, whose kubelets run as kubeadm sets them up. It is
-// the last test: the kubelets are those of a stand-in for systemd from now on.
+// The DaemonSet enrols nodes on which pods run, whose kubelets run as kubeadm sets them up. With
+// drain, Helm has the pods evicted that are in the way back. It is the last test: the kubelets are
+// those of a stand-in for systemd from now on.
 func TestTheDaemonSetPutsTheProxyOnNodesAndTakesItBack(t *testing.T) {
 	nodes, groups := kubeadmNodes(t)
 	s := begin(t)
@@ -38,11 +39,13 @@ func TestTheDaemonSetPutsTheProxyOnNodesAndTakesItBack(t *testing.T) {
 	}
 	s.checkBystander()
 	s.refuse("pair-node-1 (on node-1)", "uninstall", "kubedevice", "--timeout=1m")
-	for _, node := range shared.Nodes {
-		clustertest.DeletePod(s.ctx, s, shared.Client, s.pod("pair-"+node.Name))
-	}
+	s.helm("rollback", "kubedevice", "1") // Helm has the release as uninstalling
+	s.helm("upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values", "--set=uninstall.drain=true")
 	s.helm("uninstall", "kubedevice", "--wait", "--timeout=3m")
 	s.label("null")
+	for _, node := range shared.Nodes {
+		s.checkEvicted("pair-" + node.Name)
+	}
 	s.checkBystander()
 	if diff := cmp.Diff(files, s.filesOf(nodes)); diff != "" {
 		t.Errorf("files of the kubelets (-before +after):\n%s", diff)

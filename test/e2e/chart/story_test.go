@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -100,14 +101,19 @@ func (s *story) kubectl(arguments ...string) string {
 	return printed
 }
 
-// tryHelm runs Helm, and returns what it prints.
-func (s *story) tryHelm(arguments ...string) (string, error) {
-	s.Helper()
+// helmCommand is Helm, as an administrator runs it.
+func (s *story) helmCommand(arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(s.ctx, helm(), append([]string{
 		"--kubeconfig=" + shared.Kubeconfig(), "--namespace=" + system,
 	}, arguments...)...)
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
-	printed, err := command.CombinedOutput()
+	return command
+}
+
+// tryHelm runs Helm, and returns what it prints.
+func (s *story) tryHelm(arguments ...string) (string, error) {
+	s.Helper()
+	printed, err := s.helmCommand(arguments...).CombinedOutput()
 	return string(printed), err
 }
 
@@ -192,6 +198,15 @@ func (s *story) checkKubelets() {
 		if pid := node.Kubelet.PID(); pid != s.kubelets[node.Name] {
 			s.Errorf("the kubelet of %s was %d and is %d", node.Name, s.kubelets[node.Name], pid)
 		}
+	}
+}
+
+// checkEvicted fails the test unless a pod is gone.
+func (s *story) checkEvicted(name string) {
+	s.Helper()
+	_, err := shared.Client.CoreV1().Pods(s.namespace).Get(s.ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		s.Errorf("pod %s was not evicted: %v", name, err)
 	}
 }
 
