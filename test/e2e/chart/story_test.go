@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,7 @@ func begin(t *testing.T) *story {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	s := &story{T: t, ctx: ctx, kubelets: map[string]int{}}
+	s.awaitGoneNamespaces()
 	s.loadImages()
 	for _, node := range shared.Nodes {
 		content, err := os.ReadFile(filepath.Join(options.Dir, "config", node.Name, "kubelet.kubeconfig"))
@@ -54,7 +56,7 @@ func begin(t *testing.T) *story {
 	}
 	s.kubectl("create", "namespace", system)
 	t.Cleanup(func() {
-		_, err := shared.Kubectl(context.WithoutCancel(ctx), "delete", "namespace", system)
+		_, err := shared.Kubectl(context.WithoutCancel(ctx), "delete", "namespace", "--ignore-not-found", system)
 		if err != nil {
 			t.Error(err)
 		}
@@ -67,6 +69,21 @@ func begin(t *testing.T) *story {
 	}
 	s.before = s.look()
 	return s
+}
+
+// awaitGoneNamespaces waits until the namespaces of the story before are gone.
+func (s *story) awaitGoneNamespaces() {
+	s.Helper()
+	for {
+		list, err := shared.Client.CoreV1().Namespaces().List(s.ctx, metav1.ListOptions{})
+		s.must(err)
+		if !slices.ContainsFunc(list.Items, func(namespace corev1.Namespace) bool {
+			return namespace.DeletionTimestamp != nil
+		}) {
+			return
+		}
+		clustertest.Pause(s.ctx, s, "namespaces to be gone")
+	}
 }
 
 // loadImages gives all nodes the images, as docs/images.md says.
