@@ -20,28 +20,32 @@ const (
 	// explainedWait is the shortest wait for a leader that is explained: between two leaders that
 	// both serve a pod there are a few seconds.
 	explainedWait = 10 * time.Second
+
+	// momentAgo is how long after a pod the next one is waited for, until the scheduler is taken to
+	// have nothing to do.
+	momentAgo = 100 * time.Millisecond
 )
 
 // leadership knows since when this scheduler leads. The framework does not say so: it is known from
 // the first pod that is scheduled. A scheduler that no longer leads ends.
 type leadership struct {
-	began     atomic.Pointer[time.Time]
-	scheduled atomic.Bool // since Scheduling was last called
+	began atomic.Pointer[time.Time]
+	last  atomic.Int64 // when it scheduled a pod, in nanoseconds since 1970
 }
 
 // lead notes that this scheduler schedules a pod.
 func (s *Shared) lead() {
-	if !s.scheduled.Load() {
-		s.scheduled.Store(true)
-	}
+	now := s.clock.Now()
+	s.last.Store(now.UnixNano())
 	if s.began.Load() == nil {
-		now := s.clock.Now()
 		s.began.CompareAndSwap(nil, &now)
 	}
 }
 
-// Scheduling reports whether any pod, with or without devices, was scheduled since the last call.
-func (s *Shared) Scheduling() bool { return s.scheduled.Swap(false) }
+// Scheduling reports whether any pod, with or without devices, was scheduled a moment ago.
+func (s *Shared) Scheduling() bool {
+	return s.clock.Since(time.Unix(0, s.last.Load())) < momentAgo
+}
 
 // every calls f in rounds with this pause, in a goroutine of its own, while this scheduler leads:
 // standbys know the same pods and report none.
