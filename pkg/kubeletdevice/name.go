@@ -5,6 +5,7 @@ package kubeletdevice
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,6 +84,15 @@ func Parse(name types.ResourceName) (d Device, ok bool) {
 		return Device{}, false
 	}
 	return d, true
+}
+
+// Text names for people the device that a resource of a node belongs to: one of a kubelet device
+// plugin by its ID, any other by its path.
+func Text(name types.ResourceName) string {
+	if d, ok := Parse(name); ok {
+		return fmt.Sprintf("device %s of %s", d.ID, d.Resource)
+	}
+	return "device " + path.Dir(string(name))
 }
 
 // Request returns the name of a request for one device of an extended resource. Requests of one

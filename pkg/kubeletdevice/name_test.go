@@ -43,6 +43,17 @@ func TestADeviceHasOneNameAndTheNameOneDevice(t *testing.T) {
 	}
 }
 
+func TestPeopleAreToldWhichDevice(t *testing.T) {
+	for name, want := range map[types.ResourceName]string{
+		"resource/group/numa/0-1/nvidia.com:gpu/MIG-1%2F0/device": "device MIG-1/0 of nvidia.com/gpu",
+		"resource/group/gpugrp0/1/gpu/GPU-7f3a/cards":             "device resource/group/gpugrp0/1/gpu/GPU-7f3a",
+	} {
+		if got := kubeletdevice.Text(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestNUMANodesAreNamedInOneWay(t *testing.T) {
 	for want, numa := range map[string][]int{"none": {-1}, "0-1": {1, 0, 1}, "3": {-1, 3}} {
 		name, err := kubeletdevice.Name(kubeletdevice.Device{Resource: "a.b/c", ID: "x", NUMA: numa})

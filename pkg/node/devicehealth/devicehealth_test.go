@@ -26,7 +26,7 @@ var errBudget = apierrors.NewTooManyRequests("Cannot evict pod as it would viola
 
 const (
 	ill     = `device resource/group/gpu/0, which container "main" holds, is unhealthy (Xid79: broken)`
-	ailing  = "pod 0 DeviceAiling: " + ill
+	podIll  = "pod 0 DeviceUnhealthy: " + ill
 	nodeIll = "node Warning: device resource/group/gpu/0 is unhealthy (Xid79: broken)"
 )
 
@@ -49,7 +49,7 @@ func TestIgnoreTellsAndLeavesAlone(t *testing.T) {
 	run(t, Rule{Policy: Ignore}, nil, func(m *machine) {
 		m.expect("all are healthy")
 		m.breaks("0 Xid79")
-		m.expect("one fails", nodeIll, ailing+"; the container is left alone")
+		m.expect("one fails", nodeIll, podIll+"; the container is left alone")
 		m.expectCondition("one fails", "0", "DevicesHealthy=False Xid79")
 		m.expectCondition("its neighbour", "1", "")
 		published, err := deviceinfo.DecodeUnhealthy(m.annotation)
@@ -63,7 +63,7 @@ func TestIgnoreTellsAndLeavesAlone(t *testing.T) {
 		m.breaks("0 Xid79", "2 Gone")
 		m.expect("another is gone", `node Warning: device resource/group/gpu/2 is unhealthy `+
 			`(Gone: its device plugin no longer lists it)`,
-			`pod 2 DeviceAiling: device resource/group/gpu/2, which container "main" holds, is gone `+
+			`pod 2 DeviceUnhealthy: device resource/group/gpu/2, which container "main" holds, is gone `+
 				`(Gone: its device plugin no longer lists it); the container is left alone`)
 		m.expectCondition("another is gone", "2", "DevicesHealthy=False Gone")
 
@@ -75,7 +75,7 @@ func TestIgnoreTellsAndLeavesAlone(t *testing.T) {
 			t.Errorf("published is %s", m.annotation)
 		}
 		m.breaks("0 Xid79")
-		m.expect("the same again", nodeIll, ailing+"; the container is left alone")
+		m.expect("the same again", nodeIll, podIll+"; the container is left alone")
 	})
 }
 
@@ -109,8 +109,8 @@ func TestEvictWaitsForTheGracePeriod(t *testing.T) {
 		due := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
 		m.expect("two fail", "node Warning: device resource/group/gpu/0 is unhealthy (Xid79: broken)",
 			"node Warning: device resource/group/gpu/1 is unhealthy (Lost: broken)",
-			ailing+"; the pod is evicted if it is so at "+due,
-			`pod 1 DeviceAiling: device resource/group/gpu/1, which container "main" holds, is unhealthy `+
+			podIll+"; the pod is evicted if it is so at "+due,
+			`pod 1 DeviceUnhealthy: device resource/group/gpu/1, which container "main" holds, is unhealthy `+
 				`(Lost: broken); the container is left alone`)
 		time.Sleep(time.Minute - time.Millisecond)
 		m.expect("just before")
@@ -303,8 +303,8 @@ func TestADeviceIsKnownWhateverGroupsTheSchedulerPutsItInto(t *testing.T) {
 		m.breaks("3 Lost")
 		const lost = `device resource/group/gpu/3, which container "main" holds, is unhealthy (Lost: broken)`
 		m.expect("it fails", "evicted 3", "node Warning: device resource/group/gpu/3 is unhealthy (Lost: broken)",
-			"pod 3 DeviceAiling: "+lost+"; the pod is evicted if it is so at "+time.Now().UTC().Format(time.RFC3339),
-			"pod 3 DeviceFailureEvicted: the pod is evicted: "+lost)
+			"pod 3 DeviceFailureEvicted: the pod is evicted: "+lost,
+			"pod 3 DeviceUnhealthy: "+lost+"; the pod is evicted if it is so at "+time.Now().UTC().Format(time.RFC3339))
 	})
 }
 

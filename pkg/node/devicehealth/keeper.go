@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -42,7 +43,7 @@ const (
 
 // The reasons of events on pods.
 const (
-	reasonFailed  = "DeviceAiling"         // a device that the pod holds is unhealthy or gone
+	reasonFailed  = "DeviceUnhealthy"      // a device that the pod holds is unhealthy or gone
 	reasonRule    = "DeviceFailurePolicy"  // what pod or namespace say about failures does not count
 	reasonEvicted = "DeviceFailureEvicted" // the pod is evicted
 	reasonBlocked = "DeviceFailureBlocked" // it must not be, or cannot be yet
@@ -138,36 +139,13 @@ func NewKeeper(options Options, client kubernetes.Interface) *Keeper {
 
 // Run follows devices, grants and pods until ctx is done.
 func (k *Keeper) Run(ctx context.Context) {
-	for {
-		now, healthChanged := k.Tracker.snapshot()
-		granted, complete, grantsChanged := k.Grants.Follow()
-		podsChanged := k.Pods.Changed()
-		var next time.Time
-		if now != nil && complete && k.Pods.Check() == nil {
-			next = k.round(ctx, now, granted)
-		}
-		wake, stop := wakeAt(next)
-		select {
-		case <-healthChanged:
-		case <-grantsChanged:
-		case <-podsChanged:
-		case <-wake:
-		case <-ctx.Done():
-		}
-		stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// wakeAt returns a channel that delivers at that time, or never for the zero time.
-func wakeAt(at time.Time) (wake <-chan time.Time, stop func()) {
-	if at.IsZero() {
-		return nil, func() {}
-	}
-	timer := time.NewTimer(time.Until(at))
-	return timer.C, func() { timer.Stop() }
+	follow(ctx, k.Tracker.snapshot, k.Grants, k.Pods,
+		func(now *snapshot, granted []grants.Allocation) (next time.Time) {
+			if now == nil {
+				return time.Time{}
+			}
+			return k.round(ctx, now, granted)
+		})
 }
 
 // affected is a pod with what is wrong with its devices.
@@ -191,7 +169,7 @@ func (f failure) text() string {
 	if f.Reason == plugins.ReasonGone {
 		what = "is gone"
 	}
-	return fmt.Sprintf("%s, which container %q holds, %s%s", deviceText(f.Name), f.container, what,
+	return fmt.Sprintf("%s, which container %q holds, %s%s", kubeletdevice.Text(f.Name), f.container, what,
 		inBrackets(f.Health))
 }
 

@@ -15,7 +15,7 @@ func TestReplaceAsksAfterTheGracePeriodAndEvictsWithoutAnAnswer(t *testing.T) {
 		m.restarts("0")
 		m.breaks("0 Xid79")
 		due := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-		m.expect("it fails", nodeIll, ailing+"; the container is given another one if it is so at "+due)
+		m.expect("it fails", nodeIll, podIll+"; the container is given another one if it is so at "+due)
 		time.Sleep(time.Minute - time.Millisecond)
 		m.expect("just before")
 		time.Sleep(time.Millisecond)
@@ -84,7 +84,7 @@ func TestReplaceMeansEvictWhereDevicesCannotBeReplaced(t *testing.T) {
 				test.prepare(m)
 				m.breaks("0 Xid79")
 				due := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-				m.expect("it fails", nodeIll, ailing+"; the pod is evicted if it is so at "+due+
+				m.expect("it fails", nodeIll, podIll+"; the pod is evicted if it is so at "+due+
 					", as its devices are not replaced: "+test.why)
 				time.Sleep(time.Minute)
 				m.expect("then", "evicted 0", "pod 0 DeviceFailureEvicted: the pod is evicted: "+ill)
@@ -99,7 +99,7 @@ func TestAPodThatChangesItsMindIsAskedForNoMore(t *testing.T) {
 		m.breaks("0 Xid79")
 		m.look()
 		m.wants("0", "Ignore", "")
-		m.expect("another policy", "asks for 0: []", ailing+"; the container is left alone")
+		m.expect("another policy", "asks for 0: []", podIll+"; the container is left alone")
 		m.wants("0", "Replace", "")
 		m.look()
 		m.pods.change(func(all map[string]pods.Pod) {

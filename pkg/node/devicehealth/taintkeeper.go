@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -66,27 +67,10 @@ func NewTaintKeeper(options TaintOptions, client kubernetes.Interface) *TaintKee
 
 // Run follows taints, grants and pods until ctx is done.
 func (k *TaintKeeper) Run(ctx context.Context) {
-	for {
-		taints, taintsChanged := k.Taints.List()
-		granted, complete, grantsChanged := k.Grants.Follow()
-		podsChanged := k.Pods.Changed()
-		var next time.Time
-		if complete && k.Pods.Check() == nil {
-			next = k.round(ctx, taints, granted)
-		}
-		wake, stop := wakeAt(next)
-		select {
-		case <-taintsChanged:
-		case <-grantsChanged:
-		case <-podsChanged:
-		case <-wake:
-		case <-ctx.Done():
-		}
-		stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
+	follow(ctx, k.Taints.List, k.Grants, k.Pods,
+		func(taints []deviceinfo.DeviceTaint, granted []grants.Allocation) (next time.Time) {
+			return k.round(ctx, taints, granted)
+		})
 }
 
 // round does what is to be done now, and returns when there is more to do, or the zero time.
@@ -166,7 +150,7 @@ func (k *TaintKeeper) untolerated(
 					}
 					text := taint.Taint()
 					why = fmt.Sprintf("%s, which container %q holds, has the taint %s, which the pod does not tolerate",
-						deviceText(from), container, text.ToString())
+						kubeletdevice.Text(from), container, text.ToString())
 					if at.After(k.Taints.since(taint)) {
 						why = strings.TrimSuffix(why, "does not tolerate") + "tolerates for a time"
 					}

@@ -251,7 +251,7 @@ func (t *Tracker) announce(eventType, state string, devices []unhealthy) {
 		slices.SortFunc(list, func(a, b unhealthy) int { return cmp.Compare(a.Device, b.Device) })
 		var names []string
 		for _, d := range list[:min(len(list), maxNamed)] {
-			names = append(names, deviceText(d.Name))
+			names = append(names, kubeletdevice.Text(d.Name))
 		}
 		text := strings.Join(names, ", ")
 		if more := len(list) - len(names); more > 0 {
@@ -319,12 +319,4 @@ func publish(devices map[string]unhealthy, held map[string]types.ResourceName) [
 		list = append(list, devices[device].published())
 	}
 	return list
-}
-
-// deviceText names the device that a resource belongs to.
-func deviceText(name types.ResourceName) string {
-	if d, ok := kubeletdevice.Parse(name); ok {
-		return fmt.Sprintf("device %s of %s", d.ID, d.Resource)
-	}
-	return "device " + path.Dir(string(name))
 }

@@ -24,6 +24,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 )
@@ -241,7 +242,7 @@ func exchanged(before, now *grants.Allocation, container string) string {
 	of := func(a *grants.Allocation) map[string]bool {
 		devices := map[string]bool{}
 		for _, from := range a.PodInfo.RunningContainers[container].AllocateFrom {
-			devices[deviceText(from)] = true
+			devices[kubeletdevice.Text(from)] = true
 		}
 		return devices
 	}

@@ -1,0 +1,50 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicehealth
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/node/grants"
+)
+
+// follow calls round until ctx is done: when what now returns, the grants or the pods change, and at
+// the time that the last round has returned, unless that is zero. It calls nothing before all
+// grants and pods are known.
+func follow[T any](
+	ctx context.Context, now func() (T, <-chan struct{}), granted Grants, pods Pods,
+	round func(T, []grants.Allocation) (next time.Time),
+) {
+	for {
+		what, changed := now()
+		list, complete, grantsChanged := granted.Follow()
+		podsChanged := pods.Changed()
+		var next time.Time
+		if complete && pods.Check() == nil {
+			next = round(what, list)
+		}
+		wake, stop := wakeAt(next)
+		select {
+		case <-changed:
+		case <-grantsChanged:
+		case <-podsChanged:
+		case <-wake:
+		case <-ctx.Done():
+		}
+		stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// wakeAt returns a channel that delivers at that time, or never for the zero time.
+func wakeAt(at time.Time) (wake <-chan time.Time, stop func()) {
+	if at.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(time.Until(at))
+	return timer.C, func() { timer.Stop() }
+}
