@@ -114,7 +114,7 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 				t.Fatal(err)
 			}
 			record := f.Grants.(*grants.Checkpoint)
-			if _, err := record.Ask(uid, []string{"main"}); err != nil {
+			if _, err := record.Ask(uid, 0, []string{"main"}); err != nil {
 				t.Fatal(err)
 			}
 			before, _, _ := record.Granted(t.Context(), uid)

@@ -197,8 +197,11 @@ func run(t *testing.T, rule Rule, namespace map[string]string, story func(*machi
 }
 
 // Ask implements Replacer. As the checkpoint, it knows what was asked after a restart.
-func (m *machine) Ask(podUID string, containers []string) (since time.Time, err error) {
+func (m *machine) Ask(podUID string, generation int64, containers []string) (since time.Time, err error) {
 	i := slices.IndexFunc(m.granted, func(a grants.Allocation) bool { return a.PodUID == podUID })
+	if now := m.granted[i].Generation; generation != now {
+		m.t.Errorf("pod %s has generation %d, and it is asked for generation %d", podUID, now, generation)
+	}
 	asked := map[string]grants.Ask{}
 	for _, name := range containers {
 		ask, known := m.granted[i].Asked[name]

@@ -19,9 +19,10 @@ const answerLimit = 30 * time.Second
 
 // Replacer asks the scheduler for other devices. *grants.Checkpoint does.
 type Replacer interface {
-	// Ask asks for these containers of the pod, and for no others any more. It returns since when
-	// it asks for all of them.
-	Ask(podUID string, containers []string) (since time.Time, err error)
+	// Ask asks for these containers of the pod, and for no others any more, unless the pod has
+	// another generation of its allocation meanwhile. It returns since when it asks for all of
+	// them.
+	Ask(podUID string, generation int64, containers []string) (since time.Time, err error)
 }
 
 // irreplaceable returns why the failed devices of a pod cannot be replaced, or nothing.
@@ -56,7 +57,7 @@ func (k *Keeper) ask(ctx context.Context, a affected, due time.Time) (evictAt ti
 		containers = append(containers, f.container)
 	}
 	slices.Sort(containers)
-	since, err := k.Replacer.Ask(a.uid, slices.Compact(containers))
+	since, err := k.Replacer.Ask(a.uid, a.granted.Generation, slices.Compact(containers))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Other devices cannot be asked for; it is tried again",
 			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
@@ -80,7 +81,7 @@ func (k *Keeper) askNoMore(ctx context.Context, a affected) {
 	if !a.asks() {
 		return
 	}
-	if _, err := k.Replacer.Ask(a.uid, nil); err != nil {
+	if _, err := k.Replacer.Ask(a.uid, a.granted.Generation, nil); err != nil {
 		klog.FromContext(ctx).Error(err, "Other devices are still asked for",
 			logkey.Pod, klog.KRef(a.pod.Namespace, a.pod.Name))
 	}

@@ -31,9 +31,11 @@ type Replacement struct {
 }
 
 // Ask notes that the node asks for other devices for these containers of the pod, and for no others
-// any more. It returns since when it asks for all of them. Nothing may be published that is not on
-// disk: only an answer to what was asked counts.
-func (c *Checkpoint) Ask(podUID string, containers []string) (since time.Time, err error) {
+// any more. generation is that of the allocation whose devices have failed: for a pod that has a
+// later one nothing changes, as what it has now may be healthy. Ask returns since when it asks for
+// all of them. Nothing may be published that is not on disk: only an answer to what was asked
+// counts.
+func (c *Checkpoint) Ask(podUID string, generation int64, containers []string) (since time.Time, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	next := maps.Clone(c.current())
@@ -42,6 +44,9 @@ func (c *Checkpoint) Ask(podUID string, containers []string) (since time.Time, e
 		return time.Time{}, fmt.Errorf("ask for other devices for the pod with UID %q: %w", podUID, ErrNotGranted)
 	}
 	now := time.Now().UTC()
+	if before.Generation != generation {
+		return now, nil
+	}
 	asked := map[string]Ask{}
 	for name, ask := range before.Asked {
 		ask.Withdrawn = true

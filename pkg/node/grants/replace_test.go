@@ -23,7 +23,11 @@ func next(uid string, generation int64, card types.ResourceName) Replacement {
 
 func ask(t *testing.T, r *Checkpoint, uid string, containers ...string) time.Time {
 	t.Helper()
-	since, err := r.Ask(uid, containers)
+	granted, _, err := r.Granted(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since, err := r.Ask(uid, granted.Generation, containers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +94,39 @@ func TestAReplacedDeviceIsHeldUntilItsContainerHasEnded(t *testing.T) {
 	if again := grant(t, r, a); again.Generation != 1 {
 		t.Errorf("the pod was granted generation %d again", again.Generation)
 	}
+}
+
+// Who looks at devices may see an allocation that was replaced meanwhile.
+func TestNobodyAsksForTheDevicesOfBeforeAgain(t *testing.T) {
+	r, _ := open(t, newFixture())
+	grant(t, r, wants("a", map[types.ResourceName]int64{cards0: 1}))
+	ask(t, r, "a", "main")
+	if _, err := r.Replace(next("a", 1, cards1), capacity); err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := r.Granted(t.Context(), "a")
+	for _, containers := range [][]string{{"main"}, nil} {
+		if _, err := r.Ask("a", 0, containers); err != nil {
+			t.Error(err)
+		}
+		after, _, _ := r.Granted(t.Context(), "a")
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("the node asks for %q, of the allocation of before (-before +after):\n%s", containers, diff)
+		}
+	}
+	if ask(t, r, "a", "main"); !isAsked(t, r, "a", "main") {
+		t.Error("nothing is asked in the place of the second device")
+	}
+}
+
+func isAsked(t *testing.T, r *Checkpoint, uid, container string) bool {
+	t.Helper()
+	granted, _, err := r.Granted(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask, asked := granted.Asked[container]
+	return asked && !ask.Withdrawn
 }
 
 func TestWhatTakesThePlaceOfAnAllocation(t *testing.T) {
@@ -226,7 +263,7 @@ func TestTheNodeKnowsSinceWhenItAsks(t *testing.T) {
 		if now, err := r.Replace(next("a", 1, cards1), capacity); err != nil || now.Generation != 1 {
 			t.Errorf("an answer to what was taken back: %v", err)
 		}
-		if _, err := r.Ask("unknown", []string{"main"}); !errors.Is(err, ErrNotGranted) {
+		if _, err := r.Ask("unknown", 0, []string{"main"}); !errors.Is(err, ErrNotGranted) {
 			t.Errorf("for a pod that holds nothing: %v", err)
 		}
 	})
