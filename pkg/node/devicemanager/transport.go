@@ -5,9 +5,11 @@ package devicemanager
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
@@ -82,18 +84,22 @@ func (s source) State() plugins.State { return s.state.State }
 // the resource's name.
 func (s source) Firewall(bool) device.Firewall { return device.Firewall{} }
 
-// Allocate implements plugins.Source. The plugin allocates once for each container; when the
-// container is created again, its cached response is used for as long as it is valid.
+// Allocate implements plugins.Source. The plugin allocates once for each container and its devices;
+// when the container is created again, the cached response is used for as long as it is valid.
 func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addition, error) {
 	resource := s.state.Resource
 	ids := idsOf(resource, claim.Container.AllocateFrom)
-	response, cached := s.responses.Get(claim.PodUID, claim.ContainerName, string(resource))
+	key := responseKey(resource, ids)
+	response, cached := s.responses.Get(claim.PodUID, claim.ContainerName, key)
+	if !cached { // by the key that v0.1.0 had, which knew no replacements
+		response, cached = s.responses.Get(claim.PodUID, claim.ContainerName, string(resource))
+	}
 	if !cached {
 		fresh, err := s.plugins.Allocate(ctx, resource, ids)
 		if err != nil {
 			return inject.Addition{}, err
 		}
-		if response, err = s.responses.Put(claim.PodUID, claim.ContainerName, string(resource), fresh); err != nil {
+		if response, err = s.responses.Put(claim.PodUID, claim.ContainerName, key, fresh); err != nil {
 			return inject.Addition{}, err
 		}
 	}
@@ -107,6 +113,12 @@ func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addit
 	// The API cannot declare links, and plugins name some, such as those below /dev/dri/by-path; or
 	// directories.
 	return inject.Addition{Plugin: s.Label(), Allocation: allocation, KubeletPaths: true}, nil
+}
+
+// responseKey is what a response is cached under: one for other devices, as of a container whose
+// devices were replaced meanwhile, is never taken for it.
+func responseKey(resource types.ResourceName, ids []string) string {
+	return fmt.Sprintf("%s %x", resource, sha256.Sum256([]byte(strings.Join(ids, "\x00"))))
 }
 
 // idsOf returns the IDs of the resource's devices among those in from, sorted.

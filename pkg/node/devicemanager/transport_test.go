@@ -185,6 +185,25 @@ func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
 	}
 }
 
+// A response that is cached late, or not dropped because kubecri was killed, is not taken for that
+// of the devices that the container was given since.
+func TestAResponseForOtherDevicesIsNotUsed(t *testing.T) {
+	d := newDeviceplugins(serving(t, qat, "x", "y"))
+	m := manage(t, d)
+	for _, id := range []string{"x", "y", "x"} {
+		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, id)))
+		if err != nil || got[0].Envs["IDS"] != id {
+			t.Errorf("a container with %s gets %v, %v", id, got, err)
+		}
+	}
+	d.cached["old"+"main"+string(qat)], _ = proto.Marshal(
+		&pluginapi.ContainerAllocateResponse{Envs: map[string]string{"IDS": "of v0.1.0"}})
+	if got, err := m.Allocate(t.Context(), claimOf("old", nameOf(t, qat, "x"))); err != nil ||
+		got[0].Envs["IDS"] != "of v0.1.0" {
+		t.Errorf("a container whose response the release before has cached gets %v, %v", got, err)
+	}
+}
+
 func TestAKubeletPluginThatFailsIsAskedAgain(t *testing.T) {
 	d := newDeviceplugins(serving(t, qat, "x"))
 	m := manage(t, d)
