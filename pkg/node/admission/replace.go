@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -90,6 +91,13 @@ func (a *Admission) replace(
 	if err != nil {
 		return now, seen, fmt.Errorf("generation %d of the allocation of pod %q: %w", generation, granted.Pod(), err)
 	}
+	failpoint.Reach(failpoint.Replacing)
+	for name := range replaced {
+		// What the kubelet's device plugins said is about the devices of before.
+		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
+			return now, seen, err
+		}
+	}
 	inventory, _ := a.Devices.Inventory()
 	now, err = a.Grants.Replace(grants.Replacement{
 		PodUID: granted.PodUID, Generation: generation, Containers: replaced,
@@ -97,12 +105,7 @@ func (a *Admission) replace(
 	if err != nil {
 		return granted, seen, err
 	}
-	for name := range replaced {
-		// What the kubelet's device plugins said is about the devices of before.
-		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
-			return now, seen, err
-		}
-	}
+	failpoint.Reach(failpoint.Replaced)
 	klog.FromContext(ctx).Info("Containers of a pod are given other devices", logkey.Pod, granted.Pod(), logkey.PodUID,
 		granted.PodUID, logkey.Generation, generation, logkey.Containers, slices.Sorted(maps.Keys(replaced)))
 	return now, seen, nil

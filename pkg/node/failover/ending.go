@@ -6,7 +6,6 @@ package failover
 import (
 	"context"
 	"fmt"
-	"path"
 	"sync"
 	"time"
 
@@ -14,10 +13,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // stopMargin is how much longer than the pod's grace period the runtime may take to end a
@@ -78,6 +76,7 @@ func (e *ending) round(ctx context.Context, granted []grants.Allocation) (more b
 			if !e.ended(ctx, a, name, states[a.PodUID]) {
 				continue
 			}
+			failpoint.Reach(failpoint.Releasing)
 			if err := e.Record.Release(a.PodUID, name); err != nil {
 				logger.Error(err, "Devices of before cannot be released yet; it is tried again", logkey.Pod, a.Pod())
 				continue
@@ -127,6 +126,9 @@ func (e *ending) stop(ctx context.Context, a *grants.Allocation, id string) {
 		stopping, cancel := context.WithTimeout(ctx, grace+stopMargin)
 		defer cancel()
 		err := e.Runtime.Stop(stopping, id, grace)
+		if err == nil {
+			failpoint.Reach(failpoint.Ended)
+		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).
 				Error(err, "A container whose devices were replaced cannot be ended; it is tried again",
@@ -140,14 +142,6 @@ func (e *ending) stop(ctx context.Context, a *grants.Allocation, id string) {
 		defer e.mu.Unlock()
 		delete(e.stopping, id)
 	})
-}
-
-// deviceText names the device that a resource belongs to.
-func deviceText(name types.ResourceName) string {
-	if d, ok := kubeletdevice.Parse(name); ok {
-		return fmt.Sprintf("device %s of %s", d.ID, d.Resource)
-	}
-	return "device " + path.Dir(string(name))
 }
 
 // CRI returns the runtime that is reached by the CRI, and whose containers listed has.

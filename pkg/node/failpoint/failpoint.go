@@ -14,9 +14,9 @@ import "slices"
 type Point string
 
 // The points, in the order in which the creation of a container reaches them; then those of other
-// calls and of the background. Where kubecri is an NRI plugin, the runtime makes the request, and
-// hears the answer: then it forwards the adjustment, and has answered when it has created the
-// container.
+// calls and of the background; then those of a replacement, in its order. Where kubecri is an NRI
+// plugin, the runtime makes the request, and hears the answer: then it forwards the adjustment, and
+// has answered when it has created the container.
 const (
 	// Accepted is when a call that is edited was accepted and its request is not there yet.
 	Accepted Point = "accepted"
@@ -48,12 +48,28 @@ const (
 	// Reconciling is when the runtime has listed its containers and the checkpoint was not compared
 	// with them yet.
 	Reconciling Point = "reconciling"
+	// Replacing is when the next generation of a pod's allocation is verified and not written yet.
+	Replacing Point = "replacing"
+	// Replaced is when it is written, and the container has the devices of before.
+	Replaced Point = "replaced"
+	// Ended is when the runtime has ended that container, for which the devices are still held.
+	Ended Point = "ended"
+	// Releasing is when it is seen that nothing uses the devices of before any more, and they are
+	// held still.
+	Releasing Point = "releasing"
 )
 
-var points = []Point{
-	Accepted, Received, Decoded, Granting, Writing, Written, Granted, PluginCalled, Forwarding, Forwarded, Answered,
-	Replied, Streaming, Reconciling,
-}
+var (
+	creation = []Point{
+		Accepted, Received, Decoded, Granting, Writing, Written, Granted, PluginCalled, Forwarding, Forwarded,
+		Answered, Replied, Streaming, Reconciling,
+	}
+	replacement = []Point{Replacing, Replaced, Ended, Releasing}
+)
 
 // Points returns all points.
-func Points() []Point { return slices.Clone(points) }
+func Points() []Point { return slices.Concat(creation, replacement) }
+
+// OfReplacement reports whether the point is reached when a container is given other devices, and
+// at no other time.
+func (p Point) OfReplacement() bool { return slices.Contains(replacement, p) }
