@@ -40,7 +40,8 @@ func deviceChecks() []check[*deviceHalf] {
 			run: func(d *deviceHalf) error {
 				return checkAbilities(d.plugin, reflect.TypeFor[device.ConcurrentSafe](),
 					reflect.TypeFor[device.Allocator](),
-					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled]())
+					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled](),
+					reflect.TypeFor[device.HealthReporter]())
 			},
 		},
 		{
@@ -90,6 +91,14 @@ func deviceChecks() []check[*deviceHalf] {
 			fix:   "leave unhealthy devices out of Allocatable and of the count in KubeAlloc, and only there",
 			needs: []string{stableCheck},
 			run:   (*deviceHalf).checkHealth,
+		},
+		{
+			name: "reasons",
+			about: "DeviceHealth answers in time, lists the plugin's own devices alone, and has a reason for each " +
+				"unhealthy one.",
+			fix:   "list devices of UpdateNodeInfo by what their names have in common, each with one CamelCase word",
+			needs: []string{stableCheck},
+			run:   (*deviceHalf).checkReasons,
 		},
 		{
 			name:  allocateEachCheck,

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
+	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -41,7 +44,7 @@ func await(limit time.Duration, reached func() (bool, error)) (bool, error) {
 // healthUntested is why health is not tested.
 const healthUntested = "it takes commands that break a device and mend it: --break and --mend"
 
-func (d *deviceHalf) checkHealth() (err error) {
+func (d *deviceHalf) checkHealth() error {
 	if d.options.Break == "" || d.options.Mend == "" {
 		return notApplicable(healthUntested)
 	}
@@ -49,8 +52,29 @@ func (d *deviceHalf) checkHealth() (err error) {
 	if err != nil {
 		return err
 	}
+	reported, err := d.whileBroken(whole, func(broken *types.NodeInfo) error {
+		if err := sameList(whole.Capacity, broken.Capacity); err != nil {
+			return fmt.Errorf("while a device is broken, Capacity is another one: %w", err)
+		}
+		if sum(broken.KubeAlloc) >= sum(whole.KubeAlloc) && len(whole.KubeAlloc) > 0 {
+			return errors.New("while a device is broken, it counts as allocatable in KubeAlloc")
+		}
+		return nil
+	})
+	if err == nil && !reported {
+		err = fmt.Errorf("%v after --break, all %d devices are allocatable", d.options.Limits.Health,
+			len(devices(whole)))
+	}
+	return err
+}
+
+// whileBroken breaks a device, calls do with what the plugin reports when it has noticed, and mends
+// the device again. reported is false if the plugin does not notice.
+func (d *deviceHalf) whileBroken(
+	whole *types.NodeInfo, do func(broken *types.NodeInfo) error,
+) (reported bool, err error) {
 	if err := shell(d.options.Break); err != nil {
-		return err
+		return false, err
 	}
 	mended := false
 	defer func() {
@@ -59,26 +83,22 @@ func (d *deviceHalf) checkHealth() (err error) {
 		}
 	}()
 	var broken *types.NodeInfo
-	reported, err := await(d.options.Limits.Health, func() (bool, error) {
+	reported, err = await(d.options.Limits.Health, func() (bool, error) {
 		broken, err = d.inventory()
 		return err == nil && len(devices(broken)) < len(devices(whole)), err
 	})
 	if err != nil {
-		return fmt.Errorf("while a device is broken, %w", err)
+		return false, fmt.Errorf("while a device is broken, %w", err)
 	}
 	if !reported {
-		return fmt.Errorf("%v after --break, all %d devices are allocatable", d.options.Limits.Health,
-			len(devices(whole)))
+		return false, nil
 	}
-	if err := sameList(whole.Capacity, broken.Capacity); err != nil {
-		return fmt.Errorf("while a device is broken, Capacity is another one: %w", err)
-	}
-	if sum(broken.KubeAlloc) >= sum(whole.KubeAlloc) && len(whole.KubeAlloc) > 0 {
-		return errors.New("while a device is broken, it counts as allocatable in KubeAlloc")
+	if err := do(broken); err != nil {
+		return true, err
 	}
 	mended = true
 	if err := shell(d.options.Mend); err != nil {
-		return err
+		return true, err
 	}
 	var last error
 	back, err := await(d.options.Limits.Health, func() (bool, error) {
@@ -91,7 +111,71 @@ func (d *deviceHalf) checkHealth() (err error) {
 	if err == nil && !back {
 		err = fmt.Errorf("%v after --mend the inventory is not what it was: %w", d.options.Limits.Health, last)
 	}
+	return true, err
+}
+
+// checkReasons checks what the plugin says of its devices' health, also while one is broken, if
+// there are commands for that. That such a device is noticed at all is another check's.
+func (d *deviceHalf) checkReasons() error {
+	reporter, ok := d.plugin.(device.HealthReporter)
+	if !ok {
+		return notApplicable("it is no HealthReporter, so nobody knows why a device is unhealthy")
+	}
+	whole, err := d.inventory()
+	if err != nil {
+		return err
+	}
+	if err := d.checkReport(reporter, whole); err != nil {
+		return err
+	}
+	if d.options.Break == "" || d.options.Mend == "" {
+		return nil
+	}
+	_, err = d.whileBroken(whole, func(broken *types.NodeInfo) error {
+		if err := d.checkReport(reporter, broken); err != nil {
+			return fmt.Errorf("while a device is broken, %w", err)
+		}
+		return nil
+	})
 	return err
+}
+
+// checkReport checks what the plugin says of the devices that it has just reported.
+func (d *deviceHalf) checkReport(reporter device.HealthReporter, info *types.NodeInfo) error {
+	list, err := contained(d.caller, "DeviceHealth", d.options.Limits.Update, reporter.DeviceHealth)
+	if err != nil {
+		return err
+	}
+	unhealthy := map[string]bool{} // of those that it has: whether nothing is allocatable
+	for name := range info.Capacity {
+		if path, err := resource.ParsePath(name); err == nil && path.Depth() > 0 {
+			unhealthy[types.DeviceGroupPrefix+"/"+path.Device()] = true
+		}
+	}
+	for _, one := range devices(info) {
+		unhealthy[types.DeviceGroupPrefix+"/"+one.path] = false
+	}
+	said := map[string]bool{}
+	for _, h := range list {
+		name := brief(h.Device)
+		switch _, known := unhealthy[h.Device]; {
+		case !known:
+			return fmt.Errorf("DeviceHealth lists %q, which UpdateNodeInfo does not", name)
+		case said[h.Device]:
+			return fmt.Errorf("DeviceHealth lists %q twice", name)
+		case !plugins.IsReason(h.Reason) && !(h.Healthy && h.Reason == ""):
+			return fmt.Errorf("DeviceHealth has the reason %q for %q", brief(h.Reason), name)
+		case h.Since.After(time.Now().Add(time.Minute)):
+			return fmt.Errorf("DeviceHealth says that %q is so since %v, which is to come", name, h.Since)
+		}
+		said[h.Device] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(unhealthy)) {
+		if unhealthy[name] && !said[name] {
+			return fmt.Errorf("nothing of %q is allocatable, and DeviceHealth does not say why", brief(name))
+		}
+	}
+	return nil
 }
 
 func sum(list types.ResourceList) (total int64) {

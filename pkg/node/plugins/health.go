@@ -35,6 +35,10 @@ const maxMessage = 256
 // reasonPattern is what a reason may be; it is a label of metrics and a reason of conditions.
 var reasonPattern = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
 
+// IsReason reports whether a plugin's reason counts as it is: one CamelCase word of at most 64
+// letters and digits.
+func IsReason(text string) bool { return reasonPattern.MatchString(text) }
+
 // Health is the health of a device of the node.
 type Health struct {
 	device.Health
@@ -46,7 +50,7 @@ type Health struct {
 func sanitize(list []device.Health) map[string]device.Health {
 	var kept map[string]device.Health
 	for _, h := range list {
-		if !reasonPattern.MatchString(h.Reason) {
+		if !IsReason(h.Reason) {
 			h.Reason = ReasonUnhealthy
 			if h.Healthy {
 				h.Reason = ""

@@ -115,6 +115,33 @@ func (n *node) UpdateNodeInfo(info *types.NodeInfo) error {
 	return nil
 }
 
+func (n *node) DeviceHealth() ([]device.Health, error) {
+	if fault("it blocks when it is asked how devices are") {
+		select {}
+	}
+	if fault("it panics when it is asked how devices are") {
+		panic("no gauge")
+	}
+	var list []device.Health
+	if fault("it says how an unknown device is") {
+		list = append(list, device.Health{Device: "resource/group/box/0/gear/g9", Healthy: true})
+	}
+	broken, _ := os.ReadFile(os.Getenv("GEARS_BROKEN"))
+	if len(broken) == 0 || fault("it does not say why a device is unhealthy") {
+		return list, nil
+	}
+	h := device.Health{Device: strings.TrimSuffix(string(nameOf(string(broken))), "/units"), Reason: "Worn"}
+	switch {
+	case fault("a broken device has no reason"):
+		h.Reason = ""
+	case fault("a reason is a sentence"):
+		h.Reason = "a tooth is missing"
+	case fault("a device is unhealthy since tomorrow"):
+		h.Since = time.Now().Add(24 * time.Hour)
+	}
+	return append(list, h), nil
+}
+
 func (n *node) Allocate(
 	pod *types.PodInfo, container *types.ContainerInfo,
 ) ([]device.Mount, []string, map[string]string, error) {
