@@ -32,17 +32,22 @@ const (
 func (r *run) kills() []scenario {
 	var all []scenario
 	for _, point := range r.options.Points {
+		if point.OfReplacement() {
+			all = append(all, r.failing(point))
+			continue
+		}
 		all = append(all, scenario{
 			name: string(point), title: "kubecri is killed: " + string(point),
-			disturb: func(ctx context.Context) (int, error) { return r.killAt(ctx, point) },
+			disturb: func(ctx context.Context, _ *Result) (int, error) { return r.killAt(ctx, point) },
 		})
 	}
 	if r.options.Upgrades {
 		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", pause: time.Second / upgradePods,
-			disturb: r.upgrade})
+			disturb: func(ctx context.Context, _ *Result) (int, error) { return r.upgrade(ctx) }})
 	}
 	if r.options.Runtime {
-		all = append(all, scenario{name: "runtime", title: "containerd is killed", disturb: r.killRuntime})
+		all = append(all, scenario{name: "runtime", title: "containerd is killed",
+			disturb: func(ctx context.Context, _ *Result) (int, error) { return r.killRuntime(ctx) }})
 	}
 	return all
 }
@@ -87,6 +92,13 @@ func (r *run) killOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	if err := r.arm(point); err != nil {
 		return err
 	}
+	return r.awaitKilled(ctx, point, supervisor, starts)
+}
+
+// awaitKilled waits until kubecri has killed itself at a point that is armed, and was started so
+// often in all and serves.
+func (r *run) awaitKilled(ctx context.Context, point failpoint.Point, supervisor *cluster.Supervisor,
+	starts int) error {
 	reached := func() bool {
 		_, err := os.Stat(r.trigger)
 		return errors.Is(err, fs.ErrNotExist)

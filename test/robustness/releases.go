@@ -100,8 +100,8 @@ func (r *run) skews() []scenario {
 const moveLimit = 5 * time.Minute
 
 // limited returns disturb with that limit.
-func limited(disturb func(context.Context) (int, error)) func(context.Context) (int, error) {
-	return func(ctx context.Context) (int, error) {
+func limited(disturb func(context.Context) (int, error)) func(context.Context, *Result) (int, error) {
+	return func(ctx context.Context, _ *Result) (int, error) {
 		ctx, cancel := context.WithTimeout(ctx, moveLimit)
 		defer cancel()
 		return disturb(ctx)

@@ -1,11 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package robustness kills kubecri at every moment of its work, upgrades it, and kills the
-// container runtime, all while pods with devices start on a real cluster; and shows what became of
-// them. What counts is taken from the API server, from the kernel, and from the record of grants:
-// no pod is lost, no device is in two containers at the same time, no container that runs notices,
-// and nothing stays granted when its pod is gone.
+// Package robustness kills kubecri at every moment of its work, also while devices fail and are
+// replaced, upgrades it, and kills the container runtime, all while pods with devices start on a
+// real cluster; and shows what became of them. What counts is taken from the API server, from the
+// kernel, and from the record of grants: no pod is lost, no device is in two containers at the same
+// time, no container that runs notices, and nothing stays granted when its pod is gone.
 //
 // kubecri is built with failpoints for this; see package failpoint for the moments.
 package robustness
@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ type Options struct {
 	// Mode is that of the node's kubecri. The release before knows no mode but cluster.ModeCRI, so
 	// Releases needs that.
 	Mode cluster.Mode
-	// Points are the moments at which kubecri is killed, each in a scenario of its own.
+	// Points are the moments at which kubecri is killed, each in a scenario of its own: while
+	// containers are created, and those of a replacement while devices fail, too.
 	Points []failpoint.Point
 	// Kills is how often that happens in each scenario, Creations how many containers are created
 	// at a time, over and over, until it has.
@@ -91,11 +93,13 @@ type run struct {
 	observer  *observe.Observer
 	auditor   *audit.Auditor
 	trigger   string // the file that arms failpoints
+	inventory string // the file that describes the node's devices
+	devices   int    // how many these are
 	releases  *releases
 	namespace string
 
-	aging     sync.WaitGroup // readings for orphaned grants
-	agingDone sync.Mutex     // guards what that adds to results
+	aging  sync.WaitGroup // readings for orphaned grants
+	noting sync.Mutex     // guards what that and look add to results
 }
 
 // stage is a cluster and what is played on it.
@@ -187,19 +191,27 @@ func (r *run) clusterOptions(directory string, devices int) (cluster.Options, er
 	if err != nil {
 		return described, err
 	}
-	inventory := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", devices)
+	r.inventory, r.devices = filepath.Join(directory, "simgpu.yaml"), devices
 	described.Nodes[0].Mode = r.options.Mode
-	described.Nodes[0].Inventory = filepath.Join(directory, "simgpu.yaml")
+	described.Nodes[0].Inventory = r.inventory
 	described.Visible = append(described.Visible, directory)
 	described.Dir = filepath.Join(r.options.Dir, "cluster")
-	return described, errors.Join(os.Chmod(directory, 0o755),
-		os.WriteFile(described.Nodes[0].Inventory, []byte(inventory), 0o644))
+	return described, errors.Join(os.Chmod(directory, 0o755), r.setHealth())
+}
+
+// setHealth describes the node's devices, of which these are unhealthy. The file is replaced in one
+// step, as kubecri may read it at any time.
+func (r *run) setHealth(unhealthy ...string) error {
+	content := fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\nunhealthy: [%s]\n", r.devices,
+		strings.Join(unhealthy, ", "))
+	next := r.inventory + ".next"
+	return errors.Join(os.WriteFile(next, []byte(content), 0o644), os.Rename(next, r.inventory))
 }
 
 // describe builds a kubecri with failpoints and returns the options of a cluster whose node has it,
-// and a device for each container of a scenario.
+// a device for each container of a scenario, and some to spare.
 func (r *run) describe(ctx context.Context, root, directory string) (cluster.Options, error) {
-	described, err := r.clusterOptions(directory, r.options.Creations)
+	described, err := r.clusterOptions(directory, r.options.Creations+spares)
 	if err != nil {
 		return described, err
 	}
@@ -285,6 +297,8 @@ func (r *run) finish(ctx context.Context, results []*Result) error {
 // look adds to a result what the auditor found since the last look, and returns the containers that
 // run, by id.
 func (r *run) look(result *Result) (map[string]audit.Container, error) {
+	r.noting.Lock()
+	defer r.noting.Unlock()
 	found, now, err := r.auditor.Report()
 	result.SharedDevices = append(result.SharedDevices, found.Shared...)
 	for _, ended := range found.Ended {

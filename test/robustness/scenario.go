@@ -4,6 +4,7 @@
 package robustness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,9 +26,11 @@ type scenario struct {
 	name, title string
 	// pause is between the creations of two pods.
 	pause time.Duration
+	// creations is how many containers are created at a time, Options.Creations if it is zero.
+	creations int
 	// disturb kills until it has done enough, however long that takes. It returns how often, and
-	// leaves everything running.
-	disturb func(ctx context.Context) (kills int, err error)
+	// leaves everything running. Pods that it leaves are noted in the result.
+	disturb func(ctx context.Context, result *Result) (kills int, err error)
 }
 
 // scenario plays a scenario: as long as somebody disturbs, one workload after the other is created.
@@ -39,7 +42,7 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	go func() {
 		defer close(disturbed)
 		var err error
-		result.Kills, err = s.disturb(disturbing)
+		result.Kills, err = s.disturb(disturbing, result)
 		disturbed <- err
 	}()
 	defer func() {
@@ -50,7 +53,7 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	for turn, calm := 0, false; !calm; turn++ {
 		w := &workload{client: r.cluster.Client, namespace: r.namespace, name: fmt.Sprintf("%s-%d", s.name, turn),
 			containers: perPod}
-		err := w.create(ctx, r.options.Creations/perPod, s.pause)
+		err := w.create(ctx, cmp.Or(s.creations, r.options.Creations)/perPod, s.pause)
 		if err == nil {
 			calm, err = w.awaitReadyOr(ctx, disturbed)
 		}
@@ -127,8 +130,8 @@ func (r *run) leave(ctx context.Context, w *workload, result *Result) error {
 	}
 	r.aging.Go(func() {
 		orphans, err := r.age(ctx, w)
-		r.agingDone.Lock()
-		defer r.agingDone.Unlock()
+		r.noting.Lock()
+		defer r.noting.Unlock()
 		result.OrphanedGrants = append(result.OrphanedGrants, orphans...)
 		if err != nil {
 			result.Failures = append(result.Failures, err.Error())
@@ -148,24 +151,34 @@ func (r *run) audit(ctx context.Context, ready []corev1.Pod, result *Result) err
 		return err
 	}
 	for _, pod := range ready {
-		for _, status := range pod.Status.ContainerStatuses {
-			result.Creations++
-			choice, err := r.observer.Choice(&pod, status.Name)
-			if err != nil {
-				return err
-			}
-			if granted := grantedTo(recorded[string(pod.UID)], status.Name); !slices.Equal(granted, choice.Paths) {
-				result.WrongDevices = append(result.WrongDevices,
-					fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
-			}
-			_, id, _ := strings.Cut(status.ContainerID, "://")
-			if has := now[id].Devices; !slices.Equal(has, choice.Chosen) {
-				result.WrongDevices = append(result.WrongDevices,
-					fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
-			}
+		wrong, err := r.wrong(&pod, recorded[string(pod.UID)], now)
+		if err != nil {
+			return err
 		}
+		result.Creations += len(pod.Status.ContainerStatuses)
+		result.WrongDevices = append(result.WrongDevices, wrong...)
 	}
 	return nil
+}
+
+// wrong says where the grant of a pod, or what its containers have of those that run, is not what
+// the scheduler chose.
+func (r *run) wrong(pod *corev1.Pod, grant grants.Allocation, now map[string]audit.Container) (wrong []string,
+	err error) {
+	for _, status := range pod.Status.ContainerStatuses {
+		choice, err := r.observer.Choice(pod, status.Name)
+		if err != nil {
+			return nil, err
+		}
+		if granted := grantedTo(grant, status.Name); !slices.Equal(granted, choice.Paths) {
+			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
+		}
+		_, id, _ := strings.Cut(status.ContainerID, "://")
+		if has := now[id].Devices; !slices.Equal(has, choice.Chosen) {
+			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
+		}
+	}
+	return wrong, nil
 }
 
 // age waits until the workload's pods are gone, and returns which of them are on record a minute

@@ -34,6 +34,8 @@ type workload struct {
 	namespace  string
 	name       string
 	containers int // of each pod
+	// annotations are those of each pod.
+	annotations map[string]string
 
 	created []*corev1.Pod
 }
@@ -59,7 +61,7 @@ func (w *workload) create(ctx context.Context, pods int, pause time.Duration) er
 
 func (w *workload) pod(name string) *corev1.Pod {
 	pod := kube.NewPod(name, image.Busybox)
-	pod.Namespace = w.namespace
+	pod.Namespace, pod.Annotations = w.namespace, w.annotations
 	// A pod without grace is gone from the API server before its container is.
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 	pod.Spec.Containers = nil

@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 
 func TestKillingKubecriWhileContainersAreCreatedLosesNothingAndLeavesNothing(t *testing.T) {
 	options := sample(t, cluster.ModeCRI)
-	options.Points = []failpoint.Point{failpoint.Writing, failpoint.Written, failpoint.Answered}
+	options.Points = []failpoint.Point{
+		failpoint.Writing, failpoint.Written, failpoint.Answered, failpoint.Replaced, failpoint.Releasing,
+	}
 	options.Kills = 2
 	play(t, options)
 }
