@@ -121,6 +121,7 @@ func Attempts() []*Attempt {
 		{"The scheduler's books", books()},
 		{"Nodes and their inventories", inventories()},
 		{"What a node says of itself", lies()},
+		{"Devices that are replaced", replacements()},
 		{"Quotas", quotas()},
 		{"The scheduler's time", slices.Concat(bounds(), delays())},
 		{"Room for lists and events", slices.Concat(growths(), floods())},

@@ -75,6 +75,9 @@ func inventories() []*Attempt {
 		labelled("replacements-forged", "asks in a node's name for other devices for a pod",
 			annotateWith(deviceinfo.ReplacementsAnnotation,
 				`{"version":1,"pods":[{"uid":"u","containers":["main"]}]}`)),
+		labelled("health-forged", "says in a node's name that a device of it has failed",
+			annotateWith(deviceinfo.UnhealthyAnnotation,
+				`[{"device":"gpu/gpu-199","reason":"Xid79","since":"2020-01-01T00:00:00Z"}]`)),
 		{
 			ID: "inventory-other-kubelet", Who: Kubelet, What: "writes another node's inventory", Defence: Rights,
 			Want: everywhere(RefusedByAPIServer, "not allowed to modify node"), Off: ownNode,
@@ -143,7 +146,8 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 		return err == nil && newer > 0 &&
 			now.Annotations[deviceinfo.Annotation] == before.Annotations[deviceinfo.Annotation] &&
 			now.Annotations[deviceinfo.HoldersAnnotation] == before.Annotations[deviceinfo.HoldersAnnotation] &&
-			now.Annotations[deviceinfo.ReplacementsAnnotation] == before.Annotations[deviceinfo.ReplacementsAnnotation]
+			now.Annotations[deviceinfo.ReplacementsAnnotation] == before.Annotations[deviceinfo.ReplacementsAnnotation] &&
+			now.Annotations[deviceinfo.UnhealthyAnnotation] == before.Annotations[deviceinfo.UnhealthyAnnotation]
 	})
 	if wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded) {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil

@@ -223,10 +223,6 @@ func lying(of lie, then Try) Try {
 			return Got{}, err
 		}
 		defer func() { err = errors.Join(err, s.removeGhost(context.WithoutCancel(ctx))) }()
-		kubelet, err := s.cluster.KubeletClient(ghost)
-		if err != nil {
-			return Got{}, err
-		}
 		counts := map[corev1.ResourceName]string{corev1.ResourcePods: "110", corev1.ResourceCPU: "8",
 			corev1.ResourceMemory: "8Gi"}
 		for name, count := range of.counts {
@@ -239,9 +235,7 @@ func lying(of lie, then Try) Try {
 		if err != nil {
 			return Got{}, err
 		}
-		_, err = kubelet.CoreV1().Nodes().Patch(ctx, ghost, apitypes.MergePatchType, patch, metav1.PatchOptions{},
-			"status")
-		if got, refused, err := refusal(err); refused || err != nil {
+		if got, refused, err := refusal(s.patchGhost(ctx, patch)); refused || err != nil {
 			return got, err
 		}
 		if err := s.awaitGhost(ctx); err != nil {
@@ -249,6 +243,16 @@ func lying(of lie, then Try) Try {
 		}
 		return then(ctx, s)
 	}
+}
+
+// patchGhost makes the ghost's kubelet change its node.
+func (s *Stage) patchGhost(ctx context.Context, patch []byte) error {
+	kubelet, err := s.cluster.KubeletClient(ghost)
+	if err != nil {
+		return err
+	}
+	_, err = kubelet.CoreV1().Nodes().Patch(ctx, ghost, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }
 
 // awaitGhost waits until the scheduler knows the ghost: it has then seen all that its kubelet said

@@ -193,11 +193,16 @@ type holder struct {
 }
 
 // victim runs a pod that the scheduler gives a device of the node scheduled.
-func (s *Stage) victim(ctx context.Context) (holder, error) {
+func (s *Stage) victim(ctx context.Context) (holder, error) { return s.victimThat(ctx, nil) }
+
+// victimThat is victim for a pod with annotations.
+func (s *Stage) victimThat(ctx context.Context, annotations map[string]string) (holder, error) {
 	if err := s.makeNamespace(ctx); err != nil {
 		return holder{}, err
 	}
-	pod, err := s.admin.RunPod(ctx, clustertest.On(s.node(scheduled).Name, s.pod("victim", 1)))
+	pod := clustertest.On(s.node(scheduled).Name, s.pod("victim", 1))
+	pod.Annotations = annotations
+	pod, err := s.admin.RunPod(ctx, pod)
 	if err != nil {
 		return holder{}, err
 	}
