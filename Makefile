@@ -270,8 +270,8 @@ enrolment: build ## Enrol nodes 100 times, and have them leave, while pods run a
 	cd test && go run ./cmd/enrolments $${ENROLMENT:-}
 
 .PHONY: failover
-failover: build ## Let 100 devices fail, and kill programs meanwhile; FAILURES=20 for less (root, Linux).
-	cd test && $(TEST) ./e2e/devices -run ManyDevicesFail -v -count 1 -timeout 60m -failures=$${FAILURES:-100}
+failover: build ## Let 100 GPUs fail, and kill programs meanwhile; FAILURES=20 for less (root, Linux).
+	cd test && $(TEST) ./e2e/failover -v -count 1 -timeout 60m -failures=$${FAILURES:-100}
 
 .PHONY: matrix
 matrix: build ## Test on Kubernetes 1.34 to 1.37 and write the table of docs/versions.md (root, Linux).

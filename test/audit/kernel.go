@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/test/observe"
 )
@@ -48,6 +49,37 @@ func Simulated(directory string) (devices []string, err error) {
 	}
 	for _, entry := range entries {
 		devices = append(devices, entry.Name())
+	}
+	return devices, nil
+}
+
+// nodeVariable is the name of NodeVariable.
+const nodeVariable = "NODE"
+
+// NodeVariable is an environment variable for containers that Visible looks at.
+func NodeVariable() corev1.EnvVar {
+	return corev1.EnvVar{Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"},
+	}}
+}
+
+// Visible are the NVIDIA GPUs that a container has, as NVIDIA's container runtime is told: by its
+// first process's environment. Before each is the node, by NodeVariable, as GPUs may have the same
+// IDs on each node.
+func Visible(directory string) (devices []string, err error) {
+	content, err := os.ReadFile(filepath.Join(directory, "environ"))
+	if err != nil {
+		return nil, err
+	}
+	environment := map[string]string{}
+	for pair := range strings.SplitSeq(string(content), "\x00") {
+		name, value, _ := strings.Cut(pair, "=")
+		environment[name] = value
+	}
+	for id := range strings.SplitSeq(environment["NVIDIA_VISIBLE_DEVICES"], ",") {
+		if strings.HasPrefix(id, "GPU-") {
+			devices = append(devices, environment[nodeVariable]+" "+id)
+		}
 	}
 	return devices, nil
 }

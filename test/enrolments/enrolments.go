@@ -19,7 +19,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -93,7 +92,7 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	}
 	r := &run{options: options, out: out, rounds: options.Rounds, result: Result{Kills: programKills{}}}
 	r.auditor = audit.New(func() (map[string]audit.Container, error) {
-		return audit.Running(cluster.CgroupName(described.Dir), visibleGPUs)
+		return audit.Running(cluster.CgroupName(described.Dir), audit.Visible)
 	})
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -137,26 +136,6 @@ func describe(options Options, directory string) (described cluster.Options, kub
 		described.Nodes[i].Kubecri, described.Nodes[i].Inventory = nil, ""
 	}
 	return described, kubecri, errors.Join(os.Chmod(directory, 0o755), os.Mkdir(none, 0o755))
-}
-
-// visibleGPUs are the GPUs that a plugin gave a container, by its first process's environment, each
-// with its node.
-func visibleGPUs(directory string) (found []string, err error) {
-	content, err := os.ReadFile(filepath.Join(directory, "environ"))
-	if err != nil {
-		return nil, err
-	}
-	environment := map[string]string{}
-	for pair := range strings.SplitSeq(string(content), "\x00") {
-		name, value, _ := strings.Cut(pair, "=")
-		environment[name] = value
-	}
-	for id := range strings.SplitSeq(environment["NVIDIA_VISIBLE_DEVICES"], ",") {
-		if strings.HasPrefix(id, "GPU-") {
-			found = append(found, environment[nodeVariable]+" "+id)
-		}
-	}
-	return found, nil
 }
 
 // play has all nodes enrolled and leave until all rounds are done.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/test/audit"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -22,9 +23,6 @@ import (
 
 // gpus is what all pods request, one each.
 const gpus corev1.ResourceName = "nvidia.com/gpu"
-
-// nodeVariable tells the auditor on which node a container is: GPUs have the same IDs on each.
-const nodeVariable = "NODE"
 
 // newPod returns a pod for a node with a GPU. script is what its container does.
 func newPod(namespace, name, node, script string) *corev1.Pod {
@@ -34,9 +32,7 @@ func newPod(namespace, name, node, script string) *corev1.Pod {
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 	container := &pod.Spec.Containers[0]
 	container.Resources = clustertest.Limits(map[corev1.ResourceName]int64{gpus: 1})
-	container.Env = []corev1.EnvVar{{Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"},
-	}}}
+	container.Env = []corev1.EnvVar{audit.NodeVariable()}
 	return pod
 }
 

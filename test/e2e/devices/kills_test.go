@@ -43,7 +43,7 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 		bystanders = append(bystanders, pod)
 		devices[pod.Name] = expectDevices(ctx, t, pod, "main", 1)
 	}
-	checked := watchForDoubles(ctx, namespace)
+	checked := clustertest.WatchForDoubles(ctx, shared.Client, namespace)
 	endChurn := churn(ctx, namespace)
 
 	for name, program := range map[string]*cluster.Component{"the scheduler is killed ": shared.Scheduler,
@@ -95,25 +95,6 @@ func deleteSoon(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	if err := shared.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// watchForDoubles reads every state of a namespace's pods until it finds a device that two of
-// them have, or end is called, which returns what was found.
-func watchForDoubles(ctx context.Context, namespace string) (end func() error) {
-	ctx, cancel := context.WithCancel(ctx)
-	found := make(chan error, 1)
-	go func() {
-		seen := podSet{}
-		err := follow(ctx, namespace, seen, func() (bool, error) { return false, seen.twice() })
-		if ctx.Err() != nil {
-			err = nil
-		}
-		found <- err
-	}()
-	return func() error {
-		cancel()
-		return <-found
 	}
 }
 

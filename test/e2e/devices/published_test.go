@@ -87,14 +87,14 @@ func TestAPluginForThePublishedHostServesSixtyPodsOfEveryKind(t *testing.T) {
 		}
 		if kind.waits == "" {
 			awaitPods(ctx, t, namespace, "to have nodes", func(all podSet) bool {
-				return len(all.those(kube.Scheduled)) == runs(expected)
+				return len(all.Those(kube.Scheduled)) == runs(expected)
 			})
 		}
 	}
 
 	all := awaitPods(ctx, t, namespace, "to run, or to wait with a reason", func(all podSet) bool {
-		return len(all.those(kube.Ready)) == runs(expected) &&
-			len(all.those(kube.Unschedulable)) == len(expected)-runs(expected)
+		return len(all.Those(kube.Ready)) == runs(expected) &&
+			len(all.Those(kube.Unschedulable)) == len(expected)-runs(expected)
 	})
 	for name, pod := range all {
 		reason := unschedulable(pod)
@@ -102,7 +102,7 @@ func TestAPluginForThePublishedHostServesSixtyPodsOfEveryKind(t *testing.T) {
 			t.Errorf("pod %s waits for %q, want %q", name, reason, expected[name])
 		}
 	}
-	gpuPods := all.those(func(pod *corev1.Pod) bool {
+	gpuPods := all.Those(func(pod *corev1.Pod) bool {
 		return strings.HasPrefix(pod.Name, "gpu-") && len(pod.Spec.InitContainers) == 0
 	})
 	expectDistinct(ctx, t, gpuPods)

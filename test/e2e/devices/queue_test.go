@@ -39,14 +39,14 @@ func TestOfSixtyPodsAsManyRunAsThereAreDevicesAndEachThatGoesLetsTheNextIn(t *te
 		t.Fatal(err)
 	}
 	all := awaitPods(ctx, t, namespace, "to be either ready or found unschedulable", func(all podSet) bool {
-		return len(all.those(kube.Ready))+len(all.those(kube.Unschedulable)) == pods
+		return len(all.Those(kube.Ready))+len(all.Those(kube.Unschedulable)) == pods
 	})
 
-	running := all.those(kube.Ready)
+	running := all.Those(kube.Ready)
 	if len(running) != capacity {
 		t.Fatalf("%d pods run on %d devices", len(running), capacity)
 	}
-	if err := all.twice(); err != nil {
+	if err := all.Twice(); err != nil {
 		t.Error(err)
 	}
 	expectDistinct(ctx, t, running)
@@ -95,7 +95,7 @@ func expectDistinct(ctx context.Context, t *testing.T, pods []*corev1.Pod) {
 func expectNextIn(ctx context.Context, t *testing.T, before podSet, gone *corev1.Pod) (after podSet) {
 	t.Helper()
 	had := map[string]bool{}
-	for _, pod := range before.those(kube.Scheduled) {
+	for _, pod := range before.Those(kube.Scheduled) {
 		had[pod.Name] = true
 	}
 	freed, err := observer.Choice(gone, "main")
@@ -110,7 +110,7 @@ func expectNextIn(ctx context.Context, t *testing.T, before podSet, gone *corev1
 	defer cancel()
 	var next *corev1.Pod
 	after = awaitPods(soon, t, gone.Namespace, "to let the next one in", func(now podSet) bool {
-		in := now.those(func(pod *corev1.Pod) bool { return kube.Scheduled(pod) && !had[pod.Name] })
+		in := now.Those(func(pod *corev1.Pod) bool { return kube.Scheduled(pod) && !had[pod.Name] })
 		if len(in) == 0 {
 			return false
 		}
@@ -119,7 +119,7 @@ func expectNextIn(ctx context.Context, t *testing.T, before podSet, gone *corev1
 	})
 	t.Logf("pod %s was scheduled %v after pod %s was gone", next.Name, time.Since(began).Round(time.Millisecond),
 		gone.Name)
-	if err := after.twice(); err != nil {
+	if err := after.Twice(); err != nil {
 		t.Error(err)
 	}
 	given, err := observer.Choice(next, "main")

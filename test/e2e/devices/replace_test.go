@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -28,36 +27,10 @@ import (
 // replaceable is a pod with one GPU that is given another one at once when it fails.
 func replaceable(namespace, name string) *corev1.Pod {
 	pod := gpuPod(namespace, name, 1)
-	pod.Annotations = map[string]string{
-		deviceinfo.OnDeviceFailureAnnotation: "Replace", deviceinfo.DeviceFailureGracePeriodAnnotation: "0s",
-	}
+	pod.Annotations = clustertest.OnFailure("Replace")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	return pod
-}
-
-// awaitReplaced waits until the only container of the pod was started again and is ready.
-func awaitReplaced(ctx context.Context, t *testing.T, before *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready with another device",
-		func(now *corev1.Pod) bool {
-			return kube.Ready(now) && len(now.Status.ContainerStatuses) == 1 &&
-				now.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
-		})
-	if now.UID != before.UID || now.Status.PodIP != before.Status.PodIP || now.Spec.NodeName != before.Spec.NodeName {
-		t.Errorf("the pod was %s (%s) on %s, and is %s (%s) on %s", before.UID, before.Status.PodIP,
-			before.Spec.NodeName, now.UID, now.Status.PodIP, now.Spec.NodeName)
-	}
-	return now
-}
-
-// expectUntouched checks that nothing happened to the containers of a pod.
-func expectUntouched(ctx context.Context, t *testing.T, before *corev1.Pod) {
-	t.Helper()
-	now := clustertest.AwaitPod(ctx, t, shared.Client, before, "to be ready still", kube.Ready)
-	if diff := cmp.Diff(before.Status.ContainerStatuses, now.Status.ContainerStatuses); diff != "" {
-		t.Errorf("pod %s noticed something (-before +after):\n%s", before.Name, diff)
-	}
 }
 
 func TestAFailedDeviceIsReplacedInThePodThatRuns(t *testing.T) {
@@ -70,34 +43,35 @@ func TestAFailedDeviceIsReplacedInThePodThatRuns(t *testing.T) {
 	began := time.Now()
 	broken, mend := fails(ctx, t, pod)
 
-	pod = awaitReplaced(ctx, t, pod)
+	pod = clustertest.AwaitReplaced(ctx, t, shared.Client, pod)
 	t.Logf("another device after %v", time.Since(began).Round(10*time.Millisecond))
 	second := expectDevices(ctx, t, pod, "main", 1)[0]
 	if second == broken || slices.Contains(beside, second) {
 		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", second, broken, beside)
 	}
-	if text := awaitReason(ctx, t, pod, "DeviceReplaced"); !strings.Contains(text, broken) ||
+	text := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceReplaced")
+	if !strings.Contains(text, broken) ||
 		!strings.Contains(text, second) {
 		t.Errorf("the event says %q, not that %s is replaced by %s", text, broken, second)
 	}
-	awaitCondition(ctx, t, pod, "True DevicesHealthy")
-	expectUntouched(ctx, t, neighbour)
+	clustertest.AwaitHealth(ctx, t, shared.Client, pod, "True DevicesHealthy")
+	clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
 
 	// The second one fails, too, and the first one is healthy again.
 	setInventory(t, node, "unhealthy: ["+second+"]\n")
-	pod = awaitReplaced(ctx, t, pod)
+	pod = clustertest.AwaitReplaced(ctx, t, shared.Client, pod)
 	if third := expectDevices(ctx, t, pod, "main", 1)[0]; third == second || slices.Contains(beside, third) {
 		t.Errorf("the container has %s; %s has failed, and the neighbour has %s", third, second, beside)
 	}
-	awaitCondition(ctx, t, pod, "True DevicesHealthy")
+	clustertest.AwaitHealth(ctx, t, shared.Client, pod, "True DevicesHealthy")
 	mend()
 	after := awaitGPUs(ctx, t, node, perNode)
 	if text, there := after.Annotations[deviceinfo.ReplacementsAnnotation]; there {
 		t.Errorf("the node still asks: %s", text)
 	}
 	expectOthersFree(ctx, t, node, namespace, neighbour, pod)
-	expectUntouched(ctx, t, neighbour)
-	expectUntouched(ctx, t, pod)
+	clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
+	clustertest.ExpectUntouched(ctx, t, shared.Client, pod)
 }
 
 // expectOthersFree checks that pods get all GPUs of the node but those that these pods have, one
@@ -130,7 +104,7 @@ func TestAnAllocationOfBeforeAReplacementDoesNotComeBack(t *testing.T) {
 	node := shared.Nodes[0].Name
 	before := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, replaceable(namespace, "mover")))
 	first, mend := fails(ctx, t, before)
-	pod := awaitReplaced(ctx, t, before)
+	pod := clustertest.AwaitReplaced(ctx, t, shared.Client, before)
 	second := expectDevices(ctx, t, pod, "main", 1)[0]
 	mend()
 	awaitGPUs(ctx, t, node, perNode)
@@ -170,8 +144,9 @@ func TestReplaceMeansEvictWhereNothingCanBeReplaced(t *testing.T) {
 	once.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	once = clustertest.RunPod(ctx, t, shared.Client, clustertest.On(shared.Nodes[0].Name, once))
 	fails(ctx, t, once)
-	awaitReason(ctx, t, once, "DeviceFailureEvicted")
-	if text := awaitReason(ctx, t, once, "DeviceAiling"); !strings.Contains(text, "not started again") {
+	clustertest.AwaitEvent(ctx, t, shared.Client, once, "DeviceFailureEvicted")
+	text := clustertest.AwaitEvent(ctx, t, shared.Client, once, "DeviceUnhealthy")
+	if !strings.Contains(text, "not started again") {
 		t.Errorf("the event says %q", text)
 	}
 }
@@ -221,11 +196,11 @@ func TestADeviceIsReplacedAlthoughProgramsAreKilled(t *testing.T) {
 			if err := killed.program.Restart(ctx); err != nil {
 				t.Fatal(err)
 			}
-			pod = awaitReplaced(ctx, t, pod)
+			pod = clustertest.AwaitReplaced(ctx, t, shared.Client, pod)
 			if has := expectDevices(ctx, t, pod, "main", 1); slices.Contains(has, broken) {
 				t.Errorf("the container has %s, which has failed", broken)
 			}
-			expectUntouched(ctx, t, neighbour)
+			clustertest.ExpectUntouched(ctx, t, shared.Client, neighbour)
 			mend()
 			awaitGPUs(ctx, t, node.Name, perNode)
 		})

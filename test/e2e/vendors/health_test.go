@@ -4,7 +4,6 @@
 package vendors
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,7 +82,8 @@ func TestAPodKeepsAnUnhealthyDeviceAndGetsOneEvent(t *testing.T) {
 	setHealth(false)
 
 	n.awaitOffer(ctx, t, qat, 2)
-	if message := awaitEvent(ctx, t, pod, "DeviceAiling"); !strings.Contains(message, held) ||
+	message := clustertest.AwaitEvent(ctx, t, shared.Client, pod, "DeviceUnhealthy")
+	if !strings.Contains(message, held) ||
 		!strings.Contains(message, "main") {
 		t.Errorf("the pod's event says %q, and not that %s of container main is unhealthy", message, held)
 	}
@@ -93,22 +93,4 @@ func TestAPodKeepsAnUnhealthyDeviceAndGetsOneEvent(t *testing.T) {
 	}
 	setHealth(true)
 	n.awaitOffer(ctx, t, qat, 4)
-}
-
-// awaitEvent waits until a pod has an event for a reason, and returns what it says.
-func awaitEvent(ctx context.Context, t *testing.T, pod *corev1.Pod, reason string) string {
-	t.Helper()
-	for {
-		events, err := shared.Client.PodEvents(ctx, pod)
-		if err != nil {
-			t.Fatalf("wait for pod %s to have an event %s: %v", pod.Name, reason, err)
-		}
-		for _, event := range events {
-			if event.Reason == reason {
-				return event.Message
-			}
-		}
-		clustertest.Pause(ctx, t, fmt.Sprintf("pod %s to have an event %s: it is %s", pod.Name, reason,
-			shared.Client.Describe(ctx, pod)))
-	}
 }

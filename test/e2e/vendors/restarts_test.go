@@ -119,7 +119,7 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 		t.Fatal(err)
 	}
 	// Containers wait for the plugins for 50 seconds, and are refused then.
-	awaitEvent(ctx, t, pods[0], "DevicesRefused")
+	clustertest.AwaitEvent(ctx, t, shared.Client, pods[0], "DevicesRefused")
 	n.setLate(false)
 
 	for i, pod := range pods {
