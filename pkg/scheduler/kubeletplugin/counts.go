@@ -49,8 +49,8 @@ func (a *allocation) assignCounts(c *container) error {
 	return nil
 }
 
-// assignFrom assigns devices of a part of those that are available in each NUMA set. It returns
-// false when there are too few.
+// assignFrom assigns devices of a part of those that are available in each NUMA set: those with the
+// first turns that are enough. It returns false when there are too few.
 func (a *allocation) assignFrom(
 	c *container, counts map[types.ResourceName]int, part func(available []*device, shared int) []*device,
 ) bool {
@@ -78,6 +78,9 @@ func (a *allocation) assignFrom(
 			others = append(others, o)
 		}
 	}
+	for resource, n := range counts {
+		spreadOver(slices.Concat(own, others), resource, n)
+	}
 	offers, ok := fewestSets(counts, own, others)
 	if !ok {
 		return false
@@ -95,6 +98,25 @@ func (a *allocation) assignFrom(
 		}
 	}
 	return true
+}
+
+// spreadOver leaves those devices of a resource in the offers that have the first turns, and are
+// together enough: so that shares are of as many devices as possible.
+func spreadOver(offers []offer, resource types.ResourceName, n int) {
+	var turns []int
+	for _, o := range offers {
+		for _, d := range o.devices[resource] {
+			turns = append(turns, d.turn)
+		}
+	}
+	slices.Sort(turns)
+	if n == 0 || n > len(turns) || turns[len(turns)-1] == 0 {
+		return
+	}
+	last := turns[n-1]
+	for _, o := range offers {
+		o.devices[resource] = slices.DeleteFunc(o.devices[resource], func(d *device) bool { return d.turn > last })
+	}
 }
 
 // fewestSets returns a container's own offers and, of the others, the fewest that cover the counts

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -24,6 +25,11 @@ type device struct {
 	deviceID
 	name types.ResourceName
 	free bool // healthy and not held by another pod
+	// whole is the ID of the device that this one is a share of, or empty.
+	whole string
+	// turn is how many shares of the same whole are to be assigned to the pod before this one. It
+	// is as the last call of available found it.
+	turn int
 	// holders are the containers of the pod that it is assigned to.
 	holders []*container
 }
@@ -51,6 +57,7 @@ type kind struct {
 	devices []*device // in the order of their names
 	free    int       // how many of them are
 	held    []*device // those that the pod holds, in any order
+	shares  bool      // some of them are shares
 }
 
 // of returns the devices of a resource. The set may have none.
@@ -85,7 +92,8 @@ func (s *numaSet) release(d *device, c *container) {
 
 // available returns the devices of a resource that can be assigned to a container. Those that other
 // containers of the pod hold at other times come first, as they cost the pod nothing; shared is
-// their number.
+// their number. The others are in the order of their turns, and shares of what others have the least
+// of come before other shares.
 func (a *allocation) available(
 	set *numaSet, resource types.ResourceName, c *container,
 ) (devices []*device, shared int) {
@@ -97,12 +105,40 @@ func (a *allocation) available(
 		switch {
 		case !d.availableTo(c):
 		case len(d.holders) > 0:
+			d.turn = 0 // it costs the pod no further share
 			devices = append(devices, d)
 		default:
 			unheld = append(unheld, d)
 		}
 	}
+	if k.shares {
+		a.spread(k, unheld)
+	}
 	return append(devices, unheld...), len(devices)
+}
+
+// spread finds the turns of a kind's devices that the pod does not hold, which are in the order of
+// their names, and brings them into their order.
+func (a *allocation) spread(k *kind, unheld []*device) {
+	turns, taken := map[string]int{}, map[string]int{}
+	for _, d := range k.held {
+		turns[d.whole]++
+	}
+	for _, d := range k.devices {
+		if !d.free {
+			taken[d.whole]++
+		}
+	}
+	a.looks += len(k.held) + len(k.devices) + len(unheld)
+	for _, d := range unheld {
+		if d.whole != "" {
+			d.turn = turns[d.whole]
+			turns[d.whole]++
+		}
+	}
+	slices.SortStableFunc(unheld, func(a, b *device) int {
+		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(taken[a.whole], taken[b.whole]))
+	})
 }
 
 // count returns how many devices available returns.
@@ -120,6 +156,10 @@ func (a *allocation) count(set *numaSet, resource types.ResourceName, c *contain
 // first returns the first device that available returns, which returns one.
 func (a *allocation) first(set *numaSet, resource types.ResourceName, c *container) *device {
 	k := set.of(resource)
+	if k.shares {
+		devices, _ := a.available(set, resource, c)
+		return devices[0]
+	}
 	a.look(k)
 	var first *device
 	for _, d := range k.held {
@@ -165,13 +205,25 @@ type deviceSet struct {
 type deviceKind struct {
 	resource types.ResourceName
 	devices  []publishedDevice
+	shares   bool // some of them are shares
 }
 
 // publishedDevice is a device of a node's inventory.
 type publishedDevice struct {
 	deviceID
 	name     types.ResourceName
-	quantity int64 // 0 for one that is unhealthy
+	whole    string // see wholeOf
+	quantity int64  // 0 for one that is unhealthy
+}
+
+// wholeOf returns the ID of the device that a share is of, or nothing for a device that is none.
+// NVIDIA's plugin names shares GPU-7f3a::0, GPU-7f3a::1, for time-slicing and for MPS.
+func wholeOf(id string) string {
+	whole, number, found := strings.Cut(id, "::")
+	if _, err := strconv.ParseUint(number, 10, 32); !found || err != nil {
+		return ""
+	}
+	return whole
 }
 
 // readDevices returns the devices of a node.
@@ -186,7 +238,8 @@ func readDevices(node *types.NodeInfo) *devices {
 		if sets[numa] == nil {
 			sets[numa] = map[types.ResourceName][]publishedDevice{}
 		}
-		sets[numa][resource] = append(sets[numa][resource], publishedDevice{deviceID{resource, id}, name, quantity})
+		sets[numa][resource] = append(sets[numa][resource],
+			publishedDevice{deviceID{resource, id}, name, wholeOf(id), quantity})
 		read.resources[resource] = true
 		read.count++
 	}
@@ -195,7 +248,8 @@ func readDevices(node *types.NodeInfo) *devices {
 		for _, resource := range slices.Sorted(maps.Keys(sets[numa])) {
 			found := sets[numa][resource]
 			slices.SortFunc(found, func(a, b publishedDevice) int { return cmp.Compare(a.name, b.name) })
-			set.kinds = append(set.kinds, deviceKind{resource, found})
+			shares := slices.ContainsFunc(found, func(d publishedDevice) bool { return d.whole != "" })
+			set.kinds = append(set.kinds, deviceKind{resource, found, shares})
 		}
 		read.sets = append(read.sets, set)
 	}
@@ -228,10 +282,11 @@ func (d *devices) pool(used types.ResourceList) pool {
 	for i, from := range d.sets {
 		set := &numaSet{from.name, make(map[types.ResourceName]*kind, len(from.kinds))}
 		for _, published := range from.kinds {
-			k := &kind{devices: make([]*device, len(published.devices))}
+			k := &kind{devices: make([]*device, len(published.devices)), shares: published.shares}
 			for j, at := range published.devices {
 				all = append(all, device{
-					deviceID: at.deviceID, name: at.name, free: at.quantity > 0 && used[at.name] < at.quantity,
+					deviceID: at.deviceID, name: at.name, whole: at.whole,
+					free: at.quantity > 0 && used[at.name] < at.quantity,
 				})
 				if k.devices[j] = &all[len(all)-1]; k.devices[j].free {
 					k.free++
@@ -299,6 +354,9 @@ func (p pool) ordinary() int {
 	for _, set := range p {
 		for _, k := range set.kinds {
 			looks += 2 * (1 + len(k.devices))
+			if k.shares { // they are brought into order
+				looks += 4 * len(k.devices)
+			}
 		}
 	}
 	return looks
