@@ -38,18 +38,24 @@ func (r *run) kills() []scenario {
 		}
 		all = append(all, scenario{
 			name: string(point), title: "kubecri is killed: " + string(point),
-			disturb: func(ctx context.Context, _ *Result) (int, error) { return r.killAt(ctx, point) },
+			disturb: alone(func(ctx context.Context) (int, error) { return r.killAt(ctx, point) }),
 		})
 	}
 	if r.options.Upgrades {
 		all = append(all, scenario{name: "upgrade", title: "kubecri is upgraded", pause: time.Second / upgradePods,
-			disturb: func(ctx context.Context, _ *Result) (int, error) { return r.upgrade(ctx) }})
+			disturb: alone(r.upgrade)})
 	}
 	if r.options.Runtime {
-		all = append(all, scenario{name: "runtime", title: "containerd is killed",
-			disturb: func(ctx context.Context, _ *Result) (int, error) { return r.killRuntime(ctx) }})
+		all = append(all, scenario{name: "runtime", title: "containerd is killed", disturb: alone(r.killRuntime)})
 	}
 	return all
+}
+
+// alone is for what disturbs without workloads of its own.
+func alone(
+	disturb func(context.Context) (int, error),
+) func(context.Context, *Result, func(*workload) error) (int, error) {
+	return func(ctx context.Context, _ *Result, _ func(*workload) error) (int, error) { return disturb(ctx) }
 }
 
 // killAt kills kubecri each time that it reaches a point.

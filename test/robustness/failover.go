@@ -31,7 +31,7 @@ func (r *run) failing(point failpoint.Point) scenario {
 	return scenario{
 		name: string(point), title: "a device fails, kubecri is killed: " + string(point),
 		creations: max(perPod, r.options.Creations/2),
-		disturb: func(ctx context.Context, result *Result) (kills int, err error) {
+		disturb: func(ctx context.Context, result *Result, leave func(*workload) error) (kills int, err error) {
 			supervisor := r.node.Kubecri.Supervise()
 			defer func() { err = errors.Join(err, supervisor.Stop()) }()
 			for kills < r.options.Kills {
@@ -44,7 +44,7 @@ func (r *run) failing(point failpoint.Point) scenario {
 				if err := r.failOnce(ctx, point, supervisor, w, result); err != nil {
 					return kills, fmt.Errorf("device failure %d: %w", kills, err)
 				}
-				if err := r.leave(ctx, w, result); err != nil {
+				if err := leave(w); err != nil {
 					return kills, err
 				}
 				kills++

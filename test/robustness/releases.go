@@ -89,19 +89,19 @@ func (r *run) skews() []scenario {
 	for i, step := range walk {
 		all = append(all, scenario{
 			name: fmt.Sprintf("release-%d", i), title: step.title, pause: time.Second / upgradePods,
-			disturb: limited(func(ctx context.Context) (int, error) { return r.move(ctx, step.to) }),
+			disturb: alone(limited(func(ctx context.Context) (int, error) { return r.move(ctx, step.to) })),
 		})
 	}
 	return append(all, scenario{name: "refusals", title: "what one release refuses of the other",
-		disturb: limited(r.refuse)})
+		disturb: alone(limited(r.refuse))})
 }
 
 // moveLimit is how long one step of the walk may take.
 const moveLimit = 5 * time.Minute
 
 // limited returns disturb with that limit.
-func limited(disturb func(context.Context) (int, error)) func(context.Context, *Result) (int, error) {
-	return func(ctx context.Context, _ *Result) (int, error) {
+func limited(disturb func(context.Context) (int, error)) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
 		ctx, cancel := context.WithTimeout(ctx, moveLimit)
 		defer cancel()
 		return disturb(ctx)

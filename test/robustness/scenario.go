@@ -29,8 +29,8 @@ type scenario struct {
 	// creations is how many containers are created at a time, Options.Creations if it is zero.
 	creations int
 	// disturb kills until it has done enough, however long that takes. It returns how often, and
-	// leaves everything running. Pods that it leaves are noted in the result.
-	disturb func(ctx context.Context, result *Result) (kills int, err error)
+	// leaves everything running. It hands workloads of its own to leave.
+	disturb func(ctx context.Context, result *Result, leave func(*workload) error) (kills int, err error)
 }
 
 // scenario plays a scenario: as long as somebody disturbs, one workload after the other is created.
@@ -42,7 +42,8 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	go func() {
 		defer close(disturbed)
 		var err error
-		result.Kills, err = s.disturb(disturbing, result)
+		result.Kills, err = s.disturb(disturbing, result,
+			func(w *workload) error { return r.leave(ctx, w, result) })
 		disturbed <- err
 	}()
 	defer func() {
