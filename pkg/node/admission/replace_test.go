@@ -5,6 +5,7 @@ package admission
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,7 +22,11 @@ func (f *fixture) carries(
 	t *testing.T, uid string, number byte, devices map[string][]types.ResourceName, change func(*seal.Decision),
 ) {
 	t.Helper()
-	annotations := sealed(t, number, uid, allocation(t, "pod-"+uid, "node-1", devices), change)
+	f.carriesText(uid, sealed(t, number, uid, allocation(t, "pod-"+uid, "node-1", devices), change))
+}
+
+// carriesText is carries for annotations as they are.
+func (f *fixture) carriesText(uid string, annotations map[string]string) {
 	pod := requesting
 	pod.Namespace, pod.Name = "default", "pod-"+uid
 	pod.Allocation, pod.Seal = annotations[deviceinfo.Annotation], annotations[seal.Annotation]
@@ -33,12 +38,37 @@ func generation(number int64) func(*seal.Decision) {
 	return func(d *seal.Decision) { d.Generation = number }
 }
 
+// The kubelet makes a container's annotations from the pod as it knows it, which may be later than
+// this node's watch.
+func TestAContainerThatIsCreatedBringsTheAnswer(t *testing.T) {
+	const uid = "u1"
+	f := newFixture(t, true)
+	f.withSeals(seal.Enforce, nil)
+	f.pods[uid] = requesting
+	with := func(card types.ResourceName, change func(*seal.Decision)) map[string]string {
+		devices := map[string][]types.ResourceName{"main": {card}}
+		return sealed(t, 1, uid, allocation(t, "pod-"+uid, "node-1", devices), change)
+	}
+	if _, err := f.create(t, uid, "main", "api", with(card0, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Grants.(*grants.Checkpoint).Ask(uid, 0, []string{"main"}); err != nil {
+		t.Fatal(err)
+	}
+	f.carriesText(uid, with(card0, nil)) // as the watch has it
+	config, err := f.create(t, uid, "main", "api", with(card1, generation(1)))
+	if err != nil || len(config.GetDevices()) != 1 || config.GetDevices()[0].GetHostPath() != "/dev/gpu1" {
+		t.Errorf("the container has %v, error %v; want /dev/gpu1", config.GetDevices(), err)
+	}
+}
+
 func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 	const uid = "u1"
 	type devices = map[string][]types.ResourceName
 	for name, test := range map[string]struct {
 		now   func(t *testing.T, f *fixture)
-		taken int64 // generation
+		was   func(granted *grants.Allocation) // changes what was granted; it may be nil
+		taken int64                            // generation
 		seen  int64
 		says  string // the error, none if it is empty
 	}{
@@ -77,7 +107,35 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 		}, says: "node-2"},
 		"one for a container that nobody asked for": {now: func(t *testing.T, f *fixture) {
 			f.carries(t, uid, 1, devices{"main": {card0}, "side": {card1}}, generation(1))
-		}, seen: 1, says: "did not ask"},
+		}, seen: 1, says: `it gives container "side" other devices, and this node did not ask for any`},
+		"one without a container that has devices": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+		}, was: func(granted *grants.Allocation) {
+			granted.PodInfo = granted.PodInfo.Clone()
+			granted.PodInfo.RunningContainers["other"] = granted.PodInfo.RunningContainers["main"]
+		}, seen: 1, says: `it does not have container "other"`},
+		"one with a device of which it takes nothing": {now: func(t *testing.T, f *fixture) {
+			annotations := allocation(t, "pod-"+uid, "node-1", devices{"main": {card1}})
+			annotations[deviceinfo.Annotation] = strings.Replace(annotations[deviceinfo.Annotation], `cards":1`,
+				`cards":0`, 1)
+			f.carriesText(uid, sealed(t, 1, uid, annotations, generation(1)))
+		}, seen: 1, says: "has no quantity"},
+		"one that is too large for the runtime": {now: func(t *testing.T, f *fixture) {
+			many := make([]types.ResourceName, 200)
+			for i := range many {
+				many[i] = types.ResourceName(fmt.Sprintf("resource/group/gpu/%040d/cards", i))
+			}
+			f.carries(t, uid, 1, devices{"main": many}, generation(1))
+		}, seen: 1, says: "bytes"},
+		"any for a pod that the kubelet gave its devices": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}}, generation(1))
+		}, was: func(granted *grants.Allocation) { granted.Adopted = true }, seen: 1, says: "the kubelet gave the pod"},
+		"one beside a container of which nothing is known": {now: func(t *testing.T, f *fixture) {
+			f.carries(t, uid, 1, devices{"main": {card1}, "side": {"resource/group/gpu/3/cards"}}, generation(1))
+		}, was: func(granted *grants.Allocation) {
+			granted.Partial, granted.PodInfo = true, granted.PodInfo.Clone()
+			delete(granted.PodInfo.RunningContainers, "side")
+		}, taken: 1, seen: 1},
 		"one with a device that is unhealthy, too": {now: func(t *testing.T, f *fixture) {
 			f.carries(t, uid, 1, devices{"main": {sick}}, generation(1))
 		}, seen: 1, says: "must not be used"},
@@ -118,14 +176,27 @@ func TestWhichAllocationTakesThePlaceOfTheOneThatWasGranted(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _, _ := record.Granted(t.Context(), uid)
+			if _, err := record.Responses().Put(uid, "main", "vendor.example/card", []byte("card")); err != nil {
+				t.Fatal(err)
+			}
 			test.now(t, f)
-			now, seen, err := f.Replace(t.Context(), before)
+			granted := before
+			if test.was != nil {
+				test.was(&granted)
+			}
+			now, seen, err := f.Replace(t.Context(), granted)
 			if now.Generation != test.taken || seen != test.seen || (err != nil) != (test.says != "") ||
 				err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("generation %d is taken and %d seen, error %v; want %d, %d, %q", now.Generation, seen, err,
 					test.taken, test.seen, test.says)
 			}
 			after, _, _ := record.Granted(t.Context(), uid)
+			// What a kubelet device plugin answered is about the devices of before.
+			_, cached := record.Responses().Get(uid, "main", "vendor.example/card")
+			replaced := !cmp.Equal(before.PodInfo, after.PodInfo)
+			if refused := err != nil; cached == replaced && !refused {
+				t.Errorf("the plugin's response is cached: %v; the devices are replaced: %v", cached, replaced)
+			}
 			if test.taken == 0 {
 				if diff := cmp.Diff(before, after); diff != "" {
 					t.Errorf("what the pod holds has changed:\n%s", diff)

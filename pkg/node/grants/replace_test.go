@@ -119,6 +119,30 @@ func TestNobodyAsksForTheDevicesOfBeforeAgain(t *testing.T) {
 	}
 }
 
+func TestWhatOneContainerLeavesStaysHeldWhileAnotherOnesIsReplaced(t *testing.T) {
+	const cards2, cards3 types.ResourceName = "resource/group/gpu/g2/cards", "resource/group/gpu/g3/cards"
+	one := func(types.ResourceName) (int64, bool) { return 1, true }
+	w := newFixture()
+	r, _ := open(t, w)
+	a := wants("a", map[types.ResourceName]int64{cards0: 1})
+	a.PodInfo.RunningContainers["log"] = container(map[types.ResourceName]int64{cards2: 1})
+	if _, err := r.grant(&a, one); err != nil {
+		t.Fatal(err)
+	}
+	w.run(a)
+	ask(t, r, "a", "main", "log")
+	if _, err := r.Replace(next("a", 1, cards1), one); err != nil {
+		t.Fatal(err)
+	}
+	now, err := r.Replace(Replacement{PodUID: "a", Generation: 2, Containers: map[string]types.ContainerInfo{
+		"log": container(map[types.ResourceName]int64{cards3: 1}),
+	}}, one)
+	if err != nil || len(now.Leaving["main"].AllocateFrom) != 1 || len(now.Leaving["log"].AllocateFrom) != 1 {
+		t.Errorf("the allocation is %+v, %v", now, err)
+	}
+	isFree(t, r, cards0, false)
+}
+
 func isAsked(t *testing.T, r *Checkpoint, uid, container string) bool {
 	t.Helper()
 	granted, _, err := r.Granted(t.Context(), uid)
