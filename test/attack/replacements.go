@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -206,14 +208,8 @@ func ownPod(ctx context.Context, s *Stage) (pod *corev1.Pod, stop func(context.C
 func askingFor(
 	run func(ctx context.Context, s *Stage) (pod *corev1.Pod, stop func(context.Context) error, err error),
 ) Try {
-	const first, second = "resource/group/gpu/a/cards", "resource/group/gpu/b/cards"
-	list := map[types.ResourceName]int64{first: 1, second: 1, types.ResourceName(observe.Resource): 2}
-	inventory, err := json.Marshal(map[string]any{"capacity": list, "allocatable": list})
-	if err != nil {
-		panic(err) // strings and numbers can be encoded
-	}
 	return lying(lie{
-		annotations: map[string]string{deviceinfo.Annotation: string(inventory)},
+		annotations: map[string]string{deviceinfo.Annotation: ghostGPUs()},
 		counts:      map[corev1.ResourceName]string{observe.Resource: "2"},
 	}, func(ctx context.Context, s *Stage) (got Got, err error) {
 		pod, stop, err := run(ctx, s)
@@ -223,7 +219,11 @@ func askingFor(
 		if err != nil {
 			return Got{}, err
 		}
-		if err := s.patchGhost(ctx, s.askingPatch(pod)); err != nil {
+		patch, err := s.askingPatch(pod)
+		if err != nil {
+			return Got{}, err
+		}
+		if err := s.patchGhost(ctx, patch); err != nil {
 			return Got{}, err
 		}
 		before := pod.Annotations[deviceinfo.Annotation]
@@ -242,24 +242,41 @@ func askingFor(
 	})
 }
 
-// askingPatch returns a patch of a node that says that a pod's device has failed, and asks for another one.
-func (s *Stage) askingPatch(pod *corev1.Pod) []byte {
-	var failed []deviceinfo.UnhealthyDevice
-	if allocation, err := deviceinfo.PodAllocation(pod); err == nil {
-		for _, from := range allocation.RunningContainers["main"].AllocateFrom {
-			failed = append(failed, deviceinfo.UnhealthyDevice{
-				Device: deviceinfo.DevicePath(filepath.Dir(string(from))), Reason: "Xid79", Since: time.Unix(0, 0).UTC(),
-			})
-		}
+// ghostGPUs is the inventory of a node with two GPUs, of which these have failed.
+func ghostGPUs(failed ...types.ResourceName) string {
+	capacity := map[types.ResourceName]int64{
+		"resource/group/gpu/a/cards": 1, "resource/group/gpu/b/cards": 1, types.ResourceName(observe.Resource): 2,
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		deviceinfo.UnhealthyAnnotation: deviceinfo.EncodeUnhealthy(failed, deviceinfo.MaxUnhealthyBytes),
+	allocatable := maps.Clone(capacity)
+	for _, name := range failed {
+		delete(allocatable, name)
+	}
+	text, err := json.Marshal(map[string]any{"capacity": capacity, "allocatable": allocatable})
+	if err != nil {
+		panic(err) // strings and numbers can be encoded
+	}
+	return string(text)
+}
+
+// askingPatch returns a patch of the ghost that says that a pod's device has failed, and asks for
+// another one.
+func (s *Stage) askingPatch(pod *corev1.Pod) ([]byte, error) {
+	allocation, err := deviceinfo.PodAllocation(pod)
+	if err != nil {
+		return nil, err
+	}
+	failed := slices.Collect(maps.Values(allocation.RunningContainers["main"].AllocateFrom))
+	var said []deviceinfo.UnhealthyDevice
+	for _, from := range failed {
+		said = append(said, deviceinfo.UnhealthyDevice{
+			Device: deviceinfo.DevicePath(path.Dir(string(from))), Reason: "Xid79", Since: time.Unix(0, 0).UTC(),
+		})
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		deviceinfo.Annotation:          ghostGPUs(failed...),
+		deviceinfo.UnhealthyAnnotation: deviceinfo.EncodeUnhealthy(said, deviceinfo.MaxUnhealthyBytes),
 		deviceinfo.ReplacementsAnnotation: deviceinfo.EncodeReplacements([]deviceinfo.Replacement{
 			{UID: pod.UID, Containers: []string{"main"}},
 		}, deviceinfo.MaxReplacementsBytes),
 	}}})
-	if err != nil {
-		panic(err) // strings can be encoded
-	}
-	return patch
 }

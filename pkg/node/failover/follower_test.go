@@ -46,6 +46,7 @@ type machine struct {
 	containers []grants.RuntimeContainer
 	answer     func(grants.Allocation) (grants.Allocation, int64, error)
 	seal       string // of the pod
+	gone       bool   // the pod is
 	changed    chan struct{}
 	stopped    int // calls of Stop
 	stopErr    error
@@ -179,8 +180,12 @@ func (m *machine) Get(string) (pods.Pod, bool) {
 	defer m.mu.Unlock()
 	return pods.Pod{Namespace: "team", Name: "pod", Seal: m.seal, Failure: pods.Failure{GraceSeconds: 7}}, true
 }
-func (m *machine) Active(string) bool { return true }
-func (m *machine) Check() error       { return nil }
+func (m *machine) Active(string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.gone
+}
+func (m *machine) Check() error { return nil }
 func (m *machine) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -363,5 +368,21 @@ func TestAnAnswerThatTheCreationOfAContainerTookIsToldOnce(t *testing.T) {
 		m.expect("taken", "taken=true", told)
 		m.change(func() {})
 		m.expect("later")
+	})
+}
+
+func TestNothingIsAskedForAPodThatIsGone(t *testing.T) {
+	run(t, func(m *machine, f *Follower) {
+		if list, known, _ := f.Wanted(); !known || len(list) != 1 {
+			t.Errorf("the node asks for %v, known: %v", list, known)
+		}
+		m.change(func() { m.gone = true })
+		m.answers(1, gpu1)
+		if list, _, _ := f.Wanted(); len(list) != 0 {
+			t.Errorf("the node still asks for %v", list)
+		}
+		if m.allocation.Generation != 0 || len(m.said) != 0 {
+			t.Errorf("the pod is given generation %d: %q", m.allocation.Generation, m.said)
+		}
 	})
 }

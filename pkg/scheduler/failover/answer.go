@@ -63,7 +63,7 @@ func (e *Engine) answer(
 	case written:
 		delete(e.said[node.Name], pod.UID)
 		e.keep(node.Name, pod.UID, generation, keepPause)
-	case conflict:
+	case conflict, noDevice:
 		e.drop(node.Name, pod.UID)
 	case failed:
 		e.keep(node.Name, pod.UID, generation, latePatch)
@@ -161,8 +161,7 @@ func (e *Engine) write(ctx context.Context, pod *v1.Pod, decision *sdk.PodInfo, 
 	body, err := e.patchOf(pod, decision, generation)
 	if err != nil {
 		e.explain(pod, err)
-		logger.Error(err, "A container of a pod is not given other devices")
-		return conflict
+		return noDevice
 	}
 	// The subresource, which schedulers may write in any case, takes annotations, too.
 	for tries := 0; ; tries++ {

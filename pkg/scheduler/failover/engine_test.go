@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -33,6 +35,7 @@ func TestAContainerIsGivenAnotherDeviceOfItsNode(t *testing.T) {
 	f.want("free before the informer has seen it", f.free(), "")
 	f.sync()
 	f.want("and not again", f.has("p", "main"), "D, generation 1")
+	f.want("free then", f.free(), "")
 	f.seen()
 	f.want("free when the informer has seen it", f.free(), "")
 	f.sync()
@@ -49,6 +52,52 @@ func TestAContainerIsGivenAnotherDeviceOfItsNode(t *testing.T) {
 	delete(f.sick, "D")
 	f.node()
 	f.want("free in the end", f.free(), "D")
+	f.pods = nil
+	f.want("free when the pods are gone", f.free(), "A B C D")
+}
+
+func TestANodeIsAnsweredWithAGenerationThatItHasNotSeen(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A"}) // somebody has written an older allocation back
+	f.breaks("A", asks("p", 3, "main"))
+	f.sync()
+	if got := f.has("p", "main"); !strings.HasSuffix(got, ", generation 4") {
+		t.Errorf("the container has %q", got)
+	}
+}
+
+func TestOnlyWhatAContainerDoesNotHaveIsReserved(t *testing.T) {
+	list := func(gpus ...string) sdk.ContainerInfo {
+		info := sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
+		for _, gpu := range gpus {
+			info.DevRequests[cards(gpu)], info.AllocateFrom[cards(gpu)] = 1, cards(gpu)
+		}
+		return info
+	}
+	if diff := cmp.Diff(list("B"), added(list("A", "C"), list("A", "B"))); diff != "" {
+		t.Errorf("reserved (-want +got):\n%s", diff)
+	}
+}
+
+// A pod whose annotations have no room for another allocation is told, and not tried at once again.
+func TestAnAllocationThatIsTooLargeIsNotWritten(t *testing.T) {
+	f := newFixture(t)
+	pod := f.holder("p", 0, map[string]string{"main": "A"})
+	pod.Annotations["large"] = strings.Repeat("x", 256<<10)
+	f.breaks("A", asks("p", 0, "main"))
+	if again := f.engine.sync(t.Context(), "n"); again != retryPause {
+		t.Errorf("it is tried again after %v", again)
+	}
+	select {
+	case event := <-f.events.Events:
+		if !strings.Contains(event, "bytes") {
+			t.Errorf("the event says %q", event)
+		}
+	default:
+		t.Error("there is no event")
+	}
+	f.want("the container", f.has("p", "main"), "A, generation 0")
+	f.want("free", f.free(), "B C D")
 }
 
 func TestHealthyDevicesOfTheContainerAreKeptWhereTheyCan(t *testing.T) {
@@ -160,8 +209,32 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 		f.sync()
 		f.want("the container", f.has("p", "main")[2:], " generation 1")
 		got := f.has("p", "main")
+		if free := f.free(); strings.Contains(free, got[:1]) {
+			t.Errorf("%s are free, and the container has %s", free, got)
+		}
 		f.sync()
 		f.want("and later", f.has("p", "main"), got)
+	})
+	t.Run("may take effect still", func(t *testing.T) {
+		f := newFixture(t)
+		f.holder("p", 0, map[string]string{"main": "A"})
+		f.breaks("A", asks("p", 0, "main"))
+		tries := 0
+		var lose func(func()) error
+		lose = func(applied func()) error {
+			if tries++; tries == 3 {
+				applied()
+			} else {
+				f.lose = lose
+			}
+			return gone
+		}
+		f.lose = lose
+		f.sync()
+		got := f.has("p", "main")
+		if free := f.free(); !strings.HasSuffix(got, " generation 1") || strings.Contains(free, got[:1]) {
+			t.Errorf("%s are free, and the container has %s", free, got)
+		}
 	})
 	t.Run("did not", func(t *testing.T) {
 		f := newFixture(t)
