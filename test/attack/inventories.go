@@ -143,11 +143,9 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 	defer cancel()
 	_, err = s.admin.AwaitNode(ctx, node, "to have its inventory back", func(now *corev1.Node) bool {
 		newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, patched.ResourceVersion)
-		return err == nil && newer > 0 &&
-			now.Annotations[deviceinfo.Annotation] == before.Annotations[deviceinfo.Annotation] &&
-			now.Annotations[deviceinfo.HoldersAnnotation] == before.Annotations[deviceinfo.HoldersAnnotation] &&
-			now.Annotations[deviceinfo.ReplacementsAnnotation] == before.Annotations[deviceinfo.ReplacementsAnnotation] &&
-			now.Annotations[deviceinfo.UnhealthyAnnotation] == before.Annotations[deviceinfo.UnhealthyAnnotation]
+		same := func(key string) bool { return now.Annotations[key] == before.Annotations[key] }
+		return err == nil && newer > 0 && same(deviceinfo.Annotation) && same(deviceinfo.HoldersAnnotation) &&
+			same(deviceinfo.ReplacementsAnnotation) && same(deviceinfo.UnhealthyAnnotation)
 	})
 	if wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded) {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil

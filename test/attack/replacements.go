@@ -36,7 +36,7 @@ func replacements() []*Attempt {
 	return []*Attempt{
 		{
 			ID: "replace-foreign", Who: Kubelet, Defence: OneNode, Alone: true, Sample: true,
-			What: "says that the device of another node's pod has failed, and asks the scheduler for another one for it",
+			What: "says that the device of another node's pod has failed, and asks the scheduler for another one",
 			Want: everywhere(NoEffect, "has the allocation that it had"),
 			Try:  askingFor(foreignPod),
 			Off:  Off{How: "the pod is on the node that lies", Try: askingFor(ownPod)},

@@ -94,8 +94,8 @@ func ExpectUntouched(ctx context.Context, t testing.TB, client *kube.Client, bef
 	}
 }
 
-// RunReplica runs a ReplicaSet of one pod like that, with its name, until the test ends, and returns
-// its pod when it is ready.
+// RunReplica runs a ReplicaSet of one pod like that, with its name, until the test ends, and
+// returns its pod when it is ready.
 func RunReplica(ctx context.Context, t testing.TB, client *kube.Client, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	labels := map[string]string{"app": pod.Name}

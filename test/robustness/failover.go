@@ -103,8 +103,8 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	}
 	beside, still := before.Status.ContainerStatuses[1], now.Status.ContainerStatuses[1]
 	if beside.ContainerID != still.ContainerID {
-		wrong = append(wrong, fmt.Sprintf("pod %s: container %s was %s and is %s, and its device had not failed", now.Name,
-			still.Name, beside.ContainerID, still.ContainerID))
+		wrong = append(wrong, fmt.Sprintf("pod %s: container %s was %s and is %s, and its device had not failed",
+			now.Name, still.Name, beside.ContainerID, still.ContainerID))
 	}
 	return errors.Join(append(asErrors(wrong), r.setHealth())...)
 }

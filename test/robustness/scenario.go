@@ -172,11 +172,13 @@ func (r *run) wrong(pod *corev1.Pod, grant grants.Allocation, now map[string]aud
 			return nil, err
 		}
 		if granted := grantedTo(grant, status.Name); !slices.Equal(granted, choice.Paths) {
-			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths, granted))
+			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths,
+				granted))
 		}
 		_, id, _ := strings.Cut(status.ContainerID, "://")
 		if has := now[id].Devices; !slices.Equal(has, choice.Chosen) {
-			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen, has))
+			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen,
+				has))
 		}
 	}
 	return wrong, nil

@@ -91,7 +91,8 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 			},
 			inapplicable: []string{
 				kindDevice + "/starts", kindDevice + "/inventory", kindDevice + "/inventory-stable",
-				kindDevice + "/inventory-adds", kindDevice + "/inventory-own", kindDevice + "/health", kindDevice + "/reasons",
+				kindDevice + "/inventory-adds", kindDevice + "/inventory-own", kindDevice + "/health",
+				kindDevice + "/reasons",
 				kindDevice + "/allocate-each", kindDevice + "/allocate-all", kindDevice + "/allocate-same",
 				kindDevice + "/allocate-exact", kindDevice + "/allocate-none", kindDevice + "/allocate-unknown",
 				kindDevice + "/allocate-valid", kindDevice + "/allocate-reads", kindDevice + "/allocate-own",

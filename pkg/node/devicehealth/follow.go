@@ -10,8 +10,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 )
 
-// follow calls round until ctx is done: when what now returns, the grants or the pods change, and at
-// the time that the last round has returned, unless that is zero. It calls nothing before all
+// follow calls round until ctx is done: when what now returns, the grants or the pods change, and
+// at the time that the last round has returned, unless that is zero. It calls nothing before all
 // grants and pods are known.
 func follow[T any](
 	ctx context.Context, now func() (T, <-chan struct{}), granted Grants, pods Pods,

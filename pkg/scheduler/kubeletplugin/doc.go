@@ -27,7 +27,8 @@
 //   - A device that belongs to several NUMA nodes is grouped with devices of exactly these nodes.
 //   - A device whose plugin reports no NUMA node serves counts, and groups of a single device.
 //   - Shares of a device (GPU-7f3a::0, GPU-7f3a::1) that a pod counts are of as many devices as
-//     possible, and first of those of which others have the fewest. This goes before few NUMA nodes.
+//     possible, and first of those of which others have the fewest. This goes before few NUMA
+//     nodes.
 //   - A device that the pod or one of its containers excludes is not allocated to the pod.
 //
 // # Who serves a resource

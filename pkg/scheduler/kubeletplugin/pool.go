@@ -92,8 +92,8 @@ func (s *numaSet) release(d *device, c *container) {
 
 // available returns the devices of a resource that can be assigned to a container. Those that other
 // containers of the pod hold at other times come first, as they cost the pod nothing; shared is
-// their number. The others are in the order of their turns, and shares of what others have the least
-// of come before other shares.
+// their number. The others are in the order of their turns, and shares of what others have the
+// least of come before other shares.
 func (a *allocation) available(
 	set *numaSet, resource types.ResourceName, c *container,
 ) (devices []*device, shared int) {
