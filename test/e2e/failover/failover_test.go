@@ -120,6 +120,9 @@ func TestManyGPUsFail(t *testing.T) {
 			}
 			began = time.Now()
 			broken, mend := of.strike(ctx, t, pod)
+			if kill == shared.Nodes[0].Kubecri && of.xid != 0 && pod.Spec.NodeName == shared.Nodes[0].Name {
+				awaitSaid(ctx, t, pod.Spec.NodeName, broken, fmt.Sprint("Xid", of.xid)) // the driver says it once
+			}
 			if kill != nil {
 				if err := kill.Restart(ctx); err != nil {
 					t.Fatal(err)
