@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -18,15 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
-	"github.com/kubedevice/kubedevice/test/observe"
 )
 
-// replacements are attempts to turn in-pod failover to account: to have devices of others replaced,
-// or to get other devices than the scheduler gave.
+// replacements are attempts to turn in-pod failover to account: to get other devices than the
+// scheduler gave.
 func replacements() []*Attempt {
 	schedulerAlone := Want{RefusedByAPIServer, "only the device scheduler may"}
 	unstarted := Off{
@@ -35,14 +31,7 @@ func replacements() []*Attempt {
 	}
 	return []*Attempt{
 		{
-			ID: "replace-foreign", Who: Kubelet, Defence: OneNode, Alone: true, Sample: true,
-			What: "says that the device of another node's pod has failed, and asks the scheduler for another one",
-			Want: everywhere(NoEffect, "has the allocation that it had"),
-			Try:  askingFor(foreignPod),
-			Off:  Off{How: "the pod is on the node that lies", Try: askingFor(ownPod)},
-		},
-		{
-			ID: "replace-older", Who: Controller, Defence: Grants, Alone: true,
+			ID: "replace-older", Who: Controller, Defence: Grants, Alone: true, Sample: true,
 			What: "writes back, with its seal, the allocation that its running pod had before its device was replaced",
 			Want: map[Setting]Want{
 				Both: schedulerAlone, SealsAlone: {NoEffect, "can open"}, PoliciesAlone: schedulerAlone,
@@ -180,103 +169,4 @@ func (s *Stage) setHealth(unhealthy ...string) error {
 	}
 	file := filepath.Join(s.run.dir, "node-1.yaml")
 	return errors.Join(os.WriteFile(file+".next", []byte(text), 0o644), os.Rename(file+".next", file))
-}
-
-// foreignPod runs a pod on the node scheduled.
-func foreignPod(ctx context.Context, s *Stage) (*corev1.Pod, func(context.Context) error, error) {
-	victim, err := s.victimThat(ctx, clustertest.OnFailure("Replace"))
-	return victim.pod, func(context.Context) error { return nil }, err
-}
-
-// ownPod has a scheduler with seals bind a pod to the ghost.
-func ownPod(ctx context.Context, s *Stage) (pod *corev1.Pod, stop func(context.Context) error, err error) {
-	scheduler, err := s.startScheduler(ctx, nil, "--device-seal-key="+s.run.keys.private)
-	if err != nil {
-		return nil, nil, err
-	}
-	pod = onGhost(s.pod("victim", 1))
-	pod.Spec.SchedulerName = s.attempt.ID
-	pod.Annotations = clustertest.OnFailure("Replace")
-	if pod, err = s.admin.CreatePod(ctx, pod); err == nil {
-		pod, err = s.admin.AwaitPod(ctx, pod, "to be bound to the ghost", kube.Scheduled)
-	}
-	return pod, scheduler.Kill9, err
-}
-
-// askingFor makes the ghost's kubelet ask for another device for a pod. It succeeds if the pod gets
-// one.
-func askingFor(
-	run func(ctx context.Context, s *Stage) (pod *corev1.Pod, stop func(context.Context) error, err error),
-) Try {
-	return lying(lie{
-		annotations: map[string]string{deviceinfo.Annotation: ghostGPUs()},
-		counts:      map[corev1.ResourceName]string{observe.Resource: "2"},
-	}, func(ctx context.Context, s *Stage) (got Got, err error) {
-		pod, stop, err := run(ctx, s)
-		if stop != nil {
-			defer func() { err = errors.Join(err, stop(context.WithoutCancel(ctx))) }()
-		}
-		if err != nil {
-			return Got{}, err
-		}
-		patch, err := s.askingPatch(pod)
-		if err != nil {
-			return Got{}, err
-		}
-		if err := s.patchGhost(ctx, patch); err != nil {
-			return Got{}, err
-		}
-		before := pod.Annotations[deviceinfo.Annotation]
-		limited, cancel := context.WithTimeout(ctx, undoLimit)
-		defer cancel()
-		_, err = s.admin.AwaitPod(limited, pod, "to have another device", func(now *corev1.Pod) bool {
-			return now.Annotations[deviceinfo.Annotation] != before
-		})
-		switch {
-		case err == nil:
-			return Got{Succeeds, "pod " + pod.Name + " has another allocation"}, nil
-		case ctx.Err() == nil && limited.Err() != nil:
-			return Got{NoEffect, "pod " + pod.Name + " has the allocation that it had"}, nil
-		}
-		return Got{}, err
-	})
-}
-
-// ghostGPUs is the inventory of a node with two GPUs, of which these have failed.
-func ghostGPUs(failed ...types.ResourceName) string {
-	capacity := map[types.ResourceName]int64{
-		"resource/group/gpu/a/cards": 1, "resource/group/gpu/b/cards": 1, types.ResourceName(observe.Resource): 2,
-	}
-	allocatable := maps.Clone(capacity)
-	for _, name := range failed {
-		delete(allocatable, name)
-	}
-	text, err := json.Marshal(map[string]any{"capacity": capacity, "allocatable": allocatable})
-	if err != nil {
-		panic(err) // strings and numbers can be encoded
-	}
-	return string(text)
-}
-
-// askingPatch returns a patch of the ghost that says that a pod's device has failed, and asks for
-// another one.
-func (s *Stage) askingPatch(pod *corev1.Pod) ([]byte, error) {
-	allocation, err := deviceinfo.PodAllocation(pod)
-	if err != nil {
-		return nil, err
-	}
-	failed := slices.Collect(maps.Values(allocation.RunningContainers["main"].AllocateFrom))
-	var said []deviceinfo.UnhealthyDevice
-	for _, from := range failed {
-		said = append(said, deviceinfo.UnhealthyDevice{
-			Device: deviceinfo.DevicePath(path.Dir(string(from))), Reason: "Xid79", Since: time.Unix(0, 0).UTC(),
-		})
-	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		deviceinfo.Annotation:          ghostGPUs(failed...),
-		deviceinfo.UnhealthyAnnotation: deviceinfo.EncodeUnhealthy(said, deviceinfo.MaxUnhealthyBytes),
-		deviceinfo.ReplacementsAnnotation: deviceinfo.EncodeReplacements([]deviceinfo.Replacement{
-			{UID: pod.UID, Containers: []string{"main"}},
-		}, deviceinfo.MaxReplacementsBytes),
-	}}})
 }
