@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -126,6 +127,30 @@ func Value[T any](p *Page, expression string) T {
 		p.t.Fatalf("%s: %v", expression, err)
 	}
 	return result
+}
+
+// MainThread returns for how long the page's main thread has had a CPU so far.
+func (p *Page) MainThread() time.Duration {
+	p.t.Helper()
+	p.Do("count the main thread's time", command(performance.Enable, performance.EnableParams{
+		TimeDomain: performance.EnableTimeDomainThreadTicks,
+	}))
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	found, err := chromedp.Run(ctx,
+		func(ctx context.Context, target *chromedp.Target) (performance.GetMetricsResult, error) {
+			return cdp.Call(ctx, target, performance.GetMetrics, cdp.Empty{})
+		})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, metric := range found.Metrics {
+		if metric.Name == "TaskDuration" {
+			return time.Duration(metric.Value * float64(time.Second))
+		}
+	}
+	p.t.Fatal("the browser does not report the main thread's time")
+	return 0
 }
 
 // Await waits until a condition in JavaScript holds.

@@ -86,11 +86,11 @@ func TestFiguresOfLargeClusters(t *testing.T) {
 			p.Click(`[...document.querySelectorAll('button')].find(b => b.innerText == "Small")`)
 			p.Await("smaller nodes", `document.querySelector('.grid.small .card')`)
 		}
-		list(t, size+" nodes: frames while it scrolls steadily", measureFrames(t, p, 60, 300))
-		list(t, size+" nodes: frames while it scrolls from end to end in 120 steps", measureFrames(t, p, 0, 120))
+		measureFrames(t, p, size+" nodes: frames, 60 pixels each", 60, 300)
+		measureFrames(t, p, size+" nodes: frames, from end to end in 120 steps", 0, 120)
 	}
 	browser.Value[bool](p, emptied)
-	list(t, "the same page, empty: frames from end to end in 120 steps", measureFrames(t, p, 0, 120))
+	measureFrames(t, p, "the same page, empty: frames, from end to end in 120 steps", 0, 120)
 	browser.Value[bool](p, filled)
 
 	memory, err := figures.MemoryOf(pid)
@@ -152,11 +152,12 @@ func measureUpdates(t *testing.T, p *browser.Page, do func()) []time.Duration {
 	return timesOf(t, p, `new Promise(done => setTimeout(() => { observer.disconnect(); done(updates) }, 500))`)
 }
 
-// measureFrames scrolls down, and returns how long the frames took, in order. A step of 0 pixels is
-// one of so many to the end.
-func measureFrames(t *testing.T, p *browser.Page, step, frames int) []time.Duration {
+// measureFrames scrolls down, and prints how long the frames took, and for how long each needed a CPU
+// in the page's main thread. A step of 0 pixels is one of so many to the end.
+func measureFrames(t *testing.T, p *browser.Page, what string, step, frames int) {
 	t.Helper()
-	return timesOf(t, p, fmt.Sprintf(`new Promise(done => {
+	before := p.MainThread()
+	times := timesOf(t, p, fmt.Sprintf(`new Promise(done => {
 		const area = [...document.querySelectorAll('.grid')].at(-1), step = %[1]d || area.scrollHeight / %[2]d;
 		const frames = [];
 		area.scrollTop = 0;
@@ -169,6 +170,8 @@ func measureFrames(t *testing.T, p *browser.Page, step, frames int) []time.Durat
 		});
 		next();
 	})`, step, frames))
+	each := (p.MainThread() - before) / time.Duration(frames)
+	list(t, fmt.Sprintf("%s, %v of CPU each", what, each.Round(100*time.Microsecond)), times)
 }
 
 const (
