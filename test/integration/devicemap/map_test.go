@@ -85,6 +85,12 @@ func TestTheMapShowsADeviceThatFailsAndAPodThatWaitsUntilItIsPlaced(t *testing.T
 	p.Click(tile("gpu-1", 7))
 	p.Await("its taint", `/Taints\s+dedicated=training:NoExecute\s+Only pods .* is evicted./.test(
 		document.querySelector('.details').innerText)`)
+	hover := func(event string) string {
+		return fmt.Sprintf(`(%[1]s.dispatchEvent(new MouseEvent(%[2]q, {bubbles: true})), %[1]s.title)`,
+			tile("gpu-1", 6), event)
+	}
+	p.Await("what a pointer is on", hover("mouseover")+`.startsWith("gpu gpu-6, free, cordoned,")`)
+	p.Await("nothing when it goes", hover("mouseout")+` == ""`)
 	p.Click(chip("cordoned"))
 	p.Await("the cordoned devices alone", `document.querySelectorAll('.card').length == 2 &&
 		document.querySelectorAll('.card .tile:not(.faint)').length == 5`)

@@ -22,7 +22,8 @@ export function useFocusOf(panel: string, shows: string) {
     const lost = !active || active === document.body // it was in what is gone
     const heading = find(panel + " h2")
     if (!shows) {
-      const back = opener.current?.isConnected ? opener.current : (find("aside h2[tabindex]") ?? find('.grid [tabindex="0"]'))
+      const other = find("aside h2[tabindex]") ?? find('.grid [tabindex="0"]')
+      const back = opener.current?.isConnected ? opener.current : other
       opener.current = null
       if (lost) back?.focus({ preventScroll: true })
     } else if (lost) {

@@ -101,6 +101,7 @@ export function Grid({ nodes, meant, lit, view, show }: GridProps) {
         onFocusIn={onFocus}
         onClick={onClick}
         onMouseOver={explain}
+        onMouseOut={explain}
       >
         {window.width > 0 &&
           indexes.map((index) => {
@@ -157,9 +158,10 @@ function placeOfElement(target: EventTarget | null): Place | undefined {
   return { node: Number(card.dataset.index), device: [...card.querySelectorAll("button")].indexOf(button) - 1 } // the name
 }
 
-/** Shows a device's label beside the pointer. To have it at all devices at all times would cost more than it seems. */
-function explain({ target }: MouseEvent) {
-  if (target instanceof HTMLElement && target.matches(".tile")) target.title = target.ariaLabel ?? ""
+/** Shows a device's label beside the pointer, while it is there: what has been drawn may become another device. */
+function explain({ target, type }: MouseEvent) {
+  if (!(target instanceof HTMLElement) || !target.matches(".tile")) return
+  target.title = type === "mouseover" ? (target.ariaLabel ?? "") : ""
 }
 
 function revealRow(area: HTMLElement, rows: Rows, row: number) {
@@ -243,10 +245,13 @@ const eighths = (device: Device) => Math.min(7, Math.max(1, Math.round(usedPart(
 
 function Tile({ device, style, faint, lit, selected, reached }: TileProps) {
   const look = lookOf(device)
-  const mark = markOf(device)
+  const classes = [
+    "tile", look, look === "shared" && "of8-" + eighths(device), markOf(device),
+    faint && "faint", lit && "lit", selected && "selected",
+  ]
   return (
     <button
-      class={`tile ${look}${look === "shared" ? " of8-" + eighths(device) : ""}${mark ? " " + mark : ""}${faint ? " faint" : ""}${lit ? " lit" : ""}${selected ? " selected" : ""}`}
+      class={classes.filter(Boolean).join(" ")}
       style={style}
       tabIndex={reached ? 0 : -1}
       aria-label={labelOf(device)}
