@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// interval is the least time between two messages of changes.
+	// interval is the least time between two changes that are sent.
 	interval = 250 * time.Millisecond
-	// chunk is how many nodes a message of a snapshot has: a page shows the first ones while the
-	// others are on their way.
+	// chunk is how many nodes a message has at most: a page shows the first ones while the others
+	// are on their way, and draws in between.
 	chunk = 200
-	// backlog is how many messages a reader may be behind. Who is slower is dropped, and comes back
+	// backlog is how many changes a reader may be behind. Who is slower is dropped, and comes back
 	// for a new snapshot.
 	backlog = 16
 	// maxReaders is how many streams there may be.
@@ -34,7 +34,7 @@ const (
 
 // message is one server-sent event. A stream begins with a snapshot: one message or several, the
 // first with Reset and the last with Complete. What a page knows and the snapshot has not is gone.
-// Then come changes. Nodes are those of package devices, as they are now; pods too, but only those
+// Then come changes, each one message or several. Nodes are those of package devices, as they are now; pods too, but only those
 // that wait, or whose annotation cannot be read: nodes show the others, as holders.
 type message struct {
 	Reset     bool              `json:"reset,omitempty"`
@@ -58,7 +58,7 @@ type feed struct {
 
 // reader follows a feed.
 type reader struct {
-	messages chan []byte // is closed when the reader is dropped
+	changes chan [][]byte // the messages of each change; is closed when the reader is dropped
 }
 
 func newFeed() *feed {
@@ -97,13 +97,17 @@ func (f *feed) change(changes []cluster.Change) error {
 	if difference == nil || err != nil {
 		return err
 	}
-	text, err := json.Marshal(difference)
-	if err != nil {
-		return err
+	var texts [][]byte
+	for _, part := range difference.split() {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, text)
 	}
 	for r := range f.readers {
 		select {
-		case r.messages <- text:
+		case r.changes <- texts:
 		default:
 			f.remove(r)
 		}
@@ -187,28 +191,37 @@ func (f *feed) join() (snapshot []message, r *reader, err error) {
 	if len(f.readers) >= maxReaders {
 		return nil, nil, errCrowded
 	}
-	r = &reader{messages: make(chan []byte, backlog)}
+	r = &reader{changes: make(chan [][]byte, backlog)}
 	f.readers[r] = true
 	return f.snapshot(), r, nil
 }
 
-// snapshot returns all that the map shows, pods first: there are few.
+// snapshot returns all that the map shows.
 func (f *feed) snapshot() []message {
-	list := []message{{Reset: true}}
+	all := message{Reset: true}
 	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
-		list[0].Pods = append(list[0].Pods, f.pods[uid])
+		all.Pods = append(all.Pods, f.pods[uid])
 	}
-	for names := range slices.Chunk(slices.Sorted(maps.Keys(f.nodes)), chunk) {
-		last := &list[len(list)-1]
-		if last.Nodes != nil {
-			list = append(list, message{})
-			last = &list[len(list)-1]
-		}
-		for _, name := range names {
-			last.Nodes = append(last.Nodes, f.nodes[name])
-		}
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		all.Nodes = append(all.Nodes, f.nodes[name])
 	}
+	list := all.split()
 	list[len(list)-1].Complete = true
+	return list
+}
+
+// split returns messages of at most chunk nodes that say the same. The first has all but nodes.
+func (m message) split() []message {
+	nodes := m.Nodes
+	m.Nodes = nil
+	list := []message{m}
+	for part := range slices.Chunk(nodes, chunk) {
+		if last := &list[len(list)-1]; last.Nodes == nil {
+			last.Nodes = part
+		} else {
+			list = append(list, message{Nodes: part})
+		}
+	}
 	return list
 }
 
@@ -222,6 +235,6 @@ func (f *feed) leave(r *reader) {
 func (f *feed) remove(r *reader) {
 	if f.readers[r] {
 		delete(f.readers, r)
-		close(r.messages)
+		close(r.changes)
 	}
 }

@@ -74,6 +74,9 @@ type shown struct {
 // take does with a message what the page does.
 func (s *shown) take(t *testing.T, m message) {
 	t.Helper()
+	if len(m.Nodes) > chunk {
+		t.Errorf("a message has %d nodes, want at most %d", len(m.Nodes), chunk)
+	}
 	if m.Reset {
 		*s = shown{map[string]string{}, map[string]string{}}
 	}
@@ -146,16 +149,23 @@ func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
 	for _, m := range snapshot {
 		page.take(t, m)
 	}
-	waiting := 0
+	waiting, most := 0, 0
 	for step := range 100 {
-		change(1 + random.IntN(20))
+		count := 1 + random.IntN(20)
+		if step%25 == 0 {
+			count = 2000
+		}
+		change(count)
 		select {
-		case text := <-reader.messages:
-			var m message
-			if err := json.Unmarshal(text, &m); err != nil {
-				t.Fatal(err)
+		case texts := <-reader.changes:
+			most = max(most, len(texts))
+			for _, text := range texts {
+				var m message
+				if err := json.Unmarshal(text, &m); err != nil {
+					t.Fatal(err)
+				}
+				page.take(t, m)
 			}
-			page.take(t, m)
 		default: // nothing looks different
 		}
 		now := snapshotOf(t, f)
@@ -174,8 +184,8 @@ func TestASnapshotAndTheChangesAfterItAreTheNextSnapshot(t *testing.T) {
 			t.Fatalf("the page shows what is not so (-the objects at once +page):\n%s", diff)
 		}
 	}
-	if len(page.Nodes) < 100 || waiting == 0 {
-		t.Errorf("only %d nodes and %d pods were compared", len(page.Nodes), waiting)
+	if len(page.Nodes) < 100 || waiting == 0 || most < 2 {
+		t.Errorf("only %d nodes, %d pods and changes of %d messages were compared", len(page.Nodes), waiting, most)
 	}
 }
 
@@ -196,8 +206,8 @@ func TestNothingIsSentWhenNothingLooksDifferent(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case text := <-reader.messages:
-		t.Errorf("it sends %s", text)
+	case texts := <-reader.changes:
+		t.Errorf("it sends %s", texts)
 	default:
 	}
 }
@@ -216,15 +226,15 @@ func TestAReaderThatIsTooSlowIsDroppedAndTheOthersAreNot(t *testing.T) {
 		if err := f.change([]cluster.Change{{Node: nodeOf(t, "n", i+1)}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := <-quick.messages; !ok {
+		if _, ok := <-quick.changes; !ok {
 			t.Fatal("the quick reader is dropped")
 		}
 	}
 	for range backlog {
-		<-slow.messages
+		<-slow.changes
 	}
-	if _, ok := <-slow.messages; ok {
-		t.Errorf("a reader has more than %d messages", backlog)
+	if _, ok := <-slow.changes; ok {
+		t.Errorf("a reader has more than %d changes", backlog)
 	}
 	f.leave(slow)
 	f.leave(quick)

@@ -129,19 +129,24 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	beats := time.NewTicker(beat)
 	defer beats.Stop()
 	for {
-		text := []byte(": beat\n\n")
+		texts := [][]byte{[]byte(": beat\n\n")}
 		select {
 		case <-r.Context().Done():
 			return
 		case <-beats.C:
-		case changes, ok := <-reader.messages:
+		case messages, ok := <-reader.changes:
 			if !ok {
 				return
 			}
-			text = event(changes)
+			texts = texts[:0]
+			for _, message := range messages {
+				texts = append(texts, event(message))
+			}
 		}
-		if write(text) != nil {
-			return
+		for _, text := range texts {
+			if write(text) != nil {
+				return
+			}
 		}
 	}
 }
