@@ -34,8 +34,9 @@ const (
 
 // message is one server-sent event. A stream begins with a snapshot: one message or several, the
 // first with Reset and the last with Complete. What a page knows and the snapshot has not is gone.
-// Then come changes, each one message or several. Nodes are those of package devices, as they are now; pods too, but only those
-// that wait, or whose annotation cannot be read: nodes show the others, as holders.
+// Then come changes, each one message or several. Nodes are those of package devices, as they are
+// now; pods too, but only those that wait, or whose annotation cannot be read: nodes show the
+// others, as holders.
 type message struct {
 	Reset     bool              `json:"reset,omitempty"`
 	Complete  bool              `json:"complete,omitempty"`

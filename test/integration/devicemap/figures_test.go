@@ -152,8 +152,8 @@ func measureUpdates(t *testing.T, p *browser.Page, do func()) []time.Duration {
 	return timesOf(t, p, `new Promise(done => setTimeout(() => { observer.disconnect(); done(updates) }, 500))`)
 }
 
-// measureFrames scrolls down, and prints how long the frames took, and for how long each needed a CPU
-// in the page's main thread. A step of 0 pixels is one of so many to the end.
+// measureFrames scrolls down, and prints how long the frames took, and for how long each needed a
+// CPU in the page's main thread. A step of 0 pixels is one of so many to the end.
 func measureFrames(t *testing.T, p *browser.Page, what string, step, frames int) {
 	t.Helper()
 	before := p.MainThread()
