@@ -96,7 +96,7 @@ func _(
 // The optional interfaces, too: a plugin that no longer implements one would be treated as if it
 // never had.
 func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator device.Isolator,
-	firewalled device.Firewalled, reporter device.HealthReporter,
+	firewalled device.Firewalled, reporter device.HealthReporter, reshaper device.Reshaper,
 	knownConcurrent interface{ ConcurrentSafe() bool },
 	knownAllocator interface {
 		AllocateContainer(*types.PodInfo, *types.ContainerInfo) (*device.Allocation, error)
@@ -106,12 +106,16 @@ func _(concurrent device.ConcurrentSafe, allocator device.Allocator, isolator de
 	knownReporter interface {
 		DeviceHealth() ([]device.Health, error)
 	},
+	knownReshaper interface {
+		SetHeld(devices []string, complete bool)
+	},
 ) {
 	concurrent, knownConcurrent = knownConcurrent, concurrent
 	allocator, knownAllocator = knownAllocator, allocator
 	isolator, knownIsolator = knownIsolator, isolator
 	firewalled, knownFirewalled = knownFirewalled, firewalled
 	reporter, knownReporter = knownReporter, reporter
+	reshaper, knownReshaper = knownReshaper, reshaper
 }
 
 // Interfaces are the same when each can be assigned to the other.

@@ -96,6 +96,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		load = plugins.FromDirectory(options.PluginDir, options.AllowWritablePlugins)
 	}
 	n.files = plugins.NewFiles(options.NodeName, load, plugins.DefaultTiming(), n.measures.observePlugin)
+	n.files.Follow(n.held)
 	n.deviceManager = devicemanager.New(devicemanager.Options{
 		Dir: options.devicePluginsDir(), RegistryDir: options.registryDir(), StateFile: options.devicesPath(),
 		KubeletResources: devicemanager.FromKubelet(options.kubeletPodResourcesPath(), devicemanager.KubeletCheckpoint),

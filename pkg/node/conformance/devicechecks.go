@@ -41,7 +41,7 @@ func deviceChecks() []check[*deviceHalf] {
 				return checkAbilities(d.plugin, reflect.TypeFor[device.ConcurrentSafe](),
 					reflect.TypeFor[device.Allocator](),
 					reflect.TypeFor[device.Isolator](), reflect.TypeFor[device.Firewalled](),
-					reflect.TypeFor[device.HealthReporter]())
+					reflect.TypeFor[device.HealthReporter](), reflect.TypeFor[device.Reshaper]())
 			},
 		},
 		{

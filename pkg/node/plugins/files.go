@@ -46,12 +46,17 @@ func FromDirectory(directory string, allowWritable bool) Load {
 	}
 }
 
+// Held returns the devices of the node that pods hold, each by what the names of its resources have
+// in common, and whether there are no others. It returns at once. The list is the caller's.
+type Held func() (devices []string, complete bool)
+
 // Files is the Transport of plugin files.
 type Files struct {
 	nodeName string
 	load     Load
 	timing   Timing
 	observe  Observe
+	held     Held
 
 	mu      sync.Mutex
 	sources []Source
@@ -63,8 +68,15 @@ var _ Transport = (*Files)(nil)
 
 // NewFiles returns the transport of the plugins that load will return; call Run.
 func NewFiles(nodeName string, load Load, timing Timing, observe Observe) *Files {
-	return &Files{nodeName: nodeName, load: load, timing: timing, observe: observe, changed: make(chan struct{})}
+	return &Files{
+		nodeName: nodeName, load: load, timing: timing, observe: observe, changed: make(chan struct{}),
+		held: func() ([]string, bool) { return nil, false },
+	}
 }
+
+// Follow makes held the source of what plugins are told that make devices themselves; without it
+// they know of no holders. It must be called before Run.
+func (f *Files) Follow(held Held) { f.held = held }
 
 // Run loads the plugins and runs them until ctx is done. It returns when no plugin is called,
 // except for a call that hangs.
@@ -90,7 +102,7 @@ func (f *Files) Run(ctx context.Context) {
 	f.notify()
 	var running sync.WaitGroup
 	for _, p := range plugins {
-		running.Go(func() { p.run(ctx, f.nodeName, f.notify) })
+		running.Go(func() { p.run(ctx, f.nodeName, f.held, f.notify) })
 	}
 	running.Wait()
 }

@@ -35,7 +35,7 @@ type plugin struct {
 	last   *types.NodeInfo // the last report, accepted or not; for the goroutine of run
 	lastOf error           // why it was not accepted
 
-	healthErr error // of the last DeviceHealth; for the goroutine of run
+	healthErr, heldErr error // of the last DeviceHealth and SetHeld; for the goroutine of run
 
 	mu    sync.Mutex
 	state State
@@ -115,7 +115,7 @@ func (p *plugin) State() State {
 
 // run starts the plugin, with retries, and then queries its devices every interval until ctx is
 // done. It calls changed when the plugin's state has changed.
-func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
+func (p *plugin) run(ctx context.Context, nodeName string, held Held, changed func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Plugin, p.name)
 	ctx = klog.NewContext(ctx, logger)
 	retry := startBackoff(p.timing.Interval)
@@ -140,6 +140,7 @@ func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
 	}
 	logger.V(2).Info("Started device plugin")
 	for {
+		p.tellHeld(ctx, held)
 		info, err := p.query(ctx, nodeName)
 		var health map[string]device.Health
 		if err == nil {
@@ -164,6 +165,24 @@ func (p *plugin) run(ctx context.Context, nodeName string, changed func()) {
 // startBackoff returns the pauses between tries of Start.
 func startBackoff(first time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
+}
+
+// tellHeld tells a plugin that makes devices itself which ones pods hold. If that fails, it goes by
+// what it was told before, for which the log has an error.
+func (p *plugin) tellHeld(ctx context.Context, held Held) {
+	reshaper, ok := p.device.(device.Reshaper)
+	if !ok {
+		return
+	}
+	devices, complete := held()
+	_, err := call(ctx, p, "SetHeld", p.timing.Update, func() (struct{}, error) {
+		reshaper.SetHeld(devices, complete)
+		return struct{}{}, nil
+	})
+	if !sameText(err, p.heldErr) && err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Device plugin is not told which devices pods hold")
+	}
+	p.heldErr = err
 }
 
 // query returns what the plugin reports now. A report that is the same as the last one has the same

@@ -97,6 +97,24 @@ func (r *Registry) Active(uid string) bool {
 	return known && !gone && !pod.Ended
 }
 
+// Waits reports whether a device pod of the node has not ended and was not granted its devices yet,
+// as far as the registry knows. What such a pod will hold is not known from the grants.
+func (r *Registry) Waits(granted func(uid string) bool) bool {
+	resources, all := r.DeviceResources()
+	if !all {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid, pod := range r.pods {
+		_, gone := r.gone[uid]
+		if !gone && !pod.Ended && (pod.Allocation != "" || pod.RequestsAny(resources)) && !granted(uid) {
+			return true
+		}
+	}
+	return false
+}
+
 // Check returns an error until the API server has listed all pods of the node once.
 func (r *Registry) Check() error {
 	r.mu.Lock()

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
+	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -412,5 +413,44 @@ func TestAPodIsBoundWithTheContainersThatAreKnown(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"side", "first"}, summarize(pod).InitOrder()); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodWaitsFromWhenItIsKnownUntilItsGrantOrItsEnd(t *testing.T) {
+	ended := podOf("ended", asking("main", gpu, "1"))
+	ended.Status.Phase = corev1.PodFailed
+	sealed := podOf("sealed", corev1.Container{Name: "main"})
+	sealed.Annotations = map[string]string{seal.Annotation: "x", deviceinfo.Annotation: "{}"}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"it requests a device":               {podOf("asks", asking("main", gpu, "1")), true},
+		"an allocation was made for it":      {sealed, true},
+		"it was granted its devices":         {podOf("granted", asking("main", gpu, "1")), false},
+		"it has ended":                       {ended, false},
+		"it requests something else":         {podOf("other", asking("main", "example.com/other", "1")), false},
+		"the API server has it not any more": {podOf("gone", asking("main", gpu, "1")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRegistry(0)
+			complete := false
+			r.Follow(func() ([]sdk.ResourceName, bool) { return []sdk.ResourceName{gpu}, complete })
+			granted := func(uid string) bool { return uid == "granted" }
+			if !r.Waits(granted) {
+				t.Error("nobody waits while it is not known what the devices are")
+			}
+			complete = true
+			if r.Waits(granted) {
+				t.Error("somebody waits on an empty node")
+			}
+			r.set(string(test.pod.UID), summarize(test.pod))
+			if test.pod.UID == "gone" {
+				r.remove("gone")
+			}
+			if r.Waits(granted) != test.want {
+				t.Errorf("somebody waits: %t, want %t", !test.want, test.want)
+			}
+		})
 	}
 }

@@ -169,7 +169,18 @@ func newFixtureWith(
 	f.plugin.clock = f.clock
 	f.plugin.requeuer.clock, f.plugin.retries.clock = f.clock, f.clock
 	informerFactory.Start(ctx.Done())
-	informerFactory.WaitForCacheSync(ctx.Done())
+	started := len(informerFactory.WaitForCacheSync(ctx.Done()))
+	// The fake API server has no history: what changes between an informer's list and its watch is
+	// never told.
+	await(t, "the informers watch", func() bool {
+		watches := 0
+		for _, action := range f.client.Actions() {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+		return watches >= started
+	})
 	await(t, "the plugin knows the nodes", f.plugin.synced)
 	t.Cleanup(func() {
 		if err := f.framework.Close(); err != nil {

@@ -58,3 +58,17 @@ type Firewall struct {
 	// container whose pod mounts something there is refused.
 	MountPaths []string `json:"mountPaths,omitempty"`
 }
+
+// Reshaper is implemented by a plugin that can make other devices out of those that no pod holds,
+// such as other partitions of a GPU.
+//
+// A device that is to go must first not be offered for some seconds: UpdateNodeInfo does not list
+// it. The scheduler may have given it to a pod meanwhile, of which the node learns within these
+// seconds; then the plugin offers it again. A pod that comes later still is refused by the node.
+type Reshaper interface {
+	// SetHeld tells the plugin which devices of the node are held by pods that have not ended, each
+	// by what the names of its resources have in common, as in [Health]; those of other plugins are
+	// among them. complete says that there are no others: without it no device may go. The host
+	// calls it before each UpdateNodeInfo. Where it never calls it, no device may go.
+	SetHeld(devices []string, complete bool)
+}

@@ -54,17 +54,19 @@ type Layout struct {
 	// Profiles are those of the instances, in the order in which they are created, each as often as
 	// there should be instances of it.
 	Profiles []string
+	// ReplaceIdle says that instances which no pod holds may be destroyed to make room for those of
+	// the layout.
+	ReplaceIdle bool
 }
 
-// LayoutOf returns the profiles of the instances that a GPU should have; ok is false where no
-// layout is for it.
-func (c Config) LayoutOf(uuid string) (profiles []string, ok bool) {
+// LayoutOf returns the layout of a GPU; ok is false where none is for it.
+func (c Config) LayoutOf(uuid string) (layout Layout, ok bool) {
 	for _, layout := range c.Layouts {
 		if len(layout.GPUs) == 0 || slices.Contains(layout.GPUs, uuid) {
-			return layout.Profiles, true
+			return layout, true
 		}
 	}
-	return nil, false
+	return Layout{}, false
 }
 
 // Default is the configuration of a node without a file.

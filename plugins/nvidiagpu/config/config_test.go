@@ -46,11 +46,11 @@ flags:
 flags: {migStrategy: mixed}
 kubedevice:
   migLayouts:
-  - {gpus: [GPU-a], instances: [3g.40gb, 1g.10gb, 1g.10gb]}
+  - {gpus: [GPU-a], instances: [3g.40gb, 1g.10gb, 1g.10gb], replaceIdle: true}
   - {instances: [7g.80gb]}
 `,
 			want: Config{MIG: Mixed, EnvVar: true, Layouts: []Layout{
-				{GPUs: []string{"GPU-a"}, Profiles: []string{"3g.40gb", "1g.10gb", "1g.10gb"}},
+				{GPUs: []string{"GPU-a"}, Profiles: []string{"3g.40gb", "1g.10gb", "1g.10gb"}, ReplaceIdle: true},
 				{Profiles: []string{"7g.80gb"}},
 			}},
 		},

@@ -11,8 +11,9 @@ type ours struct {
 }
 
 type layout struct {
-	GPUs      []string `json:"gpus"`
-	Instances []string `json:"instances"`
+	GPUs        []string `json:"gpus"`
+	Instances   []string `json:"instances"`
+	ReplaceIdle bool     `json:"replaceIdle"`
 }
 
 // maxInstances is more than any GPU can have.
@@ -45,7 +46,9 @@ func (r *reader) layouts(list []layout) {
 			r.complain("kubedevice.migLayouts[%d] has no gpus, and others follow: put the layout for all other GPUs "+
 				"last", i)
 		}
-		r.config.Layouts = append(r.config.Layouts, Layout{GPUs: l.GPUs, Profiles: l.Instances})
+		r.config.Layouts = append(r.config.Layouts, Layout{
+			GPUs: l.GPUs, Profiles: l.Instances, ReplaceIdle: l.ReplaceIdle,
+		})
 	}
 	if len(list) > 0 && r.config.MIG == None {
 		r.complain("kubedevice.migLayouts needs flags.migStrategy mixed or single: with none no instance is offered")

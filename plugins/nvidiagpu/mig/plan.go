@@ -100,6 +100,80 @@ type search struct {
 	best   int // what the found one leaves; -1 for none
 }
 
+// maxIdle is how many instances Change considers to remove: more than there can be slices for.
+const maxIdle = 8
+
+// Change is what makes of the instances that there are those that there should be.
+type Change struct {
+	// Remove are the instances that go, by their positions in the list of those that are there.
+	Remove []int
+	// Create are those that come then, in the order of the layout.
+	Create []Instance
+	// Short are the profiles of the layout for which there is no room.
+	Short []string
+}
+
+// Change returns how a GPU gets the instances of a layout. Of those that are there only the idle
+// ones may go, which are given by their positions. As many as possible of the profiles that come
+// first in the layout are there in the end. For that it removes as few as possible, and then
+// creates as few as possible; what is not in the layout and in nobody's way stays.
+func (p *Planner) Change(there []Instance, idle []int, layout []string) Change {
+	idle = idle[:min(len(idle), maxIdle)]
+	for length := len(layout); length > 0; length-- {
+		best, found := Change{}, false
+		for set := range 1 << len(idle) {
+			remove := members(idle, set)
+			if found && len(remove) > len(best.Remove) {
+				continue
+			}
+			kept := without(there, remove)
+			missing := lacks(kept, layout[:length])
+			if found && len(remove) == len(best.Remove) && len(missing) >= len(best.Create) {
+				continue
+			}
+			if create, ok, _ := p.Place(kept, missing); ok {
+				best, found = Change{Remove: remove, Create: create}, true
+			}
+		}
+		if found {
+			best.Short = lacks(append(without(there, best.Remove), best.Create...), layout)
+			return best
+		}
+	}
+	return Change{Short: lacks(there, layout)}
+}
+
+// members returns the elements of the list whose bits are set.
+func members(list []int, set int) (elements []int) {
+	for i, element := range list {
+		if set&(1<<i) != 0 {
+			elements = append(elements, element)
+		}
+	}
+	return elements
+}
+
+// without returns the instances but those at some positions.
+func without(there []Instance, positions []int) (kept []Instance) {
+	for i, instance := range there {
+		if !slices.Contains(positions, i) {
+			kept = append(kept, instance)
+		}
+	}
+	return kept
+}
+
+// lacks returns the profiles that the instances lack of a layout, in its order.
+func lacks(there []Instance, layout []string) []string {
+	missing := slices.Clone(layout)
+	for _, instance := range there {
+		if at := slices.Index(missing, instance.Profile); at >= 0 {
+			missing = slices.Delete(missing, at, at+1)
+		}
+	}
+	return missing
+}
+
 func mask(place Place) uint64 { return (1<<place.Size - 1) << place.Start }
 
 // place places the wanted from a position in the order on, in all ways.

@@ -190,6 +190,111 @@ func roomLeft(model mig.Model, instances []mig.Instance) (room int) {
 	return room
 }
 
+// TestChangesAgainstAnOracle has GPUs of each model get random layouts beside random instances, of
+// which some are idle, and compares with all sets of instances that could go.
+func TestChangesAgainstAnOracle(t *testing.T) {
+	for _, model := range models() {
+		t.Run(model.Name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(3, 4))
+			planner := mig.NewPlanner(model.Profiles, mig.DefaultBudget)
+			whole, removing := 0, 0
+			for range 500 {
+				there := randomInstances(random, model, random.IntN(6))
+				var idle []int
+				for i := range there {
+					if random.IntN(2) == 0 {
+						idle = append(idle, i)
+					}
+				}
+				layout := make([]string, 1+random.IntN(4))
+				for i := range layout {
+					layout[i] = model.Profiles[random.IntN(len(model.Profiles))].Name
+				}
+				change := planner.Change(there, idle, layout)
+				var after []mig.Instance
+				for i, instance := range there {
+					if !slices.Contains(change.Remove, i) {
+						after = append(after, instance)
+					} else if !slices.Contains(idle, i) {
+						t.Fatalf("%v of %v, %v idle: %v removes one that is held", layout, there, idle, change)
+					}
+				}
+				after = append(after, change.Create...)
+				if why := invalid(model, after); why != "" {
+					t.Fatalf("%v of %v: %v: %s", layout, there, change, why)
+				}
+				length, removed, created := cheapest(model, there, idle, layout)
+				got := leading(after, layout)
+				if got != length || len(change.Remove) != removed || len(change.Create) != created {
+					t.Fatalf("%v of %v, %v idle: %v has the first %d, the oracle has %d with %d removed and %d created",
+						layout, there, idle, change, got, length, removed, created)
+				}
+				if (len(change.Short) == 0) != (leading(after, layout) == len(layout)) {
+					t.Fatalf("%v of %v: %v", layout, there, change)
+				}
+				if length == len(layout) {
+					whole++
+				}
+				if removed > 0 {
+					removing++
+				}
+			}
+			if whole < 100 || whole > 450 || removing < 50 {
+				t.Errorf("%d of 500 fit as a whole, %d remove something: the test says little", whole, removing)
+			}
+		})
+	}
+}
+
+// leading returns how many profiles at the beginning of a layout the instances have.
+func leading(instances []mig.Instance, layout []string) int {
+	counts := map[string]int{}
+	for _, instance := range instances {
+		counts[instance.Profile]++
+	}
+	for i, profile := range layout {
+		if counts[profile]--; counts[profile] < 0 {
+			return i
+		}
+	}
+	return len(layout)
+}
+
+// cheapest tries all sets of idle instances. It returns how many of the first profiles of the
+// layout there can be, and how many instances must at least go and come for that.
+func cheapest(model mig.Model, there []mig.Instance, idle []int, layout []string) (length, removed, created int) {
+	for length = len(layout); length > 0; length-- {
+		removed, created = len(there)+1, 0
+		for set := range 1 << len(idle) {
+			var kept []mig.Instance
+			for i, instance := range there {
+				if at := slices.Index(idle, i); at < 0 || set>>at&1 == 0 {
+					kept = append(kept, instance)
+				}
+			}
+			counts := map[string]int{}
+			for _, instance := range kept {
+				counts[instance.Profile]++
+			}
+			var missing []string
+			for _, profile := range layout[:length] {
+				if counts[profile]--; counts[profile] < 0 {
+					missing = append(missing, profile)
+				}
+			}
+			gone := len(there) - len(kept)
+			if gone > removed || gone == removed && len(missing) >= created || oracle(model, kept, missing) < 0 {
+				continue
+			}
+			removed, created = gone, len(missing)
+		}
+		if removed <= len(there) {
+			return length, removed, created
+		}
+	}
+	return 0, 0, 0
+}
+
 // TestAllLayouts goes through all layouts of a model that are full: no instance can be added. Of
 // the five profiles that the figure of NVIDIA's MIG User Guide has, there are the 19 that it draws.
 func TestAllLayouts(t *testing.T) {

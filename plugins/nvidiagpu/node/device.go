@@ -50,6 +50,7 @@ type Device struct {
 	close, wide *groups
 	problems    string // what was last said about GPUs that do not answer
 	health      *health
+	holding     holding
 }
 
 // known is a GPU that answered once. Its instances are those of the last answer.
@@ -64,11 +65,14 @@ var (
 	_ device.ConcurrentSafe = (*Device)(nil)
 	_ device.Isolator       = (*Device)(nil)
 	_ device.HealthReporter = (*Device)(nil)
+	_ device.Reshaper       = (*Device)(nil)
 )
 
 // New returns the GPUs of a node.
 func New(paths Paths) *Device {
-	return &Device{paths: paths, close: newGroups(), wide: newGroups(), health: newHealth(paths.Faults)}
+	return &Device{
+		paths: paths, close: newGroups(), wide: newGroups(), health: newHealth(paths.Faults), holding: newHolding(),
+	}
 }
 
 // GetName returns the plugin's name.

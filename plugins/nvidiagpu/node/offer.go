@@ -11,7 +11,8 @@ import (
 )
 
 // offer returns the GPUs and instances that pods may be given, by the strategy for partitioned
-// GPUs. A partitioned GPU itself is never offered. problem says why something that is there is not.
+// GPUs. A partitioned GPU itself is never offered, nor an instance that makes room. problem says
+// why something else that is there is not.
 func (d *Device) offer() (gpus []gpu.GPU, problem error) {
 	strategy := d.config.MIG
 	for _, k := range d.known {
@@ -23,6 +24,9 @@ func (d *Device) offer() (gpus []gpu.GPU, problem error) {
 		}
 		if g.Partitioned && strategy != config.None {
 			for _, instance := range k.instances {
+				if _, goes := d.holding.withdrawn[instance.UUID]; goes {
+					continue
+				}
 				resource := gpu.ProfileResource(instance.Profile)
 				if strategy == config.Single {
 					resource = gpu.Cards

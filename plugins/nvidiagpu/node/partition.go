@@ -5,8 +5,10 @@ package node
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 
@@ -14,13 +16,60 @@ import (
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvml"
 )
 
+const (
+	// withdrawal is how long an instance is not offered before it is destroyed. By then the
+	// scheduler has long seen that it is not, and the node any pod that was bound before.
+	withdrawal = 15 * time.Second
+	// refusal is how long an instance is let alone that the driver has refused to destroy.
+	refusal = time.Minute
+)
+
+// holding is what is known of who has which instance.
+type holding struct {
+	// held are the UUIDs of instances that pods hold. They are all only if complete.
+	held     map[string]bool
+	complete bool
+	// withdrawn are the UUIDs of instances that are not offered any more, each since when.
+	withdrawn map[string]time.Time
+	// refused are the GPU instances that the driver has not destroyed, each since when.
+	refused map[gpuInstance]time.Time
+
+	now func() time.Time
+}
+
+// gpuInstance names a GPU instance by its GPU's UUID and its number there.
+type gpuInstance struct {
+	gpu string
+	id  uint32
+}
+
+func newHolding() holding {
+	return holding{withdrawn: map[string]time.Time{}, refused: map[gpuInstance]time.Time{}, now: time.Now}
+}
+
+// SetHeld notes which instances pods hold. The others may be destroyed, where a layout says so.
+func (d *Device) SetHeld(devices []string, complete bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holding.held, d.holding.complete = map[string]bool{}, complete
+	for _, device := range devices {
+		d.holding.held[path.Base(device)] = true
+	}
+}
+
 // partitionAll partitions the GPUs as the configuration says, and lists their instances anew where
-// it has created some. It returns what is wrong.
+// it has changed some. It returns what is wrong.
 func (d *Device) partitionAll(present []found) (problems []error) {
+	offeredNoMore := map[string]time.Time{}
 	for i := range present {
 		g := &present[i]
-		created, err := d.partition(*g)
-		if created {
+		layout, ok := d.config.LayoutOf(g.uuid)
+		if !ok || !g.partitioned || g.unlisted != nil {
+			continue
+		}
+		p := partitioning{gpu: g, layout: layout.Profiles, holding: &d.holding, withdrawn: offeredNoMore}
+		err := p.run(layout.ReplaceIdle)
+		if p.changed {
 			if instances, err := g.device.Instances(); err == nil {
 				g.instances = instances
 			}
@@ -29,39 +78,74 @@ func (d *Device) partitionAll(present []found) (problems []error) {
 			problems = append(problems, fmt.Errorf("GPU %s: %w", g.uuid, err))
 		}
 	}
+	d.holding.withdrawn = offeredNoMore
 	return problems
 }
 
-// partition creates the instances that the layout of a GPU has and the GPU has not, where they fit
-// beside those that are there. It destroys nothing, so that whatever runs on an instance is left
-// alone, and it remembers nothing: what is missing is what the driver does not list. So it may end
-// at any point, and goes on from there. It reports whether it has created anything.
-func (d *Device) partition(g found) (created bool, err error) {
-	wanted, ok := d.config.LayoutOf(g.uuid)
-	if !ok || !g.partitioned || g.unlisted != nil {
-		return false, nil
-	}
-	profiles, err := g.device.Profiles()
-	if err != nil {
-		return false, err
-	}
-	p := partitioning{gpu: g, profiles: profiles}
-	there, err := g.device.GPUInstances()
-	if err != nil {
-		return false, err
-	}
-	missing, err := p.complete(there, wanted)
-	if err == nil {
-		err = p.fill(there, missing)
-	}
-	return p.created, err
+// partitioning is one pass over a GPU. It remembers nothing of what it has created: what is missing
+// is what the driver does not list. So it may end at any point, and the next one goes on from
+// there.
+type partitioning struct {
+	gpu      *found
+	layout   []string
+	holding  *holding
+	profiles []mig.Profile
+	there    []nvml.GPUInstance
+	changed  bool // whether it has created or destroyed anything
+	// withdrawn takes the UUIDs of instances that are to go, each since when they are not offered.
+	withdrawn map[string]time.Time
 }
 
-// partitioning is one pass over a GPU.
-type partitioning struct {
-	gpu      found
-	profiles []mig.Profile
-	created  bool
+// run gives the GPU the instances of the layout that it lacks, where they fit beside those that are
+// there. It destroys none that is held, and none at all unless idle ones may be replaced.
+func (p *partitioning) run(replaceIdle bool) (err error) {
+	if p.profiles, err = p.gpu.device.Profiles(); err != nil {
+		return err
+	}
+	if p.there, err = p.gpu.device.GPUInstances(); err != nil {
+		return err
+	}
+	if err := p.complete(); err != nil {
+		return err
+	}
+	planner := mig.NewPlanner(p.profiles, mig.DefaultBudget)
+	beside := p.instances()
+	if replaceIdle && p.holding.complete {
+		change := planner.Change(beside, p.idle(), p.layout)
+		due, err := p.remove(change.Remove)
+		if err != nil || !due {
+			return err
+		}
+		for _, i := range change.Remove {
+			beside[i].Profile = ""
+		}
+		beside = slices.DeleteFunc(beside, func(i mig.Instance) bool { return i.Profile == "" })
+	}
+	change := planner.Change(beside, nil, p.layout)
+	if err := p.create(change.Create); err != nil || len(change.Short) == 0 {
+		return err
+	}
+	remedy := "set replaceIdle in the layout, or end what uses those that are not of it, and destroy them with " +
+		"nvidia-smi mig -dci and -dgi"
+	if replaceIdle {
+		remedy = "end the pods that hold those that are not of the layout"
+	}
+	return fmt.Errorf("there is no room for %s beside its other MIG instances: %s", strings.Join(change.Short, ", "),
+		remedy)
+}
+
+// instances returns what is there as the planner knows it.
+func (p *partitioning) instances() []mig.Instance {
+	list := make([]mig.Instance, len(p.there))
+	for i, instance := range p.there {
+		list[i] = mig.Instance{Profile: p.profileOf(instance).Name, Place: instance.Place}
+	}
+	return list
+}
+
+func (p *partitioning) profileOf(instance nvml.GPUInstance) mig.Profile {
+	profile, _ := p.profile(func(m mig.Profile) bool { return m.ID == instance.Profile })
+	return profile
 }
 
 // profile returns the profile with that property.
@@ -74,63 +158,102 @@ func (p *partitioning) profile(is func(mig.Profile) bool) (mig.Profile, bool) {
 }
 
 // complete gives GPU instances of the layout the compute instance that they lack: an earlier pass
-// has ended in between. It returns the profiles of the instances that are missing.
-func (p *partitioning) complete(there []nvml.GPUInstance, wanted []string) (missing []string, err error) {
-	missing = slices.Clone(wanted)
-	for _, instance := range there {
-		profile, ok := p.profile(func(m mig.Profile) bool { return m.ID == instance.Profile })
+// has ended in between.
+func (p *partitioning) complete() error {
+	missing := slices.Clone(p.layout)
+	for _, instance := range p.there {
+		profile := p.profileOf(instance)
 		at := slices.Index(missing, profile.Name)
-		if !ok || at < 0 {
+		if at < 0 {
 			continue // it is not of the layout
 		}
 		missing = slices.Delete(missing, at, at+1)
-		if p.hasCompute(instance.ID) {
+		if len(p.compute(instance)) > 0 {
 			continue
 		}
-		p.created = true
+		p.changed = true
 		if err := p.gpu.device.CreateComputeInstance(instance.ID, profile); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return missing, nil
+	return nil
 }
 
-func (p *partitioning) hasCompute(gpuInstance uint32) bool {
-	return slices.ContainsFunc(p.gpu.instances, func(i nvml.Instance) bool { return i.GPUInstance == gpuInstance })
-}
-
-// fill creates the missing instances: all of them, or of those that come first in the layout as
-// many as fit.
-func (p *partitioning) fill(there []nvml.GPUInstance, missing []string) error {
-	var beside []mig.Instance
-	for _, instance := range there {
-		profile, _ := p.profile(func(m mig.Profile) bool { return m.ID == instance.Profile })
-		beside = append(beside, mig.Instance{Profile: profile.Name, Place: instance.Place})
-	}
-	planner := mig.NewPlanner(p.profiles, mig.DefaultBudget)
-	var placed []mig.Instance
-	fits := 0
-	for fits = len(missing); fits > 0; fits-- {
-		if found, ok, _ := planner.Place(beside, missing[:fits]); ok {
-			placed = found
-			break
+// compute returns the compute instances of a GPU instance.
+func (p *partitioning) compute(of nvml.GPUInstance) (list []nvml.Instance) {
+	for _, instance := range p.gpu.instances {
+		if instance.GPUInstance == of.ID {
+			list = append(list, instance)
 		}
 	}
-	for _, instance := range placed {
+	return list
+}
+
+// idle returns the positions of the GPU instances that nobody holds, as far as is known.
+func (p *partitioning) idle() (positions []int) {
+	for i, instance := range p.there {
+		name := gpuInstance{p.gpu.uuid, instance.ID}
+		if since, refused := p.holding.refused[name]; refused && p.holding.now().Sub(since) < refusal {
+			continue
+		}
+		if !slices.ContainsFunc(p.compute(instance), func(c nvml.Instance) bool { return p.holding.held[c.UUID] }) {
+			positions = append(positions, i)
+		}
+	}
+	return positions
+}
+
+// remove destroys instances, by their positions, once none of them was offered for long enough. due
+// says that none is left.
+func (p *partitioning) remove(positions []int) (due bool, err error) {
+	now := p.holding.now()
+	due = true
+	for _, i := range positions {
+		for _, c := range p.compute(p.there[i]) {
+			since, known := p.holding.withdrawn[c.UUID]
+			if !known {
+				since = now
+				utils.Logf(0, "NVIDIA GPU %s: MIG instance %s of %s, which no pod holds, makes room for the layout: "+
+					"it is not offered any more, and destroyed in %v", p.gpu.uuid, c.UUID, c.Profile, withdrawal)
+			}
+			p.withdrawn[c.UUID] = since
+			due = due && now.Sub(since) >= withdrawal
+		}
+	}
+	if !due {
+		return false, nil
+	}
+	for _, i := range positions {
+		instance := p.there[i]
+		var numbers []uint32
+		for _, c := range p.compute(instance) {
+			numbers = append(numbers, c.ComputeInstance)
+			delete(p.withdrawn, c.UUID)
+		}
+		p.changed = true
+		if err := p.gpu.device.Destroy(instance.ID, numbers); err != nil {
+			p.holding.refused[gpuInstance{p.gpu.uuid, instance.ID}] = now
+			return false, fmt.Errorf("a MIG instance of %s is in the way of the layout, no pod holds it, and it "+
+				"cannot be destroyed: %w", p.profileOf(instance).Name, err)
+		}
+		utils.Logf(0, "NVIDIA GPU %s: a MIG instance of %s is destroyed", p.gpu.uuid, p.profileOf(instance).Name)
+	}
+	return true, nil
+}
+
+// create creates instances.
+func (p *partitioning) create(instances []mig.Instance) error {
+	for _, instance := range instances {
 		profile, _ := p.profile(func(m mig.Profile) bool { return m.Name == instance.Profile })
 		id, err := p.gpu.device.CreateGPUInstance(profile, instance.Place)
 		if err == nil {
-			p.created = true
+			p.changed = true
 			err = p.gpu.device.CreateComputeInstance(id, profile)
 		}
 		if err != nil {
 			return err
 		}
 		utils.Logf(0, "NVIDIA GPU %s has a new MIG instance of %s", p.gpu.uuid, profile.Name)
-	}
-	if fits < len(missing) {
-		return fmt.Errorf("there is no room for %s beside its other MIG instances: end what uses those that are not "+
-			"of the layout, and destroy them with nvidia-smi mig -dci and -dgi", strings.Join(missing[fits:], ", "))
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ char *library_open(struct library *lib, const char *path) {
 		{"nvmlDeviceCreateGpuInstanceWithPlacement", &lib->gi_create, 1},
 		{"nvmlGpuInstanceGetComputeInstanceProfileInfo", &lib->ci_profile, 1},
 		{"nvmlGpuInstanceCreateComputeInstance", &lib->ci_create, 1},
+		{"nvmlGpuInstanceGetComputeInstanceById", &lib->ci_by_id, 1},
+		{"nvmlComputeInstanceDestroy", &lib->ci_destroy, 1},
+		{"nvmlGpuInstanceDestroy", &lib->gi_destroy, 1},
 	};
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
 		void *symbol = dlsym(lib->handle, functions[i].name);

@@ -98,6 +98,9 @@ struct library {
 	nvml_return (*gi_create)(nvml_device, unsigned int, const struct nvml_placement *, nvml_gi *);
 	nvml_return (*ci_profile)(nvml_gi, unsigned int, unsigned int, struct nvml_ci_profile *);
 	nvml_return (*ci_create)(nvml_gi, unsigned int, nvml_ci *);
+	nvml_return (*ci_by_id)(nvml_gi, unsigned int, nvml_ci *);
+	nvml_return (*ci_destroy)(nvml_ci);
+	nvml_return (*gi_destroy)(nvml_gi);
 };
 
 // library_open fills in lib and returns null, or returns what is wrong, in memory that the caller frees.
@@ -144,5 +147,7 @@ nvml_return library_gi_create(struct library *lib, nvml_device device, unsigned 
 			      const struct nvml_placement *placement, nvml_gi *gi);
 nvml_return library_ci_profile(struct library *lib, nvml_gi gi, unsigned int index, struct nvml_ci_profile *profile);
 nvml_return library_ci_create(struct library *lib, nvml_gi gi, unsigned int profile, nvml_ci *ci);
+nvml_return library_ci_destroy(struct library *lib, nvml_gi gi, unsigned int id);
+nvml_return library_gi_destroy(struct library *lib, nvml_gi gi);
 
 #endif

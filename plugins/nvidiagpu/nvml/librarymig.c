@@ -66,3 +66,11 @@ nvml_return library_ci_profile(struct library *lib, nvml_gi gi, unsigned int ind
 nvml_return library_ci_create(struct library *lib, nvml_gi gi, unsigned int profile, nvml_ci *ci) {
 	return CALL(ci_create, gi, profile, ci);
 }
+
+nvml_return library_ci_destroy(struct library *lib, nvml_gi gi, unsigned int id) {
+	nvml_ci ci;
+	nvml_return result = CALL(ci_by_id, gi, id, &ci);
+	return result == NVML_OK ? CALL(ci_destroy, ci) : result;
+}
+
+nvml_return library_gi_destroy(struct library *lib, nvml_gi gi) { return CALL(gi_destroy, gi); }

@@ -283,3 +283,21 @@ func (d Device) CreateComputeInstance(gpuInstance uint32, profile mig.Profile) e
 	}
 	return fmt.Errorf("GPU instance %d has no compute profile of %d slices", gpuInstance, profile.Slices)
 }
+
+// Destroy destroys a GPU instance with its compute instances, which are given by their numbers. The
+// driver refuses it while a program uses one of them; those before it are gone then.
+func (d Device) Destroy(gpuInstance uint32, computeInstances []uint32) error {
+	var gi C.nvml_gi
+	if err := d.library.check(fmt.Sprintf("find GPU instance %d", gpuInstance),
+		C.library_gi_by_id(&d.library.functions, d.handle, C.uint(gpuInstance), &gi)); err != nil {
+		return err
+	}
+	for _, id := range computeInstances {
+		if err := d.library.check(fmt.Sprintf("destroy compute instance %d of GPU instance %d", id, gpuInstance),
+			C.library_ci_destroy(&d.library.functions, gi, C.uint(id))); err != nil {
+			return err
+		}
+	}
+	return d.library.check(fmt.Sprintf("destroy GPU instance %d", gpuInstance),
+		C.library_gi_destroy(&d.library.functions, gi))
+}

@@ -68,6 +68,18 @@ func (l Library) WritePartitions(gpus map[int][]Part) error {
 	return errors.Join(os.WriteFile(next, []byte(text.String()), 0o644), os.Rename(next, l.mig))
 }
 
+// Use has a program use a GPU instance of a GPU, until the next Partition.
+func (l Library) Use(t *testing.T, number, gi int) {
+	t.Helper()
+	content, err := os.ReadFile(l.mig)
+	if err == nil {
+		err = os.WriteFile(l.mig, fmt.Appendf(content, "%d used %d\n", number, gi), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Partitions returns how the GPUs are partitioned, by number, each instance as profile@slice, in
 // the order of the slices. A GPU instance without compute instances has a minus sign behind it.
 func (l Library) Partitions(t *testing.T) map[int][]string {

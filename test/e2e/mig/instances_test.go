@@ -6,6 +6,7 @@ package mig
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,41 @@ func TestPodsGetTheInstancesThatTheSchedulerChoseAndAnXIDConcernsOne(t *testing.
 				condition(now))
 		}
 	}
+}
+
+// TestIdleInstancesMakeRoomForAPodThatWaits has a layout with two large instances, of which one is
+// there and in use.
+func TestIdleInstancesMakeRoomForAPodThatWaits(t *testing.T) {
+	ctx := begin(t)
+	awaitOffer(ctx, t, map[corev1.ResourceName]int64{large: 1})
+	namespace := clustertest.Namespace(t, shared.Client)
+	one := map[corev1.ResourceName]int64{large: 1}
+	holder := clustertest.RunPod(ctx, t, shared.Client, clustertest.IdlePod(namespace, "holder", one))
+	waiting := clustertest.CreatePod(ctx, t, shared.Client, clustertest.IdlePod(namespace, "waiting", one))
+	clustertest.AwaitPod(ctx, t, shared.Client, waiting, "to find no node", kube.Unschedulable)
+
+	layout := "flags: {migStrategy: mixed}\n" +
+		"kubedevice: {migLayouts: [{instances: [3g.40gb, 3g.40gb], replaceIdle: true}]}"
+	if err := os.WriteFile(configuration, []byte(layout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Nodes[0].Kubecri.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	waiting = clustertest.AwaitPod(ctx, t, shared.Client, waiting, "to run", kube.Ready)
+	if first, second := expectChosen(ctx, t, holder), expectChosen(ctx, t, waiting); cmp.Equal(first, second) {
+		t.Errorf("both pods have %v", first)
+	}
+	if diff := cmp.Diff(map[int][]string{1: {"3g.40gb@0", "3g.40gb@4"}}, library.Partitions(t)); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	now := clustertest.AwaitPod(ctx, t, shared.Client, holder, "to be ready still", kube.Ready)
+	was, is := holder.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]
+	if was.ContainerID != is.ContainerID || is.RestartCount != 0 || condition(now) == corev1.ConditionFalse {
+		t.Errorf("the pod that had its instance before: %s, restarted %d times, condition %q", is.ContainerID,
+			is.RestartCount, condition(now))
+	}
+	awaitOffer(ctx, t, map[corev1.ResourceName]int64{whole: 1, small: 0, large: 2})
 }
 
 // condition returns the status of a pod's condition about its devices.

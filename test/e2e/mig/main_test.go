@@ -27,6 +27,8 @@ var (
 	shared *cluster.Cluster
 	// library is the node's stand-in.
 	library nvmltest.Library
+	// configuration is the plugin's configuration file, which is not there at first.
+	configuration string
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -63,7 +65,10 @@ func furnish(dir string) (options cluster.Options, err error) {
 	built := filepath.Join(root, "_output", "plugins", "device", "nvidiagpu.so")
 	options.Nodes[0].Inventory = ""
 	options.Nodes[0].Kubecri.Args = []string{"--cridevices=" + plugins}
-	options.Nodes[0].Kubecri.Env = []string{"LD_LIBRARY_PATH=" + dir}
+	configuration = filepath.Join(dir, "nvidiagpu.yaml")
+	options.Nodes[0].Kubecri.Env = []string{
+		"LD_LIBRARY_PATH=" + dir, "KUBEDEVICE_NVIDIAGPU_CONFIG=" + configuration,
+	}
 	options.Visible = append(options.Visible, dir)
 	return options, errors.Join(
 		os.Mkdir(plugins, 0o755),

@@ -7,8 +7,9 @@
 //	GPU on                  the GPU is in MIG mode
 //	GPU gi ID PROFILE START a GPU instance, its profile by its place in the table
 //	GPU ci GI ID SLICES     a compute instance
+//	GPU used GI             a program uses the GPU instance, which is not there to be destroyed
 //
-// What creates instances writes the file anew.
+// What creates and destroys instances writes the file anew.
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ struct ci {
 };
 
 struct state {
-	int on[COUNT + 1];
+	int on[COUNT + 1], used[(COUNT + 1) * GIS];
 	int gis, cis;
 	struct gi gi[MAX];
 	struct ci ci[MAX];
@@ -64,6 +65,8 @@ static struct state load(void) {
 			s.gi[s.gis++] = (struct gi){gpu, a, b, c};
 		else if (sscanf(line, "%d ci %d %d %d", &gpu, &a, &b, &c) == 4)
 			s.ci[s.cis++] = (struct ci){gpu, a, b, c};
+		else if (sscanf(line, "%d used %d", &gpu, &a) == 2)
+			s.used[gpu * GIS + a] = 1;
 		else if (sscanf(line, "%d on", &gpu) == 1)
 			s.on[gpu] = 1;
 	}
@@ -78,6 +81,9 @@ static nvmlReturn_t save(const struct state *s) {
 	for (int gpu = 0; gpu < COUNT; gpu++)
 		if (s->on[gpu])
 			fprintf(file, "%d on\n", gpu);
+	for (int i = 0; i < COUNT * GIS; i++)
+		if (s->used[i])
+			fprintf(file, "%d used %d\n", i / GIS, i % GIS);
 	for (int i = 0; i < s->gis; i++)
 		fprintf(file, "%d gi %d %d %d\n", s->gi[i].gpu, s->gi[i].id, s->gi[i].profile, s->gi[i].start);
 	for (int i = 0; i < s->cis; i++)
@@ -304,6 +310,44 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(
 		id++;
 	s.ci[s.cis++] = (struct ci){gi->gpu, gi->id, id, ci_slices[profile]};
 	ci_handle(&s.ci[s.cis - 1], created);
+	return save(&s);
+}
+
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(
+	nvmlGpuInstance_t handle, unsigned int id, nvmlComputeInstance_t *found) {
+	struct state s = load();
+	int at = (int)((char *)handle.handle - gi_handles);
+	struct ci *ci = find_ci(&s, at / GIS, at % GIS, id);
+	if (ci == NULL)
+		return NVML_ERROR_NOT_FOUND;
+	ci_handle(ci, found);
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t handle) {
+	struct state s = load();
+	int at = (int)((char *)handle.handle - ci_handles);
+	struct ci *ci = find_ci(&s, at / CIS / GIS, at / CIS % GIS, at % CIS);
+	if (ci == NULL)
+		return NVML_ERROR_NOT_FOUND;
+	if (s.used[at / CIS])
+		return NVML_ERROR_IN_USE;
+	*ci = s.ci[--s.cis];
+	return save(&s);
+}
+
+nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t handle) {
+	struct state s = load();
+	int at = (int)((char *)handle.handle - gi_handles);
+	struct gi *gi = find_gi(&s, at / GIS, at % GIS);
+	if (gi == NULL)
+		return NVML_ERROR_NOT_FOUND;
+	if (s.used[at])
+		return NVML_ERROR_IN_USE;
+	for (int i = 0; i < s.cis; i++)
+		if (s.ci[i].gpu == gi->gpu && s.ci[i].gi == gi->id)
+			return NVML_ERROR_IN_USE; // of its compute instances
+	*gi = s.gi[--s.gis];
 	return save(&s);
 }
 #endif
