@@ -230,6 +230,3 @@ func (e *Engine) resolve(ctx context.Context, pod *v1.Pod, generation int64) (ou
 	}
 	return conflict
 }
-
-// asStatus is errors.As for the API server's errors.
-func asStatus(err error, status *apierrors.APIStatus) bool { return errors.As(err, status) }

@@ -13,6 +13,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -225,7 +226,7 @@ func (e *Engine) tell(pod *v1.Pod, reason, format string, details ...any) {
 // refused reports whether the error says that the pod was not changed.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	if !asStatus(err, &status) {
+	if !errors.As(err, &status) {
 		return false
 	}
 	code := status.Status().Code
