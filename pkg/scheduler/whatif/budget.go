@@ -16,7 +16,7 @@ const (
 	stretch = time.Millisecond
 	// idleRest and busyRest are how long it then rests, in units of its work: while no pod is
 	// scheduled, and else.
-	idleRest, busyRest = 1, 19
+	idleRest, busyRest = 1, 39
 )
 
 // errOver says that the time or the steps of a question are over.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Between two stretches of its work a question leaves the core to the scheduler: for 19 times as
+// Between two stretches of its work a question leaves the core to the scheduler: for 39 times as
 // long when a pod was scheduled a moment ago, and else for as long as it has worked.
 func TestAQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	f := newFixture(t, machines()[0].node())
@@ -24,8 +24,8 @@ func TestAQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	}
 	f.create(newPod("plain", wish{}))
 	f.scheduler.ScheduleOne(f.Context())
-	if got := rests(); got != 19*time.Millisecond {
-		t.Errorf("after a pod was scheduled it rests for %v after 1 ms of work, want 19 ms", got)
+	if got := rests(); got != 39*time.Millisecond {
+		t.Errorf("after a pod was scheduled it rests for %v after 1 ms of work, want 39 ms", got)
 	}
 	f.await("the scheduler has nothing to do", func() bool { return rests() == time.Millisecond })
 }

@@ -65,7 +65,7 @@ func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle,
 	}
 }
 
-// rest sleeps after so much work. Questions take a twentieth of one core while pods are scheduled,
+// rest sleeps after so much work. Questions take a fortieth of one core while pods are scheduled,
 // and the half of it else.
 func (e *Engine) rest(worked time.Duration) {
 	times := idleRest

@@ -45,16 +45,17 @@ func (d *trial) batch(ctx context.Context, s side) (cost report.Sample, err erro
 	if d.asking != nil && s.process == d.sides[0].process {
 		endAsking = d.asking.begin(limited, s.devices, questions(d.nodes, s.process.name))
 	}
+	answered := d.asking.count()
 	ended, err := outcome.await(limited, d.pods, s.process)
 	spent := s.cpu() - cpu
-	if err := errors.Join(err, endAsking()); err != nil {
-		return cost, err
+	d.answered += d.asking.count() - answered
+	if err == nil {
+		err = check(s.variant, outcome.bound())
 	}
-
-	if err := check(s.variant, outcome.bound()); err != nil {
-		return cost, err
+	if err != nil {
+		return cost, errors.Join(err, endAsking())
 	}
-	if err := d.clear(limited); err != nil {
+	if err := d.clear(limited, endAsking); err != nil {
 		return cost, err
 	}
 	return report.Sample{Pods: d.pods, Seconds: ended.Sub(began).Seconds(), CPUSeconds: spent.Seconds()}, nil
@@ -96,12 +97,14 @@ func (d *trial) prepare(ctx context.Context, s side) error {
 	return d.bench.makePods(ctx, s.variant, s.process.name, d.made, d.pods)
 }
 
-// clear removes all pods, and has both schedulers see how they came and went.
-func (d *trial) clear(ctx context.Context) error {
-	if err := d.resume(); err != nil {
-		return err
+// clear removes all pods, and has both schedulers see how they came and went. Until the pods are
+// gone, questions are asked.
+func (d *trial) clear(ctx context.Context, endAsking func() error) error {
+	err := d.resume()
+	if err == nil {
+		err = d.bench.removePods(ctx)
 	}
-	if err := d.bench.removePods(ctx); err != nil {
+	if err := errors.Join(err, endAsking()); err != nil {
 		return err
 	}
 	return d.drain(ctx)

@@ -40,8 +40,9 @@
 // nothing by its exit status: at the end it says which of the project's goals hold on this machine.
 //
 // With -whatifs it compares our scheduler with itself: 16 users ask one of the two what would be
-// if, each as fast as it is answered, for as long as a batch is measured. Connections last from one
-// batch to the next, as those of a user's program do. The CPU for the answers counts.
+// if, each as fast as it is answered, from the beginning of a batch until its pods are removed.
+// Connections last from one batch to the next, as those of a user's program do. The CPU for the
+// answers counts.
 //
 // With -tenants it compares something else: how many pods without devices our scheduler binds
 // alone, beside tenants that create the worst pods of package test/hostile, and beside tenants that

@@ -23,8 +23,10 @@ type trial struct {
 	batches, pods int
 	// sides are the variant and its baseline.
 	sides [2]side
-	// asking asks the variant's scheduler what would be if; nil without.
-	asking *asking
+	// asking asks the variant's scheduler what would be if; nil without. answered is how many of the
+	// questions were answered while batches were measured.
+	asking   *asking
+	answered int64
 	// made is how many batches were made, of both sides together.
 	made int
 }
@@ -69,8 +71,11 @@ func (b *bench) compare(ctx context.Context, c comparison, nodes, free int) (pai
 			"%d nodes, %v, round %d of %d in %.1f s: %.1f and %.1f pods/s, %.3f and %.3f ms CPU per pod\n",
 			nodes, pair.Comparison, round+1, b.rounds, time.Since(began).Seconds(),
 			own.PodsPerSecond(), baseline.PodsPerSecond(), own.CPUPerPod(), baseline.CPUPerPod())
+		if pair.WhatIfs = d.asking.count(); d.asking != nil {
+			fmt.Fprintf(os.Stderr, "%d what-ifs so far, %d of them while batches were measured\n", pair.WhatIfs,
+				d.answered)
+		}
 	}
-	pair.WhatIfs = d.asking.count()
 	after, err := d.read(ctx)
 	if err != nil {
 		return pair, err

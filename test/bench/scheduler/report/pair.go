@@ -20,7 +20,8 @@ type Pair struct {
 	Comparison `json:"comparison"`
 	OfVariant  Measured `json:"ofWay"`
 	OfBaseline Measured `json:"ofYardstick"`
-	// WhatIfs is how many questions the variant's scheduler has answered meanwhile.
+	// WhatIfs is how many questions the variant's scheduler has answered, while batches were
+	// measured and until their pods were gone.
 	WhatIfs int64 `json:"whatIfs,omitempty"`
 }
 

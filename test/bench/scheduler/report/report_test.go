@@ -85,7 +85,7 @@ func TestTheCPUOfPodsHasNoGoalBesideWhatIfs(t *testing.T) {
 	r := New("", 5, []Size{{Nodes: 3, Pairs: []Pair{pair}}}).Sizes[0].Ratios
 	for i, want := range []string{
 		"asked, pods/s, of alone: 0.500, at least 0.95 wanted: DOES NOT HOLD",
-		"asked, CPU, of alone: median 0.500: no goal: that of 7 what-ifs is in it",
+		"asked, CPU, of alone: median 0.500: no goal: that of what-ifs is in it, 7 in all",
 	} {
 		if got := r[i].String(); got != want {
 			t.Errorf("it says %q, want %q", got, want)
