@@ -23,8 +23,8 @@ type trial struct {
 	batches, pods int
 	// sides are the variant and its baseline.
 	sides [2]side
-	// asking asks the variant's scheduler what would be if; nil without. answered is how many of the
-	// questions were answered while batches were measured.
+	// asking asks the variant's scheduler what would be if; nil without. answered is how many of
+	// the questions were answered while batches were measured.
 	asking   *asking
 	answered int64
 	// made is how many batches were made, of both sides together.

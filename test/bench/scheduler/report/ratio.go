@@ -30,7 +30,8 @@ func ratiosOf(p Pair) []Ratio {
 		newRatio(p.Comparison, cpu, p.OfBaseline.Samples, p.OfVariant.Samples, Sample.CPUPerPod),
 	}
 	if p.WhatIfs > 0 { // whose CPU is none of the pods'
-		ratios[1].Bound, ratios[1].Verdict = 0, Verdict{fmt.Sprintf("no goal: that of what-ifs is in it, %d in all", p.WhatIfs)}
+		ratios[1].Bound = 0
+		ratios[1].Verdict = Verdict{fmt.Sprintf("no goal: that of what-ifs is in it, %d in all", p.WhatIfs)}
 	}
 	return ratios
 }
