@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -208,9 +209,22 @@ func (s *Stage) holders(ctx context.Context, node, device string) ([]string, err
 	if err := s.barrier(ctx); err != nil {
 		return nil, err
 	}
-	status, content, err := s.api(ctx, s.admin.Config, schedulerapi.NodesPath+"?name="+node)
-	if err != nil {
-		return nil, err
+	var status int
+	var content string
+	for {
+		var err error
+		status, content, err = s.api(ctx, s.admin.Config, schedulerapi.NodesPath+"?name="+node)
+		if err != nil {
+			return nil, err
+		}
+		if status != http.StatusTooManyRequests {
+			break
+		}
+		select {
+		case <-time.After(time.Second): // what Retry-After says: all attempts are one user's
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	var list schedulerapi.NodeList
 	if err := json.Unmarshal([]byte(content), &list); err != nil || status != http.StatusOK {
