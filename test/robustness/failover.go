@@ -63,8 +63,8 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 		return err
 	}
 	ready, lost, err := w.awaitReady(ctx, recoveryLimit)
-	if err != nil || len(lost) > 0 {
-		return errors.Join(append([]error{err}, asErrors(lost)...)...)
+	if err := errors.Join(append(asErrors(lost), err)...); err != nil {
+		return err
 	}
 	before := &ready[0]
 	choice, err := r.observer.Choice(before, before.Status.ContainerStatuses[0].Name)
@@ -82,10 +82,15 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 	if err := r.awaitKilled(ctx, point, supervisor, starts); err != nil {
 		return err
 	}
-	now, granted, err := r.awaitReplaced(ctx, before)
+	granted, err := r.awaitReplaced(ctx, before)
 	if err != nil {
 		return fmt.Errorf("%w: on record is %+v; it is %s", err, granted, r.cluster.Client.Describe(ctx, before))
 	}
+	ready, lost, err = r.awaitSettled(ctx, w, result)
+	if err := errors.Join(append(asErrors(lost), err)...); err != nil {
+		return err
+	}
+	now := &ready[0]
 	running, err := r.look(result)
 	if err != nil {
 		return err
@@ -111,11 +116,11 @@ func (r *run) failOnce(ctx context.Context, point failpoint.Point, supervisor *c
 
 // awaitReplaced waits until the pod's first container was started again, and its devices of before
 // are released.
-func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (now *corev1.Pod, granted grants.Allocation,
-	err error) {
+func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (granted grants.Allocation, err error) {
 	what := "pod " + before.Name + " has another device, and holds the one of before no more"
 	pods, old := r.cluster.Client.CoreV1().Pods(before.Namespace), before.Status.ContainerStatuses[0].ContainerID
 	waited := r.await(ctx, what, func() bool {
+		var now *corev1.Pod
 		now, err = pods.Get(ctx, before.Name, metav1.GetOptions{})
 		if err != nil || !kube.Ready(now) || now.UID != before.UID ||
 			now.Status.ContainerStatuses[0].ContainerID == old {
@@ -127,9 +132,9 @@ func (r *run) awaitReplaced(ctx context.Context, before *corev1.Pod) (now *corev
 		return err == nil && granted.Generation > 0 && len(granted.Asked)+len(granted.Leaving) == 0
 	})
 	if waited != nil {
-		return nil, granted, errors.Join(waited, err)
+		return granted, errors.Join(waited, err)
 	}
-	return now, granted, nil
+	return granted, nil
 }
 
 func asErrors(texts []string) (errs []error) {

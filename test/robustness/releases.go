@@ -220,11 +220,11 @@ func (r *run) keep(ctx context.Context) error {
 	if err := r.releases.kept.create(ctx, 1, 0); err != nil {
 		return err
 	}
-	ready, err := r.awaitKept(ctx)
-	if err != nil {
+	found := &Result{Scenario: "pods that are kept"}
+	ready, lost, err := r.awaitSettled(ctx, r.releases.kept, found)
+	if err := errors.Join(append(asErrors(lost), err)...); err != nil {
 		return err
 	}
-	found := &Result{Scenario: "pods that are kept"}
 	if err := r.audit(ctx, ready, found); err != nil {
 		return err
 	}
@@ -239,10 +239,7 @@ func (r *run) keep(ctx context.Context) error {
 // awaitKept waits until the kept pods are ready.
 func (r *run) awaitKept(ctx context.Context) ([]corev1.Pod, error) {
 	ready, lost, err := r.releases.kept.awaitReady(ctx, recoveryLimit)
-	if err == nil && len(lost) > 0 {
-		err = errors.New(strings.Join(lost, "\n"))
-	}
-	return ready, err
+	return ready, errors.Join(append(asErrors(lost), err)...)
 }
 
 // compareReaders compares what kubecri of each release reads of the kept pods on record.

@@ -77,8 +77,7 @@ func (r *run) scenario(ctx context.Context, s scenario) (*Result, error) {
 	return result, nil
 }
 
-// awaitSettled waits until the workload's pods are ready, and none of their containers runs without
-// its device: where kubecri is an NRI plugin, such a one will be ended.
+// awaitSettled waits until the workload's pods are ready and their containers are settled.
 func (r *run) awaitSettled(ctx context.Context, w *workload, result *Result) (ready []corev1.Pod, lost []string,
 	err error) {
 	limit := time.After(recoveryLimit)
@@ -87,27 +86,38 @@ func (r *run) awaitSettled(ctx context.Context, w *workload, result *Result) (re
 			return ready, lost, err
 		}
 		now, err := r.look(result)
-		if err != nil || r.options.Mode != cluster.ModeNRI || !anyBare(ready, now) {
-			return ready, lost, err
+		if err != nil || r.settled(ready, now) {
+			return ready, nil, err
 		}
 		select {
 		case <-time.After(pollInterval):
 		case <-limit:
-			return ready, nil, nil // the audit says which
+			return ready, nil, nil // the audit says which is not
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-// anyBare reports whether a container of the pods runs without a device.
-func anyBare(pods []corev1.Pod, now map[string]audit.Container) bool {
-	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-		return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-			_, id, _ := strings.Cut(status.ContainerID, "://")
-			return len(now[id].Devices) == 0
-		})
-	})
+// settled reports whether the containers of the pods have begun their commands, which is a moment
+// after the runtime says so, and whether none is without a device where it will be ended for that:
+// where kubecri is an NRI plugin.
+func (r *run) settled(pods []corev1.Pod, now map[string]audit.Container) bool {
+	for _, pod := range pods {
+		for _, status := range pod.Status.ContainerStatuses {
+			c, begun := now[containerID(status)]
+			if !begun || r.options.Mode == cluster.ModeNRI && len(c.Devices) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// containerID returns the runtime's ID of a container.
+func containerID(status corev1.ContainerStatus) string {
+	_, id, _ := strings.Cut(status.ContainerID, "://")
+	return id
 }
 
 // grantedTo returns the node's resources that a container of a grant's pod holds, sorted.
@@ -175,10 +185,12 @@ func (r *run) wrong(pod *corev1.Pod, grant grants.Allocation, now map[string]aud
 			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, on record is %q", choice, choice.Paths,
 				granted))
 		}
-		_, id, _ := strings.Cut(status.ContainerID, "://")
-		if has := now[id].Devices; !slices.Equal(has, choice.Chosen) {
+		switch c, begun := now[containerID(status)]; {
+		case !begun:
+			wrong = append(wrong, fmt.Sprintf("%s: %s does not run", choice, status.ContainerID))
+		case !slices.Equal(c.Devices, choice.Chosen):
 			wrong = append(wrong, fmt.Sprintf("%s: the scheduler chose %q, the container has %q", choice, choice.Chosen,
-				has))
+				c.Devices))
 		}
 	}
 	return wrong, nil

@@ -74,8 +74,8 @@ func NewFiles(nodeName string, load Load, timing Timing, observe Observe) *Files
 	}
 }
 
-// Follow makes held the source of what plugins are told that make devices themselves; without it
-// they know of no holders. It must be called before Run.
+// Follow makes held the source of what is reported to plugins that make devices themselves; without
+// it nothing is known of holders. It must be called before Run.
 func (f *Files) Follow(held Held) { f.held = held }
 
 // Run loads the plugins and runs them until ctx is done. It returns when no plugin is called,

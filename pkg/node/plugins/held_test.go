@@ -6,6 +6,7 @@ package plugins
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -13,10 +14,13 @@ import (
 // reshaper is a plugin whose second device is there until it hears that nobody holds it.
 type reshaper struct {
 	*fake
-	idle atomic.Bool
+	idle, broken atomic.Bool
 }
 
 func (r *reshaper) SetHeld(devices []string, complete bool) {
+	if r.broken.Load() {
+		panic("broken")
+	}
 	r.idle.Store(complete && len(devices) == 0)
 }
 
@@ -27,9 +31,10 @@ func (r *reshaper) UpdateNodeInfo(info *types.NodeInfo) error {
 	return offers(count, card0, card1)(info)
 }
 
-func TestAPluginThatMakesDevicesIsToldWhichAreHeld(t *testing.T) {
+func TestWhichDevicesAreHeldIsReportedToAPluginThatMakesThem(t *testing.T) {
 	var held, complete atomic.Bool
-	files := newFiles(quick, nil, &reshaper{fake: &fake{name: "a"}})
+	r := &reshaper{fake: &fake{name: "a"}}
+	files := newFiles(quick, nil, r)
 	files.Follow(func() ([]string, bool) {
 		if held.Load() {
 			return []string{"resource/group/gpu/1"}, complete.Load()
@@ -48,4 +53,12 @@ func TestAPluginThatMakesDevicesIsToldWhichAreHeld(t *testing.T) {
 	until(t, m, "that nobody holds it", func(i *Inventory) bool { return !has(i) })
 	held.Store(true)
 	until(t, m, "that somebody does", has)
+
+	r.broken.Store(true)
+	until(t, m, "the error", func(*Inventory) bool { return m.Check() != nil })
+	r.idle.Store(true)
+	time.Sleep(10 * quick.Interval)
+	until(t, m, "what was reported before, as it is not known who holds what", has)
+	r.broken.Store(false)
+	until(t, m, "that all is well", func(i *Inventory) bool { return m.Check() == nil && has(i) })
 }

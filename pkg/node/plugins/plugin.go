@@ -35,7 +35,7 @@ type plugin struct {
 	last   *types.NodeInfo // the last report, accepted or not; for the goroutine of run
 	lastOf error           // why it was not accepted
 
-	healthErr, heldErr error // of the last DeviceHealth and SetHeld; for the goroutine of run
+	healthErr error // of the last DeviceHealth; for the goroutine of run
 
 	mu    sync.Mutex
 	state State
@@ -140,8 +140,11 @@ func (p *plugin) run(ctx context.Context, nodeName string, held Held, changed fu
 	}
 	logger.V(2).Info("Started device plugin")
 	for {
-		p.tellHeld(ctx, held)
-		info, err := p.query(ctx, nodeName)
+		var info *types.NodeInfo
+		err := p.reportHeld(ctx, held)
+		if err == nil {
+			info, err = p.query(ctx, nodeName)
+		}
 		var health map[string]device.Health
 		if err == nil {
 			health = p.queryHealth(ctx)
@@ -167,22 +170,19 @@ func startBackoff(first time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Jitter: 0.1, Steps: math.MaxInt, Cap: time.Minute}
 }
 
-// tellHeld tells a plugin that makes devices itself which ones pods hold. If that fails, it goes by
-// what it was told before, for which the log has an error.
-func (p *plugin) tellHeld(ctx context.Context, held Held) {
+// reportHeld reports to a plugin that makes devices itself which ones pods hold. After an error the
+// plugin must not be asked for its devices: it would go by holders of before.
+func (p *plugin) reportHeld(ctx context.Context, held Held) error {
 	reshaper, ok := p.device.(device.Reshaper)
 	if !ok {
-		return
+		return nil
 	}
 	devices, complete := held()
 	_, err := call(ctx, p, "SetHeld", p.timing.Update, func() (struct{}, error) {
 		reshaper.SetHeld(devices, complete)
 		return struct{}{}, nil
 	})
-	if !sameText(err, p.heldErr) && err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Device plugin is not told which devices pods hold")
-	}
-	p.heldErr = err
+	return err
 }
 
 // query returns what the plugin reports now. A report that is the same as the last one has the same

@@ -171,7 +171,7 @@ func newFixtureWith(
 	informerFactory.Start(ctx.Done())
 	started := len(informerFactory.WaitForCacheSync(ctx.Done()))
 	// The fake API server has no history: what changes between an informer's list and its watch is
-	// never told.
+	// never reported.
 	await(t, "the informers watch", func() bool {
 		watches := 0
 		for _, action := range f.client.Actions() {

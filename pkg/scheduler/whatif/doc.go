@@ -30,7 +30,7 @@
 // and are left there.
 //
 // One question is answered at a time, by one goroutine, which rests after each millisecond of work:
-// 19 times as long while the scheduler schedules pods, and as long as it has worked while there are
+// 39 times as long while the scheduler schedules pods, and as long as it has worked while there are
 // none. So questions take a fortieth of one core at most, or half of it. A question ends when its
 // time or its steps are over.
 //

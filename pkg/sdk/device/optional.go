@@ -69,6 +69,7 @@ type Reshaper interface {
 	// SetHeld tells the plugin which devices of the node are held by pods that have not ended, each
 	// by what the names of its resources have in common, as in [Health]; those of other plugins are
 	// among them. complete says that there are no others: without it no device may go. The host
-	// calls it before each UpdateNodeInfo. Where it never calls it, no device may go.
+	// calls it before each UpdateNodeInfo, which it leaves out if this call fails. Where it never
+	// calls it, no device may go.
 	SetHeld(devices []string, complete bool)
 }
