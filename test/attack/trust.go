@@ -75,7 +75,7 @@ func (s *Stage) load(ctx context.Context, args ...string) (got Got, err error) {
 	kubecri := s.node(forged).NewComponent("kubecri-"+s.attempt.ID, cluster.Program{
 		Path: s.run.kubecri,
 		Args: append(args, "--container-runtime-endpoint=unix://"+run+"/kubecri.sock", "--state-dir="+run+"/state",
-			"--cri-upstream=unix:///run/containerd/containerd.sock", "--metrics-bind-address="),
+			"--cri-upstream=unix:///run/containerd/containerd.sock", "--nri-socket=", "--metrics-bind-address="),
 		Env: []string{cluster.InventoryVariable + "=" + filepath.Join(s.run.dir, "node-1.yaml")},
 	})
 	if err := kubecri.Start(); err != nil {

@@ -13,6 +13,10 @@
 // containers which plugins have seen the container, and its own validator is among them. So beside
 // the plugin there is a second one that validates, until the first container has been created. Both
 // end with their connection to the runtime: another configuration needs a restart of it.
+//
+// If kubecri is killed while that one is there, and nothing else happens on the node meanwhile, the
+// runtime refuses the next container once. So where the configuration can be read, which does until
+// then, it is there from the first pod on, instead of from the start.
 package nri
 
 import (
@@ -35,7 +39,8 @@ const DefaultSocket = "/var/run/nri/nri.sock"
 const (
 	// index is the plugin's place among the others. It changes nothing, so any is as good.
 	index = "50"
-	// probe is the name of the plugin that validates.
+	// probe is the name of the plugin that validates, and of the one before it, which waits for a
+	// pod.
 	probe = deviceinfo.NRIPlugin + "-probe"
 	// probes is how often it is tried to register it, and probing the pause in between: longer than
 	// it takes to notice that the runtime has ended.
@@ -55,7 +60,6 @@ type Registration struct {
 	registered bool
 	known      bool // since the connection to the runtime that there is, or was last
 	enforced   bool
-	seen       bool   // known because a container was created
 	reason     string // where it is known from, or why it is not
 	changed    chan struct{}
 }
@@ -148,10 +152,14 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 		klog.FromContext(ctx).V(2).Info("Registered with NRI", logkey.Endpoint, r.socket,
 			logkey.Plugin, deviceinfo.NRIPlugin)
 		r.update(func() {
-			r.registered, r.known, r.seen, r.reason = true, false, false, "its configuration was not read yet"
+			r.registered, r.known, r.reason = true, false, "its configuration was not read yet"
 		})
-		probing.Go(func() { r.probe(ctx) })
-		probing.Go(func() { r.expect(ctx) })
+		probing.Go(func() {
+			if r.expect(ctx) {
+				r.awaitPod(ctx)
+			}
+			r.probe(ctx)
+		})
 	})
 	if registered {
 		r.update(func() { r.registered = false })
@@ -160,6 +168,15 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 		r.handler.Left()
 	}
 	return registered, err
+}
+
+// awaitPod waits until a pod is started. It returns before that if the runtime does not register a
+// plugin that hears of it.
+func (r *Registration) awaitPod(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := connect(ctx, r.socket, probe, herald{newMember(), cancel}, func() {})
+	klog.FromContext(ctx).V(4).Info("No longer waiting for a pod", logkey.Reason, fmt.Sprint(err))
 }
 
 // probe finds out whether the runtime has a validator. One that refuses to register the probe is
@@ -183,19 +200,20 @@ func (r *Registration) probe(ctx context.Context) {
 func (r *Registration) found(ctx context.Context, enforced bool) {
 	klog.FromContext(ctx).V(2).Info("Found out whether containers can require NRI plugins", logkey.Validator, enforced)
 	r.update(func() {
-		r.known, r.enforced, r.seen, r.reason = true, enforced, true, "seen when a container was created"
+		r.known, r.enforced, r.reason = true, enforced, "seen when a container was created"
 	})
 }
 
-// expect reads from the runtime's configuration what found will find out.
-func (r *Registration) expect(ctx context.Context) {
+// expect reads from the runtime's configuration what found will find out, and reports whether it
+// could.
+func (r *Registration) expect(ctx context.Context) bool {
 	settings, err := Settings{}, errors.New("nobody reads its configuration")
 	if r.settings != nil {
 		settings, err = r.settings(ctx)
 	}
 	r.update(func() {
 		switch {
-		case r.seen || ctx.Err() != nil:
+		case ctx.Err() != nil:
 		case err != nil:
 			r.reason = err.Error()
 		default:
@@ -203,6 +221,7 @@ func (r *Registration) expect(ctx context.Context) {
 		}
 	})
 	klog.FromContext(ctx).V(2).Info("Read whether containers can require NRI plugins", logkey.Validator, r.Validator())
+	return err == nil
 }
 
 // update changes the state.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // runtime is NRI as container runtimes serve it.
 type runtime struct {
 	*adaptation.Adaptation
-	t *testing.T
+	t          *testing.T
+	registered atomic.Int32 // how many plugins were that connected
 }
 
 // startRuntime serves NRI at the socket, with or without the default validator, until stop is
@@ -40,9 +43,13 @@ func startRuntime(t *testing.T, socket string, validates bool) *runtime {
 func startRuntimeVersion(t *testing.T, socket, version string, validates bool) *runtime {
 	t.Helper()
 	dir := t.TempDir()
+	r := &runtime{t: t}
 	served, err := adaptation.New("containerd", version,
 		func(ctx context.Context, sync adaptation.SyncCB) error {
 			_, err := sync(ctx, []*api.PodSandbox{{Id: "old"}}, nil)
+			if _, listens := os.Stat(socket); err == nil && listens == nil { // its own plugins come before
+				r.registered.Add(1)
+			}
 			return err
 		},
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
@@ -55,15 +62,23 @@ func startRuntimeVersion(t *testing.T, socket, version string, validates bool) *
 	if err := served.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r := &runtime{Adaptation: served, t: t}
+	r.Adaptation = served
 	t.Cleanup(r.Stop)
 	return r
 }
 
-// create creates a container of a pod that was bound to a node which publishes that kubecri can be
-// required, and returns the runtime's refusal.
+// create starts a pod that was bound to a node which publishes that kubecri can be required, and
+// creates its container. It returns the runtime's refusal.
 func (r *runtime) create() error {
 	pod := &api.PodSandbox{Id: "pod", Annotations: deviceinfo.RequirePlugin(nil, []string{"main"})}
+	if err := r.RunPodSandbox(r.t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err != nil {
+		return err
+	}
+	return r.createIn(pod)
+}
+
+// createIn creates a container of a pod that was started before.
+func (r *runtime) createIn(pod *api.PodSandbox) error {
 	container := &api.Container{Id: "container", PodSandboxId: "pod", Name: "main"}
 	_, err := r.CreateContainer(r.t.Context(), &api.CreateContainerRequest{Pod: pod, Container: container})
 	if err != nil {
@@ -84,7 +99,12 @@ func await(t *testing.T, what string, condition func() bool) {
 
 // start keeps kubecri registered until the test ends or stop is called.
 func start(t *testing.T, socket string) (r *Registration, stop func()) {
-	r = New(socket, nil, nil)
+	return startWith(t, socket, nil)
+}
+
+func startWith(t *testing.T, socket string, settings func(context.Context) (Settings, error)) (r *Registration,
+	stop func()) {
+	r = New(socket, nil, settings)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -225,19 +245,24 @@ func TestTheConfigurationCountsUntilAContainerWasCreated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "nri.sock")
-			registration := New(socket, nil, test.settings)
+			registration, _ := startWith(t, socket, test.settings) // NRI is not there yet
 			if got := registration.Validator(); !strings.HasPrefix(got, "unknown") {
 				t.Errorf("before it is registered: %s", got)
 			}
 			r := startRuntime(t, socket, test.validates)
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			defer running.Wait()
-			defer stop()
-			running.Go(func() { registration.Run(ctx) })
 			await(t, test.before, func() bool { return strings.HasPrefix(registration.Validator(), test.before) })
 			if _, known, _ := registration.Enforced(); known != test.known {
 				t.Errorf("known: %v", known)
+			}
+			if test.known {
+				// If something validated now and were killed, the next container would be refused.
+				await(t, "kubecri waits for a pod", func() bool { return r.registered.Load() == 2 })
+				if err := r.createIn(&api.PodSandbox{Id: "other"}); err != nil {
+					t.Error(err)
+				}
+				if got := registration.Validator(); !strings.HasPrefix(got, test.before) {
+					t.Errorf("without another pod: %s, want %s", got, test.before)
+				}
 			}
 			await(t, test.after, func() bool {
 				if err := r.create(); err != nil && !strings.Contains(err.Error(), "not present") {

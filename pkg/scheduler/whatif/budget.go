@@ -14,9 +14,9 @@ const (
 	maxSteps = 1_000_000
 	// stretch is how long a question works until it rests.
 	stretch = time.Millisecond
-	// idleRest and busyRest are how long it then rests, in units of its work: while no pod is
-	// scheduled, and else.
-	idleRest, busyRest = 1, 39
+	// idleRest is how long it then rests, in units of its work, and busyRest how long after that
+	// while pods are scheduled, in busyRests parts.
+	idleRest, busyRest, busyRests = 1, 100, 10
 )
 
 // errOver says that the time or the steps of a question are over.

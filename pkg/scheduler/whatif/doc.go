@@ -30,9 +30,9 @@
 // and are left there.
 //
 // One question is answered at a time, by one goroutine, which rests after each millisecond of work:
-// 39 times as long while the scheduler schedules pods, and as long as it has worked while there are
-// none. So questions take a fortieth of one core at most, or half of it. A question ends when its
-// time or its steps are over.
+// a hundred times as long while the scheduler schedules pods, and as long as it has worked while
+// there are none. So questions take a hundredth of one core at most, or half of it. A question ends
+// when its time or its steps are over.
 //
 // # What an answer does not know
 //

@@ -65,14 +65,13 @@ func New(ctx context.Context, shared *frameworkplugin.Shared, handle fwk.Handle,
 	}
 }
 
-// rest sleeps after so much work. Questions take a fortieth of one core while pods are scheduled,
-// and the half of it else.
+// rest sleeps after so much work. Questions take a hundredth of one core while pods are scheduled,
+// and the half of it else. A rest ends early when no pod is scheduled any more.
 func (e *Engine) rest(worked time.Duration) {
-	times := idleRest
-	if e.shared.Scheduling() {
-		times = busyRest
+	e.sleep(idleRest * worked)
+	for part := 0; part < busyRests && e.shared.Scheduling(); part++ {
+		e.sleep(busyRest / busyRests * worked)
 	}
-	e.sleep(time.Duration(times) * worked)
 }
 
 // begin waits for the engine's turn, until ctx ends, and makes what the first question needs. The

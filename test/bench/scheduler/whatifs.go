@@ -21,9 +21,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
-// askers is how many users ask at a time. Each may ask a few times a second, and the scheduler
-// answers four of them at a time, one after another: with so many, it always has one to answer.
-const askers = 16
+// askers is how many users ask at a time. Each may ask five times a second, and the scheduler has
+// four of them wait for an answer: with so many, it always has one to answer. More would measure
+// what it costs to put them off.
+const askers = 8
 
 // asking asks a scheduler what would be if, while it schedules.
 type asking struct {
