@@ -47,35 +47,16 @@ export class Events {
   }
 }
 
-/** How long messages are taken one after the other before what they change is painted, in milliseconds. */
-const frame = 16
-
-/** Lets the browser paint, and do what else waits. A timer would be slow in a page that is not seen. */
-function pause(): Promise<void> {
-  return new Promise((done) => {
-    const { port1, port2 } = new MessageChannel()
-    port1.onmessage = () => {
-      port1.close()
-      done()
-    }
-    port2.postMessage(null)
-  })
-}
-
 /** Follows the cluster for ever: what is sent, that the connection is lost, or why it is refused, which ends it. */
 export async function follow(on: { message: (data: string) => void; lost: () => void; refused: (why: string) => void }) {
   for (;;) {
     try {
       const reader = (await get("stream")).body!.pipeThrough(new TextDecoderStream()).getReader()
       const events = new Events()
-      let painted = performance.now()
       for (let next = await reader.read(); !next.done; next = await reader.read()) {
         for (const { kind, data } of events.take(next.value)) {
           if (kind === "refused") throw new Refusal(data)
           on.message(data)
-          if (performance.now() - painted < frame) continue
-          await pause()
-          painted = performance.now()
         }
       }
     } catch (error) {
