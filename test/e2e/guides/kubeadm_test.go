@@ -90,7 +90,7 @@ func (r reader) state() map[string]string {
 	}
 	for _, list := range []string{
 		"validatingadmissionpolicies,validatingadmissionpolicybindings",
-		"clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts",
+		"clusterroles,clusterrolebindings,roles,rolebindings,namespaces",
 	} {
 		state[list] = r.do("kubectl get --all-namespaces --output=name " + list)
 	}
