@@ -68,8 +68,8 @@ func trust() []*Attempt {
 	return attempts
 }
 
-// load starts one more kubecri on the node forged, which the kubelet does not call, and returns
-// what it does with its plugin file.
+// load starts one more kubecri on the node forged, which neither the kubelet nor the runtime knows,
+// and returns what it does with its plugin file.
 func (s *Stage) load(ctx context.Context, args ...string) (got Got, err error) {
 	run := "/run/" + s.attempt.ID
 	kubecri := s.node(forged).NewComponent("kubecri-"+s.attempt.ID, cluster.Program{

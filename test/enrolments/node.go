@@ -46,6 +46,15 @@ type Node struct {
 	flags   []string
 }
 
+// TakeKubecri takes kubecri off a node that is to be enrolled, and returns the program to enrol it
+// with, which knows the node's simulated GPUs.
+func TakeKubecri(node *cluster.NodeOptions) cluster.Program {
+	kubecri := *node.Kubecri
+	kubecri.Env = []string{cluster.InventoryVariable + "=" + node.Inventory}
+	node.Kubecri, node.Inventory = nil, ""
+	return kubecri
+}
+
 // NewNode returns a node of a cluster that was started with options, and without kubecri. dir is a
 // directory for what systemd and an administrator would have on the node; the cluster must see it.
 // kubecri is the program to enrol the node with, and flags are further ones for kubecri enrol.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Between two stretches of its work a question leaves the core to the scheduler: for a
-// hundred times as long while pods are scheduled, and else for as long as it has worked.
+// Between two stretches of its work a question leaves the core to the scheduler: for a hundred
+// times as long while pods are scheduled, and else for as long as it has worked.
 func TestAQuestionRestsLongerWhilePodsAreScheduled(t *testing.T) {
 	f := newFixture(t, machines()[0].node())
 	var slept time.Duration

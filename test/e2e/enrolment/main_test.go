@@ -65,10 +65,7 @@ func prepare() (kubecri cluster.Program, err error) {
 		return kubecri, err
 	}
 	options.Visible = append(options.Visible, dir)
-	described := &options.Nodes[0]
-	kubecri = *described.Kubecri
-	kubecri.Env = []string{cluster.InventoryVariable + "=" + described.Inventory}
-	described.Kubecri, described.Inventory = nil, ""
+	kubecri = enrolments.TakeKubecri(&options.Nodes[0])
 	// The plugin that registers with the kubelet.
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "plugin"), "../numa/testdata/plugin")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -66,9 +66,6 @@ func prepare() (options cluster.Options, kubecri cluster.Program, err error) {
 	options.Visible = append(options.Visible, dir)
 	scheduler, options.Scheduler = options.Scheduler, cluster.Program{}
 	options.Manifests, options.Seals = nil, ""
-	described := &options.Nodes[0]
-	kubecri = *described.Kubecri
-	kubecri.Env = []string{cluster.InventoryVariable + "=" + described.Inventory}
-	described.Kubecri, described.Inventory = nil, ""
+	kubecri = enrolments.TakeKubecri(&options.Nodes[0])
 	return options, kubecri, os.Chmod(dir, 0o755)
 }
