@@ -6,6 +6,7 @@ package enrolments
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,6 +109,7 @@ func (p *pods) note(pod *corev1.Pod) {
 
 // cutOff reports whether a call failed because who served it was killed.
 func cutOff(message string) bool {
-	return strings.Contains(message, "code = Unavailable") || strings.Contains(message, "code = Canceled") ||
-		strings.Contains(message, "error reading from server: EOF")
+	return slices.ContainsFunc([]string{
+		"code = Unavailable", "code = Canceled", "error reading from server: EOF", "connection reset by peer",
+	}, func(text string) bool { return strings.Contains(message, text) })
 }

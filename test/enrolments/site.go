@@ -30,8 +30,9 @@ import (
 
 const (
 	// stepLimit is how long a step may take that should take seconds: on a busy machine, and while
-	// the kubelet is killed again and again.
-	stepLimit = 4 * time.Minute
+	// the kubelet is killed again and again. It is longer than kubecri waits for anything, so that
+	// kubecri says what it waits for.
+	stepLimit = 12 * time.Minute
 	// attempts is how often an enrolment is tried.
 	attempts = 20
 	// briefPods is how many pods come and go on a node at the same time.

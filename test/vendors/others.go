@@ -25,10 +25,22 @@ func NVML() nvmltest.Machine {
 	})}
 }
 
+// NVIDIA is the name of NVIDIA's plugin.
+const NVIDIA = "nvidia-device-plugin"
+
+// timeSlicing is its configuration for shares of GPUs, of which each has so many.
+const timeSlicing = `version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: %d
+`
+
 // nvidia gives containers device nodes by itself, as where NVIDIA's container runtime is not there
 // to do it. driver is the directory with the driver's libraries.
 func nvidia(t tree, driver string) Plugin {
-	p := Plugin{Name: "nvidia-device-plugin", Args: []string{
+	p := Plugin{Name: NVIDIA, Args: []string{
 		"--pass-device-specs", "--driver-root-ctr-path=" + driver, "--gdrcopy-enabled=false", "--gds-enabled=false",
 		"--mofed-enabled=false",
 	}}

@@ -10,8 +10,10 @@
 package vendors
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/test/binaries"
@@ -92,6 +94,34 @@ func NewMachine(dir, library string) (*Machine, error) {
 		return nil, err
 	}
 	return m, os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1"))
+}
+
+// SetPlugin has the plugin in the place of the one of the same name.
+func (m *Machine) SetPlugin(plugin Plugin) {
+	at := slices.IndexFunc(m.Plugins, func(p Plugin) bool { return p.Name == plugin.Name })
+	m.Plugins[at] = plugin
+}
+
+// TimeSliced returns NVIDIA's plugin with a configuration by which it offers each GPU so many
+// times.
+func (m *Machine) TimeSliced(shares int) (Plugin, error) {
+	file := filepath.Join(m.dir, "time-slicing.yaml")
+	content := fmt.Sprintf(timeSlicing, shares)
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		return Plugin{}, err
+	}
+	plugin := m.Plugin(NVIDIA)
+	plugin.Args = append(slices.Clone(plugin.Args), "--config-file="+file)
+	var devices []Device
+	for _, gpu := range plugin.Devices {
+		for i := range shares {
+			share := gpu
+			share.ID = fmt.Sprintf("%s::%d", gpu.ID, i)
+			devices = append(devices, share)
+		}
+	}
+	plugin.Devices = devices
+	return plugin, nil
 }
 
 // Sys is the directory that programs are to see as /sys.

@@ -21,7 +21,7 @@
 // from the API server, cannot have been scheduled: they pass untouched and never get a device.
 //
 // A container of an adopted pod, see package grants, passes untouched, too, with the devices that
-// the kubelet gives it.
+// the kubelet gives it. If the kubelet has forgotten them, it gets them here.
 package admission
 
 import (

@@ -17,7 +17,9 @@ import (
 
 // verifyAdopted lets a container of an adopted pod pass as the kubelet made it, if the kubelet
 // gives it the devices that are recorded as its own. A container that is recorded with none is
-// treated like that of any device pod.
+// treated like that of any device pod; so is one whose devices the kubelet has forgotten, as it
+// does when it is killed while it fails the pod. Nobody else has been given them: they are on
+// record here.
 func (a *Admission) verifyAdopted(r *request) error {
 	container := r.granted.PodInfo.GetContainerInPod(r.container)
 	if container == nil || len(container.AllocateFrom) == 0 {
@@ -39,6 +41,9 @@ func (a *Admission) verifyAdopted(r *request) error {
 	if err != nil {
 		return later(fmt.Errorf("which devices the kubelet gives to container %q is not known: %w", r.container, err))
 	}
+	if len(given) == 0 {
+		return nil
+	}
 	if !slices.EqualFunc(own, given, grants.SameResource) {
 		return never(fmt.Errorf("container %q had the devices %s from the kubelet before they moved to kubecri, and "+
 			"now the kubelet gives it %s; %s", r.container, join(own), join(given), scheduleAgain))
@@ -48,9 +53,6 @@ func (a *Admission) verifyAdopted(r *request) error {
 }
 
 func join(names []types.ResourceName) string {
-	if len(names) == 0 {
-		return "none"
-	}
 	texts := make([]string, len(names))
 	for i, name := range names {
 		texts[i] = string(name)

@@ -5,6 +5,7 @@ package admission
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,6 @@ func (f *fixture) adopt() {
 	info.Name, info.NodeName = "pod-u", "node-1"
 	info.RunningContainers["main"] = grants.AdoptedContainer([]types.ResourceName{hostedCard})
 	f.given = grants.Adoptable{
-		Resources: map[types.ResourceName]bool{hostedResource: true},
 		Pods: []grants.AdoptablePod{{Listed: true, Allocation: grants.Allocation{
 			PodUID: "u", Namespace: "default", Name: "pod-u", Adopted: true, PodInfo: info,
 		}}},
@@ -46,6 +46,7 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 		want      Outcome
 		code      codes.Code
 		says      string
+		asks      []string // what the plugin is called with
 	}{
 		"with its device":                  {container: "main", given: given{hostedCard}, want: Passed},
 		"with its device, in other groups": {container: "main", given: given{elsewhere}, want: Passed},
@@ -58,8 +59,8 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 			container: "main", given: given{hostedCard, another}, want: Refused,
 			code: codes.FailedPrecondition, says: "card-8",
 		},
-		"with none": {
-			container: "main", want: Refused, code: codes.FailedPrecondition, says: "gives it none",
+		"with none, which the kubelet has forgotten": {
+			container: "main", want: Injected, asks: []string{"vendor.example/card card-7"},
 		},
 		"while it is not known what the kubelet has": {
 			container: "main", err: errors.New("unreadable"), want: Refused,
@@ -90,8 +91,8 @@ func TestAContainerOfAnAdoptedPodPassesWithTheDevicesThatItHad(t *testing.T) {
 			if status.Code(err) != test.code || test.says != "" && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("the answer is %v, want %v with %q", err, test.code, test.says)
 			}
-			if len(v.asked) > 0 {
-				t.Errorf("the plugin was asked %q", v.asked)
+			if !slices.Equal(v.asked, test.asks) {
+				t.Errorf("the plugin was asked %q, want %q", v.asked, test.asks)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -26,11 +27,15 @@ func (a *Admission) Inspect(ctx context.Context, c Container) (reason string, er
 	if err != nil {
 		return "", err
 	}
-	if ok && granted.Adopted {
-		return "", nil
-	}
 	if ok {
 		r.granted = &granted
+	}
+	if ok && granted.Adopted {
+		// The kubelet gave it its devices, or has forgotten them, and called kubecri for others.
+		if r.isAllocated() && r.config.GetAnnotations()[devicemanager.StandInAnnotation] != "" {
+			return ended(r, "it does not have the devices that its pod holds"), nil
+		}
+		return "", nil
 	}
 	if r.isAllocated() {
 		return ended(r, "it does not have the devices that it was allocated"), nil

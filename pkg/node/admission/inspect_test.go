@@ -100,18 +100,31 @@ func TestWhichContainersThatRunAreEnded(t *testing.T) {
 	}
 }
 
-func TestTheContainersOfAnAdoptedPodAreNotEnded(t *testing.T) {
+// The kubelet calls a stand-in for one whose devices it has forgotten.
+func TestTheContainersOfAnAdoptedPodAreNotEndedUnlessTheyLackItsDevices(t *testing.T) {
 	f := fixtureWith(t, &visibleCards{})
 	f.pods["u"], f.live["u"] = requesting, true
 	f.adopt()
-	reason, err := f.Inspect(t.Context(), Container{
-		Pod: Pod{
-			UID: "u", Namespace: "default", Name: "pod-u", Annotations: map[string]string{sourceAnnotation: sourceAPI},
-		},
-		Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
-	})
-	if reason != "" || err != nil {
-		t.Errorf("got %q, %v", reason, err)
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		says        string // why it is ended; "" if it is not
+	}{
+		"one that the kubelet gave them":   {},
+		"one that lacks them":              {standInContainer().Annotations, "the devices that its pod holds"},
+		"one that kubecri gave them again": {annotations: map[string]string{grants.Annotation: "signed"}},
+	} {
+		reason, err := f.Inspect(t.Context(), Container{
+			Pod: Pod{
+				UID: "u", Namespace: "default", Name: "pod-u",
+				Annotations: map[string]string{sourceAnnotation: sourceAPI},
+			},
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Annotations: test.annotations,
+			},
+		})
+		if err != nil || (reason == "") != (test.says == "") || !strings.Contains(reason, test.says) {
+			t.Errorf("%s: got %q, %v", name, reason, err)
+		}
 	}
 }
 

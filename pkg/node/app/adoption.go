@@ -18,12 +18,12 @@ import (
 
 // adoptable returns what the kubelet gave to pods of resources that have moved here.
 func (n *node) adoptable() (grants.Adoptable, error) {
-	given, counted, err := n.deviceManager.Given()
+	given, kubelets, err := n.deviceManager.Given()
 	if err != nil {
 		return grants.Adoptable{}, err
 	}
 	return grants.Adoptable{
-		Resources: counted, Pods: adoptablePods(given, n.options.NodeName, n.registry.Get, n.registry.Check() == nil),
+		Kubelets: kubelets, Pods: adoptablePods(given, n.options.NodeName, n.registry.Get, n.registry.Check() == nil),
 	}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -51,9 +52,7 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 	record := grants.New(grants.Options{
 		Path: filepath.Join(dir, grantsFile), Runtime: noPods{}, Active: func(string) bool { return true },
 		Adoptable: func() (grants.Adoptable, error) {
-			return grants.Adoptable{
-				Resources: map[types.ResourceName]bool{"nvidia.com/gpu": true}, Pods: []grants.AdoptablePod{before},
-			}, nil
+			return grants.Adoptable{Pods: []grants.AdoptablePod{before}}, nil
 		},
 	})
 	defer record.Close()
@@ -98,11 +97,27 @@ func TestGrantsArePrintedForPeopleAndForPrograms(t *testing.T) {
 		t.Error("XML is no error")
 	}
 
-	// To take kubecri away, only its own pods are in the way.
+	// To take kubecri away, only its own pods are in the way, and those that the kubelet has
+	// forgotten.
 	leaving := newEnrolOptions()
 	leaving.kubecri.StateDir = dir
-	if uids, err := leaving.granted(); err != nil || !slices.Equal(uids, []string{"u"}) {
-		t.Errorf("pods that need kubecri: %q, %v", uids, err)
+	adopted := devicemanager.KubeletHolding{
+		PodUID: "before", Container: "main", Resource: "nvidia.com/gpu", IDs: []string{"GPU-8"},
+	}
+	standIns := adopted
+	standIns.StandIn = true
+	for name, test := range map[string]struct {
+		holdings []devicemanager.KubeletHolding
+		want     []string
+	}{
+		"the kubelet knows the adopted pod":    {[]devicemanager.KubeletHolding{adopted}, []string{"u"}},
+		"it has forgotten it":                  {nil, []string{"before", "u"}},
+		"it has, and called a stand-in for it": {[]devicemanager.KubeletHolding{standIns}, []string{"before", "u"}},
+	} {
+		uids, err := leaving.granted(devicemanager.KubeletState{Holdings: test.holdings})
+		if err != nil || !slices.Equal(uids, test.want) {
+			t.Errorf("%s: pods that need kubecri: %q, %v", name, uids, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Where kubecri is installed, by hand and from its Debian package; its units say so.
@@ -334,20 +336,38 @@ func withoutSocket(unit string) string {
 	return strings.Replace(unit, wanted, "", 1)
 }
 
-// granted returns the UIDs of the pods on record. Those that were adopted are not among them: the
-// kubelet gave them their devices, and serves them without kubecri as before.
-func (o *enrolOptions) granted() ([]string, error) {
+// granted returns the UIDs of the pods on record. Of those that were adopted only the ones are
+// among them whose devices the kubelet has forgotten: all others it serves without kubecri as
+// before.
+func (o *enrolOptions) granted(kubelet devicemanager.KubeletState) ([]string, error) {
 	list, err := grants.Read(o.kubecri.grantsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var uids []string
 	for _, allocation := range list {
-		if !allocation.Adopted {
+		if !allocation.Adopted || forgotten(&allocation, kubelet) {
 			uids = append(uids, allocation.PodUID)
 		}
 	}
 	return uids, err
+}
+
+// forgotten reports whether the kubelet does not know of all devices that it gave to an adopted
+// pod.
+func forgotten(adopted *grants.Allocation, kubelet devicemanager.KubeletState) bool {
+	for _, containers := range []map[string]types.ContainerInfo{
+		adopted.PodInfo.InitContainers, adopted.PodInfo.RunningContainers,
+	} {
+		for container, info := range containers {
+			for name := range maps.Values(info.AllocateFrom) {
+				if !kubelet.Gives(adopted.PodUID, container, name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // withdraw is kubecri cleanup. A kubecri without a state directory has never run.

@@ -228,6 +228,22 @@ func TestTheKubeletsCheckpointSaysWhoHoldsWhat(t *testing.T) {
 	if diff := cmp.Diff(want, state); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+	state.Holdings = append(state.Holdings,
+		KubeletHolding{PodUID: "w", Container: "c", Resource: qat, IDs: []string{"d"}, StandIn: true})
+	for _, test := range []struct {
+		pod, container, id string
+		want               bool
+	}{
+		{"u", "c", "a", true}, {"u", "c", "b", true}, {"u", "c", "x", false}, {"u", "d", "a", false},
+		{"v", "c", "a", false}, {"w", "c", "d", false},
+	} {
+		// In other groups than before.
+		device := types.ResourceName("resource/group/numa/1/intel.com:qat/" + test.id + "/device")
+		if got := state.Gives(test.pod, test.container, device); got != test.want {
+			t.Errorf("that the kubelet gives %s to container %s of pod %s is %t", test.id, test.container, test.pod,
+				got)
+		}
+	}
 }
 
 func FuzzTheKubeletsCheckpointIsReadOrRefused(f *testing.F) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -42,6 +43,15 @@ type KubeletHolding struct {
 func (s KubeletState) remembers(resource types.ResourceName) bool {
 	return slices.Contains(s.Resources, resource) ||
 		slices.ContainsFunc(s.Holdings, func(h KubeletHolding) bool { return h.Resource == resource })
+}
+
+// Gives reports whether the kubelet gave the device to the container, and not by a stand-in.
+func (s KubeletState) Gives(podUID, container string, device types.ResourceName) bool {
+	d, ok := kubeletdevice.Parse(device)
+	return ok && slices.ContainsFunc(s.Holdings, func(h KubeletHolding) bool {
+		return h.PodUID == podUID && h.Container == container && h.Resource == d.Resource && !h.StandIn &&
+			slices.Contains(h.IDs, d.ID)
+	})
 }
 
 // ReadKubeletState reads the kubelet's checkpoint at path. A file that is not there says nothing.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -280,13 +281,14 @@ func TestAResourceThatTheKubeletKnowsIsTakenOverWhenItsPodsAreAdopted(t *testing
 		givenEntry{"v", "main", qat, map[string][]string{"-1": {"b"}}, k.allocate(t, qat, "b")},
 		givenEntry{"w", "main", qat, map[string][]string{"0": {"x"}, "1": {"x"}}, nil},
 		givenEntry{"x", "main", gpu, map[string][]string{"0": {"y"}}, nil})
-	got, counted, err := h.Given()
+	got, kubelets, err := h.Given()
 	want := []Given{
 		{"u", "main", []types.ResourceName{"resource/group/numa/1/intel.com:qat/a/device"}},
 		{"w", "main", []types.ResourceName{"resource/group/numa/0-1/intel.com:qat/x/device"}},
 	}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" || len(counted) != 1 {
-		t.Errorf("given (error %v, of %v) (-want +got):\n%s", err, counted, diff)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" ||
+		!maps.Equal(kubelets, map[types.ResourceName]bool{gpu: true}) {
+		t.Errorf("given (error %v, the kubelet's own are %v) (-want +got):\n%s", err, kubelets, diff)
 	}
 	a.set(nil, nil)
 	h.takeOver(t.Context())

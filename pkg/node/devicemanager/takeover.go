@@ -25,11 +25,11 @@ type Given struct {
 }
 
 // Given returns what the kubelet gave to containers of the resources for which kubecri stands in,
-// and those resources. The kubelet keeps entries of pods that are gone until it next allocates a
-// device. Without such resources nothing is read.
-func (m *Manager) Given() (given []Given, counted map[types.ResourceName]bool, err error) {
+// and the resources that the kubelet has by itself. The kubelet keeps entries of pods that are gone
+// until it next allocates a device. An error says that the first is unknown.
+func (m *Manager) Given() (given []Given, kubelets map[types.ResourceName]bool, err error) {
 	m.mu.Lock()
-	counted = map[types.ResourceName]bool{}
+	counted := map[types.ResourceName]bool{}
 	names := map[types.ResourceName]map[string]types.ResourceName{} // of listed devices, by resource and ID
 	for name, r := range m.resources {
 		if !r.counted && !r.adopting {
@@ -42,15 +42,25 @@ func (m *Manager) Given() (given []Given, counted map[types.ResourceName]bool, e
 		}
 	}
 	m.mu.Unlock()
-	if len(counted) == 0 {
-		return nil, counted, nil
-	}
 	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
 	if err != nil {
-		return nil, counted, err
+		if len(counted) == 0 {
+			return nil, nil, nil
+		}
+		return nil, nil, err
+	}
+	kubelets = map[types.ResourceName]bool{}
+	for _, resource := range state.Resources {
+		if !counted[resource] {
+			kubelets[resource] = true
+		}
 	}
 	for _, holding := range state.Holdings {
-		if !counted[holding.Resource] || holding.StandIn {
+		if !counted[holding.Resource] {
+			kubelets[holding.Resource] = true
+			continue
+		}
+		if holding.StandIn {
 			continue
 		}
 		g := Given{PodUID: holding.PodUID, Container: holding.Container}
@@ -61,7 +71,7 @@ func (m *Manager) Given() (given []Given, counted map[types.ResourceName]bool, e
 					Resource: holding.Resource, ID: id, NUMA: holding.NUMA[id],
 				})
 				if err != nil {
-					return nil, counted, fmt.Errorf("the kubelet's checkpoint: pod with UID %q: %w", holding.PodUID,
+					return nil, nil, fmt.Errorf("the kubelet's checkpoint: pod with UID %q: %w", holding.PodUID,
 						err)
 				}
 			}
@@ -70,7 +80,7 @@ func (m *Manager) Given() (given []Given, counted map[types.ResourceName]bool, e
 		slices.Sort(g.Devices)
 		given = append(given, g)
 	}
-	return given, counted, nil
+	return given, kubelets, nil
 }
 
 // GivenTo returns the devices of those resources that the kubelet gives to a container, sorted.

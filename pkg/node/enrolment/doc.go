@@ -26,6 +26,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
@@ -41,6 +42,8 @@ const (
 	evictionLimit = 10 * time.Minute
 	// callLimit is how long one look at a condition may take.
 	callLimit = 10 * time.Second
+	// usualWait is how long most waits are at most.
+	usualWait = 5 * time.Second
 	// poll is how often a condition is looked at that nothing announces.
 	poll = 500 * time.Millisecond
 )
@@ -148,8 +151,9 @@ type Options struct {
 	CheckPlugin func(ctx context.Context, file string) error
 	// Free returns how many bytes are free on the file system of a path.
 	Free func(path string) (uint64, error)
-	// Granted returns the UIDs of the pods that kubecri has granted devices to.
-	Granted func() ([]string, error)
+	// Granted returns the UIDs of the pods that hold devices which this kubelet does not know of:
+	// kubecri has granted them, or the kubelet has forgotten that it gave them.
+	Granted func(devicemanager.KubeletState) ([]string, error)
 	// Withdraw removes what kubecri published of the node.
 	Withdraw func(ctx context.Context, client kubernetes.Interface, node string) error
 	// Progress is called with a line for what is done and for what is waited for.

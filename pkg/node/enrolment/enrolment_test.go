@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
 
 func enrol(e *Enrolment) *Report { return e.Enrol(context.Background(), false) }
@@ -204,7 +206,7 @@ func TestTheStateStaysWhileAPodHoldsDevices(t *testing.T) {
 				m := newKubelet(t, kubeadm)
 				m.dead = true
 				m.addPod("daemon")
-				m.options.Granted = func() ([]string, error) {
+				m.options.Granted = func(devicemanager.KubeletState) ([]string, error) {
 					m.write("/var/lib/kubedevice/grants", "kubecri's")
 					return test.granted, nil
 				}
@@ -273,7 +275,7 @@ func TestLeaveRefusesWhileDevicePodsRun(t *testing.T) {
 		m := newKubelet(t, kubeadm)
 		m.expect(m.enrol(), Done)
 		m.addPod("trainer")
-		m.options.Granted = func() ([]string, error) { return []string{"uid-trainer", "uid-gone"}, nil }
+		m.options.Granted = granted("uid-trainer", "uid-gone")
 		before := m.snapshot()
 		report := m.leave()
 		m.expect(report, Refused)

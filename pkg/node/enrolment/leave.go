@@ -17,7 +17,8 @@ import (
 
 // Leave takes kubecri out again, or goes on with what was begun. It refuses while device pods run
 // that kubecri has granted devices to: a container of theirs that is created anew would silently
-// run without. With drain it evicts them. It names the pods that only KubeDevice's scheduler
+// run without. So it does while pods run whose devices the kubelet has forgotten: it would give
+// them to others. With drain it evicts both. It names the pods that only KubeDevice's scheduler
 // serves. With dryRun it only says what it would do.
 func (e *Enrolment) Leave(ctx context.Context, dryRun, drain bool) *Report {
 	release, err := e.hold()

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
@@ -131,11 +132,16 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 		ServerTime:  func(context.Context, string) (time.Time, error) { return time.Now(), nil },
 		CheckPlugin: func(context.Context, string) error { return nil },
 		Free:        func(string) (uint64, error) { return 1 << 40, nil },
-		Granted:     func() ([]string, error) { return nil, nil },
+		Granted:     granted(),
 		Withdraw:    func(context.Context, kubernetes.Interface, string) error { return nil },
 		Progress:    func(line string) { m.progress = append(m.progress, line) },
 	}
 	return m
+}
+
+// granted is Options.Granted where these pods hold devices that the kubelet does not know of.
+func granted(uids ...string) func(devicemanager.KubeletState) ([]string, error) {
+	return func(devicemanager.KubeletState) ([]string, error) { return uids, nil }
 }
 
 func ready(status corev1.ConditionStatus) corev1.NodeCondition {

@@ -99,7 +99,7 @@ func TestANodeGoesFromOneModeToTheOther(t *testing.T) {
 				m.options.Mode = modes[0]
 				m.expect(m.enrol(), Done)
 				after := m.snapshot()
-				m.options.Granted = func() ([]string, error) { return []string{"uid-holder"}, nil }
+				m.options.Granted = granted("uid-holder")
 
 				m.options.Mode = modes[1]
 				report := m.enrol()

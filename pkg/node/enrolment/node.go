@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
 
 func patchNode(ctx context.Context, client kubernetes.Interface, node, patch string) error {
@@ -140,9 +141,13 @@ func lost(ctx context.Context, client kubernetes.Interface, node string, alive m
 	return nil
 }
 
-// devicePods returns the pods of the node that kubecri has granted devices to, or would.
+// devicePods returns the pods of the node that only kubecri serves, or would.
 func (e *Enrolment) devicePods(ctx context.Context, j *journal, client kubernetes.Interface) ([]podRef, error) {
-	granted, err := e.options.Granted()
+	kubelet, err := devicemanager.ReadKubeletState(e.options.Host.path(e.options.CheckpointPath))
+	if err != nil {
+		return nil, err
+	}
+	granted, err := e.options.Granted(kubelet)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +204,7 @@ func (e *Enrolment) drain(ctx context.Context, j *journal, client kubernetes.Int
 type podRef struct {
 	uid, namespace, name string
 	ends                 bool // it is being deleted
-	holds                bool // kubecri has granted it devices
+	holds                bool // it holds devices that the kubelet does not know of
 }
 
 func (p podRef) String() string { return p.namespace + "/" + p.name }

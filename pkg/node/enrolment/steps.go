@@ -301,7 +301,8 @@ func (e *Enrolment) systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// await waits until check returns nil, and returns its last error when that takes too long.
+// await waits until check returns nil, and returns its last error when that takes too long. It says
+// why it still waits, when that takes longer than usual, and again whenever the reason changes.
 func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
 	check func(context.Context) error) error {
 	e.progress("wait until %s", what)
@@ -309,6 +310,7 @@ func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
 	defer end.Stop()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	began, said := time.Now(), ""
 	for {
 		// Not until the end of the time: what that does to a call says less than an answer.
 		checking, cancel := context.WithTimeout(ctx, callLimit)
@@ -319,6 +321,10 @@ func (e *Enrolment) await(ctx context.Context, limit time.Duration, what string,
 		}
 		if stop := (*final)(nil); errors.As(err, &stop) {
 			return stop.error
+		}
+		if why := err.Error(); time.Since(began) >= usualWait && why != said {
+			e.progress("still waiting: %s", why)
+			said = why
 		}
 		select {
 		case <-ctx.Done():

@@ -19,10 +19,11 @@ import (
 
 // Adoptable is what the kubelet gave to pods before the resources moved to this program.
 type Adoptable struct {
-	// Resources are those that have moved.
-	Resources map[types.ResourceName]bool
-	// Pods have the devices of these resources, each pod once. The kubelet remembers pods that are
-	// gone, too.
+	// Kubelets are the resources that the kubelet has by itself, because they have not moved, or
+	// have moved back.
+	Kubelets map[types.ResourceName]bool
+	// Pods have the devices of those that have moved, each pod once. The kubelet remembers pods
+	// that are gone, too, and may have forgotten others.
 	Pods []AdoptablePod
 }
 
@@ -37,7 +38,7 @@ type AdoptablePod struct {
 }
 
 // adopt makes next have the pods of a that live, and what others hold of its devices withheld. It
-// removes from next what was adopted of resources that have moved away again.
+// removes from next what was adopted of resources that have moved back.
 //
 // A pod is adopted if the API server has it and it holds nothing by the scheduler. The holder of a
 // device is not certain if the pod is unknown, as a static pod is, which the scheduler sees under
@@ -49,7 +50,7 @@ func (c *Checkpoint) adopt(
 	withheld = map[types.ResourceName]string{}
 	for uid, allocation := range next {
 		if allocation.Adopted {
-			replaceAdopted(next, uid, without(allocation, a.Resources))
+			replaceAdopted(next, uid, without(allocation, a.Kubelets))
 		}
 	}
 	for i := range a.Pods {
@@ -122,15 +123,15 @@ func replaceAdopted(next map[string]*Allocation, uid string, allocation *Allocat
 	next[uid] = allocation
 }
 
-// without returns an adopted allocation with only the devices of these resources. It is the same
-// one if it has no others.
+// without returns an adopted allocation without the devices of these resources. It is the same one
+// if it has none.
 func without(allocation *Allocation, resources map[types.ResourceName]bool) *Allocation {
 	pod := allocation.PodInfo.Clone()
 	changed := false
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for name, info := range containers {
 			for request, from := range info.AllocateFrom {
-				if d, ok := kubeletdevice.Parse(from); !ok || !resources[d.Resource] {
+				if d, ok := kubeletdevice.Parse(from); ok && resources[d.Resource] {
 					delete(info.AllocateFrom, request)
 					delete(info.DevRequests, request)
 					changed = true

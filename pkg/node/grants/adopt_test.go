@@ -63,8 +63,8 @@ func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *tes
 	w := newFixture()
 	a, b := kubelets(nics, "a", 0), kubelets(nics, "b")
 	now := Adoptable{
-		Resources: map[types.ResourceName]bool{nics: true},
-		Pods:      []AdoptablePod{adoptable("u", a), adoptable("v", b), adoptable("gone", b)},
+		Kubelets: map[types.ResourceName]bool{accels: true},
+		Pods:     []AdoptablePod{adoptable("u", a), adoptable("v", b), adoptable("gone", b)},
 	}
 	w.active["u"], w.active["v"] = true, true
 	c := adopting(t, w, &now)
@@ -99,7 +99,7 @@ func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *tes
 
 	// The kubelet has lost what it knew: the record stays.
 	all := now.Pods
-	now.Pods = nil
+	now = Adoptable{}
 	free := "new " + string(kubelets(nics, "c"))
 	expect("without a word of the kubelet's", free, "u "+string(a), "v "+string(b))
 	now.Pods = all
@@ -108,10 +108,9 @@ func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *tes
 
 	// Its next resource moves, and one moves back.
 	d := kubelets(accels, "d")
-	now.Resources = map[types.ResourceName]bool{nics: true, accels: true}
 	now.Pods = []AdoptablePod{adoptable("u", a, d), adoptable("v", b)}
 	expect("with two resources", free, "u "+string(a), "u "+string(d), "v "+string(b))
-	now.Resources = map[types.ResourceName]bool{accels: true}
+	now.Kubelets = map[types.ResourceName]bool{nics: true}
 	now.Pods = []AdoptablePod{adoptable("u", d)}
 	expect("when one has moved back", free, "u "+string(d))
 
@@ -160,7 +159,7 @@ func TestADeviceWhoseHolderIsNotCertainIsWithheldUntilItIs(t *testing.T) {
 			if test.live {
 				w.pods["u"] = RuntimeState{Live: true, Namespace: "default", Name: "static"}
 			}
-			now := Adoptable{Resources: map[types.ResourceName]bool{nics: true}, Pods: []AdoptablePod{test.pod}}
+			now := Adoptable{Pods: []AdoptablePod{test.pod}}
 			c := adopting(t, w, &now)
 			if err := c.Reconcile(t.Context()); err != nil {
 				t.Fatal(err)
@@ -195,7 +194,7 @@ func TestAPodWithAnAllocationIsNotAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := kubelets(nics, "a")
-	now = Adoptable{Resources: map[types.ResourceName]bool{nics: true}, Pods: []AdoptablePod{adoptable("u", a)}}
+	now = Adoptable{Pods: []AdoptablePod{adoptable("u", a)}}
 	if err := c.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +210,7 @@ func TestADeviceOfTwoPodsBelongsToTheFirst(t *testing.T) {
 	w := newFixture()
 	w.active["u"], w.active["v"] = true, true
 	a, sameDevice := kubelets(nics, "a"), kubelets(nics, "a", 3)
-	now := Adoptable{
-		Resources: map[types.ResourceName]bool{nics: true},
-		Pods:      []AdoptablePod{adoptable("u", a), adoptable("v", sameDevice)},
-	}
+	now := Adoptable{Pods: []AdoptablePod{adoptable("u", a), adoptable("v", sameDevice)}}
 	c := adopting(t, w, &now)
 	if err := c.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -242,9 +238,7 @@ func TestNothingIsGrantedWhileItIsUnknownWhatTheKubeletGave(t *testing.T) {
 
 func TestContainersOfAdoptedPodsCarryNothing(t *testing.T) {
 	w := newFixture()
-	now := Adoptable{
-		Resources: map[types.ResourceName]bool{nics: true}, Pods: []AdoptablePod{adoptable("u", kubelets(nics, "a"))},
-	}
+	now := Adoptable{Pods: []AdoptablePod{adoptable("u", kubelets(nics, "a"))}}
 	w.active["u"] = true
 	w.pods["u"] = RuntimeState{Live: true, Namespace: "default", Name: "pod-u", Containers: []RuntimeContainer{
 		{ID: "1", Name: "main", Created: created},

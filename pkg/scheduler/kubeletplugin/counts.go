@@ -101,21 +101,22 @@ func (a *allocation) assignFrom(
 }
 
 // spreadOver leaves those devices of a resource in the offers that have the first turns, and are
-// together enough: so that shares are of as many devices as possible.
+// together enough.
 func spreadOver(offers []offer, resource types.ResourceName, n int) {
-	var turns []int
+	var all []*device
 	for _, o := range offers {
-		for _, d := range o.devices[resource] {
-			turns = append(turns, d.turn)
-		}
+		all = append(all, o.devices[resource]...)
 	}
-	slices.Sort(turns)
-	if n == 0 || n > len(turns) || turns[len(turns)-1] == 0 {
+	slices.SortFunc(all, compareTurns)
+	if n == 0 || n > len(all) {
 		return
 	}
-	last := turns[n-1]
+	isLater := func(d *device) bool { return compareTurns(d, all[n-1]) > 0 }
+	if !isLater(all[len(all)-1]) {
+		return
+	}
 	for _, o := range offers {
-		o.devices[resource] = slices.DeleteFunc(o.devices[resource], func(d *device) bool { return d.turn > last })
+		o.devices[resource] = slices.DeleteFunc(o.devices[resource], isLater)
 	}
 }
 

@@ -27,9 +27,9 @@ type device struct {
 	free bool // healthy and not held by another pod
 	// whole is the ID of the device that this one is a share of, or empty.
 	whole string
-	// turn is how many shares of the same whole are to be assigned to the pod before this one. It
-	// is as the last call of available found it.
-	turn int
+	// turn is how many shares of the same whole are to be assigned to the pod before this one, and
+	// taken how many others hold. They are as the last call of available found them.
+	turn, taken int
 	// holders are the containers of the pod that it is assigned to.
 	holders []*container
 }
@@ -68,6 +68,12 @@ func (s *numaSet) of(resource types.ResourceName) *kind {
 	return &kind{}
 }
 
+// compareTurns orders devices that can be assigned: the pod's shares are of as many wholes as
+// possible, and first of those of which others have the fewest.
+func compareTurns(a, b *device) int {
+	return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.taken, b.taken))
+}
+
 // hold notes that a container holds a device.
 func (s *numaSet) hold(d *device, c *container) {
 	if len(d.holders) == 0 {
@@ -92,8 +98,7 @@ func (s *numaSet) release(d *device, c *container) {
 
 // available returns the devices of a resource that can be assigned to a container. Those that other
 // containers of the pod hold at other times come first, as they cost the pod nothing; shared is
-// their number. The others are in the order of their turns, and shares of what others have the
-// least of come before other shares.
+// their number. The others are in the order of their turns.
 func (a *allocation) available(
 	set *numaSet, resource types.ResourceName, c *container,
 ) (devices []*device, shared int) {
@@ -105,7 +110,7 @@ func (a *allocation) available(
 		switch {
 		case !d.availableTo(c):
 		case len(d.holders) > 0:
-			d.turn = 0 // it costs the pod no further share
+			d.turn, d.taken = 0, 0 // it costs the pod no further share
 			devices = append(devices, d)
 		default:
 			unheld = append(unheld, d)
@@ -132,13 +137,11 @@ func (a *allocation) spread(k *kind, unheld []*device) {
 	a.looks += len(k.held) + len(k.devices) + len(unheld)
 	for _, d := range unheld {
 		if d.whole != "" {
-			d.turn = turns[d.whole]
+			d.turn, d.taken = turns[d.whole], taken[d.whole]
 			turns[d.whole]++
 		}
 	}
-	slices.SortStableFunc(unheld, func(a, b *device) int {
-		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(taken[a.whole], taken[b.whole]))
-	})
+	slices.SortStableFunc(unheld, compareTurns)
 }
 
 // count returns how many devices available returns.

@@ -46,6 +46,14 @@ func TestSharesOfAPodAreOfDistinctGPUs(t *testing.T) {
 			taken: list{gpu: 1}, pod: []ask{{limits: list{gpu: 1}}},
 			want: map[string]string{"main": "gpu 0 b::0"},
 		},
+		"also on another NUMA node": {
+			taken: list{gpu: 2}, pod: []ask{{limits: list{gpu: 1}}},
+			want: map[string]string{"main": "gpu 1 c::0"},
+		},
+		"even if that is one more": {
+			taken: list{gpu: 1}, pod: []ask{{limits: list{gpu: 3}}},
+			want: map[string]string{"main": "gpu 0 b::0, gpu 1 c::0, gpu 1 d::0"},
+		},
 		"by placeholders": {
 			pod:  []ask{{requests: list{"numa/A/nvidia.com:gpu": 2}}},
 			want: map[string]string{"main": "gpu 0 a::0, gpu 0 b::0"},

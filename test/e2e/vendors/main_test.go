@@ -93,7 +93,8 @@ func fail(err error) int {
 const patience = 3 * time.Minute
 
 // begin returns the context of a test, which ends with it or when the test's patience does. It
-// waits until the nodes offer all devices, and keeps their plugins running as long as the test.
+// waits until the nodes offer all devices, and keeps their plugins and kubelets running as long as
+// the test.
 func begin(t *testing.T) context.Context {
 	t.Helper()
 	return beginWith(t, patience)
@@ -109,7 +110,7 @@ func beginWith(t *testing.T, patience time.Duration) context.Context {
 	t.Cleanup(keepers.Wait)
 	t.Cleanup(end)
 	for _, n := range nodes {
-		keepers.Go(func() { n.keepPlugins(life) })
+		keepers.Go(func() { n.keepPrograms(life) })
 	}
 	for _, n := range nodes {
 		n.awaitAll(ctx, t)

@@ -23,7 +23,7 @@ import (
 const (
 	intelGPU = "gpu_plugin"
 	intelNPU = "npu_plugin"
-	nvidia   = "nvidia-device-plugin"
+	nvidia   = vendors.NVIDIA
 	sample   = "sample-device-plugin"
 )
 
@@ -40,7 +40,7 @@ type node struct {
 	// Not so while they are late.
 	plugins map[string]*cluster.Component
 
-	mu   sync.Mutex // held while plugins are started
+	mu   sync.Mutex // held while programs are started
 	late bool
 }
 
@@ -90,16 +90,24 @@ func (n *node) move(ctx context.Context, name, directory string) error {
 	return nil
 }
 
+// setPlugin has another configuration of a plugin from when it is moved on.
+func (n *node) setPlugin(plugin vendors.Plugin) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.SetPlugin(plugin)
+}
+
 // makeNodes makes the device nodes, which a reboot takes away.
 func (n *node) makeNodes() error {
 	return n.Sandbox().Do(func() error { return n.MakeNodes("/dev") })
 }
 
-// keepPlugins starts plugins that do not run, until ctx ends. One is not started before the
-// directories are there that it mounts.
-func (n *node) keepPlugins(ctx context.Context) {
+// keepPrograms starts plugins that do not run, until ctx ends. One is not started before the
+// directories are there that it mounts. It starts the kubelet, too, as systemd does: one before
+// 1.37 ends when kubecri is not there yet.
+func (n *node) keepPrograms(ctx context.Context) {
 	for ctx.Err() == nil {
-		n.startPlugins()
+		n.startPrograms()
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
@@ -107,14 +115,40 @@ func (n *node) keepPlugins(ctx context.Context) {
 	}
 }
 
-func (n *node) startPlugins() {
+func (n *node) startPrograms() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.Kubelet.PID() == 0 {
+		n.Kubelet.Start() //nolint:errcheck // it is tried again
+	}
 	for _, plugin := range n.plugins {
 		if !n.late && plugin.PID() == 0 {
 			plugin.Start() //nolint:errcheck // it is tried again
 		}
 	}
+}
+
+// reboot reboots the node, which has its device nodes again.
+func (n *node) reboot(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.Reboot(ctx); err != nil {
+		return err
+	}
+	return n.makeNodes()
+}
+
+// forgetDevices has the kubelet start without its checkpoint of devices.
+func (n *node) forgetDevices(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.Kubelet.Kill9(ctx); err != nil {
+		return err
+	}
+	if _, err := n.Run(ctx, "/bin/rm", vendors.KubeletDirectory+"/kubelet_internal_checkpoint"); err != nil {
+		return err
+	}
+	return n.Kubelet.Start()
 }
 
 // setLate says whether plugins that do not run stay so.

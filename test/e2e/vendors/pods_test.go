@@ -106,10 +106,14 @@ func (n *node) checkProbe(ids choice, printed string) error {
 	for path := range numbers {
 		want[path] = false
 	}
+	var gpus []string // which a container gets to see that has shares of them, too
 	for name := range n.plugins {
 		for _, device := range n.Plugin(name).Devices {
 			if !slices.Contains(ids[corev1.ResourceName(device.Resource)], device.ID) {
 				continue
+			}
+			if gpu := device.Envs["NVIDIA_VISIBLE_DEVICES"]; gpu != "" {
+				gpus = append(gpus, gpu)
 			}
 			for _, path := range device.Nodes {
 				if _, ok := numbers[path]; ok {
@@ -136,7 +140,7 @@ func (n *node) checkProbe(ids choice, printed string) error {
 		return fmt.Errorf("devices that the container may open (-want +got):\n%s", diff)
 	}
 	slices.Sort(visible)
-	gpus := ids["nvidia.com/gpu"]
+	slices.Sort(gpus)
 	if len(gpus) == 0 {
 		gpus = []string{"void"} // by the device firewall: NVIDIA's runtime adds none
 	}

@@ -112,10 +112,7 @@ func TestPodsRunAgainWhenTheirNodeIsRebootedAndItsPluginsComeUpLate(t *testing.T
 
 	n.setLate(true)
 	t.Cleanup(func() { n.setLate(false) })
-	if err := n.Reboot(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.makeNodes(); err != nil {
+	if err := n.reboot(ctx); err != nil {
 		t.Fatal(err)
 	}
 	// Containers wait for the plugins for 50 seconds, and are refused then.
@@ -171,7 +168,7 @@ func restart(ctx context.Context, t *testing.T, programs ...*cluster.Component) 
 		}
 	}
 	for _, program := range programs {
-		if err := program.Start(); err != nil && program.PID() == 0 { // a plugin may have been started already
+		if err := program.Start(); err != nil && program.PID() == 0 { // it may have been started already
 			t.Fatal(err)
 		}
 	}

@@ -99,9 +99,9 @@ func TestAHalfMigratedClusterServesPodsOnBothSidesAndNoPodFailsWhenTheOtherHalfF
 }
 
 // Two pods hold GPUs that the kubelet gave them when NVIDIA's plugin moves to kubecri. They keep
-// them, over restarts of their containers, of kubecri and of the kubelet; others get the other
-// ones, also when one kubecri has just taken over from another; and what one of them held is free
-// when it is gone.
+// them, over restarts of their containers, of kubecri and of the kubelet, also when that has
+// forgotten them; others get the other ones, also when one kubecri has just taken over from
+// another; and what one of them held is free when it is gone.
 func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *testing.T) {
 	ctx := beginWith(t, 5*patience)
 	namespace := clustertest.Namespace(t, shared.Client)
@@ -139,6 +139,17 @@ func TestPodsThatHoldGPUsOfTheKubeletKeepThemWhenThePluginMovesToKubecri(t *test
 	}
 	n.expectHeld(ctx, t, namespace, given)
 
+	if err := n.forgetDevices(ctx); err != nil {
+		t.Fatal(err)
+	}
+	awaitExec(ctx, t, old[1])
+	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	old[1] = clustertest.RestartContainer(ctx, t, shared.Client, old[1])
+	if diff := cmp.Diff(held[1], n.visible(ctx, t, old[1])); diff != "" {
+		t.Errorf("the GPU of a pod (-before +after the kubelet has forgotten it, in a new container):\n%s", diff)
+	}
+	n.expectHeld(ctx, t, namespace, given)
+
 	clustertest.DeletePod(ctx, t, shared.Client, old[1])
 	late = clustertest.AwaitPod(ctx, t, shared.Client, late, "to be ready", kube.Ready)
 	if diff := cmp.Diff(held[1], expectDevices(ctx, t, late)); diff != "" {
@@ -169,10 +180,7 @@ func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T)
 
 	n.setLate(true)
 	t.Cleanup(func() { n.setLate(false) })
-	if err := n.Reboot(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.makeNodes(); err != nil {
+	if err := n.reboot(ctx); err != nil {
 		t.Fatal(err)
 	}
 	// The kubelet has admitted the pods when it runs another.
@@ -208,6 +216,7 @@ func TestPodsOfANodeThatStandsInHaveTheirGPUsAgainWhenItIsRebooted(t *testing.T)
 // to kubecri, which stands in for it. It returns the pods, and what each of them has.
 func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, count int) ([]*corev1.Pod, []choice) {
 	t.Helper()
+	offered := int64(len(n.Plugin(nvidia).Devices))
 	move := func(ctx context.Context, directory string) {
 		if err := n.move(ctx, nvidia, directory); err != nil {
 			t.Fatal(err)
@@ -220,7 +229,7 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 			move(context.WithoutCancel(ctx), kubecriDirectory)
 		}
 	})
-	n.awaitGPUs(ctx, t, vendors.GPUs, false)
+	n.awaitGPUs(ctx, t, offered, false)
 	var pods []*corev1.Pod
 	var held []choice
 	for i := range count {
@@ -229,7 +238,7 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 	}
 	move(ctx, kubecriDirectory)
 	moved = true
-	n.awaitGPUs(ctx, t, vendors.GPUs, true)
+	n.awaitGPUs(ctx, t, offered, true)
 	return pods, held
 }
 
@@ -282,7 +291,8 @@ func awaitExec(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// visible is which GPUs the container of a pod can open, which a plugin at the kubelet gave it.
+// visible is which GPUs the container of a pod can open, which a plugin at the kubelet gave it; of
+// GPUs with shares, a share of each.
 func (n *node) visible(ctx context.Context, t *testing.T, pod *corev1.Pod) choice {
 	t.Helper()
 	printed, err := shared.Client.Exec(ctx, pod, "main", n.probe()...)
@@ -290,7 +300,15 @@ func (n *node) visible(ctx context.Context, t *testing.T, pod *corev1.Pod) choic
 		t.Fatal(err)
 	}
 	_, visible, _ := strings.Cut(printed, "env NVIDIA_VISIBLE_DEVICES ")
-	ids := choice{gpus: strings.Split(strings.TrimSpace(visible), ",")}
+	ids := choice{}
+	for _, gpu := range strings.Split(strings.TrimSpace(visible), ",") {
+		for _, device := range n.Plugin(nvidia).Devices {
+			if device.Envs["NVIDIA_VISIBLE_DEVICES"] == gpu {
+				ids[gpus] = append(ids[gpus], device.ID)
+				break
+			}
+		}
+	}
 	if err := n.checkProbe(ids, printed); err != nil {
 		t.Errorf("pod %s on %s: %v", pod.Name, n.Name, err)
 	}
