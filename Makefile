@@ -196,7 +196,8 @@ test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, wh
 	@if [ "$$(uname)-$$(id -u)" = Linux-0 ]; then \
 	  $(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH); \
 	  $(MAKE) --no-print-directory plugin-image NAME=widget; \
-	  cd test && $(TEST) -count=1 -timeout 40m -p 1 ./e2e/...; \
+	  cd test && $(TEST) -count=1 -timeout 20m ./e2e; \
+	  $(TEST) -count=1 -timeout 20m -p 2 ./e2e/*/; \
 	else echo "SKIPPED: test-e2e needs root on Linux"; [ "$${CI:-}" != true ]; fi
 
 .PHONY: critest
