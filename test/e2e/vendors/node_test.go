@@ -145,7 +145,7 @@ func (n *node) forgetDevices(ctx context.Context) error {
 	if err := n.Kubelet.Kill9(ctx); err != nil {
 		return err
 	}
-	if _, err := n.Run(ctx, "/bin/rm", vendors.KubeletDirectory+"/kubelet_internal_checkpoint"); err != nil {
+	if _, err := n.Run(ctx, "/bin/rm", "-f", vendors.KubeletDirectory+"/kubelet_internal_checkpoint"); err != nil {
 		return err
 	}
 	return n.Kubelet.Start()

@@ -21,9 +21,9 @@ const sharesOfEach = 2
 // those first that nobody shares; and when all shares are held, none is held twice.
 func TestSharesOfTheKubeletsAreKeptAndOthersAreSpreadWhenTheirPluginMovesToKubecri(t *testing.T) {
 	ctx := begin(t)
-	namespace := clustertest.Namespace(t, shared.Client)
 	n := nodes[0]
 	n.share(ctx, t)
+	namespace := clustertest.Namespace(t, shared.Client)
 	const all = sharesOfEach * vendors.GPUs
 	old, held := n.takeOver(ctx, t, namespace, 1)
 	whole := func(share string) string {

@@ -244,9 +244,14 @@ func (n *node) takeOver(ctx context.Context, t *testing.T, namespace string, cou
 
 // moveBack moves NVIDIA's plugin from kubecri to the kubelet of the node, of which no pod holds a
 // GPU. Where the kubelet knows one plugin, that starts when the stand-in for the one before has
-// left.
+// left. After the test the kubelet forgets it, or kubecri would stand in for it in the next one.
 func (n *node) moveBack(ctx context.Context, t *testing.T) {
 	t.Helper()
+	t.Cleanup(func() {
+		if err := n.forgetDevices(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
 	if onePlugin {
 		n.setLate(true)
 		defer n.setLate(false)
