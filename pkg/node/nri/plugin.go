@@ -87,18 +87,6 @@ func (h handling) Configure(_ context.Context, _, runtime, version string) (api.
 	return 0, checkRuntime(runtime, version)
 }
 
-// herald hears that a pod is started, and leaves. A runtime refuses nothing because a plugin has
-// left that does not validate.
-type herald struct {
-	*member
-	leave func()
-}
-
-func (h herald) RunPodSandbox(context.Context, *api.PodSandbox) error {
-	h.leave()
-	return nil
-}
-
 // validator accepts every container. It reports whether the runtime's own validator saw the first
 // one, and leaves.
 type validator struct {

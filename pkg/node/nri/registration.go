@@ -8,15 +8,13 @@
 // create its containers. So a container with devices is not created without them after kubecri was
 // taken away.
 //
-// No API says whether the validator is on. The runtime's configuration says so, where it can be
-// read, see Machine. What counts is what the runtime does: it tells each plugin that validates
-// containers which plugins have seen the container, and its own validator is among them. So beside
-// the plugin there is a second one that validates, until the first container has been created. Both
-// end with their connection to the runtime: another configuration needs a restart of it.
-//
-// If kubecri is killed while that one is there, and nothing else happens on the node meanwhile, the
-// runtime refuses the next container once. So where the configuration can be read, which does until
-// then, it is there from the first pod on, instead of from the start.
+// No API says whether the validator is on. The configuration that the runtime runs with says so,
+// where it can be read, see Machine. Elsewhere the runtime's doing does: it tells each plugin that
+// validates containers which plugins have seen the container, and its own validator is among them.
+// So there a second plugin validates, beside the first one, until a container has been created. If
+// kubecri is killed while that one is there, and nothing else happens on the node meanwhile, the
+// runtime refuses the next container once. What is known ends with the connection to the runtime:
+// another configuration needs a restart of it.
 package nri
 
 import (
@@ -39,8 +37,7 @@ const DefaultSocket = "/var/run/nri/nri.sock"
 const (
 	// index is the plugin's place among the others. It changes nothing, so any is as good.
 	index = "50"
-	// probe is the name of the plugin that validates, and of the one before it, which waits for a
-	// pod.
+	// probe is the name of the plugin that validates.
 	probe = deviceinfo.NRIPlugin + "-probe"
 	// probes is how often it is tried to register it, and probing the pause in between: longer than
 	// it takes to notice that the runtime has ended.
@@ -155,10 +152,9 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 			r.registered, r.known, r.reason = true, false, "its configuration was not read yet"
 		})
 		probing.Go(func() {
-			if r.expect(ctx) {
-				r.awaitPod(ctx)
+			if !r.read(ctx) {
+				r.probe(ctx)
 			}
-			r.probe(ctx)
 		})
 	})
 	if registered {
@@ -168,15 +164,6 @@ func (r *Registration) serve(ctx context.Context) (registered bool, err error) {
 		r.handler.Left()
 	}
 	return registered, err
-}
-
-// awaitPod waits until a pod is started. It returns before that if the runtime does not register a
-// plugin that hears of it.
-func (r *Registration) awaitPod(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := connect(ctx, r.socket, probe, herald{newMember(), cancel}, func() {})
-	klog.FromContext(ctx).V(4).Info("No longer waiting for a pod", logkey.Reason, fmt.Sprint(err))
 }
 
 // probe finds out whether the runtime has a validator. One that refuses to register the probe is
@@ -204,9 +191,8 @@ func (r *Registration) found(ctx context.Context, enforced bool) {
 	})
 }
 
-// expect reads from the runtime's configuration what found will find out, and reports whether it
-// could.
-func (r *Registration) expect(ctx context.Context) bool {
+// read reads from the runtime's configuration what probe finds out, and reports whether it could.
+func (r *Registration) read(ctx context.Context) bool {
 	settings, err := Settings{}, errors.New("nobody reads its configuration")
 	if r.settings != nil {
 		settings, err = r.settings(ctx)

@@ -143,13 +143,6 @@ func TestWhetherTheRuntimeRequiresKubecriIsKnownBeforeAContainerIsCreated(t *tes
 	if err := shared.AwaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	const seen = "on (seen when a container was created)"
-	for _, node := range shared.Nodes {
-		namespace := clustertest.Namespace(t, shared.Client)
-		for i := 0; !validatorIs(ctx, node, seen); i++ {
-			clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, namespace, fmt.Sprintf("plain-%d", i), 0))
-		}
-	}
 
 	// What is configured now is not what runs.
 	node := shared.Nodes[0]
@@ -161,6 +154,11 @@ func TestWhetherTheRuntimeRequiresKubecriIsKnownBeforeAContainerIsCreated(t *tes
 		t.Fatal(err)
 	}
 	awaitValidator(ctx, t, node, "was changed after the container runtime was started")
+	const seen = "on (seen when a container was created)"
+	namespace := clustertest.Namespace(t, shared.Client)
+	for i := 0; !validatorIs(ctx, node, seen); i++ {
+		clustertest.RunPod(ctx, t, shared.Client, pod(node.Name, namespace, fmt.Sprintf("plain-%d", i), 0))
+	}
 }
 
 // awaitValidator waits until kubecri says that of the runtime's default validator.
