@@ -107,10 +107,10 @@ func spreadOver(offers []offer, resource types.ResourceName, n int) {
 	for _, o := range offers {
 		all = append(all, o.devices[resource]...)
 	}
-	slices.SortFunc(all, compareTurns)
 	if n == 0 || n > len(all) {
 		return
 	}
+	slices.SortFunc(all, compareTurns)
 	isLater := func(d *device) bool { return compareTurns(d, all[n-1]) > 0 }
 	if !isLater(all[len(all)-1]) {
 		return
