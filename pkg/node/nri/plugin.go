@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -94,24 +95,29 @@ type validator struct {
 	found func(enforced bool)
 	leave func()
 
-	asked sync.Once
+	asked atomic.Bool
 }
 
 func (v *validator) ValidateContainerAdjustment(
 	_ context.Context, request *api.ValidateContainerAdjustmentRequest,
 ) error {
-	v.asked.Do(func() {
+	if !v.asked.Load() {
 		v.found(slices.ContainsFunc(request.GetPlugins(), func(p *api.PluginInstance) bool {
 			return p.GetName() == defaultValidator
 		}))
-	})
+		v.asked.Store(true)
+	}
 	return nil
 }
 
-// PostCreateContainer follows each creation. A runtime refuses the next container if it finds only
-// then that a validator has left. So the validator leaves while the runtime waits for it here,
-// where that does no harm, and is forgotten at once.
+// PostCreateContainer follows each creation, also one before the validator was there to be asked. A
+// runtime refuses the next container if it finds only then that a validator has left. So the
+// validator leaves while the runtime waits for it here, where that does no harm, and is forgotten
+// at once.
 func (v *validator) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, _ *api.Container) error {
+	if !v.asked.Load() {
+		return nil
+	}
 	v.leave()
 	<-ctx.Done() // until the connection has ended
 	return ctx.Err()

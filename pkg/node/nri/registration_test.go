@@ -155,6 +155,24 @@ func TestTheProbeLeavesWhenItWasAsked(t *testing.T) {
 	await(t, "one of two connections is left", func() bool { return front.open() == 1 })
 }
 
+// A container may be being created while the probe is registered: the runtime asks who validates
+// before that, and says that it was created after it.
+func TestTheProbeStaysUntilItWasAsked(t *testing.T) {
+	left := 0
+	probe := &validator{member: newMember(), found: func(bool) {}, leave: func() { left++ }}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as the connection ends when the probe leaves
+	if err := probe.PostCreateContainer(ctx, nil, nil); err != nil || left != 0 {
+		t.Errorf("a container that it was not asked about: %v, and it left %d times", err, left)
+	}
+	if err := probe.ValidateContainerAdjustment(ctx, &api.ValidateContainerAdjustmentRequest{}); err != nil {
+		t.Error(err)
+	}
+	if err := probe.PostCreateContainer(ctx, nil, nil); err == nil || left != 1 {
+		t.Errorf("after it was asked: %v, and it left %d times", err, left)
+	}
+}
+
 func TestWithoutAValidatorNothingIsEnforced(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	r := startRuntime(t, socket, false)
