@@ -38,7 +38,32 @@ type Devices struct {
 
 	mu    sync.Mutex
 	calls map[containerKey]*call
-	held  chan struct{} // closed when containers may get devices
+	held  *hold
+}
+
+// hold is when containers have to wait for devices.
+type hold struct {
+	over   chan struct{} // closed when they may get some
+	inVain chan struct{} // closed when to wait is of no use
+}
+
+func newHold() *hold { return &hold{over: make(chan struct{}), inVain: make(chan struct{})} }
+
+// wait returns when containers may get devices, or an error when ctx is done or waiting is of no
+// use.
+func (h *hold) wait(ctx context.Context) error {
+	select {
+	case <-h.over:
+		return nil
+	case <-h.inVain:
+	case <-ctx.Done():
+	}
+	select {
+	case <-h.over:
+		return nil
+	default:
+		return errHeld
+	}
 }
 
 type containerKey struct{ podUID, name string }
@@ -55,7 +80,7 @@ type call struct {
 // NewDevices returns Devices that call those. No container gets any before the Front has inspected
 // what the runtime has. Their goroutines end with Close.
 func NewDevices(ctx context.Context, devices admission.Devices) *Devices {
-	d := &Devices{Devices: devices, calls: map[containerKey]*call{}, held: make(chan struct{})}
+	d := &Devices{Devices: devices, calls: map[containerKey]*call{}, held: newHold()}
 	d.ctx, d.stop = context.WithCancel(ctx)
 	return d
 }
@@ -71,10 +96,8 @@ func (d *Devices) Allocate(ctx context.Context, claim plugins.Claim) ([]inject.A
 	d.mu.Lock()
 	held := d.held
 	d.mu.Unlock()
-	select {
-	case <-held:
-	case <-ctx.Done():
-		return nil, errHeld
+	if err := held.wait(ctx); err != nil {
+		return nil, err
 	}
 	c := d.start(claim)
 	select {
@@ -139,11 +162,12 @@ func (d *Devices) keepOnly(podUIDs map[string]bool) {
 	maps.DeleteFunc(d.calls, func(key containerKey, _ *call) bool { return !podUIDs[key.podUID] })
 }
 
-// hold lets no container have devices until release is called, which may be called more than once.
-func (d *Devices) hold() (release func()) {
-	held := make(chan struct{})
+// hold lets no container have devices until release is called. From when refuse is called, it does
+// not let them wait for that. Both may be called more than once, refuse also after release.
+func (d *Devices) hold() (release, refuse func()) {
+	held := newHold()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.held = held
-	return sync.OnceFunc(func() { close(held) })
+	return sync.OnceFunc(func() { close(held.over) }), sync.OnceFunc(func() { close(held.inVain) })
 }

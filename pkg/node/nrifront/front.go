@@ -166,8 +166,8 @@ func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, container
 	}
 	f.options.Devices.keepOnly(uids)
 	f.options.View.replace(known, containers)
-	inspected := f.options.Devices.hold()
-	f.run(func() { f.inspect(ctx, known, containers, inspected) })
+	inspected, ending := f.options.Devices.hold()
+	f.run(func() { f.inspect(ctx, known, containers, inspected, ending) })
 	return nil
 }
 

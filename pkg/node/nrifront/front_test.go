@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
 // machine is the host filesystem of this machine.
@@ -215,6 +216,29 @@ func TestContainersThatWereStartedWhileKubecriWasAwayAreEndedBeforeOthersGetDevi
 	}
 	if len(f.warnings) < len(want) || !strings.Contains(f.warnings[0], "started while kubecri was away") {
 		t.Errorf("the owners hear %q", f.warnings)
+	}
+}
+
+// The runtime would end none while one waits.
+func TestNoContainerWaitsForDevicesWhileOthersAreEnded(t *testing.T) {
+	d := NewDevices(t.Context(), nil)
+	defer d.Close()
+	release, refuse := d.hold()
+	waited := make(chan error, 1)
+	go func() {
+		_, err := d.Allocate(t.Context(), plugins.Claim{})
+		waited <- err
+	}()
+	refuse()
+	if err := <-waited; !errors.Is(err, errHeld) {
+		t.Errorf("one that waited: %v", err)
+	}
+	if _, err := d.Allocate(t.Context(), plugins.Claim{}); !errors.Is(err, errHeld) {
+		t.Errorf("another one: %v", err)
+	}
+	release()
+	if err := d.held.wait(t.Context()); err != nil {
+		t.Errorf("after they have ended: %v", err)
 	}
 }
 

@@ -25,11 +25,12 @@ type existing struct {
 }
 
 // inspect ends those of the containers that admission would not have let pass, unless they were
-// there before kubecri came to this node: installing it ends nobody's work. It calls inspected
-// when no container is left of which that is known. It goes on, until ctx is done, with those of
-// which nothing is known before the API server answers.
+// there before kubecri came to this node: installing it ends nobody's work. It calls ending before
+// it ends one: the runtime ends none while it waits for the answer about another. It calls
+// inspected when no container is left that has to be ended, as far as is known. It goes on, until
+// ctx is done, with those of which nothing is known before the API server answers.
 func (f *Front) inspect(
-	ctx context.Context, pods map[string]*api.PodSandbox, containers []*api.Container, inspected func(),
+	ctx context.Context, pods map[string]*api.PodSandbox, containers []*api.Container, inspected, ending func(),
 ) {
 	var left []existing
 	since := f.options.Since()
@@ -43,7 +44,7 @@ func (f *Front) inspect(
 		var undecided []existing
 		runs := false
 		for _, c := range left {
-			done, wrong := f.inspectOne(ctx, c)
+			done, wrong := f.inspectOne(ctx, c, ending)
 			if !done {
 				undecided = append(undecided, c)
 			}
@@ -65,7 +66,7 @@ func (f *Front) inspect(
 
 // inspectOne reports whether there is nothing left to do about the container, and whether it must
 // be ended.
-func (f *Front) inspectOne(ctx context.Context, c existing) (done, wrong bool) {
+func (f *Front) inspectOne(ctx context.Context, c existing, ending func()) (done, wrong bool) {
 	if !f.options.View.has(c.id) {
 		return true, false // it was removed
 	}
@@ -81,6 +82,7 @@ func (f *Front) inspectOne(ctx context.Context, c existing) (done, wrong bool) {
 	}
 	logger.Info("A container is ended", logkey.Reason, reason)
 	f.options.Warn(c.Pod, reason)
+	ending()
 	if err := f.options.End(ctx, c.id); err != nil {
 		logger.Error(err, "A container could not be ended; no other gets a device before it is")
 		return false, true
