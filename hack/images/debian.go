@@ -197,9 +197,9 @@ var crossCompilers = map[string]struct {
 	"arm64": {"aarch64-linux-gnu-gcc", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"}},
 }
 
-// compiler returns the C compiler of Debian's packages for an architecture other than the
-// machine's. Where it is not installed, that is a script below dir, where the packages are unpacked
-// once.
+// compiler returns the path of the C compiler of Debian's packages for an architecture other than
+// the machine's. Where it is not installed, that is a script of the same name in dir, where the
+// packages are unpacked once.
 func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	cross, ok := crossCompilers[architecture]
 	if !ok {
@@ -208,7 +208,7 @@ func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	if installed, err := exec.LookPath(cross.program); err == nil {
 		return installed, nil
 	}
-	script := filepath.Join(dir, "cc")
+	script := filepath.Join(dir, cross.program)
 	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
 		return script, err
 	}
