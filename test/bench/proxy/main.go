@@ -23,10 +23,15 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"k8s.io/klog/v2"
+
 	"github.com/kubedevice/kubedevice/test/command"
 )
 
 func main() {
+	// What kubecri's own packages log in this process is of no interest here.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	command.Main("bench proxy", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
