@@ -160,7 +160,8 @@ func (b *pluginBuild) requirements() (toolchain, version string, err error) {
 }
 
 // modfile returns a go.mod file like the module's own, with the release's SDK. The module itself is
-// not changed.
+// not changed. The plugin says where the SDK was, so that is relative to the module: then the same
+// directories side by side make the same bytes anywhere.
 func (b *pluginBuild) modfile(ctx context.Context, toolchain, version string) (string, error) {
 	file := filepath.Join(b.work, "go.mod")
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -175,8 +176,15 @@ func (b *pluginBuild) modfile(ctx context.Context, toolchain, version string) (s
 			return "", err
 		}
 	}
+	sdk, err := filepath.Rel(b.module, b.sdk)
+	if err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(sdk, "../") {
+		sdk = "./" + sdk
+	}
 	return file, b.goCommand(ctx, toolchain, b.module, "1", "mod", "edit", "-require="+sdkModule+"@"+version,
-		"-dropreplace="+sdkModule, "-replace="+sdkModule+"@"+version+"="+b.sdk, file)
+		"-dropreplace="+sdkModule, "-replace="+sdkModule+"@"+version+"="+sdk, file)
 }
 
 // goCommand runs go in a directory, of one release if it is named.
