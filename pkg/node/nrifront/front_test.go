@@ -199,6 +199,15 @@ func TestContainersThatWereStartedWhileKubecriWasAwayAreEndedBeforeOthersGetDevi
 	f.start()
 	second := f.pod("second", card1)
 	stopping <- errors.New("the runtime is busy")
+	devices := f.front.options.Devices
+	devices.mu.Lock()
+	held := devices.held
+	devices.mu.Unlock()
+	select {
+	case <-held.inVain:
+	default:
+		t.Error("a container is ended while others may wait for that, and the runtime for them")
+	}
 	if _, err := f.create(second); err == nil || !strings.Contains(err.Error(), "still being looked at") {
 		t.Errorf("a container gets a device before others are ended: %v", err)
 	}

@@ -132,7 +132,6 @@ func (c *cache) refresh(nodes []fwk.NodeInfo) bool {
 		}
 		for i, nodeInfo := range nodes {
 			known := nodeInfo.(*framework.NodeInfo)
-			c.index.entries[i].written = true // nothing is known of it
 			if at, ok := before.positions[known]; ok {
 				c.index.entries[i] = before.entries[at]
 			}
