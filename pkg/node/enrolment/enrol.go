@@ -39,12 +39,12 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 		report.Leaving = true
 		return report
 	case j.Phase == enrolled:
-		changed, err := e.refresh(j)
+		stale, err := e.refresh(j)
 		if err != nil {
 			return refused(j.Node, err)
 		}
-		if !changed {
-			return &Report{Node: j.Node, Outcome: Unchanged}
+		if len(stale) == 0 {
+			return e.stay(ctx, j, dryRun)
 		}
 		j.Repair = true
 	}
@@ -74,6 +74,23 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 		return report
 	}
 	report.Outcome, report.Changed = Done, true
+	return report
+}
+
+// stay reports that the node is enrolled already. A leave that was cut off may have cordoned it.
+func (e *Enrolment) stay(ctx context.Context, j *journal, dryRun bool) *Report {
+	report := &Report{Node: j.Node, Outcome: Unchanged}
+	if !j.Cordoned || dryRun {
+		return report
+	}
+	client, err := e.options.Connect(j.Kubeconfig)
+	if err != nil {
+		return refused(j.Node, err)
+	}
+	e.progress("kubecri leave was cut off and has left node %s cordoned: pods may come again", j.Node)
+	if err := e.uncordon(ctx, j, client); err != nil {
+		return refused(j.Node, err)
+	}
 	return report
 }
 
@@ -111,6 +128,9 @@ func (e *Enrolment) preflight(ctx context.Context, report *Report) *journal {
 
 // forward does all steps.
 func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if err := e.labelGroup(ctx, j, client); err != nil {
+		return err
+	}
 	if j.NRI {
 		if err := e.run(ctx, e.there(j), j, client); err != nil {
 			return err
@@ -137,38 +157,42 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 	if err := e.uncordon(ctx, j, client); err != nil {
 		return err
 	}
-	j.Phase, j.Repair = enrolled, false
+	j.Phase, j.Repair, j.Rewritten = enrolled, false, false
 	return e.save(j)
 }
 
 // undoRepair goes back to the endpoint that somebody had put back. kubecri stays: pods may hold its
-// devices.
+// devices. A kubelet whose files the repair had not changed yet is not restarted, as that may fail
+// pods.
 func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if err := e.switchKubeletBack(ctx, j, client); err != nil {
-		return err
+	if j.Rewritten {
+		if err := e.switchKubeletBack(ctx, j, client); err != nil {
+			return err
+		}
 	}
 	if err := e.uncordon(ctx, j, client); err != nil {
 		return err
 	}
-	j.Phase, j.Repair = enrolled, false
+	j.Phase, j.Repair, j.Rewritten = enrolled, false, false
 	return e.save(j)
 }
 
-// refresh reports whether somebody has taken the endpoint out of a file of the kubelet since the
-// enrolment. The journal then has the file as it is now.
-func (e *Enrolment) refresh(j *journal) (changed bool, err error) {
+// refresh returns the changes of those files of the kubelet that do not say the endpoint, because
+// they are not written yet or because somebody has taken it out since. The journal then has these
+// files as they are now.
+func (e *Enrolment) refresh(j *journal) (stale []change, err error) {
 	for i, change := range j.Kubelet {
 		now, err := e.endpointAt(source{change.Path, change.Format})
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		if sameEndpoint(now, j.Endpoint) {
 			continue
 		}
 		if j.Kubelet[i], err = e.redirect(source{change.Path, change.Format}, j.Endpoint); err != nil {
-			return false, err
+			return nil, err
 		}
-		changed = true
+		stale = append(stale, j.Kubelet[i])
 	}
-	return changed, nil
+	return stale, nil
 }

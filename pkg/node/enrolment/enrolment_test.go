@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
@@ -36,6 +39,10 @@ var kubelets = map[string]map[string]string{
 		"/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=` + runtimeEndpoint +
 			` --node-ip=10.0.0.1"` + "\n",
 	}),
+	"a flag in a file of the kubelet's unit": with(map[string]string{
+		"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n",
+		dropIn:                         "[Service]\nEnvironment=ARGS=--container-runtime-endpoint=" + runtimeEndpoint + "\n",
+	}),
 	"its default": {"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration"},
 	"an empty field, as kubeadm writes it before 1.35": {
 		"/var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: \"\"\nkind: KubeletConfiguration\n",
@@ -44,7 +51,7 @@ var kubelets = map[string]map[string]string{
 
 func newKubelet(t *testing.T, files map[string]string) *machine {
 	m := newMachine(t, files)
-	if strings.Contains(files["/var/lib/kubelet/kubeadm-flags.env"], "--container-runtime-endpoint") {
+	if strings.Contains(files["/var/lib/kubelet/kubeadm-flags.env"]+files[dropIn], "--container-runtime-endpoint") {
 		m.flags = append(m.flags, "--container-runtime-endpoint="+runtimeEndpoint)
 	}
 	return m
@@ -64,6 +71,9 @@ func TestANodeIsEnrolledAndLeavesAsItWas(t *testing.T) {
 				m.expect(m.enrol(), Done)
 				if m.endpoint() != kubecriEndpoint || !m.active["kubecri.service"] || m.restarts != 1 {
 					t.Errorf("the kubelet, restarted %d times, calls %s", m.restarts, m.endpoint())
+				}
+				if flag := flagsOf(m.flags)[endpointFlag]; flag != "" && flag != kubecriEndpoint {
+					t.Errorf("the kubelet's process has %s", flag)
 				}
 				after := m.snapshot()
 				if !strings.Contains(after, Label) {
@@ -268,6 +278,159 @@ func TestAnEndpointThatCannotBeSetAgainLeavesKubecriAsItIs(t *testing.T) {
 		m.dead = false
 		m.expect(m.enrol(), Done)
 	})
+}
+
+// kubeadm upgrade may have put the endpoint back while an administrator changed kubecri's files.
+func TestARepairLeavesWhatTheAdministratorHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKubelet(t, kubeadm)
+		m.expect(m.enrol(), Done)
+		const config, unit = "/etc/kubedevice/kubecri.yaml", "/etc/systemd/system/kubecri.service"
+		m.write(config, "sealMode: enforce\n")
+		m.write(unit, "mine")
+		m.write("/var/lib/kubelet/config.yaml", kubeadm["/var/lib/kubelet/config.yaml"])
+		m.expect(m.enrol(), Done)
+		if got := m.read(config); got != "sealMode: enforce\n" {
+			t.Errorf("%s has %q", config, got)
+		}
+		if got := m.read(unit); got != "mine" {
+			t.Errorf("%s has %q", unit, got)
+		}
+	})
+}
+
+// An enrolment that was cut off goes on with the files as they are then.
+func TestAnEnrolmentThatGoesOnKeepsWhatWasChangedMeanwhile(t *testing.T) {
+	const config = "/var/lib/kubelet/config.yaml"
+	crashes := 0
+	for crashed := true; crashed; crashes++ {
+		synctest.Test(t, func(t *testing.T) {
+			m := newKubelet(t, kubeadm)
+			_, crashed = m.until(crashes, enrol)
+			m.write(config, m.read(config)+"maxPods: 200\n")
+			m.enrol()
+			if m.endpoint() != kubecriEndpoint || !strings.Contains(m.read(config), "maxPods: 200") {
+				t.Errorf("crash %d: %s has\n%s", crashes, config, m.read(config))
+			}
+			m.expect(m.leave(), Done)
+			if got, want := m.read(config), kubeadm[config]+"maxPods: 200\n"; got != want {
+				t.Errorf("crash %d: %s has\n%swant\n%s", crashes, config, got, want)
+			}
+		})
+	}
+}
+
+// Its start would fail the pods for which the repair waited in vain.
+func TestARepairThatHasChangedNothingRestartsNoKubelet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKubelet(t, kubeadm)
+		m.expect(m.enrol(), Done)
+		m.write("/var/lib/kubelet/config.yaml", kubeadm["/var/lib/kubelet/config.yaml"])
+		m.options.Runtime = func(context.Context, string) (string, error) { return "", context.DeadlineExceeded }
+		m.expect(m.enrol(), Undone)
+		if m.restarts != 1 {
+			t.Errorf("the kubelet was started anew %d times, want once", m.restarts)
+		}
+		m.options.Runtime = m.runtime
+		m.expect(m.enrol(), Done)
+	})
+}
+
+// Somebody thinks better of it while pods are evicted, or the connection breaks.
+func TestALeaveThatWasCutOffLeavesNoCordon(t *testing.T) {
+	for _, mode := range []Mode{ModeCRI, ModeNRI} {
+		crashes := 0
+		for crashed := true; crashed; crashes++ {
+			synctest.Test(t, func(t *testing.T) {
+				m := newKubelet(t, kubeadm)
+				m.options.Mode = mode
+				m.expect(m.enrol(), Done)
+				_, crashed = m.until(crashes, leave)
+				if report := m.enrol(); report.Leaving {
+					m.expect(m.leave(), Done)
+					m.expect(m.enrol(), Done)
+				}
+				m.changeNode(func(node *corev1.Node) {
+					if node.Spec.Unschedulable || node.Labels[Label] != "true" {
+						t.Errorf("mode %s, crash %d, then enrol: the node is %+v with labels %v", mode, crashes, node.Spec,
+							node.Labels)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestANodeThatSomebodyElseHasUncordonedIsCordonedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKubelet(t, kubeadm)
+		m.expect(m.enrol(), Done)
+		m.addPod("trainer")
+		m.options.Granted = granted("uid-trainer")
+		drain := func(e *Enrolment) *Report { return e.Leave(context.Background(), false, true) }
+		m.until(2, drain) // in the eviction
+		cordoned := func() (unschedulable bool) {
+			m.changeNode(func(node *corev1.Node) { unschedulable = node.Spec.Unschedulable })
+			return unschedulable
+		}
+		if !cordoned() {
+			t.Fatal("the first leave has not come as far as to cordon the node")
+		}
+		m.changeNode(func(node *corev1.Node) { node.Spec.Unschedulable = false })
+		m.until(2, drain)
+		if !cordoned() {
+			t.Error("pods may come while the node is drained")
+		}
+		m.expect(drain(m.enrolment()), Done)
+	})
+}
+
+// It would come back as often as it is evicted.
+func TestAPodOfADaemonSetIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKubelet(t, kubeadm)
+		m.expect(m.enrol(), Done)
+		m.addPod("exporter")
+		m.changePod("exporter", func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "exporters", Controller: ptr.To(true)}}
+		})
+		m.options.Granted = granted("uid-exporter")
+		before := m.snapshot()
+		report := m.enrolment().Leave(t.Context(), false, true)
+		m.expect(report, Refused)
+		if !strings.Contains(report.Reason, "pod default/exporter") || !strings.Contains(report.Reason, "DaemonSet exporters") {
+			t.Errorf("reason: %s", report.Reason)
+		}
+		if diff := cmp.Diff(before, m.snapshot()); diff != "" || len(m.evicted) > 0 {
+			t.Errorf("evicted: %q; it changes (-before +after):\n%s", m.evicted, diff)
+		}
+	})
+}
+
+// The DaemonSet's pod goes with the last label, and whoever uninstalls waits for it to go.
+func TestANodeHasTheLabelOfItsGroupFromTheFirstChangeToTheLast(t *testing.T) {
+	for _, mode := range []Mode{ModeCRI, ModeNRI} {
+		crashes := 0
+		for crashed := true; crashed; crashes++ {
+			synctest.Test(t, func(t *testing.T) {
+				m := newKubelet(t, kubeadm)
+				m.options.Mode, m.options.Group = mode, "gpus"
+				before := m.snapshot()
+				_, crashed = m.until(crashes, enrol)
+				after := m.snapshot()
+				changed := strings.ReplaceAll(after, journalPath, "") != strings.ReplaceAll(before, journalPath, "")
+				if changed && crashes > 3 && !strings.Contains(after, GroupLabel+":gpus") {
+					t.Errorf("mode %s, crash %d: no label on\n%s", mode, crashes, after)
+				}
+				m.expect(m.enrol(), map[bool]Outcome{true: Done, false: Unchanged}[crashed])
+				_, _ = m.until(crashes, leave)
+				m.leave()
+				if diff := cmp.Diff(before, m.snapshot()); diff != "" {
+					t.Errorf("mode %s, crash %d: what is left (-before +after):\n%s", mode, crashes, diff)
+				}
+			})
+		}
+	}
 }
 
 func TestLeaveRefusesWhileDevicePodsRun(t *testing.T) {

@@ -59,11 +59,10 @@ func (e *Enrolment) findKubelet(ctx context.Context) (Kubelet, error) {
 		return Kubelet{}, fmt.Errorf("%s does not run, so nothing shows how it is started: start it first",
 			e.options.KubeletUnit)
 	}
-	raw, err := os.ReadFile(e.options.Host.path("/proc/" + unit["MainPID"] + "/cmdline"))
+	flags, err := e.kubeletFlags(unit)
 	if err != nil {
-		return Kubelet{}, fmt.Errorf("arguments of the kubelet: %w", err)
+		return Kubelet{}, err
 	}
-	flags := flagsOf(strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00"))
 	k := Kubelet{
 		HostnameOverride: flags["hostname-override"], Kubeconfig: flags["kubeconfig"],
 		RootDir: cmp.Or(flags["root-dir"], "/var/lib/kubelet"), unit: e.options.KubeletUnit,
@@ -79,6 +78,15 @@ func (e *Enrolment) findKubelet(ctx context.Context) (Kubelet, error) {
 		return Kubelet{}, err
 	}
 	return k, nil
+}
+
+// kubeletFlags returns the flags of the process of the kubelet's unit.
+func (e *Enrolment) kubeletFlags(unit map[string]string) (map[string]string, error) {
+	raw, err := os.ReadFile(e.options.Host.path("/proc/" + unit["MainPID"] + "/cmdline"))
+	if err != nil {
+		return nil, fmt.Errorf("arguments of the kubelet: %w", err)
+	}
+	return flagsOf(strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00")), nil
 }
 
 // findEndpoint finds the endpoint that the kubelet calls, and all files that say one.
@@ -212,15 +220,15 @@ func (e *Enrolment) unit(ctx context.Context, name string) (map[string]string, e
 	return properties, nil
 }
 
-// kubeletFlags are those of the kubelet's flags that matter here.
-var kubeletFlags = []string{"config", "config-dir", endpointFlag, "hostname-override", "kubeconfig", "root-dir"}
+// knownFlags are those of the kubelet's flags that matter here.
+var knownFlags = []string{"config", "config-dir", endpointFlag, "hostname-override", "kubeconfig", "root-dir"}
 
 // flagsOf returns the values of those flags in a process's arguments; the last of each counts.
 func flagsOf(args []string) map[string]string {
 	values := map[string]string{}
 	for i, arg := range args {
 		name, value, inside := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !strings.HasPrefix(arg, "-") || !slices.Contains(kubeletFlags, name) {
+		if !strings.HasPrefix(arg, "-") || !slices.Contains(knownFlags, name) {
 			continue
 		}
 		if !inside && i+1 < len(args) {

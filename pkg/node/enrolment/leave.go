@@ -80,6 +80,9 @@ func (e *Enrolment) checkDevicePods(ctx context.Context, j *journal, client kube
 	if err != nil {
 		return err
 	}
+	if err := daemonsAmong(pods); err != nil {
+		return err
+	}
 	if len(pods) > 0 && !drain {
 		return fmt.Errorf("device pods run: %s; a container of theirs that is created anew would have no device: let "+
 			"them end, or evict them with --drain", names(pods))

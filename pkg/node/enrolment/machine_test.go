@@ -45,6 +45,9 @@ var kubeadm = map[string]string{
 	"/var/lib/kubelet/kubeadm-flags.env":    "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1\"\n",
 }
 
+// dropIn is a file of the kubelet's unit.
+const dropIn = "/etc/systemd/system/kubelet.service.d/20-runtime.conf"
+
 // machine is a node with systemd, a kubelet and an API server, as far as an enrolment sees them.
 type machine struct {
 	t      *testing.T
@@ -58,7 +61,9 @@ type machine struct {
 	// fails has pods that the kubelet fails when it starts.
 	fails []string
 	// unit are properties of the kubelet's unit beyond the usual ones.
-	unit     string
+	unit string
+	// loaded is dropIn as systemd has read it.
+	loaded   string
 	pid      string // of the kubelet
 	restarts int
 	progress []string
@@ -92,6 +97,9 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 		m.write(path, content)
 	}
 	m.write("/run/nri.sock", "")
+	if m.loaded = files[dropIn]; m.loaded != "" {
+		m.unit += "DropInPaths=" + dropIn + "\n"
+	}
 	m.api = fake.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready(corev1.ConditionTrue)}},
@@ -197,8 +205,10 @@ func (m *machine) endpoint() string {
 		}
 	}
 	content, _ = os.ReadFile(filepath.Join(m.root, "/var/lib/kubelet/kubeadm-flags.env"))
-	if _, value, found := strings.Cut(string(content), "--container-runtime-endpoint="); found {
-		endpoint = strings.Trim(strings.Fields(value)[0], `"`)
+	for _, flags := range []string{string(content), m.loaded} {
+		if _, value, found := strings.Cut(flags, "--container-runtime-endpoint="); found {
+			endpoint = strings.Trim(strings.Fields(value)[0], `"`)
+		}
 	}
 	return endpoint
 }
@@ -229,6 +239,8 @@ func (m *machine) run(_ context.Context, program string, args ...string) (string
 	m.change(args[0])
 	switch args[0] {
 	case "daemon-reload":
+		content, _ := os.ReadFile(filepath.Join(m.root, dropIn))
+		m.loaded = string(content)
 	case "enable", "disable":
 		for _, unit := range args[2:] {
 			if _, err := os.Stat(filepath.Join(m.root, "/etc/systemd/system", unit)); err != nil {

@@ -29,11 +29,10 @@ func patchNode(ctx context.Context, client kubernetes.Interface, node, patch str
 	return nil
 }
 
-// cordon keeps new pods from the node, unless somebody else does already.
+// cordon keeps new pods from the node, unless somebody else does already. That the journal says so
+// is not enough: whoever wrote that may have ended before it was done, and others may have let pods
+// come again since.
 func (e *Enrolment) cordon(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if j.Cordoned {
-		return nil
-	}
 	node, err := client.CoreV1().Nodes().Get(ctx, j.Node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read node %q: %w", j.Node, err)
@@ -60,8 +59,12 @@ func (e *Enrolment) uncordon(ctx context.Context, j *journal, client kubernetes.
 	return e.save(j)
 }
 
-// restartKubelet restarts the kubelet and waits until it works.
+// restartKubelet restarts the kubelet and waits until it works. Its unit may be one of the files
+// that were changed, which systemd reads again only when told to.
 func (e *Enrolment) restartKubelet(ctx context.Context, j *journal, works func(context.Context) error) error {
+	if err := e.systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
 	if err := e.systemctl(ctx, "restart", j.KubeletUnit); err != nil {
 		return err
 	}
@@ -161,7 +164,14 @@ func (e *Enrolment) devicePods(ctx context.Context, j *journal, client kubernete
 		_, err := deviceinfo.PodAllocation(pod)
 		holds := slices.Contains(granted, string(pod.UID))
 		if !over(pod) && (err == nil || holds) {
-			found = append(found, podRef{string(pod.UID), pod.Namespace, pod.Name, pod.DeletionTimestamp != nil, holds})
+			ref := podRef{
+				uid: string(pod.UID), namespace: pod.Namespace, name: pod.Name, ends: pod.DeletionTimestamp != nil,
+				holds: holds,
+			}
+			if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+				ref.daemonSet = owner.Name
+			}
+			found = append(found, ref)
 		}
 	}
 	return found, nil
@@ -175,6 +185,9 @@ func (e *Enrolment) drain(ctx context.Context, j *journal, client kubernetes.Int
 		left, err := e.devicePods(ctx, j, client)
 		if err != nil {
 			return err
+		}
+		if err := daemonsAmong(left); err != nil {
+			return &final{err}
 		}
 		for _, pod := range left {
 			if pod.ends {
@@ -205,9 +218,23 @@ type podRef struct {
 	uid, namespace, name string
 	ends                 bool // it is being deleted
 	holds                bool // it holds devices that the kubelet does not know of
+	daemonSet            string
 }
 
 func (p podRef) String() string { return p.namespace + "/" + p.name }
+
+// daemonsAmong returns an error if some of the pods are of DaemonSets, whose pods come to a
+// cordoned node, too.
+func daemonsAmong(pods []podRef) error {
+	for _, pod := range pods {
+		if pod.daemonSet != "" {
+			return fmt.Errorf("pod %s has devices and is one of DaemonSet %s, which would create it again on this node: "+
+				"delete the DaemonSet, or keep it from this node by its node affinity, then leave again", pod,
+				pod.daemonSet)
+		}
+	}
+	return nil
+}
 
 func names(pods []podRef) string {
 	var all []string

@@ -65,7 +65,7 @@ func (e *Enrolment) startServices(ctx context.Context, j *journal, _ kubernetes.
 		return err
 	}
 	for _, change := range j.Installed {
-		if err := e.options.Host.write(change.Path, change.After); err != nil {
+		if err := e.install(change); err != nil {
 			return err
 		}
 	}
@@ -90,6 +90,21 @@ func (e *Enrolment) startServices(ctx context.Context, j *journal, _ kubernetes.
 	})
 	if err != nil {
 		return fmt.Errorf("kubecri does not serve the runtime: %w; see journalctl -u %s", err, serviceUnit)
+	}
+	return nil
+}
+
+// install writes a file of kubecri. One that is there by now stays: it was written before a crash,
+// or it is the administrator's.
+func (e *Enrolment) install(change change) error {
+	now, err := e.options.Host.read(change.Path)
+	switch {
+	case err != nil:
+		return err
+	case !now.Exists:
+		return e.options.Host.write(change.Path, change.After)
+	case !now.same(change.After):
+		e.progress("%s was changed by somebody else: it stays as it is", change.Path)
 	}
 	return nil
 }
@@ -194,11 +209,15 @@ func (e *Enrolment) switchKubelet(ctx context.Context, j *journal, client kubern
 	if err := e.awaitContainers(ctx, j, client); err != nil {
 		return err
 	}
-	j.Switched = true
+	stale, err := e.refresh(j)
+	if err != nil {
+		return err
+	}
+	j.Switched, j.Rewritten = true, j.Repair
 	if err := e.save(j); err != nil {
 		return err
 	}
-	for _, change := range j.Kubelet {
+	for _, change := range stale {
 		if err := e.options.Host.write(change.Path, change.After); err != nil {
 			return err
 		}
@@ -215,8 +234,26 @@ func (e *Enrolment) switchKubelet(ctx context.Context, j *journal, client kubern
 		if err := readySince(ctx, client, j.Node, began); err != nil {
 			return err
 		}
+		flag, err := e.startedWith(ctx, j)
+		if err != nil {
+			return err
+		}
+		if flag != "" && !sameEndpoint(flag, j.Endpoint) {
+			return &final{fmt.Errorf("its process has --%s=%s, so something else than the files that were changed "+
+				"says so: see systemctl cat %s", endpointFlag, flag, j.KubeletUnit)}
+		}
 		return lost(ctx, client, j.Node, alive)
 	})
+}
+
+// startedWith returns the endpoint that the kubelet's process was given as a flag, if it was.
+func (e *Enrolment) startedWith(ctx context.Context, j *journal) (string, error) {
+	unit, err := e.unit(ctx, j.KubeletUnit)
+	if err != nil {
+		return "", err
+	}
+	flags, err := e.kubeletFlags(unit)
+	return flags[endpointFlag], err
 }
 
 // switchKubeletBack makes the kubelet call what it called before.
@@ -233,7 +270,17 @@ func (e *Enrolment) switchKubeletBack(ctx context.Context, j *journal, client ku
 	if err != nil {
 		began = time.Now().Truncate(time.Second) // the kubelet needs no API server for its containers
 	}
-	err = e.restartKubelet(ctx, j, func(ctx context.Context) error { return readySince(ctx, client, j.Node, began) })
+	err = e.restartKubelet(ctx, j, func(ctx context.Context) error {
+		if err := readySince(ctx, client, j.Node, began); err != nil {
+			return err
+		}
+		flag, err := e.startedWith(ctx, j)
+		if err == nil && sameEndpoint(flag, j.Endpoint) {
+			err = &final{fmt.Errorf("its process still has --%s=%s: see systemctl cat %s", endpointFlag, flag,
+				j.KubeletUnit)}
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -274,16 +321,21 @@ func (e *Enrolment) restore(change change, endpoint string) error {
 	return e.options.Host.write(change.Path, now)
 }
 
-// label puts the labels on the node.
-func (e *Enrolment) label(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	labels := `"` + Label + `":"true"`
-	if j.Group != "" {
-		labels += fmt.Sprintf(`,%q:%q`, GroupLabel, j.Group)
+// labelGroup puts the label of its group on the node, first of all: with it, the pod that enrols
+// the node stays there until the node has left, and whoever uninstalls KubeDevice waits for it.
+func (e *Enrolment) labelGroup(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	if j.Group == "" {
+		return nil
 	}
-	return patchNode(ctx, client, j.Node, `{"metadata":{"labels":{`+labels+`}}}`)
+	return patchNode(ctx, client, j.Node, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, GroupLabel, j.Group))
 }
 
-// unlabel takes them away. Nothing may be left to do after it: with the label of its group goes the
+// label puts the label on the node that says it is enrolled.
+func (e *Enrolment) label(ctx context.Context, j *journal, client kubernetes.Interface) error {
+	return patchNode(ctx, client, j.Node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, Label))
+}
+
+// unlabel takes both away. Nothing may be left to do after it: with the label of its group goes the
 // pod that enrolled the node.
 func (e *Enrolment) unlabel(ctx context.Context, j *journal, client kubernetes.Interface) error {
 	labels := `"` + Label + `":null`
