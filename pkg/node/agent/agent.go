@@ -11,6 +11,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,6 +36,9 @@ const (
 // announces, such as a file.
 const again = 10 * time.Second
 
+// readLimit is how long the API server may take to answer what a step depends on.
+const readLimit = 10 * time.Second
+
 // Options configure an Agent. All fields are required.
 type Options struct {
 	// Node is the node's name.
@@ -56,8 +60,11 @@ type Options struct {
 // Machine is what the agent does on its machine.
 type Machine interface {
 	// Install puts program, plugins, configuration and certificates on the machine, and reports
-	// whether anything was not there as it is.
+	// whether kubecri has to be started anew: until Settle is called, also by another process, if
+	// any of the first three was not there as it is.
 	Install() (changed bool, err error)
+	// Settle says that kubecri runs with what Install has put there.
+	Settle() error
 	// Enrolled reports whether the machine has an enrolment, perhaps one that is incomplete.
 	Enrolled() (bool, error)
 	// Enrol and Leave run kubecri's commands of these names.
@@ -104,6 +111,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			}
+			if err := a.keep(whole); err != nil {
+				logger.Error(err, "kubecri does not run; tried again", nodeKey, a.Node)
+			}
 		case <-a.wake:
 		case <-time.After(again):
 		}
@@ -147,22 +157,34 @@ func (a *Agent) watch(ctx context.Context) (stop func()) {
 
 // step brings the node nearer to what it is to be.
 func (a *Agent) step(ctx context.Context) error {
-	node, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+	reading, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	node, err := a.Client.CoreV1().Nodes().Get(reading, a.Node, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read node %q: %w", a.Node, err)
+		return errors.Join(fmt.Errorf("read node %q: %w", a.Node, err), a.keep(ctx))
 	}
 	if other := node.Labels[enrolment.GroupLabel]; other != "" && other != a.Group {
 		return fmt.Errorf("node %q is of the group %q and has the labels of group %q, too: take away those of one",
 			a.Node, other, a.Group)
 	}
-	order, err := readOrder(ctx, a.Client, a.Namespace)
+	order, err := readOrder(reading, a.Client, a.Namespace)
 	if err != nil {
-		return err
+		return errors.Join(err, a.keep(ctx))
 	}
 	if a.Selector.Matches(labels.Set(node.Labels)) && !order.leave {
 		return a.enrol(ctx)
 	}
 	return a.leave(ctx, order.drain)
+}
+
+// keep has kubecri run on a node that is enrolled, while nothing says whether it is to stay so: pods
+// may hold its devices.
+func (a *Agent) keep(ctx context.Context) error {
+	enrolled, err := a.Machine.Enrolled()
+	if err != nil || !enrolled {
+		return err
+	}
+	return a.Machine.Serve(ctx, false)
 }
 
 // enrol has the node enrolled, and kubecri run.
@@ -172,7 +194,7 @@ func (a *Agent) enrol(ctx context.Context) error {
 		return fmt.Errorf("put kubecri on node %q: %w", a.Node, err)
 	}
 	if a.enrolled {
-		return a.Machine.Serve(ctx, changed)
+		return a.serve(ctx, changed)
 	}
 	release, err := a.turn(ctx)
 	if err != nil {
@@ -200,11 +222,19 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if report.Outcome == enrolment.Done {
 		klog.FromContext(ctx).Info("The node is enrolled", nodeKey, a.Node)
 	}
-	if err := a.Machine.Serve(ctx, changed && report.Outcome == enrolment.Unchanged); err != nil {
+	if err := a.serve(ctx, changed && report.Outcome == enrolment.Unchanged); err != nil {
 		return err
 	}
 	a.enrolled = true
 	return nil
+}
+
+// serve has kubecri run with what is installed.
+func (a *Agent) serve(ctx context.Context, renew bool) error {
+	if err := a.Machine.Serve(ctx, renew); err != nil {
+		return err
+	}
+	return a.Machine.Settle()
 }
 
 // advice is what the facts that block advise.

@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 )
@@ -30,7 +32,8 @@ type machine struct {
 	did      []string
 	enrolled bool
 	runs     bool
-	changed  bool   // what Install reports
+	changed  bool   // what Install reports, until Settle is called
+	fails    error  // what Serve returns
 	refuses  string // why Leave refuses
 	leaving  bool   // a leave was cut off
 	blocked  string // why Enrol refuses
@@ -38,6 +41,7 @@ type machine struct {
 }
 
 func (m *machine) Install() (bool, error)  { return m.changed, nil }
+func (m *machine) Settle() error           { m.changed = false; return nil }
 func (m *machine) Enrolled() (bool, error) { return m.enrolled, nil }
 func (m *machine) Ended() <-chan struct{}  { return m.ended }
 func (m *machine) Clean() error            { m.runs = false; return nil }
@@ -74,8 +78,8 @@ func (m *machine) Serve(_ context.Context, renew bool) error {
 	if renew {
 		m.did = append(m.did, "restart")
 	}
-	m.runs = true
-	return nil
+	m.runs = m.runs || m.fails == nil
+	return m.fails
 }
 
 // fixture is an agent on a node with these labels.
@@ -141,6 +145,47 @@ func TestANodeIsEnrolledWhileItHasTheLabels(t *testing.T) {
 	f.expect("", "leave")
 	f.label(selected)
 	f.expect("", "enrol")
+}
+
+// It is not lost that a program was replaced, while another node has its turn or a restart fails.
+func TestAProgramThatWasReplacedIsStartedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, selected)
+		f.m.enrolled, f.m.changed, f.Serial = true, true, true
+		other := New(f.Options)
+		other.Node = "node-2"
+		release, err := other.turn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.expect("at present")
+		release()
+		f.m.fails = errors.New("systemd is busy")
+		f.expect("systemd is busy", "enrol", "restart")
+		f.m.fails = nil
+		f.expect("", "enrol", "restart")
+		f.expect("")
+	})
+}
+
+func TestKubecriRunsWhileTheAPIServerIsAway(t *testing.T) {
+	f := newFixture(t, selected)
+	away := false
+	f.m.client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away, nil, errors.New("no route to host")
+	})
+	f.expect("", "enrol")
+	f.m.runs, away = false, true // kubecri has ended, and so may the agent have
+	f.Agent = New(f.Options)
+	f.expect("no route to host")
+	if !f.m.runs {
+		t.Error("kubecri does not run, though the node is enrolled")
+	}
+	f.m.runs, f.m.enrolled = false, false
+	f.expect("no route to host")
+	if f.m.runs {
+		t.Error("kubecri runs on a node that is not enrolled")
+	}
 }
 
 func TestKubecriServesTheNodeWhilePodsKeepIt(t *testing.T) {

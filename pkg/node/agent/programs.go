@@ -45,63 +45,82 @@ const (
 	configurationName = "kubecri.yaml"
 	certificatesName  = "seal-certificates.pem"
 	pluginsName       = "devices"
+	// changedName is there while kubecri may run with something else than is installed.
+	changedName = "changed"
 )
 
 // Install makes the directory what it is to be, and reports whether program, plugins or
-// configuration have changed. Certificates are read again by kubecri itself.
+// configuration have changed since Settle was called. Certificates are read again by kubecri itself.
 func (p *Programs) Install() (changed bool, err error) {
 	if !p.compared {
-		if changed, err = p.installPrograms(); err != nil {
-			return changed, err
+		if err := p.installPrograms(); err != nil {
+			return false, err
 		}
 	}
 	if p.Certificates != "" {
-		if _, err := copyFile(p.Certificates, p.at(certificatesName), 0o644); err != nil {
-			return changed, err
+		if err := copyFile(p.Certificates, p.at(certificatesName), 0o644, nil); err != nil {
+			return false, err
 		}
 	}
 	configuration, err := os.ReadFile(p.Configuration)
 	if err != nil {
-		return changed, err
+		return false, err
 	}
-	different, err := replace(bytes.NewReader(append(configuration, p.Add...)), p.at(configurationName), 0o644)
-	p.compared = err == nil
-	return changed || different, err
+	err = replace(bytes.NewReader(append(configuration, p.Add...)), p.at(configurationName), 0o644, p.change)
+	if err != nil {
+		return false, err
+	}
+	p.compared = true
+	_, err = os.Lstat(p.at(changedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// change notes that something changes, before it does: whoever is to start kubecri anew may end
+// before.
+func (p *Programs) change() error { return os.WriteFile(p.at(changedName), nil, 0o600) }
+
+// Settle says that kubecri runs with what is installed.
+func (p *Programs) Settle() error {
+	if err := os.Remove(p.at(changedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // installPrograms installs the program and the plugins, and removes those that are no more.
-func (p *Programs) installPrograms() (changed bool, err error) {
+func (p *Programs) installPrograms() error {
 	if err := os.MkdirAll(p.at(pluginsName), 0o755); err != nil {
-		return false, err
+		return err
 	}
 	var wanted []string
 	for _, plugin := range p.Plugins {
 		source, err := p.plugin(plugin)
 		if err != nil {
-			return changed, err
+			return err
 		}
 		wanted = append(wanted, plugin+".so")
-		different, err := copyFile(source, p.at(filepath.Join(pluginsName, plugin+".so")), 0o644)
+		err = copyFile(source, p.at(filepath.Join(pluginsName, plugin+".so")), 0o644, p.change)
 		if err != nil {
-			return changed, err
+			return err
 		}
-		changed = changed || different
 	}
 	installed, err := os.ReadDir(p.at(pluginsName))
 	if err != nil {
-		return changed, err
+		return err
 	}
 	for _, file := range installed {
 		if slices.Contains(wanted, file.Name()) {
 			continue
 		}
-		if err := os.Remove(p.at(filepath.Join(pluginsName, file.Name()))); err != nil {
-			return changed, err
+		err := errors.Join(p.change(), os.Remove(p.at(filepath.Join(pluginsName, file.Name()))))
+		if err != nil {
+			return err
 		}
-		changed = true
 	}
-	different, err := copyFile(p.Program, p.at(programName), 0o755)
-	return changed || different, err
+	return copyFile(p.Program, p.at(programName), 0o755, p.change)
 }
 
 // plugin returns the file of a plugin here.
@@ -124,38 +143,44 @@ func (p *Programs) Clean() error {
 	return os.RemoveAll(p.at(""))
 }
 
-// copyFile makes a file a copy of another, and reports whether it was none.
-func copyFile(from, to string, mode fs.FileMode) (changed bool, err error) {
+// copyFile makes a file a copy of another, as replace does.
+func copyFile(from, to string, mode fs.FileMode, before func() error) error {
 	source, err := os.Open(from)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer source.Close()
-	return replace(source, to, mode)
+	return replace(source, to, mode, before)
 }
 
-// replace gives a file that content in one step, and reports whether it had another. Its owner is
-// the one of this process, as who may write it may have kubecri do what they like.
-func replace(content io.ReadSeeker, to string, mode fs.FileMode) (changed bool, err error) {
+// replace gives a file that content in one step, if it has another, and calls before, if that is
+// not nil, before it does. Its owner is the one of this process, as who may write it may have
+// kubecri do what they like.
+func replace(content io.ReadSeeker, to string, mode fs.FileMode, before func() error) error {
 	same, err := sameContent(content, to)
 	if err != nil || same {
-		return false, err
+		return err
+	}
+	if before != nil {
+		if err := before(); err != nil {
+			return err
+		}
 	}
 	if _, err := content.Seek(0, io.SeekStart); err != nil {
-		return false, err
+		return err
 	}
 	file, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
 	if err != nil {
-		return false, err
+		return err
 	}
 	_, err = io.Copy(file, content)
 	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), to)
 	}
 	if err != nil {
-		return false, errors.Join(err, os.Remove(file.Name()))
+		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return true, nil
+	return nil
 }
 
 // sameContent reports whether a file has that content.
