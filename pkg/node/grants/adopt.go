@@ -82,7 +82,8 @@ func (c *Checkpoint) adopt(
 		if why == "" {
 			others := maps.Clone(next)
 			delete(others, found.PodUID)
-			if conflict := findConflict(&found, others, oneOfEach(found.Holds())); conflict != nil {
+			holds := found.Holds()
+			if conflict := findConflict(holds, others, oneOfEach(holds)); conflict != nil {
 				why = fmt.Sprintf("pod %s, to which the kubelet gave it, is not its only holder: %v", found.Pod(),
 					conflict)
 			}

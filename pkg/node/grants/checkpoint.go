@@ -251,15 +251,16 @@ func (c *Checkpoint) grant(wanted *Allocation, capacity Capacity) (Allocation, e
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	next := maps.Clone(c.current())
-	granted := wanted
+	granted, requested := wanted, wanted.Holds()
 	if before, ok := next[wanted.PodUID]; ok {
 		if !before.Partial {
 			return *before, nil
 		}
 		granted = completed(before, granted)
+		requested = taken(granted, before.Lacks)
 		delete(next, wanted.PodUID)
 	}
-	if conflict := findConflict(granted, next, capacity); conflict != nil {
+	if conflict := findConflict(requested, next, capacity); conflict != nil {
 		return Allocation{}, conflict
 	}
 	next[wanted.PodUID] = granted

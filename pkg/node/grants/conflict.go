@@ -50,10 +50,26 @@ func (c *Conflict) Error() string {
 		"it is tried again, and works when they are gone", c.Resource, c.Requested, c.Capacity, c.Held, c.Holders)
 }
 
-// findConflict returns the first resource, by name, that the pod cannot have beside the others, or
-// nil.
-func findConflict(wanted *Allocation, others map[string]*Allocation, capacity Capacity) *Conflict {
-	requested := wanted.Holds()
+// taken returns what the pod holds of the resources of those containers, of all its containers
+// together. What others of its containers have may be more than the node has by now, as a device
+// that has failed is.
+func taken(a *Allocation, containers func(name string) bool) types.ResourceList {
+	holds, list := a.Holds(), types.ResourceList{}
+	for _, all := range []map[string]types.ContainerInfo{a.PodInfo.InitContainers, a.PodInfo.RunningContainers} {
+		for name, info := range all {
+			for _, from := range info.AllocateFrom {
+				if quantity, ok := holds[from]; ok && containers(name) {
+					list[from] = quantity
+				}
+			}
+		}
+	}
+	return list
+}
+
+// findConflict returns the first of the requested resources, by name, that the node does not have
+// beside what the others hold, or nil.
+func findConflict(requested types.ResourceList, others map[string]*Allocation, capacity Capacity) *Conflict {
 	held := make(map[*Allocation]types.ResourceList, len(others))
 	inUse := types.ResourceList{}
 	for _, other := range others {

@@ -183,7 +183,7 @@ func (c *Checkpoint) addRecovered(
 ) {
 	logger := klog.FromContext(ctx)
 	for _, a := range recovered {
-		if conflict := findConflict(a, next, c.recoverable); conflict != nil {
+		if conflict := findConflict(a.Holds(), next, c.recoverable); conflict != nil {
 			for _, container := range states[a.PodUID].Containers {
 				if container.Carried != "" {
 					findings[container.ID] = finding(a.PodUID, states[a.PodUID], container, Conflicting, conflict)

@@ -96,7 +96,8 @@ func (c *Checkpoint) Replace(r Replacement, capacity Capacity) (Allocation, erro
 		next[""] = &Allocation{PodUID: after.PodUID, Namespace: after.Namespace, Name: after.Name,
 			PodInfo: &types.PodInfo{RunningContainers: after.Leaving}}
 	}
-	if conflict := findConflict(&only, next, capacity); conflict != nil {
+	replaced := func(name string) bool { _, ok := r.Containers[name]; return ok }
+	if conflict := findConflict(taken(&only, replaced), next, capacity); conflict != nil {
 		return Allocation{}, conflict
 	}
 	delete(next, "")

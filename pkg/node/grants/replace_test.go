@@ -143,6 +143,41 @@ func TestWhatOneContainerLeavesStaysHeldWhileAnotherOnesIsReplaced(t *testing.T)
 	isFree(t, r, cards0, false)
 }
 
+// Two devices of a pod fail, and its containers get others one after the other. The first is given
+// one while the other still has what the node has no more.
+func TestAContainerGetsAnotherDeviceWhileThatOfAnotherOneHasFailed(t *testing.T) {
+	const cards2, cards3 types.ResourceName = "resource/group/gpu/g2/cards", "resource/group/gpu/g3/cards"
+	failed := map[types.ResourceName]bool{}
+	healthy := func(name types.ResourceName) (int64, bool) {
+		if failed[name] {
+			return 0, true
+		}
+		return 1, true
+	}
+	w := newFixture()
+	r, _ := open(t, w)
+	a := wants("a", map[types.ResourceName]int64{cards0: 1})
+	a.PodInfo.RunningContainers["log"] = container(map[types.ResourceName]int64{cards2: 1})
+	if _, err := r.grant(&a, healthy); err != nil {
+		t.Fatal(err)
+	}
+	w.run(a)
+	ask(t, r, "a", "main", "log")
+	failed[cards0], failed[cards2] = true, true
+	var conflict *Conflict
+	if _, err := r.Replace(next("a", 1, cards2), healthy); !errors.As(err, &conflict) {
+		t.Errorf("a device that has failed takes the place of another one: %v", err)
+	}
+	if _, err := r.Replace(next("a", 1, cards1), healthy); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Replace(Replacement{PodUID: "a", Generation: 2, Containers: map[string]types.ContainerInfo{
+		"log": container(map[types.ResourceName]int64{cards3: 1}),
+	}}, healthy); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func isAsked(t *testing.T, r *Checkpoint, uid, container string) bool {
 	t.Helper()
 	granted, _, err := r.Granted(t.Context(), uid)
