@@ -157,11 +157,8 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 
 // enter waits in the queue.
 func (c *Caller) enter(limit <-chan time.Time, ended <-chan struct{}, method string) error {
-	if err := c.Blocked(); err != nil && !c.policy.LimitsQueue {
+	if err := c.Blocked(); c.queue == nil || err != nil && !c.policy.LimitsQueue {
 		return err
-	}
-	if c.queue == nil {
-		return nil
 	}
 	var stuck chan struct{}
 	if !c.policy.LimitsQueue {

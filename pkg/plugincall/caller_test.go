@@ -267,7 +267,13 @@ func TestTheEndOfTheContextEndsACallOnlyWhereThePolicySaysSo(t *testing.T) {
 }
 
 func TestAConcurrentPluginIsCalledBesideCallsThatHangUntilTheyAreTooMany(t *testing.T) {
-	f := newFixture(Policy{MaxOverdue: 2}, true)
+	for name, limitsQueue := range map[string]bool{"the limit bounds the queue, too": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) { testTooManyCallsHang(t, Policy{MaxOverdue: 2, LimitsQueue: limitsQueue}) })
+	}
+}
+
+func testTooManyCallsHang(t *testing.T, policy Policy) {
+	f := newFixture(policy, true)
 	release := make(chan struct{})
 	for range 2 {
 		if err := f.do(t.Context(), Call{}, func() {}); err != nil {

@@ -44,12 +44,23 @@ func (a *Admission) verifyAdopted(r *request) error {
 	if len(given) == 0 {
 		return nil
 	}
-	if !slices.EqualFunc(own, given, grants.SameResource) {
+	if !sameResources(own, given) {
 		return never(fmt.Errorf("container %q had the devices %s from the kubelet before they moved to kubecri, and "+
 			"now the kubelet gives it %s; %s", r.container, join(own), join(given), scheduleAgain))
 	}
 	r.asBefore = true
 	return nil
+}
+
+// sameResources reports whether both are the same resources of the same devices. In which groups
+// they are, and so in which order, may have changed.
+func sameResources(a, b []types.ResourceName) bool {
+	for _, name := range a {
+		if !slices.ContainsFunc(b, func(other types.ResourceName) bool { return grants.SameResource(name, other) }) {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 func join(names []types.ResourceName) string {

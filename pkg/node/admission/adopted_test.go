@@ -126,3 +126,27 @@ func standInContainer() *runtimeapi.ContainerConfig {
 		Annotations: map[string]string{devicemanager.StandInAnnotation: "true"},
 	}
 }
+
+// A plugin that reports other NUMA nodes than before names and sorts the same devices otherwise.
+func TestTheSameDevicesInOtherGroupsAreTheSame(t *testing.T) {
+	const (
+		card1, card2 types.ResourceName = "resource/group/numa/none/v.example:card/1/device",
+			"resource/group/numa/none/v.example:card/2/device"
+		moved1, moved2, moved3 types.ResourceName = "resource/group/numa/1/v.example:card/1/device",
+			"resource/group/numa/0/v.example:card/2/device", "resource/group/numa/0/v.example:card/3/device"
+	)
+	had := []types.ResourceName{card1, card2}
+	for _, test := range []struct {
+		now  []types.ResourceName
+		same bool
+	}{
+		{[]types.ResourceName{moved2, moved1}, true},
+		{[]types.ResourceName{moved3, moved1}, false},
+		{[]types.ResourceName{moved1}, false},
+		{[]types.ResourceName{moved2, moved3, moved1}, false},
+	} {
+		if got := sameResources(had, test.now); got != test.same {
+			t.Errorf("%v are the same as %v: %t, want %t", test.now, had, got, test.same)
+		}
+	}
+}

@@ -92,6 +92,13 @@ func (a *Admission) replace(
 		return now, seen, fmt.Errorf("generation %d of the allocation of pod %q: %w", generation, granted.Pod(), err)
 	}
 	failpoint.Reach(failpoint.Replacing)
+	for name := range replaced {
+		// What the kubelet's device plugins said is about the devices of before. Not afterwards: the
+		// program may end in between.
+		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
+			return now, seen, err
+		}
+	}
 	inventory, _ := a.Devices.Inventory()
 	now, err = a.Grants.Replace(grants.Replacement{
 		PodUID: granted.PodUID, Generation: generation, Containers: replaced,
@@ -100,15 +107,7 @@ func (a *Admission) replace(
 		return granted, seen, err
 	}
 	failpoint.Reach(failpoint.Replaced)
-	logger := klog.FromContext(ctx)
-	for name := range replaced {
-		// They are about the devices of before, and count for no others.
-		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
-			logger.Error(err, "Responses of device plugins that nobody needs any more are not removed",
-				logkey.Pod, granted.Pod(), logkey.Container, name)
-		}
-	}
-	logger.Info("Containers of a pod are given other devices", logkey.Pod, granted.Pod(), logkey.PodUID,
+	klog.FromContext(ctx).Info("Containers of a pod are given other devices", logkey.Pod, granted.Pod(), logkey.PodUID,
 		granted.PodUID, logkey.Generation, generation, logkey.Containers, slices.Sorted(maps.Keys(replaced)))
 	return now, seen, nil
 }

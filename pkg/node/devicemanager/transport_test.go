@@ -168,8 +168,7 @@ func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
 	d := newDeviceplugins(serving(t, qat, "x", "y", "z"))
 	m := manage(t, d)
 	for range 2 {
-		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "z"), nameOf(t, qat, "x"),
-			"resource/group/gpu/0/cards"))
+		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "z"), nameOf(t, qat, "x")))
 		if err != nil {
 			t.Fatal(err)
 		}

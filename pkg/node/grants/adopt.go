@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -87,6 +88,10 @@ func (c *Checkpoint) adopt(
 				why = fmt.Sprintf("pod %s, to which the kubelet gave it, is not its only holder: %v", found.Pod(),
 					conflict)
 			}
+		}
+		if _, err := deviceinfo.EncodePod(found.PodInfo); err != nil && why == "" {
+			// It could be written, and not read again.
+			why = fmt.Sprintf("what the kubelet gave to pod %s cannot be recorded: %v; delete the pod", found.Pod(), err)
 		}
 		if why != "" {
 			for name := range found.Holds() {

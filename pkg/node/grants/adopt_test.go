@@ -5,6 +5,7 @@ package grants
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -57,6 +58,27 @@ func held(c *Checkpoint) []string {
 		}
 	}
 	return all
+}
+
+// What is written must be read again: a pod whose devices do not fit would cost all others theirs.
+func TestAPodWithMoreDevicesThanCanBeRecordedIsNotAdopted(t *testing.T) {
+	var many []types.ResourceName
+	for i := range 2000 {
+		many = append(many, kubelets(nics, fmt.Sprintf("a-device-with-quite-a-long-id-%d", i), 0))
+	}
+	w := newFixture()
+	now := Adoptable{Pods: []AdoptablePod{adoptable("u", many...), adoptable("v", kubelets(accels, "b"))}}
+	w.active["u"], w.active["v"] = true, true
+	c := adopting(t, w, &now)
+	if err := c.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if why := c.Withheld()[many[0]]; c.Has("u") || !strings.Contains(why, "default/pod-u") {
+		t.Errorf("adopted: %v, withheld: %q", c.Has("u"), why)
+	}
+	if list, err := Read(c.file.Path); err != nil || len(list) != 1 {
+		t.Errorf("the file has %v, %v", list, err)
+	}
 }
 
 func TestPodsThatHoldDevicesOfTheKubeletAreAdoptedForAsLongAsTheyAreThere(t *testing.T) {

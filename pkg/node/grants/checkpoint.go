@@ -131,15 +131,21 @@ func (c *Checkpoint) open(ctx context.Context) error {
 		}
 		return err
 	})
-	corrupt := err != nil && !errors.Is(err, fs.ErrNotExist)
-	if corrupt {
+	corrupt := errors.Is(err, statefile.ErrCorrupt)
+	switch {
+	case corrupt:
 		list, legacy = nil, nil
 		klog.FromContext(ctx).
 			Error(
 				err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers",
 			)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return errors.Join(fmt.Errorf("read the checkpoint of granted devices, without which nobody knows who "+
+			"holds what: %w; if that stays, move the file away, and it is made again from the runtime's containers", err), locked.Close())
 	}
-	c.key.load(ctx)
+	if err := c.key.load(ctx); err != nil {
+		return errors.Join(err, locked.Close())
+	}
 	err = c.responses.load(ctx, legacy)
 	if err == nil && len(legacy) > 0 {
 		err = c.file.Save(content{list}) // without the responses, which would count as the newer ones again

@@ -5,8 +5,10 @@ package grants
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +46,46 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	grant(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
+}
+
+// A file that cannot be read now, as when too many are open, is not lost: nothing is granted without
+// it, and nothing written over it.
+func TestAFileThatCannotBeReadNowIsNotMadeAnew(t *testing.T) {
+	for _, name := range []string{"grants", keyName} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			r, path := open(t, w)
+			a := wants("a", map[types.ResourceName]int64{cards0: 1})
+			grant(t, r, a)
+			w.run(a)
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(filepath.Dir(path), name)
+			before, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			r = openAt(t, w, path)
+			b := wants("b", map[types.ResourceName]int64{cards0: 1})
+			if _, err := r.Grant(t.Context(), b, capacity); err == nil || !strings.Contains(err.Error(), "is a directory") {
+				t.Errorf("it is granted what another pod has: %v", err)
+			}
+			if err := errors.Join(os.Remove(file), os.WriteFile(file, before, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			var conflict *Conflict
+			if _, err := r.Grant(t.Context(), b, capacity); !errors.As(err, &conflict) {
+				t.Errorf("it is granted what another pod has: %v", err)
+			}
+			if !r.Has("a") || r.WasCorrupt() {
+				t.Error("what was granted is not known")
+			}
+		})
+	}
 }
 
 func TestPodsWithoutDevicesDoNotWaitForTheDisk(t *testing.T) {

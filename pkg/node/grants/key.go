@@ -72,20 +72,26 @@ func newNodeKey(directory, node string) *nodeKey {
 	}
 }
 
-// load reads the key, or makes one where there is none that can be used.
-func (k *nodeKey) load(ctx context.Context) {
+// load reads the key, or makes one where there is none that can be used. An error says that the file
+// cannot be read now: it may have the key.
+func (k *nodeKey) load(ctx context.Context) error {
 	err := k.file.Load(func(body []byte) (err error) {
 		k.keyContent, err = decodeKey(body)
 		return err
 	})
 	k.saved = err == nil
 	if k.saved {
-		return
+		return nil
+	}
+	lost := errors.Is(err, statefile.ErrCorrupt)
+	if !lost && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the key that signs what containers carry: %w; if that stays, move the file away, and "+
+			"a new one is made", err)
 	}
 	k.keyContent = keyContent{make([]byte, keyBytes), time.Now().UTC()}
 	rand.Read(k.Key) // never fails
 	logger := klog.FromContext(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !lost {
 		logger.Info("This node has a new key that signs what containers carry of the devices granted to them")
 	} else {
 		logger.Error(err, "The key that signs what containers carry of the devices granted to them is lost, and made "+
@@ -95,6 +101,7 @@ func (k *nodeKey) load(ctx context.Context) {
 	if err := k.save(); err != nil {
 		logger.Error(err, "The new key cannot be written yet")
 	}
+	return nil
 }
 
 // save writes the key unless that was done.

@@ -27,8 +27,9 @@ type Inventory struct {
 	// them.
 	Conflicts []string
 
-	loaded     bool // all transports have loaded their plugins
-	synced     bool // and every source has reported
+	refused    []error // sources whose devices do not count
+	loaded     bool    // all transports have loaded their plugins
+	synced     bool    // and every source has reported
 	transports []Transport
 	members    []*member
 	owners     map[types.ResourceName]*member
@@ -71,9 +72,20 @@ func merge(nodeName string, transports []Transport) *Inventory {
 	return i
 }
 
-// add adds the devices of m that no member before it has.
+// add adds the devices of m that no member before it has. Two sources of one extended resource have
+// the same devices under different names, as a plugin file and the vendor's device plugin do: then
+// none of m's is given out, or a pod might get one that another pod has.
 func (i *Inventory) add(m *member) {
 	info := m.state.Info
+	for _, name := range slices.Sorted(maps.Keys(info.KubeCap)) {
+		if owner, taken := i.owners[name]; taken {
+			err := fmt.Errorf("%s is claimed by device plugins %q and %q: no device of the second is given out, as both "+
+				"may mean the same devices; keep one of the two from this node", name, owner.source.Label(),
+				m.source.Label())
+			i.Conflicts, i.refused = append(i.Conflicts, err.Error()), append(i.refused, err)
+			return
+		}
+	}
 	names := map[types.ResourceName]bool{}
 	for _, list := range []types.ResourceList{info.Capacity, info.Allocatable, info.KubeCap, info.KubeAlloc} {
 		for name := range list {

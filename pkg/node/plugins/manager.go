@@ -11,6 +11,7 @@ package plugins
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -128,9 +129,15 @@ func (m *Manager) Await(ctx context.Context, from types.ResourceLocation) {
 }
 
 // Allocate returns what the sources of the container's devices say that it needs, in the order of
-// the sources.
+// the sources. It is an error if a device has none by now.
 func (m *Manager) Allocate(ctx context.Context, claim Claim) ([]inject.Addition, error) {
 	inventory, _ := m.Inventory()
+	for _, name := range slices.Sorted(maps.Values(claim.Container.AllocateFrom)) {
+		if inventory.owners[name] == nil {
+			return nil, fmt.Errorf("device resource %s of container %q is gone: no device plugin reports it any more",
+				name, claim.ContainerName)
+		}
+	}
 	var additions []inject.Addition
 	for _, member := range inventory.membersOf(claim.Container.AllocateFrom) {
 		addition, err := member.source.Allocate(ctx, claim)
@@ -169,7 +176,7 @@ func (m *Manager) Firewalls(from types.ResourceLocation) (all map[string]device.
 // errLoading is the state before plugins are loaded, which takes seconds.
 var errLoading = errors.New("device plugins are being loaded")
 
-// Check returns an error that names each source that is not healthy.
+// Check returns an error that names each source that is not healthy, or whose devices do not count.
 func (m *Manager) Check() error {
 	inventory, _ := m.Inventory()
 	if !inventory.loaded {
@@ -179,5 +186,5 @@ func (m *Manager) Check() error {
 	for _, member := range inventory.members {
 		errs = append(errs, member.state.Err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, inventory.refused...)...)
 }

@@ -233,6 +233,52 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 	}
 }
 
+// They may mean the same devices by different names.
+func TestOfTwoPluginsForOneExtendedResourceOnlyTheFirstHasDevices(t *testing.T) {
+	m := run(t, quick, nil, &fake{name: "a", update: offers(count, card0)}, &fake{name: "b", update: offers(count, card1)})
+	got := until(t, m, "complete", complete)
+	if _, has := got.Allocatable(card1); has || got.Node.KubeCap[count] != 1 {
+		t.Errorf("the second plugin's device counts: %+v", got.Node)
+	}
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), `example.com/gpu is claimed by device plugins "a" and "b"`) {
+		t.Errorf("health: %v", err)
+	}
+	if _, err := m.Allocate(t.Context(), claim(card1)); err == nil {
+		t.Error("the second plugin's device is given out")
+	}
+}
+
+func TestADeviceThatIsGoneByNowIsNotLeftOutSilently(t *testing.T) {
+	m := run(t, quick, nil, &fake{name: "a", update: offers("", card0)})
+	until(t, m, "complete", complete)
+	_, err := m.Allocate(t.Context(), claim(card2))
+	if err == nil || !strings.Contains(err.Error(), string(card2)+" of container") {
+		t.Errorf("Allocate: %v", err)
+	}
+}
+
+// A driver that hangs takes a thread for each call, and a process that has no more threads ends.
+func TestAConcurrentPluginThatHangsIsNotCalledForEver(t *testing.T) {
+	release := make(chan struct{})
+	hanging := &fake{name: "hanging", concurrent: true, update: offers("", card0),
+		allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			<-release
+			return nil, nil, nil, nil
+		}}
+	timing := quick
+	timing.Allocate = 10 * time.Millisecond
+	m := run(t, timing, nil, hanging)
+	until(t, m, "complete", complete)
+	var err error
+	for range maxOverdue + 1 {
+		_, err = m.Allocate(t.Context(), claim(card0))
+	}
+	if err == nil || !strings.Contains(err.Error(), "16 earlier calls have not returned") {
+		t.Errorf("Allocate: %v", err)
+	}
+	close(release)
+}
+
 func TestDevicesComeAndGo(t *testing.T) {
 	f := &fake{name: "a", update: offers(count, card0)}
 	m := run(t, quick, nil, f)

@@ -43,11 +43,17 @@ type plugin struct {
 
 var _ Source = (*plugin)(nil)
 
+// maxOverdue is how many calls of a plugin that is safe for concurrent use may be past their limits.
+// One that hangs in a driver takes a thread each, and a process that has no more threads ends.
+const maxOverdue = 16
+
 // newPlugin detects the plugin's optional capabilities.
 func newPlugin(
 	ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, observe Observe,
 ) (*plugin, error) {
-	policy := plugincall.Policy{Kind: "device plugin", Clock: clock.RealClock{}, LimitsQueue: true, Observe: observe}
+	policy := plugincall.Policy{
+		Kind: "device plugin", Clock: clock.RealClock{}, LimitsQueue: true, MaxOverdue: maxOverdue, Observe: observe,
+	}
 	// A plugin that has not declared yet that it is safe for concurrent use may not be.
 	p := &plugin{
 		name: loaded.Name, device: loaded.Plugin, timing: timing,

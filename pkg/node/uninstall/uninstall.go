@@ -30,6 +30,10 @@ const (
 	orderLimit = time.Minute
 	// lastLimit is how long the last order holds: what runs on the nodes goes meanwhile.
 	lastLimit = 10 * time.Minute
+	// noticeTime is how long API servers may take to notice that a policy is not bound any more.
+	noticeTime = 10 * time.Second
+	// recreateTime is how long controllers may take to create pods anew.
+	recreateTime = 5 * time.Second
 	// namedPods is how many pods a message names.
 	namedPods = 20
 )
@@ -48,6 +52,10 @@ type Options struct {
 	SchedulerGoes bool
 	// Timeout is how long the nodes may take.
 	Timeout time.Duration
+	// PolicyBinding binds the policy that gives pods the scheduler's name. With SchedulerGoes it is
+	// deleted when all nodes are given back, and then the pods that wait for the scheduler, if
+	// controllers create them anew. Empty means none.
+	PolicyBinding string
 	// Secret and ConfigMap are deleted in the end; empty means none.
 	Secret, ConfigMap string
 	// Progress is called with a line for what is done and for what is waited for.
@@ -60,45 +68,40 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := o.giveBack(ctx); err != nil {
-		if failed := agent.Order(context.WithoutCancel(ctx), o.Client, o.Namespace, false, 0); failed != nil {
-			err = errors.Join(err, failed)
+		failed := agent.Order(context.WithoutCancel(ctx), o.Client, o.Namespace, false, 0)
+		return errors.Join(err, ignoreNotFound(failed))
+	}
+	if o.SchedulerGoes {
+		if err := o.freePods(ctx); err != nil {
+			return err
 		}
-		return err
 	}
 	return o.deleteKeys(ctx)
 }
 
-// check returns an error that names the pods which are in the way.
+// check returns an error that names the pods which are in the way. With Drain none are: those that
+// hold devices are evicted, and those that wait are named in the end.
 func (o *Options) check(ctx context.Context) error {
+	if o.Drain {
+		return nil
+	}
 	nodes, err := o.nodes(ctx)
 	if err != nil {
 		return err
 	}
-	pods, err := o.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, err := o.pods(ctx)
 	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
+		return err
 	}
 	var hold, wait []string
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		name := pod.Namespace + "/" + pod.Name
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		_, err := deviceinfo.PodAllocation(pod)
+	for _, pod := range pods {
+		_, err := deviceinfo.PodAllocation(&pod)
 		switch {
 		case err == nil && slices.Contains(nodes, pod.Spec.NodeName):
-			hold = append(hold, fmt.Sprintf("%s (on %s)", name, pod.Spec.NodeName))
-		case pod.Spec.NodeName == "" && pod.Spec.SchedulerName == schedulerName && o.SchedulerGoes:
-			wait = append(wait, name)
+			hold = append(hold, fmt.Sprintf("%s/%s (on %s)", pod.Namespace, pod.Name, pod.Spec.NodeName))
+		case o.SchedulerGoes && waits(&pod):
+			wait = append(wait, pod.Namespace+"/"+pod.Name)
 		}
-	}
-	if o.Drain {
-		if len(wait) > 0 {
-			o.progress("pods wait for the scheduler %s, and will wait until they are deleted: %s", schedulerName,
-				list(wait))
-		}
-		return nil
 	}
 	var found []error
 	if len(hold) > 0 {
@@ -117,20 +120,37 @@ func (o *Options) check(ctx context.Context) error {
 	return nil
 }
 
+// pods returns all pods that have not ended.
+func (o *Options) pods(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := o.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	}), nil
+}
+
+// waits reports whether a pod waits for KubeDevice's scheduler.
+func waits(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && pod.Spec.SchedulerName == schedulerName && pod.DeletionTimestamp == nil
+}
+
 // nodes returns the names of the nodes that agents have enrolled.
 func (o *Options) nodes(ctx context.Context) ([]string, error) {
 	found, err := o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	var names []string
+	var all []string
 	for _, node := range found.Items {
-		names = append(names, node.Name)
+		all = append(all, node.Name)
 	}
-	return names, nil
+	return all, nil
 }
 
-// giveBack orders all agents to give their nodes back, and waits until they have.
+// giveBack orders all agents to give their nodes back, and waits until they have. Where there is
+// nothing to order them with, there are no agents, and no node may be enrolled.
 func (o *Options) giveBack(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -138,9 +158,13 @@ func (o *Options) giveBack(ctx context.Context) error {
 	var said string
 	for {
 		if time.Since(ordered) > orderLimit/4 {
-			if err := agent.Order(ctx, o.Client, o.Namespace, o.Drain, orderLimit); apierrors.IsConflict(err) {
+			err := agent.Order(ctx, o.Client, o.Namespace, o.Drain, orderLimit)
+			switch {
+			case apierrors.IsConflict(err):
 				continue
-			} else if err != nil {
+			case apierrors.IsNotFound(err):
+				return o.checkNoneEnrolled(ctx, err)
+			case err != nil:
 				return err
 			}
 			ordered = time.Now()
@@ -160,6 +184,89 @@ func (o *Options) giveBack(ctx context.Context) error {
 			return fmt.Errorf("nothing was uninstalled: after %v nodes are not given back: %s: see why with kubectl "+
 				"-n %s logs -l app.kubernetes.io/component=node --prefix", o.Timeout, said, o.Namespace)
 		}
+	}
+}
+
+// checkNoneEnrolled returns an error if nodes are enrolled. noAgents is why none can be ordered back.
+func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
+	nodes, err := o.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if len(nodes) > 0 {
+		return fmt.Errorf("nothing was uninstalled: nodes are enrolled, and no agent gives them back: %s: %w: roll "+
+			"back to the mode that they were enrolled with (helm history, helm rollback), and uninstall again",
+			list(nodes), noAgents)
+	}
+	o.progress("no node is enrolled")
+	return nil
+}
+
+// freePods names the pods that would wait for ever for the scheduler, which goes. With PolicyBinding
+// it first deletes those that the policy gave the scheduler's name, such as pods that controllers
+// created in the place of evicted ones: these are created anew without that name.
+func (o *Options) freePods(ctx context.Context) error {
+	if o.PolicyBinding != "" {
+		if err := o.deleteNamedByPolicy(ctx); err != nil {
+			return err
+		}
+	}
+	waiting, err := o.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	if len(waiting) > 0 {
+		o.progress("%d pods wait for the scheduler %s, which goes, and will wait until they are deleted: %s; where "+
+			"their controllers create them with this name again, take it out of the pod template", len(waiting),
+			schedulerName, list(names(waiting)))
+	}
+	return nil
+}
+
+// deleteNamedByPolicy deletes PolicyBinding, and then the pods that wait for the scheduler, if
+// controllers create them anew.
+func (o *Options) deleteNamedByPolicy(ctx context.Context) error {
+	bindings := o.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
+	if err := ignoreNotFound(bindings.Delete(ctx, o.PolicyBinding, metav1.DeleteOptions{})); err != nil {
+		return fmt.Errorf("delete MutatingAdmissionPolicyBinding %s: %w", o.PolicyBinding, err)
+	}
+	if err := pause(ctx, noticeTime); err != nil {
+		return err
+	}
+	waiting, err := o.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	waiting = slices.DeleteFunc(waiting, func(pod corev1.Pod) bool { return metav1.GetControllerOf(&pod) == nil })
+	if len(waiting) == 0 {
+		return nil
+	}
+	o.progress("pods that wait for the scheduler %s are deleted, so that their controllers create them without its "+
+		"name: %s", schedulerName, list(names(waiting)))
+	for _, pod := range waiting {
+		// Not one that was bound meanwhile.
+		same := metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}
+		err := o.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &same})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return pause(ctx, recreateTime)
+}
+
+// waiting returns the pods that wait for KubeDevice's scheduler.
+func (o *Options) waiting(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := o.pods(ctx)
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !waits(&pod) }), err
+}
+
+// pause waits that long, or until ctx ends.
+func pause(ctx context.Context, limit time.Duration) error {
+	select {
+	case <-time.After(limit):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -185,6 +292,14 @@ func ignoreNotFound(err error) error {
 }
 
 func (o *Options) progress(format string, args ...any) { o.Progress(fmt.Sprintf(format, args...)) }
+
+func names(pods []corev1.Pod) []string {
+	var all []string
+	for _, pod := range pods {
+		all = append(all, pod.Namespace+"/"+pod.Name)
+	}
+	return all
+}
 
 // list names a number of things, the first ones if there are many.
 func list(names []string) string {

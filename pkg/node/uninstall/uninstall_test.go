@@ -5,11 +5,13 @@ package uninstall
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -158,4 +160,127 @@ func TestANodeThatDoesNotLeaveIsNamedAndNothingGoes(t *testing.T) {
 			t.Errorf("the key: %v", err)
 		}
 	})
+}
+
+func TestWithoutAgentsThereIsNothingToGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, o, _ := newCluster(node("node-1", false))
+		if err := client.CoordinationV1().Leases(namespace).Delete(t.Context(), agent.LeaveLease,
+			metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := Run(t.Context(), *o); err != nil {
+			t.Error(err)
+		}
+		_, err := client.CoreV1().Secrets(namespace).Get(t.Context(), "key", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the key is left: %v", err)
+		}
+	})
+}
+
+func TestAnEnrolledNodeWithoutAgentsIsNamedAndNothingGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, o, _ := newCluster(node("node-1", true))
+		if err := client.CoordinationV1().Leases(namespace).Delete(t.Context(), agent.LeaveLease,
+			metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err := Run(t.Context(), *o)
+		if err == nil || !strings.Contains(err.Error(), "no agent gives them back: node-1: read lease") {
+			t.Errorf("got %v", err)
+		}
+		_, err = client.CoreV1().Secrets(namespace).Get(t.Context(), "key", metav1.GetOptions{})
+		if err != nil {
+			t.Errorf("the key: %v", err)
+		}
+	})
+}
+
+// controlled returns a pod that waits and has a controller.
+func controlled(name string) *corev1.Pod {
+	p := pod(name, "", false, corev1.PodPending)
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(
+		&metav1.ObjectMeta{Name: "set", UID: "set"}, corev1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	return p
+}
+
+// nameOf is that of the policy and its binding.
+const nameOf = "kubedevice-scheduler-name"
+
+// newMutatedCluster returns a cluster whose API server gives pods the scheduler's name for a while
+// after the policy's binding is gone, and whose controllers create pods anew that are deleted.
+// Templates have the names of the pods that have the scheduler's name from their template.
+func newMutatedCluster(objects []runtime.Object, templates ...string) (*fake.Clientset, *Options, *[]string) {
+	client, o, said := newCluster(append(objects,
+		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: nameOf}})...)
+	o.Drain, o.PolicyBinding = true, nameOf
+	var unbound time.Time
+	client.PrependReactor("delete", "mutatingadmissionpolicybindings",
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			unbound = time.Now()
+			return false, nil, nil
+		})
+	client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := action.(clienttesting.DeleteAction).GetName()
+		next := controlled(name + "-2")
+		if !slices.Contains(templates, name) && !unbound.IsZero() && time.Since(unbound) > 5*time.Second {
+			next.Spec.SchedulerName = corev1.DefaultSchedulerName
+		}
+		return false, nil, client.Tracker().Add(next)
+	})
+	return client, o, said
+}
+
+func TestPodsThatThePolicyGaveTheSchedulersNameAreMadeAnewWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, o, said := newMutatedCluster([]runtime.Object{controlled("evicted")})
+		if err := Run(t.Context(), *o); err != nil {
+			t.Fatal(err)
+		}
+		pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pods.Items) != 1 || pods.Items[0].Spec.SchedulerName != corev1.DefaultSchedulerName {
+			t.Errorf("pods %+v, want one that another scheduler serves", pods.Items)
+		}
+		if text := strings.Join(*said, "\n"); strings.Contains(text, "will wait until they are deleted") {
+			t.Errorf("it says %q", *said)
+		}
+	})
+}
+
+func TestPodsThatWaitInTheEndAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   string // the pods that wait
+	}{
+		"of a template with the name, and without a controller": {
+			func(*Options) {}, "2 pods wait for the scheduler kubedevice-scheduler, which goes, and will wait until they " +
+				"are deleted: default/alone, default/named-2;",
+		},
+		"without a policy that gives names": {
+			func(o *Options) { o.PolicyBinding = "" }, "2 pods wait for the scheduler kubedevice-scheduler, which goes, " +
+				"and will wait until they are deleted: default/alone, default/named;",
+		},
+		"when the scheduler stays": {func(o *Options) { o.SchedulerGoes = false }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, o, said := newMutatedCluster([]runtime.Object{
+					controlled("named"), pod("alone", "", false, corev1.PodPending),
+					pod("runs", "node-1", false, corev1.PodRunning),
+				}, "named")
+				test.change(o)
+				if err := Run(t.Context(), *o); err != nil {
+					t.Fatal(err)
+				}
+				last := (*said)[len(*said)-1]
+				if test.want == "" && last != "all nodes are given back" || !strings.HasPrefix(last, test.want) {
+					t.Errorf("it says %q, want %q", *said, test.want)
+				}
+			})
+		})
+	}
 }
