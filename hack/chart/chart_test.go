@@ -17,6 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -79,6 +82,15 @@ nodeGroups:
 - {name: widgets, nodeSelector: {widgets: "true"}, plugins: [nvidiagpu, widget, our.nic]}
 - {name: gpus, nodeSelector: {gpus: "true"}, plugins: [nvidiagpu]}
 `},
+	{"names-like-numbers", "v1.37.1", `
+image: {pullSecrets: ["10"]}
+nodeGroups:
+- {name: "4090", nodeSelector: {gpu: "4090"}, plugins: [nvidiagpu]}
+- {name: "true", nodeSelector: {gpu: "true"}, plugins: [nvidiagpu]}
+node: {priorityClassName: "20"}
+scheduler: {priorityClassName: "30"}
+seals: {keys: existing, secret: "40", certificates: "50"}
+`},
 }
 
 // What the chart makes of values: all objects of the defaults, and of the others those that differ
@@ -127,6 +139,27 @@ func describeRendering(objects, defaults []object, whole bool) string {
 		}
 	}
 	return out.String()
+}
+
+// An API server decodes what YAML takes for a number or a truth value as nothing else.
+func TestObjectsHaveTheFieldsAndTypesOfTheAPI(t *testing.T) {
+	c, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, r := range renderings {
+		objects, err := render(c, r.version, r.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			_, _, err := decoder.Decode([]byte(o.text), nil, nil)
+			if err != nil && !runtime.IsNotRegisteredError(err) { // the Prometheus operator's
+				t.Errorf("%s: %s: %v", r.name, o, err)
+			}
+		}
+	}
 }
 
 func TestTheChartHasNoWebhooksAndNoResourcesOfItsOwn(t *testing.T) {

@@ -94,7 +94,7 @@ var templates = []template{
 			{"imagePullPolicy: IfNotPresent\n", 1, "imagePullPolicy: {{ .Values.image.pullPolicy }}\n"},
 			{
 				"      priorityClassName: system-cluster-critical\n", 1,
-				"      priorityClassName: {{ .Values.scheduler.priorityClassName }}\n" +
+				"      priorityClassName: {{ .Values.scheduler.priorityClassName | quote }}\n" +
 					"      {{- with include \"kubedevice.pullSecrets\" . }}{{ . | nindent 6 }}{{ end }}\n",
 			},
 			{
@@ -143,7 +143,8 @@ var templates = []template{
 				"      - name: seal-key\n        secret:\n          secretName: kubedevice-seal-key\n" +
 					"          defaultMode: 0440\n", 1,
 				"      {{- if include \"kubedevice.seals\" . }}\n" +
-					"      - name: seal-key\n        secret:\n          secretName: {{ .Values.seals.secret }}\n" +
+					"      - name: seal-key\n        secret:\n" +
+					"          secretName: {{ .Values.seals.secret | quote }}\n" +
 					"          defaultMode: 0440\n      {{- end }}\n" +
 					withPlugins("      - name: plugins\n        emptyDir: {}\n"),
 			},

@@ -131,7 +131,7 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler/whatif": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
-		"pkg/schedulerapi", "pkg/sdk",
+		"pkg/podrequest", "pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/failover": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",

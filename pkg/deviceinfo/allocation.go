@@ -5,6 +5,7 @@ package deviceinfo
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,6 +39,12 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 		return nil, err
 	}
 	return info, nil
+}
+
+// MayAllocate reports whether an annotation may carry the scheduler's decision, without reading it:
+// users can write long ones that don't. It errs toward true.
+func MayAllocate(value string) bool {
+	return strings.Contains(value, `"nodename"`) || strings.Contains(value, `\`) // of a name that is escaped
 }
 
 // BoundPod is what a node knows of a bound pod without the pod's object.

@@ -226,6 +226,9 @@ func FuzzDecodePod(f *testing.F) {
 			}
 			return
 		}
+		if info.NodeName != "" && !MayAllocate(value) {
+			t.Errorf("%q is overlooked, which says that the pod is on %q", value, info.NodeName)
+		}
 		written, err := EncodePod(info)
 		if err != nil {
 			t.Fatalf("%v was read from %q but cannot be written: %v", info, value, err)

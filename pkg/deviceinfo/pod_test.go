@@ -233,3 +233,20 @@ func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {
 		t.Errorf("beyond the limit: error %v, want one that names the size", err)
 	}
 }
+
+func TestAnAllocationIsNotOverlookedUnread(t *testing.T) {
+	escaped := `{"podname":"p","\u006eodename":"n","runningcontainer":{"main":{"allocatefrom":{"a":"b"}}}}`
+	for _, value := range []string{escaped, strings.ReplaceAll(escaped, `\u006e`, "n")} {
+		if info, err := DecodePod(value); err != nil || info.NodeName != "n" {
+			t.Errorf("%s is read as %+v, %v", value, info, err)
+		}
+		if !MayAllocate(value) {
+			t.Errorf("%s is overlooked", value)
+		}
+	}
+	for _, value := range []string{"", "{}", `{"requests":{"gpu/nodename/cards":1}}`} {
+		if MayAllocate(value) {
+			t.Errorf("%q would be read for nothing", value)
+		}
+	}
+}

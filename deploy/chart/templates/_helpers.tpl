@@ -14,7 +14,7 @@
 {{- with .Values.image.pullSecrets -}}
 imagePullSecrets:
 {{- range . }}
-- name: {{ . }}
+- name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}

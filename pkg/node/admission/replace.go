@@ -93,8 +93,8 @@ func (a *Admission) replace(
 	}
 	failpoint.Reach(failpoint.Replacing)
 	for name := range replaced {
-		// What the kubelet's device plugins said is about the devices of before. Not afterwards: the
-		// program may end in between.
+		// What the kubelet's device plugins said is about the devices of before. Not afterwards:
+		// the program may end in between.
 		if _, err := a.Responses.Drop(granted.PodUID, name); err != nil {
 			return now, seen, err
 		}

@@ -177,8 +177,8 @@ func (a *Agent) step(ctx context.Context) error {
 	return a.leave(ctx, order.drain)
 }
 
-// keep has kubecri run on a node that is enrolled, while nothing says whether it is to stay so: pods
-// may hold its devices.
+// keep has kubecri run on a node that is enrolled, while nothing says whether it is to stay so:
+// pods may hold its devices.
 func (a *Agent) keep(ctx context.Context) error {
 	enrolled, err := a.Machine.Enrolled()
 	if err != nil || !enrolled {

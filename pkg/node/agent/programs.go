@@ -50,7 +50,8 @@ const (
 )
 
 // Install makes the directory what it is to be, and reports whether program, plugins or
-// configuration have changed since Settle was called. Certificates are read again by kubecri itself.
+// configuration have changed since Settle was called. Certificates are read again by kubecri
+// itself.
 func (p *Programs) Install() (changed bool, err error) {
 	if !p.compared {
 		if err := p.installPrograms(); err != nil {

@@ -116,7 +116,7 @@ func isOurs(pod *corev1.Pod) bool {
 
 // policiesFact is about the admission policies, without which users may write allocations.
 func (e *Enrolment) policiesFact(ctx context.Context) Fact {
-	const advice = "apply deploy/policies"
+	const advice = "apply deploy/policies, or deploy/second-scheduler where that is the scheduler"
 	if e.options.Cluster == nil {
 		return fact("policies", "unknown: the kubelet's identity must not see them").notice(
 			"see that they are there, or " + advice)

@@ -41,7 +41,8 @@ var kubelets = map[string]map[string]string{
 	}),
 	"a flag in a file of the kubelet's unit": with(map[string]string{
 		"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n",
-		dropIn:                         "[Service]\nEnvironment=ARGS=--container-runtime-endpoint=" + runtimeEndpoint + "\n",
+		dropIn: "[Service]\nEnvironment=ARGS=--container-runtime-endpoint=" + runtimeEndpoint +
+			"\n",
 	}),
 	"its default": {"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration"},
 	"an empty field, as kubeadm writes it before 1.35": {
@@ -352,8 +353,8 @@ func TestALeaveThatWasCutOffLeavesNoCordon(t *testing.T) {
 				}
 				m.changeNode(func(node *corev1.Node) {
 					if node.Spec.Unschedulable || node.Labels[Label] != "true" {
-						t.Errorf("mode %s, crash %d, then enrol: the node is %+v with labels %v", mode, crashes, node.Spec,
-							node.Labels)
+						t.Errorf("mode %s, crash %d, then enrol: the node is %+v with labels %v", mode, crashes,
+							node.Spec, node.Labels)
 					}
 				})
 			})
@@ -392,13 +393,14 @@ func TestAPodOfADaemonSetIsNotEvicted(t *testing.T) {
 		m.expect(m.enrol(), Done)
 		m.addPod("exporter")
 		m.changePod("exporter", func(pod *corev1.Pod) {
-			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "exporters", Controller: ptr.To(true)}}
+			owner := metav1.OwnerReference{Kind: "DaemonSet", Name: "exporters", Controller: ptr.To(true)}
+			pod.OwnerReferences = []metav1.OwnerReference{owner}
 		})
 		m.options.Granted = granted("uid-exporter")
 		before := m.snapshot()
 		report := m.enrolment().Leave(t.Context(), false, true)
 		m.expect(report, Refused)
-		if !strings.Contains(report.Reason, "pod default/exporter") || !strings.Contains(report.Reason, "DaemonSet exporters") {
+		if !strings.Contains(report.Reason, "pod default/exporter has devices and is one of DaemonSet exporters") {
 			t.Errorf("reason: %s", report.Reason)
 		}
 		if diff := cmp.Diff(before, m.snapshot()); diff != "" || len(m.evicted) > 0 {

@@ -228,8 +228,8 @@ func (p podRef) String() string { return p.namespace + "/" + p.name }
 func daemonsAmong(pods []podRef) error {
 	for _, pod := range pods {
 		if pod.daemonSet != "" {
-			return fmt.Errorf("pod %s has devices and is one of DaemonSet %s, which would create it again on this node: "+
-				"delete the DaemonSet, or keep it from this node by its node affinity, then leave again", pod,
+			return fmt.Errorf("pod %s has devices and is one of DaemonSet %s, which would create it again on this "+
+				"node: delete the DaemonSet, or keep it from this node by its node affinity, then leave again", pod,
 				pod.daemonSet)
 		}
 	}

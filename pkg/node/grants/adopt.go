@@ -91,7 +91,8 @@ func (c *Checkpoint) adopt(
 		}
 		if _, err := deviceinfo.EncodePod(found.PodInfo); err != nil && why == "" {
 			// It could be written, and not read again.
-			why = fmt.Sprintf("what the kubelet gave to pod %s cannot be recorded: %v; delete the pod", found.Pod(), err)
+			why = fmt.Sprintf("what the kubelet gave to pod %s cannot be recorded: %v; delete the pod", found.Pod(),
+				err)
 		}
 		if why != "" {
 			for name := range found.Holds() {

@@ -140,8 +140,9 @@ func (c *Checkpoint) open(ctx context.Context) error {
 				err, "The checkpoint of granted devices cannot be used; it is made again from the runtime's containers",
 			)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return errors.Join(fmt.Errorf("read the checkpoint of granted devices, without which nobody knows who "+
-			"holds what: %w; if that stays, move the file away, and it is made again from the runtime's containers", err), locked.Close())
+		err = fmt.Errorf("read the checkpoint of granted devices, without which nobody knows who holds what: %w; if "+
+			"that stays, move the file away, and it is made again from the runtime's containers", err)
+		return errors.Join(err, locked.Close())
 	}
 	if err := c.key.load(ctx); err != nil {
 		return errors.Join(err, locked.Close())

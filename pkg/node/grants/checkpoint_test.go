@@ -48,8 +48,8 @@ func TestWhatCannotBeWrittenIsNotGranted(t *testing.T) {
 	grant(t, r, wants("b", map[types.ResourceName]int64{cards0: 1}))
 }
 
-// A file that cannot be read now, as when too many are open, is not lost: nothing is granted without
-// it, and nothing written over it.
+// A file that cannot be read now, as when too many are open, is not lost: nothing is granted
+// without it, and nothing written over it.
 func TestAFileThatCannotBeReadNowIsNotMadeAnew(t *testing.T) {
 	for _, name := range []string{"grants", keyName} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,8 @@ func TestAFileThatCannotBeReadNowIsNotMadeAnew(t *testing.T) {
 			}
 			r = openAt(t, w, path)
 			b := wants("b", map[types.ResourceName]int64{cards0: 1})
-			if _, err := r.Grant(t.Context(), b, capacity); err == nil || !strings.Contains(err.Error(), "is a directory") {
+			_, err = r.Grant(t.Context(), b, capacity)
+			if err == nil || !strings.Contains(err.Error(), "is a directory") {
 				t.Errorf("it is granted what another pod has: %v", err)
 			}
 			if err := errors.Join(os.Remove(file), os.WriteFile(file, before, 0o600)); err != nil {

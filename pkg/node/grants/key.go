@@ -72,8 +72,8 @@ func newNodeKey(directory, node string) *nodeKey {
 	}
 }
 
-// load reads the key, or makes one where there is none that can be used. An error says that the file
-// cannot be read now: it may have the key.
+// load reads the key, or makes one where there is none that can be used. An error says that the
+// file cannot be read now: it may have the key.
 func (k *nodeKey) load(ctx context.Context) error {
 	err := k.file.Load(func(body []byte) (err error) {
 		k.keyContent, err = decodeKey(body)

@@ -79,8 +79,8 @@ func (i *Inventory) add(m *member) {
 	info := m.state.Info
 	for _, name := range slices.Sorted(maps.Keys(info.KubeCap)) {
 		if owner, taken := i.owners[name]; taken {
-			err := fmt.Errorf("%s is claimed by device plugins %q and %q: no device of the second is given out, as both "+
-				"may mean the same devices; keep one of the two from this node", name, owner.source.Label(),
+			err := fmt.Errorf("%s is claimed by device plugins %q and %q: no device of the second is given out, as "+
+				"both may mean the same devices; keep one of the two from this node", name, owner.source.Label(),
 				m.source.Label())
 			i.Conflicts, i.refused = append(i.Conflicts, err.Error()), append(i.refused, err)
 			return

@@ -235,12 +235,14 @@ func TestAResourceOfTwoPluginsIsTheFirsts(t *testing.T) {
 
 // They may mean the same devices by different names.
 func TestOfTwoPluginsForOneExtendedResourceOnlyTheFirstHasDevices(t *testing.T) {
-	m := run(t, quick, nil, &fake{name: "a", update: offers(count, card0)}, &fake{name: "b", update: offers(count, card1)})
+	a, b := &fake{name: "a", update: offers(count, card0)}, &fake{name: "b", update: offers(count, card1)}
+	m := run(t, quick, nil, a, b)
 	got := until(t, m, "complete", complete)
 	if _, has := got.Allocatable(card1); has || got.Node.KubeCap[count] != 1 {
 		t.Errorf("the second plugin's device counts: %+v", got.Node)
 	}
-	if err := m.Check(); err == nil || !strings.Contains(err.Error(), `example.com/gpu is claimed by device plugins "a" and "b"`) {
+	const why = `example.com/gpu is claimed by device plugins "a" and "b"`
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("health: %v", err)
 	}
 	if _, err := m.Allocate(t.Context(), claim(card1)); err == nil {

@@ -43,8 +43,9 @@ type plugin struct {
 
 var _ Source = (*plugin)(nil)
 
-// maxOverdue is how many calls of a plugin that is safe for concurrent use may be past their limits.
-// One that hangs in a driver takes a thread each, and a process that has no more threads ends.
+// maxOverdue is how many calls of a plugin that is safe for concurrent use may be past their
+// limits. One that hangs in a driver takes a thread each, and a process that has no more threads
+// ends.
 const maxOverdue = 16
 
 // newPlugin detects the plugin's optional capabilities.

@@ -187,7 +187,8 @@ func (o *Options) giveBack(ctx context.Context) error {
 	}
 }
 
-// checkNoneEnrolled returns an error if nodes are enrolled. noAgents is why none can be ordered back.
+// checkNoneEnrolled returns an error if nodes are enrolled. noAgents is why they cannot be ordered
+// back.
 func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
 	nodes, err := o.nodes(ctx)
 	if err != nil {
@@ -202,9 +203,9 @@ func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
 	return nil
 }
 
-// freePods names the pods that would wait for ever for the scheduler, which goes. With PolicyBinding
-// it first deletes those that the policy gave the scheduler's name, such as pods that controllers
-// created in the place of evicted ones: these are created anew without that name.
+// freePods names the pods that would wait for ever for the scheduler, which goes. With
+// PolicyBinding it first deletes those that the policy gave the scheduler's name, such as pods that
+// controllers created in the place of evicted ones: these are created anew without that name.
 func (o *Options) freePods(ctx context.Context) error {
 	if o.PolicyBinding != "" {
 		if err := o.deleteNamedByPolicy(ctx); err != nil {

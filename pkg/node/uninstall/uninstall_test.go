@@ -208,10 +208,10 @@ func controlled(name string) *corev1.Pod {
 // nameOf is that of the policy and its binding.
 const nameOf = "kubedevice-scheduler-name"
 
-// newMutatedCluster returns a cluster whose API server gives pods the scheduler's name for a while
-// after the policy's binding is gone, and whose controllers create pods anew that are deleted.
-// Templates have the names of the pods that have the scheduler's name from their template.
-func newMutatedCluster(objects []runtime.Object, templates ...string) (*fake.Clientset, *Options, *[]string) {
+// newMutatedCluster returns a cluster whose API server gives pods the scheduler's name until a
+// while after the policy's binding is deleted, and whose controllers create pods anew that are
+// deleted. Pods of the names named have the scheduler's name in their template.
+func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clientset, *Options, *[]string) {
 	client, o, said := newCluster(append(objects,
 		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: nameOf}})...)
 	o.Drain, o.PolicyBinding = true, nameOf
@@ -224,7 +224,7 @@ func newMutatedCluster(objects []runtime.Object, templates ...string) (*fake.Cli
 	client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		name := action.(clienttesting.DeleteAction).GetName()
 		next := controlled(name + "-2")
-		if !slices.Contains(templates, name) && !unbound.IsZero() && time.Since(unbound) > 5*time.Second {
+		if !slices.Contains(named, name) && !unbound.IsZero() && time.Since(unbound) > 5*time.Second {
 			next.Spec.SchedulerName = corev1.DefaultSchedulerName
 		}
 		return false, nil, client.Tracker().Add(next)
@@ -243,7 +243,7 @@ func TestPodsThatThePolicyGaveTheSchedulersNameAreMadeAnewWithoutIt(t *testing.T
 			t.Fatal(err)
 		}
 		if len(pods.Items) != 1 || pods.Items[0].Spec.SchedulerName != corev1.DefaultSchedulerName {
-			t.Errorf("pods %+v, want one that another scheduler serves", pods.Items)
+			t.Errorf("pods %q, want one that another scheduler serves", names(pods.Items))
 		}
 		if text := strings.Join(*said, "\n"); strings.Contains(text, "will wait until they are deleted") {
 			t.Errorf("it says %q", *said)
@@ -252,17 +252,17 @@ func TestPodsThatThePolicyGaveTheSchedulersNameAreMadeAnewWithoutIt(t *testing.T
 }
 
 func TestPodsThatWaitInTheEndAreNamed(t *testing.T) {
+	const wait = "2 pods wait for the scheduler kubedevice-scheduler, which goes, and will wait until they are " +
+		"deleted: "
 	for name, test := range map[string]struct {
 		change func(*Options)
 		want   string // the pods that wait
 	}{
 		"of a template with the name, and without a controller": {
-			func(*Options) {}, "2 pods wait for the scheduler kubedevice-scheduler, which goes, and will wait until they " +
-				"are deleted: default/alone, default/named-2;",
+			func(*Options) {}, wait + "default/alone, default/named-2;",
 		},
 		"without a policy that gives names": {
-			func(o *Options) { o.PolicyBinding = "" }, "2 pods wait for the scheduler kubedevice-scheduler, which goes, " +
-				"and will wait until they are deleted: default/alone, default/named;",
+			func(o *Options) { o.PolicyBinding = "" }, wait + "default/alone, default/named;",
 		},
 		"when the scheduler stays": {func(o *Options) { o.SchedulerGoes = false }, ""},
 	} {

@@ -18,6 +18,10 @@ const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 
+	// AddPause is the time between two AddNode calls for a node that a plugin failed to take, which
+	// the caller keeps.
+	AddPause = 5 * time.Second
+
 	// overduePauses is how many times as long as a call hung the plugin is kept from what it was
 	// about: a request that hangs takes a fifth of the plugin's time at most.
 	overduePauses = 4

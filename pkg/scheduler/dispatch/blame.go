@@ -118,7 +118,8 @@ func (c *contained) note(ctx context.Context, of *call, by culprit) error {
 		until = c.quarantine.until
 	case by.blamed == BlamedNothing:
 	case of.method == "AddNode" && plugincall.OutcomeOf(of.failed) != plugincall.TimedOut:
-		// The caller waits by itself before it adds a node again: see AddNode.
+		// The caller waits by itself before it adds a node again.
+		until = c.clock.Now().Add(AddPause)
 	default:
 		found := c.backOffs.add(by, of.node, text, c.clock.Now())
 		c.hold(of, found)

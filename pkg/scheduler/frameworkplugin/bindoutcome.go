@@ -27,7 +27,8 @@ const (
 
 // resolveBinding finds out whether a binding took effect, which it can until the deadline, and
 // releases the devices when it certainly did not. When it did, the reservation is dropped once a
-// snapshot shows the bound pod.
+// snapshot shows the bound pod, or when the pod is deleted, even if it is reserved on another node
+// by then.
 func (p *Plugin) resolveBinding(ctx context.Context, pod *v1.Pod, nodeName string, deadline time.Time) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KObj(pod),
 		logkey.Node, klog.KRef("", nodeName))

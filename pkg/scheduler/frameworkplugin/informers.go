@@ -64,10 +64,12 @@ func (s *Shared) podHandler(ctx context.Context) cache.ResourceEventHandler {
 
 // afterRewrite requeues pods when the allocation of a bound pod is changed or removed, and counts
 // those that are forged. No queueing hint can requeue them: it would be called for every status
-// update of every pod.
+// update of every pod. A pod without an allocation leaves nothing, and its owner may change its
+// annotation as often as they like.
 func (s *Shared) afterRewrite(before, after *v1.Pod) {
 	changed := rewritten(before, after, deviceinfo.Annotation)
-	if before.Spec.NodeName != "" && (changed || rewritten(before, after, seal.Annotation)) {
+	if before.Spec.NodeName != "" && deviceinfo.MayAllocate(before.Annotations[deviceinfo.Annotation]) &&
+		(changed || rewritten(before, after, seal.Annotation)) {
 		s.requeuer.after(0)
 	}
 	if changed || before.Spec.NodeName != after.Spec.NodeName {

@@ -5,10 +5,13 @@ package frameworkplugin
 
 import (
 	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -43,8 +46,8 @@ func (s *Shared) PodsOn(nodeName string) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// mayFit reports whether the pod may fit the node as it is now. It errs toward true: where plugins
-// look at more than the node, and where that is not known at once.
+// mayFit reports whether the pod may fit the node as it is now, or if others are evicted for it. It
+// errs toward true: where plugins look at more than the node, and where that is not known at once.
 //
 // The scheduling queue calls it with its lock held, for each pending pod and each event. So it
 // makes no search and calls no plugin, and reads little that is not read already.
@@ -71,7 +74,25 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	case devices == nil:
 		return true
 	}
-	return hasAllNames(node, devices, pod) && s.schedulers.MayFit(devices, request)
+	if !hasAllNames(node, devices, pod) {
+		return false
+	}
+	return s.schedulers.MayFit(devices, request) || s.mayPreempt(pod, request, node, pods)
+}
+
+// mayPreempt reports whether the pod may fit if pods of lower priority are evicted.
+func (s *Shared) mayPreempt(pod *v1.Pod, request *dispatch.Request, node *v1.Node, pods []*v1.Pod) bool {
+	if ptr.Deref(pod.Spec.PreemptionPolicy, v1.PreemptLowerPriority) == v1.PreemptNever {
+		return false
+	}
+	staying := slices.DeleteFunc(slices.Clone(pods), func(other *v1.Pod) bool {
+		return corev1.PodPriority(other) < corev1.PodPriority(pod) && s.nodes.MayHold(other)
+	})
+	if len(staying) == len(pods) {
+		return false
+	}
+	devices, err := s.nodes.EstimateWithout(node, staying, pod.Spec.Tolerations)
+	return err == nil && (devices == nil || s.schedulers.MayFit(devices, request))
 }
 
 // hasAllNames reports whether the node has the extended resources that the pod counts, from

@@ -141,6 +141,40 @@ func TestInDoubtPodsWake(t *testing.T) {
 	}
 }
 
+// A pod goes, and the one that waits fits if another one of lower priority is evicted as well.
+func TestAPodWakesForWhatItMayEvict(t *testing.T) {
+	holder := func(name string, priority int32, gpu string) *v1.Pod {
+		pod := annotated(assumed(newPod(name, 1), "n"), gave(name, "n", gpu))
+		pod.Spec.Priority = &priority
+		return pod
+	}
+	going := holder("going", 1000, "B")
+	f := newFixtureOf(t, &translating{gpus: &gpus{whimsical: true}}, []*v1.Node{newNode("n", "A", "B", "C")},
+		holder("high", 1000, "A"), going, holder("low", 0, "C"))
+	waits := func(count int64, priority int32, policy v1.PreemptionPolicy) *v1.Pod {
+		pod := newPod(fmt.Sprint("waits-", count, priority, policy), count)
+		pod.Spec.Priority, pod.Spec.PreemptionPolicy = &priority, &policy
+		return pod
+	}
+	for _, count := range []int64{2, 3} {
+		f.fit(newPod("tried", count), "n")
+	}
+	f.delete(going)
+	for name, test := range map[string]struct {
+		pod  *v1.Pod
+		want int
+	}{
+		"two GPUs, of which one is evicted":           {waits(2, 1000, v1.PreemptLowerPriority), 1},
+		"three, which no eviction gives it":           {waits(3, 1000, v1.PreemptLowerPriority), 0},
+		"a pod that evicts nobody":                    {waits(2, 1000, v1.PreemptNever), 0},
+		"a pod of the priority of those that hold it": {waits(2, 0, v1.PreemptLowerPriority), 0},
+	} {
+		if got := f.hints(fwk.AssignedPod, []*v1.Pod{test.pod}, going, nil); got != test.want {
+			t.Errorf("%s: %d pods wake, want %d", name, got, test.want)
+		}
+	}
+}
+
 // A pod whose annotation cannot be read waits until it is changed; a node whose inventory cannot be
 // read helps nobody.
 func TestWhatCannotBeReadWakesNobody(t *testing.T) {
@@ -169,6 +203,20 @@ func TestPodsAreTriedAgainWhenAnAllocationIsTakenAway(t *testing.T) {
 	f.clock.Step(0)
 	if got := <-f.activated; got["pending"] == nil {
 		t.Errorf("tried again were %v, want the one that is pending", got)
+	}
+}
+
+// Whoever owns a bound pod may change its annotation as often as they like.
+func TestNobodyIsTriedAgainForAnAnnotationThatGivesNothing(t *testing.T) {
+	plain, pending := assumed(newPod("plain", 0), "n"), newPod("pending", 1)
+	f := newFixture(t, []*v1.Node{newNode("n", "A")}, plain, pending)
+	for i := range 3 {
+		f.plugin.afterRewrite(plain, annotated(plain.DeepCopy(), fmt.Sprintf(`{"requests":{"x":%d}}`, i)))
+	}
+	f.plugin.requeuer.mu.Lock()
+	defer f.plugin.requeuer.mu.Unlock()
+	if !f.plugin.requeuer.next.IsZero() {
+		t.Error("all pods that wait are tried again")
 	}
 }
 

@@ -29,14 +29,24 @@ type requeuer struct {
 
 	mu   sync.Mutex
 	next time.Time // of the next activation; zero when none is scheduled
+	last time.Time // when there was one
 }
 
-// after activates the pods after a delay, or earlier. Calls until then share that activation: a pod
-// that is activated too early is rejected again, which calls after again.
+// requeuePause is between two activations: each has all pending device pods scheduled, past their
+// back-off.
+const requeuePause = time.Second
+
+// after activates the pods after a delay, or earlier, but not within requeuePause of the last time.
+// Calls until then share that activation: a pod that is activated too early is rejected again,
+// which calls after again.
 func (r *requeuer) after(delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.clock.Now().Add(delay)
+	now := r.clock.Now()
+	if pause := r.last.Add(requeuePause).Sub(now); !r.last.IsZero() && pause > delay {
+		delay = pause
+	}
+	at := now.Add(delay)
 	if !r.next.IsZero() && !at.Before(r.next) {
 		return
 	}
@@ -61,7 +71,7 @@ func (r *requeuer) due(at time.Time) bool {
 	if !r.next.Equal(at) {
 		return false
 	}
-	r.next = time.Time{}
+	r.next, r.last = time.Time{}, r.clock.Now()
 	return true
 }
 

@@ -32,8 +32,11 @@ func TestManyCallsShareTheEarliestActivation(t *testing.T) {
 	step("asked four times", time.Second, 2, 1)
 	r.after(2 * time.Hour)
 	step("the later one is not needed any more", 2*time.Hour, 2, 2)
+	r.after(0)
+	step("after a pause", requeuePause-1, 1, 2)
+	step("which is over", 1, 1, 3)
 	running.Close()
-	if got := activated.Load(); got != 2 {
-		t.Errorf("activated %d times, want 2", got)
+	if got := activated.Load(); got != 3 {
+		t.Errorf("activated %d times, want 3", got)
 	}
 }

@@ -36,7 +36,7 @@ type Cache struct {
 	clock      clock.PassiveClock
 
 	nodes      sync.Map // of *node, by name
-	reservedOn sync.Map // of node names, by UID of the pod that has its latest reservation there
+	reservedOn nodesOfPods
 	revisions  atomic.Uint64
 	written    writeLog
 	tainted    atomic.Bool // a node has had tainted devices
@@ -49,6 +49,8 @@ type Cache struct {
 	requests    bySize[podVersion, request]
 	annotations bySize[string, written]       // decoded, of pods that are not bound
 	allocations bySize[allocationKey, holder] // of bound pods, for who does not have the node's state
+
+	requesting *cache.Cache[annotationOf, bool] // of bound pods without an allocation: see writesRequests
 
 	longestWait time.Duration                      // see LimitWait
 	attempts    *cache.Cache[types.UID, time.Time] // when pods were first attempted
@@ -63,6 +65,7 @@ func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.Pass
 		requests:    newBySize[podVersion, request](requestEntries),
 		annotations: newBySize[string, written](annotationEntries),
 		allocations: newBySize[allocationKey, holder](allocationEntries),
+		requesting:  cache.New[annotationOf, bool](requestingEntries),
 		attempts:    cache.New[types.UID, time.Time](attemptEntries),
 		seals:       cache.New[sealed, error](sealEntries),
 	}
@@ -120,6 +123,8 @@ type node struct {
 	reserved  atomic.Pointer[reservations]
 	last      atomic.Pointer[state]
 	estimate  atomic.Pointer[estimate]
+	// estimateWithout is that of EstimateWithout.
+	estimateWithout atomic.Pointer[estimate]
 
 	mu      sync.Mutex // serialises writers
 	dropped bool       // from the cache

@@ -68,14 +68,14 @@ func (c *Cache) Copy() *Copy {
 		copied.Nodes[key.(string)] = inv.source
 		for uid := range orNone(reserved).pods {
 			copied.ReservedOn[uid] = key.(string)
-			mine.reservedOn.Store(uid, key.(string))
+			mine.reservedOn.add(uid, key.(string))
 		}
 		return true
 	})
 	return copied
 }
 
-// Remove drops a pod's reservation, if it has one.
+// Remove drops a pod's reservations, if it has any.
 func (c *Copy) Remove(uid types.UID) {
 	delete(c.ReservedOn, uid)
 	c.PodDeleted(uid)

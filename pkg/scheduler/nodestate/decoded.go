@@ -84,7 +84,7 @@ type allocationKey struct {
 // for a pod that holds nothing.
 func (c *Cache) knownAllocation(pod *v1.Pod, inv *inventory, last *state) (held holder, known bool) {
 	annotation := pod.Annotations[deviceinfo.Annotation]
-	unread := annotation != "" && (last == nil || last.present[pod.UID].annotation != annotation)
+	unread := deviceinfo.MayAllocate(annotation) && (last == nil || last.present[pod.UID].annotation != annotation)
 	if !unread && inv.verifier != nil {
 		_, verified := c.seals.Get(sealedOf(inv.verifier, pod))
 		unread = !verified

@@ -27,6 +27,8 @@ type holder struct {
 type holders struct {
 	// present are the pods that hold devices.
 	present map[types.UID]holder
+	// ending are those of them that are being deleted.
+	ending []types.UID
 	// nominated are pods that are not on the node, but listed because they may come.
 	nominated []*v1.Pod
 	// bound are the pods that have a reservation and are listed as bound.
@@ -72,6 +74,9 @@ func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *in
 		}
 		if held, ok := c.heldBy(pod, inv, last); ok {
 			h.present[pod.UID] = held
+			if pod.DeletionTimestamp != nil {
+				h.ending = append(h.ending, pod.UID)
+			}
 		}
 	}
 	return h
@@ -80,7 +85,7 @@ func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *in
 // allocationOf reads what a bound pod's annotation says it holds.
 func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
 	annotation := pod.Annotations[deviceinfo.Annotation]
-	if annotation == "" {
+	if !deviceinfo.MayAllocate(annotation) {
 		return holder{}, false
 	}
 	if last != nil {

@@ -4,10 +4,15 @@
 package nodestate
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
 func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
@@ -112,6 +117,46 @@ func TestNominatedPodsAreGivenDevicesInSimulation(t *testing.T) {
 	forger := with(f.pod("forger", 1), allocated("forger", "n", "A", "B", "C"))
 	f.want("free beside a forged one", f.freeFor(nodeInfo(node, forger), f.pod("q", 1), false), "A B")
 	f.want("free beside a plain one", f.freeFor(nodeInfo(node, f.pod("plain", 0)), f.pod("q", 1), false), "A B C")
+}
+
+// Of two pods that are evicted for it one has gone: what it left is the nominated pod's, which does
+// not fit before the other has gone, too.
+func TestANominatedPodKeepsWhatItsVictimsLeaveOneByOne(t *testing.T) {
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B")
+	victim := f.bound(f.pod("victim", 1), "n", allocated("victim", "n", "B"))
+	preemptor := f.pod("preemptor", 2)
+	f.want("free beside a pod that stays", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "A")
+	victim.DeletionTimestamp = &metav1.Time{}
+	f.want("free beside one that ends", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "none")
+	tooMany := f.pod("too-many", 3)
+	f.want("free where it will not fit", f.freeFor(nodeInfo(node, victim, tooMany), f.pod("q", 1), false), "A")
+}
+
+// Its owner may write whatever they like there, as long and as often as they like.
+func TestTheAnnotationOfABoundPodWithoutAnAllocationIsNotRead(t *testing.T) {
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A")
+	var annotation strings.Builder
+	annotation.WriteString(`{"requests":{"a":1`)
+	for i := range 5000 {
+		fmt.Fprintf(&annotation, `,"gpugrp0/A/gpu/%d/cards":1`, i)
+	}
+	annotation.WriteString("}}")
+	pod := f.bound(f.pod("p", 0), "n", annotation.String())
+	if _, err := deviceinfo.PodAllocation(pod); !errors.Is(err, deviceinfo.ErrNoAllocation) {
+		t.Fatal(err)
+	}
+	info := nodeInfo(node, pod)
+	f.want("free", f.free(info), "A")
+	allocations := testing.AllocsPerRun(10, func() {
+		if _, err := f.cache.State(t.Context(), info, pod, false); err != nil {
+			t.Error(err)
+		}
+	})
+	if allocations > 200 {
+		t.Errorf("a state takes %v allocations, as if the annotation were read", allocations)
+	}
 }
 
 // Preemption for a pod group adds the group's pods to a node one by one as they are, and reserves

@@ -44,12 +44,12 @@ func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 		t.Error("the broken plugin gets the node all the time")
 	}
 	other.broken.Store(false)
-	f.clock.Step(addPause)
+	f.clock.Step(dispatch.AddPause)
 	f.want("free after a while", f.free(info), "A B")
 	if other.added.Load() != before+1 {
 		t.Errorf("the plugin was notified %d times after a while, want once", other.added.Load()-before)
 	}
-	f.clock.Step(addPause)
+	f.clock.Step(dispatch.AddPause)
 	f.want("free later", f.free(info), "A B")
 	if other.added.Load() != before+1 {
 		t.Error("the plugin gets the node again although it has taken the node")

@@ -23,9 +23,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
-// addPause is the time between two AddNode calls for a node that a plugin failed to take.
-const addPause = 5 * time.Second
-
 // inventory is what one version of a Node object says of the node's devices, compiled, and how to
 // find out who holds them. It is immutable.
 type inventory struct {
@@ -133,12 +130,12 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	case next.err != nil:
 		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", logkey.Node, klog.KObj(source))
 		if errors.Is(next.err, dispatch.ErrNoAnswer) {
-			next.retryAt = c.clock.Now().Add(addPause)
+			next.retryAt = c.clock.Now().Add(dispatch.AddPause)
 		}
 	default:
 		next.plain = next.devices.PlainNames()
 		if !next.devices.Complete() {
-			next.retryAt = c.clock.Now().Add(addPause)
+			next.retryAt = c.clock.Now().Add(dispatch.AddPause)
 		}
 	}
 	var before []sdk.ResourceName

@@ -6,10 +6,12 @@ package nodestate
 import (
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -118,12 +120,16 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 		`it fails for this node: panic: ouch; ` +
 		`it is tried again after a while; check the node's devices, and the plugin (see the scheduler's log)`
 	f.want("free", f.free(nodeInfo(node)), failure)
+	_, err := f.cache.State(t.Context(), nodeInfo(node), f.pod("q", 1), true)
+	if after := dispatch.RetryAfter(err); after < dispatch.AddPause-time.Second {
+		t.Errorf("pods are tried again after %v, when nothing can have changed", after)
+	}
 	f.plugin.broken.Store(false)
 	f.want("free before the pause is over", f.free(nodeInfo(node)), failure)
 	if got := f.plugin.added.Load(); got != 2 {
 		t.Errorf("the plugin was notified %d times, want 2", got)
 	}
-	f.clock.Step(addPause)
+	f.clock.Step(dispatch.AddPause)
 	f.want("free after the pause", f.free(nodeInfo(node)), "A")
 }
 

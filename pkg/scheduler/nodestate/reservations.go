@@ -5,6 +5,8 @@ package nodestate
 
 import (
 	"maps"
+	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,7 +79,6 @@ func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *dispatch.Holder, a
 	c.change(nodeName, pod.UID, func(reservation) reservation {
 		return reservation{devices: holder, annotation: annotation, version: pod.ResourceVersion, reserved: true}
 	})
-	c.reservedOn.Store(pod.UID, nodeName)
 }
 
 // Resume reserves again what the pod had on the node when it was to be bound there and nobody knows
@@ -91,9 +92,6 @@ func (c *Cache) Resume(nodeName string, pod *v1.Pod) bool {
 		}
 		return r
 	})
-	if resumed {
-		c.reservedOn.Store(pod.UID, nodeName)
-	}
 	return resumed
 }
 
@@ -112,14 +110,13 @@ func (c *Cache) ReservedAllocation(nodeName string, uid types.UID) *sdk.PodInfo 
 	return nil
 }
 
-// ReservedOn returns the node on which the pod has a reservation, or "".
+// ReservedOn returns the node on which the pod has its latest reservation, or "".
 func (c *Cache) ReservedOn(uid types.UID) string {
-	name, _ := c.reservedOn.Load(uid)
-	node, _ := name.(string)
-	if c.reservation(node, uid).devices == nil {
+	nodes := c.reservedOn.of(uid)
+	if len(nodes) == 0 {
 		return ""
 	}
-	return node
+	return nodes[len(nodes)-1]
 }
 
 // reservation returns a pod's reservation on a node, the zero one when there is none.
@@ -159,13 +156,13 @@ func (c *Cache) Resolve(nodeName string, uid types.UID) {
 	})
 }
 
-// PodDeleted drops the latest reservation of a pod that no longer exists. It reports whether that
-// was kept: then devices are free from now on, and were not yet when others learnt of the deletion.
-// What is kept on other nodes is resolved in time.
+// PodDeleted drops the reservations of a pod that no longer exists, on all nodes. It reports
+// whether one was kept: then devices are free from now on, and were not yet when others learnt of
+// the deletion.
 func (c *Cache) PodDeleted(uid types.UID) (kept bool) {
-	if nodeName, ok := c.reservedOn.Load(uid); ok {
-		c.change(nodeName.(string), uid, func(r reservation) reservation {
-			kept = r.unresolved > 0
+	for _, nodeName := range c.reservedOn.of(uid) {
+		c.change(nodeName, uid, func(r reservation) reservation {
+			kept = kept || r.unresolved > 0
 			return reservation{}
 		})
 	}
@@ -186,7 +183,9 @@ func (c *Cache) change(nodeName string, uid types.UID, to func(reservation) rese
 		next.epoch++
 		n.reserved.Store(next)
 		if _, stays := next.of(uid); !stays {
-			c.reservedOn.CompareAndDelete(uid, nodeName)
+			c.reservedOn.remove(uid, nodeName)
+		} else if after.reserved {
+			c.reservedOn.add(uid, nodeName)
 		}
 	})
 }
@@ -212,9 +211,50 @@ func (c *Cache) dropBound(nodeName string, then *reservations, uids []types.UID)
 			now, _ := next.of(uid)
 			if before, _ := then.of(uid); now == before {
 				next = next.with(uid, reservation{})
-				c.reservedOn.CompareAndDelete(uid, nodeName)
+				c.reservedOn.remove(uid, nodeName)
 			}
 		}
 		n.reserved.Store(next)
 	})
+}
+
+// nodesOfPods has, for each pod that has reservations, the names of their nodes. A pod has several
+// while it is not known whether it was bound to one, and it is scheduled again. It is safe for
+// concurrent use.
+type nodesOfPods struct {
+	mu    sync.Mutex
+	names map[types.UID][]string // the latest reservation's comes last; a list is replaced, not changed
+}
+
+// of returns the nodes of a pod. The caller does not change them.
+func (n *nodesOfPods) of(uid types.UID) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names[uid]
+}
+
+// add makes a node the last one of a pod.
+func (n *nodesOfPods) add(uid types.UID, nodeName string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.names == nil {
+		n.names = map[types.UID][]string{}
+	}
+	n.names[uid] = append(without(n.names[uid], nodeName), nodeName)
+}
+
+// remove drops a node of a pod, if it is there.
+func (n *nodesOfPods) remove(uid types.UID, nodeName string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if left := without(n.names[uid], nodeName); len(left) > 0 {
+		n.names[uid] = left
+	} else {
+		delete(n.names, uid)
+	}
+}
+
+// without returns a copy of names without one of them.
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == name })
 }

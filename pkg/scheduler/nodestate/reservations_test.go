@@ -101,8 +101,8 @@ func TestAPodThatIsGoneHasNoReservation(t *testing.T) {
 	f.want("free", f.free(nodeInfo(node)), "A")
 	f.cache.Keep("n", "p")
 	f.want("free after a late Keep", f.free(nodeInfo(node)), "A")
-	if _, ok := f.cache.reservedOn.Load(pod.UID); ok {
-		t.Error("the pod is remembered")
+	if nodes := f.cache.reservedOn.of(pod.UID); nodes != nil {
+		t.Errorf("the pod is remembered, with nodes %q", nodes)
 	}
 }
 
@@ -136,4 +136,61 @@ func TestAPodThatIsUnsureOnTwoNodesKeepsDevicesOnBoth(t *testing.T) {
 	f.want("free on the second when the pod is gone", f.free(nodeInfo(second)), "A")
 	f.cache.Resolve("n", "p")
 	f.want("free on the first when it is settled", f.free(nodeInfo(first)), "A")
+}
+
+// The pod is bound to the first node, which nobody knows yet. So it is scheduled again, and refused
+// on the second one.
+func TestAPodThatIsGoneHasNoReservationOnTheNodeBeforeItsLast(t *testing.T) {
+	for name, settle := range map[string]func(*fixture, *v1.Node, *v1.Pod){
+		"settled":   func(f *fixture, _ *v1.Node, _ *v1.Pod) { f.cache.Resolve("m", "p") },
+		"unsettled": func(*fixture, *v1.Node, *v1.Pod) {},
+		"seen bound": func(f *fixture, second *v1.Node, pod *v1.Pod) {
+			f.free(nodeInfo(second, f.bound(pod, "m", f.cache.Reserved("m", "p"))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			first, second := f.node("n", "n-1", "A"), f.node("m", "m-1", "A")
+			pod := f.pod("p", 1)
+			f.mustReserve(nodeInfo(first), pod)
+			f.cache.Keep("n", "p")
+			f.cache.Unreserve("n", "p")
+			f.mustReserve(nodeInfo(second), pod)
+			f.want("the latest node", f.cache.ReservedOn("p"), "m")
+			f.cache.Keep("m", "p")
+			f.cache.Unreserve("m", "p")
+			settle(f, second, pod)
+			f.want("free on the first while the pod is there", f.free(nodeInfo(first)), "none")
+			if !f.cache.PodDeleted("p") {
+				t.Error("nothing was kept")
+			}
+			f.want("free on the first when the pod is gone", f.free(nodeInfo(first)), "A")
+			f.want("free on the second when the pod is gone", f.free(nodeInfo(second)), "A")
+			if nodes := f.cache.reservedOn.of("p"); nodes != nil {
+				t.Errorf("the pod is remembered, with nodes %q", nodes)
+			}
+		})
+	}
+}
+
+// A copy, on which questions are answered, forgets a pod on all nodes too.
+func TestACopyDropsAllReservationsOfAPod(t *testing.T) {
+	f := newFixture(t)
+	nodes := []*v1.Node{f.node("n", "n-1", "A"), f.node("m", "m-1", "A")}
+	pod := f.pod("p", 1)
+	for _, node := range nodes {
+		f.mustReserve(nodeInfo(node), pod)
+		f.cache.Keep(node.Name, "p")
+		f.cache.Unreserve(node.Name, "p")
+	}
+	copied := f.cache.Copy()
+	copied.Remove("p")
+	for _, node := range nodes {
+		if got := copied.Reserved(node.Name, "p"); got != "" {
+			t.Errorf("the copy still reserves on %s: %s", node.Name, got)
+		}
+		if f.cache.Reserved(node.Name, "p") == "" {
+			t.Errorf("what was copied reserves nothing on %s any more", node.Name)
+		}
+	}
 }

@@ -58,7 +58,7 @@ func (c *Cache) Sealed(verifier *seal.Verifier, uid types.UID, annotation, text 
 // CheckSeal returns why the seal of a bound pod is not valid, as an error of type *seal.Error, or
 // nil when it is valid or the pod has no allocation that needs one. Each seal is verified once.
 func (c *Cache) CheckSeal(verifier *seal.Verifier, pod *v1.Pod) error {
-	if pod.Spec.NodeName == "" || pod.Annotations[deviceinfo.Annotation] == "" {
+	if pod.Spec.NodeName == "" || !deviceinfo.MayAllocate(pod.Annotations[deviceinfo.Annotation]) {
 		return nil
 	}
 	known, ok := c.seals.Get(sealedOf(verifier, pod))

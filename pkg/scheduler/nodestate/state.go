@@ -155,7 +155,20 @@ func (c *Cache) stateFor(
 		if err != nil {
 			return nil, err
 		}
-		if placed := c.simulate(ctx, on, nominated); placed != nil {
+		placed := c.simulate(ctx, on, nominated)
+		if placed == nil && len(current.ending) > 0 {
+			// It comes when those have gone that were evicted for it, and nobody else may take
+			// until then what some of them have left already.
+			staying := maps.Clone(present)
+			for _, uid := range current.ending {
+				delete(staying, uid)
+			}
+			if on, err = c.schedulers.Node(ctx, theirs, inOrder(staying)); err != nil {
+				return nil, err
+			}
+			placed = c.simulate(ctx, on, nominated)
+		}
+		if placed != nil {
 			present[nominated.UID] = holder{Holder: placed}
 			devices, err = c.schedulers.Node(ctx, mine, inOrder(present))
 		}

@@ -5,13 +5,16 @@ package nodestate
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -34,7 +37,8 @@ func (c *Cache) Unallocated(ctx context.Context, source *v1.Node, pods []*v1.Pod
 	}
 	without := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
 		annotation := pod.Annotations[deviceinfo.Annotation]
-		return strings.Contains(annotation, decision) || !requestsAny(pod, lists) && !requests(annotation)
+		return strings.Contains(annotation, decision) ||
+			!requestsAny(pod, lists) && !c.writesRequests(pod.UID, annotation)
 	})
 	if len(without) == 0 {
 		return nil
@@ -46,12 +50,34 @@ func (c *Cache) Unallocated(ctx context.Context, source *v1.Node, pods []*v1.Pod
 	return slices.DeleteFunc(without, func(pod *v1.Pod) bool { return reported[pod.UID] != nil })
 }
 
-// requests reports whether a pod's annotation requests devices, or cannot be read: its node then
-// refuses the pod, too.
-func requests(annotation string) bool {
-	if annotation == "" {
+// annotationOf identifies what a pod's annotation says.
+type annotationOf struct {
+	uid types.UID
+	sum uint64 // of the annotation, by maphash
+}
+
+// requestingEntries is of how many pods it is remembered whether their annotations request devices.
+const requestingEntries = 1 << 14
+
+// writesRequests reports whether a pod's annotation requests devices, or cannot be read: its node
+// then refuses the pod, too. It is read once.
+func (c *Cache) writesRequests(uid types.UID, annotation string) bool {
+	switch {
+	case annotation == "":
 		return false
+	case len(annotation) > podrequest.MaxRequestBytes:
+		return true
 	}
+	key := annotationOf{uid, maphash.String(seed, annotation)}
+	known, ok := c.requesting.Get(key)
+	if !ok {
+		known = requests(annotation)
+		c.requesting.Add(key, known)
+	}
+	return known
+}
+
+func requests(annotation string) bool {
 	written, err := deviceinfo.DecodePod(annotation)
 	if err != nil || len(written.Requests) > 0 {
 		return true

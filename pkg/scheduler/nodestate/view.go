@@ -7,6 +7,7 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,20 @@ const maxUnread = 2 << 10
 //
 // It is for a pod with these tolerations. Only that for pods that tolerate no taint is cached.
 func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration) (*dispatch.Node, error) {
+	return c.estimate(source, pods, tolerations, func(n *node) *atomic.Pointer[estimate] { return &n.estimate })
+}
+
+// EstimateWithout is Estimate with a part of the pods, as if the others had been evicted. It is
+// cached apart.
+func (c *Cache) EstimateWithout(
+	source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration,
+) (*dispatch.Node, error) {
+	return c.estimate(source, pods, tolerations, func(n *node) *atomic.Pointer[estimate] { return &n.estimateWithout })
+}
+
+func (c *Cache) estimate(
+	source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration, cacheOf func(*node) *atomic.Pointer[estimate],
+) (*dispatch.Node, error) {
 	n, inv := c.covering(source)
 	switch {
 	case n == nil:
@@ -77,18 +92,19 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toler
 		return nil, nil
 	}
 	key := estimateKey{source.UID, inv.revision, fingerprint(pods)}
-	if cached := n.estimate.Load(); cached != nil && cached.key == key && mine == inv.devices {
+	last := cacheOf(n)
+	if cached := last.Load(); cached != nil && cached.key == key && mine == inv.devices {
 		return cached.devices, nil
 	}
-	last, unread := n.last.Load(), 0
+	state, unread := n.last.Load(), 0
 	all := make(map[types.UID]holder, len(pods))
 	for _, pod := range pods {
-		held, known := c.knownAllocation(pod, inv, last)
+		held, known := c.knownAllocation(pod, inv, state)
 		if size := len(pod.Annotations[deviceinfo.Annotation]); !known {
 			if unread += size; unread > maxUnread {
 				continue
 			}
-			held = c.readAllocation(pod, inv, last)
+			held = c.readAllocation(pod, inv, state)
 		}
 		if held.Holder != nil {
 			all[pod.UID] = held
@@ -96,7 +112,7 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toler
 	}
 	devices := c.schedulers.Estimate(mine, inOrder(all))
 	if unread <= maxUnread && mine == inv.devices {
-		n.estimate.Store(&estimate{key, devices})
+		last.Store(&estimate{key, devices})
 	}
 	return devices, nil
 }

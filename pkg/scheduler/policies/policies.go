@@ -119,16 +119,21 @@ func (r Report) publish(ctx context.Context) {
 	metrics.PoliciesMissing.Set(float64(len(missing)))
 }
 
+// apply says how the policies are applied. Applied in the way of another installation, they would
+// forbid the scheduler of this one to write allocations.
+const apply = "apply deploy/policies of this release as they were installed (by hand: kubectl apply -f " +
+	"deploy/policies; second scheduler: kubectl apply -k deploy/second-scheduler; Helm: helm upgrade --reuse-values)"
+
 // NextStep says what to do about the problem.
 func (p Problem) NextStep() string {
 	switch p.Reason {
 	case Unknown:
 		return "apply deploy/rbac of this release: kubectl apply -f deploy/rbac"
 	case Missing, Unbound, Outdated:
-		return "apply deploy/policies of this release: kubectl apply -f deploy/policies"
+		return apply
 	default: // kubectl apply leaves what somebody else has added
-		return "put deploy/policies of this release in its place: kubectl replace -f deploy/policies/" +
-			p.Policy + ".yaml"
+		return "kubectl delete validatingadmissionpolicy,validatingadmissionpolicybinding " + p.Policy + ", then " +
+			apply
 	}
 }
 

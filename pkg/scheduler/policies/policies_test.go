@@ -341,6 +341,25 @@ func TestAPolicyOfAnotherReleaseIsOutdated(t *testing.T) {
 	}
 }
 
+// deploy/policies alone would take the right to write allocations from a scheduler that is not
+// kube-scheduler's user.
+func TestTheNextStepIsForEachKindOfInstallation(t *testing.T) {
+	for _, reason := range []Reason{Missing, Unbound, Outdated, Narrowed, Variables, Validations} {
+		step := Problem{"one", reason, ""}.NextStep()
+		for _, want := range []string{
+			"kubectl apply -f deploy/policies", "kubectl apply -k deploy/second-scheduler",
+			"helm upgrade --reuse-values",
+		} {
+			if !strings.Contains(step, want) {
+				t.Errorf("%s: the next step is %q, want %q in it", reason, step, want)
+			}
+		}
+		if strings.Contains(step, "replace") {
+			t.Errorf("%s: the next step is %q, which takes other schedulers' rights away", reason, step)
+		}
+	}
+}
+
 func TestPoliciesThatAreMissingAreCounted(t *testing.T) {
 	metrics.Register()
 	const untouched = -1

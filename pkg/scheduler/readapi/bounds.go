@@ -6,8 +6,11 @@ package readapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -23,6 +26,9 @@ import (
 const (
 	// maxAtOnce is how many requests are answered at a time: they call plugins, as scheduling does.
 	maxAtOnce = 4
+	// maxInFlight is how many requests are received, are answered, or wait until their answers are
+	// sent, at a time: each takes memory. maxOfUser is how many of them may be one user's.
+	maxInFlight, maxOfUser = 32, 3
 	// perSecond and burst are how many requests each user may make.
 	perSecond, burst = 5, 20
 	// maxUsers is of how many users that is remembered.
@@ -34,28 +40,95 @@ const (
 	maxAnswer  = 16 << 20
 	// answerTime is how long an answer may take to be made.
 	answerTime = 30 * time.Second
+	// transferTime is how long a request's body may take to come in, and its answer to go out.
+	transferTime = 30 * time.Second
 	// retryAfterSeconds is after which time who was refused may try again.
 	retryAfterSeconds = 1
 )
 
 // bounds holds readers to what they may cost. It is safe for concurrent use.
 type bounds struct {
-	semaphore chan struct{} // holds a token for each request that is answered
+	answering chan struct{} // holds a token for each request that is being answered
 
-	mu    sync.Mutex // held while a user's limiter is made
-	users *cache.Cache[string, flowcontrol.RateLimiter]
+	mu       sync.Mutex // guards the rest
+	users    *cache.Cache[string, flowcontrol.RateLimiter]
+	inFlight map[string]int // requests, by user; all that are not 0
+	total    int            // of inFlight
 }
 
 func newBounds() *bounds {
 	return &bounds{
-		semaphore: make(chan struct{}, maxAtOnce), users: cache.New[string, flowcontrol.RateLimiter](maxUsers),
+		answering: make(chan struct{}, maxAtOnce), inFlight: map[string]int{},
+		users: cache.New[string, flowcontrol.RateLimiter](maxUsers),
+	}
+}
+
+// around answers with 429 what is too much at a time, with 413 what is too large, with 408 what
+// comes too slowly, and leaves the rest to next. No connection keeps a request of others from being
+// answered, however slow it is: next is called when the request is there, and returns before its
+// answer is sent.
+func (b *bounds) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Servers support deadlines, recorders of tests do not.
+		connection := http.NewResponseController(w)
+		_ = connection.SetReadDeadline(time.Now().Add(transferTime))
+		leave, refused := b.enter(userOf(r))
+		if refused != nil {
+			fail(w, refused)
+			return
+		}
+		defer leave()
+		body, refused := receive(w, r)
+		if refused != nil {
+			fail(w, refused)
+			return
+		}
+		_ = connection.SetReadDeadline(time.Time{}) // a read that fails would end the answer's context
+		answer, refused := b.answer(next, w.Header(), r, body)
+		if refused != nil {
+			fail(w, refused)
+			return
+		}
+		_ = connection.SetWriteDeadline(time.Now().Add(transferTime))
+		answer.writeTo(w)
+	})
+}
+
+func userOf(r *http.Request) string {
+	if info, ok := apirequest.UserFrom(r.Context()); ok {
+		return info.GetName()
+	}
+	return ""
+}
+
+// enter counts a request of a user as one that is in flight, until leave is called.
+func (b *bounds) enter(user string) (leave func(), refused *apierrors.StatusError) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !b.limiter(user).TryAccept():
+		return nil, tooMany("user %q may make %d requests in a second", user, perSecond)
+	case b.inFlight[user] >= maxOfUser:
+		return nil, tooMany("user %q may have %d requests in flight", user, maxOfUser)
+	case b.total >= maxInFlight:
+		return nil, tooMany("the scheduler has %d requests in flight, as many as it may", maxInFlight)
+	}
+	b.inFlight[user]++
+	b.total++
+	return func() { b.leave(user) }, nil
+}
+
+func (b *bounds) leave(user string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total--
+	if b.inFlight[user]--; b.inFlight[user] == 0 {
+		delete(b.inFlight, user)
 	}
 }
 
 // limiter returns the rate limiter of a user.
 func (b *bounds) limiter(user string) flowcontrol.RateLimiter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	limiter, ok := b.users.Get(user)
 	if !ok {
 		limiter = flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
@@ -64,39 +137,51 @@ func (b *bounds) limiter(user string) flowcontrol.RateLimiter {
 	return limiter
 }
 
-// around answers with 429 what is too much at a time, with 413 what is too large, and leaves the
-// rest to next.
-func (b *bounds) around(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user := ""
-		if info, ok := apirequest.UserFrom(r.Context()); ok {
-			user = info.GetName()
-		}
-		if !b.limiter(user).TryAccept() {
-			fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("user %q may make %d requests in a second; try again "+
-				"later", user, perSecond), retryAfterSeconds))
-			return
-		}
-		select {
-		case b.semaphore <- struct{}{}:
-			defer func() { <-b.semaphore }()
-		default:
-			fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("the scheduler answers %d requests at a time; try again "+
-				"later", maxAtOnce), retryAfterSeconds))
-			return
-		}
-		if r.ContentLength > maxRequest {
-			fail(w, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("it may have %d bytes", maxRequest)))
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
-		defer cancel()
-		r = r.WithContext(ctx)
-		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-		buffered := &buffer{header: w.Header(), status: http.StatusOK}
-		next.ServeHTTP(buffered, r)
-		buffered.writeTo(w)
-	})
+// tooMany returns the error for what may be tried again later.
+func tooMany(format string, args ...any) *apierrors.StatusError {
+	return apierrors.NewTooManyRequests(fmt.Sprintf(format, args...)+"; try again later", retryAfterSeconds)
+}
+
+// receive reads the body of a request.
+func receive(w http.ResponseWriter, r *http.Request) ([]byte, *apierrors.StatusError) {
+	if r.ContentLength > maxRequest {
+		return nil, tooLarge()
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, problem(http.StatusRequestTimeout, metav1.StatusReasonTimeout,
+			"the request's body has not come within %v", transferTime)
+	case err != nil:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request's body: %v", err))
+	}
+	return body, nil
+}
+
+func tooLarge() *apierrors.StatusError {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("it may have %d bytes", maxRequest))
+}
+
+// answer makes the answer to a request with this body, if not too many are being made.
+func (b *bounds) answer(
+	next http.Handler, header http.Header, r *http.Request, body []byte,
+) (*buffer, *apierrors.StatusError) {
+	select {
+	case b.answering <- struct{}{}:
+		defer func() { <-b.answering }()
+	default:
+		return nil, tooMany("the scheduler answers %d requests at a time", maxAtOnce)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	buffered := &buffer{header: header, status: http.StatusOK}
+	next.ServeHTTP(buffered, r)
+	return buffered, nil
 }
 
 // buffer keeps an answer until all of it is there.

@@ -6,6 +6,7 @@ package whatif
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
@@ -93,61 +96,97 @@ func (e *Engine) answer(ctx context.Context, within int64, question func(*budget
 		return err
 	}
 	b := &budget{ctx: ctx, deadline: began.Add(limit), rest: e.rest, began: time.Now()}
+	defer func() { // after a panic too
+		worked := time.Since(b.began)
+		go func() { // the answer need not wait
+			defer end()
+			e.rest(worked)
+		}()
+	}()
 	err = question(b)
-	go func(worked time.Duration) { // the answer need not wait
-		defer end()
-		e.rest(worked)
-	}(time.Since(b.began))
 	if errors.Is(err, errOver) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("there is no answer within %v: give it more time", limit), 0)
 	}
 	return err
 }
 
+// maxReplicated is how many bytes all replicas of a template may have together, as JSON. A pod that
+// is placed takes up to some twenty times as many, until the question is answered.
+const maxReplicated = 8 << 20
+
+// asked are the pods that a question is about.
+type asked struct {
+	count int
+	// pod returns the pod with an index. One that does not exist is made for each call.
+	pod func(i int) *v1.Pod
+}
+
 // podsOf returns the pods that a question is about, in their order.
-func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) ([]*v1.Pod, error) {
-	replicas := max(request.Replicas, 1)
+func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) (asked, error) {
+	replicas := int(max(request.Replicas, 1))
 	switch {
 	case request.Replicas < 0 || replicas > schedulerapi.MaxReplicas:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("replicas is %d: use up to %d", request.Replicas,
+		return asked{}, apierrors.NewBadRequest(fmt.Sprintf("replicas is %d: use up to %d", request.Replicas,
 			schedulerapi.MaxReplicas))
 	case len(request.Changes) > schedulerapi.MaxChanges:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%d changes are too many: use up to %d", len(request.Changes),
-			schedulerapi.MaxChanges))
+		return asked{}, apierrors.NewBadRequest(fmt.Sprintf("%d changes are too many: use up to %d",
+			len(request.Changes), schedulerapi.MaxChanges))
 	case request.Pod != nil && len(request.Template.Spec.Containers) > 0:
-		return nil, apierrors.NewBadRequest("there is a pod that waits and a template: one of them is meant")
+		return asked{}, apierrors.NewBadRequest("there is a pod that waits and a template: one of them is meant")
 	case request.Pod != nil:
 		pod, err := e.waiting(*request.Pod)
 		if err == nil && pod.Spec.NodeName != "" {
 			err = apierrors.NewConflict(v1.Resource("pods"), request.Pod.String(),
 				fmt.Errorf("the pod is bound to node %q already", pod.Spec.NodeName))
 		}
-		return []*v1.Pod{pod}, err
+		return asked{count: 1, pod: func(int) *v1.Pod { return pod }}, err
 	case len(request.Template.Spec.Containers) == 0:
-		return nil, apierrors.NewBadRequest("there is neither a pod that waits nor a template with containers")
+		return asked{}, apierrors.NewBadRequest("there is neither a pod that waits nor a template with containers")
 	}
-	pods := make([]*v1.Pod, replicas)
-	for i := range pods {
-		pod := &v1.Pod{
-			ObjectMeta: *request.Template.ObjectMeta.DeepCopy(), Spec: *request.Template.Spec.DeepCopy(),
-		}
-		pod.Name = cmp.Or(pod.Name, pod.GenerateName, "pod")
-		if replicas > 1 {
-			pod.Name = fmt.Sprintf("%s-%d", strings.TrimSuffix(pod.Name, "-"), i)
-		}
-		pod.Namespace = cmp.Or(request.Namespace, pod.Namespace, metav1.NamespaceDefault)
-		pod.UID, pod.ResourceVersion, pod.Spec.NodeName = types.UID(e.uid()), "", ""
-		corev1defaults.SetObjectDefaults_Pod(pod)
-		pods[i] = pod
+	if err := checkTemplate(&request.Template, replicas); err != nil {
+		return asked{}, apierrors.NewBadRequest(err.Error())
 	}
-	return pods, nil
+	return asked{count: replicas, pod: func(i int) *v1.Pod { return e.replica(&request.FitRequest, i) }}, nil
+}
+
+// checkTemplate returns an error for a template that is too large for so many replicas.
+func checkTemplate(template *v1.PodTemplateSpec, replicas int) error {
+	spec := &template.Spec
+	containers := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers)
+	if err := podrequest.CheckSize(containers, template.Annotations[deviceinfo.Annotation]); err != nil {
+		return fmt.Errorf("the template is too large: %w", err)
+	}
+	text, err := json.Marshal(template)
+	if err != nil {
+		return fmt.Errorf("measure the template: %w", err)
+	}
+	if replicas > 1 && len(text) > maxReplicated/replicas {
+		return fmt.Errorf("the template has %d bytes, and %d replicas may have %d together: ask about fewer replicas",
+			len(text), replicas, maxReplicated)
+	}
+	return nil
+}
+
+// replica returns one of the pods of a template.
+func (e *Engine) replica(request *schedulerapi.FitRequest, i int) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: *request.Template.ObjectMeta.DeepCopy(), Spec: *request.Template.Spec.DeepCopy(),
+	}
+	pod.Name = cmp.Or(pod.Name, pod.GenerateName, "pod")
+	if request.Replicas > 1 {
+		pod.Name = fmt.Sprintf("%s-%d", strings.TrimSuffix(pod.Name, "-"), i)
+	}
+	pod.Namespace = cmp.Or(request.Namespace, pod.Namespace, metav1.NamespaceDefault)
+	pod.UID, pod.ResourceVersion, pod.Spec.NodeName = types.UID(e.uid()), "", ""
+	corev1defaults.SetObjectDefaults_Pod(pod)
+	return pod
 }
 
 // place places pods one after another, until one fits nowhere.
-func (w *world) place(ctx context.Context, pods []*v1.Pod) (*schedulerapi.Placements, error) {
-	all := &schedulerapi.Placements{Replicas: int32(len(pods))}
-	for _, pod := range pods {
-		c, err := w.cycle(ctx, pod)
+func (w *world) place(ctx context.Context, pods asked) (*schedulerapi.Placements, error) {
+	all := &schedulerapi.Placements{Replicas: int32(pods.count)}
+	for i := range pods.count {
+		c, err := w.cycleOf(ctx, pods, i)
 		var placed *schedulerapi.Placement
 		switch {
 		case err != nil:
@@ -169,6 +208,14 @@ func (w *world) place(ctx context.Context, pods []*v1.Pod) (*schedulerapi.Placem
 	}
 	all.Fits = true
 	return all, nil
+}
+
+// cycleOf runs the cycle of one of the pods, which is made only if there is time for it.
+func (w *world) cycleOf(ctx context.Context, pods asked, i int) (*cycle, error) {
+	if err := w.budget.step(); err != nil {
+		return nil, err
+	}
+	return w.cycle(ctx, pods.pod(i))
 }
 
 // why says what there is to say about a pod that waits.

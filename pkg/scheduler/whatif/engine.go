@@ -87,9 +87,13 @@ func (e *Engine) begin(ctx context.Context) (end func(), err error) {
 		return nil, apierrors.NewTooManyRequests("other questions are being answered: ask again in a moment", 1)
 	}
 	end = func() { <-e.turn }
+	defer func() { // after a panic too
+		if e.serving == nil {
+			end()
+		}
+	}()
 	if e.serving == nil {
 		if err := e.serve(); err != nil {
-			end()
 			return nil, apierrors.NewInternalError(fmt.Errorf("make the frameworks for questions: %w", err))
 		}
 	}

@@ -4,6 +4,7 @@
 package whatif
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,24 +28,17 @@ func (e *Engine) Handler() http.Handler {
 	return mux
 }
 
+// maxValues is how many values a question may have, in JSON. In a list, one of three bytes can be a
+// container, which takes half a kilobyte.
+const maxValues = 1 << 15
+
 // answering returns the handler of one kind of question. A field that the question does not have is
 // an error: one that is mistyped would change its meaning.
 func answering[In, Out any](answer func(context.Context, In) (*Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var question In
-		decoder := json.NewDecoder(r.Body)
-		decoder.DisallowUnknownFields()
-		err := decoder.Decode(&question)
-		if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
-			err = errors.New("there is more after the question")
-		}
-		if err != nil {
-			var tooLarge *http.MaxBytesError
-			if errors.As(err, &tooLarge) {
-				fail(w, apierrors.NewRequestEntityTooLargeError(err.Error()))
-				return
-			}
-			fail(w, apierrors.NewBadRequest(fmt.Sprintf("read the question: %v", err)))
+		if err := read(r.Body, &question); err != nil {
+			fail(w, err)
 			return
 		}
 		found, err := answer(r.Context(), question)
@@ -54,6 +48,34 @@ func answering[In, Out any](answer func(context.Context, In) (*Out, error)) http
 		}
 		write(w, http.StatusOK, found)
 	})
+}
+
+// read reads a question, the bytes of which others bound.
+func read(from io.Reader, question any) error {
+	text, err := io.ReadAll(from)
+	if bytes.Count(text, []byte(",")) >= maxValues {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("it has more than %d values: ask about a smaller "+
+			"pod", maxValues))
+	}
+	if err == nil {
+		err = decode(text, question)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("read the question: %v", err))
+	}
+	return nil
+}
+
+func decode(text []byte, question any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(question); err != nil {
+		return err
+	}
+	if decoder.Decode(&struct{}{}) != io.EOF {
+		return errors.New("there is more after the question")
+	}
+	return nil
 }
 
 // fail answers with an error, as the API server does.

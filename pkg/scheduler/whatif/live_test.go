@@ -17,12 +17,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
@@ -348,5 +351,100 @@ func TestFewerPodsAreBetterThanCheaperOnes(t *testing.T) {
 	}
 	if found := why.Smallest.End; found == nil || len(found.Pods) != 1 || found.Pods[0].Name != "large" {
 		t.Errorf("ends %+v", found)
+	}
+}
+
+// Neither how much a template has nor how many pods are made of it may fill the scheduler's memory.
+func TestATemplateThatIsTooLargeIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	containers := make([]v1.Container, 2*podrequest.MaxPodContainers)
+	for i := range containers {
+		containers[i].Name = fmt.Sprint(i)
+	}
+	large := map[string]string{"large": strings.Repeat("x", maxReplicated/1000)}
+	request := func(n int, annotations map[string]string, replicas int32) schedulerapi.FitRequest {
+		return schedulerapi.FitRequest{Replicas: replicas, Template: v1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+			Spec:       v1.PodSpec{Containers: containers[:n]},
+		}}
+	}
+	for name, test := range map[string]struct {
+		asked schedulerapi.FitRequest
+		words string
+	}{
+		"as many containers as a pod may have": {request(podrequest.MaxPodContainers, nil, 1), ""},
+		"one more":                             {request(podrequest.MaxPodContainers+1, nil, 1), "257 containers"},
+		"too long an annotation": {request(1, map[string]string{
+			deviceinfo.Annotation: strings.Repeat(" ", podrequest.MaxRequestBytes+1),
+		}, 1), "32769 bytes long"},
+		"large once":             {request(1, large, 1), ""},
+		"large for each replica": {request(1, large, 1000), "ask about fewer replicas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := f.engine.made.Load()
+			_, err := f.engine.Fit(t.Context(), test.asked)
+			switch {
+			case test.words == "" && err != nil:
+				t.Error(err)
+			case test.words == "":
+			case !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.words):
+				t.Errorf("error %v, want a bad request with %s", err, test.words)
+			case f.engine.made.Load() > made:
+				t.Error("pods are made of it")
+			}
+		})
+	}
+}
+
+// A question of few bytes that stands for much is refused before it is read.
+func TestAQuestionWithTooManyValuesIsRefused(t *testing.T) {
+	for _, value := range []string{"{}", "null"} {
+		text := `{"template":{"spec":{"containers":[` + strings.Repeat(value+",", maxValues) + value + "]}}}"
+		var question schedulerapi.FitRequest
+		if err := read(strings.NewReader(text), &question); !apierrors.IsRequestEntityTooLargeError(err) {
+			t.Errorf("so many %s: error %v", value, err)
+		}
+		if len(question.Template.Spec.Containers) > 0 {
+			t.Errorf("%d of so many %s are read", len(question.Template.Spec.Containers), value)
+		}
+	}
+}
+
+// A thousand pods are not made when the first one fits nowhere.
+func TestAReplicaIsMadeWhenItIsPlaced(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	said, err := f.engine.Fit(t.Context(), schedulerapi.FitRequest{
+		Template: v1.PodTemplateSpec{Spec: newPod("x", wish{count: 5}).Spec}, Replicas: schedulerapi.MaxReplicas,
+	})
+	if err != nil || said.Placed != 0 || said.Replicas != schedulerapi.MaxReplicas {
+		t.Fatalf("%+v, %v", said, err)
+	}
+	// The smallest changes need some pods more.
+	if made := f.engine.made.Load(); made >= 100 {
+		t.Errorf("%d pods were made", made)
+	}
+}
+
+// A question that fails badly is one question less, not the last one.
+func TestAQuestionThatPanicsLeavesItsTurn(t *testing.T) {
+	f := newFixture(t)
+	f.populate()
+	fails := func(why string, fail func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", why)
+			}
+		}()
+		fail()
+	}
+	f.engine.profiles = func() ([]config.KubeSchedulerProfile, error) { panic("profiles") }
+	fails("the first question", func() { _ = f.engine.answer(t.Context(), 0, func(*budget) error { return nil }) })
+	f.engine.profiles = defaultProfiles
+	fails("a later question", func() { _ = f.engine.answer(t.Context(), 0, func(*budget) error { panic("question") }) })
+	if err := f.engine.answer(t.Context(), 0, func(*budget) error { return nil }); err != nil {
+		t.Errorf("the next question: %v", err)
 	}
 }
