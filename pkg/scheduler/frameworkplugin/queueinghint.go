@@ -74,7 +74,7 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	case devices == nil:
 		return true
 	}
-	if !hasAllNames(node, devices, pod) {
+	if !s.hasAllNames(node, devices, pod) {
 		return false
 	}
 	return s.schedulers.MayFit(devices, request) || s.mayPreempt(pod, request, node, pods)
@@ -95,19 +95,24 @@ func (s *Shared) mayPreempt(pod *v1.Pod, request *dispatch.Request, node *v1.Nod
 	return err == nil && (devices == nil || s.schedulers.MayFit(devices, request))
 }
 
-// hasAllNames reports whether the node has the extended resources that the pod counts, from
-// whomever.
-func hasAllNames(node *v1.Node, devices *dispatch.Node, pod *v1.Pod) bool {
+// hasAllNames reports whether the node may have the extended resources that the pod counts, from
+// whomever. By dynamic resource allocation it may have them without counting them.
+func (s *Shared) hasAllNames(node *v1.Node, devices *dispatch.Node, pod *v1.Pod) bool {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, quantity := range containers[i].Resources.Requests {
 				_, counted := node.Status.Allocatable[name]
 				if extended := types.ResourceName(name); !counted && !quantity.IsZero() &&
-					resource.IsExtendedResource(extended) && !devices.Counts(extended) {
+					resource.IsExtendedResource(extended) && !devices.Counts(extended) && !s.hasClass(name) {
 					return false
 				}
 			}
 		}
 	}
 	return true
+}
+
+// hasClass reports whether a DeviceClass serves the extended resource.
+func (s *Shared) hasClass(name v1.ResourceName) bool {
+	return s.dra != nil && s.dra.DeviceClassResolver().GetDeviceClass(name) != nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -172,6 +174,35 @@ func TestAPodWakesForWhatItMayEvict(t *testing.T) {
 		if got := f.hints(fwk.AssignedPod, []*v1.Pod{test.pod}, going, nil); got != test.want {
 			t.Errorf("%s: %d pods wake, want %d", name, got, test.want)
 		}
+	}
+}
+
+// classes has a DeviceClass for one extended resource.
+type classes struct {
+	fwk.SharedDRAManager
+	resource v1.ResourceName
+}
+
+func (c classes) DeviceClassResolver() fwk.DeviceClassResolver { return c }
+
+func (c classes) GetDeviceClass(name v1.ResourceName) *resourceapi.DeviceClass {
+	if name != c.resource {
+		return nil
+	}
+	return &resourceapi.DeviceClass{}
+}
+
+func TestAPodWakesForANodeThatMayServeItsResourceByADeviceClass(t *testing.T) {
+	node := newNode("n", "A")
+	f := newFixture(t, []*v1.Node{node})
+	pod := newPod("p", 1)
+	pod.Spec.Containers[0].Resources.Requests["example.com/fpga"] = apiresource.MustParse("1")
+	if got := f.hints(fwk.Node, []*v1.Pod{pod}, nil, node); got != 0 {
+		t.Error("it wakes for a node that does not have it")
+	}
+	f.plugin.dra = classes{resource: "example.com/fpga"}
+	if got := f.hints(fwk.Node, []*v1.Pod{pod}, nil, node); got != 1 {
+		t.Error("it does not wake")
 	}
 }
 

@@ -44,6 +44,7 @@ type Shared struct {
 	unallocated   unallocatedPods
 	noShareEvents bool
 
+	dra        fwk.SharedDRAManager // nil where there is none
 	nodeLister corelisters.NodeLister
 	pods       cache.Indexer
 	podsSynced func() bool
@@ -89,6 +90,7 @@ func NewShared(
 		unallocated: unallocatedPods{client: handle.ClientSet(), evict: options.EvictUnallocated},
 
 		noShareEvents: options.NoShareEvents,
+		dra:           handle.SharedDRAManager(),
 		nodeLister:    core.Nodes().Lister(),
 		pods:          core.Pods().Informer().GetIndexer(),
 		podsSynced:    core.Pods().Informer().HasSynced,
