@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,20 @@ func TestOfWhatANodeHasExtendedResourcesAreKept(t *testing.T) {
 	capacity := nodes[0].Status.Capacity
 	if gpus := capacity["nvidia.com/gpu"]; len(capacity) != 1 || gpus.Value() != 8 {
 		t.Errorf("kept %v", capacity)
+	}
+}
+
+// Of its conditions, only what a pod needs: their times change all the time.
+func TestItIsKeptWhetherANodeTakesPods(t *testing.T) {
+	node := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, PodCIDR: "10.0.0.0/24"}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastHeartbeatTime: metav1.Now(), Message: "no network"},
+	}
+	want := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
+	want.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	if diff := cmp.Diff(want, trimNode(node)); diff != "" {
+		t.Errorf("kept of a node (-want +got):\n%s", diff)
 	}
 }
 

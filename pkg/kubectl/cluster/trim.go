@@ -12,11 +12,17 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// trimNode returns a node with its name, its labels, the annotations about devices and how many of
-// each extended resource it has.
+// trimNode returns a node with its name, its labels, the annotations about devices, how many of
+// each extended resource it has, and whether it is cordoned and ready.
 func trimNode(node *corev1.Node) *corev1.Node {
 	trimmed := &corev1.Node{ObjectMeta: trimMeta(&node.ObjectMeta)}
 	trimmed.Labels = node.Labels
+	trimmed.Spec.Unschedulable = node.Spec.Unschedulable
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady { // without its times: the kubelet writes them again and again
+			trimmed.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
 	for name, quantity := range node.Status.Capacity {
 		if !resource.IsExtendedResource(types.ResourceName(name)) {
 			continue

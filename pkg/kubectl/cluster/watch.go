@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -26,16 +27,20 @@ type Change struct {
 // Watch calls changed with all nodes and all pods that are meant, once they are known, and then
 // with each change, or several at once. A nil query means no nodes, or no pods. It returns when ctx
 // ends, with nil, when changed fails, and when the API server cannot list or watch the objects at
-// the beginning. Later failures are repeated until they pass, and logged.
-func (r *Reader) Watch(ctx context.Context, nodes, pods *Query, changed func([]Change) error) error {
+// the beginning. What fails later is tried again until it passes, and logged; reads, unless it is
+// nil, is called with each such error, and with nil when all is read again.
+func (r *Reader) Watch(
+	ctx context.Context, nodes, pods *Query, changed func([]Change) error, reads func(error),
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	changes := &pending{signal: make(chan struct{}, 1), known: make(chan struct{})}
+	health := &health{report: reads, failed: map[string]error{}}
 	var synced []cache.InformerSynced
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
 	for _, s := range r.sources(nodes, pods) {
-		informer, registered, err := s.informer(r, changes, cancel)
+		informer, registered, err := s.informer(r, changes, health, cancel)
 		if err != nil {
 			return err
 		}
@@ -90,13 +95,25 @@ func (r *Reader) sources(nodes, pods *Query) (sources []source) {
 	return sources
 }
 
-// informer returns an informer that hands its changes on, and calls cancel with an error that comes
-// before all objects are known.
+// informer returns an informer that hands its changes and its health on, and calls cancel with an
+// error that comes before all objects are known.
 func (s source) informer(
-	r *Reader, changes *pending, cancel context.CancelCauseFunc,
+	r *Reader, changes *pending, health *health, cancel context.CancelCauseFunc,
 ) (cache.SharedInformer, cache.ResourceEventHandlerRegistration, error) {
+	listing := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		found, err := s.list(ctx, options)
+		if err != nil { // what is listed is read when it is watched, too
+			health.set(ctx, s.resource, err)
+		}
+		return found, err
+	}
+	watching := func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		events, err := s.watch(ctx, options)
+		health.set(ctx, s.resource, err)
+		return events, err
+	}
 	from := cache.ToListWatcherWithWatchListSemantics(
-		&cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, r.Client)
+		&cache.ListWatch{ListWithContextFunc: listing, WatchFuncWithContext: watching}, r.Client)
 	informer := cache.NewSharedInformer(from, s.object, 0)
 	if err := informer.SetTransform(trim); err != nil {
 		return nil, nil, err
@@ -115,6 +132,33 @@ func (s source) informer(
 	}
 	registered, err := informer.AddEventHandler(changes.handler(s.query))
 	return informer, registered, err
+}
+
+// health is whether the sources can be read. It is safe for concurrent use.
+type health struct {
+	report func(error) // may be nil
+
+	mu     sync.Mutex
+	failed map[string]error // by resource
+}
+
+// set takes over how a request for a resource has ended.
+func (h *health) set(ctx context.Context, resource string, err error) {
+	if h.report == nil || ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return // of an expired version nothing is wrong: the objects are listed next
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.failed, resource)
+	if err != nil {
+		h.failed[resource] = err
+	}
+	for _, other := range h.failed {
+		if err == nil {
+			err = other
+		}
+	}
+	h.report(err)
 }
 
 // selecting returns the options with the query's selectors.
@@ -162,8 +206,13 @@ func (p *pending) handler(query Query) cache.ResourceEventHandler {
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { add(object, false) },
-		UpdateFunc: func(_, object any) { add(object, false) },
+		AddFunc: func(object any) { add(object, false) },
+		UpdateFunc: func(last, object any) {
+			if replaced(last, object) {
+				add(last, true)
+			}
+			add(object, false)
+		},
 		DeleteFunc: func(object any) {
 			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = last.Obj
@@ -171,6 +220,14 @@ func (p *pending) handler(query Query) cache.ResourceEventHandler {
 			add(object, true)
 		},
 	}
+}
+
+// replaced reports whether a pod is another one than the last of its name. An informer that lists
+// again knows of no deletion in between: to it, the one has become the other.
+func replaced(last, now any) bool {
+	before, ok := last.(*corev1.Pod)
+	after, same := now.(*corev1.Pod)
+	return ok && same && before.UID != after.UID
 }
 
 func (c Change) name() string {

@@ -105,15 +105,13 @@ func Main() int {
 // run runs a command and returns the exit status.
 func run(ctx context.Context, command *cobra.Command, env *environment) int {
 	err := command.ExecuteContext(ctx)
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil: // interrupted
-		return 1
 	}
 	found := &exitStatus{1, err}
 	errors.As(err, &found)
-	if found.err != nil {
+	interrupted := errors.Is(err, context.Canceled) && ctx.Err() != nil // who did it knows
+	if found.err != nil && !interrupted {
 		printError(env.ErrOut, found.err)
 	}
 	return found.status

@@ -5,6 +5,8 @@ package command
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -93,7 +96,7 @@ func (o *enrolOptions) job(node string, flags []string) (*batchv1.Job, error) {
 	if err := yaml.UnmarshalStrict(text, job); err != nil {
 		return nil, err
 	}
-	job.Name = strings.TrimSuffix(job.Name, "NODE") + node
+	job.Name = jobName(strings.TrimSuffix(job.Name, "NODE"), node)
 	pod := &job.Spec.Template.Spec
 	pod.NodeName = node
 	if container := &pod.Containers[0]; len(flags) > 0 {
@@ -106,6 +109,19 @@ func (o *enrolOptions) job(node string, flags []string) (*batchv1.Job, error) {
 		pod.Containers[0].Args[0] = o.program
 	}
 	return job, nil
+}
+
+// jobName returns the name of a node's Job, which is a label of the Job's pod, too: of a node whose
+// name is too long for one, it has the beginning, and a hash of all of it.
+func jobName(prefix, node string) string {
+	name := prefix + node
+	if len(name) <= validation.LabelValueMaxLength {
+		return name
+	}
+	sum := sha256.Sum256([]byte(node))
+	hash := hex.EncodeToString(sum[:4])
+	begin := strings.TrimRight(name[:validation.LabelValueMaxLength-len(hash)-1], "-.")
+	return begin + "-" + hash
 }
 
 func (o *enrolOptions) run(ctx context.Context, node string, flags []string) error {
@@ -144,7 +160,11 @@ func (o *enrolOptions) run(ctx context.Context, node string, flags []string) err
 		return cluster.Explain(err, "create", "jobs.batch", job.Namespace)
 	}
 	status, err := o.await(ctx, core.Pods(job.Namespace), job)
-	if err != nil { // the Job stays: what it does must not be cut off
+	switch { // after an error the Job stays: what it does must not be cut off
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted; Job %s/%s goes on: see \"kubectl logs -n %[1]s -f job/%[2]s\", and delete it "+
+			"when it has ended", job.Namespace, job.Name)
+	case err != nil:
 		return fmt.Errorf("%w; see \"kubectl logs -n %s job/%s\"", err, job.Namespace, job.Name)
 	}
 	background := metav1.DeletePropagationBackground

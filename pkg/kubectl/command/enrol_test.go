@@ -4,6 +4,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -79,6 +81,50 @@ func TestANodeIsEnrolledAndLeavesByAJobWhoseReportIsPrinted(t *testing.T) {
 func TestTheExitStatusIsThatOfKubecri(t *testing.T) {
 	if stdout, _, status := enrolling(2).run(t.Context(), "enrol gpu-7"); status != 2 || stdout != "the report\n" {
 		t.Errorf("exit status %d, %q", status, stdout)
+	}
+}
+
+// The Job's name is a label of its pod, which has at most 63 characters.
+func TestTheJobOfANodeWithALongNameHasAShorterOne(t *testing.T) {
+	begin := strings.Repeat("x", 47) // all that the name has of it, with a dash and a hash
+	seen := map[string]bool{}
+	for node, want := range map[string]string{
+		begin + "yz": "kubecri-enrol-" + begin + "yz", begin + "yza": "", begin + "yzb": "",
+		strings.Repeat("x.", 126) + "x": "",
+	} {
+		o := &enrolOptions{verb: "enrol"}
+		job, err := o.job(node, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrong := validation.IsValidLabelValue(job.Name); len(wrong) > 0 || want != "" && job.Name != want {
+			t.Errorf("the Job of node %s is %s: %v", node, job.Name, wrong)
+		}
+		if !strings.HasPrefix(job.Name, "kubecri-enrol-x") || seen[job.Name] {
+			t.Errorf("the Job of node %s is %s, as that of another one", node, job.Name)
+		}
+		seen[job.Name] = true
+		if on := job.Spec.Template.Spec.NodeName; on != node {
+			t.Errorf("the Job of node %s is on node %s", node, on)
+		}
+	}
+}
+
+func TestAfterAnInterruptionTheJobStaysAndItIsSaidWhere(t *testing.T) {
+	f := newFixture(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}})
+	ctx, interrupt := context.WithCancel(t.Context())
+	f.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		interrupt()
+		return false, nil, nil
+	})
+	_, stderr, status := f.run(ctx, "enrol gpu-7")
+	want := "kubectl logs -n kube-system -f job/kubecri-enrol-gpu-7"
+	if status != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("exit status %d, %q, want %q", status, stderr, want)
+	}
+	jobs, err := f.client.BatchV1().Jobs("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(jobs.Items) != 1 {
+		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
 	}
 }
 

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +13,39 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 )
+
+// interrupted is a scheduler that has not answered before the user interrupts the command.
+type interrupted context.CancelFunc
+
+func (interrupt interrupted) Ask(ctx context.Context, _, _ string, _, _ any) error {
+	interrupt()
+	return fmt.Errorf("no answer: %w", ctx.Err())
+}
+
+func TestAnInterruptionIsNoAnswer(t *testing.T) {
+	for line, want := range map[string]int{
+		"why big":                               placementFailed,
+		"whatif big":                            placementFailed,
+		"fit -f testdata/placement/share.yaml":  placementFailed,
+		"lint -f testdata/placement/share.yaml": lintFailed,
+		"nodes":                                 1,
+	} {
+		f := newFixture()
+		ctx, interrupt := context.WithCancel(t.Context())
+		f.scheduler = interrupted(interrupt)
+		f.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			interrupt()
+			return true, nil, ctx.Err()
+		})
+		if _, stderr, status := f.run(ctx, line); status != want || stderr != "" {
+			t.Errorf("%s: exit status %d, want %d, %q", line, status, want, stderr)
+		}
+	}
+}
 
 func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -66,6 +67,10 @@ func (t *nodesTable) linesOf(node *devices.Node) []columns.Row {
 			columns.Text(d.Model),
 		}
 		row = append(row, t.cellsOf(d)...)
+		if health := &row[6]; !node.TakesPods() {
+			health.Text += "," + strings.TrimPrefix(node.Status(), "Ready,")
+			health.Style = cmp.Or(health.Style, columns.Yellow)
+		}
 		rows = append(rows, append(row, columns.Text(strings.Join(holdersOf(d), ", "))))
 	}
 	if len(rows) > 0 {

@@ -4,7 +4,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -41,7 +40,7 @@ So it stays cordoned when anything restarts. ` + deviceNames,
 			change := taintChange{add: []deviceinfo.DeviceTaint{{
 				Key: deviceinfo.CordonKey, Effect: corev1.TaintEffectNoSchedule,
 			}}, done: "cordoned", already: "already cordoned"}
-			return env.taint(command.Context(), args, change)
+			return env.taint(command, args, change)
 		},
 	}
 }
@@ -61,7 +60,7 @@ func uncordonCommand(env *environment) *cobra.Command {
 			change := taintChange{remove: []deviceinfo.DeviceTaint{{
 				Key: deviceinfo.CordonKey, Effect: corev1.TaintEffectNoSchedule,
 			}}, done: "uncordoned", already: "already uncordoned"}
-			return env.taint(command.Context(), args, change)
+			return env.taint(command, args, change)
 		},
 	}
 }
@@ -96,7 +95,7 @@ taint are evicted. A minus at the end removes a taint. ` + deviceNames,
 				return &usageError{err, command.CommandPath()}
 			}
 			change.overwrite = overwrite
-			return env.taint(command.Context(), args[:split], change)
+			return env.taint(command, args[:split], change)
 		},
 	}
 	command.Flags().BoolVar(&overwrite, "overwrite", false,
@@ -198,11 +197,15 @@ func (c taintChange) apply(
 
 // taint changes the taints of devices, node by node, and says so. After an error of one node, the
 // others go on.
-func (e *environment) taint(ctx context.Context, targets []string, change taintChange) error {
+func (e *environment) taint(command *cobra.Command, targets []string, change taintChange) error {
 	var names []string
 	of := map[string][]string{} // devices by node, as they were written
 	for _, target := range targets {
-		node, device, _ := strings.Cut(target, "/")
+		node, device, slash := strings.Cut(target, "/")
+		if slash && device == "" { // as of a variable that is not set
+			return &usageError{fmt.Errorf("%q names no device: write one behind the slash, or leave out the slash "+
+				"if all devices of the node are meant", target), command.CommandPath()}
+		}
 		if !slices.Contains(names, node) {
 			names = append(names, node)
 		}
@@ -210,7 +213,7 @@ func (e *environment) taint(ctx context.Context, targets []string, change taintC
 	}
 	var failed []error
 	for _, name := range names {
-		outcomes, err := e.taintNode(ctx, name, of[name], change)
+		outcomes, err := e.taintNode(command.Context(), name, of[name], change)
 		if err != nil {
 			failed = append(failed, err)
 			continue

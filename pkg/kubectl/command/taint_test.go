@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,6 +108,9 @@ func TestDevicesAreCordonedAndTainted(t *testing.T) {
 
 func TestWhatCannotBeTaintedIsSaid(t *testing.T) {
 	for line, want := range map[string]string{
+		"cordon large/":                           `"large/" names no device: write one behind the slash, or leave out`,
+		"uncordon large/gpu-0 large/":             `"large/" names no device`,
+		"taint large/ maintenance:NoExecute":      `"large/" names no device`,
 		"cordon":                                  "one or more NODE/DEVICE are required",
 		"cordon nowhere/gpu-0":                    `nodes "nowhere" not found`,
 		"cordon large/gpu-99":                     `node "large" has no device "gpu-99": kubectl device nodes`,
@@ -177,4 +181,54 @@ func TestTaintedDevicesAreNotFree(t *testing.T) {
 	expect("nodes large -o wide", "free         Healthy,Tainted     team=a:NoExecute                         cards 0/1")
 	f.terminal = columns.Terminal{Tree: true}
 	expect("nodes large", "2 of 7 free, 1 cordoned, 1 tainted")
+}
+
+// Nor one of a node that takes no pods.
+func TestDevicesOfANodeThatTakesNoPodsAreNotFree(t *testing.T) {
+	condition := func(ready corev1.ConditionStatus) []corev1.NodeCondition {
+		return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	}
+	for name, test := range map[string]struct {
+		node                     corev1.Node
+		health, free, line, most string
+	}{
+		"no condition": {corev1.Node{}, "Healthy", "2 of 2 free", "2 0 0 0", "2 in gpugrp1/0/gpugrp0/0"},
+		"ready": {
+			corev1.Node{Status: corev1.NodeStatus{Conditions: condition(corev1.ConditionTrue)}},
+			"Healthy", "2 of 2 free", "2 0 0 0", "2 in gpugrp1/0/gpugrp0/0",
+		},
+		"cordoned": {
+			corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}},
+			"Healthy,SchedulingDisabled", "0 of 2 free Ready,SchedulingDisabled", "0 0 0 2", "<none>",
+		},
+		"not ready": {
+			corev1.Node{Status: corev1.NodeStatus{Conditions: condition(corev1.ConditionFalse)}},
+			"Healthy,NotReady", "0 of 2 free NotReady", "0 0 0 2", "<none>",
+		},
+		"silent and cordoned": {
+			corev1.Node{
+				Spec:   corev1.NodeSpec{Unschedulable: true},
+				Status: corev1.NodeStatus{Conditions: condition(corev1.ConditionUnknown)},
+			},
+			"Healthy,NotReady,SchedulingDisabled", "0 of 2 free NotReady,SchedulingDisabled", "0 0 0 2", "<none>",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode(t, "n", gpus(2))
+			node.Spec, node.Status = test.node.Spec, test.node.Status
+			f := newFixture(node)
+			expect := func(line, want string) {
+				t.Helper()
+				out, _, _ := f.run(t.Context(), line)
+				if got := strings.Join(strings.Fields(out), " "); !strings.Contains(got, want) {
+					t.Errorf("%s prints\n%s\nwithout %q", line, out, want)
+				}
+			}
+			expect("nodes --no-headers", "80 GiB free "+test.health+" <none>")
+			expect("top --no-headers", "n gpu 2 "+test.line+" 0 0 0% "+test.most)
+			expect("top --no-headers", "<all> gpu 2 "+test.line+" 0 0 0% "+test.most)
+			f.terminal = columns.Terminal{Tree: true}
+			expect("nodes --no-headers", "n "+test.free+" └─")
+		})
+	}
 }

@@ -36,7 +36,11 @@ func (t *nodesTable) treeOf(node *devices.Node) []columns.Row {
 	case len(node.Devices) == 0:
 		summary.Text = "no devices"
 	}
-	row := columns.Row{{Text: node.Name, Style: columns.Bold}, {}, summary, {}, {Text: modelsOf(node)}}
+	status := columns.Cell{}
+	if !node.TakesPods() {
+		status = columns.Cell{Text: node.Status(), Style: columns.Yellow}
+	}
+	row := columns.Row{{Text: node.Name, Style: columns.Bold}, {}, summary, status, {Text: modelsOf(node)}}
 	if t.wide {
 		row = slices.Insert(row, 4, columns.Cell{}, columns.Cell{})
 	}
@@ -48,7 +52,7 @@ func (t *nodesTable) treeOf(node *devices.Node) []columns.Row {
 }
 
 // freeOf says how many devices of a node are free of those that are healthy, and how many are not
-// because of their taints alone.
+// because of their taints alone. Of a node that takes no pods, its status says why none is free.
 func freeOf(node *devices.Node) string {
 	var of devices.Usage
 	for _, usage := range devices.NewUsage([]*devices.Node{node}).Items {
@@ -58,7 +62,7 @@ func freeOf(node *devices.Node) string {
 		of.Devices += usage.Devices - usage.Unhealthy
 	}
 	text := fmt.Sprintf("%d of %d free", of.Free, of.Devices)
-	if of.Cordoned > 0 {
+	if of.Cordoned > 0 && node.TakesPods() {
 		text += fmt.Sprintf(", %d cordoned", of.Cordoned)
 	}
 	if of.Tainted > 0 {

@@ -36,7 +36,7 @@ func (o *nodesOptions) watchNodes(ctx context.Context, reader *cluster.Reader, q
 			return eachAlone(nodes, func(one []*devices.Node) error { return o.print(one, true) })
 		},
 	}
-	return reader.Watch(ctx, &query, &cluster.Query{Fields: notFinished.String()}, w.changed)
+	return reader.Watch(ctx, &query, &cluster.Query{Fields: notFinished.String()}, w.changed, nil)
 }
 
 // eachAlone calls print with each of a list by itself: a watch prints objects, not lists.
@@ -114,7 +114,7 @@ func (o *podsOptions) watchPods(ctx context.Context, reader *cluster.Reader, que
 			}
 		},
 	}
-	return reader.Watch(ctx, nil, &query, w.changed)
+	return reader.Watch(ctx, nil, &query, w.changed, nil)
 }
 
 // changed takes changes, and prints the pods that look different now.
@@ -127,7 +127,7 @@ func (w *podsWatch) changed(changes []cluster.Change) error {
 	for uid, c := range newest {
 		now, last := devices.NewPod(c.Pod), w.printed[uid]
 		switch {
-		case c.Gone && last != nil:
+		case last != nil && (c.Gone || now == nil): // gone, or it requests no devices any more
 			now = last.Deleted()
 			delete(w.printed, uid)
 		case c.Gone || last == nil && !w.shown(now):
@@ -143,7 +143,20 @@ func (w *podsWatch) changed(changes []cluster.Change) error {
 		return nil
 	}
 	slices.SortFunc(list, func(a, b *devices.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), goneFirst(a, b),
+			cmp.Compare(a.UID, b.UID))
 	})
 	return w.print(list)
+}
+
+// goneFirst compares pods of one name: the one that is gone was there before the other one.
+func goneFirst(a, b *devices.Pod) int {
+	switch gone := a.State == devices.Deleted; {
+	case gone == (b.State == devices.Deleted):
+		return 0
+	case gone:
+		return -1
+	default:
+		return 1
+	}
 }

@@ -17,8 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
 )
 
 // watched is a command that runs until its context ends.
@@ -109,6 +114,55 @@ func TestAWatchedPodIsPrintedWhenItsDevicesChangeAndAtNoOtherTime(t *testing.T) 
 	w.want("p main n gpu/gpu-0 cards 1, memory 80 GiB Deleted 120m <none>")
 }
 
+func TestAWatchedPodThatRequestsNoDevicesAnyMoreIsPrintedAsDeleted(t *testing.T) {
+	for flags, want := range map[string][]string{
+		"--no-headers": {
+			"p main <none> <none> requests 2 gpu/a/cards Waiting 3h no scheduler has looked at it yet",
+			"p main <none> <none> requests 2 gpu/a/cards Deleted 3h <none>",
+		},
+		"-o name": {"pod/p", "pod/p"},
+	} {
+		pod := newPod("p")
+		pod.Annotations[deviceinfo.Annotation] = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":2}}}}`
+		f := newFixture(pod.DeepCopy())
+		w := f.watch(t, "pods --watch "+flags)
+		w.want(want[0])
+		bare := newPod("p")
+		f.updatePod(t, bare)
+		w.want(want[1])
+		f.deletePod(t, bare) // of which nothing is printed
+	}
+}
+
+func TestAPodThatIsMadeAgainIsPrintedAfterTheOneThatIsGone(t *testing.T) {
+	var printed []string
+	shown := func(pod *devices.Pod) bool { return pod != nil }
+	w := &podsWatch{shown: shown, printed: map[apitypes.UID]*devices.Pod{}, print: func(pods []*devices.Pod) error {
+		for _, pod := range pods {
+			printed = append(printed, pod.UID+" "+string(pod.State))
+		}
+		return nil
+	}}
+	of := func(uid apitypes.UID) *corev1.Pod {
+		pod := counting(newPod("p"), 1)
+		pod.UID = uid
+		return pod
+	}
+	for _, changes := range [][]cluster.Change{
+		{{Pod: of("2")}},
+		{{Pod: of("2"), Gone: true}, {Pod: of("1")}},
+		{{Pod: of("1"), Gone: true}, {Pod: of("3")}},
+	} {
+		if err := w.changed(changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"2 Waiting", "2 Deleted", "1 Waiting", "1 Deleted", "3 Waiting"}
+	if !slices.Equal(printed, want) {
+		t.Errorf("got %q, want %q", printed, want)
+	}
+}
+
 func TestAWatchedNodeIsPrintedWhenItsDevicesOrTheirHoldersChange(t *testing.T) {
 	node := newNode(t, "n", gpus(1))
 	f := newFixture(node.DeepCopy())
@@ -118,6 +172,9 @@ func TestAWatchedNodeIsPrintedWhenItsDevicesOrTheirHoldersChange(t *testing.T) {
 	f.createPod(t, pod)
 	w.want("n gpu/gpu-0 gpugrp1/0/gpugrp0/0 <none> 80 GiB shared 25% Healthy default/p/main memory 20 GiB (bound)")
 	node.Labels["beat"] = "heart"
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(),
+	}}
 	sick := newNode(t, "n", without(gpus(1), "gpu-0"))
 	for _, next := range []*corev1.Node{node, sick} {
 		if _, err := f.client.CoreV1().Nodes().Update(t.Context(), next, metav1.UpdateOptions{}); err != nil {

@@ -53,6 +53,6 @@ const (
 	Unreadable State = "Unreadable"
 	// Finished: the pod has ended and holds nothing.
 	Finished State = "Finished"
-	// Deleted: the pod is gone. Only a watch reports this.
+	// Deleted: the pod is gone, or requests no devices any more. Only a watch reports this.
 	Deleted State = "Deleted"
 )

@@ -24,6 +24,10 @@ import (
 type Node struct {
 	metav1.TypeMeta `json:",inline"`
 	Name            string `json:"name"`
+	// Unschedulable says that the node is cordoned, and NotReady that its condition Ready is there
+	// and not true. New pods get no device of such a node.
+	Unschedulable bool `json:"unschedulable,omitempty"`
+	NotReady      bool `json:"notReady,omitempty"`
 	// Problems say what of the node cannot be read or does not fit together, and what to do about
 	// it. A node whose inventory cannot be read has no devices.
 	Problems []string `json:"problems,omitempty"`
@@ -51,8 +55,11 @@ func MayHaveDevices(node *corev1.Node) bool {
 // node; pods that have ended may be among them.
 func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
 	b := &nodeBuilder{
-		node:    node,
-		Node:    &Node{TypeMeta: TypeMeta("Node"), Name: node.Name, Devices: []*Device{}},
+		node: node,
+		Node: &Node{
+			TypeMeta: TypeMeta("Node"), Name: node.Name, Devices: []*Device{},
+			Unschedulable: node.Spec.Unschedulable, NotReady: notReady(node),
+		},
 		devices: map[string]*Device{},
 		byID:    map[deviceID]*Device{},
 	}
@@ -64,6 +71,29 @@ func NewNode(node *corev1.Node, pods []*corev1.Pod) *Node {
 	b.addTaints()
 	b.complete()
 	return b.Node
+}
+
+// notReady reports whether a node says that it is not ready, or has not said anything for long.
+func notReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
+}
+
+// TakesPods reports whether new pods may come to the node.
+func (n *Node) TakesPods() bool { return !n.Unschedulable && !n.NotReady }
+
+// Status returns what kubectl get nodes says of the node, as far as it is about new pods:
+// Ready,SchedulingDisabled.
+func (n *Node) Status() string {
+	status := "Ready"
+	if n.NotReady {
+		status = "NotReady"
+	}
+	if n.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+	return status
 }
 
 // deviceID identifies a device whatever groups it is in.

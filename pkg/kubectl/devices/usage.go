@@ -27,7 +27,8 @@ type Usage struct {
 	// Free are those of which nothing is in use, and which each pod may have.
 	Free int `json:"free"`
 	// Cordoned and Tainted are those of which nothing is in use either, but which no new pod gets,
-	// or none but pods that tolerate their taints.
+	// or none but pods that tolerate their taints. Cordoned are also those of a node that takes no
+	// pods.
 	Cordoned int `json:"cordoned"`
 	Tainted  int `json:"tainted"`
 	// Shared and Whole are those that are in use, whatever taints they have.
@@ -41,7 +42,8 @@ type Usage struct {
 	Resources []Resource `json:"resources"`
 	// LargestFree is the largest group of which no device is in use, on any one node: the node
 	// itself, a group of it, or a single device. Unhealthy devices and those with taints do not
-	// count: they are neither free nor in the way. It is nil when no device is free.
+	// count: they are neither free nor in the way. It is nil when no device is free, as on a node
+	// that takes no pods.
 	LargestFree *Group `json:"largestFreeGroup,omitempty"`
 	// MostFree is, for each level of groups, the group with the most free devices, outermost first.
 	MostFree []LevelFree `json:"mostFreeByLevel,omitempty"`
@@ -107,13 +109,13 @@ func usageOf(node *Node) []*Usage {
 			kinds[d.Kind], groups[d.Kind] = usage, map[string]*Group{}
 		}
 		usage.Devices++
-		usage.count(d)
+		usage.count(d, node.TakesPods())
 		if d.Health == Unhealthy {
 			continue
 		}
 		usage.UsedDevices += d.usedPart()
 		usage.addResources(d.Resources)
-		if len(d.Taints) > 0 {
+		if len(d.Taints) > 0 || !node.TakesPods() {
 			continue // to pods that do not tolerate them it is like an unhealthy one
 		}
 		free := 0
@@ -138,8 +140,8 @@ func usageOf(node *Node) []*Usage {
 	return list
 }
 
-// count counts a device as what it is.
-func (u *Usage) count(d *Device) {
+// count counts a device as what it is, on a node that takes pods or does not.
+func (u *Usage) count(d *Device, takesPods bool) {
 	switch {
 	case d.Health == Unhealthy:
 		u.Unhealthy++
@@ -147,7 +149,7 @@ func (u *Usage) count(d *Device) {
 		u.Shared++
 	case d.Use == Whole:
 		u.Whole++
-	case d.Cordoned():
+	case d.Cordoned(), !takesPods:
 		u.Cordoned++
 	case len(d.Taints) > 0:
 		u.Tainted++

@@ -232,11 +232,11 @@ func (c *Client) ask(
 		return text, 0, nil
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // none says never
-	return nil, time.Duration(seconds) * time.Second, refusal(response.StatusCode, text, path)
+	return nil, time.Duration(seconds) * time.Second, refusal(response.StatusCode, text, method, path)
 }
 
-// refusal returns the scheduler's error.
-func refusal(code int, text []byte, path string) error {
+// refusal returns the scheduler's error about a request.
+func refusal(code int, text []byte, method, path string) error {
 	failed := &apierrors.StatusError{}
 	if err := json.Unmarshal(text, &failed.ErrStatus); err != nil || failed.ErrStatus.Code == 0 {
 		failed.ErrStatus = metav1.Status{
@@ -246,8 +246,8 @@ func refusal(code int, text []byte, path string) error {
 	}
 	switch {
 	case apierrors.IsForbidden(failed):
-		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i get %s\" shows: ask an administrator for "+
-			"the cluster role kubedevice-devices-viewer", failed, path)
+		return fmt.Errorf("%w; it needs the right that \"kubectl auth can-i %s %s\" shows: ask an administrator for "+
+			"the cluster role kubedevice-devices-viewer", failed, strings.ToLower(method), path)
 	case apierrors.IsUnauthorized(failed):
 		return fmt.Errorf("%w: the scheduler does not know these credentials; its --authentication-kubeconfig and "+
 			"--client-ca-file must be those of the API server", failed)

@@ -314,3 +314,27 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		t.Errorf("%v is not forbidden", err)
 	}
 }
+
+func TestTheRightThatIsMissingIsThatOfTheRequest(t *testing.T) {
+	scheduler := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == schedulerapi.ServerPath {
+			leads(true)(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}`)
+	})
+	client, err := Connect(t.Context(), options(t, scheduler.lease(t, "a", true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for method, want := range map[string]string{
+		http.MethodPost: `"kubectl auth can-i post /devices/x"`, http.MethodGet: `"kubectl auth can-i get /devices/x"`,
+	} {
+		err := client.Ask(t.Context(), method, "/devices/x", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

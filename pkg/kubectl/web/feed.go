@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -37,14 +38,22 @@ const (
 // first with Reset and the last with Complete. What a page knows and the snapshot has not is gone.
 // Then come changes, each one message or several. Nodes are those of package devices, as they are
 // now; pods too, but only those that wait, or whose annotation cannot be read: nodes show the
-// others, as holders.
+// others, as holders. Unread is that the cluster is not read any more, until Read or Reset.
 type message struct {
 	Reset     bool              `json:"reset,omitempty"`
 	Complete  bool              `json:"complete,omitempty"`
+	Unread    *unread           `json:"unread,omitempty"`
+	Read      bool              `json:"read,omitempty"`
 	Nodes     []json.RawMessage `json:"nodes,omitempty"`
 	Pods      []json.RawMessage `json:"pods,omitempty"`
 	GoneNodes []string          `json:"goneNodes,omitempty"` // names
 	GonePods  []string          `json:"gonePods,omitempty"`  // UIDs
+}
+
+// unread is since when the cluster is not read, and why.
+type unread struct {
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
 }
 
 // feed has what the map shows, and readers who follow it. It is safe for concurrent use.
@@ -55,6 +64,7 @@ type feed struct {
 	state   cluster.State
 	nodes   map[string]json.RawMessage // by name
 	pods    map[string]json.RawMessage // by UID
+	unread  *unread                    // nil while the cluster is read
 	readers map[*reader]bool
 }
 
@@ -88,7 +98,34 @@ func (f *feed) follow(ctx context.Context, from *cluster.Reader) error {
 		case <-time.After(interval):
 		}
 		return nil
-	})
+	}, f.reads)
+}
+
+// reads takes over that the cluster cannot be read, or nil that it can again.
+func (f *feed) reads(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := message{Read: true}
+	if err != nil {
+		m = message{Unread: &unread{Since: time.Now(), Why: reason(err)}}
+	}
+	switch last := f.unread; {
+	case last == nil && err == nil, last != nil && err != nil && last.Why == m.Unread.Why:
+		return
+	case last != nil && err != nil:
+		m.Unread.Since = last.Since
+	}
+	f.unread = m.Unread
+	f.send(&m) //nolint:errcheck // it can be encoded
+}
+
+// reason returns an error without the address of the request, which is another one each time.
+func reason(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	return err.Error()
 }
 
 // change takes changes over, and sends readers what looks different.
@@ -99,8 +136,13 @@ func (f *feed) change(changes []cluster.Change) error {
 	if difference == nil || err != nil {
 		return err
 	}
+	return f.send(difference)
+}
+
+// send sends a message to all readers.
+func (f *feed) send(m *message) error {
 	var texts [][]byte
-	for _, part := range difference.split() {
+	for _, part := range m.split() {
 		text, err := json.Marshal(part)
 		if err != nil {
 			return err
@@ -200,7 +242,7 @@ func (f *feed) join() (snapshot []message, r *reader, err error) {
 
 // snapshot returns all that the map shows.
 func (f *feed) snapshot() []message {
-	all := message{Reset: true}
+	all := message{Reset: true, Unread: f.unread}
 	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
 		all.Pods = append(all.Pods, f.pods[uid])
 	}

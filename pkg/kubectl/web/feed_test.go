@@ -4,17 +4,26 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/url"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
@@ -209,6 +218,76 @@ func TestNothingIsSentWhenNothingLooksDifferent(t *testing.T) {
 	case texts := <-reader.changes:
 		t.Errorf("it sends %s", texts)
 	default:
+	}
+}
+
+// An API server whose watches end, and which then refuses the user for a while.
+func TestAPageLearnsSinceWhenTheClusterIsNotReadAndWhy(t *testing.T) {
+	client := fake.NewClientset(nodeOf(t, "n", 1))
+	var mu sync.Mutex
+	var refuse error
+	var watches []*watch.FakeWatcher
+	refused := func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return refuse != nil, nil, refuse
+	}
+	client.PrependReactor("list", "*", refused)
+	client.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		watches = append(watches, watch.NewFake())
+		return true, watches[len(watches)-1], refuse
+	})
+	f := newFeed()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ended := make(chan error, 1)
+	go func() { ended <- f.follow(ctx, &cluster.Reader{Client: streams{client.CoreV1()}}) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+	}()
+	<-f.known
+	_, reader, err := f.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() (m message) {
+		t.Helper()
+		select {
+		case texts := <-reader.changes:
+			if err := json.Unmarshal(texts[0], &m); err != nil || len(texts) > 1 {
+				t.Fatalf("it sends %q, %v", texts, err)
+			}
+		case <-ctx.Done():
+			t.Fatal("it sends nothing")
+		}
+		return m
+	}
+	start := time.Now()
+	mu.Lock()
+	refuse = &url.Error{Op: "Get", URL: "https://127.0.0.1/?timeout=5m1s", Err: apierrors.NewUnauthorized("expired")}
+	for _, w := range watches {
+		w.Stop()
+	}
+	mu.Unlock()
+	m := next()
+	if m.Unread == nil || m.Unread.Why != "expired" || m.Unread.Since.Before(start) || m.Read {
+		t.Fatalf("it sends %+v", m)
+	}
+	if first := f.snapshot()[0]; !cmp.Equal(first.Unread, m.Unread) {
+		t.Errorf("a page that comes later reads %+v, want %+v", first.Unread, m.Unread)
+	}
+	mu.Lock()
+	refuse = nil
+	mu.Unlock()
+	if m := next(); m.Unread != nil || !m.Read {
+		t.Errorf("when it is read again it sends %+v", m)
+	}
+	if first := f.snapshot()[0]; first.Unread != nil {
+		t.Errorf("a page that comes after that reads %+v", first.Unread)
 	}
 }
 

@@ -41,18 +41,19 @@ var headers = map[string]string{
 type guard struct {
 	page, data http.Handler
 	key        string
+	ofUser     func(address string) bool // whether the one who connects from there is this user
 
 	mu   sync.Mutex
-	once string // another key, which is good for one request
+	once string // another key, which is good for one request of this user's
 }
 
 // newGuard returns the guard of a page, and of the paths that have data.
 func newGuard(page http.Handler, data http.Handler) *guard {
-	return &guard{page: page, data: data, key: rand.Text()}
+	return &guard{page: page, data: data, key: rand.Text(), ofUser: connectsAsUser}
 }
 
-// onceKey returns a key that is good for one request. What starts a browser is told this one:
-// everybody on the machine can read the arguments of a program.
+// onceKey returns a key that is good for one request of this user's. What starts a browser gets
+// this one: everybody on the machine can read the arguments of a program.
 func (g *guard) onceKey() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +79,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.page.ServeHTTP(w, r)
 	case !ofThisPage(r):
 		http.Error(w, "Another page may not read the map.", http.StatusForbidden)
-	case r.URL.Path == keyPath && g.opens(bearer(r)):
+	case r.URL.Path == keyPath && g.opens(bearer(r), r.RemoteAddr):
 		fmt.Fprint(w, g.key) //nolint:errcheck // the browser is gone
 	case r.URL.Path != keyPath && equal(bearer(r), g.key):
 		g.data.ServeHTTP(w, r)
@@ -104,14 +105,14 @@ func bearer(r *http.Request) string {
 	return key
 }
 
-// opens reports whether a key is right.
-func (g *guard) opens(key string) bool {
+// opens reports whether a key is right that comes from an address.
+func (g *guard) opens(key, address string) bool {
 	if equal(key, g.key) {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.once == "" || !equal(key, g.once) {
+	if g.once == "" || !equal(key, g.once) || !g.ofUser(address) {
 		return false
 	}
 	g.once = ""

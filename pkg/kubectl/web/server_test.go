@@ -181,6 +181,24 @@ func TestTheAddressForABrowserThatIsStartedOpensTheMapOnce(t *testing.T) {
 	f.want("again", http.StatusForbidden, f.base+"/key", once...)
 }
 
+// Who else is on the machine can read the address in the arguments of what starts the browser.
+func TestTheAddressForABrowserThatIsStartedIsOfNoUseToOthers(t *testing.T) {
+	f := newFixture(t)
+	var asked []string
+	other := true
+	f.guard.ofUser = func(address string) bool {
+		asked = append(asked, address)
+		return !other
+	}
+	once := []string{"Authorization", "Bearer " + f.keyOf(f.OnceURL())}
+	f.want("of another user", http.StatusForbidden, f.base+"/key", once...)
+	other = false
+	f.want("of this one afterwards", http.StatusOK, f.base+"/key", once...)
+	if len(asked) != 2 || !strings.HasPrefix(asked[0], "127.0.0.1:") {
+		t.Errorf("it is looked who has %q", asked)
+	}
+}
+
 func TestThePageMayLoadNothingFromElsewhere(t *testing.T) {
 	f := newFixture(t)
 	answer, _ := f.get(f.base)

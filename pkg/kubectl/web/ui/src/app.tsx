@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { useEffect, useRef, useState } from "preact/hooks"
-import { type Cluster, type State, states } from "./cluster"
+import { type Cluster, type State, type Unread, states } from "./cluster"
 import { Details } from "./details"
 import { useFocusOf } from "./focus"
 import { Grid } from "./grid"
 import { type Answer, devicesAt, queryOf, useAnswer } from "./question"
-import { stateNames } from "./text"
+import { stateNames, unreadText } from "./text"
 import { type View, count, isFiltered, noQuestion, nothing, shown } from "./view"
 import { Waiting } from "./waiting"
 import { WhatIf } from "./whatif"
@@ -68,7 +68,7 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
         >
           Small
         </button>
-        <State connection={connection} />
+        <State connection={connection} unread={cluster.unread} />
       </header>
       <main>
         <p class="found" role="status">
@@ -147,11 +147,12 @@ function Legend({ cluster, view, show }: Props) {
   )
 }
 
-function State({ connection }: { connection: Connection }) {
+function State({ connection, unread }: { connection: Connection; unread?: Unread }) {
   const texts: Record<string, string> = { reading: "reading…", live: "live", lost: "not connected" }
+  const live = connection === "live" && !unread
   return (
-    <span class={"state " + (connection === "live" ? "live" : "off")} role="status">
-      {texts[connection] ?? connection}
+    <span class={"state " + (live ? "live" : "off")} role="status">
+      {connection === "live" && unread ? unreadText(unread) : (texts[connection] ?? connection)}
     </span>
   )
 }

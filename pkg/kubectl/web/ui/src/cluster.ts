@@ -45,6 +45,9 @@ export interface Device {
 
 export interface Node {
   name: string
+  /** Whether it is cordoned, and whether it is not ready: new pods get none of its devices then. */
+  unschedulable?: boolean
+  notReady?: boolean
   problems?: string[]
   devices: Device[]
 }
@@ -59,10 +62,18 @@ export interface Pod {
   containers: { name: string; requests?: Record<string, number> }[]
 }
 
+/** Since when the cluster is not read, and why. */
+export interface Unread {
+  since: string
+  why: string
+}
+
 /** One message of the stream: see "message" in pkg/kubectl/web. */
 export interface Message {
   reset?: boolean
   complete?: boolean
+  unread?: Unread
+  read?: boolean
   nodes?: Node[]
   pods?: Pod[]
   goneNodes?: string[]
@@ -122,6 +133,8 @@ export class Cluster {
   names: readonly string[] = []
   /** Whether there was a whole snapshot yet. */
   complete = false
+  /** Since when the server does not read the cluster, and why; undefined while it does. */
+  unread?: Unread
   /** What a new snapshot has not had yet: names of nodes, UIDs of pods. */
   private stale = { nodes: new Set<string>(), pods: new Set<string>() }
 
@@ -129,6 +142,7 @@ export class Cluster {
   apply(message: Message): News {
     const news: News = { unhealthy: [], healthy: [], waiting: [], placed: [] }
     if (message.reset) this.stale = { nodes: new Set(this.nodes.keys()), pods: new Set(this.pods.keys()) }
+    if (message.reset || message.read || message.unread) this.unread = message.unread
     const come: string[] = []
     for (const node of message.nodes ?? []) {
       const last = this.nodes.get(node.name)

@@ -7,7 +7,7 @@ import { type Device, type Node, type Taint, cordons, isMask, lookOf, markOf } f
 import { get } from "./connection"
 import { Panel } from "./panel"
 import {
-  age, freeOf, groupOf, human, marksOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
+  age, closedBy, freeOf, groupOf, human, marksOf, quantities, reasonOf, requestsOf, stateNames, taintText, useOf, wrongWith,
 } from "./text"
 import { nothing } from "./view"
 import { Suppose, WhyItWaits } from "./whatif"
@@ -43,7 +43,7 @@ function Missing({ what, close }: { what: string; close: () => void }) {
 
 function OfNode({ node, cluster, view, show, close }: Selected & { node: Node }) {
   return (
-    <Panel kind="selection" title={node.name} under={[freeOf(node), ...marksOf(node)].join(" · ")} close={close}>
+    <Panel kind="selection" title={node.name} under={[freeOf(node), ...closedBy(node), ...marksOf(node)].join(" · ")} close={close}>
       {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}
       <Suppose changes={["cordon:" + node.name, "like:" + node.name]} cluster={cluster} view={view} show={show} />
       <Events queries={["node=" + encodeURIComponent(node.name)]} version={freeOf(node)} of="the node" />
@@ -77,6 +77,7 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
           {useOf(device)}
           {mark && ", " + stateNames[mark]}
           {wrongWith(device)}
+          {closedBy(node).length > 0 && `; its node is ${closedBy(node).join(" and ")}`}
         </span>
       </p>
       {node.problems?.map((problem) => <p class="reason" key={problem}>{problem}</p>)}

@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { Props } from "./app"
 import { type Device, type Node, lookOf, markOf, usedPart } from "./cluster"
 import { type Place, type Rows, cardOf, measures, move, numbersOf, rowsOf, seen } from "./layout"
-import { freeOf, labelOf } from "./text"
+import { closedBy, freeOf, labelOf } from "./text"
 import { type Size, nothing } from "./view"
 
 interface GridProps {
@@ -195,11 +195,12 @@ class Card extends Component<CardProps> {
   override render({ node, size, index, count, x, y, width, meant, lit, selected, reached }: CardProps) {
     const card = cardOf(node, size)
     const problems = node.problems?.join("; ")
+    const free = closedBy(node).join(", ") || freeOf(node)
     return (
       <section
         class="card"
         role="listitem"
-        aria-label={`${node.name}, ${freeOf(node)}${problems ? ", " + problems : ""}`}
+        aria-label={`${node.name}, ${free}${problems ? ", " + problems : ""}`}
         aria-setsize={count}
         aria-posinset={index + 1}
         data-index={index}
@@ -210,7 +211,7 @@ class Card extends Component<CardProps> {
           <button class="name" tabIndex={reached === -1 ? 0 : -1} aria-pressed={selected === null || undefined}>
             {node.name}
           </button>
-          {size === "large" && <span class="free">{freeOf(node).replace(/ of (\d+) free/, "/$1 free")}</span>}
+          {size === "large" && <span class="free">{free.replace(/ of (\d+) free/, "/$1 free")}</span>}
         </h2>
         {card.styles.groups.map((style, i) => (
           <div key={i} class="group" style={style} />

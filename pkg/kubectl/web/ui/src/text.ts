@@ -4,7 +4,7 @@
 // The words of the page: those of the command line.
 
 import {
-  type Device, type News, type Node, type Pod, type State, type Taint, cordons, isMask, lookOf, markOf, marks, usedPart,
+  type Device, type News, type Node, type Pod, type State, type Taint, type Unread, cordons, isMask, lookOf, markOf, marks, usedPart,
 } from "./cluster"
 
 export const stateNames: Record<State, string> = {
@@ -93,11 +93,23 @@ export function wrongWith(device: Device): string {
   }
 }
 
+/** Why new pods get no device of a node: "not ready", "cordoned", both or nothing. */
+export const closedBy = (node: Node): string[] => [
+  ...(node.notReady ? ["not ready"] : []),
+  ...(node.unschedulable ? ["cordoned"] : []),
+]
+
+/** How many devices of a node each pod may have, of those that are healthy. */
 export function freeOf(node: Node): string {
   if (node.devices.length === 0) return node.problems ? "unreadable" : "no devices"
   const healthy = node.devices.filter((d) => d.health === "Healthy")
-  return `${healthy.filter((d) => d.use === "Free").length} of ${healthy.length} free`
+  const free = closedBy(node).length > 0 ? [] : healthy.filter((d) => d.use === "Free" && !d.taints?.length)
+  return `${free.length} of ${healthy.length} free`
 }
+
+/** That the cluster is not read any more. */
+export const unreadText = ({ since, why }: Unread): string =>
+  `not connected to the cluster since ${new Date(since).toLocaleString()}: ${why}`
 
 /** Why a pod waits, without the numbers of all nodes and what is said of preemption. */
 export function reasonOf(pod: Pod): string {

@@ -5,7 +5,7 @@
 
 import { type Cluster, type Device, type Node, type Pod, type State, lookOf, markOf, states } from "./cluster"
 import type { Change } from "./question"
-import { stateNames, taintText } from "./text"
+import { closedBy, stateNames, taintText } from "./text"
 
 export type Size = "large" | "small"
 
@@ -102,7 +102,7 @@ const texts = new WeakMap<Node, string>()
 function textsOf(node: Node): string {
   let text = texts.get(node)
   if (text === undefined) {
-    text = node.name
+    text = [node.name, ...closedBy(node)].join("\n")
     for (const device of node.devices) text += textOf(device)
     texts.set(node, (text = text.toLowerCase()))
   }

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict"
 import test from "node:test"
 import { Cluster, lookOf, markOf, usedPart } from "../src/cluster"
-import { spoken } from "../src/text"
+import { spoken, unreadText } from "../src/text"
 import { cordon, device, holder, node, pod, taint } from "./fixture"
 
 test("names are in the order of people", () => {
@@ -30,6 +30,21 @@ test("what is gone is gone", () => {
   cluster.apply({ reset: true, complete: true, nodes: [node("a"), node("b")], pods: [pod("p")] })
   cluster.apply({ goneNodes: ["a"], gonePods: ["uid-p"] })
   assert.deepEqual([cluster.names, cluster.pods.size], [["b"], 0])
+})
+
+test("it is known since when the cluster is not read, until it is again", () => {
+  const cluster = new Cluster()
+  const unread = { since: "2026-01-01T00:00:00Z", why: "Unauthorized" }
+  cluster.apply({ reset: true, complete: true, unread })
+  assert.equal(cluster.unread, unread)
+  assert.match(unreadText(unread), /^not connected to the cluster since .*202.*: Unauthorized$/)
+  cluster.apply({ nodes: [node("a")] })
+  assert.equal(cluster.unread, unread)
+  cluster.apply({ read: true })
+  assert.equal(cluster.unread, undefined)
+  cluster.apply({ unread })
+  cluster.apply({ reset: true, complete: true }) // of a server that was started since
+  assert.equal(cluster.unread, undefined)
 })
 
 test("changes are said aloud, and the first snapshot is not", () => {

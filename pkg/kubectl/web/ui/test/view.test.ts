@@ -4,7 +4,7 @@
 import assert from "node:assert/strict"
 import test from "node:test"
 import { Cluster } from "../src/cluster"
-import { age, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
+import { age, closedBy, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
 import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
 import { cordon, device, holder, node, pod, taint } from "./fixture"
 
@@ -75,6 +75,14 @@ test("what is found follows the cluster", () => {
   assert.equal(count(c, "").counts.cordoned, 0)
 })
 
+test("nodes that take no pods are found by word", () => {
+  const c = cluster()
+  c.apply({ nodes: [{ ...node("gamma", 2), unschedulable: true }, { ...node("delta", 2), notReady: true }] })
+  const search = (search: string) => shown(c, { ...all, search }).nodes.map((n) => n.name)
+  assert.deepEqual(search("cordoned"), ["beta", "gamma"])
+  assert.deepEqual(search("ready"), ["delta"])
+})
+
 test("devices are counted, of all kinds or of one", () => {
   assert.deepEqual(count(cluster(), ""), {
     counts: { free: 7, shared: 0, whole: 1, unhealthy: 1, gone: 0, cordoned: 1, tainted: 2 }, kinds: ["gpu", "nic"],
@@ -113,5 +121,18 @@ test("a device says what it is without its colour", () => {
   assert.equal(labelOf(device("gpu/g3", { taints: [taint, cordon] })),
     "gpu g3, free, cordoned, tainted dedicated=training:NoExecute")
   assert.equal(useOf(device("gpu/a", { health: "Unhealthy" })), "unhealthy")
-  assert.equal(freeOf(node("n", 4, (i) => (i === 0 ? { health: "Unhealthy" } : {}))), "3 of 3 free")
+})
+
+test("free is what each pod may have", () => {
+  const sick = node("n", 4, (i) => (i === 0 ? { health: "Unhealthy" } : {}))
+  assert.equal(freeOf(sick), "3 of 3 free")
+  assert.equal(freeOf(node("n", 8, () => ({ taints: [cordon] }))), "0 of 8 free")
+  assert.equal(freeOf(node("n", 8, (i) => (i < 2 ? { taints: [taint] } : { taints: [] }))), "6 of 8 free")
+  for (const [closed, why] of [
+    [{ unschedulable: true }, ["cordoned"]],
+    [{ notReady: true }, ["not ready"]],
+    [{ notReady: true, unschedulable: true }, ["not ready", "cordoned"]],
+  ] as const) {
+    assert.deepEqual([freeOf({ ...sick, ...closed }), closedBy({ ...sick, ...closed })], ["0 of 3 free", why])
+  }
 })
