@@ -46,7 +46,7 @@ const (
 type GPU struct {
 	// ID is unique on the node and contains no slash.
 	ID string
-	// Memory is in bytes.
+	// Memory is in bytes; 0 for a GPU that has none of its own.
 	Memory int64
 	// Groups are the instances of the levels that the GPU is in, from the innermost to the
 	// outermost: close, wide. A node whose topology is not known has none.
@@ -81,7 +81,11 @@ func Publish(node *types.NodeInfo, resource types.ResourceName, gpus []GPU) {
 	p := publication{node: node, counts: map[types.ResourceName]*count{resource: {}}}
 	for _, g := range gpus {
 		if !g.Partitioned {
-			p.add(g.Name(), types.ResourceList{Cards: 1, Memory: g.Memory}, resource, !g.Unhealthy)
+			has := types.ResourceList{Cards: 1}
+			if g.Memory > 0 {
+				has[Memory] = g.Memory
+			}
+			p.add(g.Name(), has, resource, !g.Unhealthy)
 		}
 		for _, i := range g.Instances {
 			plain := resource

@@ -4,6 +4,7 @@
 package gpu_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,4 +74,17 @@ func FuzzSplitTakesAnyName(f *testing.F) {
 			t.Errorf("Split(%q) = %q, %q", name, id, resource)
 		}
 	})
+}
+
+func TestAGPUWithoutMemoryOfItsOwnIsPublishedWithoutIt(t *testing.T) {
+	node := types.NewNodeInfo()
+	gpu.Publish(node, gpu.Resource, []gpu.GPU{{ID: "GPU-a", Groups: []int{0, 0}}})
+	if node.KubeCap[gpu.Resource] != 1 {
+		t.Errorf("it is not counted: %v", node.KubeCap)
+	}
+	for name := range node.Capacity {
+		if strings.HasSuffix(string(name), "/"+gpu.Memory) {
+			t.Errorf("published is %s", name)
+		}
+	}
 }

@@ -85,6 +85,7 @@ type Agent struct {
 	Options
 	wake     chan struct{} // node or lease may have changed
 	enrolled bool          // by this process
+	leaving  bool          // what is to go has gone already in part
 }
 
 // New returns an agent.
@@ -181,7 +182,7 @@ func (a *Agent) step(ctx context.Context) error {
 // pods may hold its devices.
 func (a *Agent) keep(ctx context.Context) error {
 	enrolled, err := a.Machine.Enrolled()
-	if err != nil || !enrolled {
+	if err != nil || !enrolled || a.leaving {
 		return err
 	}
 	return a.Machine.Serve(ctx, false)
@@ -201,6 +202,11 @@ func (a *Agent) enrol(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	// Otherwise the enrolment starts what was installed.
+	runs, err := a.Machine.Enrolled()
+	if err != nil {
+		return err
+	}
 	report, err := a.Machine.Enrol(ctx)
 	if err != nil {
 		return err
@@ -209,6 +215,7 @@ func (a *Agent) enrol(ctx context.Context) error {
 		if err := a.leaveNow(ctx, false); err != nil {
 			return err
 		}
+		runs = false
 		if _, err := a.Machine.Install(); err != nil {
 			return err
 		}
@@ -222,7 +229,7 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if report.Outcome == enrolment.Done {
 		klog.FromContext(ctx).Info("The node is enrolled", nodeKey, a.Node)
 	}
-	if err := a.serve(ctx, changed && report.Outcome == enrolment.Unchanged); err != nil {
+	if err := a.serve(ctx, changed && runs); err != nil {
 		return err
 	}
 	a.enrolled = true
@@ -276,6 +283,7 @@ func (a *Agent) leaveNow(ctx context.Context, drain bool) error {
 	if err != nil {
 		return err
 	}
+	a.leaving = report.Outcome == enrolment.Stuck
 	if report.Outcome == enrolment.Refused {
 		if err := a.Machine.Serve(ctx, false); err != nil {
 			return err

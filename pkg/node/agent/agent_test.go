@@ -37,6 +37,8 @@ type machine struct {
 	refuses  string // why Leave refuses
 	leaving  bool   // a leave was cut off
 	blocked  string // why Enrol refuses
+	repairs  bool   // Enrol has something to do on a machine that is enrolled
+	stuck    string // why a leave does not come to its end
 	ended    chan struct{}
 }
 
@@ -55,7 +57,7 @@ func (m *machine) Enrol(context.Context) (*enrolment.Report, error) {
 		return &enrolment.Report{Outcome: enrolment.Refused, Reason: m.blocked, Facts: []enrolment.Fact{
 			{Name: "disk", Finding: m.blocked, Risk: enrolment.Blocks, Advice: "make room"},
 		}}, nil
-	case m.enrolled:
+	case m.enrolled && !m.repairs:
 		return &enrolment.Report{Outcome: enrolment.Unchanged}, nil
 	}
 	m.enrolled = true
@@ -70,7 +72,10 @@ func (m *machine) Leave(_ context.Context, drain bool) (*enrolment.Report, error
 	if m.refuses != "" {
 		return &enrolment.Report{Outcome: enrolment.Refused, Reason: m.refuses}, nil
 	}
-	m.enrolled, m.leaving, m.runs = false, false, false
+	if m.runs = false; m.stuck != "" {
+		return &enrolment.Report{Outcome: enrolment.Stuck, Reason: m.stuck}, nil
+	}
+	m.enrolled, m.leaving = false, false
 	return &enrolment.Report{Outcome: enrolment.Done}, nil
 }
 
@@ -166,6 +171,27 @@ func TestAProgramThatWasReplacedIsStartedInTheEnd(t *testing.T) {
 		f.expect("", "enrol", "restart")
 		f.expect("")
 	})
+}
+
+func TestAProgramThatWasReplacedIsStartedAfterARepair(t *testing.T) {
+	f := newFixture(t, selected)
+	f.m.enrolled, f.m.changed, f.m.repairs = true, true, true
+	f.expect("", "enrol", "restart")
+}
+
+func TestKubecriIsNotStartedWhileALeaveIsStuck(t *testing.T) {
+	f := newFixture(t, nil)
+	f.m.enrolled, f.m.stuck = true, "the label is still there"
+	f.expect("the label is still there", "leave")
+	if err := f.keep(t.Context()); err != nil || f.m.runs {
+		t.Errorf("kubecri runs: %v, %v", f.m.runs, err)
+	}
+	f.m.refuses = "device pods run: default/a"
+	f.expect("default/a", "leave")
+	f.m.runs = false
+	if err := f.keep(t.Context()); err != nil || !f.m.runs {
+		t.Errorf("kubecri runs: %v, %v", f.m.runs, err)
+	}
 }
 
 func TestKubecriRunsWhileTheAPIServerIsAway(t *testing.T) {

@@ -12,10 +12,11 @@ import (
 
 // held returns the devices that pods of this node hold, for plugins that make devices out of those
 // that nobody does. It is complete when all grants and pods are known, and no pod is on its way:
-// its devices are chosen and not granted yet.
+// its devices are chosen and not granted yet. While the API server does not have the inventory,
+// pods may be on their way to devices that are offered no more.
 func (n *node) held() (devices []string, complete bool) {
 	// Before the grants are read: so none is missed that a pod gets in between.
-	settled := n.registry.Check() == nil && !n.registry.Waits(n.record.Has)
+	settled := n.advertiser.Check() == nil && n.registry.Check() == nil && !n.registry.Waits(n.record.Has)
 	allocations, complete, _ := n.record.Follow()
 	return heldBy(allocations), complete && settled && !partial(allocations)
 }

@@ -38,8 +38,8 @@ func uninstallCommand() *cobra.Command {
 	flags.BoolVar(&o.SchedulerGoes, "scheduler-goes", o.SchedulerGoes,
 		"KubeDevice's scheduler goes, too: refuse while pods wait for it, or name them in the end with --drain")
 	flags.StringVar(&o.PolicyBinding, "delete-policy-binding", o.PolicyBinding, "with --scheduler-goes, "+
-		"MutatingAdmissionPolicyBinding to delete when all nodes are given back, and then the pods with a controller "+
-		"that wait for the scheduler, whose name the policy gave them")
+		"MutatingAdmissionPolicyBinding to delete when all nodes are given back; then the pods with a controller are "+
+		"evicted that wait for the scheduler, whose name the policy gave them")
 	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long the nodes may take")
 	flags.StringVar(&o.Secret, "delete-secret", o.Secret, "Secret to delete in the end")
 	flags.StringVar(&o.ConfigMap, "delete-config-map", o.ConfigMap, "ConfigMap to delete in the end")

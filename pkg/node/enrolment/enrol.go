@@ -46,7 +46,7 @@ func (e *Enrolment) Enrol(ctx context.Context, dryRun bool) *Report {
 		if len(stale) == 0 {
 			return e.stay(ctx, j, dryRun)
 		}
-		j.Repair = true
+		j.Repair, j.Unwritten = true, true
 	}
 	report.Node, report.Steps = j.Node, e.describe(j)
 	if dryRun {
@@ -157,7 +157,7 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 	if err := e.uncordon(ctx, j, client); err != nil {
 		return err
 	}
-	j.Phase, j.Repair, j.Rewritten = enrolled, false, false
+	j.Phase, j.Repair, j.Unwritten = enrolled, false, false
 	return e.save(j)
 }
 
@@ -165,7 +165,7 @@ func (e *Enrolment) forward(ctx context.Context, j *journal, client kubernetes.I
 // devices. A kubelet whose files the repair had not changed yet is not restarted, as that may fail
 // pods.
 func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernetes.Interface) error {
-	if j.Rewritten {
+	if !j.Unwritten {
 		if err := e.switchKubeletBack(ctx, j, client); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (e *Enrolment) undoRepair(ctx context.Context, j *journal, client kubernete
 	if err := e.uncordon(ctx, j, client); err != nil {
 		return err
 	}
-	j.Phase, j.Repair, j.Rewritten = enrolled, false, false
+	j.Phase, j.Repair, j.Unwritten = enrolled, false, false
 	return e.save(j)
 }
 

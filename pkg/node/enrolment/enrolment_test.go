@@ -406,6 +406,15 @@ func TestAPodOfADaemonSetIsNotEvicted(t *testing.T) {
 		if diff := cmp.Diff(before, m.snapshot()); diff != "" || len(m.evicted) > 0 {
 			t.Errorf("evicted: %q; it changes (-before +after):\n%s", m.evicted, diff)
 		}
+		// The DaemonSet is deleted, and its pod ends.
+		m.changePod("exporter", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+		time.AfterFunc(time.Minute, func() {
+			pods := corev1.SchemeGroupVersion.WithResource("pods")
+			if err := m.api.Tracker().Delete(pods, "default", "exporter"); err != nil {
+				t.Error(err)
+			}
+		})
+		m.expect(m.enrolment().Leave(t.Context(), false, true), Done)
 	})
 }
 

@@ -48,8 +48,8 @@ type journal struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Repair says that the node was enrolled before, and only the endpoint is set again.
 	Repair bool `json:"repair,omitempty"`
-	// Rewritten says that the repair may have written to files of the kubelet.
-	Rewritten bool `json:"rewritten,omitempty"`
+	// Unwritten says that the repair has not written to files of the kubelet yet.
+	Unwritten bool `json:"unwritten,omitempty"`
 	// Switched says that the kubelet may run with kubecri's endpoint.
 	Switched bool `json:"switched,omitempty"`
 	// NRI says that kubecri is an NRI plugin, and that the kubelet is none of its business.

@@ -224,10 +224,10 @@ type podRef struct {
 func (p podRef) String() string { return p.namespace + "/" + p.name }
 
 // daemonsAmong returns an error if some of the pods are of DaemonSets, whose pods come to a
-// cordoned node, too.
+// cordoned node, too. One that ends may be the last of a DaemonSet that was deleted.
 func daemonsAmong(pods []podRef) error {
 	for _, pod := range pods {
-		if pod.daemonSet != "" {
+		if pod.daemonSet != "" && !pod.ends {
 			return fmt.Errorf("pod %s has devices and is one of DaemonSet %s, which would create it again on this "+
 				"node: delete the DaemonSet, or keep it from this node by its node affinity, then leave again", pod,
 				pod.daemonSet)

@@ -213,7 +213,7 @@ func (e *Enrolment) switchKubelet(ctx context.Context, j *journal, client kubern
 	if err != nil {
 		return err
 	}
-	j.Switched, j.Rewritten = true, j.Repair
+	j.Switched, j.Unwritten = true, false
 	if err := e.save(j); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -53,8 +54,8 @@ type Options struct {
 	// Timeout is how long the nodes may take.
 	Timeout time.Duration
 	// PolicyBinding binds the policy that gives pods the scheduler's name. With SchedulerGoes it is
-	// deleted when all nodes are given back, and then the pods that wait for the scheduler, if
-	// controllers create them anew. Empty means none.
+	// deleted when all nodes are given back, and then the pods are evicted that wait for the
+	// scheduler, if controllers create them anew. Empty means none.
 	PolicyBinding string
 	// Secret and ConfigMap are deleted in the end; empty means none.
 	Secret, ConfigMap string
@@ -204,11 +205,11 @@ func (o *Options) checkNoneEnrolled(ctx context.Context, noAgents error) error {
 }
 
 // freePods names the pods that would wait for ever for the scheduler, which goes. With
-// PolicyBinding it first deletes those that the policy gave the scheduler's name, such as pods that
+// PolicyBinding it first evicts those that the policy gave the scheduler's name, such as pods that
 // controllers created in the place of evicted ones: these are created anew without that name.
 func (o *Options) freePods(ctx context.Context) error {
 	if o.PolicyBinding != "" {
-		if err := o.deleteNamedByPolicy(ctx); err != nil {
+		if err := o.evictNamedByPolicy(ctx); err != nil {
 			return err
 		}
 	}
@@ -224,9 +225,9 @@ func (o *Options) freePods(ctx context.Context) error {
 	return nil
 }
 
-// deleteNamedByPolicy deletes PolicyBinding, and then the pods that wait for the scheduler, if
+// evictNamedByPolicy deletes PolicyBinding, and evicts the pods that wait for the scheduler, if
 // controllers create them anew.
-func (o *Options) deleteNamedByPolicy(ctx context.Context) error {
+func (o *Options) evictNamedByPolicy(ctx context.Context) error {
 	bindings := o.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	if err := ignoreNotFound(bindings.Delete(ctx, o.PolicyBinding, metav1.DeleteOptions{})); err != nil {
 		return fmt.Errorf("delete MutatingAdmissionPolicyBinding %s: %w", o.PolicyBinding, err)
@@ -242,14 +243,17 @@ func (o *Options) deleteNamedByPolicy(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	o.progress("pods that wait for the scheduler %s are deleted, so that their controllers create them without its "+
+	o.progress("pods that wait for the scheduler %s are evicted, so that their controllers create them without its "+
 		"name: %s", schedulerName, list(names(waiting)))
 	for _, pod := range waiting {
-		// Not one that was bound meanwhile.
+		// Not one that was bound meanwhile. A Job may ignore evictions of its pods.
 		same := metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}
-		err := o.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &same})
+		err := o.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &same},
+		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
 	return pause(ctx, recreateTime)

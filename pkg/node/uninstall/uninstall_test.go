@@ -4,6 +4,7 @@
 package uninstall
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -210,7 +212,7 @@ const nameOf = "kubedevice-scheduler-name"
 
 // newMutatedCluster returns a cluster whose API server gives pods the scheduler's name until a
 // while after the policy's binding is deleted, and whose controllers create pods anew that are
-// deleted. Pods of the names named have the scheduler's name in their template.
+// evicted. Pods of the names named have the scheduler's name in their template.
 func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clientset, *Options, *[]string) {
 	client, o, said := newCluster(append(objects,
 		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: nameOf}})...)
@@ -221,13 +223,17 @@ func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clients
 			unbound = time.Now()
 			return false, nil, nil
 		})
-	client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		name := action.(clienttesting.DeleteAction).GetName()
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+		name := action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).Name
 		next := controlled(name + "-2")
 		if !slices.Contains(named, name) && !unbound.IsZero() && time.Since(unbound) > 5*time.Second {
 			next.Spec.SchedulerName = corev1.DefaultSchedulerName
 		}
-		return false, nil, client.Tracker().Add(next)
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		return true, nil, errors.Join(client.Tracker().Delete(pods, next.Namespace, name), client.Tracker().Add(next))
 	})
 	return client, o, said
 }

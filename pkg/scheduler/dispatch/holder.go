@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync/atomic"
@@ -23,6 +24,60 @@ type Holder struct {
 	held types.ResourceList
 	// takes is what the pod takes of a node, according to plugins that translate.
 	takes atomic.Pointer[taking]
+	// named is the holder by the names of the inventory that it was last looked at with.
+	named atomic.Pointer[naming]
+}
+
+// naming is a holder by the names of an inventory.
+type naming struct {
+	inventory *Inventory
+	holder    *Holder
+}
+
+// On returns the holder by the names that the inventory has for what it holds. A device keeps its
+// ID and its level, but the groups above it may be numbered otherwise since the node found its
+// devices again, as after a restart: under its old name, what the pod holds would count as free.
+func (h *Holder) On(inventory *Inventory) *Holder {
+	if known := h.named.Load(); known != nil && known.inventory == inventory {
+		return known.holder
+	}
+	holder := h.renamed(inventory)
+	h.named.Store(&naming{inventory, holder})
+	return holder
+}
+
+func (h *Holder) renamed(inventory *Inventory) *Holder {
+	now := map[types.ResourceName]types.ResourceName{}
+	for name := range h.held {
+		if current := inventory.currentName(name); current != name {
+			now[name] = current
+		}
+	}
+	if len(now) == 0 {
+		return h
+	}
+	held := types.ResourceList{}
+	for name, quantity := range h.held {
+		grouptree.Take(held, types.ResourceList{cmp.Or(now[name], name): quantity})
+	}
+	pod := h.Pod.Clone()
+	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
+		for _, container := range containers {
+			for request, from := range container.AllocateFrom {
+				container.AllocateFrom[request] = cmp.Or(now[from], from)
+			}
+		}
+	}
+	return &Holder{UID: h.UID, Pod: pod, held: held}
+}
+
+// onInventory returns the holders by the names of the inventory.
+func onInventory(inventory *Inventory, holders []*Holder) []*Holder {
+	named := make([]*Holder, len(holders))
+	for i, holder := range holders {
+		named[i] = holder.On(inventory)
+	}
+	return named
 }
 
 // taking is what a pod takes of a node according to one plugin, and a list of the same for others.
@@ -60,6 +115,9 @@ func NewHolder(uid string, allocation *types.PodInfo, containers []grouptree.Con
 
 // Holds returns how much the pod holds of a resource that the group scheduler has.
 func (h *Holder) Holds(name types.ResourceName) int64 { return h.held[name] }
+
+// AddTo adds what the pod holds to a list.
+func (h *Holder) AddTo(list types.ResourceList) { grouptree.Take(list, h.held) }
 
 // Empty reports whether the pod was allocated nothing.
 func (h *Holder) Empty() bool {

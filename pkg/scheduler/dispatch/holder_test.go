@@ -140,3 +140,61 @@ func TestWhatATranslatorCannotTellIsAskedAgain(t *testing.T) {
 		t.Errorf("asked %d times, want twice", len(asked))
 	}
 }
+
+// A node numbers the groups of its devices anew, as when it was started again without one of them.
+func TestADeviceThatIsInAnotherGroupNowIsHeldAsBefore(t *testing.T) {
+	var seen []types.ResourceName
+	plugin := gpus()
+	plugin.take = func(_ *types.NodeInfo, pod *types.PodInfo) error {
+		for _, from := range pod.RunningContainers["main"].AllocateFrom {
+			seen = append(seen, from)
+		}
+		return nil
+	}
+	s := set(t, clock.RealClock{}, plugin)
+	name := func(group, id string) types.ResourceName {
+		return types.ResourceName("resource/group/gpugrp0/" + group + "/gpu/" + id + "/cards")
+	}
+	info := listing("n", "nvidia.com/gpu")
+	for _, device := range []types.ResourceName{name("0", "a"), name("1", "b"), name("0", "twin"), name("1", "twin")} {
+		info.Allocatable[device], info.Capacity[device] = 1, 1
+	}
+	info.Capacity[name("1", "ill")] = 1 // and may not be allocated
+	inventory, err := s.AddNode(t.Context(), info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for before, now := range map[types.ResourceName]types.ResourceName{
+		name("0", "a"):    name("0", "a"),
+		name("7", "a"):    name("0", "a"),
+		name("0", "b"):    name("1", "b"),
+		name("0", "ill"):  name("1", "ill"),
+		name("1", "twin"): name("1", "twin"),
+		name("7", "twin"): name("7", "twin"), // nobody knows which of the two
+		name("0", "gone"): name("0", "gone"),
+	} {
+		holder := NewHolder("u", &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {
+			DevRequests: types.ResourceList{"r": 1}, AllocateFrom: types.ResourceLocation{"r": before},
+		}}}, nil)
+		seen = nil
+		for range 2 {
+			node, err := s.Node(t.Context(), inventory, []*Holder{holder})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, used := range map[string]types.ResourceList{
+				"used": node.info.Used, "estimated": s.Estimate(inventory, []*Holder{holder}).info.Used,
+			} {
+				if diff := cmp.Diff(types.ResourceList{now: 1}, used); diff != "" {
+					t.Errorf("%s is held: %s (-want +got):\n%s", before, what, diff)
+				}
+			}
+		}
+		if len(seen) == 0 || seen[0] != now {
+			t.Errorf("%s is held, and the plugin takes %v, want %s", before, seen, now)
+		}
+		if holder.Pod.RunningContainers["main"].AllocateFrom["r"] != before {
+			t.Errorf("the pod's allocation is changed")
+		}
+	}
+}

@@ -4,9 +4,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/klog/v2"
 
@@ -30,6 +32,52 @@ type Inventory struct {
 	counted   []types.ResourceName       // see counters
 	// undemanding says that pods take the best devices of this node, see WithAllocatable.
 	undemanding bool
+	// byDevice has the names of the node's resources by device, whichever groups it is in.
+	byDevice func() map[deviceResource]types.ResourceName
+}
+
+// deviceResource is a resource of a device that has its ID and its level.
+type deviceResource struct{ level, id, name string }
+
+func deviceResourceOf(path resource.Path) deviceResource {
+	return deviceResource{path.DeviceLevel(), path.DeviceID(), path.Resource()}
+}
+
+// indexByDevice returns the names of resources by device: those that plugins left, which may have
+// added groups, and of other devices those that the node has. Names of several devices are empty.
+func indexByDevice(info *types.NodeInfo) map[deviceResource]types.ResourceName {
+	index := make(map[deviceResource]types.ResourceName, len(info.Allocatable))
+	for _, list := range []types.ResourceList{info.Allocatable, info.Capacity} {
+		found := map[deviceResource]types.ResourceName{}
+		for name := range list {
+			if path, err := resource.ParsePath(name); err == nil && path.Depth() > 0 {
+				of := deviceResourceOf(path)
+				if _, several := found[of]; several {
+					name = ""
+				}
+				found[of] = name
+			}
+		}
+		for of, name := range found {
+			if _, known := index[of]; !known {
+				index[of] = name
+			}
+		}
+	}
+	return index
+}
+
+// currentName returns the node's name of the resource, or the name itself if the node has none or
+// several.
+func (inv *Inventory) currentName(name types.ResourceName) types.ResourceName {
+	if _, has := inv.info.Allocatable[name]; has {
+		return name
+	}
+	path, err := resource.ParsePath(name)
+	if err != nil || path.Depth() == 0 {
+		return name
+	}
+	return cmp.Or(inv.byDevice()[deviceResourceOf(path)], name)
 }
 
 // PlainNames returns the extended resources that the node lists as devices, sorted: a pod that
@@ -88,7 +136,9 @@ func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, er
 	}
 	return &Inventory{
 		info: info, tree: tree, missing: missing, devices: devices, allocated: allocated, read: read,
-		counted: s.counters(tree),
+		counted: s.counters(tree), byDevice: sync.OnceValue(func() map[deviceResource]types.ResourceName {
+			return indexByDevice(info)
+		}),
 	}, nil
 }
 

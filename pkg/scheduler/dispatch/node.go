@@ -38,6 +38,7 @@ type Node struct {
 // which must come in the order of their UIDs.
 func (s *Set) Node(ctx context.Context, inventory *Inventory, holders []*Holder) (*Node, error) {
 	info, missing := *inventory.info, inventory.missing
+	holders = onInventory(inventory, holders)
 	for _, plugin := range s.plugins {
 		concerned := plugin.concerned(inventory, holders)
 		if len(concerned) == 0 {
@@ -82,7 +83,7 @@ func newNode(inventory *Inventory, info *types.NodeInfo, missing missingPlugins)
 func (s *Set) Estimate(inventory *Inventory, holders []*Holder) *Node {
 	info, used := *inventory.info, types.ResourceList{}
 	maps.Copy(used, info.Used)
-	for _, holder := range holders {
+	for _, holder := range onInventory(inventory, holders) {
 		grouptree.Take(used, s.accounted(holder.held))
 	}
 	info.Used = used

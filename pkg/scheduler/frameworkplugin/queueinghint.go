@@ -85,13 +85,13 @@ func (s *Shared) mayPreempt(pod *v1.Pod, request *dispatch.Request, node *v1.Nod
 	if ptr.Deref(pod.Spec.PreemptionPolicy, v1.PreemptLowerPriority) == v1.PreemptNever {
 		return false
 	}
-	staying := slices.DeleteFunc(slices.Clone(pods), func(other *v1.Pod) bool {
+	goes := func(other *v1.Pod) bool {
 		return corev1.PodPriority(other) < corev1.PodPriority(pod) && s.nodes.MayHold(other)
-	})
-	if len(staying) == len(pods) {
+	}
+	if !slices.ContainsFunc(pods, goes) {
 		return false
 	}
-	devices, err := s.nodes.EstimateWithout(node, staying, pod.Spec.Tolerations)
+	devices, err := s.nodes.Estimate(node, slices.DeleteFunc(slices.Clone(pods), goes), pod.Spec.Tolerations)
 	return err == nil && (devices == nil || s.schedulers.MayFit(devices, request))
 }
 

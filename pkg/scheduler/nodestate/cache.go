@@ -50,6 +50,7 @@ type Cache struct {
 	annotations bySize[string, written]       // decoded, of pods that are not bound
 	allocations bySize[allocationKey, holder] // of bound pods, for who does not have the node's state
 
+	estimates  *cache.Cache[estimateKey, *dispatch.Node]
 	requesting *cache.Cache[annotationOf, bool] // of bound pods without an allocation: see writesRequests
 
 	longestWait time.Duration                      // see LimitWait
@@ -65,6 +66,7 @@ func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.Pass
 		requests:    newBySize[podVersion, request](requestEntries),
 		annotations: newBySize[string, written](annotationEntries),
 		allocations: newBySize[allocationKey, holder](allocationEntries),
+		estimates:   cache.New[estimateKey, *dispatch.Node](estimateEntries),
 		requesting:  cache.New[annotationOf, bool](requestingEntries),
 		attempts:    cache.New[types.UID, time.Time](attemptEntries),
 		seals:       cache.New[sealed, error](sealEntries),
@@ -105,13 +107,14 @@ func (c *Cache) waited(pod *v1.Pod) bool {
 	return known && c.clock.Since(first) >= c.longestWait
 }
 
-// CacheStats returns what the caches of pods have done so far, by their names.
+// CacheStats returns what the caches have done so far, by their names.
 func (c *Cache) CacheStats() map[string]cache.Stats {
 	return map[string]cache.Stats{
 		"pod_requests":    c.requests.stats(),
 		"pod_annotations": c.annotations.stats(),
 		"pod_allocations": c.allocations.stats(),
 		"pod_seals":       c.seals.Stats(),
+		"node_estimates":  c.estimates.Stats(),
 	}
 }
 
@@ -122,9 +125,6 @@ type node struct {
 	inventory atomic.Pointer[inventory]
 	reserved  atomic.Pointer[reservations]
 	last      atomic.Pointer[state]
-	estimate  atomic.Pointer[estimate]
-	// estimateWithout is that of EstimateWithout.
-	estimateWithout atomic.Pointer[estimate]
 
 	mu      sync.Mutex // serialises writers
 	dropped bool       // from the cache

@@ -42,7 +42,8 @@ func (c *Cache) Copy() *Copy {
 		lister: corelisters.NewNodeLister(toolscache.NewIndexer(
 			toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})),
 		seals: c.seals, requests: c.requests, annotations: c.annotations, allocations: c.allocations,
-		longestWait: c.longestWait, attempts: c.attempts, fixed: true,
+		estimates:  cache.New[estimateKey, *dispatch.Node](1), // the copy has inventories of its own
+		requesting: c.requesting, longestWait: c.longestWait, attempts: c.attempts, fixed: true,
 	}
 	mine.verifier.Store(c.verifier.Load())
 	mine.tainted.Store(c.tainted.Load())

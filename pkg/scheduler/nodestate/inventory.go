@@ -58,7 +58,6 @@ func (c *Cache) Forget(ctx context.Context, source *v1.Node) {
 		}
 		n.inventory.Store(nil)
 		n.last.Store(nil)
-		n.estimate.Store(nil)
 		c.plain.replace(current.plain, nil)
 		c.schedulers.RemoveNode(ctx, source.Name)
 	})

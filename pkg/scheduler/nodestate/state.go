@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // state is what was computed last for a node. It is immutable.
@@ -155,7 +156,7 @@ func (c *Cache) stateFor(
 		if err != nil {
 			return nil, err
 		}
-		placed := c.simulate(ctx, on, nominated)
+		placed := c.simulate(ctx, on, nominated, nil)
 		if placed == nil && len(current.ending) > 0 {
 			// It comes when those have gone that were evicted for it, and nobody else may take
 			// until then what some of them have left already.
@@ -166,7 +167,7 @@ func (c *Cache) stateFor(
 			if on, err = c.schedulers.Node(ctx, theirs, inOrder(staying)); err != nil {
 				return nil, err
 			}
-			placed = c.simulate(ctx, on, nominated)
+			placed = c.simulate(ctx, on, nominated, current.heldByEnding())
 		}
 		if placed != nil {
 			present[nominated.UID] = holder{Holder: placed}
@@ -194,8 +195,11 @@ func (c *Cache) stateOn(
 }
 
 // simulate places a nominated pod. It returns nil when the pod requests no device, or will not come
-// because it does not fit.
-func (c *Cache) simulate(ctx context.Context, devices *dispatch.Node, nominated *v1.Pod) *dispatch.Holder {
+// because it does not fit. What is held by others, beside which it was placed, is left out: plugins
+// are to take no device twice.
+func (c *Cache) simulate(
+	ctx context.Context, devices *dispatch.Node, nominated *v1.Pod, held sdk.ResourceList,
+) *dispatch.Holder {
 	request, err := c.Request(nominated)
 	if err != nil || request == nil {
 		return nil
@@ -204,5 +208,26 @@ func (c *Cache) simulate(ctx context.Context, devices *dispatch.Node, nominated 
 	if err != nil {
 		return nil
 	}
+	if held != nil {
+		allocation = beyond(allocation, held)
+	}
 	return dispatch.NewHolder(string(nominated.UID), allocation, request.Containers)
+}
+
+// beyond returns an allocation less what is held already. held counts down.
+func beyond(allocation *sdk.PodInfo, held sdk.ResourceList) *sdk.PodInfo {
+	rest := allocation.Clone()
+	for _, containers := range []map[string]sdk.ContainerInfo{rest.InitContainers, rest.RunningContainers} {
+		for _, container := range containers {
+			for request, from := range container.AllocateFrom {
+				both := min(held[from], container.DevRequests[request])
+				held[from] -= both
+				if container.DevRequests[request] -= both; container.DevRequests[request] == 0 {
+					delete(container.DevRequests, request)
+					delete(container.AllocateFrom, request)
+				}
+			}
+		}
+	}
+	return rest
 }

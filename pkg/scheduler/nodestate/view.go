@@ -7,7 +7,6 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +29,10 @@ type View struct {
 	inventory *inventory
 	all       []*dispatch.Holder // Holders, and what is kept
 }
+
+// estimateEntries are some for each of the nodes that changed last: one for all its pods, and
+// others for those that pods of different priorities leave there.
+const estimateEntries = 1 << 11
 
 // estimateKey identifies a state of a node in the informers.
 type estimateKey struct {
@@ -61,25 +64,11 @@ const maxUnread = 2 << 10
 // Estimate returns the node's state with what these pods hold, which are bound to it, as far as it
 // is known at once: without calling a plugin, and without reading much. What is not known counts
 // as free; so do reservations, since a pod that has one may still be rejected, and no event reports
-// that. It returns nil when the inventory of this version of the Node is not known yet. The last
-// estimate of a node is cached.
+// that. It returns nil when the inventory of this version of the Node is not known yet. Pods that
+// are left out count as if they had been evicted.
 //
 // It is for a pod with these tolerations. Only that for pods that tolerate no taint is cached.
 func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration) (*dispatch.Node, error) {
-	return c.estimate(source, pods, tolerations, func(n *node) *atomic.Pointer[estimate] { return &n.estimate })
-}
-
-// EstimateWithout is Estimate with a part of the pods, as if the others had been evicted. It is
-// cached apart.
-func (c *Cache) EstimateWithout(
-	source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration,
-) (*dispatch.Node, error) {
-	return c.estimate(source, pods, tolerations, func(n *node) *atomic.Pointer[estimate] { return &n.estimateWithout })
-}
-
-func (c *Cache) estimate(
-	source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration, cacheOf func(*node) *atomic.Pointer[estimate],
-) (*dispatch.Node, error) {
 	n, inv := c.covering(source)
 	switch {
 	case n == nil:
@@ -92,19 +81,20 @@ func (c *Cache) estimate(
 		return nil, nil
 	}
 	key := estimateKey{source.UID, inv.revision, fingerprint(pods)}
-	last := cacheOf(n)
-	if cached := last.Load(); cached != nil && cached.key == key && mine == inv.devices {
-		return cached.devices, nil
+	if mine == inv.devices {
+		if known, ok := c.estimates.Get(key); ok {
+			return known, nil
+		}
 	}
-	state, unread := n.last.Load(), 0
+	last, unread := n.last.Load(), 0
 	all := make(map[types.UID]holder, len(pods))
 	for _, pod := range pods {
-		held, known := c.knownAllocation(pod, inv, state)
+		held, known := c.knownAllocation(pod, inv, last)
 		if size := len(pod.Annotations[deviceinfo.Annotation]); !known {
 			if unread += size; unread > maxUnread {
 				continue
 			}
-			held = c.readAllocation(pod, inv, state)
+			held = c.readAllocation(pod, inv, last)
 		}
 		if held.Holder != nil {
 			all[pod.UID] = held
@@ -112,15 +102,9 @@ func (c *Cache) estimate(
 	}
 	devices := c.schedulers.Estimate(mine, inOrder(all))
 	if unread <= maxUnread && mine == inv.devices {
-		last.Store(&estimate{key, devices})
+		c.estimates.Add(key, devices)
 	}
 	return devices, nil
-}
-
-// estimate is the last one of a node.
-type estimate struct {
-	key     estimateKey
-	devices *dispatch.Node
 }
 
 // View returns the node's devices and what these pods, which are bound to it, hold of them, and
@@ -143,6 +127,9 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 		}
 	}
 	ordered := inOrder(all)
+	for i, holder := range ordered {
+		ordered[i] = holder.On(inv.devices)
+	}
 	view := &View{all: ordered, Bound: bound, inventory: inv}
 	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *dispatch.Holder) bool {
 		return isStandIn(types.UID(h.UID))

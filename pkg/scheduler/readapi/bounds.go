@@ -28,7 +28,7 @@ const (
 	maxAtOnce = 4
 	// maxInFlight is how many requests are received, are answered, or wait until their answers are
 	// sent, at a time: each takes memory. maxOfUser is how many of them may be one user's.
-	maxInFlight, maxOfUser = 32, 3
+	maxInFlight, maxOfUser = 16, 3
 	// perSecond and burst are how many requests each user may make.
 	perSecond, burst = 5, 20
 	// maxUsers is of how many users that is remembered.

@@ -50,7 +50,7 @@ func ask(library *nvml.Library, index int) (g found, err error) {
 	if g.uuid, err = g.device.UUID(); err != nil {
 		return found{}, err
 	}
-	if g.memory, err = g.device.Memory(); err != nil {
+	if g.memory, err = g.device.Memory(); err != nil && !nvml.IsMissing(err) { // as where it is the machine's
 		return found{}, err
 	}
 	if g.minor, err = g.device.Minor(); err != nil {

@@ -29,7 +29,7 @@ func (h *health) load() error {
 		return fmt.Errorf("%s: %w", h.file, err)
 	}
 	for uuid, f := range read {
-		if f != nil {
+		if f != nil && h.counts.includes(f.XID) {
 			h.faults[uuid] = f
 		}
 	}

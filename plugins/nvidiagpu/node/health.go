@@ -196,10 +196,13 @@ func (h *health) readEvents() (changed bool) {
 			return changed
 		}
 		uuid, known := h.uuids[xid.Device]
-		if !known || !h.counts.includes(xid.Number) {
+		if !known {
 			continue
 		}
 		h.gpus[uuid].checked = time.Time{} // the driver may ask for an action now
+		if !h.counts.includes(xid.Number) {
+			continue
+		}
 		for _, concerned := range h.concerned(uuid, xid) {
 			changed = true
 			if f := h.faults[concerned]; f != nil {

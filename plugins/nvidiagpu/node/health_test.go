@@ -152,6 +152,35 @@ func TestAGPUThatIsHealthyAgainSaysWhatEnded(t *testing.T) {
 	}
 }
 
+// The driver reports each change of what a GPU needs by an XID of its own.
+func TestTheXIDOfARecoveryActionIsNoFault(t *testing.T) {
+	library := nvmltest.Build(t, pairs4())
+	d := startedWith(t, library.Path, filepath.Join(t.TempDir(), "faults"))
+	update(t, d)
+	library.Break(t, 1, recoveryActionXID)
+	if diff := cmp.Diff(map[int]string{}, healthOf(t, d)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// As with NVIDIA's plugin, which remembers none.
+func TestAnXIDThatDoesNotCountAnyMoreEndsWithARestart(t *testing.T) {
+	library := nvmltest.Build(t, pairs4())
+	file := filepath.Join(t.TempDir(), "faults")
+	first := startedWith(t, library.Path, file)
+	update(t, first)
+	library.Break(t, 0, 94)
+	library.Break(t, 3, 79)
+	if diff := cmp.Diff(map[int]string{0: "Xid94", 3: "Xid79"}, healthOf(t, first)); diff != "" {
+		t.Fatalf("before (-want +got):\n%s", diff)
+	}
+	t.Setenv(DisableHealthChecks, "94")
+	second := startedWith(t, library.Path, file)
+	if diff := cmp.Diff(map[int]string{3: "Xid79"}, healthOf(t, second)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestAnXIDOutlivesARestart(t *testing.T) {
 	library := nvmltest.Build(t, pairs4())
 	file := filepath.Join(t.TempDir(), "run", "faults")

@@ -22,6 +22,9 @@ const (
 	withdrawal = 15 * time.Second
 	// refusal is how long an instance is let alone that the driver has refused to destroy.
 	refusal = time.Minute
+	// fresh is how old the answer may be who holds what when an instance is destroyed. The host
+	// reports it before each look at the GPUs, and a driver may hang in that.
+	fresh = 2 * time.Second
 )
 
 // holding is what is known of who has which instance.
@@ -29,6 +32,7 @@ type holding struct {
 	// held are the UUIDs of instances that pods hold. They are all only if complete.
 	held     map[string]bool
 	complete bool
+	reported time.Time // when that was so
 	// withdrawn are the UUIDs of instances that are not offered any more, each since when.
 	withdrawn map[string]time.Time
 	// refused are the GPU instances that the driver has not destroyed, each since when.
@@ -51,7 +55,7 @@ func newHolding() holding {
 func (d *Device) SetHeld(devices []string, complete bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holding.held, d.holding.complete = map[string]bool{}, complete
+	d.holding.held, d.holding.complete, d.holding.reported = map[string]bool{}, complete, time.Now()
 	for _, device := range devices {
 		d.holding.held[path.Base(device)] = true
 	}
@@ -203,8 +207,8 @@ func (p *partitioning) idle() (positions []int) {
 	return positions
 }
 
-// remove destroys instances, by their positions, once none of them was offered for long enough. due
-// says that none is left.
+// remove destroys instances, by their positions, once none of them was offered for long enough, and
+// it is known that no pod has got one meanwhile. due says that none is left.
 func (p *partitioning) remove(positions []int) (due bool, err error) {
 	now := p.holding.now()
 	due = true
@@ -220,7 +224,7 @@ func (p *partitioning) remove(positions []int) (due bool, err error) {
 			due = due && now.Sub(since) >= withdrawal
 		}
 	}
-	if !due {
+	if !due || time.Since(p.holding.reported) > fresh {
 		return false, nil
 	}
 	for _, i := range positions {

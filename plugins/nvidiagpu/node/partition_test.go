@@ -119,6 +119,26 @@ func TestAnInstanceThatAPodGetsAfterAllIsOfferedAgain(t *testing.T) {
 	}
 }
 
+// Meanwhile a pod may have got it.
+func TestAnInstanceIsNotDestroyedByAnOldAnswerWhoHoldsIt(t *testing.T) {
+	library := nvmltest.Build(t, hopper())
+	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("4g.40gb", 0)}})
+	d, now := reshaping(t, library, "3g.40gb, 3g.40gb")
+	d.SetHeld(nil, true)
+	update(t, d)
+	*now = now.Add(withdrawal)
+	d.holding.reported = time.Now().Add(-2 * fresh) // the look at the GPUs has hung
+	update(t, d)
+	if got := library.Partitions(t)[1]; !slices.Contains(got, "4g.40gb@0") {
+		t.Errorf("it is gone: %v", got)
+	}
+	d.SetHeld(nil, true)
+	update(t, d)
+	if got := library.Partitions(t)[1]; slices.Contains(got, "4g.40gb@0") {
+		t.Errorf("it is still there: %v", got)
+	}
+}
+
 func TestAHostThatNeverTellsOfHoldersLosesNoInstance(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	library.Partition(t, map[int][]nvmltest.Part{1: {library.At("4g.40gb", 0)}})

@@ -30,6 +30,10 @@ var applicationXIDs = []uint64{
 	109, // timeout of a context switch
 }
 
+// recoveryActionXID says that what the GPU needs to recover has changed, also back to nothing. The
+// GPU is asked for that then, so it is no fault by itself.
+const recoveryActionXID = 154
+
 // xids are a list of XIDs in the environment.
 type xids struct {
 	all     bool
@@ -67,5 +71,5 @@ func (f faults) includes(xid uint64) bool {
 	case f.disabled.all || slices.Contains(f.disabled.numbers, xid):
 		return false
 	}
-	return !slices.Contains(applicationXIDs, xid)
+	return xid != recoveryActionXID && !slices.Contains(applicationXIDs, xid)
 }

@@ -46,8 +46,8 @@ type Instance struct {
 	Place mig.Place
 }
 
-// isMissing reports whether an error says that the driver or the GPU doesn't know what was asked.
-func isMissing(err error) bool {
+// IsMissing reports whether an error says that the driver or the GPU doesn't know what was asked.
+func IsMissing(err error) bool {
 	var nvmlErr *Error
 	return errors.As(err, &nvmlErr) && (nvmlErr.Code == NotSupported || nvmlErr.Code == FunctionNotFound)
 }
@@ -57,7 +57,7 @@ func isMissing(err error) bool {
 func (d Device) Partitioned() (bool, error) {
 	var mode C.uint
 	err := d.library.check("ask a GPU for its MIG mode", C.library_mig_mode(&d.library.functions, d.handle, &mode))
-	if isMissing(err) {
+	if IsMissing(err) {
 		return false, nil
 	}
 	return err == nil && mode != 0, err
@@ -269,7 +269,7 @@ func (d Device) CreateComputeInstance(gpuInstance uint32, profile mig.Profile) e
 		var kind C.struct_nvml_ci_profile
 		err := d.library.check("ask a GPU instance for its compute profiles",
 			C.library_ci_profile(&d.library.functions, gi, index, &kind))
-		if isMissing(err) {
+		if IsMissing(err) {
 			continue
 		}
 		if err != nil {

@@ -181,13 +181,16 @@ func (s *story) label(value string) {
 	}
 }
 
-// awaitEnrolled waits until so many nodes are enrolled.
+// awaitEnrolled waits until so many nodes are enrolled, and no others are on their way.
 func (s *story) awaitEnrolled(want int) {
 	s.Helper()
 	for {
-		list, err := shared.Client.CoreV1().Nodes().List(s.ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
+		nodes := shared.Client.CoreV1().Nodes()
+		begun, err := nodes.List(s.ctx, metav1.ListOptions{LabelSelector: enrolment.GroupLabel})
 		s.must(err)
-		if len(list.Items) == want {
+		done, err := nodes.List(s.ctx, metav1.ListOptions{LabelSelector: enrolment.Label})
+		s.must(err)
+		if len(begun.Items) == want && len(done.Items) == want {
 			return
 		}
 		if s.ctx.Err() != nil {
