@@ -51,6 +51,7 @@ type Device struct {
 	problems    string // what was last said about GPUs that do not answer
 	health      *health
 	holding     holding
+	single      single
 }
 
 // known is a GPU that answered once. Its instances are those of the last answer.
@@ -144,15 +145,16 @@ func (d *Device) UpdateNodeInfo(nodeInfo *types.NodeInfo) error {
 		}
 	}
 	d.health.update(present, missing)
+	if d.config.MIG == config.Single {
+		if problem := d.chooseSingle(); problem != nil {
+			problems = append(problems, problem)
+		}
+	}
 	gpus, problem := d.offer()
 	if problem != nil {
 		problems = append(problems, problem)
 	}
 	d.report(problems)
-	if err := d.checkSingle(); err != nil {
-		// Were its instances no longer listed, pods that use them would count as having lost them.
-		return fmt.Errorf("look how NVIDIA GPUs are partitioned: %w", err)
-	}
 	gpu.Publish(nodeInfo, gpu.Resource, gpus)
 	return nil
 }

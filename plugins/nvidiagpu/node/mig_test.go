@@ -121,27 +121,88 @@ func TestPartitionedGPUsAreOfferedByTheStrategy(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUniformIsNotCountedAsGPUs(t *testing.T) {
+// An administrator partitions one GPU after the other. Until all are alike, what was counted is
+// counted on, and pods keep what they hold.
+func TestWhatIsNotUniformIsCountedAsBefore(t *testing.T) {
 	library := nvmltest.Build(t, hopper())
 	uniform := map[int][]nvmltest.Part{0: {library.At("3g.40gb", 0)}, 1: {library.At("3g.40gb", 4)}}
-	library.Partition(t, uniform)
-	d := configured(t, library, "flags: {migStrategy: single}")
-	update(t, d)
+	large, small := instance(0, 1, 0), instance(1, 1, 0)
+	whole := "gpu/" + nvmltest.UUID(1)
 	other := []nvmltest.Part{library.At("1g.10gb", 0)}
-	for want, layout := range map[string]map[int][]nvmltest.Part{
-		"some GPUs are partitioned and some are not":                      {0: uniform[0]},
-		"there are instances of 3g.40gb and of 1g.10gb":                   {0: uniform[0], 1: other},
-		"GPU " + nvmltest.UUID(1) + " is partitioned and has no instance": {0: uniform[0], 1: {}},
+	for name, test := range map[string]struct {
+		layout   map[int][]nvmltest.Part
+		held     []string
+		complete bool
+		want     []string
+		problem  string
+	}{
+		"one of two is whole again": {
+			map[int][]nvmltest.Part{0: uniform[0]}, nil, true, []string{large},
+			"there are whole GPUs and instances of 3g.40gb, and flags.migStrategy is single",
+		},
+		"a pod holds the one that is whole": {
+			map[int][]nvmltest.Part{0: uniform[0]}, []string{whole}, true, []string{large, whole},
+			"only instances of 3g.40gb",
+		},
+		"one has another profile": {
+			map[int][]nvmltest.Part{0: uniform[0], 1: other}, nil, true, []string{large},
+			"there are instances of 1g.10gb and instances of 3g.40gb",
+		},
+		"one that a pod holds has another profile": {
+			map[int][]nvmltest.Part{0: uniform[0], 1: other}, []string{small}, true, []string{large, small},
+			"only instances of 3g.40gb",
+		},
+		"nobody knows who holds what": {
+			map[int][]nvmltest.Part{0: uniform[0], 1: other}, nil, false, []string{large, small},
+			"only instances of 3g.40gb",
+		},
+		"one has no instance": {
+			map[int][]nvmltest.Part{0: uniform[0], 1: {}}, nil, true, []string{large},
+			"GPU " + nvmltest.UUID(1) + " is partitioned and has no instance",
+		},
+		"all have the other profile": {
+			map[int][]nvmltest.Part{0: other, 1: other}, nil, true, []string{instance(0, 1, 0), small}, "",
+		},
 	} {
-		library.Partition(t, layout)
-		if err := d.UpdateNodeInfo(types.NewNodeInfo()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("UpdateNodeInfo = %v, want %s", err, want)
+		t.Run(name, func(t *testing.T) {
+			library.Partition(t, uniform)
+			d := configured(t, library, "flags: {migStrategy: single}")
+			d.SetHeld(nil, true)
+			update(t, d)
+			library.Partition(t, test.layout)
+			d.SetHeld(test.held, test.complete)
+			info := update(t, d)
+			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(devices(info.Allocatable)))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := info.KubeAlloc["nvidia.com/gpu"]; got != int64(len(test.want)) {
+				t.Errorf("%d are counted", got)
+			}
+			if !strings.Contains(d.problems, test.problem) || (test.problem == "") != (d.problems == "") {
+				t.Errorf("problems: %q, want %q", d.problems, test.problem)
+			}
+		})
+	}
+	t.Run("after a restart", func(t *testing.T) {
+		library.Partition(t, map[int][]nvmltest.Part{0: {library.At("3g.40gb", 0), library.At("3g.40gb", 4)}, 1: other})
+		d := configured(t, library, "flags: {migStrategy: single}")
+		d.SetHeld([]string{small}, true)
+		if diff := cmp.Diff(map[string]string{small: "cards"}, devices(update(t, d).Allocatable)); diff != "" {
+			t.Errorf("what pods hold most of is counted (-want +got):\n%s", diff)
 		}
-	}
-	library.Partition(t, uniform)
-	if info := update(t, d); info.KubeAlloc["nvidia.com/gpu"] != 2 {
-		t.Errorf("uniform again: %v", info.KubeAlloc)
-	}
+	})
+	t.Run("a GPU fails meanwhile", func(t *testing.T) {
+		library.Partition(t, uniform)
+		d := configured(t, library, "flags: {migStrategy: single}")
+		d.SetHeld(nil, true)
+		update(t, d)
+		library.Partition(t, map[int][]nvmltest.Part{0: uniform[0], 1: other})
+		library.Break(t, 0, 79)
+		if info := update(t, d); info.KubeAlloc["nvidia.com/gpu"] != 0 {
+			t.Errorf("the instance of a GPU that has failed is offered: %v", info.KubeAlloc)
+		}
+		library.Repair(t)
+	})
 }
 
 func TestAWrongConfigurationOffersNothingAndSaysWhy(t *testing.T) {

@@ -29,6 +29,9 @@ func (d *Device) offer() (gpus []gpu.GPU, problem error) {
 				}
 				resource := gpu.ProfileResource(instance.Profile)
 				if strategy == config.Single {
+					if !d.counts(instance.Profile, instance.UUID) {
+						continue
+					}
 					resource = gpu.Cards
 				}
 				g.Instances = append(g.Instances, gpu.Instance{
@@ -37,36 +40,9 @@ func (d *Device) offer() (gpus []gpu.GPU, problem error) {
 				})
 			}
 		}
-		gpus = append(gpus, g)
+		if strategy != config.Single || g.Partitioned || d.counts(wholeGPUs, g.ID) {
+			gpus = append(gpus, g)
+		}
 	}
 	return gpus, problem
-}
-
-// checkSingle says why instances cannot be counted in the place of GPUs, by the rules of NVIDIA's
-// plugin: all GPUs are partitioned or none, and all instances are of one profile. Without strategy
-// single there is nothing to check.
-func (d *Device) checkSingle() error {
-	if d.config.MIG != config.Single {
-		return nil
-	}
-	const remedy = "what is offered stays as it was: flags.migStrategy is single in "
-	profile := ""
-	for _, k := range d.known {
-		if k.Partitioned != d.known[0].Partitioned {
-			return fmt.Errorf("some GPUs are partitioned and some are not, so "+remedy+"%s", d.paths.Config)
-		}
-		if k.Partitioned && len(k.instances) == 0 {
-			return fmt.Errorf("GPU %s is partitioned and has no instance, so "+remedy+"%s", k.ID, d.paths.Config)
-		}
-		for _, instance := range k.instances {
-			if profile == "" {
-				profile = instance.Profile
-			}
-			if instance.Profile != profile {
-				return fmt.Errorf("there are instances of %s and of %s, so "+remedy+"%s", profile, instance.Profile,
-					d.paths.Config)
-			}
-		}
-	}
-	return nil
 }
