@@ -41,7 +41,7 @@ var headers = map[string]string{
 type guard struct {
 	page, data http.Handler
 	key        string
-	ofUser     func(address string) bool // whether the one who connects from there is this user
+	ofUser     func(from, to string) bool // whether the one who connects is this user
 
 	mu   sync.Mutex
 	once string // another key, which is good for one request of this user's
@@ -79,7 +79,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.page.ServeHTTP(w, r)
 	case !ofThisPage(r):
 		http.Error(w, "Another page may not read the map.", http.StatusForbidden)
-	case r.URL.Path == keyPath && g.opens(bearer(r), r.RemoteAddr):
+	case r.URL.Path == keyPath && g.opens(bearer(r), r):
 		fmt.Fprint(w, g.key) //nolint:errcheck // the browser is gone
 	case r.URL.Path != keyPath && equal(bearer(r), g.key):
 		g.data.ServeHTTP(w, r)
@@ -105,14 +105,15 @@ func bearer(r *http.Request) string {
 	return key
 }
 
-// opens reports whether a key is right that comes from an address.
-func (g *guard) opens(key, address string) bool {
+// opens reports whether the key of a request is right.
+func (g *guard) opens(key string, r *http.Request) bool {
 	if equal(key, g.key) {
 		return true
 	}
+	to, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.once == "" || !equal(key, g.once) || !g.ofUser(address) {
+	if g.once == "" || !equal(key, g.once) || to == nil || !g.ofUser(r.RemoteAddr, to.String()) {
 		return false
 	}
 	g.once = ""

@@ -186,15 +186,15 @@ func TestTheAddressForABrowserThatIsStartedIsOfNoUseToOthers(t *testing.T) {
 	f := newFixture(t)
 	var asked []string
 	other := true
-	f.guard.ofUser = func(address string) bool {
-		asked = append(asked, address)
+	f.guard.ofUser = func(from, to string) bool {
+		asked = append(asked, from, to)
 		return !other
 	}
 	once := []string{"Authorization", "Bearer " + f.keyOf(f.OnceURL())}
 	f.want("of another user", http.StatusForbidden, f.base+"/key", once...)
 	other = false
 	f.want("of this one afterwards", http.StatusOK, f.base+"/key", once...)
-	if len(asked) != 2 || !strings.HasPrefix(asked[0], "127.0.0.1:") {
+	if len(asked) != 4 || !strings.HasPrefix(asked[0], "127.0.0.1:") || "http://"+asked[1]+"/" != f.base+"/" {
 		t.Errorf("it is looked who has %q", asked)
 	}
 }

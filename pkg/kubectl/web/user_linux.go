@@ -13,14 +13,19 @@ import (
 	"strings"
 )
 
-// connectsAsUser reports whether the socket with an address of this machine is one of this user's,
-// or of root's, which may do as any user: a relay into a virtual machine runs as root.
-func connectsAsUser(address string) bool {
-	socket, err := netip.ParseAddrPort(address)
-	if err != nil {
+// established is the state of a connection in /proc/net/tcp.
+const established = "01"
+
+// connectsAsUser reports whether the connection from one address of this machine to another is one
+// of this user's, or of root's, which may do as any user: a relay into a virtual machine runs as
+// root.
+func connectsAsUser(from, to string) bool {
+	source, failed := netip.ParseAddrPort(from)
+	target, err := netip.ParseAddrPort(to)
+	if err != nil || failed != nil {
 		return false
 	}
-	name := nameInProc(socket)
+	local, remote := nameInProc(source), nameInProc(target)
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		table, err := os.ReadFile(file)
 		if err != nil {
@@ -29,7 +34,7 @@ func connectsAsUser(address string) bool {
 		for line := range strings.Lines(string(table)) {
 			// Number, local address, remote address, state, queues, timer, retransmits, user.
 			fields := strings.Fields(line)
-			if len(fields) > 7 && fields[1] == name {
+			if len(fields) > 7 && fields[1] == local && fields[2] == remote && fields[3] == established {
 				return fields[7] == strconv.Itoa(os.Getuid()) || fields[7] == "0"
 			}
 		}

@@ -23,14 +23,18 @@ func TestASocketIsThatOfTheUserWhoHasOpenedIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if own := connection.LocalAddr().String(); !connectsAsUser(own) {
+		own, to := connection.LocalAddr().String(), connection.RemoteAddr().String()
+		if !connectsAsUser(own, to) {
 			t.Errorf("%s is not this user's", own)
+		}
+		if connectsAsUser(own, "127.0.0.1:1") {
+			t.Errorf("of %s another connection counts", own)
 		}
 		connection.Close() //nolint:errcheck // nothing was written
 		listener.Close()   //nolint:errcheck // it served its purpose
 	}
 	for _, address := range []string{"127.0.0.1:1", "pipe"} { // below the ports that clients get
-		if connectsAsUser(address) {
+		if connectsAsUser(address, "127.0.0.1:1") {
 			t.Errorf("%s is this user's", address)
 		}
 	}
@@ -58,7 +62,7 @@ func TestASocketOfAnotherUserIsNotThisUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer connection.Close() //nolint:errcheck // nothing was written
-	if other := connection.LocalAddr().String(); connectsAsUser(other) {
+	if other := connection.LocalAddr().String(); connectsAsUser(other, listener.Addr().String()) {
 		t.Errorf("%s is this user's", other)
 	}
 }

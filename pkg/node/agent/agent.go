@@ -232,7 +232,7 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if err := a.serve(ctx, changed && runs); err != nil {
 		return err
 	}
-	a.enrolled = true
+	a.enrolled, a.leaving = true, false
 	return nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/holdings"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // holder is a pod that holds devices, and the annotation that says so.
@@ -81,15 +80,6 @@ func (c *Cache) holdersOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *in
 		}
 	}
 	return h
-}
-
-// heldByEnding returns what the pods hold that are being deleted.
-func (h *holders) heldByEnding() sdk.ResourceList {
-	held := sdk.ResourceList{}
-	for _, uid := range h.ending {
-		h.present[uid].AddTo(held)
-	}
-	return held
 }
 
 // allocationOf reads what a bound pod's annotation says it holds.

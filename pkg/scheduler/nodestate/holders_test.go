@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 func TestWhoHoldsWhatIsReadFromTheBoundPods(t *testing.T) {
@@ -131,6 +134,52 @@ func TestANominatedPodKeepsWhatItsVictimsLeaveOneByOne(t *testing.T) {
 	f.want("free beside one that ends", f.freeFor(nodeInfo(node, victim, preemptor), f.pod("q", 1), false), "none")
 	tooMany := f.pod("too-many", 3)
 	f.want("free where it will not fit", f.freeFor(nodeInfo(node, victim, tooMany), f.pod("q", 1), false), "A")
+}
+
+// What one of two nominated pods waits for is not promised to the other.
+func TestTwoNominatedPodsKeepWhatTheirVictimsLeave(t *testing.T) {
+	f := newFixture(t)
+	node := f.node("n", "n-1", "A", "B", "C", "D")
+	var pods []*v1.Pod
+	for name, gpu := range map[string]string{"a": "A", "b": "B", "c": "C"} {
+		victim := f.bound(f.pod(name, 1), "n", allocated(name, "n", gpu))
+		victim.DeletionTimestamp = &metav1.Time{}
+		pods = append(pods, victim)
+	}
+	one, two := f.pod("one", 2), f.pod("two", 2)
+	f.want("free", f.freeFor(nodeInfo(node, append(pods, one, two)...), f.pod("q", 1), false), "none")
+	f.want("free for one of them", f.freeFor(nodeInfo(node, append(pods, one)...), one, false), "D")
+}
+
+func TestWhatIsHeldIsTakenOffOncePerPhase(t *testing.T) {
+	info := func(names ...string) sdk.ContainerInfo {
+		container := sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
+		for _, name := range names {
+			at := sdk.ResourceName("resource/group/gpu/" + name + "/memory")
+			container.DevRequests[at], container.AllocateFrom[at] = 10, at
+		}
+		return container
+	}
+	left := sdk.ResourceList{"resource/group/gpu/A/memory": 15}
+	rest := beyond(&sdk.PodInfo{
+		InitContainers:    map[string]sdk.ContainerInfo{"init": info("A"), "next": info("A", "B")},
+		RunningContainers: map[string]sdk.ContainerInfo{"main": info("A", "B"), "side": info("A")},
+	}, left)
+	if got := left["resource/group/gpu/A/memory"]; got != 0 {
+		t.Errorf("%d of it is left", got)
+	}
+	sum := sdk.ResourceList{}
+	for _, containers := range []map[string]sdk.ContainerInfo{rest.InitContainers, rest.RunningContainers} {
+		for _, container := range containers {
+			for request, from := range container.AllocateFrom {
+				sum[from] += container.DevRequests[request]
+			}
+		}
+	}
+	want := sdk.ResourceList{"resource/group/gpu/A/memory": 5, "resource/group/gpu/B/memory": 20}
+	if diff := cmp.Diff(want, sum); diff != "" {
+		t.Errorf("the rest (-want +got):\n%s", diff)
+	}
 }
 
 // Its owner may write whatever they like there, as long and as often as they like.

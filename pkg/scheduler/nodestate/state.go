@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // state is what was computed last for a node. It is immutable.
@@ -141,40 +140,7 @@ func (c *Cache) stateFor(
 	present := maps.Clone(current.present)
 	maps.Copy(present, more)
 	delete(present, pod.UID)
-	devices, err := c.schedulers.Node(ctx, mine, inOrder(present))
-	for _, nominated := range current.nominated {
-		if err != nil {
-			return nil, err
-		}
-		if nominated.UID == pod.UID {
-			continue
-		}
-		theirs, on := mine, devices
-		if theirs, err = inv.devicesFor(ctx, c.schedulers, nominated.Spec.Tolerations); err == nil && theirs != mine {
-			on, err = c.schedulers.Node(ctx, theirs, inOrder(present))
-		}
-		if err != nil {
-			return nil, err
-		}
-		placed := c.simulate(ctx, on, nominated, nil)
-		if placed == nil && len(current.ending) > 0 {
-			// It comes when those have gone that were evicted for it, and nobody else may take
-			// until then what some of them have left already.
-			staying := maps.Clone(present)
-			for _, uid := range current.ending {
-				delete(staying, uid)
-			}
-			if on, err = c.schedulers.Node(ctx, theirs, inOrder(staying)); err != nil {
-				return nil, err
-			}
-			placed = c.simulate(ctx, on, nominated, current.heldByEnding())
-		}
-		if placed != nil {
-			present[nominated.UID] = holder{Holder: placed}
-			devices, err = c.schedulers.Node(ctx, mine, inOrder(present))
-		}
-	}
-	return devices, err
+	return c.withNominated(ctx, inv, mine, current, present, pod.UID)
 }
 
 // stateOn returns the state with the devices that a pod may have.
@@ -192,42 +158,4 @@ func (c *Cache) stateOn(
 		current.variants.Add(devices, made)
 	}
 	return made, err
-}
-
-// simulate places a nominated pod. It returns nil when the pod requests no device, or will not come
-// because it does not fit. What is held by others, beside which it was placed, is left out: plugins
-// are to take no device twice.
-func (c *Cache) simulate(
-	ctx context.Context, devices *dispatch.Node, nominated *v1.Pod, held sdk.ResourceList,
-) *dispatch.Holder {
-	request, err := c.Request(nominated)
-	if err != nil || request == nil {
-		return nil
-	}
-	allocation, err := c.schedulers.Allocate(ctx, devices, request)
-	if err != nil {
-		return nil
-	}
-	if held != nil {
-		allocation = beyond(allocation, held)
-	}
-	return dispatch.NewHolder(string(nominated.UID), allocation, request.Containers)
-}
-
-// beyond returns an allocation less what is held already. held counts down.
-func beyond(allocation *sdk.PodInfo, held sdk.ResourceList) *sdk.PodInfo {
-	rest := allocation.Clone()
-	for _, containers := range []map[string]sdk.ContainerInfo{rest.InitContainers, rest.RunningContainers} {
-		for _, container := range containers {
-			for request, from := range container.AllocateFrom {
-				both := min(held[from], container.DevRequests[request])
-				held[from] -= both
-				if container.DevRequests[request] -= both; container.DevRequests[request] == 0 {
-					delete(container.DevRequests, request)
-					delete(container.AllocateFrom, request)
-				}
-			}
-		}
-	}
-	return rest
 }

@@ -26,7 +26,7 @@ var errHoldsNothing = errors.New("the pod holds no devices by an allocation of t
 // Vacancy is what all pods leave of a node's devices to one container of a pod, as if this one held
 // nothing. It is immutable.
 type Vacancy struct {
-	// Held is the pod's allocation. The caller does not change it.
+	// Held is the pod's allocation, by the node's present names. The caller does not change it.
 	Held *sdk.PodInfo
 
 	cache   *Cache
@@ -64,11 +64,12 @@ func (c *Cache) Vacancy(
 	if !ok || own.reported != nil {
 		return nil, errHoldsNothing
 	}
-	rest := *own.Pod
+	held := own.On(mine).Pod
+	rest := *held
 	rest.RunningContainers = maps.Clone(rest.RunningContainers)
 	delete(rest.RunningContainers, container)
 	others[pod.UID] = holder{Holder: dispatch.NewHolder(string(pod.UID), &rest, holdings.Containers(pod))}
-	return &Vacancy{Held: own.Pod, cache: c, devices: mine, others: others}, nil
+	return &Vacancy{Held: held, cache: c, devices: mine, others: others}, nil
 }
 
 // Node returns the node as the container finds it, without the devices of these paths, of which

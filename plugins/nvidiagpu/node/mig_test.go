@@ -153,8 +153,7 @@ func TestWhatIsNotUniformIsCountedAsBefore(t *testing.T) {
 			"only instances of 3g.40gb",
 		},
 		"nobody knows who holds what": {
-			map[int][]nvmltest.Part{0: uniform[0], 1: other}, nil, false, []string{large, small},
-			"only instances of 3g.40gb",
+			map[int][]nvmltest.Part{0: uniform[0], 1: other}, nil, false, []string{large}, "only instances of 3g.40gb",
 		},
 		"one has no instance": {
 			map[int][]nvmltest.Part{0: uniform[0], 1: {}}, nil, true, []string{large},
@@ -186,6 +185,11 @@ func TestWhatIsNotUniformIsCountedAsBefore(t *testing.T) {
 	t.Run("after a restart", func(t *testing.T) {
 		library.Partition(t, map[int][]nvmltest.Part{0: {library.At("3g.40gb", 0), library.At("3g.40gb", 4)}, 1: other})
 		d := configured(t, library, "flags: {migStrategy: single}")
+		d.SetHeld(nil, false)
+		info := update(t, d)
+		if offered, there := len(devices(info.Allocatable)), len(devices(info.Capacity)); offered != 2 || there != 3 {
+			t.Errorf("before it is known who holds what, %d of %d are offered", offered, there)
+		}
 		d.SetHeld([]string{small}, true)
 		if diff := cmp.Diff(map[string]string{small: "cards"}, devices(update(t, d).Allocatable)); diff != "" {
 			t.Errorf("what pods hold most of is counted (-want +got):\n%s", diff)

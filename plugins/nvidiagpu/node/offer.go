@@ -27,22 +27,28 @@ func (d *Device) offer() (gpus []gpu.GPU, problem error) {
 				if _, goes := d.holding.withdrawn[instance.UUID]; goes {
 					continue
 				}
-				resource := gpu.ProfileResource(instance.Profile)
+				resource, offered := gpu.ProfileResource(instance.Profile), true
 				if strategy == config.Single {
-					if !d.counts(instance.Profile, instance.UUID) {
+					var counted bool
+					if counted, offered = d.counts(instance.Profile, instance.UUID); !counted {
 						continue
 					}
 					resource = gpu.Cards
 				}
 				g.Instances = append(g.Instances, gpu.Instance{
 					ID: instance.UUID, GPUInstance: int(instance.GPUInstance), Resource: resource,
-					Unhealthy: !d.health.gpus[instance.UUID].health.Healthy,
+					Unhealthy: !offered || !d.health.gpus[instance.UUID].health.Healthy,
 				})
 			}
 		}
-		if strategy != config.Single || g.Partitioned || d.counts(wholeGPUs, g.ID) {
-			gpus = append(gpus, g)
+		if strategy == config.Single && !g.Partitioned {
+			counted, offered := d.counts(wholeGPUs, g.ID)
+			if !counted {
+				continue
+			}
+			g.Unhealthy = g.Unhealthy || !offered
 		}
+		gpus = append(gpus, g)
 	}
 	return gpus, problem
 }

@@ -224,8 +224,12 @@ func (p *partitioning) remove(positions []int) (due bool, err error) {
 			due = due && now.Sub(since) >= withdrawal
 		}
 	}
-	if !due || time.Since(p.holding.reported) > fresh {
+	if !due {
 		return false, nil
+	}
+	if age := time.Since(p.holding.reported); age > fresh {
+		return false, fmt.Errorf("the look at the GPUs has taken so long that a pod may have got a MIG instance which "+
+			"is in the way of the layout: who held it was known %v ago, which may be %v", age.Round(time.Second), fresh)
 	}
 	for _, i := range positions {
 		instance := p.there[i]

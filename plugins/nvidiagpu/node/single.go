@@ -19,6 +19,7 @@ const wholeGPUs = ""
 // All should be alike, by the rules of NVIDIA's plugin. While they are not, as while an
 // administrator partitions one GPU after the other, what was counted before is counted on, and what
 // pods hold stays until they go: a pod must not get a device of another size, nor lose its own.
+// While it is not known who holds what, as after a start, the others are there and not offered.
 type single struct {
 	profile string
 	chosen  bool
@@ -56,7 +57,7 @@ func (d *Device) chooseSingle() (problem error) {
 		most := slices.MaxFunc(profiles, func(a, b string) int {
 			return cmp.Or(there[a].held-there[b].held, there[a].all-there[b].all)
 		})
-		d.single = single{most, true}
+		d.single = single{most, d.holding.complete}
 	}
 	if len(profiles) == 1 {
 		return problem
@@ -75,8 +76,8 @@ func describe(profile string) string {
 	return "instances of " + profile
 }
 
-// counts reports whether strategy single counts a device of that profile. While it is not known who
-// holds what, it may be held.
-func (d *Device) counts(profile, uuid string) bool {
-	return profile == d.single.profile || !d.holding.complete || d.holding.held[uuid]
+// counts reports whether strategy single counts a device of that profile, and whether it offers it.
+func (d *Device) counts(profile, uuid string) (counted, offered bool) {
+	offered = profile == d.single.profile || d.holding.held[uuid]
+	return offered || !d.holding.complete, offered
 }
