@@ -138,6 +138,36 @@ func TestADeviceThatIsHealthyInTimeEvictsNobody(t *testing.T) {
 	})
 }
 
+// A round of evictions takes as long as the API server does.
+func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNobody(t *testing.T) {
+	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
+		m.breaks("0 Xid79", "1 Xid79", "2 Xid79")
+		m.look()
+		m.warned = func(reason string) {
+			if reason == reasonEvicted {
+				m.source.set(nil, false) // the driver has recovered
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(time.Minute)
+		evicted := 0
+		for _, line := range m.look() {
+			if strings.HasPrefix(line, "evicted ") {
+				evicted++
+			}
+		}
+		time.Sleep(time.Minute)
+		for _, line := range m.look() {
+			if strings.HasPrefix(line, "evicted ") {
+				evicted++
+			}
+		}
+		if evicted != 1 {
+			t.Errorf("%d pods are evicted, want the first", evicted)
+		}
+	})
+}
+
 func TestTheGracePeriodGoesOnOverRestarts(t *testing.T) {
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79")

@@ -141,6 +141,8 @@ type machine struct {
 	budget  atomic.Bool // of all pods: none may be evicted
 	why     string      // why the node does not replace devices
 
+	warned func(reason string) // called for each event on a pod, if set
+
 	annotation string // of the node
 	stop       func()
 
@@ -256,6 +258,9 @@ func (m *machine) start() {
 		Replacer: m, NotReplaced: m.why,
 		Warn: func(pod *corev1.ObjectReference, reason, message string) {
 			m.say("pod %s %s: %s", pod.Name, reason, message)
+			if m.warned != nil {
+				m.warned(reason)
+			}
 		},
 	}, m.client)
 	var running sync.WaitGroup

@@ -13,9 +13,12 @@ import (
 // follow calls round until ctx is done: when what now returns, the grants or the pods change, and
 // at the time that the last round has returned, unless that is zero. It calls nothing before all
 // grants and pods are known.
+//
+// A round may take as long as the API server does. While it runs, outdated reports that what now
+// returned or the grants have changed: then another round follows at once.
 func follow[T any](
 	ctx context.Context, now func() (T, <-chan struct{}), granted Grants, pods Pods,
-	round func(T, []grants.Allocation) (next time.Time),
+	round func(what T, granted []grants.Allocation, outdated func() bool) (next time.Time),
 ) {
 	for {
 		what, changed := now()
@@ -23,7 +26,7 @@ func follow[T any](
 		podsChanged := pods.Changed()
 		var next time.Time
 		if complete && pods.Check() == nil {
-			next = round(what, list)
+			next = round(what, list, func() bool { return isClosed(changed) || isClosed(grantsChanged) })
 		}
 		wake, stop := wakeAt(next)
 		select {
@@ -37,6 +40,15 @@ func follow[T any](
 		if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+func isClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
 	}
 }
 

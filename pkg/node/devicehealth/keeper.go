@@ -99,6 +99,8 @@ type Keeper struct {
 	client kubernetes.Interface
 	rules  rules
 	pods   map[string]*podState // by UID, of pods that need anything
+	// outdated reports that what the round goes by has changed: a device may be healthy again.
+	outdated func() bool
 }
 
 // podState is what was done for a pod.
@@ -140,10 +142,11 @@ func NewKeeper(options Options, client kubernetes.Interface) *Keeper {
 // Run follows devices, grants and pods until ctx is done.
 func (k *Keeper) Run(ctx context.Context) {
 	follow(ctx, k.Tracker.snapshot, k.Grants, k.Pods,
-		func(now *snapshot, granted []grants.Allocation) (next time.Time) {
+		func(now *snapshot, granted []grants.Allocation, outdated func() bool) (next time.Time) {
 			if now == nil {
 				return time.Time{}
 			}
+			k.outdated = outdated
 			return k.round(ctx, now, granted)
 		})
 }
@@ -383,6 +386,8 @@ func (k *Keeper) evict(ctx context.Context, a affected, s *podState, due time.Ti
 		return due
 	case !s.evict.due(now):
 		return s.evict.next
+	case k.outdated():
+		return now
 	}
 	s.evicted = evictor{k.client, k.Warn, k.Observe}.try(ctx, a.ref(), &s.evict, &s.blocked, evictionReasons{
 		evicted: reasonEvicted, blocked: reasonBlocked, why: a.failed[0].text(),

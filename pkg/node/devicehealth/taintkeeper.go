@@ -48,6 +48,8 @@ type TaintKeeper struct {
 	TaintOptions
 	evictor evictor
 	pods    map[string]*taintedPod // by UID, of pods that are evicted, now or later
+	// outdated reports that what the round goes by has changed: a taint may be gone.
+	outdated func() bool
 }
 
 // taintedPod is what was done for a pod.
@@ -68,7 +70,8 @@ func NewTaintKeeper(options TaintOptions, client kubernetes.Interface) *TaintKee
 // Run follows taints, grants and pods until ctx is done.
 func (k *TaintKeeper) Run(ctx context.Context) {
 	follow(ctx, k.Taints.List, k.Grants, k.Pods,
-		func(taints []deviceinfo.DeviceTaint, granted []grants.Allocation) (next time.Time) {
+		func(taints []deviceinfo.DeviceTaint, granted []grants.Allocation, outdated func() bool) (next time.Time) {
+			k.outdated = outdated
 			return k.round(ctx, taints, granted)
 		})
 }
@@ -122,6 +125,8 @@ func (k *TaintKeeper) keep(
 		return due
 	case !s.attempts.due(now):
 		return s.attempts.next
+	case k.outdated():
+		return now
 	}
 	s.evicted = k.evictor.try(ctx, ref, &s.attempts, &s.blocked, evictionReasons{
 		evicted: reasonTaintEvicted, blocked: reasonTaintBlocked, why: why,

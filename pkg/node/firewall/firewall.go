@@ -275,7 +275,9 @@ func (v *vendor) askedBy(key, value string, except []string) string {
 	switch {
 	case domain == cdiDomain || strings.HasSuffix(domain, "."+cdiDomain):
 		for name := range strings.SplitSeq(value, ",") {
-			name = strings.TrimSpace(name)
+			if name = strings.TrimSpace(name); name == "" {
+				continue // of others that may follow
+			}
 			// A name without a kind is taken for a device of the vendor whose runtime reads it.
 			isBare := len(v.cdiKinds) > 0 && !strings.Contains(name, "=")
 			if isBare || hasKind(v.cdiKinds, name) && !hasKind(except, name) {

@@ -40,17 +40,17 @@ const reasonNotReplaced = "DeviceNotReplaced"
 // answer gives one container of the pod other devices, if the pod has no answer yet that the node
 // can use. It reports whether to try again at once.
 func (e *Engine) answer(
-	ctx context.Context, node *v1.Node, pods []*v1.Pod, pod *v1.Pod, want deviceinfo.Replacement,
+	ctx context.Context, node *v1.Node, pod *v1.Pod, want deviceinfo.Replacement,
 ) (again bool) {
 	now, err := e.generationOf(pod)
 	switch {
 	case err != nil:
 		e.explain(pod, err)
 		return false
-	case now > want.Generation || e.answered(pod.UID, want.Generation):
+	case now > want.Generation || e.answered(pod.UID, now):
 		return false // the node has not seen the answer yet, or the informer has not
 	}
-	decision, err := e.choose(ctx, node, pods, pod, want)
+	decision, err := e.choose(ctx, node, pod, want)
 	if err != nil {
 		metrics.DeviceReplacements.WithLabelValues(noDevice).Inc()
 		e.explain(pod, err)
@@ -62,11 +62,11 @@ func (e *Engine) answer(
 	switch outcome {
 	case written:
 		delete(e.said[node.Name], pod.UID)
-		e.keep(node.Name, pod.UID, generation, keepPause)
+		e.keep(node.Name, pod.UID, generation, keepPause, true)
 	case conflict, noDevice:
 		e.drop(node.Name, pod.UID)
 	case failed:
-		e.keep(node.Name, pod.UID, generation, latePatch)
+		e.keep(node.Name, pod.UID, generation, latePatch, false)
 	}
 	return outcome == conflict
 }
@@ -99,10 +99,11 @@ func (e *Engine) explain(pod *v1.Pod, err error) {
 // choose chooses devices for the first container that can be given others, and reserves them. One
 // container at a time: the next one may then have what this one leaves.
 func (e *Engine) choose(
-	ctx context.Context, node *v1.Node, pods []*v1.Pod, pod *v1.Pod, want deviceinfo.Replacement,
+	ctx context.Context, node *v1.Node, pod *v1.Pod, want deviceinfo.Replacement,
 ) (*sdk.PodInfo, error) {
 	done := e.Nodes.Placing()
 	defer done()
+	pods := func() ([]*v1.Pod, error) { return e.PodsOn(node.Name) }
 	err := errors.New("the node names no container of the pod")
 	for _, container := range want.Containers {
 		var vacancy *nodestate.Vacancy
@@ -172,10 +173,13 @@ func (e *Engine) write(ctx context.Context, pod *v1.Pod, decision *sdk.PodInfo, 
 			logger.Info("A container of a pod is given other devices", logkey.ResourceVersion, patched.ResourceVersion)
 			return written
 		case refused(err) && tries == 0:
-			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				logger.Error(err, "The devices of a pod cannot be replaced")
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				return conflict
 			}
-			return conflict
+			logger.Error(err, "The devices of a pod cannot be replaced")
+			e.explain(pod, fmt.Errorf("the scheduler may not write the pod's allocation: %w; look for a policy, a "+
+				"webhook or RBAC that forbids it to patch pods/status", err))
+			return noDevice
 		case refused(err): // by what an earlier try has done, or by somebody else
 			return e.resolve(ctx, pod, generation)
 		case tries == 2 || ctx.Err() != nil:

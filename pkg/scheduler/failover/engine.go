@@ -41,8 +41,8 @@ const (
 	retryPause = time.Second
 	// conflictPause is the same after the pod was changed by somebody else meanwhile.
 	conflictPause = 50 * time.Millisecond
-	// keepPause is how long devices stay reserved after the pod was changed. The scheduler's own
-	// snapshot of the pods shows it long before.
+	// keepPause is how long devices stay reserved at least after the pod was changed. When the
+	// informer has shown it, the scheduler's own snapshot of the pods shows it long before.
 	keepPause = 10 * time.Second
 	// latePatch is how long a change that the API server did not answer may still take effect: the
 	// server's own limit for a request.
@@ -84,6 +84,7 @@ type reserved struct {
 	node       string
 	generation int64 // for which
 	until      time.Time
+	written    bool // it is known that the pod was changed
 }
 
 // New returns an engine; call Follow and Run.
@@ -170,15 +171,21 @@ func (e *Engine) sync(ctx context.Context, name string) (again time.Duration) {
 		if at < 0 || pods[at].DeletionTimestamp != nil {
 			continue
 		}
-		if e.answer(ctx, node, pods, pods[at], want) {
+		if e.answer(ctx, node, pods[at], want) {
 			sooner(conflictPause)
 		}
 	}
 	return again
 }
 
-// release ends reservations on the node that are over, and returns when the next one is.
+// release ends reservations on the node that are over, and returns when the next one is. One for a
+// pod that was changed is not over before the informer has shown that: until then the devices would
+// look free.
 func (e *Engine) release(node string, now time.Time) (again time.Duration) {
+	pods, err := e.PodsOn(node)
+	if err != nil {
+		return retryPause
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for uid, r := range e.reserved {
@@ -186,6 +193,9 @@ func (e *Engine) release(node string, now time.Time) (again time.Duration) {
 			continue
 		}
 		left := r.until.Sub(now)
+		if left <= 0 && r.written && !e.shown(pods, uid, r.generation) {
+			left = retryPause
+		}
 		if left <= 0 {
 			e.Nodes.ReleaseMore(r.node, uid)
 			delete(e.reserved, uid)
@@ -196,11 +206,23 @@ func (e *Engine) release(node string, now time.Time) (again time.Duration) {
 	return again
 }
 
-// keep notes that what is reserved for the pod stays so for that long.
-func (e *Engine) keep(node string, uid types.UID, generation int64, pause time.Duration) {
+// shown reports whether a pod's generation is one of these pods', or a later one. Where that cannot
+// be known, or the pod is gone, there is nothing to wait for.
+func (e *Engine) shown(pods []*v1.Pod, uid types.UID, generation int64) bool {
+	at := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == uid })
+	if at < 0 {
+		return true
+	}
+	now, err := e.generationOf(pods[at])
+	return err != nil || now >= generation
+}
+
+// keep notes that what is reserved for the pod stays so for that long. written says that it is
+// known that the pod was changed.
+func (e *Engine) keep(node string, uid types.UID, generation int64, pause time.Duration, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.reserved[uid] = reserved{node, generation, time.Now().Add(pause)}
+	e.reserved[uid] = reserved{node, generation, time.Now().Add(pause), written}
 }
 
 // drop ends the reservation for the pod.

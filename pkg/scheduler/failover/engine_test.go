@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -262,5 +264,66 @@ func TestAPodThatWasChangedMeanwhileIsTriedAgain(t *testing.T) {
 	f.sync()
 	if got := f.has("p", "main"); strings.HasPrefix(got, "A") {
 		t.Errorf("the container has %q", got)
+	}
+}
+
+// Pods are bound while a node is answered, and what was reserved for them is theirs then.
+func TestAPodThatIsBoundMeanwhileKeepsItsDevices(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A"})
+	f.holder("q", 0, map[string]string{"main": "B"})
+	f.breaks("A", asks("p", 0, "main"))
+	late := f.holder("late", 0, map[string]string{"main": "C D"})
+	before, now := f.pods[:2], f.pods
+	lists := 0
+	f.engine.PodsOn = func(string) ([]*v1.Pod, error) {
+		if lists++; lists <= 2 { // for reservations that are over, and for who asks
+			return before, nil
+		}
+		return now, nil
+	}
+	f.engine.sync(t.Context(), "n")
+	f.want("the container", f.has("p", "main"), "A, generation 0")
+	if lists < 3 {
+		t.Errorf("pods such as %s are listed %d times", late.Name, lists)
+	}
+}
+
+// The pods that the scheduler has seen may be older than the node's.
+func TestNothingIsChosenOrReleasedBeforeTheInformerShowsTheLastAnswer(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A"})
+	f.breaks("A", asks("p", 0, "main"))
+	f.sync()
+	given := f.has("p", "main")
+	f.breaks(given[:1], asks("p", 1, "main")) // the node has the answer already, and it fails, too
+	f.sync()
+	f.want("the container", f.has("p", "main"), given)
+	delete(f.sick, given[:1])
+	f.node()
+	f.engine.release("n", time.Now().Add(time.Hour))
+	if free := f.free(); strings.Contains(free, given[:1]) {
+		t.Errorf("%s are free, and the container has %s", free, given)
+	}
+	f.seen()
+	f.engine.release("n", time.Now().Add(time.Hour))
+	if len(f.engine.reserved) > 0 {
+		t.Error("the reservation does not end")
+	}
+}
+
+func TestWhatTheAPIServerForbidsIsSaidAndNotTriedAllTheTime(t *testing.T) {
+	f := newFixture(t)
+	f.holder("p", 0, map[string]string{"main": "A"})
+	f.breaks("A", asks("p", 0, "main"))
+	f.lose = func(func()) error { return apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("a policy")) }
+	if again := f.engine.sync(t.Context(), "n"); again != retryPause {
+		t.Errorf("it is tried again after %v", again)
+	}
+	if event := <-f.events.Events; !strings.Contains(event, "may not write the pod's allocation") {
+		t.Errorf("the event says %q", event)
+	}
+	if len(f.engine.reserved) > 0 {
+		t.Error("devices stay reserved")
 	}
 }

@@ -34,11 +34,11 @@ type Vacancy struct {
 	others  map[types.UID]holder
 }
 
-// Vacancy returns what these pods, which are bound to the node, and all reservations leave to the
+// Vacancy returns what the pods that are bound to the node, and all reservations, leave to the
 // container of the pod, which is one of them. What was reserved for that very container before does
-// not count.
+// not count. list returns the bound pods as they are then: what is not reserved any more, they show.
 func (c *Cache) Vacancy(
-	ctx context.Context, source *v1.Node, pods []*v1.Pod, pod *v1.Pod, container string,
+	ctx context.Context, source *v1.Node, list func() ([]*v1.Pod, error), pod *v1.Pod, container string,
 ) (*Vacancy, error) {
 	n, inv, err := c.current(ctx, source)
 	if err != nil {
@@ -54,6 +54,10 @@ func (c *Cache) Vacancy(
 	}
 	delete(others, standIn(pod.UID))
 	delete(others, pod.UID)
+	pods, err := list() // after the reservations: one ends when its pod is seen bound
+	if err != nil {
+		return nil, err
+	}
 	for _, other := range pods {
 		delete(others, other.UID)
 		if held, ok := c.heldBy(other, inv, last); ok && other.UID != pod.UID {
