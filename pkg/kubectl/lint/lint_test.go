@@ -237,6 +237,49 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// Which annotations of a pod are misspelled, and what each of them may be.
+func TestMisspelledAnnotationsAreFound(t *testing.T) {
+	for key, want := range map[string]string{
+		"KubeDevice/DeviceInfo": "", "KubeDevice/OnDeviceFailure": "", "KubeDevice/DeviceFailureGracePeriod": "",
+		"KubeDevice/Seal": "", "KubeDevice/Grant": "", "example.com/owner": "",
+
+		"kubedevice/deviceinfo":                "KubeDevice/DeviceInfo",
+		"KubeDevice/DeviceInfos":               "KubeDevice/DeviceInfo",
+		"KubeDevice/OnDeviceFailures":          "KubeDevice/OnDeviceFailure",
+		"KubeDevice/OnDevicefailure":           "KubeDevice/OnDeviceFailure",
+		"KubeDevice/DeviceFailure":             "KubeDevice/OnDeviceFailure",
+		"KubeDevice/DeviceFailureGracePeriods": "KubeDevice/DeviceFailureGracePeriod",
+		"KubeDevice/DeviceFailurePeriod":       "KubeDevice/DeviceFailureGracePeriod",
+	} {
+		content := fmt.Sprintf("kind: Pod\nmetadata: {annotations: {%s: '{}'}}\nspec: {containers: [{name: c}]}\n", key)
+		found, err := File("f", []byte(content), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range found {
+			got = append(got, f.Nearest)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: found %q, want %q", key, found, want)
+		}
+	}
+}
+
+func TestAnnotationsOfAWorkloadAreFound(t *testing.T) {
+	for _, key := range annotationKeys {
+		content := fmt.Sprintf("kind: Job\nmetadata: {name: j, annotations: {%s: x}}\n"+
+			"spec: {template: {spec: {containers: [{name: c}]}}}\n", key)
+		found, err := File("f", []byte(content), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) != 1 || !strings.Contains(found[0].Message, "annotation "+key+" of Job j itself is not read") {
+			t.Errorf("%s: found %q", key, found)
+		}
+	}
+}
+
 func FuzzFile(f *testing.F) {
 	for _, content := range manifests(f) {
 		f.Add(content)

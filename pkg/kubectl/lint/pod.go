@@ -19,6 +19,11 @@ import (
 
 const annotationKey = deviceinfo.Annotation
 
+// annotationKeys are the keys of all annotations that users write for a pod.
+var annotationKeys = []string{
+	annotationKey, deviceinfo.OnDeviceFailureAnnotation, deviceinfo.DeviceFailureGracePeriodAnnotation,
+}
+
 // pod is what a template has that devices are about.
 type pod struct {
 	*corev1.Pod
@@ -84,15 +89,16 @@ func (l *linter) readResources(p *pod, c *corev1.Container, running bool, node *
 	return list
 }
 
-// checkKeys looks for the annotation where nobody reads it.
+// checkKeys looks for annotations that nobody reads: misspelled ones, and those of a workload.
 func (l *linter) checkKeys(t template) {
 	for _, e := range entries(get(t.metadata, "annotations")) {
-		if word := e.key.Value; nearest(word, []string{annotationKey}) != "" {
-			l.at(Warning, e.key, "annotation %q is not read", word).about(word, []string{annotationKey})
+		word := e.key.Value
+		if !slices.Contains(annotationKeys, word) && nearest(word, annotationKeys) != "" {
+			l.at(Warning, e.key, "annotation %q is not read", word).about(word, annotationKeys)
 		}
 	}
 	for _, e := range entries(get(t.outer, "annotations")) {
-		if word := e.key.Value; word == annotationKey {
+		if word := e.key.Value; slices.Contains(annotationKeys, word) {
 			l.at(Warning, e.key, "annotation %s of %s itself is not read: write it into the metadata of its pod "+
 				"template", word, l.object).Word = word
 		}

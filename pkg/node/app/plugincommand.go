@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,7 +79,9 @@ func pluginTestCommand() *cobra.Command {
 				}
 				accepted[check] = reason
 			}
-			report, err := testPlugins(command.Context(), plugins, options)
+			ctx, stop := untilSignalled(command.Context(), os.Stderr)
+			defer stop()
+			report, err := testPlugins(ctx, plugins, options)
 			if err == nil {
 				err = report.Accept(accepted)
 			}
@@ -104,7 +107,8 @@ func pluginTestCommand() *cobra.Command {
 		"expect none of the plugin's devices on this machine: what needs one is not applicable")
 	flags.StringVar(&options.Break, "break", options.Break,
 		"a shell command that makes one of the devices unhealthy, for the check of health")
-	flags.StringVar(&options.Mend, "mend", options.Mend, "a shell command that makes it healthy again")
+	flags.StringVar(&options.Mend, "mend", options.Mend,
+		"a shell command that makes it healthy again, and succeeds for one that is healthy")
 	flags.StringArrayVar(&known, "known", known,
 		"CHECK=REASON: expect that the check fails, and report it as known; may be given several times")
 	flags.StringVar(&options.Restart, "restart", options.Restart,

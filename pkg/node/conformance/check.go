@@ -16,6 +16,8 @@ type check[T any] struct {
 	fix   string   // what the author of a plugin that fails is to do
 	needs []string // checks that must have passed
 
+	breaks bool // whether it breaks a device and mends it, if there are commands for that
+
 	// run returns nil, an error that says what is wrong, or one of notApplicable.
 	run func(T) error
 	// observe is set in place of run: what it returns must be the same in another process.
@@ -61,6 +63,8 @@ type outcome struct {
 	Node *node `json:",omitempty"`
 	// Placed are allocations that the plugin made, after a scheduler plugin's check of them.
 	Placed []placed `json:",omitempty"`
+
+	ended bool // the process that ran the check has ended, and has not said how the check did
 }
 
 // perform runs the check.

@@ -91,6 +91,8 @@ func deviceChecks() []check[*deviceHalf] {
 			fix:   "leave unhealthy devices out of Allocatable and of the count in KubeAlloc, and only there",
 			needs: []string{stableCheck},
 			run:   (*deviceHalf).checkHealth,
+
+			breaks: true,
 		},
 		{
 			name: "reasons",
@@ -99,6 +101,8 @@ func deviceChecks() []check[*deviceHalf] {
 			fix:   "list devices of UpdateNodeInfo by what their names have in common, each with one CamelCase word",
 			needs: []string{stableCheck},
 			run:   (*deviceHalf).checkReasons,
+
+			breaks: true,
 		},
 		{
 			name:  allocateEachCheck,

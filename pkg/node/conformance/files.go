@@ -5,6 +5,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -21,7 +22,7 @@ type Options struct {
 	// applicable then.
 	NoDevices bool
 	// Break is a shell command that makes a device unhealthy, and Mend one that makes it healthy
-	// again. Without them, health is not tested.
+	// again, also if all are. Without them, health is not tested.
 	Break, Mend string
 	// Restart is a shell command that restarts a kubelet device plugin.
 	Restart string
@@ -38,6 +39,8 @@ type Limits struct {
 	Health time.Duration
 	// Concurrent is how long calls are made at the same time.
 	Concurrent time.Duration
+	// Command is how long each of the commands Break, Mend and Restart may take.
+	Command time.Duration
 }
 
 // DefaultLimits are those of the hosts: see plugins.DefaultTiming, and callLimit of package
@@ -46,12 +49,12 @@ func DefaultLimits() Limits {
 	timing := plugins.DefaultTiming()
 	return Limits{
 		Start: timing.Start, Update: timing.Update, Allocate: timing.Allocate, Schedule: time.Second,
-		Health: 30 * time.Second, Concurrent: 500 * time.Millisecond,
+		Health: 30 * time.Second, Concurrent: 500 * time.Millisecond, Command: 2 * time.Minute,
 	}
 }
 
 // whole is how long one check may take, which makes many calls.
-func (l Limits) whole() time.Duration { return 2*time.Minute + l.Start + 2*l.Health }
+func (l Limits) whole() time.Duration { return 2*time.Minute + l.Start + 2*(l.Health+l.Command) }
 
 // The kinds of plugins in a report.
 const (
@@ -61,7 +64,8 @@ const (
 )
 
 // Files tests a device plugin, a scheduler plugin, or the pair that belongs together. A file may
-// hold both. The error says that the files are no such pair, or is ctx's.
+// hold both. The error says that the files are no such pair, or is ctx's, and then also says if a
+// device may still be broken.
 func Files(ctx context.Context, files []string, options Options) (*Report, error) {
 	run := &run{ctx: ctx, options: options, report: &Report{}, passed: needs{}}
 	of := map[string]string{} // file by entry point
@@ -94,7 +98,10 @@ func Files(ctx context.Context, files []string, options Options) (*Report, error
 			all(run, devices, kindPair, pairChecks())
 		}
 	}
-	return run.report, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return run.report, errors.Join(err, run.unmended)
+	}
+	return run.report, nil
 }
 
 // run is one test of some files.
@@ -105,6 +112,8 @@ type run struct {
 	passed  needs    // by kind and check
 	node    *node    // what the device plugin reports
 	placed  []placed // what the scheduler plugin allocated
+
+	unmended error // why a device may still be broken
 }
 
 // loads is the check before all others.
@@ -139,6 +148,9 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 		}
 		first := needsOf(kind, c.needs)
 		o := r.one(s, c.name, first)
+		if c.breaks && o.ended {
+			o = r.mend(o)
+		}
 		if c.observe != nil && o.Status == OK {
 			s.end()
 			o = c.compare(o, r.one(s, c.name, nil))
@@ -180,6 +192,17 @@ func (r *run) one(s *session, name string, first []string) outcome {
 	}
 	if o.Placed != nil {
 		r.placed = o.Placed
+	}
+	return o
+}
+
+// mend mends the device that a check has broken whose process has ended: nobody else would.
+func (r *run) mend(o outcome) outcome {
+	if r.options.Break == "" || r.options.Mend == "" {
+		return o
+	}
+	if r.unmended = r.options.mend(); r.unmended != nil {
+		o.Status, o.Reason = Failed, fmt.Sprintf("%s; %v", o.Reason, r.unmended)
 	}
 	return o
 }
@@ -228,11 +251,12 @@ func (s *session) ask(ctx context.Context, q question) outcome {
 	s.child = nil
 	switch {
 	case ctx.Err() != nil:
-		return outcome{Status: NotApplicable, Reason: ctx.Err().Error()}
+		return outcome{Status: NotApplicable, Reason: ctx.Err().Error(), ended: true}
 	case !inTime:
-		return outcome{Status: Failed, Reason: fmt.Sprintf("it did not end within %v", limit)}
+		return outcome{Status: Failed, Reason: fmt.Sprintf("it did not end within %v", limit), ended: true}
 	default:
-		return outcome{Status: Failed, Reason: fmt.Sprintf("it ended the process that called it: %s", ended)}
+		return outcome{Status: Failed, Reason: fmt.Sprintf("it ended the process that called it: %s", ended),
+			ended: true}
 	}
 }
 

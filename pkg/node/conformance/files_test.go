@@ -5,12 +5,17 @@ package conformance
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,7 +60,7 @@ func buildPlugin(t *testing.T, from, pkg string) (file string) {
 func patient() Options {
 	return Options{Limits: Limits{
 		Start: 5 * time.Second, Update: 5 * time.Second, Allocate: 5 * time.Second, Schedule: 5 * time.Second,
-		Health: time.Second, Concurrent: 50 * time.Millisecond,
+		Health: time.Second, Concurrent: 50 * time.Millisecond, Command: time.Minute,
 	}}
 }
 
@@ -111,6 +116,7 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 		"it says how an unknown device is":             deviceHalf + "reasons",
 		"it blocks when it is asked how devices are":   deviceHalf + "reasons",
 		"it panics when it is asked how devices are":   deviceHalf + "reasons",
+		"it calls os.Exit when a device is broken":     deviceHalf + "reasons",
 		"it does not say why a device is unhealthy":    deviceHalf + "reasons",
 		"a device is unhealthy since tomorrow":         deviceHalf + "reasons",
 		"a device alone gives nothing":                 deviceHalf + "allocate-each",
@@ -189,12 +195,72 @@ func TestEachFaultFailsOneCheck(t *testing.T) {
 			if diff := cmp.Diff(want, failures(report)); diff != "" {
 				t.Errorf("checks that failed (-want +got):\n%s%s", diff, text(t, report))
 			}
+			if _, err := os.Stat(broken); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the device is left broken: %v", err)
+			}
 			for _, result := range report.Results {
 				if (result.Reason == "") != (result.Status == OK) || (result.Fix == "") != (result.Status != Failed) {
 					t.Errorf("%s: reason %q, fix %q", result.Check, result.Reason, result.Fix)
 				}
 			}
 			t.Log("\n" + text(t, report))
+		})
+	}
+}
+
+func TestADeviceThatCannotBeMendedIsReported(t *testing.T) {
+	file := buildPlugin(t, ".", "./testdata/faulty")
+	broken := filepath.Join(t.TempDir(), "broken")
+	t.Setenv("FAULT", "it calls os.Exit when a device is broken")
+	t.Setenv("GEARS_BROKEN", broken)
+	options := patient()
+	options.Break, options.Mend = "printf g1 >"+broken, "echo stuck; false"
+	report, err := Files(t.Context(), []string{file}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range report.Results {
+		if result.Kind == kindDevice && result.Check == "reasons" &&
+			!(strings.Contains(result.Reason, "it ended the process that called it: exit status 3; "+
+				"a device may still be broken") && strings.Contains(result.Reason, "stuck")) {
+			t.Errorf("%s: %s", result.Status, result.Reason)
+		}
+	}
+}
+
+// TestADeviceIsMendedWhenTheTestIsInterrupted interrupts while the check waits for a plugin that
+// notices nothing.
+func TestADeviceIsMendedWhenTheTestIsInterrupted(t *testing.T) {
+	file := buildPlugin(t, ".", "./testdata/faulty")
+	for name, test := range map[string]struct{ mend, want string }{
+		"it can be mended":    {mend: "rm -f $GEARS_BROKEN"},
+		"it cannot be mended": {mend: "false", want: "a device may still be broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			broken, said := filepath.Join(dir, "broken"), filepath.Join(dir, "said")
+			if err := syscall.Mkfifo(said, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("FAULT", "a broken device stays allocatable")
+			t.Setenv("GEARS_BROKEN", broken)
+			options := patient()
+			options.Limits.Health = time.Minute
+			options.Break, options.Mend = fmt.Sprintf("printf g1 >%s; : >%s", broken, said), test.mend
+			ctx, cancel := context.WithCancel(t.Context())
+			var waiting sync.WaitGroup
+			waiting.Go(func() {
+				defer cancel()
+				_, _ = os.ReadFile(said) // ends when the device is broken
+			})
+			_, err := Files(ctx, []string{file}, options)
+			waiting.Wait()
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error: %v, want %q", err, test.want)
+			}
+			if _, err := os.Stat(broken); errors.Is(err, fs.ErrNotExist) != (test.want == "") {
+				t.Errorf("what says that the device is broken: %v", err)
+			}
 		})
 	}
 }

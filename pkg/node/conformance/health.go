@@ -4,9 +4,11 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"time"
@@ -20,11 +22,36 @@ import (
 // healthPause is how often a plugin is asked while a device is broken.
 const healthPause = 200 * time.Millisecond
 
-// shell runs a command of the user's.
-func shell(command string) error {
-	out, err := exec.Command("/bin/sh", "-c", command).CombinedOutput()
+// shell runs a command of the user's. What it leaves running in the background, such as a plugin,
+// is not waited for, and may go on writing: the output is a file.
+func (l Limits) shell(command string) error {
+	out, err := os.CreateTemp("", "plugin-test-")
 	if err != nil {
-		return withFix(fmt.Errorf("the command %q: %w: %s", command, err, brief(string(out))), "correct the command")
+		return withFix(fmt.Errorf("no file for the output of %q: %w", command, err),
+			"set TMPDIR to a directory that can be written")
+	}
+	defer out.Close()
+	defer os.Remove(out.Name())
+	ctx, cancel := context.WithTimeout(context.Background(), l.Command)
+	defer cancel()
+	c := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	c.Stdout, c.Stderr = out, out
+	if err = c.Run(); err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return withFix(fmt.Errorf("the command %q did not end within %v", command, l.Command),
+			"have it end, and run in the background what is to stay")
+	}
+	said := make([]byte, maxBrief+1)
+	n, _ := out.ReadAt(said, 0) // the rest of the message says enough
+	return withFix(fmt.Errorf("the command %q: %w: %s", command, err, brief(string(said[:n]))), "correct the command")
+}
+
+// mend runs the command that mends a device.
+func (o Options) mend() error {
+	if err := o.Limits.shell(o.Mend); err != nil {
+		return fmt.Errorf("a device may still be broken, as --mend failed: %w", err)
 	}
 	return nil
 }
@@ -73,13 +100,13 @@ func (d *deviceHalf) checkHealth() error {
 func (d *deviceHalf) whileBroken(
 	whole *types.NodeInfo, do func(broken *types.NodeInfo) error,
 ) (reported bool, err error) {
-	if err := shell(d.options.Break); err != nil {
+	if err := d.options.Limits.shell(d.options.Break); err != nil {
 		return false, err
 	}
 	mended := false
 	defer func() {
 		if !mended {
-			err = errors.Join(err, shell(d.options.Mend))
+			err = errors.Join(err, d.options.mend())
 		}
 	}()
 	var broken *types.NodeInfo
@@ -97,7 +124,7 @@ func (d *deviceHalf) whileBroken(
 		return true, err
 	}
 	mended = true
-	if err := shell(d.options.Mend); err != nil {
+	if err := d.options.mend(); err != nil {
 		return true, err
 	}
 	var last error

@@ -42,7 +42,7 @@ func TestTheRepositorysPluginsPass(t *testing.T) {
 				options.Break = fmt.Sprintf("ln -sf %s %s", broken, file)
 				options.Mend = fmt.Sprintf("ln -sf %s %s", whole, file)
 				t.Setenv("KUBEDEVICE_SIMGPU_CONFIG", file)
-				if err := shell(options.Mend); err != nil {
+				if err := options.Limits.shell(options.Mend); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -34,10 +34,13 @@ type socketPlugin struct {
 	path    string
 	conn    *grpc.ClientConn
 	client  pluginapi.DevicePluginClient
+
+	unmended error // why a device may still be broken
 }
 
 // Socket tests the kubelet device plugin that serves at the path of a socket. The plugin feeds one
-// client: no kubelet may use it meanwhile. The error is ctx's.
+// client: no kubelet may use it meanwhile. The error is ctx's, and then also says if a device may
+// still be broken.
 func Socket(ctx context.Context, path string, options Options) (*Report, error) {
 	p := &socketPlugin{ctx: ctx, options: options, path: path}
 	if err := p.connect(); err != nil {
@@ -47,7 +50,7 @@ func Socket(ctx context.Context, path string, options Options) (*Report, error) 
 	report, passed := &Report{}, needs{}
 	for _, c := range socketChecks() {
 		if ctx.Err() != nil {
-			return report, ctx.Err()
+			return report, errors.Join(ctx.Err(), p.unmended)
 		}
 		o, missing := passed.missing(c.needs)
 		if !missing {

@@ -161,6 +161,12 @@ func (p *socketPlugin) checkStable() error {
 	return sameDevices(first, again)
 }
 
+// mend mends the device that the check of health has broken.
+func (p *socketPlugin) mend() error {
+	p.unmended = p.options.mend()
+	return p.unmended
+}
+
 func (p *socketPlugin) checkHealth() error {
 	if p.options.Break == "" || p.options.Mend == "" {
 		return notApplicable(healthUntested)
@@ -171,13 +177,13 @@ func (p *socketPlugin) checkHealth() error {
 	err := p.watch(2*p.options.Limits.Health, func(list []*pluginapi.Device) bool {
 		switch {
 		case step == 0:
-			whole, wrong = list, shell(p.options.Break)
+			whole, wrong = list, p.options.Limits.shell(p.options.Break)
 			step++
 		case step == 1 && len(healthyIDs(list)) < len(healthyIDs(whole)):
 			if len(list) != len(whole) {
 				wrong = fmt.Errorf("while a device is broken, %d are listed, of %d", len(list), len(whole))
 			}
-			wrong = errors.Join(wrong, shell(p.options.Mend))
+			wrong = errors.Join(wrong, p.mend())
 			step++
 		case step == 2 && len(healthyIDs(list)) == len(healthyIDs(whole)):
 			step++
@@ -188,7 +194,8 @@ func (p *socketPlugin) checkHealth() error {
 	case wrong != nil:
 		return wrong
 	case err != nil && step == 1:
-		return errors.Join(fmt.Errorf("after --break, no list has a device less (%w)", err), shell(p.options.Mend))
+		err = fmt.Errorf("after --break, no list has a device less (%w)", err)
+		return errors.Join(err, p.mend())
 	case err != nil && step == 2:
 		return fmt.Errorf("after --mend, no list has the device back (%w)", err)
 	}
@@ -462,7 +469,7 @@ func (p *socketPlugin) checkRestart() error {
 	if err != nil {
 		return err
 	}
-	if err := shell(p.options.Restart); err != nil {
+	if err := p.options.Limits.shell(p.options.Restart); err != nil {
 		return err
 	}
 	var again []*pluginapi.Device

@@ -36,7 +36,8 @@ type Vacancy struct {
 
 // Vacancy returns what the pods that are bound to the node, and all reservations, leave to the
 // container of the pod, which is one of them. What was reserved for that very container before does
-// not count. list returns the bound pods as they are then: what is not reserved any more, they show.
+// not count. list returns the bound pods as they are then: what is not reserved any more, they
+// show.
 func (c *Cache) Vacancy(
 	ctx context.Context, source *v1.Node, list func() ([]*v1.Pod, error), pod *v1.Pod, container string,
 ) (*Vacancy, error) {

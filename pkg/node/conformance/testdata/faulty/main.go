@@ -127,6 +127,9 @@ func (n *node) DeviceHealth() ([]device.Health, error) {
 		list = append(list, device.Health{Device: "resource/group/box/0/gear/g9", Healthy: true})
 	}
 	broken, _ := os.ReadFile(os.Getenv("GEARS_BROKEN"))
+	if len(broken) > 0 && fault("it calls os.Exit when a device is broken") {
+		os.Exit(3)
+	}
 	if len(broken) == 0 || fault("it does not say why a device is unhealthy") {
 		return list, nil
 	}
