@@ -143,12 +143,13 @@ func TestADeviceThatIsHealthyAgainWhileOthersAreEvictedEvictsNobody(t *testing.T
 	run(t, Rule{Evict, time.Minute}, nil, func(m *machine) {
 		m.breaks("0 Xid79", "1 Xid79", "2 Xid79")
 		m.look()
-		m.warned = func(reason string) {
+		recovers := func(reason string) {
 			if reason == reasonEvicted {
 				m.source.set(nil, false) // the driver has recovered
 				time.Sleep(time.Second)
 			}
 		}
+		m.warned.Store(&recovers)
 		time.Sleep(time.Minute)
 		evicted := 0
 		for _, line := range m.look() {

@@ -141,7 +141,7 @@ type machine struct {
 	budget  atomic.Bool // of all pods: none may be evicted
 	why     string      // why the node does not replace devices
 
-	warned func(reason string) // called for each event on a pod, if set
+	warned atomic.Pointer[func(reason string)] // called for each event on a pod
 
 	annotation string // of the node
 	stop       func()
@@ -258,8 +258,8 @@ func (m *machine) start() {
 		Replacer: m, NotReplaced: m.why,
 		Warn: func(pod *corev1.ObjectReference, reason, message string) {
 			m.say("pod %s %s: %s", pod.Name, reason, message)
-			if m.warned != nil {
-				m.warned(reason)
+			if warned := m.warned.Load(); warned != nil {
+				(*warned)(reason)
 			}
 		},
 	}, m.client)
