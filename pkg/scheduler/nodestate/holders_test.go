@@ -149,6 +149,18 @@ func TestTwoNominatedPodsKeepWhatTheirVictimsLeave(t *testing.T) {
 	one, two := f.pod("one", 2), f.pod("two", 2)
 	f.want("free", f.freeFor(nodeInfo(node, append(pods, one, two)...), f.pod("q", 1), false), "none")
 	f.want("free for one of them", f.freeFor(nodeInfo(node, append(pods, one)...), one, false), "D")
+
+	last := f.bound(f.pod("d", 1), "n", allocated("d", "n", "D"))
+	last.DeletionTimestamp = &metav1.Time{}
+	state, err := f.cache.State(t.Context(), nodeInfo(node, append(pods, last, one, two)...), f.pod("q", 1), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range state.Resources() {
+		if of.Used > of.Allocatable {
+			t.Errorf("%s is promised twice: %d of it are used", of.Name, of.Used)
+		}
+	}
 }
 
 func TestWhatIsHeldIsTakenOffOncePerPhase(t *testing.T) {
