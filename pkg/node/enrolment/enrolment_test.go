@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 )
@@ -248,58 +245,6 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 	})
 }
 
-func TestAnEndpointThatWasPutBackIsSetAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		const config = "/var/lib/kubelet/config.yaml"
-		m.write(config, kubeadm[config]+"maxPods: 200\n")
-		m.expect(m.enrol(), Done)
-		if m.endpoint() != kubecriEndpoint {
-			t.Errorf("the kubelet calls %s", m.endpoint())
-		}
-		m.expect(m.leave(), Done)
-		if got, want := m.read(config), kubeadm[config]+"maxPods: 200\n"; got != want {
-			t.Errorf("%s has\n%swant\n%s", config, got, want)
-		}
-	})
-}
-
-func TestAnEndpointThatCannotBeSetAgainLeavesKubecriAsItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		m.write("/var/lib/kubelet/config.yaml", kubeadm["/var/lib/kubelet/config.yaml"])
-		m.dead = true
-		m.expect(m.enrol(), Undone)
-		if after := m.snapshot(); m.endpoint() != runtimeEndpoint || !m.active["kubecri.service"] ||
-			!strings.Contains(after, Label) {
-			t.Errorf("the kubelet calls %s:\n%s", m.endpoint(), after)
-		}
-		m.dead = false
-		m.expect(m.enrol(), Done)
-	})
-}
-
-// kubeadm upgrade may have put the endpoint back while an administrator changed kubecri's files.
-func TestARepairLeavesWhatTheAdministratorHasChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		const config, unit = "/etc/kubedevice/kubecri.yaml", "/etc/systemd/system/kubecri.service"
-		m.write(config, "sealMode: enforce\n")
-		m.write(unit, "mine")
-		m.write("/var/lib/kubelet/config.yaml", kubeadm["/var/lib/kubelet/config.yaml"])
-		m.expect(m.enrol(), Done)
-		if got := m.read(config); got != "sealMode: enforce\n" {
-			t.Errorf("%s has %q", config, got)
-		}
-		if got := m.read(unit); got != "mine" {
-			t.Errorf("%s has %q", unit, got)
-		}
-	})
-}
-
 // An enrolment that was cut off goes on with the files as they are then.
 func TestAnEnrolmentThatGoesOnKeepsWhatWasChangedMeanwhile(t *testing.T) {
 	const config = "/var/lib/kubelet/config.yaml"
@@ -321,103 +266,6 @@ func TestAnEnrolmentThatGoesOnKeepsWhatWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// Its start would fail the pods for which the repair waited in vain.
-func TestARepairThatHasChangedNothingRestartsNoKubelet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		m.write("/var/lib/kubelet/config.yaml", kubeadm["/var/lib/kubelet/config.yaml"])
-		m.options.Runtime = func(context.Context, string) (string, error) { return "", context.DeadlineExceeded }
-		m.expect(m.enrol(), Undone)
-		if m.restarts != 1 {
-			t.Errorf("the kubelet was started anew %d times, want once", m.restarts)
-		}
-		m.options.Runtime = m.runtime
-		m.expect(m.enrol(), Done)
-	})
-}
-
-// Somebody thinks better of it while pods are evicted, or the connection breaks.
-func TestALeaveThatWasCutOffLeavesNoCordon(t *testing.T) {
-	for _, mode := range []Mode{ModeCRI, ModeNRI} {
-		crashes := 0
-		for crashed := true; crashed; crashes++ {
-			synctest.Test(t, func(t *testing.T) {
-				m := newKubelet(t, kubeadm)
-				m.options.Mode = mode
-				m.expect(m.enrol(), Done)
-				_, crashed = m.until(crashes, leave)
-				if report := m.enrol(); report.Leaving {
-					m.expect(m.leave(), Done)
-					m.expect(m.enrol(), Done)
-				}
-				m.changeNode(func(node *corev1.Node) {
-					if node.Spec.Unschedulable || node.Labels[Label] != "true" {
-						t.Errorf("mode %s, crash %d, then enrol: the node is %+v with labels %v", mode, crashes,
-							node.Spec, node.Labels)
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestANodeThatSomebodyElseHasUncordonedIsCordonedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		m.addPod("trainer")
-		m.options.Granted = granted("uid-trainer")
-		drain := func(e *Enrolment) *Report { return e.Leave(context.Background(), false, true) }
-		m.until(2, drain) // in the eviction
-		cordoned := func() (unschedulable bool) {
-			m.changeNode(func(node *corev1.Node) { unschedulable = node.Spec.Unschedulable })
-			return unschedulable
-		}
-		if !cordoned() {
-			t.Fatal("the first leave has not come as far as to cordon the node")
-		}
-		m.changeNode(func(node *corev1.Node) { node.Spec.Unschedulable = false })
-		m.until(2, drain)
-		if !cordoned() {
-			t.Error("pods may come while the node is drained")
-		}
-		m.expect(drain(m.enrolment()), Done)
-	})
-}
-
-// It would come back as often as it is evicted.
-func TestAPodOfADaemonSetIsNotEvicted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		m.addPod("exporter")
-		m.changePod("exporter", func(pod *corev1.Pod) {
-			owner := metav1.OwnerReference{Kind: "DaemonSet", Name: "exporters", Controller: ptr.To(true)}
-			pod.OwnerReferences = []metav1.OwnerReference{owner}
-		})
-		m.options.Granted = granted("uid-exporter")
-		before := m.snapshot()
-		report := m.enrolment().Leave(t.Context(), false, true)
-		m.expect(report, Refused)
-		if !strings.Contains(report.Reason, "pod default/exporter has devices and is one of DaemonSet exporters") {
-			t.Errorf("reason: %s", report.Reason)
-		}
-		if diff := cmp.Diff(before, m.snapshot()); diff != "" || len(m.evicted) > 0 {
-			t.Errorf("evicted: %q; it changes (-before +after):\n%s", m.evicted, diff)
-		}
-		// The DaemonSet is deleted, and its pod ends.
-		m.changePod("exporter", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
-		time.AfterFunc(time.Minute, func() {
-			pods := corev1.SchemeGroupVersion.WithResource("pods")
-			if err := m.api.Tracker().Delete(pods, "default", "exporter"); err != nil {
-				t.Error(err)
-			}
-		})
-		m.expect(m.enrolment().Leave(t.Context(), false, true), Done)
-	})
-}
-
 // The DaemonSet's pod goes with the last label, and whoever uninstalls waits for it to go.
 func TestANodeHasTheLabelOfItsGroupFromTheFirstChangeToTheLast(t *testing.T) {
 	for _, mode := range []Mode{ModeCRI, ModeNRI} {
@@ -426,6 +274,10 @@ func TestANodeHasTheLabelOfItsGroupFromTheFirstChangeToTheLast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newKubelet(t, kubeadm)
 				m.options.Mode, m.options.Group = mode, "gpus"
+				planned := m.enrolment().Enrol(t.Context(), true)
+				if planned.Steps[0].Name != "group" || !strings.Contains(planned.Steps[0].Actions[0], GroupLabel) {
+					t.Errorf("mode %s: the plan begins with %+v", mode, planned.Steps[0])
+				}
 				before := m.snapshot()
 				_, crashed = m.until(crashes, enrol)
 				after := m.snapshot()
@@ -442,29 +294,6 @@ func TestANodeHasTheLabelOfItsGroupFromTheFirstChangeToTheLast(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestLeaveRefusesWhileDevicePodsRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newKubelet(t, kubeadm)
-		m.expect(m.enrol(), Done)
-		m.addPod("trainer")
-		m.options.Granted = granted("uid-trainer", "uid-gone")
-		before := m.snapshot()
-		report := m.leave()
-		m.expect(report, Refused)
-		if !strings.Contains(report.Reason, "default/trainer") || !strings.Contains(report.Reason, "--drain") ||
-			report.ExitCode() != 2 {
-			t.Errorf("report %+v", report)
-		}
-		if diff := cmp.Diff(before, m.snapshot()); diff != "" {
-			t.Errorf("a refused leave changes (-before +after):\n%s", diff)
-		}
-		m.expect(m.enrolment().Leave(t.Context(), false, true), Done)
-		if len(m.evicted) != 1 || m.evicted[0] != "trainer" {
-			t.Errorf("evicted: %q", m.evicted)
-		}
-	})
 }
 
 func TestOneAtATime(t *testing.T) {

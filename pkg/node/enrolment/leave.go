@@ -97,6 +97,9 @@ func (e *Enrolment) describeBack(j *journal, drain bool) []Step {
 		cordon.Actions = append(cordon.Actions, "evict the device pods, and wait until they are gone")
 	}
 	label := Step{Name: "label", Actions: []string{"take the label " + Label + " from node " + j.Node}}
+	if j.Group != "" {
+		label.Actions = append(label.Actions, "take the label "+GroupLabel+" from it")
+	}
 	if j.NRI {
 		return []Step{cordon, {Name: "plugin", Actions: []string{"end kubecri", "take away what it published"}}, label}
 	}

@@ -60,7 +60,7 @@ func (e *Enrolment) uncordon(ctx context.Context, j *journal, client kubernetes.
 }
 
 // restartKubelet restarts the kubelet and waits until it works. Its unit may be one of the files
-// that were changed, which systemd reads again only when told to.
+// that were changed, which systemd does not read again by itself.
 func (e *Enrolment) restartKubelet(ctx context.Context, j *journal, works func(context.Context) error) error {
 	if err := e.systemctl(ctx, "daemon-reload"); err != nil {
 		return err

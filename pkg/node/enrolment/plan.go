@@ -116,8 +116,12 @@ func (e *Enrolment) makeDirectories(j *journal) error {
 // describe returns what each step of the plan does, for people.
 func (e *Enrolment) describe(j *journal) []Step {
 	label := Step{Name: "label", Actions: []string{"give node " + j.Node + " the label " + Label}}
+	var first []Step
+	if j.Group != "" {
+		first = []Step{{Name: "group", Actions: []string{"give node " + j.Node + " the label " + GroupLabel}}}
+	}
 	if j.NRI {
-		return []Step{label}
+		return append(first, label)
 	}
 	var services, kubelet Step
 	services.Name, kubelet.Name = "services", "kubelet"
@@ -130,7 +134,7 @@ func (e *Enrolment) describe(j *journal) []Step {
 	cordon := Step{Name: "cordon", Actions: []string{"cordon node " + j.Node + " until the end"}}
 	if j.mode() == ModeNRI {
 		services.Actions = append(services.Actions, "wait until kubecri is registered with NRI")
-		return []Step{cordon, services, label}
+		return append(first, cordon, services, label)
 	}
 	services.Actions = append(services.Actions, fmt.Sprintf("wait until the runtime answers at %s", j.Endpoint))
 	for _, change := range j.Kubelet {
@@ -139,5 +143,5 @@ func (e *Enrolment) describe(j *journal) []Step {
 	}
 	kubelet.Actions = append(kubelet.Actions, fmt.Sprintf("restart %s, and wait until node %s is ready", j.KubeletUnit,
 		j.Node))
-	return []Step{cordon, services, kubelet, label}
+	return append(first, cordon, services, kubelet, label)
 }
