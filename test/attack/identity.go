@@ -5,7 +5,6 @@ package attack
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -34,13 +32,16 @@ var labellerRules = []rbacv1.PolicyRule{{
 	APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"get", "patch", "update"},
 }}
 
+// patchNodes is one of labellerRules.
+var patchNodes = authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status"}
+
 // tenant returns the client of a Tenant of the attempt's namespace.
 func (s *Stage) tenant(ctx context.Context) (*kube.Client, error) {
 	client, err := s.account(ctx, "tenant", "edit", nil)
 	if err != nil {
 		return nil, err
 	}
-	return client, awaitRight(ctx, client, authorizationv1.ResourceAttributes{
+	return client, client.AwaitRights(ctx, authorizationv1.ResourceAttributes{
 		Namespace: s.namespace, Verb: "create", Resource: "pods"})
 }
 
@@ -50,15 +51,11 @@ func (s *Stage) controller(ctx context.Context) (*kube.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, right := range []authorizationv1.ResourceAttributes{
-		{Namespace: s.namespace, Verb: "create", Resource: "pods"},
-		{Namespace: s.namespace, Verb: "create", Resource: "pods", Subresource: "binding"},
-	} {
-		if err := awaitRight(ctx, client, right); err != nil {
-			return nil, err
-		}
-	}
-	return client, nil
+	return client, client.AwaitRights(ctx,
+		authorizationv1.ResourceAttributes{Namespace: s.namespace, Verb: "create", Resource: "pods"},
+		authorizationv1.ResourceAttributes{
+			Namespace: s.namespace, Verb: "create", Resource: "pods", Subresource: "binding",
+		})
 }
 
 // labeller returns the client of a Labeller.
@@ -70,8 +67,7 @@ func (s *Stage) labeller(ctx context.Context) (*kube.Client, error) {
 	if err := s.everywhere(ctx, "labeller", labellerRules); err != nil {
 		return nil, err
 	}
-	return client, awaitRight(ctx, client, authorizationv1.ResourceAttributes{
-		Verb: "patch", Resource: "nodes", Subresource: "status"})
+	return client, client.AwaitRights(ctx, patchNodes)
 }
 
 // account makes a service account of the attempt's namespace, with a cluster role there and further
@@ -152,20 +148,6 @@ func (s *Stage) makeNamespace(ctx context.Context) error {
 	}
 	s.namespaced = true
 	return s.admin.AwaitServiceAccount(ctx, s.namespace)
-}
-
-// awaitRight waits until the API server has noticed that a client may do something.
-func awaitRight(ctx context.Context, client *kube.Client, right authorizationv1.ResourceAttributes) error {
-	review := &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
-	err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
-		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		return err == nil && answer.Status.Allowed, err
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the right to %s %s/%s: %w", right.Verb, right.Resource, right.Subresource, err)
-	}
-	return nil
 }
 
 // pollPeriod is the time after which a condition is looked at again that nothing announces.

@@ -120,6 +120,9 @@ func inventories() []*Attempt {
 				if err != nil {
 					return Got{}, err
 				}
+				if err := named.AwaitRights(ctx, patchNodes); err != nil {
+					return Got{}, err
+				}
 				return s.changeNode(ctx, named, s.node(forged).Name, annotate(`{}`))
 			},
 		},

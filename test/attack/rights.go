@@ -158,7 +158,7 @@ func asTenant(call call, administrator bool) Try {
 			if err := s.bindEverywhere(ctx, "cluster-admin", s.subjects("tenant")); err != nil {
 				return Got{}, err
 			}
-			if err := awaitRight(ctx, tenant, anyRight); err != nil {
+			if err := tenant.AwaitRights(ctx, anyRight); err != nil {
 				return Got{}, err
 			}
 		}

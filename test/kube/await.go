@@ -7,15 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
+
+// pollPeriod is the time after which a condition is looked at again that nothing announces.
+const pollPeriod = 50 * time.Millisecond
 
 // errGone says that the pod which was waited for has been deleted.
 var errGone = errors.New("it has been deleted")
@@ -48,6 +54,24 @@ func (c *Client) AwaitServiceAccount(ctx context.Context, namespace string) erro
 	)
 	if err != nil {
 		return fmt.Errorf("wait for the default service account of namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// AwaitRights waits until the API server has noticed that c may do something, as it does some time
+// after a role was bound.
+func (c *Client) AwaitRights(ctx context.Context, rights ...authorizationv1.ResourceAttributes) error {
+	for _, right := range rights {
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
+		}
+		err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(ctx context.Context) (bool, error) {
+			answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && answer.Status.Allowed, err
+		})
+		if err != nil {
+			return fmt.Errorf("wait for the right to %s %s/%s: %w", right.Verb, right.Resource, right.Subresource, err)
+		}
 	}
 	return nil
 }

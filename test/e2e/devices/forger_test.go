@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -70,26 +69,11 @@ func newForger(ctx context.Context, t *testing.T, namespace string) *kube.Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create",
-		Resource: "pods"})
-	awaitRight(ctx, t, client, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes",
-		Subresource: "status"})
-	return client
-}
-
-// awaitRight waits until the API server has noticed that a user may do something.
-func awaitRight(ctx context.Context, t *testing.T, client *kube.Client, attributes authorizationv1.ResourceAttributes) {
-	t.Helper()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &attributes}}
-	for {
-		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer.Status.Allowed {
-			return
-		}
-		clustertest.Pause(ctx, t, "the right to "+attributes.Verb+" "+attributes.Resource)
+	if err := client.AwaitRights(ctx,
+		authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"},
+		authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status"},
+	); err != nil {
+		t.Fatal(err)
 	}
+	return client
 }

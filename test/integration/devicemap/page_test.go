@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,20 @@ func readerConfig(ctx context.Context, t *testing.T) string {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
+	awaitRight(ctx, t, "alice", authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes"})
 	return kubeconfig(t, "alice")
+}
+
+// awaitRight waits until a user may do something.
+func awaitRight(ctx context.Context, t *testing.T, user string, right authorizationv1.ResourceAttributes) {
+	t.Helper()
+	client, err := server.Admin.As(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.AwaitRights(ctx, right); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // kubeconfig writes that of a user.

@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -90,6 +92,9 @@ func mayAsk(ctx context.Context, t *testing.T, user string) {
 	if _, err := server.Admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	awaitRight(ctx, t, user, authorizationv1.ResourceAttributes{
+		Verb: "get", Group: coordinationv1.GroupName, Resource: "leases",
+	})
 }
 
 // ready makes a node one that pods fit on.

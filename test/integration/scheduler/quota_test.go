@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -74,6 +75,11 @@ func (c *cluster) tenant() *kube.Client {
 	})
 	client, err := server.Client("tenant")
 	if err != nil {
+		c.Fatal(err)
+	}
+	if err := client.AwaitRights(c.Context(), authorizationv1.ResourceAttributes{
+		Namespace: metav1.NamespaceDefault, Verb: "create", Resource: "pods",
+	}); err != nil {
 		c.Fatal(err)
 	}
 	return client

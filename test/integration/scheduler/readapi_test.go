@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -143,6 +145,15 @@ func (c *cluster) viewer(user string) {
 		c.Fatal(err)
 	}
 	if _, err := c.RbacV1().ClusterRoleBindings().Create(c.Context(), binding, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	bound, err := c.As(user)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := bound.AwaitRights(c.Context(), authorizationv1.ResourceAttributes{
+		Verb: "get", Group: coordinationv1.GroupName, Resource: "leases",
+	}); err != nil {
 		c.Fatal(err)
 	}
 	c.Cleanup(func() {

@@ -11,6 +11,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +30,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -107,9 +110,9 @@ func installSecond(c *cluster) *second {
 	return s
 }
 
-// identity is how the Deployment's pods reach the API server: with a token of their service
-// account.
-func (s *second) identity() *rest.Config {
+// identity is as whom the Deployment's pods reach the API server: with a token of their service
+// account. Their rights are in force.
+func (s *second) identity() *kube.Client {
 	s.Helper()
 	token, err := s.CoreV1().ServiceAccounts(secondNamespace).CreateToken(s.Context(),
 		s.deployment.Spec.Template.Spec.ServiceAccountName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -118,7 +121,29 @@ func (s *second) identity() *rest.Config {
 	}
 	config := rest.AnonymousClientConfig(s.Config)
 	config.BearerToken = token.Status.Token
-	return config
+	client, err := kube.NewClient(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := client.AwaitRights(s.Context(), // one of each binding
+		authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"},
+		authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "binding"},
+		authorizationv1.ResourceAttributes{Verb: "patch", Resource: "persistentvolumes"},
+		authorizationv1.ResourceAttributes{
+			Namespace: metav1.NamespaceSystem, Verb: "get", Resource: "configmaps",
+			Name: "extension-apiserver-authentication",
+		},
+		authorizationv1.ResourceAttributes{
+			Namespace: secondNamespace, Verb: "update", Group: coordinationv1.GroupName, Resource: "leases",
+			Name: secondName,
+		},
+		authorizationv1.ResourceAttributes{
+			Namespace: schedulerapi.Namespace, Verb: "update", Group: coordinationv1.GroupName, Resource: "leases",
+		},
+	); err != nil {
+		s.Fatal(err)
+	}
+	return client
 }
 
 // start starts the scheduler with what the manifests give it: configuration, arguments, identity. A
@@ -136,7 +161,7 @@ func (s *second) start(keys *keyFile) *process {
 			arguments = append(arguments, argument)
 		}
 	}
-	return startConfigured(s.T, asOurs, s.identity(), arguments, s.configuration)
+	return startConfigured(s.T, asOurs, s.identity().Config, arguments, s.configuration)
 }
 
 // Two schedulers run: upstream's for most pods, ours for those with devices. Ours has no more
@@ -178,11 +203,7 @@ func TestASecondSchedulerSchedulesDevicePodsWithTheRightsOfItsManifests(t *testi
 			waiting.Status.Conditions)
 	}
 
-	client, err := kube.NewClient(s.identity())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report, err := policies.Check(t.Context(), client); err != nil || len(report.Problems) > 0 {
+	if report, err := policies.Check(t.Context(), s.identity()); err != nil || len(report.Problems) > 0 {
 		t.Errorf("the policies, as the scheduler sees them, have the problems %+v, %v", report.Problems, err)
 	}
 	ours.terminate()
@@ -225,22 +246,21 @@ func TestAnotherSchedulerWithTheSameRightsCannotAllocate(t *testing.T) {
 			Target: corev1.ObjectReference{Kind: "Node", Name: "n1"},
 		}, metav1.CreateOptions{})
 	}
-	for name, as := range map[string]func() (*kube.Client, error){
-		"refused": func() (*kube.Client, error) { return c.As(user) },
-		"bound":   func() (*kube.Client, error) { return kube.NewClient(s.identity()) },
-	} {
-		client, err := as()
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = bind(name, client)
-		if name == "bound" && err != nil {
-			t.Errorf("the second scheduler cannot bind with an allocation: %v", err)
-		}
-		if name == "refused" && (!apierrors.IsForbidden(err) ||
-			!strings.Contains(err.Error(), "only the device scheduler may send")) {
-			t.Errorf("another scheduler binds with an allocation: %v", err)
-		}
+	if err := bind("bound", s.identity()); err != nil {
+		t.Errorf("the second scheduler cannot bind with an allocation: %v", err)
+	}
+	another, err := c.As(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := another.AwaitRights(t.Context(), authorizationv1.ResourceAttributes{
+		Verb: "create", Resource: "pods", Subresource: "binding",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bind("refused", another); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "only the device scheduler may send") {
+		t.Errorf("another scheduler binds with an allocation: %v", err)
 	}
 }
 
