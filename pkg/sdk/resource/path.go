@@ -58,7 +58,6 @@ func parseSegments(name string) (Path, error) {
 	slashes := strings.Count(name, "/")
 	if slashes%2 != 0 {
 		return Path{}, fmt.Errorf(
-
 			"the name must alternate level and instance and end with a resource: %d segments after %q are an even "+
 				"number",
 			slashes+1, pathPrefix,

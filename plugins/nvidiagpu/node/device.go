@@ -103,7 +103,6 @@ func (d *Device) Start() error {
 	library, err := nvml.Open(d.paths.NVML)
 	if err != nil {
 		return fmt.Errorf(
-
 			"this node has no NVIDIA driver that answers (%w): install it, or remove the nvidiagpu plugin from this "+
 				"node",
 			err,

@@ -111,7 +111,6 @@ func TestTheNodeIsWhatTheFileSaysAtAnyTime(t *testing.T) {
 	}
 
 	m.write(
-
 		"count: 3\nmemory: 100\nunhealthy: [sim-0]\nresourceName: example.com/gpu\ndeviceNumber: {major: 10, minor: " +
 			"200}",
 	)
