@@ -191,7 +191,7 @@ bench-map: page ## Print how fast the map of 5,000 nodes is, in Debian's Chromiu
 
 .PHONY: test-integration
 test-integration: binaries plugins page ## Tests against a real etcd and kube-apiserver in one process; no root.
-	cd test && $(TEST) ./integration/...
+	cd test && $(TEST) -timeout 20m ./integration/...
 
 .PHONY: test-e2e
 test-e2e: build ## Tests on the real cluster (root, Linux; elsewhere skipped, which is a failure with CI=true).

@@ -55,9 +55,9 @@ func (f *fixture) do(ctx context.Context, call Call, fn func()) error {
 // on it.
 func (f *fixture) hang(t *testing.T, call Call, release <-chan struct{}) error {
 	t.Helper()
-	result := make(chan error, 1)
-	go func() { result <- f.do(t.Context(), call, func() { <-release }) }()
-	waitFor(t, f.clock.HasWaiters)
+	result, entered := make(chan error, 1), make(chan struct{})
+	go func() { result <- f.do(t.Context(), call, func() { close(entered); <-release }) }()
+	<-entered // the limit is set before
 	f.clock.Step(limit)
 	return <-result
 }

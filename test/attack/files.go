@@ -21,7 +21,7 @@ func files() []*Attempt {
 	var attempts []*Attempt
 	for _, file := range []struct{ id, what, command, path string }{
 		{"socket-cri", "calls kubecri in the kubelet's place",
-			"crictl --timeout=2s --runtime-endpoint=unix:///run/kubedevice/kubecri.sock version",
+			"crictl --timeout=20s --runtime-endpoint=unix:///run/kubedevice/kubecri.sock version",
 			"/run/kubedevice/kubecri.sock"},
 		{"socket-register", "reaches the socket where device plugins register", dial("device-plugins/kubelet.sock"),
 			stateDir + "/device-plugins/kubelet.sock"},
@@ -61,7 +61,7 @@ func files() []*Attempt {
 // dial returns a command that calls a socket in the state directory that serves something else than
 // crictl calls: it says so when it is reached.
 func dial(socket string) string {
-	return "crictl --timeout=2s --runtime-endpoint=unix://" + stateDir + "/" + socket +
+	return "crictl --timeout=20s --runtime-endpoint=unix://" + stateDir + "/" + socket +
 		" version 2>&1 | tee /dev/stderr | " +
 		"grep -qi 'unimplemented\\|unknown service'"
 }

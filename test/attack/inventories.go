@@ -186,7 +186,7 @@ func annotateWith(key, value string) []byte {
 }
 
 // undoLimit is how long a change of a node may stay.
-const undoLimit = 5 * time.Second
+const undoLimit = 20 * time.Second
 
 // annotateNode writes a node's annotation.
 func (s *Stage) annotateNode(ctx context.Context, client *kube.Client, node, value string) error {

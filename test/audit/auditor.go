@@ -20,7 +20,7 @@ const (
 	// startTime is how long the start of a container may take from its first moment on. The runtime
 	// takes a container back whose start is cut off, as it is when kubecri is killed while it
 	// carries the call: nobody knew that it ran. That takes some tenths of a second.
-	startTime = 2 * time.Second
+	startTime = 5 * time.Second
 )
 
 // Auditor notes what must not be: a device that two containers have, and a container that ends or

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/test/kube"
@@ -45,7 +46,13 @@ func deleteNamespace(t *testing.T, client *kube.Client, name string) {
 	}
 	var group errgroup.Group
 	for _, pod := range pods.Items {
-		group.Go(func() error { return client.DeletePod(ctx, &pod) })
+		group.Go(func() error {
+			err := client.DeletePod(ctx, &pod)
+			if apierrors.IsNotFound(err) { // its controller was faster
+				return nil
+			}
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		t.Error(err)

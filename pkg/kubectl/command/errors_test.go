@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -48,14 +47,7 @@ func TestAnInterruptionIsNoAnswer(t *testing.T) {
 }
 
 func TestErrorsHaveTheWordsOfKubectl(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	const nobody = "127.0.0.1:1"
 	_, refused := http.Get("http://" + nobody + "/api") //nolint:bodyclose // nobody answers
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
 	for name, test := range map[string]struct {

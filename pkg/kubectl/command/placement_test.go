@@ -91,6 +91,7 @@ func startEngine(t *testing.T, objects ...runtime.Object) engine {
 	}
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
+	t.Cleanup(factory.Shutdown)
 	schedulers := dispatch.New(klog.Logger{}, nil,
 		dispatch.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
 	var shared *frameworkplugin.Shared

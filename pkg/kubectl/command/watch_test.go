@@ -119,8 +119,9 @@ func TestAWatchedPodThatRequestsNoDevicesAnyMoreIsPrintedAsDeleted(t *testing.T)
 		"--no-headers": {
 			"p main <none> <none> requests 2 gpu/a/cards Waiting 3h no scheduler has looked at it yet",
 			"p main <none> <none> requests 2 gpu/a/cards Deleted 3h <none>",
+			"q main <none> <none> requests 1 nvidia.com/gpu Waiting 3h no scheduler has looked at it yet",
 		},
-		"-o name": {"pod/p", "pod/p"},
+		"-o name": {"pod/p", "pod/p", "pod/q"},
 	} {
 		pod := newPod("p")
 		pod.Annotations[deviceinfo.Annotation] = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":2}}}}`
@@ -131,6 +132,8 @@ func TestAWatchedPodThatRequestsNoDevicesAnyMoreIsPrintedAsDeleted(t *testing.T)
 		f.updatePod(t, bare)
 		w.want(want[1])
 		f.deletePod(t, bare) // of which nothing is printed
+		f.createPod(t, counting(newPod("q"), 1))
+		w.want(want[2])
 	}
 }
 

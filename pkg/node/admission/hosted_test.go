@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -176,7 +177,7 @@ func TestAContainerWaitsForTheHostedPluginOfItsDevice(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("without the plugin: %v", err)
-	default:
+	case <-time.After(100 * time.Millisecond):
 	}
 	v.set(true, nil)
 	if err := <-done; err != nil {

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
@@ -113,6 +115,7 @@ func eventually(t *testing.T, url string, good func(code int, body string) bool)
 		response, err := client.Get(url)
 		if err != nil {
 			last = err.Error()
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		body, err := io.ReadAll(response.Body)
@@ -121,6 +124,7 @@ func eventually(t *testing.T, url string, good func(code int, body string) bool)
 			return string(body)
 		}
 		last = string(body)
+		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("%s: not as it should be after 20s: %s", url, last)
 	return ""
@@ -198,12 +202,20 @@ func TestAnAddressThatIsTakenIsServedWhenItIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := taken.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		serveHTTP(ctx, address, report(nil, nil), nil)
 	}()
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer()
+	for limit := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), "Cannot serve health and metrics"); {
+		if time.Now().After(limit) {
+			t.Fatal("it does not say that the address is taken")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	taken.Close()
 	eventually(t, "http://"+address, func(code int, _ string) bool { return code == http.StatusOK })
 	stop()

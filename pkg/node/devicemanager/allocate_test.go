@@ -95,7 +95,7 @@ func TestAContainerWaitsForAPluginThatComesLate(t *testing.T) {
 	select {
 	case o := <-done:
 		t.Fatalf("before the device was there: %v", o.err)
-	default:
+	case <-time.After(100 * time.Millisecond):
 	}
 	p.SetDevices(dev("early"), dev("late"))
 	if o := <-done; o.err != nil {

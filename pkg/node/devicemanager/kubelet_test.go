@@ -146,32 +146,55 @@ func TestAResourceThatTheKubeletServesIsRefused(t *testing.T) {
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
+// served is what a kubelet serves that nobody else asks.
+type served struct {
+	mu  sync.Mutex
+	has map[types.ResourceName]KubeletHas
+}
+
+func (s *served) get(context.Context) (map[types.ResourceName]KubeletHas, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.has, nil
+}
+
+// set has the kubelet serve something else, and the manager notice.
+func (s *served) set(t *testing.T, h *testManager, has map[types.ResourceName]KubeletHas) {
+	t.Helper()
+	s.mu.Lock()
+	s.has = has
+	s.mu.Unlock()
+	h.updateConflicts(t.Context(), has)
+}
+
 func TestAResourceThatTheKubeletBeginsToServeIsOfferedNoMore(t *testing.T) {
-	h := startManager(t, tempDirectory(t))
+	kubelet := &served{}
+	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet.get })
 	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
 	mustRegister(t, h, startPlugin(t, h.socket("q.sock"), dev("a")), gpu)
 	h.has(t, qat, map[string]bool{"none/a": true})
 	h.has(t, gpu, map[string]bool{"none/a": true})
 
-	h.updateConflicts(t.Context(), map[types.ResourceName]KubeletHas{qat: {Device: "b"}})
+	kubelet.set(t, h, map[types.ResourceName]KubeletHas{qat: {Device: "b"}})
 	h.has(t, qat, nil)
 	h.has(t, gpu, map[string]bool{"none/a": true})
 	if err := h.state(qat).Err; err == nil || !strings.Contains(err.Error(), "registered with the kubelet, too") {
 		t.Errorf("the state says %v", err)
 	}
-	h.updateConflicts(t.Context(), nil)
+	kubelet.set(t, h, nil)
 	h.has(t, qat, map[string]bool{"none/a": true})
 }
 
 func TestAPluginThatMovesToTheKubeletIsForgottenAtOnce(t *testing.T) {
-	h := startManager(t, tempDirectory(t))
+	kubelet := &served{}
+	h := startManager(t, tempDirectory(t), func(o *Options) { o.KubeletResources = kubelet.get })
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
 	h.has(t, qat, map[string]bool{"none/a": true})
 	p.Stop()
 	h.has(t, qat, map[string]bool{"none/a": false})
 
-	h.updateConflicts(t.Context(), map[types.ResourceName]KubeletHas{qat: {Device: "a"}})
+	kubelet.set(t, h, map[types.ResourceName]KubeletHas{qat: {Device: "a"}})
 	h.has(t, qat, nil)
 	if err := h.state(qat).Err; err != nil {
 		t.Errorf("the state says %v", err)

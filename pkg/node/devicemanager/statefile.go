@@ -99,16 +99,20 @@ func decodeState(raw []byte) (map[types.ResourceName][]entry, []types.ResourceNa
 	return devices, content.Counted, nil
 }
 
-// keepSaved saves the devices whenever they change, until ctx is done.
+// keepSaved saves the devices whenever they change, until ctx is done, and then once more.
 func (m *Manager) keepSaved(ctx context.Context) {
-	for {
+	save := func() (changed <-chan struct{}) {
 		content, changed := m.content()
 		if err := m.state.Save(content); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot save the devices of device plugins for a restart", logkey.File,
 				m.state.Path)
 		}
+		return changed
+	}
+	defer save()
+	for {
 		select {
-		case <-changed:
+		case <-save():
 		case <-ctx.Done():
 			return
 		}

@@ -28,7 +28,7 @@ func TestWhoHoldsTheCheckpointKeepsOthersFromItAndIsRefusedWhileTheyHaveIt(t *te
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*lockRetry)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*lockRetry)
 	defer cancel()
 	if err := openAt(t, w, path).Reconcile(ctx); err == nil || !strings.Contains(err.Error(), "another kubecri") {
 		t.Errorf("while the checkpoint is held: %v", err)
@@ -46,7 +46,7 @@ func TestTwoProcessesNeverHaveTheCheckpointAtOnce(t *testing.T) {
 	old, path := open(t, w)
 	grant(t, old, wants("a", map[types.ResourceName]int64{cards0: 1}))
 	next := openAt(t, w, path)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*lockRetry)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*lockRetry)
 	defer cancel()
 	b := wants("b", map[types.ResourceName]int64{cards1: 1})
 	if _, err := next.Grant(ctx, b, capacity); err == nil || !strings.Contains(err.Error(), "another kubecri") {

@@ -93,6 +93,7 @@ type state struct {
 	unlisted bool // the API server has not listed the pods
 	unread   bool // the grants are not all known
 	changed  chan struct{}
+	followed int // how often somebody has looked at the grants
 }
 
 func (s *state) Get(uid string) (pods.Pod, bool) {
@@ -125,7 +126,28 @@ func (s *state) Changed() <-chan struct{} {
 func (s *state) Follow() ([]grants.Allocation, bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.followed++
 	return slices.Clone(s.granted), !s.unread, s.changed
+}
+
+// settle waits until all changes so far were taken in: a second look comes after the first one.
+func (s *state) settle(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		var before int
+		s.change(func() { before = s.followed })
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+			s.mu.Lock()
+			now := s.followed
+			s.mu.Unlock()
+			if now > before {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("nobody looks at the grants")
+			}
+		}
+	}
 }
 
 func (s *state) change(f func()) {
@@ -196,6 +218,7 @@ func TestPodsWithoutAValidSealAreHoldersForAsLongAsTheyHold(t *testing.T) {
 	s.add(t, "c-second", 2)
 	s.add(t, "d-other", 3)
 	s.change(func() { s.unlisted = false })
+	s.settle(t)
 	if _, known, _ := h.Holders(); known {
 		t.Error("holders are known before all grants are")
 	}
@@ -268,6 +291,7 @@ func TestWithoutAnyKeyHoldersAreNotKnown(t *testing.T) {
 	h := New("node-1", keys, s, s)
 	stop := background(t, h.Run)
 	s.add(t, "a", 0)
+	s.settle(t)
 	stop()
 	if list, known, _ := h.Holders(); known || list != nil {
 		t.Errorf("holders %v, known: %v", list, known)

@@ -100,7 +100,7 @@ func startHandling(t *testing.T, socket string) (*Registration, *recorder) {
 }
 
 func TestAHandlerThatIsDroppedForBeingLateIsRegisteredAgain(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(time.Second)
+	adaptation.SetPluginRequestTimeout(3 * time.Second)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	registration, handler := startHandling(t, socket)

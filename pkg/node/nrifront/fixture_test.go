@@ -30,7 +30,11 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The runtime waits longer than by default, as the disk of a busy machine may be slow.
+func TestMain(m *testing.M) {
+	adaptation.SetPluginRequestTimeout(2 * adaptation.DefaultPluginRequestTimeout)
+	goleak.VerifyTestMain(m)
+}
 
 // installed is when kubecri came to the node.
 const installed = 1_000_000

@@ -276,7 +276,7 @@ func TestTheRuntimeIsAnsweredInTimeWhateverHangs(t *testing.T) {
 	front := New(t.Context(), Options{Admission: h})
 	defer front.Close()
 	defer close(h.ending)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	_, err := front.CreateContainer(ctx, &api.PodSandbox{}, &api.Container{Id: "c"})
 	if err == nil || !strings.Contains(err.Error(), "tried again") || ctx.Err() != nil {

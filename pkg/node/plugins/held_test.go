@@ -57,7 +57,7 @@ func TestWhichDevicesAreHeldIsReportedToAPluginThatMakesThem(t *testing.T) {
 	r.broken.Store(true)
 	until(t, m, "the error", func(*Inventory) bool { return m.Check() != nil })
 	r.idle.Store(true)
-	time.Sleep(10 * quick.Interval)
+	time.Sleep(100 * quick.Interval)
 	until(t, m, "what was reported before, as it is not known who holds what", has)
 	r.broken.Store(false)
 	until(t, m, "that all is well", func(i *Inventory) bool { return m.Check() == nil && has(i) })

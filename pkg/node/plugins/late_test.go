@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
@@ -147,7 +148,7 @@ func TestAContainerAwaitsTheLateSourcesOfItsDevices(t *testing.T) {
 	select {
 	case <-came:
 		t.Fatal("another source was taken for the one that is awaited")
-	default:
+	case <-time.After(100 * time.Millisecond):
 	}
 	others.set(serving("nic", "-x"))
 	<-came

@@ -35,9 +35,10 @@ func TestTheSocketIsForRootOnlyAndGoesWithItsServer(t *testing.T) {
 
 func TestNothingIsServedBeforeEverythingIsKnown(t *testing.T) {
 	n := newNode(t)
-	known := make(chan struct{})
-	n.options.Synced = append(n.options.Synced, known)
+	begun, known := make(chan struct{}), make(chan struct{})
+	n.options.Synced = append(n.options.Synced, begun, known)
 	n.run()
+	begun <- struct{}{}
 	if err := n.server.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not served yet") {
 		t.Errorf("health says %v", err)
 	}

@@ -235,28 +235,47 @@ func (o *Options) evictNamedByPolicy(ctx context.Context) error {
 	if err := pause(ctx, noticeTime); err != nil {
 		return err
 	}
-	waiting, err := o.waiting(ctx)
-	if err != nil {
-		return err
+	evicted := false
+	for changed := true; changed; {
+		waiting, err := o.waiting(ctx)
+		if err != nil {
+			return err
+		}
+		waiting = slices.DeleteFunc(waiting, func(pod corev1.Pod) bool { return metav1.GetControllerOf(&pod) == nil })
+		if len(waiting) == 0 {
+			break
+		}
+		o.progress("pods that wait for the scheduler %s are evicted, so that their controllers create them without "+
+			"its name: %s", schedulerName, list(names(waiting)))
+		evicted = true
+		if changed, err = o.evictUnchanged(ctx, waiting); err != nil {
+			return err
+		}
 	}
-	waiting = slices.DeleteFunc(waiting, func(pod corev1.Pod) bool { return metav1.GetControllerOf(&pod) == nil })
-	if len(waiting) == 0 {
+	if !evicted {
 		return nil
 	}
-	o.progress("pods that wait for the scheduler %s are evicted, so that their controllers create them without its "+
-		"name: %s", schedulerName, list(names(waiting)))
-	for _, pod := range waiting {
-		// Not one that was bound meanwhile. A Job may ignore evictions of its pods.
+	return pause(ctx, recreateTime)
+}
+
+// evictUnchanged evicts pods, but none that has changed meanwhile, as it may be bound. It reports
+// whether there were such.
+func (o *Options) evictUnchanged(ctx context.Context, pods []corev1.Pod) (changed bool, err error) {
+	for _, pod := range pods {
+		// A Job may ignore evictions of its pods.
 		same := metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}
 		err := o.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &same},
 		})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		switch {
+		case apierrors.IsConflict(err):
+			changed = true
+		case err != nil && !apierrors.IsNotFound(err):
+			return changed, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	return pause(ctx, recreateTime)
+	return changed, nil
 }
 
 // waiting returns the pods that wait for KubeDevice's scheduler.

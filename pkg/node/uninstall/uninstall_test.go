@@ -241,6 +241,14 @@ func newMutatedCluster(objects []runtime.Object, named ...string) (*fake.Clients
 func TestPodsThatThePolicyGaveTheSchedulersNameAreMadeAnewWithoutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, o, said := newMutatedCluster([]runtime.Object{controlled("evicted")})
+		conflicts := 1 // as the scheduler may just write that the pod waits
+		client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetSubresource() != "eviction" || conflicts == 0 {
+				return false, nil, nil
+			}
+			conflicts--
+			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "evicted", errors.New("it has changed"))
+		})
 		if err := Run(t.Context(), *o); err != nil {
 			t.Fatal(err)
 		}

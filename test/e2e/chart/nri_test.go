@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -113,13 +114,46 @@ func TestANodeComesAndGoesWithItsLabel(t *testing.T) {
 	s.label(`"true"`)
 	s.awaitEnrolled(2)
 	s.run(s.gpuPod("evicted", 1))
+	controlled := s.deploy(s.gpuPod("controlled", 1))
 	s.helm("upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values", "--set=uninstall.drain=true")
 	s.helm("uninstall", "kubedevice", "--wait", "--timeout=2m")
 	s.label("null")
 	s.checkEvicted("evicted")
+	s.handedOver(controlled)
 	s.checkBystander()
 	s.checkKubelets()
 	s.checkNothingIsLeft()
+}
+
+// deploy has a Deployment of one pod, and waits until the pod runs.
+func (s *story) deploy(pod *corev1.Pod) *appsv1.Deployment {
+	s.Helper()
+	labels := map[string]string{"app": pod.Name}
+	deployment, err := shared.Client.AppsV1().Deployments(s.namespace).Create(s.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.kubectl("--namespace="+s.namespace, "rollout", "status", "deployment/"+pod.Name, "--timeout=1m")
+	return deployment
+}
+
+// handedOver waits until the cluster's own scheduler has the pod of a Deployment, and deletes that.
+func (s *story) handedOver(deployment *appsv1.Deployment) {
+	s.Helper()
+	selector := metav1.FormatLabelSelector(deployment.Spec.Selector)
+	for {
+		pods, err := shared.Client.CoreV1().Pods(s.namespace).List(s.ctx, metav1.ListOptions{LabelSelector: selector})
+		s.must(err)
+		if len(pods.Items) == 1 && pods.Items[0].Spec.SchedulerName == corev1.DefaultSchedulerName {
+			break
+		}
+		clustertest.Pause(s.ctx, s, "a pod of "+deployment.Name+" that the cluster's own scheduler has")
+	}
+	s.kubectl("--namespace="+s.namespace, "delete", "deployment", deployment.Name, "--cascade=foreground")
 }
 
 // awaitPolicy waits until the API server has taken notice of the policy that gives device pods the

@@ -100,7 +100,7 @@ func (s *story) content(object *unstructured.Unstructured) string {
 }
 
 // leaveLimit is how long what was deleted may take to be gone.
-const leaveLimit = 30 * time.Second
+const leaveLimit = 2 * time.Minute
 
 // checkNothingIsLeft fails the test unless everything is as it was before, once what was deleted is
 // gone.

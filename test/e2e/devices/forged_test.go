@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/checkout"
@@ -159,15 +161,20 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 	}
 	t.Run("writing a running pod where annotations do not count", func(t *testing.T) {
 		ctx := begin(t)
-		pod, err := h.forger.CoreV1().Pods(h.namespace).Get(ctx, h.own.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod.Annotations[deviceinfo.Annotation] = h.allocationOf(t, pod.Name)
-		pod, err = h.forger.CoreV1().Pods(h.namespace).UpdateEphemeralContainers(ctx, pod.Name, pod,
-			metav1.UpdateOptions{})
-		if err == nil && pod.Annotations[deviceinfo.Annotation] != h.own.Annotations[deviceinfo.Annotation] {
-			t.Errorf("the annotation has become %s", pod.Annotations[deviceinfo.Annotation])
+		var written *corev1.Pod
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			pod, err := h.forger.CoreV1().Pods(h.namespace).Get(ctx, h.own.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod.Annotations[deviceinfo.Annotation] = h.allocationOf(t, pod.Name)
+			written, err = h.forger.CoreV1().Pods(h.namespace).UpdateEphemeralContainers(ctx, pod.Name, pod,
+				metav1.UpdateOptions{})
+			return err
+		})
+		t.Logf("UpdateEphemeralContainers: %v", err)
+		if err == nil && written.Annotations[deviceinfo.Annotation] != h.own.Annotations[deviceinfo.Annotation] {
+			t.Errorf("the annotation has become %s", written.Annotations[deviceinfo.Annotation])
 		}
 	})
 	h.expectUnchanged(ctx, t)

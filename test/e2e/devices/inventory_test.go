@@ -65,6 +65,7 @@ func TestADeviceThatBecomesUnhealthyStaysWithItsPod(t *testing.T) {
 	setInventory(t, node, "unhealthy: ["+before.Visible[0]+"]\n")
 	t.Cleanup(func() { setInventory(t, node, "") })
 	awaitGPUs(ctx, t, node, perNode-1)
+	clustertest.AwaitHealth(ctx, t, shared.Client, pod, "False Simulated")
 
 	after := clustertest.AwaitPod(ctx, t, shared.Client, pod, "to be ready still", kube.Ready)
 

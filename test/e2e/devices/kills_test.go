@@ -43,7 +43,7 @@ func TestKilledProgramsGiveNoDeviceTwiceAndRunningContainersNeverNotice(t *testi
 		bystanders = append(bystanders, pod)
 		devices[pod.Name] = expectDevices(ctx, t, pod, "main", 1)
 	}
-	checked := clustertest.WatchForDoubles(ctx, shared.Client, namespace)
+	checked := clustertest.WatchForDoubles(t.Context(), shared.Client, namespace)
 	endChurn := churn(ctx, namespace)
 
 	for name, program := range map[string]*cluster.Component{"the scheduler is killed ": shared.Scheduler,

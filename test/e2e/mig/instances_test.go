@@ -59,14 +59,13 @@ func TestPodsGetTheInstancesThatTheSchedulerChoseAndAnXIDConcernsOne(t *testing.
 	library.BreakInstance(t, 1, 94, gi, 0)
 	clustertest.AwaitPod(ctx, t, shared.Client, pods[0], "to be told that its instance is unhealthy",
 		func(p *corev1.Pod) bool { return condition(p) == corev1.ConditionFalse })
-	node, err := shared.Client.AwaitNode(ctx, shared.Nodes[0].Name, "to be there",
-		func(*corev1.Node) bool { return true })
-	if err != nil {
+	broken := nvmltest.InstanceUUID(1, gi, 0)
+	if _, err := shared.Client.AwaitNode(ctx, shared.Nodes[0].Name, "to say that "+broken+" alone is unhealthy",
+		func(node *corev1.Node) bool {
+			said := node.Annotations[deviceinfo.UnhealthyAnnotation]
+			return strings.Count(said, "MIG-") == 1 && strings.Contains(said, broken)
+		}); err != nil {
 		t.Fatal(err)
-	}
-	said := node.Annotations[deviceinfo.UnhealthyAnnotation]
-	if strings.Count(said, "MIG-") != 1 || !strings.Contains(said, nvmltest.InstanceUUID(1, gi, 0)) {
-		t.Errorf("the node says %s, and not that %s alone is unhealthy", said, nvmltest.InstanceUUID(1, gi, 0))
 	}
 	for _, neighbour := range pods[1:] {
 		now := clustertest.AwaitPod(ctx, t, shared.Client, neighbour, "to be ready still", kube.Ready)

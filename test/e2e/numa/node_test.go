@@ -6,6 +6,7 @@ package numa
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -156,7 +157,9 @@ func (n *node) write(t *testing.T, resource corev1.ResourceName) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(n.plugins[resource].devices, content, 0o644); err != nil {
+	// In one step: the plugin may be reading it.
+	file := n.plugins[resource].devices
+	if err := errors.Join(os.WriteFile(file+".next", content, 0o644), os.Rename(file+".next", file)); err != nil {
 		t.Fatal(err)
 	}
 }

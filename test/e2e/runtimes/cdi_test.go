@@ -77,6 +77,12 @@ func switchCDI(ctx context.Context, t *testing.T, to string) {
 	if err := node.Containerd.Restart(ctx); err != nil {
 		t.Error(err)
 	}
+	for { // the node may not have noticed
+		if _, err := node.Run(ctx, "crictl", "version"); err == nil {
+			break
+		}
+		clustertest.Pause(ctx, t, "containerd to answer")
+	}
 	if err := shared.AwaitReady(ctx); err != nil {
 		t.Error(err)
 	}

@@ -34,6 +34,7 @@ type node struct {
 	*testing.T
 	name    string
 	patches atomic.Int64 // that the API server took
+	failed  atomic.Int64 // patches
 
 	mu   sync.Mutex
 	gpus []gpu.GPU
@@ -105,6 +106,8 @@ func publish(t *testing.T, name string, client kubernetes.Interface, gpus []gpu.
 	advertiser := advertise.New(name, manager, advertise.Options{Observe: func(err error) {
 		if err == nil {
 			n.patches.Add(1)
+		} else {
+			n.failed.Add(1)
 		}
 	}})
 	ctx, cancel := context.WithCancel(context.Background())

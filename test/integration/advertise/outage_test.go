@@ -108,7 +108,9 @@ func TestWhatChangedWhileTheAPIServerWasAwayIsPublishedWhenItIsBack(t *testing.T
 	n.awaitPatches(2) // their answers too, which must not be cut off
 	for i := range 3 {
 		wire.cut()
+		before := n.failed.Load()
 		n.set(newGPUs(2 + i))
+		await(t.Context(), t, "that it cannot be published", func() bool { return n.failed.Load() > before })
 		if err := n.shows(); err == nil {
 			t.Fatal("published over a wire that is cut")
 		}

@@ -21,6 +21,8 @@ import (
 	"path/filepath"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/deploy"
+	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/test/kube"
 	"github.com/kubedevice/kubedevice/test/pki"
 )
@@ -121,7 +124,16 @@ func (c *ControlPlane) installRights(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	scheduler, err := c.Admin.As("system:kube-scheduler")
+	if err != nil {
+		return err
+	}
+	return scheduler.AwaitRights(ctx, // one of each binding
+		authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"},
+		authorizationv1.ResourceAttributes{
+			Namespace: schedulerapi.Namespace, Verb: "update", Group: coordinationv1.GroupName, Resource: "leases",
+		},
+	)
 }
 
 // logToFile sends all that this process logs through klog to a file, errors included.

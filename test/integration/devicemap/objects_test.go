@@ -277,9 +277,12 @@ func wait(ctx context.Context, t *testing.T, pod *corev1.Pod, reason string) *co
 	return created
 }
 
-// bind does what the scheduler does for a pod that has waited.
+// bind does what the scheduler does for a pod that has waited. Its event comes first: the map reads
+// a pod's events when the pod has changed.
 func bind(ctx context.Context, t *testing.T, pod *corev1.Pod, node string, gpus ...int) {
 	t.Helper()
+	report(ctx, t, pod, corev1.EventTypeNormal, "Scheduled",
+		fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node))
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
@@ -291,8 +294,6 @@ func bind(ctx context.Context, t *testing.T, pod *corev1.Pod, node string, gpus 
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(ctx, t, pod, corev1.EventTypeNormal, "Scheduled",
-		fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node))
 }
 
 // report creates an event about a pod.

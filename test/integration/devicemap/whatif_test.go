@@ -6,11 +6,11 @@ package devicemap
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/browser"
+	"github.com/kubedevice/kubedevice/test/integration/controlplane"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
@@ -41,13 +42,11 @@ func startScheduler(ctx context.Context, t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	port := func() string {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := controlplane.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer listener.Close()
-		_, port, _ := net.SplitHostPort(listener.Addr().String()) // it has one
-		return port
+		return strconv.Itoa(port)
 	}
 	kubeconfig := kubeconfig(t, "system:kube-scheduler")
 	devices := port()

@@ -5,8 +5,10 @@ package scheduler_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -30,7 +33,6 @@ const patience = 30 * time.Second
 type cluster struct {
 	*testing.T
 	*kube.Client
-	annotated int // how often a node's annotation was changed
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -117,6 +119,35 @@ func (c *cluster) publish(info *types.NodeInfo) {
 	if _, err = c.CoreV1().Nodes().Update(c.Context(), node, metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
+}
+
+// patch changes a node's metadata.
+func (c *cluster) patch(node string, metadata map[string]any) {
+	c.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// known is how often a scheduler was waited for. It goes on from one test to the next, as some
+// share a scheduler, which may still have the nodes of the test before.
+var known int
+
+// awaitKnown waits until the scheduler knows a node and all that was written before: a pod that
+// only this state of the node can take is bound.
+func (c *cluster) awaitKnown(node string) {
+	c.Helper()
+	known++
+	label := map[string]string{"known": strconv.Itoa(known)}
+	c.patch(node, map[string]any{"labels": label})
+	witness := newPod("witness", 0)
+	witness.Spec.NodeSelector = label
+	c.delete(c.schedule(witness))
 }
 
 // newPod returns a pod that requests this many GPUs by its limits alone.

@@ -124,7 +124,7 @@ func TestAGroupEvictsPodsUntilAllOfItFits(t *testing.T) {
 			c.podGroupOf(group, c.priorityClass("h", 1000), 2)
 			for _, pod := range c.createGangOf(group, "h", 2, 2) {
 				if test.evicted == 0 {
-					c.await(pod, "to be found unschedulable", kube.Unschedulable)
+					c.awaitNobodyEvicted(pod)
 				} else {
 					c.await(pod, "to be bound", kube.Scheduled)
 				}

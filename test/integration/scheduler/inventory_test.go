@@ -4,7 +4,6 @@
 package scheduler_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -51,21 +50,8 @@ func (c *cluster) republish(node string, list ...gpu.GPU) {
 // has seen that.
 func (c *cluster) annotate(node string, annotation any) {
 	c.Helper()
-	c.annotated++
-	label := map[string]string{"annotated": fmt.Sprint(c.annotated)}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels": label, "annotations": map[string]any{deviceinfo.Annotation: annotation},
-	}})
-	if err != nil {
-		c.Fatal(err)
-	}
-	if _, err := c.CoreV1().Nodes().Patch(c.Context(), node, kubetypes.MergePatchType, patch,
-		metav1.PatchOptions{}); err != nil {
-		c.Fatal(err)
-	}
-	witness := newPod("witness", 0)
-	witness.Spec.NodeSelector = label
-	c.delete(c.schedule(witness))
+	c.patch(node, map[string]any{"annotations": map[string]any{deviceinfo.Annotation: annotation}})
+	c.awaitKnown(node)
 }
 
 // Three of a node's four GPUs go while pods hold all of them. Who holds what is not forgotten: a
@@ -122,6 +108,7 @@ func TestANodeThatIsRenamedIsAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.nodeOf("new", gpus...)
+	c.awaitKnown("new")
 	replayed := newPod("replayed", 0)
 	replayed.Spec.SchedulerName = "other"
 	c.bindBy(c.create(replayed), "new", before.Annotations[deviceinfo.Annotation])

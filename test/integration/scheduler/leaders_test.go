@@ -68,7 +68,7 @@ func (p *pair) kill() {
 	}
 }
 
-// leads reports whether the scheduler has ever been elected: who loses that ends.
+// leads reports whether the scheduler has been elected: who loses that ends.
 func (p *process) leads() bool {
 	if !p.elected {
 		text, err := os.ReadFile(p.log)
@@ -77,7 +77,7 @@ func (p *process) leads() bool {
 		}
 		p.elected = strings.Contains(string(text), "Successfully acquired lease")
 	}
-	return p.elected
+	return p.elected && !p.hasEnded()
 }
 
 // disturbances take turns, while pods come and go.
@@ -127,6 +127,7 @@ func TestNoDeviceIsGivenTwiceOrLostThoughSchedulersRestartAndLeadersChange(t *te
 	for i := range *churnNodes {
 		c.create(newPod(fmt.Sprintf("all-%02d", i), 8))
 	}
+	schedulers.ensure()
 	c.awaitBound(*churnNodes)
 	if err := audit.verdict(); err != nil {
 		t.Error(err)

@@ -36,8 +36,12 @@ func TestANodeIsMovedOverAndBackUnderLoad(t *testing.T) {
 			if _, err := c.CreatePod(ctx, newPod(fmt.Sprint("load", made), 1)); err != nil {
 				break
 			}
-			for _, pod := range c.pods() {
-				if kube.Scheduled(&pod) && len(c.pods()) > 3*gpus {
+			list, err := c.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				break
+			}
+			for _, pod := range list.Items {
+				if kube.Scheduled(&pod) && len(list.Items) > 3*gpus {
 					_ = c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, atOnce) // it may be gone
 					break
 				}
@@ -83,9 +87,10 @@ func TestANodeIsMovedOverAndBackUnderLoad(t *testing.T) {
 	}
 }
 
-// drain deletes a node's pods until none comes any more.
+// drain deletes a node's pods until none comes any more, once the scheduler has seen that none may.
 func (c *cluster) drain(node string) {
 	c.Helper()
+	c.awaitKnown(node)
 	quiet := 0
 	err := wait.PollUntilContextTimeout(c.Context(), 20*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {

