@@ -82,23 +82,23 @@ func (c *cluster) byNode(ours map[string]bool) map[string]int {
 }
 
 func TestAHalfMigratedClusterServesPodsOnBothKindsOfNodes(t *testing.T) {
+	const gpus = 16 // on each node: so many pods do not all go to one of two by chance
 	c := newCluster(t)
-	c.node("ours", 4)
-	c.kubeletsNode("kubelets", 4)
+	c.node("ours", gpus)
+	c.kubeletsNode("kubelets", gpus)
 	startScheduler(t)
 	var last *corev1.Pod
-	for i := range 4 {
+	for i := range gpus {
 		last = c.schedule(newPod(fmt.Sprint("p", i), 1))
 	}
 	ours := map[string]bool{"ours": true}
-	bound := c.byNode(ours)
-	if bound["ours"] == 0 || bound["kubelets"] == 0 {
+	if bound := c.byNode(ours); bound["ours"] == 0 || bound["kubelets"] == 0 {
 		t.Errorf("pods by node: %v, and one kind of nodes is filled first", bound)
 	}
-	for i := range 4 {
+	for i := range gpus {
 		c.schedule(newPod(fmt.Sprint("more", i), 1))
 	}
-	if bound := c.byNode(ours); bound["ours"] != 4 || bound["kubelets"] != 4 {
+	if bound := c.byNode(ours); bound["ours"] != gpus || bound["kubelets"] != gpus {
 		t.Errorf("pods by node: %v, want all devices of both", bound)
 	}
 	late := c.await(c.create(newPod("late", 1)), "to be found unschedulable", kube.Unschedulable)

@@ -1,7 +1,7 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useRef, useState } from "preact/hooks"
+import { useLayoutEffect, useRef, useState } from "preact/hooks"
 import { type Cluster, type State, type Unread, states } from "./cluster"
 import { Details } from "./details"
 import { useFocusOf } from "./focus"
@@ -30,7 +30,8 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
   const search = useRef<HTMLInputElement>(null)
   const escape = useRef({})
   escape.current = asked ? noQuestion : nothing // the upper panel first
-  useEffect(() => {
+  // Before the page is painted: whoever sees it can type.
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement
       if (typing || event.altKey || event.ctrlKey || event.metaKey) return
