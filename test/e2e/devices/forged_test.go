@@ -172,8 +172,10 @@ func TestWhatThePoliciesLetThroughMovesNoDevice(t *testing.T) {
 				metav1.UpdateOptions{})
 			return err
 		})
-		t.Logf("UpdateEphemeralContainers: %v", err)
-		if err == nil && written.Annotations[deviceinfo.Annotation] != h.own.Annotations[deviceinfo.Annotation] {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written.Annotations[deviceinfo.Annotation] != h.own.Annotations[deviceinfo.Annotation] {
 			t.Errorf("the annotation has become %s", written.Annotations[deviceinfo.Annotation])
 		}
 	})
