@@ -185,7 +185,7 @@ func annotateWith(key, value string) []byte {
 	return patch
 }
 
-// undoLimit is how long a change of a node may stay.
+// undoLimit is how long a change of a node may stay, or may not have been seen.
 const undoLimit = 20 * time.Second
 
 // annotateNode writes a node's annotation.

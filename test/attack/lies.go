@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ func lies() []*Attempt {
 					if err != nil {
 						return Got{}, err
 					}
-					got, err := s.bound(ctx, s.requesting(foreign))
+					got, err := s.boundWithin(ctx, s.requesting(foreign), undoLimit)
 					return got, errors.Join(err, restore(context.WithoutCancel(ctx)))
 				}),
 			Off: Off{How: toGhost, Try: lying(lie{annotations: inventoryOf(foreign)},
@@ -292,6 +293,13 @@ func (s *Stage) count(ctx context.Context, node, name string, count int) (restor
 // bound creates a pod of somebody else's, and returns that it is bound and where, or who says why
 // it is not.
 func (s *Stage) bound(ctx context.Context, pod *corev1.Pod) (got Got, err error) {
+	return s.boundWithin(ctx, pod, 0)
+}
+
+// boundWithin is bound where the scheduler may see only later that the pod fits: that it does not
+// is taken for an answer after that time.
+func (s *Stage) boundWithin(ctx context.Context, pod *corev1.Pod, limit time.Duration) (got Got, err error) {
+	began := time.Now()
 	created, err := s.admin.CreatePod(ctx, pod)
 	if err != nil {
 		return Got{}, err
@@ -301,10 +309,12 @@ func (s *Stage) bound(ctx context.Context, pod *corev1.Pod) (got Got, err error)
 		if err != nil {
 			return false, err
 		}
-		if got = stateOf(now); kube.Scheduled(now) {
+		if kube.Scheduled(now) {
 			got = Got{NoEffect, "the pod is bound to " + now.Spec.NodeName}
+			return true, nil
 		}
-		return got.Outcome != "", nil
+		got = stateOf(now)
+		return got.Outcome != "" && time.Since(began) >= limit, nil
 	})
 	return got, err
 }

@@ -78,21 +78,28 @@ const restartPause = 50 * time.Millisecond
 // a new one.
 func (c *Client) RestartContainer(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	before := pod.Status.ContainerStatuses[0]
-	// The command may die with the container that it ends, and so report anything. It has not begun
-	// where the kubelet does not reach the runtime, as just after a restart of kubecri.
-	for {
-		_, err := c.Exec(ctx, pod, before.Name, "kill", "1")
-		if err == nil || !strings.Contains(err.Error(), "code = Unavailable") {
-			break
-		}
-		select {
-		case <-time.After(restartPause):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the kubelet of pod %s to reach the container runtime: %w", pod.Name,
-				context.Cause(ctx))
-		}
+	if err := c.EndContainer(ctx, pod); err != nil {
+		return nil, err
 	}
 	return c.AwaitPod(ctx, pod, "to run in a new container", func(now *corev1.Pod) bool {
 		return Ready(now) && now.Status.ContainerStatuses[0].ContainerID != before.ContainerID
 	})
+}
+
+// EndContainer ends the process of a pod's first container.
+func (c *Client) EndContainer(ctx context.Context, pod *corev1.Pod) error {
+	// The command may die with the container that it ends, and so report anything. It has not begun
+	// where the kubelet does not reach the runtime, as just after a restart of kubecri.
+	for {
+		_, err := c.Exec(ctx, pod, pod.Spec.Containers[0].Name, "kill", "1")
+		if err == nil || !strings.Contains(err.Error(), "code = Unavailable") {
+			return nil
+		}
+		select {
+		case <-time.After(restartPause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the kubelet of pod %s to reach the container runtime: %w", pod.Name,
+				context.Cause(ctx))
+		}
+	}
 }

@@ -349,10 +349,11 @@ func (r *run) require(ctx context.Context) (count int, err error) {
 	}
 	pod := all.kept.created[len(all.kept.created)-1]
 	r.auditor.MayEnd(string(pod.UID))
-	// The command may die with the container that it ends.
-	_, killed := r.cluster.Client.Exec(ctx, pod, pod.Spec.Containers[0].Name, "kill", "1")
+	if err := r.cluster.Client.EndContainer(ctx, pod); err != nil {
+		return 2, err
+	}
 	if err := r.awaitRefusal(ctx, pod, `required plugin "kubedevice" not present`); err != nil {
-		return 3, errors.Join(err, killed)
+		return 3, err
 	}
 	if err := r.succeed(ctx, all.kubecris[before], requiring); err != nil {
 		return 3, err

@@ -61,6 +61,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if ne .Values.seals.mode "off" }}true{{ end -}}
 {{- end -}}
 
+{{/* Fails where nodes are to refuse at once what has no seal, and have made none so far. */}}
+{{- define "kubedevice.sealStep" -}}
+{{- if eq .Values.seals.mode "enforce" -}}
+{{- $installed := lookup "v1" "ConfigMap" .Release.Namespace "kubedevice-node" -}}
+{{- if $installed -}}
+{{- if eq "off" (get (get $installed.data "kubecri.yaml" | fromYaml) "sealMode") -}}
+{{- fail "seals.mode is off, and nodes that enforce would refuse the containers of all pods that hold devices: set it to warn first, see \"Turn seals on\" in docs/chart.md" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* kubecri's configuration file, without the node's name, which the pod adds. */}}
 {{- define "kubedevice.kubecriConfiguration" -}}
 apiVersion: kubecri.config.kubedevice.io/v1alpha1

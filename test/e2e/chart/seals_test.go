@@ -33,6 +33,8 @@ func TestSealsAreTurnedOnWherePodsHoldDevices(t *testing.T) {
 		return pod
 	}
 	pods := []*corev1.Pod{run("off", false)}
+	s.refuse("set it to warn first", "upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values",
+		"--set=seals.mode=enforce")
 	for _, mode := range []string{"warn", "enforce"} {
 		s.helm("upgrade", "kubedevice", root+"/deploy/chart", "--reuse-values", "--set=seals.mode="+mode)
 		s.kubectl("--namespace="+system, "rollout", "status", "daemonset/kubedevice-node-simulated", "--timeout=2m")

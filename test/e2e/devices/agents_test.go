@@ -112,15 +112,16 @@ func TestAnExporterSeesEachPodWithItsDevices(t *testing.T) {
 }
 
 func TestAnExporterChangesNothingButItsHostPath(t *testing.T) {
-	ctx := begin(t)
-	namespace := clustertest.Namespace(t, shared.Client)
-	node := shared.Nodes[0].Name
 	program := filepath.Join(string(files), "exporter")
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(program, "exporter"), "./testdata/exporter")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(program, "exporter"),
+		"./testdata/exporter")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the exporter: %v\n%s", err, said)
 	}
+	ctx := begin(t)
+	namespace := clustertest.Namespace(t, shared.Client)
+	node := shared.Nodes[0].Name
 	train := clustertest.RunPod(ctx, t, shared.Client, clustertest.On(node, gpuPod(namespace, "train", 2)))
 
 	exporter := clustertest.On(node, kube.NewPod("exporter", image.Busybox, "/exporter/exporter"))

@@ -52,14 +52,15 @@ func install(ctx context.Context, t *testing.T, node *cluster.Node,
 }
 
 // sdkVersion returns the version of the SDK that the programs are built with.
-func sdkVersion(ctx context.Context, t *testing.T) string {
+func sdkVersion(t *testing.T) string {
 	t.Helper()
-	return strings.TrimSpace(runGo(ctx, t, ".", "list", "-m", "-f", "{{.Version}}", sdkModule))
+	return strings.TrimSpace(runGo(t, ".", "list", "-m", "-f", "{{.Version}}", sdkModule))
 }
 
 // buildPlugin builds both halves of a plugin as its vendor does: from a module of its own, in a
-// directory outside the repository, with nothing but the SDK in some version.
-func buildPlugin(ctx context.Context, t *testing.T, source, module, version string) map[string][]byte {
+// directory outside the repository, with nothing but the SDK in some version. The first time, that
+// may take longer than a test of the cluster.
+func buildPlugin(t *testing.T, source, module, version string) map[string][]byte {
 	t.Helper()
 	root, err := checkout.Root()
 	if err != nil {
@@ -70,14 +71,14 @@ func buildPlugin(ctx context.Context, t *testing.T, source, module, version stri
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
-		runGo(ctx, t, dir, "mod", "init", module)
+		runGo(t, dir, "mod", "init", module)
 	}
-	runGo(ctx, t, dir, "mod", "edit", "-require="+sdkModule+"@"+version, "-replace="+sdkModule+"="+filepath.Join(root,
+	runGo(t, dir, "mod", "edit", "-require="+sdkModule+"@"+version, "-replace="+sdkModule+"="+filepath.Join(root,
 		"pkg", "sdk"))
 	built := map[string][]byte{}
 	for _, side := range sides {
 		file := filepath.Join(dir, side+".so")
-		runGo(ctx, t, dir, "build", "-buildmode=plugin", "-trimpath", "-o", file, "./"+side)
+		runGo(t, dir, "build", "-buildmode=plugin", "-trimpath", "-o", file, "./"+side)
 		if built[side], err = os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
@@ -85,9 +86,9 @@ func buildPlugin(ctx context.Context, t *testing.T, source, module, version stri
 	return built
 }
 
-func runGo(ctx context.Context, t *testing.T, dir string, args ...string) (stdout string) {
+func runGo(t *testing.T, dir string, args ...string) (stdout string) {
 	t.Helper()
-	command := exec.CommandContext(ctx, "go", args...)
+	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "CGO_ENABLED=1", "GOWORK=off")
 	var stderr strings.Builder

@@ -20,10 +20,9 @@ import (
 // several. They pend, with the reason in their events; 20 pods of others start meanwhile, within
 // their usual time.
 func TestPodsThatMakeAPluginPanicPendAndOthersStart(t *testing.T) {
+	faulty := buildPlugin(t, "testdata/faulty", "example.com/faulty", sdkVersion(t))
 	ctx := begin(t)
-	log := install(ctx, t, shared.Nodes[1], map[string]map[string][]byte{
-		"faulty.so": buildPlugin(ctx, t, "testdata/faulty", "example.com/faulty", sdkVersion(ctx, t)),
-	})["scheduler"]
+	log := install(ctx, t, shared.Nodes[1], map[string]map[string][]byte{"faulty.so": faulty})["scheduler"]
 	log.await(ctx, t, "/faulty.so")
 	if lines := log.lines(t, "/faulty.so"); !strings.Contains(lines[0], "Loaded a plugin") {
 		t.Fatalf("the scheduler does not load the plugin: %s", lines[0])

@@ -67,6 +67,10 @@ func TestARecordThatIsLostOrDamagedIsMadeAnewBeforeTheFirstDeviceIsGiven(t *test
 			seen := inspect(ctx, t, holder, "main")
 			card := types.ResourceName(seen.Paths[0])
 
+			if err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).DeleteCollection(ctx,
+				metav1.DeleteOptions{}, eventsOf(node.Name, "GrantsDamaged")); err != nil { // of the last time
+				t.Fatal(err)
+			}
 			if err := node.Kubecri.Kill9(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -113,8 +117,7 @@ func awaitHolder(ctx context.Context, t *testing.T, node *cluster.Node, pod *cor
 func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string) {
 	t.Helper()
 	for {
-		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx,
-			metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + node})
+		events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, eventsOf(node, reason))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,6 +128,11 @@ func awaitNodeEvent(ctx context.Context, t *testing.T, node, reason, text string
 		}
 		clustertest.Pause(ctx, t, "an event "+reason+" on node "+node)
 	}
+}
+
+// eventsOf are those of a node with a reason.
+func eventsOf(node, reason string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + node}
 }
 
 func TestOnAFullDiskNoDeviceIsGivenAndThatHeals(t *testing.T) {

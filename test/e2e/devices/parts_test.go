@@ -19,6 +19,7 @@ import (
 // environment variable, an annotation and CDI. Who has no part is kept from it by the firewall,
 // whatever the pod says.
 func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
+	parts := buildPlugin(t, "testdata/parts", "example.com/parts", sdkVersion(t))
 	ctx := begin(t)
 	node := shared.Nodes[1]
 	t.Cleanup(func() {
@@ -27,8 +28,7 @@ func TestAPartIsGivenInEveryWayAndTheOthersAreKeptFromIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	logs := install(ctx, t, node, map[string]map[string][]byte{"parts.so": buildPlugin(ctx, t, "testdata/parts",
-		"example.com/parts", sdkVersion(ctx, t))})
+	logs := install(ctx, t, node, map[string]map[string][]byte{"parts.so": parts})
 	for _, log := range logs {
 		log.await(ctx, t, "/parts.so")
 	}

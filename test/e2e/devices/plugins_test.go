@@ -20,6 +20,9 @@ import (
 )
 
 func TestFilesThatAreNoGoodPluginsAreNamedOnceAndLeftOut(t *testing.T) {
+	ours := sdkVersion(t)
+	old := buildPlugin(t, "testdata/panics", "example.com/old", "v0.0.9")
+	panics := buildPlugin(t, "testdata/panics", "example.com/gadget", ours)
 	ctx := begin(t)
 	node := shared.Nodes[1]
 	good := map[string][]byte{}
@@ -36,7 +39,6 @@ func TestFilesThatAreNoGoodPluginsAreNamedOnceAndLeftOut(t *testing.T) {
 	both := func(device, scheduler []byte) map[string][]byte {
 		return map[string][]byte{"device": device, "scheduler": scheduler}
 	}
-	ours := sdkVersion(ctx, t)
 	why := map[string]string{
 		"half.so":      "is truncated",
 		"text.so":      "is no shared library",
@@ -46,8 +48,8 @@ func TestFilesThatAreNoGoodPluginsAreNamedOnceAndLeftOut(t *testing.T) {
 	logs := install(ctx, t, node, map[string]map[string][]byte{
 		"half.so":      both(good["device"][:len(good["device"])/2], good["scheduler"][:len(good["scheduler"])/2]),
 		"text.so":      both([]byte("not a plugin\n"), []byte("not a plugin\n")),
-		"other-sdk.so": buildPlugin(ctx, t, "testdata/panics", "example.com/old", "v0.0.9"),
-		"panics.so":    buildPlugin(ctx, t, "testdata/panics", "example.com/gadget", ours),
+		"other-sdk.so": old,
+		"panics.so":    panics,
 	})
 
 	for _, log := range logs {
@@ -67,13 +69,14 @@ func TestFilesThatAreNoGoodPluginsAreNamedOnceAndLeftOut(t *testing.T) {
 }
 
 func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
-	ctx := begin(t)
-	node := shared.Nodes[1]
 	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := filepath.Join(root, "plugins", "template")
+	widget := buildPlugin(t, template, "example.com/widget", sdkVersion(t))
+	ctx := begin(t)
+	node := shared.Nodes[1]
 	const mknod = "mkdir -p /dev/widgets/b0 /dev/widgets/b1 && mknod -m 666 /dev/widgets/b0/w0 c 60 100 && " +
 		"mknod -m 666 /dev/widgets/b1/w1 c 60 101 && mknod -m 666 /dev/widgets/b1/w2 c 60 102"
 	if _, err := node.Run(ctx, "/bin/sh", "-c", mknod); err != nil {
@@ -84,8 +87,7 @@ func TestAPluginMadeFromTheTemplateElsewhereGivesItsDevices(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	logs := install(ctx, t, node, map[string]map[string][]byte{"widget.so": buildPlugin(ctx, t, template,
-		"example.com/widget", sdkVersion(ctx, t))})
+	logs := install(ctx, t, node, map[string]map[string][]byte{"widget.so": widget})
 	for _, log := range logs {
 		log.await(ctx, t, "/widget.so")
 		if lines := log.lines(t, "/widget.so"); !strings.Contains(lines[0], "Loaded a plugin") {

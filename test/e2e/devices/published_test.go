@@ -53,10 +53,9 @@ var mixed = []struct {
 // The plugin is in the style of the published host's: it uses nothing but DeviceScheduler and
 // checks no map for nil.
 func TestAPluginForThePublishedHostServesSixtyPodsOfEveryKind(t *testing.T) {
+	published := buildPlugin(t, "testdata/published", "example.com/published", sdkVersion(t))
 	ctx := begin(t)
-	logs := install(ctx, t, shared.Nodes[0], map[string]map[string][]byte{
-		"published.so": buildPlugin(ctx, t, "testdata/published", "example.com/published", sdkVersion(ctx, t)),
-	})
+	logs := install(ctx, t, shared.Nodes[0], map[string]map[string][]byte{"published.so": published})
 	namespace := clustertest.Namespace(t, shared.Client)
 	expected := map[string]string{} // what a pod waits for, by its name; "" for those that run
 	for _, kind := range mixed {

@@ -103,6 +103,12 @@ var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+) -> 7`)
 func TestPortForwardCarriesMuchBothWaysAtOnce(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "nc", "-ll", "-p", "7", "-e", "cat"))
+		for {
+			if _, err := shared.Client.Exec(ctx, pod, "main", "nc", "-z", "127.0.0.1", "7"); err == nil {
+				break
+			}
+			clustertest.Pause(ctx, t, "the pod to listen")
+		}
 		line := follow(ctx, t, pod, "port-forward", "--address=127.0.0.1", "pod/"+pod.Name, ":7").awaitLine(t,
 			"Forwarding")
 		found := forwarding.FindStringSubmatch(line)
