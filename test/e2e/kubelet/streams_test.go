@@ -104,7 +104,7 @@ func TestPortForwardCarriesMuchBothWaysAtOnce(t *testing.T) {
 	onBothNodes(t, func(ctx context.Context, t *testing.T, node *cluster.Node) {
 		pod := clustertest.RunPod(ctx, t, shared.Client, newPod(t, node, "nc", "-ll", "-p", "7", "-e", "cat"))
 		for {
-			if _, err := shared.Client.Exec(ctx, pod, "main", "nc", "-z", "127.0.0.1", "7"); err == nil {
+			if _, err := shared.Client.Exec(ctx, pod, "main", "sh", "-c", "nc 127.0.0.1 7 </dev/null"); err == nil {
 				break
 			}
 			clustertest.Pause(ctx, t, "the pod to listen")
