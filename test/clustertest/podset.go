@@ -119,19 +119,8 @@ func WatchForDoubles(ctx context.Context, client *kube.Client, namespace string)
 		if err := <-found; err != nil {
 			return err
 		}
-		return twiceNow(context.WithoutCancel(ctx), client, namespace) // the watch may be late
+		now := PodSet{} // the watch may be late
+		return now.Follow(context.WithoutCancel(ctx), client, namespace,
+			func() (bool, error) { return true, now.Twice() })
 	}
-}
-
-// twiceNow is Twice of the pods that a namespace has now.
-func twiceNow(ctx context.Context, client *kube.Client, namespace string) error {
-	now := PodSet{}
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, pod := range list.Items {
-		now[pod.Name] = &pod
-	}
-	return now.Twice()
 }

@@ -70,10 +70,6 @@ func (c *Client) Forward(ctx context.Context, pod *corev1.Pod, port int) (string
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
 }
 
-// restartPause is how long to wait until a container is ended again whose kubelet did not reach the
-// runtime.
-const restartPause = 50 * time.Millisecond
-
 // RestartContainer ends the process of a pod's only container and waits until the pod is ready with
 // a new one.
 func (c *Client) RestartContainer(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
@@ -96,7 +92,7 @@ func (c *Client) EndContainer(ctx context.Context, pod *corev1.Pod) error {
 			return nil
 		}
 		select {
-		case <-time.After(restartPause):
+		case <-time.After(pollPeriod):
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the kubelet of pod %s to reach the container runtime: %w", pod.Name,
 				context.Cause(ctx))

@@ -137,6 +137,24 @@ func TestARestartRemovesSocketsAndTakesPluginsBack(t *testing.T) {
 	again.has(t, qat, map[string]bool{"1/a": true})
 }
 
+func TestDevicesThatCouldNotBeSavedAreSavedInTheEnd(t *testing.T) {
+	directory := tempDirectory(t)
+	h := startManager(t, directory)
+	eventually(t, func() error { _, err := os.Stat(h.options.StateFile); return err }) // without any
+	spare := h.options.StateFile + ".spare"                                            // which is written first
+	if err := errors.Join(os.RemoveAll(spare), os.Mkdir(spare, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	mustRegister(t, h, startPlugin(t, h.socket("p.sock"), dev("a")), qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	time.Sleep(100 * time.Millisecond) // they are not saved meanwhile
+	if err := os.Remove(spare); err != nil {
+		t.Fatal(err)
+	}
+	h.stop()
+	startManager(t, directory).has(t, qat, map[string]bool{"none/a": false})
+}
+
 func TestDevicesThatAnEarlierReleaseRememberedAreReadOnce(t *testing.T) {
 	directory := tempDirectory(t)
 	legacy := filepath.Join(directory, legacyName)

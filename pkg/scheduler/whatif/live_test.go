@@ -281,7 +281,7 @@ func TestTheHandlerRefusesInWords(t *testing.T) {
 		{"whatif", template + `,"changes":[{}]}`, 400, "one of without"},
 		{"whatif", template + `,"changes":[{"cordon":"n9"}]}`, 400, `no node \"n9\"`},
 		{"whatif", template + `,"changes":[{"cordon":"n0/g9"}]}`, 400, `no device \"g9\"`},
-		{"whatif", template + `,"changes":[{"cordon":"n0/"}]}`, 400, `\"n0/\" names no device`},
+		{"whatif", template + `,"changes":[{"cordon":"n0/"}]}`, 400, `no device \"\"`},
 		{"whatif", template + `,"changes":[{"withNodeLike":"n9"}]}`, 400, `no node \"n9\"`},
 		{"whatif", template + `,"changes":[{"without":{"namespace":"a","name":"b"}}]}`, 400, `no pod \"a/b\"`},
 		{"whatif", `{"pod":{"namespace":"default","name":"t0"}}`, 409, "bound to node"},

@@ -196,14 +196,10 @@ func (w *world) change(ctx context.Context, change schedulerapi.Change) error {
 		_, err = w.addLike(ctx, change.WithNodeLike)
 	default:
 		node, device, ofDevice := strings.Cut(change.Cordon, "/")
-		switch {
-		case !ofDevice:
-			err = w.states.Cordon(node)
-		case device == "": // as of a variable that is not set
-			err = fmt.Errorf("%q names no device: write one behind the slash, or leave out the slash if the node is "+
-				"meant", change.Cordon)
-		default:
+		if ofDevice {
 			err = w.states.CordonDevice(ctx, node, device)
+		} else {
+			err = w.states.Cordon(node)
 		}
 		w.snapshot = nil
 	}

@@ -18,9 +18,7 @@ func TestSealsAreTurnedOnWherePodsHoldDevices(t *testing.T) {
 	if !*full {
 		t.Skip("only with -full, as in make chart-stories: test/e2e/seals turns them on without the chart")
 	}
-	s := begin(t)
-	s.kubectl("delete", "namespace", system)
-	s.before = s.look()
+	s := beginWithoutNamespace(t)
 	s.helm(append(s.install(values()), "--create-namespace", "--set=seals.mode=off")...)
 	s.label(`"true"`)
 	s.awaitPolicy()

@@ -71,6 +71,15 @@ func begin(t *testing.T) *story {
 	return s
 }
 
+// beginWithoutNamespace is begin where the release's namespace is made by whoever installs.
+func beginWithoutNamespace(t *testing.T) *story {
+	t.Helper()
+	s := begin(t)
+	s.kubectl("delete", "namespace", system)
+	s.before = s.look()
+	return s
+}
+
 // awaitGoneNamespaces waits until the namespaces of the story before are gone.
 func (s *story) awaitGoneNamespaces() {
 	s.Helper()

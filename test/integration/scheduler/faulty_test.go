@@ -131,6 +131,12 @@ func (c *cluster) awaitReason(pod *corev1.Pod, reason string) {
 	c.await(pod, "to be unschedulable because "+reason, func(pod *corev1.Pod) bool {
 		return kube.Unschedulable(pod) && strings.Contains(whyUnscheduled(pod), reason)
 	})
+	c.awaitFailure(pod, reason)
+}
+
+// awaitFailure waits until an event says that a pod was not scheduled for a reason.
+func (c *cluster) awaitFailure(pod *corev1.Pod, reason string) {
+	c.Helper()
 	has := func(ctx context.Context) (bool, error) {
 		events, err := c.PodEvents(ctx, pod)
 		return slices.ContainsFunc(events, func(event corev1.Event) bool {

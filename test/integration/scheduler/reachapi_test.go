@@ -94,7 +94,8 @@ func TestLeaderAndStandbyAnswerAndSayWhichTheyAre(t *testing.T) {
 		var nodes schedulerapi.NodeList
 		status, text := r.get(schedulerapi.NodesPath)
 		for end := time.Now().Add(patience); status == http.StatusServiceUnavailable && time.Now().Before(end); {
-			status, text = r.get(schedulerapi.NodesPath) // it does not know the whole cluster yet
+			time.Sleep(20 * time.Millisecond) // it does not know the whole cluster yet
+			status, text = r.get(schedulerapi.NodesPath)
 		}
 		if err := json.Unmarshal([]byte(text), &nodes); err != nil ||
 			nodes.Scheduler.Leads != pair[i].leads() || len(nodes.Items) != 1 || len(nodes.Items[0].Devices) != 2 {
