@@ -298,6 +298,9 @@ bench-node: build ## Measure kubecri on a quiet node with 30 and with 110 pods; 
 verify: ## Vet, gofmt, lint, rules of the code, documents.
 	hack/verify.sh $(MODULES)
 
+.PHONY: check
+check: verify test-unit ## What each change must pass: verify and the unit tests; under 10 minutes when warm.
+
 .PHONY: tidy
 tidy: ## Tidy every module.
 	for module in $(MODULES); do (cd $$module && go mod tidy); done
