@@ -4,7 +4,6 @@
 package nri
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,43 +72,15 @@ func (m Machine) ofContainerd(ctx context.Context, pid int, args []string) (Sett
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s config dump: %w", program, err)
 	}
-	unread := func(err error) (Settings, error) {
-		return Settings{}, fmt.Errorf("what %s config dump prints: %w", program, err)
-	}
-	top, err := tableOf(printed)
+	s, imports, err := decodeContainerd(printed)
 	if err != nil {
-		return unread(err)
-	}
-	imports, err := top.strings("imports")
-	if err != nil {
-		return unread(err)
+		return Settings{}, fmt.Errorf("output of %s config dump: %w", program, err)
 	}
 	if err := m.checkUnchanged(pid, append(imports, file)); err != nil {
 		return Settings{}, err
 	}
-	const plugin = "io.containerd.nri.v1.nri"
-	if plugins, err := tableOf(printed, "plugins", plugin); err != nil || plugins == nil {
-		return unread(cmp.Or(err, fmt.Errorf("there is no NRI in it")))
-	}
-	validator, err := tableOf(printed, "plugins", plugin, "default_validator")
-	if err != nil {
-		return unread(err)
-	}
-	s, err := settingsOf(validator, "enable", "")
-	if err != nil {
-		return unread(err)
-	}
 	s.File = file
 	return s, nil
-}
-
-// settingsOf returns the settings in a table whose keys have names of their own.
-func settingsOf(validator table, enable, prefix string) (s Settings, err error) {
-	var errs [3]error
-	s.Enabled, errs[0] = validator.bool(enable)
-	s.Required, errs[1] = validator.strings(prefix + "required_plugins")
-	s.Tolerated, errs[2] = validator.string(prefix + "tolerate_missing_plugins_annotation")
-	return s, errors.Join(errs[:]...)
 }
 
 // configFlag returns the configuration file that containerd's arguments name.
@@ -154,14 +125,7 @@ func ofCRIO(ctx context.Context, socket string) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("ask CRI-O for its configuration: %w", err)
 	}
-	validator, err := tableOf(string(content), "crio", "nri", "default_validator")
-	if err == nil && validator == nil {
-		err = errors.New("there is no default validator in it")
-	}
-	var s Settings
-	if err == nil {
-		s, err = settingsOf(validator, "nri_enable_default_validator", "nri_validator_")
-	}
+	s, err := decodeCRIO(string(content))
 	if err != nil {
 		return Settings{}, fmt.Errorf("CRI-O's configuration: %w", err)
 	}

@@ -215,14 +215,14 @@ func TestWhatIsNotKnownOfTheSettingsIsAnError(t *testing.T) {
 			says:   "/etc/containerd/conf.d/nri.toml was changed",
 		},
 		"the program prints something else": {
-			change: func(p *runtimeProcess) { p.dump = "usage: containerd" }, says: "config dump prints",
+			change: func(p *runtimeProcess) { p.dump = "usage: containerd" }, says: "config dump: toml",
 		},
 		"NRI is not in it": {
-			change: func(p *runtimeProcess) { p.dump = "version = 3\n" }, says: "there is no NRI in it",
+			change: func(p *runtimeProcess) { p.dump = "version = 3\n" }, says: "no section for NRI",
 		},
 		"neither on nor off": {
 			change: func(p *runtimeProcess) { p.dump = strings.Replace(dump, "= true", "= 'yes'", 1) },
-			says:   "neither true nor false",
+			says:   "containerdValidator.Enable of type bool",
 		},
 		"the program fails": {
 			change: func(p *runtimeProcess) {
@@ -262,7 +262,7 @@ func TestCRIOServesItsSettings(t *testing.T) {
 				"nri_validator_required_plugins = [\"kubedevice\"]\n",
 			want: Settings{Enabled: true, Required: []string{"kubedevice"}, File: "/etc/crio"},
 		},
-		"too old for a validator": {answer: "[crio.nri]\nenable_nri = true\n", says: "no default validator"},
+		"too old for a validator": {answer: "[crio.nri]\nenable_nri = true\n", says: "no section for the default validator"},
 		"no configuration":        {says: "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
