@@ -16,7 +16,10 @@
 // nodes and pods.
 package types
 
-import "maps"
+import (
+	"iter"
+	"maps"
+)
 
 // DeviceGroupPrefix begins the name of every device resource. See ResourceName.
 const DeviceGroupPrefix = "resource/group"
@@ -149,6 +152,24 @@ func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
 		}
 	}
 	return nil
+}
+
+// Containers yields every container of the pod with its name: init containers first, then running
+// ones, each of the two in no order. The maps of what it yields are those that p has. The pod may
+// not get or lose containers meanwhile; one that is yielded may be replaced under its name.
+func (p *PodInfo) Containers() iter.Seq2[string, ContainerInfo] {
+	return func(yield func(string, ContainerInfo) bool) {
+		for name, container := range p.InitContainers {
+			if !yield(name, container) {
+				return
+			}
+		}
+		for name, container := range p.RunningContainers {
+			if !yield(name, container) {
+				return
+			}
+		}
+	}
 }
 
 // Clone returns a deep copy. No map of the copy is nil, in its containers neither: where p has

@@ -6,6 +6,7 @@ package types_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -155,6 +156,37 @@ func TestTheJSONIsWhatAnnotationsInTheFieldSay(t *testing.T) {
 		got, err := json.Marshal(value)
 		if err != nil || string(got) != want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
+	}
+}
+
+func TestContainersYieldsInitContainersFirst(t *testing.T) {
+	pod := types.NewPodInfo()
+	for _, name := range []string{"a", "b"} {
+		pod.InitContainers["init-"+name] = types.ContainerInfo{Requests: types.ResourceList{"x": 1}}
+		pod.RunningContainers[name] = types.ContainerInfo{Requests: types.ResourceList{"x": 2}}
+	}
+	var names []string
+	for name, container := range pod.Containers() {
+		if want := int64(1 + len(names)/2); container.Requests["x"] != want {
+			t.Errorf("container %q is yielded as number %d", name, len(names))
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names[:2])
+	slices.Sort(names[2:])
+	if want := []string{"init-a", "init-b", "a", "b"}; !slices.Equal(names, want) {
+		t.Errorf("it yields %q, want %q", names, want)
+	}
+	for stop := range 4 {
+		yielded := 0
+		for range pod.Containers() {
+			if yielded++; yielded > stop {
+				break
+			}
+		}
+		if yielded != stop+1 {
+			t.Errorf("it yields %d containers to a loop that ends after %d", yielded, stop+1)
 		}
 	}
 }
