@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // seeds returns the values that fuzzing starts from.
@@ -40,12 +38,10 @@ func checkAgreement(t *testing.T, p *policy, value string) {
 	if info.NodeName != "" {
 		t.Errorf("the policy lets through a value that decodes to node %q: %s", info.NodeName, value)
 	}
-	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
-		for name, container := range containers {
-			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
-				t.Errorf("the policy lets through a value that decodes to an allocation of container %q: %s",
-					name, value)
-			}
+	for name, container := range info.Containers() {
+		if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+			t.Errorf("the policy lets through a value that decodes to an allocation of container %q: %s",
+				name, value)
 		}
 	}
 }

@@ -67,11 +67,9 @@ func CheckRequests(written *types.PodInfo) error {
 // Allocates reports whether the annotation of a pod that is not bound has what only the scheduler
 // may write.
 func Allocates(written *types.PodInfo) bool {
-	for _, containers := range []map[string]types.ContainerInfo{written.RunningContainers, written.InitContainers} {
-		for _, container := range containers {
-			if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
-				return true
-			}
+	for _, container := range written.Containers() {
+		if len(container.DevRequests)+len(container.AllocateFrom) > 0 {
+			return true
 		}
 	}
 	return written.NodeName != ""

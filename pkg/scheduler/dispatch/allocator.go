@@ -107,12 +107,10 @@ func (s *Set) usesGroups(pod *types.PodInfo) bool {
 	if s.groups {
 		return true
 	}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, info := range containers {
-			for request := range info.DevRequests {
-				if s.isAllocated(request) {
-					return true
-				}
+	for _, info := range pod.Containers() {
+		for request := range info.DevRequests {
+			if s.isAllocated(request) {
+				return true
 			}
 		}
 	}

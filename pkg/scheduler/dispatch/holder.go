@@ -61,11 +61,9 @@ func (h *Holder) renamed(inventory *Inventory) *Holder {
 		grouptree.Take(held, types.ResourceList{cmp.Or(now[name], name): quantity})
 	}
 	pod := h.Pod.Clone()
-	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
-		for _, container := range containers {
-			for request, from := range container.AllocateFrom {
-				container.AllocateFrom[request] = cmp.Or(now[from], from)
-			}
+	for _, container := range pod.Containers() {
+		for request, from := range container.AllocateFrom {
+			container.AllocateFrom[request] = cmp.Or(now[from], from)
 		}
 	}
 	return &Holder{UID: h.UID, Pod: pod, held: held}
@@ -121,11 +119,9 @@ func (h *Holder) AddTo(list types.ResourceList) { grouptree.Take(list, h.held) }
 
 // Empty reports whether the pod was allocated nothing.
 func (h *Holder) Empty() bool {
-	for _, containers := range []map[string]types.ContainerInfo{h.Pod.RunningContainers, h.Pod.InitContainers} {
-		for _, info := range containers {
-			if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
-				return false
-			}
+	for _, info := range h.Pod.Containers() {
+		if len(info.DevRequests)+len(info.AllocateFrom) > 0 {
+			return false
 		}
 	}
 	return true

@@ -118,11 +118,9 @@ func (t *translation) empty() bool {
 	if len(t.counted)+len(t.pod.Requests) > 0 {
 		return false
 	}
-	for _, containers := range []map[string]types.ContainerInfo{t.pod.RunningContainers, t.pod.InitContainers} {
-		for _, container := range containers {
-			if len(container.Requests) > 0 {
-				return false
-			}
+	for _, container := range t.pod.Containers() {
+		if len(container.Requests) > 0 {
+			return false
 		}
 	}
 	return true

@@ -52,16 +52,14 @@ func (k *kinds) concern(pod *types.PodInfo) bool {
 	if k == nil || hasAny(k, pod.Requests) {
 		return true
 	}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, info := range containers {
-			if hasAny(k, info.Requests) || hasAny(k, info.KubeRequests) || hasAny(k, info.DevRequests) ||
-				hasAny(k, info.AllocateFrom) {
+	for _, info := range pod.Containers() {
+		if hasAny(k, info.Requests) || hasAny(k, info.KubeRequests) || hasAny(k, info.DevRequests) ||
+			hasAny(k, info.AllocateFrom) {
+			return true
+		}
+		for _, from := range info.AllocateFrom {
+			if k.has(from) {
 				return true
-			}
-			for _, from := range info.AllocateFrom {
-				if k.has(from) {
-					return true
-				}
 			}
 		}
 	}
@@ -77,12 +75,10 @@ func (c *contained) concern(inventory *Inventory, at *translation) bool {
 	if c.allocator == nil {
 		return false
 	}
-	for _, containers := range []map[string]types.ContainerInfo{at.pod.RunningContainers, at.pod.InitContainers} {
-		for _, info := range containers {
-			for name := range info.KubeRequests {
-				if inventory.allocated[name] {
-					return true
-				}
+	for _, info := range at.pod.Containers() {
+		for name := range info.KubeRequests {
+			if inventory.allocated[name] {
+				return true
 			}
 		}
 	}

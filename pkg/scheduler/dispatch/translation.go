@@ -76,10 +76,8 @@ func makeTranslation(
 // made returns how many device requests plugins have made.
 func (t *translation) made() int {
 	made := 0
-	for _, containers := range []map[string]types.ContainerInfo{t.pod.RunningContainers, t.pod.InitContainers} {
-		for _, info := range containers {
-			made += len(info.DevRequests)
-		}
+	for _, info := range t.pod.Containers() {
+		made += len(info.DevRequests)
 	}
 	return made
 }
@@ -89,10 +87,8 @@ func (t *translation) size() int { return t.sized() }
 
 func sizeOf(pod *types.PodInfo, counted map[string][]types.ResourceName) int {
 	size := len(pod.Requests)
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for name, info := range containers {
-			size += 1 + len(info.Requests) + len(info.Scorer) + len(counted[name])
-		}
+	for name, info := range pod.Containers() {
+		size += 1 + len(info.Requests) + len(info.Scorer) + len(counted[name])
 	}
 	return size
 }

@@ -89,13 +89,11 @@ func isDevicePath(name types.ResourceName) bool { return strings.Count(string(na
 // unplaced says which device request of a pod has no device, or "".
 func unplaced(pod *types.PodInfo) string {
 	var missing []string
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for name, info := range containers {
-			for request := range info.DevRequests {
-				if _, ok := info.AllocateFrom[request]; !ok && resource.IsGroupResourceName(request) {
-					missing = append(missing, fmt.Sprintf("no device scheduler places %s of container %q",
-						request, name))
-				}
+	for name, info := range pod.Containers() {
+		for request := range info.DevRequests {
+			if _, ok := info.AllocateFrom[request]; !ok && resource.IsGroupResourceName(request) {
+				missing = append(missing, fmt.Sprintf("no device scheduler places %s of container %q",
+					request, name))
 			}
 		}
 	}

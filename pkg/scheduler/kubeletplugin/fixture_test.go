@@ -174,21 +174,19 @@ func (r *fixture) run(request *dispatch.Request) map[string]string {
 // between them.
 func given(pod *types.PodInfo) map[string]string {
 	devices := map[string]string{}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for name, info := range containers {
-			var texts []string
-			for _, from := range info.AllocateFrom {
-				resource, numa, id, ok := names.ParseRequest(from)
-				if !ok {
-					continue
-				}
-				_, short, _ := strings.Cut(string(resource), "/")
-				texts = append(texts, short+" "+numa+" "+id)
+	for name, info := range pod.Containers() {
+		var texts []string
+		for _, from := range info.AllocateFrom {
+			resource, numa, id, ok := names.ParseRequest(from)
+			if !ok {
+				continue
 			}
-			slices.Sort(texts)
-			if len(texts) > 0 {
-				devices[name] = strings.Join(texts, ", ")
-			}
+			_, short, _ := strings.Cut(string(resource), "/")
+			texts = append(texts, short+" "+numa+" "+id)
+		}
+		slices.Sort(texts)
+		if len(texts) > 0 {
+			devices[name] = strings.Join(texts, ", ")
 		}
 	}
 	return devices

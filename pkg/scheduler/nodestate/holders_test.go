@@ -181,11 +181,9 @@ func TestWhatIsHeldIsTakenOffOncePerPhase(t *testing.T) {
 		t.Errorf("%d of it is left", got)
 	}
 	sum := sdk.ResourceList{}
-	for _, containers := range []map[string]sdk.ContainerInfo{rest.InitContainers, rest.RunningContainers} {
-		for _, container := range containers {
-			for request, from := range container.AllocateFrom {
-				sum[from] += container.DevRequests[request]
-			}
+	for _, container := range rest.Containers() {
+		for request, from := range container.AllocateFrom {
+			sum[from] += container.DevRequests[request]
 		}
 	}
 	want := sdk.ResourceList{"resource/group/gpu/A/memory": 5, "resource/group/gpu/B/memory": 20}

@@ -33,28 +33,26 @@ func (c *Cache) Shares(nodeName string, uid types.UID) []Share {
 		return nil
 	}
 	var shares []Share
-	for _, containers := range []map[string]sdk.ContainerInfo{reserved.InitContainers, reserved.RunningContainers} {
-		for name, container := range containers {
-			parts, alone := map[string]map[string]int64{}, map[string]bool{}
-			for request, from := range container.AllocateFrom {
-				path, err := resource.ParsePath(from)
-				quantity := container.DevRequests[request]
-				if err != nil || quantity <= 0 || resource.IsEnumResource(sdk.ResourceName(path.Resource())) {
-					continue
-				}
-				device := path.Device()
-				if quantity >= inv.devices.Quantity(from) {
-					alone[device] = true
-				}
-				if parts[device] == nil {
-					parts[device] = map[string]int64{}
-				}
-				parts[device][path.Resource()] += quantity
+	for name, container := range reserved.Containers() {
+		parts, alone := map[string]map[string]int64{}, map[string]bool{}
+		for request, from := range container.AllocateFrom {
+			path, err := resource.ParsePath(from)
+			quantity := container.DevRequests[request]
+			if err != nil || quantity <= 0 || resource.IsEnumResource(sdk.ResourceName(path.Resource())) {
+				continue
 			}
-			for device, resources := range parts {
-				if !alone[device] {
-					shares = append(shares, Share{name, device, resources})
-				}
+			device := path.Device()
+			if quantity >= inv.devices.Quantity(from) {
+				alone[device] = true
+			}
+			if parts[device] == nil {
+				parts[device] = map[string]int64{}
+			}
+			parts[device][path.Resource()] += quantity
+		}
+		for device, resources := range parts {
+			if !alone[device] {
+				shares = append(shares, Share{name, device, resources})
 			}
 		}
 	}

@@ -82,11 +82,9 @@ func requests(annotation string) bool {
 	if err != nil || len(written.Requests) > 0 {
 		return true
 	}
-	for _, containers := range []map[string]sdk.ContainerInfo{written.InitContainers, written.RunningContainers} {
-		for _, container := range containers {
-			if len(container.Requests) > 0 {
-				return true
-			}
+	for _, container := range written.Containers() {
+		if len(container.Requests) > 0 {
+			return true
 		}
 	}
 	return false

@@ -180,19 +180,17 @@ func allocations(allocation *sdk.PodInfo) []schedulerapi.Allocation {
 	}
 	type place struct{ container, device string }
 	found := map[place]map[string]int64{}
-	for _, containers := range []map[string]sdk.ContainerInfo{allocation.InitContainers, allocation.RunningContainers} {
-		for name, container := range containers {
-			for request, from := range container.AllocateFrom {
-				path, err := resource.ParsePath(from)
-				if err != nil {
-					continue // it is on no device
-				}
-				at := place{name, path.Device()}
-				if found[at] == nil {
-					found[at] = map[string]int64{}
-				}
-				found[at][path.Resource()] += container.DevRequests[request]
+	for name, container := range allocation.Containers() {
+		for request, from := range container.AllocateFrom {
+			path, err := resource.ParsePath(from)
+			if err != nil {
+				continue // it is on no device
 			}
+			at := place{name, path.Device()}
+			if found[at] == nil {
+				found[at] = map[string]int64{}
+			}
+			found[at][path.Resource()] += container.DevRequests[request]
 		}
 	}
 	shown := make([]schedulerapi.Allocation, 0, len(found))

@@ -221,10 +221,8 @@ func devices(pod *corev1.Pod) string {
 		return err.Error()
 	}
 	var ids []string
-	for _, containers := range []map[string]types.ContainerInfo{info.RunningContainers, info.InitContainers} {
-		for _, container := range containers {
-			ids = append(ids, gpu.Allocated(&container)...)
-		}
+	for _, container := range info.Containers() {
+		ids = append(ids, gpu.Allocated(&container)...)
 	}
 	slices.Sort(ids)
 	return strings.Join(ids, " ")
