@@ -86,12 +86,11 @@ var mayImport = map[string][]string{
 	"pkg/kubeletdevice":  {"pkg/sdk"},
 	"pkg/trim":           {},
 	"pkg/logkey":         {},
-	"pkg/podrequest":     {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
-	"pkg/holdings":       {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
+	"pkg/request":        {"pkg/deviceinfo", "pkg/grouptree", "pkg/sdk"},
 	"cmd/kubectl-device": {"pkg/kubectl"},
 	"pkg/schedulerapi":   {}, // types alone
 	"pkg/kubectl": {
-		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/podrequest",
+		"pkg/kubectl", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/request",
 		"pkg/schedulerapi", "pkg/sdk", "pkg/seal/keycommand", "deploy",
 	},
 	"pkg/seal/keycommand":   {"pkg/seal"},
@@ -99,17 +98,17 @@ var mayImport = map[string][]string{
 	"pkg/kubectl/cluster":   {"pkg/deviceinfo", "pkg/sdk"},
 	"pkg/kubectl/bundle":    {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/deviceinfo", "pkg/schedulerapi"},
 	"pkg/kubectl/scheduler": {"pkg/kubectl/cluster", "pkg/schedulerapi"},
-	"pkg/kubectl/devices":   {"pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice", "pkg/sdk"},
+	"pkg/kubectl/devices":   {"pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/request", "pkg/sdk"},
 	"pkg/kubectl/lint": {
-		"pkg/kubectl/devices", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/podrequest", "pkg/sdk",
+		"pkg/kubectl/devices", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/request", "pkg/sdk",
 	},
 	"pkg/kubectl/web": {"pkg/kubectl/cluster", "pkg/kubectl/devices", "pkg/schedulerapi"},
 	"pkg/scheduler": {
-		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/kubeletdevice",
-		"pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",
+		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice",
+		"pkg/plugincall", "pkg/pluginload", "pkg/request", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/dispatch": {
-		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/podrequest", "pkg/sdk",
+		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/request", "pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
 		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
@@ -117,12 +116,12 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/apiserver": {},
 	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/holdings", "pkg/podrequest",
+		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request",
 		"pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
-		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/podrequest", "pkg/seal", "pkg/sdk",
+		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/verdict": {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
 	"pkg/scheduler/readapi": {
@@ -131,7 +130,7 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler/whatif": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
-		"pkg/podrequest", "pkg/schedulerapi", "pkg/sdk",
+		"pkg/request", "pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/failover": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",

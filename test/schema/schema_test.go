@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 func compile(t *testing.T) *jsonschema.Schema {
@@ -35,7 +35,7 @@ func bySchema(t *testing.T, schema *jsonschema.Schema, text string) bool {
 // byDecoder reports whether the decoder accepts a text in which all fields are a user's.
 func byDecoder(text string) bool {
 	_, source, err := deviceinfo.LocatePod(text)
-	if err != nil || len(podrequest.Reserved(text)) > 0 {
+	if err != nil || len(request.Reserved(text)) > 0 {
 		return false
 	}
 	for _, field := range source.Unknown {

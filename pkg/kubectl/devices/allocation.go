@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -28,7 +28,7 @@ type allocation struct {
 // what its node reports of it, or nil. The error says why the pod's annotation does not count.
 func allocationOf(pod *corev1.Pod, reported *deviceinfo.Holder) (*allocation, error) {
 	if reported != nil {
-		held := grouptree.Holdings(holdings.Reported(reported, pod), holdings.Containers(pod))
+		held := grouptree.Holdings(reported.Allocation(pod), request.Containers(pod))
 		return &allocation{pod: pod, containers: reported.Containers, held: held, reported: true}, nil
 	}
 	if pod.Annotations[deviceinfo.Annotation] == "" {
@@ -44,7 +44,7 @@ func allocationOf(pod *corev1.Pod, reported *deviceinfo.Holder) (*allocation, er
 	return &allocation{
 		pod:        pod,
 		containers: deviceinfo.HolderOf(pod.UID, pod.Namespace, pod.Name, info).Containers,
-		held:       grouptree.Holdings(info, holdings.Containers(pod)),
+		held:       grouptree.Holdings(info, request.Containers(pod)),
 	}, nil
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -193,7 +192,7 @@ func (b *nodeBuilder) find(path resource.Path) *Device {
 
 // addHolders adds what pods hold.
 func (b *nodeBuilder) addHolders(pods []*corev1.Pod) {
-	reported, err := holdings.ReportedBy(b.node)
+	reported, err := deviceinfo.HoldersOf(b.node)
 	if err != nil {
 		b.problem("unreadable report of holders: %v; kubecri on the node writes it: see its log", err)
 	}

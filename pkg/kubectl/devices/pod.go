@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -98,7 +98,7 @@ func NewPod(pod *corev1.Pod) *Pod {
 	default:
 		p.State = Granted
 	}
-	for _, at := range holdings.Containers(pod) {
+	for _, at := range request.Containers(pod) {
 		c := Container{Name: at.Name, State: p.State, Requests: requests[at.Name]}
 		if held != nil {
 			c.State = held.state(at.Name)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -44,7 +44,7 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 		return
 	}
 	containers := len(p.Spec.InitContainers) + len(p.Spec.Containers)
-	if err := podrequest.CheckSize(containers, text); err != nil {
+	if err := request.CheckSize(containers, text); err != nil {
 		l.at(Error, e.key, "%v", err)
 		return
 	}
@@ -61,7 +61,7 @@ func (l *linter) checkAnnotation(p *pod, e entry) {
 		a.add(Warning, a.inner(a.source.Offset(field.Field)), "annotation %s: %s: the field is not read",
 			annotationKey, field.Field).about(field.Key, field.Known)
 	}
-	if err := podrequest.CheckRequests(a.written); err != nil {
+	if err := request.CheckRequests(a.written); err != nil {
 		l.at(Error, e.key, "%v", err)
 		return
 	}
@@ -113,7 +113,7 @@ func wordAt(value string, offset int) string {
 // checkReserved looks for what the admission policy refuses, each word once.
 func (a *annotation) checkReserved() {
 	seen := map[string]bool{}
-	for _, at := range podrequest.Reserved(a.value.Value) {
+	for _, at := range request.Reserved(a.value.Value) {
 		word := a.value.Value[at[0]:at[1]]
 		if seen[strings.ToLower(word)] {
 			continue
@@ -291,9 +291,9 @@ func (a *annotation) segment(offset int, request types.ResourceName, word string
 	return a.inner(offset)
 }
 
-// checkUncovered looks for whole devices that limits do not name: see [podrequest.Uncovered].
+// checkUncovered looks for whole devices that limits do not name: see [request.Uncovered].
 func (a *annotation) checkUncovered(container string, requests, limits types.ResourceList, field string) {
-	counting := podrequest.Counting{
+	counting := request.Counting{
 		Devices: func(name types.ResourceName) bool {
 			for _, limit := range a.pod.limits {
 				if limit.name == name {

@@ -4,7 +4,7 @@
 package dispatch
 
 import (
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -15,8 +15,8 @@ import (
 // A count in the annotation is for as many devices. A device path is for whole devices when a
 // plugin says which plain resource counts them (devicescheduler.DeviceCounter). As plugins do, it
 // takes the larger number of the two. What is for a part of a device is not counted.
-func (s *Set) Uncovered(r *Request) []podrequest.Uncovered {
-	counting := podrequest.Counting{Devices: s.countsDevices, Paths: s.countedAs}
+func (s *Set) Uncovered(r *Request) []request.Uncovered {
+	counting := request.Counting{Devices: s.countsDevices, Paths: s.countedAs}
 	found := counting.Uncovered("", r.Pod.Requests, nil)
 	for _, at := range r.Containers {
 		info := container(r.Pod, at.Name)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
@@ -41,12 +41,12 @@ func TestWhatIsRequestedBeyondTheLimits(t *testing.T) {
 		}}},
 	)
 	type list = types.ResourceList
-	uncovered := func(resource types.ResourceName, requested, limit int64) []podrequest.Uncovered {
-		return []podrequest.Uncovered{{Container: "main", Resource: resource, Requested: requested, Limit: limit}}
+	uncovered := func(resource types.ResourceName, requested, limit int64) []request.Uncovered {
+		return []request.Uncovered{{Container: "main", Resource: resource, Requested: requested, Limit: limit}}
 	}
 	for name, test := range map[string]struct {
 		requests, limits list
-		want             []podrequest.Uncovered
+		want             []request.Uncovered
 	}{
 		"nothing":                     {},
 		"a limit alone":               {limits: list{gpu: 8}},
@@ -106,22 +106,22 @@ func TestEachContainerNeedsItsOwnLimits(t *testing.T) {
 	}})
 	one := types.ContainerInfo{Requests: types.ResourceList{"gpu/a/cards": 1}}
 	limited := types.ContainerInfo{KubeRequests: types.ResourceList{gpu: 8}}
-	request := &dispatch.Request{
+	pod := &dispatch.Request{
 		Pod: &types.PodInfo{
 			Requests:          types.ResourceList{"gpu/a/cards": 1},
 			InitContainers:    map[string]types.ContainerInfo{"first": one},
-			RunningContainers: map[string]types.ContainerInfo{"beside": one, "main": one, "rest": limited},
+			RunningContainers: map[string]types.ContainerInfo{"sidecar": one, "main": one, "rest": limited},
 		},
 		Containers: []grouptree.Container{
-			{Name: "first", Kind: grouptree.Init}, {Name: "beside", Kind: grouptree.Sidecar},
+			{Name: "first", Kind: grouptree.Init}, {Name: "sidecar", Kind: grouptree.Sidecar},
 			{Name: "main"}, {Name: "rest"},
 		},
 	}
-	var want []podrequest.Uncovered
-	for _, name := range []string{"", "first", "beside", "main"} {
-		want = append(want, podrequest.Uncovered{Container: name, Resource: gpu, Requested: 1})
+	var want []request.Uncovered
+	for _, name := range []string{"", "first", "sidecar", "main"} {
+		want = append(want, request.Uncovered{Container: name, Resource: gpu, Requested: 1})
 	}
-	if diff := cmp.Diff(want, set.Uncovered(request)); diff != "" {
+	if diff := cmp.Diff(want, set.Uncovered(pod)); diff != "" {
 		t.Errorf("uncovered (-want +got):\n%s", diff)
 	}
 }

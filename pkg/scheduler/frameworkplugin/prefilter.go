@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // few defines what few nodes are: fewer than one in this many.
@@ -25,7 +25,7 @@ func (p *Plugin) PreFilter(
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	p.lead()
 	p.explainWait(pod)
-	if pod.Annotations[deviceinfo.Annotation] == "" && !nodestate.RequestsExtended(pod) {
+	if pod.Annotations[deviceinfo.Annotation] == "" && !request.CountsExtended(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if !p.synced() {

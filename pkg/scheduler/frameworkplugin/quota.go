@@ -25,7 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -216,7 +216,7 @@ func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status
 }
 
 // warn writes the event, once for each pod.
-func (p *Plugin) warn(pod *v1.Pod, u podrequest.Uncovered) {
+func (p *Plugin) warn(pod *v1.Pod, u request.Uncovered) {
 	if p.aside {
 		return
 	}

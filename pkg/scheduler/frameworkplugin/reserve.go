@@ -14,16 +14,16 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
 // Reserve chooses the devices on the node and keeps them for the pod until it is seen bound. The
 // pod is not changed.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c := p.cycleOf(state)
-	if c == nil && !nodestate.RequestsExtended(pod) {
+	if c == nil && !request.CountsExtended(pod) {
 		return nil
 	}
 	nodeInfo, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -144,7 +144,7 @@ func TestPodsThatAreTooLargeAreNamed(t *testing.T) {
 		return `{"runningcontainer":{"main":{"requests":{` + strings.Join(parts, ",") + `}}}}`
 	}
 	many := newPod("many", 1)
-	for i := range podrequest.MaxPodContainers {
+	for i := range request.MaxPodContainers {
 		many.Spec.Containers = append(many.Spec.Containers, v1.Container{Name: fmt.Sprint("c", i)})
 	}
 	f := newFixture(t, []*v1.Node{newNode("n", "A")})

@@ -46,7 +46,7 @@ type Cache struct {
 	verifier atomic.Pointer[seal.Verifier] // see Enforce
 	seals    *cache.Cache[sealed, error]
 
-	requests    bySize[podVersion, request]
+	requests    bySize[podVersion, podRequest]
 	annotations bySize[string, written]       // decoded, of pods that are not bound
 	allocations bySize[allocationKey, holder] // of bound pods, for who does not have the node's state
 
@@ -63,7 +63,7 @@ type Cache struct {
 func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
 	return &Cache{
 		schedulers: schedulers, lister: lister, clock: clk,
-		requests:    newBySize[podVersion, request](requestEntries),
+		requests:    newBySize[podVersion, podRequest](requestEntries),
 		annotations: newBySize[string, written](annotationEntries),
 		allocations: newBySize[allocationKey, holder](allocationEntries),
 		estimates:   cache.New[estimateKey, *dispatch.Node](estimateEntries),

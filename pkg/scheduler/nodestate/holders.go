@@ -12,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
@@ -97,7 +97,7 @@ func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
 	if err != nil {
 		return holder{}, false
 	}
-	held := dispatch.NewHolder(string(pod.UID), allocation, holdings.Containers(pod))
+	held := dispatch.NewHolder(string(pod.UID), allocation, request.Containers(pod))
 	return holder{Holder: held, annotation: annotation}, true
 }
 

@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -121,7 +120,7 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	next := &inventory{source: source, revision: c.revisions.Add(1), verifier: c.verifier.Load()}
 	next.devices, next.taints, next.err = c.compile(ctx, source)
 	if next.err == nil {
-		if next.reported, next.err = holdings.ReportedBy(source); next.err != nil {
+		if next.reported, next.err = deviceinfo.HoldersOf(source); next.err != nil {
 			next.devices, next.taints = nil, nil
 		}
 	}

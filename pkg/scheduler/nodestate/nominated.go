@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -56,7 +56,7 @@ func (c *Cache) withNominated(
 				if left == nil {
 					left = current.heldByEnding(mine)
 				}
-				now = dispatch.NewHolder(placed.UID, beyond(placed.Pod, left), holdings.Containers(nominated))
+				now = dispatch.NewHolder(placed.UID, beyond(placed.Pod, left), request.Containers(nominated))
 			}
 		}
 		if placed != nil {

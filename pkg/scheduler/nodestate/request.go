@@ -10,11 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
-	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
-	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Request returns what the pod asks for, or nil when it asks for no device on any node. A device
@@ -43,7 +40,7 @@ func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
 }
 
 // RequestAtOnce is Request if that takes microseconds: known says that it is there, or short.
-func (c *Cache) RequestAtOnce(pod *v1.Pod) (request *dispatch.Request, known bool, err error) {
+func (c *Cache) RequestAtOnce(pod *v1.Pod) (read *dispatch.Request, known bool, err error) {
 	annotation := pod.Annotations[deviceinfo.Annotation]
 	if len(annotation) > maxUnread {
 		_, known = c.requests.of(len(annotation)).Get(podVersion{pod.UID, pod.ResourceVersion, c.waited(pod)})
@@ -54,8 +51,8 @@ func (c *Cache) RequestAtOnce(pod *v1.Pod) (request *dispatch.Request, known boo
 			return nil, false, nil
 		}
 	}
-	request, err = c.Request(pod)
-	return request, true, err
+	read, err = c.Request(pod)
+	return read, true, err
 }
 
 // podVersion is all that a pod's request depends on.
@@ -65,33 +62,33 @@ type podVersion struct {
 	waited  bool
 }
 
-// request is what a pod requests, or why that cannot be read.
-type request struct {
+// podRequest is what a pod requests, or why that cannot be read.
+type podRequest struct {
 	*dispatch.Request
 	byCount bool // it is only for counts of extended resources, or for nothing, and not forged
 	err     error
 }
 
-func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) request {
+func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) podRequest {
 	count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	if err := podrequest.CheckSize(count, annotation); err != nil {
-		return request{err: err}
+	if err := request.CheckSize(count, annotation); err != nil {
+		return podRequest{err: err}
 	}
 	written, err := c.read(annotation)
 	if err != nil {
-		return request{err: err}
+		return podRequest{err: err}
 	}
-	if err := podrequest.CheckRequests(written); err != nil {
-		return request{err: err}
+	if err := request.CheckRequests(written); err != nil {
+		return podRequest{err: err}
 	}
 	info, err := deviceinfo.PodRequest(pod, written)
 	if err != nil {
-		return request{err: err}
+		return podRequest{err: err}
 	}
 	read := &dispatch.Request{
-		Pod: info, Containers: holdings.Containers(pod), Forged: podrequest.Allocates(written), Waited: waited,
+		Pod: info, Containers: request.Containers(pod), Forged: request.Allocates(written), Waited: waited,
 	}
-	return request{Request: read, byCount: read.ByCountOnly() && !read.Forged}
+	return podRequest{Request: read, byCount: read.ByCountOnly() && !read.Forged}
 }
 
 // MayHold reports whether the pod may hold devices, or be about to. It errs toward true.
@@ -101,34 +98,13 @@ func (c *Cache) MayHold(pod *v1.Pod) bool {
 
 // requestsServed reports whether the pod requests an extended resource that is a device on some
 // node.
-func (c *Cache) requestsServed(pod *v1.Pod) bool { return requestsAny(pod, c.Serves) }
+func (c *Cache) requestsServed(pod *v1.Pod) bool { return request.Counts(pod, c.Serves) }
 
 // RequestsFrom reports whether the pod requests an extended resource that is a device on this node;
 // on one whose inventory cannot be read, one that is a device on any node.
 func (c *Cache) RequestsFrom(ctx context.Context, source *v1.Node, pod *v1.Pod) bool {
 	if devices := c.sync(ctx, source).devices; devices != nil {
-		return requestsAny(pod, devices.Counts)
+		return request.Counts(pod, devices.Counts)
 	}
 	return c.requestsServed(pod)
-}
-
-// RequestsExtended reports whether the pod requests any extended resource, a device or not.
-func RequestsExtended(pod *v1.Pod) bool {
-	return requestsAny(pod, func(sdk.ResourceName) bool { return true })
-}
-
-// requestsAny reports whether a container requests more than none of an extended resource for which
-// is holds. The API server sees to it that requests and limits of such a resource are equal.
-func requestsAny(pod *v1.Pod, is func(sdk.ResourceName) bool) bool {
-	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			for name, quantity := range containers[i].Resources.Requests {
-				extended := sdk.ResourceName(name)
-				if resource.IsExtendedResource(extended) && !quantity.IsZero() && is(extended) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -142,6 +142,6 @@ func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
 			return known, true
 		}
 	}
-	held := dispatch.NewHolder(string(pod.UID), holdings.Reported(reported, pod), holdings.Containers(pod))
+	held := dispatch.NewHolder(string(pod.UID), reported.Allocation(pod), request.Containers(pod))
 	return holder{Holder: held, reported: reported}, true
 }

@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -38,12 +37,12 @@ func (c *Cache) Unallocated(ctx context.Context, source *v1.Node, pods []*v1.Pod
 	without := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
 		annotation := pod.Annotations[deviceinfo.Annotation]
 		return strings.Contains(annotation, decision) ||
-			!requestsAny(pod, lists) && !c.writesRequests(pod.UID, annotation)
+			!request.Counts(pod, lists) && !c.writesRequests(pod.UID, annotation)
 	})
 	if len(without) == 0 {
 		return nil
 	}
-	reported, err := holdings.ReportedBy(source)
+	reported, err := deviceinfo.HoldersOf(source)
 	if err != nil {
 		return nil
 	}
@@ -65,7 +64,7 @@ func (c *Cache) writesRequests(uid types.UID, annotation string) bool {
 	switch {
 	case annotation == "":
 		return false
-	case len(annotation) > podrequest.MaxRequestBytes:
+	case len(annotation) > request.MaxRequestBytes:
 		return true
 	}
 	key := annotationOf{uid, maphash.String(seed, annotation)}

@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubedevice/kubedevice/pkg/holdings"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -73,7 +73,7 @@ func (c *Cache) Vacancy(
 	rest := *held
 	rest.RunningContainers = maps.Clone(rest.RunningContainers)
 	delete(rest.RunningContainers, container)
-	others[pod.UID] = holder{Holder: dispatch.NewHolder(string(pod.UID), &rest, holdings.Containers(pod))}
+	others[pod.UID] = holder{Holder: dispatch.NewHolder(string(pod.UID), &rest, request.Containers(pod))}
 	return &Vacancy{Held: held, cache: c, devices: mine, others: others}, nil
 }
 

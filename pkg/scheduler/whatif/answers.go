@@ -21,7 +21,7 @@ import (
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
@@ -153,7 +153,7 @@ func (e *Engine) podsOf(request *schedulerapi.WhatIfRequest) (asked, error) {
 func checkTemplate(template *v1.PodTemplateSpec, replicas int) error {
 	spec := &template.Spec
 	containers := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers)
-	if err := podrequest.CheckSize(containers, template.Annotations[deviceinfo.Annotation]); err != nil {
+	if err := request.CheckSize(containers, template.Annotations[deviceinfo.Annotation]); err != nil {
 		return fmt.Errorf("the template is too large: %w", err)
 	}
 	text, err := json.Marshal(template)

@@ -24,8 +24,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/holdings"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
@@ -110,7 +109,7 @@ func TestQuestionsLeaveTheLiveStateAsItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.shared.Nodes().Reserve("n1", reserved, dispatch.NewHolder("reserved", allocation, holdings.Containers(holds)),
+	f.shared.Nodes().Reserve("n1", reserved, dispatch.NewHolder("reserved", allocation, request.Containers(holds)),
 		holds.Annotations[deviceinfo.Annotation])
 	before, states := f.live()
 	random := rand.New(rand.NewPCG(1, 3))
@@ -210,7 +209,7 @@ func (f *fixture) checkHolders() {
 		if err != nil {
 			continue
 		}
-		for name := range grouptree.Holdings(allocation, holdings.Containers(pod)) {
+		for name := range grouptree.Holdings(allocation, request.Containers(pod)) {
 			device := pod.Spec.NodeName + "/" + string(name)
 			if other := holders[device]; other != "" {
 				f.Errorf("%s and %s have %s", other, pod.Name, device)
@@ -359,12 +358,12 @@ func TestFewerPodsAreBetterThanCheaperOnes(t *testing.T) {
 func TestATemplateThatIsTooLargeIsRefused(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
-	containers := make([]v1.Container, 2*podrequest.MaxPodContainers)
+	containers := make([]v1.Container, 2*request.MaxPodContainers)
 	for i := range containers {
 		containers[i].Name = fmt.Sprint(i)
 	}
 	large := map[string]string{"large": strings.Repeat("x", maxReplicated/1000)}
-	request := func(n int, annotations map[string]string, replicas int32) schedulerapi.FitRequest {
+	ask := func(n int, annotations map[string]string, replicas int32) schedulerapi.FitRequest {
 		return schedulerapi.FitRequest{Replicas: replicas, Template: v1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
 			Spec:       v1.PodSpec{Containers: containers[:n]},
@@ -374,13 +373,13 @@ func TestATemplateThatIsTooLargeIsRefused(t *testing.T) {
 		asked schedulerapi.FitRequest
 		words string
 	}{
-		"as many containers as a pod may have": {request(podrequest.MaxPodContainers, nil, 1), ""},
-		"one more":                             {request(podrequest.MaxPodContainers+1, nil, 1), "257 containers"},
-		"too long an annotation": {request(1, map[string]string{
-			deviceinfo.Annotation: strings.Repeat(" ", podrequest.MaxRequestBytes+1),
+		"as many containers as a pod may have": {ask(request.MaxPodContainers, nil, 1), ""},
+		"one more":                             {ask(request.MaxPodContainers+1, nil, 1), "257 containers"},
+		"too long an annotation": {ask(1, map[string]string{
+			deviceinfo.Annotation: strings.Repeat(" ", request.MaxRequestBytes+1),
 		}, 1), "32769 bytes long"},
-		"large once":             {request(1, large, 1), ""},
-		"large for each replica": {request(1, large, 1000), "ask about fewer replicas"},
+		"large once":             {ask(1, large, 1), ""},
+		"large for each replica": {ask(1, large, 1000), "ask about fewer replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := f.engine.made.Load()

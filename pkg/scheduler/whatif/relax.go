@@ -162,18 +162,18 @@ func textOf(alternatives []change) string {
 	return alternatives[0].text
 }
 
-// request is one request of a container in the annotation.
-type request struct {
+// deviceRequest is one request of a container in the annotation.
+type deviceRequest struct {
 	name     sdk.ResourceName
 	quantity int64
 	path     path.Path
 	device   string // empty for one that is no path
 }
 
-func parsed(requests sdk.ResourceList) []request {
-	var all []request
+func parsed(requests sdk.ResourceList) []deviceRequest {
+	var all []deviceRequest
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		one := request{name: name, quantity: requests[name]}
+		one := deviceRequest{name: name, quantity: requests[name]}
 		if at, err := path.ParseRequest(name); err == nil {
 			one.path, one.device = at, at.Device()
 		}
@@ -183,7 +183,7 @@ func parsed(requests sdk.ResourceList) []request {
 }
 
 // outerLevels returns the levels of groups, outermost first.
-func outerLevels(requests []request) []string {
+func outerLevels(requests []deviceRequest) []string {
 	var levels []string
 	for _, one := range requests {
 		if one.device == "" {
@@ -199,7 +199,7 @@ func outerLevels(requests []request) []string {
 }
 
 // lifted returns the requests without a level. Devices of different groups stay different.
-func lifted(requests []request, without string) sdk.ResourceList {
+func lifted(requests []deviceRequest, without string) sdk.ResourceList {
 	all := sdk.ResourceList{}
 	for _, one := range requests {
 		if one.device == "" {
@@ -220,7 +220,7 @@ func lifted(requests []request, without string) sdk.ResourceList {
 	return all
 }
 
-func devicesOf(requests []request) []string {
+func devicesOf(requests []deviceRequest) []string {
 	var devices []string
 	for _, one := range requests {
 		if one.device != "" && !slices.Contains(devices, one.device) {
@@ -231,7 +231,7 @@ func devicesOf(requests []request) []string {
 }
 
 // only returns the requests for these devices, and those for none.
-func only(requests []request, devices []string) sdk.ResourceList {
+func only(requests []deviceRequest, devices []string) sdk.ResourceList {
 	all := sdk.ResourceList{}
 	for _, one := range requests {
 		if one.device == "" || slices.Contains(devices, one.device) {
