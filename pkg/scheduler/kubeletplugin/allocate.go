@@ -14,21 +14,21 @@ import (
 
 // allocation is the allocation of a node's devices to one pod.
 type allocation struct {
-	containers []*container // that request devices of the node, in the request's order
-	excluded   map[deviceID]bool
-	pool       pool
-	steps      int // of the search that is under way
-	looks      int // at devices and their holders, in all
-	limit      int // of looks
+	containers  []*container // that request devices of the node, in the request's order
+	excluded    map[deviceID]bool
+	pool        pool
+	steps       int // of the search that is under way
+	inspections int // of devices and their holders, in all
+	limit       int // of inspections
 }
 
-// newAllocation returns one in which nothing is assigned, of devices of which some are in use. The
+// newAllocation returns an allocation without assignments; some of the devices are in use. The
 // error says why no node can serve the pod.
 func newAllocation(devices *devices, used types.ResourceList, request *podRequest) (*allocation, error) {
 	if request.err != nil {
 		return nil, request.err
 	}
-	a := &allocation{containers: request.on(devices.resources), excluded: request.excluded}
+	a := &allocation{containers: request.containersFor(devices.resources), excluded: request.excluded}
 	if !a.empty() {
 		a.pool = devices.pool(used)
 		a.pool.exclude(a.excluded)
@@ -77,8 +77,8 @@ func (a *allocation) run() error {
 	return a.assignBySearch(open, err)
 }
 
-// checkTotals checks for each time in the pod's life that as many devices are free as the
-// containers request that run then.
+// checkTotals checks for each phase of the pod's life that enough devices are free for the
+// containers that run in this phase.
 func (a *allocation) checkTotals() error {
 	phases := []*container{nil} // the init container that runs; nil after all of them
 	for _, c := range a.containers {
@@ -89,7 +89,7 @@ func (a *allocation) checkTotals() error {
 	for _, init := range phases {
 		needed := map[types.ResourceName]int{}
 		for _, c := range a.containers {
-			a.looks++
+			a.inspections++
 			if init == nil && c.kind != grouptree.Init || init != nil && c.overlaps(init) {
 				for resource, n := range c.total {
 					needed[resource] += n
@@ -105,13 +105,13 @@ func (a *allocation) checkTotals() error {
 	return nil
 }
 
-// maxDevices is how many devices a pod may request, those counted again that containers share which
-// run at different times.
+// maxDevices is how many devices a pod may request. A device that containers share at different
+// times counts once for each of them.
 const maxDevices = 512
 
-// checkSize returns an error if the pod requests more devices than can be placed, or in more
-// containers, or a container more than it can carry in the runtime, whichever devices these are. It
-// comes before the search.
+// checkSize returns an error if the pod requests too many devices, in too many containers, or more
+// devices in one container than its encoded allocation can contain in the runtime, with any choice
+// of devices. It runs before the search.
 func (a *allocation) checkSize() error {
 	if requesting := len(a.containers); requesting > grouptree.MaxContainers {
 		return fmt.Errorf("cannot serve the pod: %d of its containers request devices, more than %d: request them in "+
@@ -144,8 +144,8 @@ func (a *allocation) assignPinned(g *group, byID map[deviceID]location) error {
 		if it.id == "" {
 			continue
 		}
-		at := byID[it.deviceID]
-		set, d := at.set, at.device
+		found := byID[it.deviceID]
+		set, d := found.set, found.device
 		switch {
 		case d == nil && a.excluded[it.deviceID]:
 			return errExcluded(it.deviceID)
@@ -160,8 +160,8 @@ func (a *allocation) assignPinned(g *group, byID map[deviceID]location) error {
 	return nil
 }
 
-// assignStaged assigns devices to the groups, and then to the counts of each container in turn.
-// Only where there are sidecars can what it assigns to one container leave too few for another.
+// assignStaged assigns devices to the groups, and then to the counts of one container after the
+// other. Only with sidecars can an assignment to one container leave too few devices for another.
 func (a *allocation) assignStaged(open []*group) error {
 	if err := a.assignGroups(open); err != nil {
 		return err
@@ -190,16 +190,17 @@ func (a *allocation) write(pod *types.PodInfo) {
 			info.DevRequests[assigned.request] = 1
 			info.AllocateFrom[assigned.request] = assigned.device.name
 			delete(info.KubeRequests, assigned.device.resource)
-			// A scorer of the pod's could turn the device into a mask, which nobody holds.
+			// A scorer of the pod could make a mask of the device, and no pod would hold the
+			// device.
 			delete(info.Scorer, assigned.request)
 		}
 		list[c.name] = info
 	}
 }
 
-// score returns how well the devices are packed, from 0 to 1: for each container its part of what
-// it could have been assigned in its NUMA sets, divided by the number of these sets; and of this
-// the mean.
+// score returns how well the devices are packed, from 0 to 1. The score of a container is the part
+// of the devices available in its NUMA sets that it gets, divided by the number of these sets; the
+// result is the mean over the containers.
 func (a *allocation) score() float64 {
 	total, served := 0.0, 0
 	for _, c := range a.containers {
@@ -219,7 +220,7 @@ func (a *allocation) score() float64 {
 	return total / float64(served)
 }
 
-// hasSidecars reports whether the pod has any.
+// hasSidecars reports whether the pod has sidecars.
 func (a *allocation) hasSidecars() bool {
 	return slices.ContainsFunc(a.containers, func(c *container) bool { return c.kind == grouptree.Sidecar })
 }

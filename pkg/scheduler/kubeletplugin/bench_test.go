@@ -20,12 +20,12 @@ func BenchmarkPodAllocate(b *testing.B) {
 				id, i))] = 1
 		}
 	}
-	for name, of := range map[string]ask{
+	for name, containers := range map[string]spec{
 		"counts":       {limits: list{gpu: 2, nic: 1}},
 		"placeholders": {requests: list{"numa/A/nvidia.com:gpu": 2, "numa/A/vendor.example:nic": 1}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			s, pod := kubeletplugin.New(), request("p", of).Pod
+			s, pod := kubeletplugin.New(), request("p", containers).Pod
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := s.PodAllocate(node, pod.Clone()); err != nil {

@@ -11,30 +11,30 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// lookLimit is how many looks at devices and their holders are taken for one pod on one node: some
-// 2 ms. The searches have a limit of steps besides, but a step on a node of a thousand devices
-// takes as long as a hundred on another.
-const lookLimit = 300_000
+// maxInspections is how many devices and holders the searches inspect for one pod on one node: some
+// 2 ms. The searches have a step limit as well, but one step on a node with a thousand devices
+// takes as long as a hundred steps on a small node.
+const maxInspections = 300_000
 
 // call is the scheduler for one call.
 type call struct {
 	*Scheduler
-	request *podRequest // nil while nobody has read it
-	devices *devices    // of the node; nil while nobody has read them
+	request *podRequest // nil until it is read
+	devices *devices    // of the node; nil until they are read
 
-	left  int  // looks
-	spent int  // looks, beyond what an ordinary request takes
-	cut   bool // the looks were used up
+	left  int  // inspections that remain
+	spent int  // inspections beyond those of an ordinary request
+	cut   bool // no inspections were left
 }
 
-func newCall(request *podRequest, known *devices, looks int) *call {
-	if looks <= 0 || looks > lookLimit {
-		looks = lookLimit
+func newCall(request *podRequest, known *devices, inspections int) *call {
+	if inspections <= 0 || inspections > maxInspections {
+		inspections = maxInspections
 	}
-	return &call{Scheduler: New(), request: request, devices: known, left: looks}
+	return &call{Scheduler: New(), request: request, devices: known, left: inspections}
 }
 
-// PodFitsDevice is that of Scheduler.
+// PodFitsDevice implements devicescheduler.DeviceScheduler, like that of Scheduler.
 func (c *call) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _ bool) (
 	bool, []devicescheduler.PredicateFailureReason, float64,
 ) {
@@ -52,15 +52,15 @@ func (c *call) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, _
 	return true, nil, score
 }
 
-// PodAllocate is that of Scheduler.
+// PodAllocate implements devicescheduler.DeviceScheduler, like that of Scheduler.
 func (c *call) PodAllocate(nodeInfo *types.NodeInfo, podInfo *types.PodInfo) error {
 	_, err := c.allocate(nodeInfo, podInfo)
 	return err
 }
 
-// Spent returns how many looks were taken beyond those of an ordinary request, and whether there
-// were too few.
-func (c *call) Spent() (looks int, cut bool) { return c.spent, c.cut }
+// Spent returns the number of inspections beyond those of an ordinary request, and whether the
+// limit stopped the search.
+func (c *call) Spent() (inspections int, cut bool) { return c.spent, c.cut }
 
 // allocate writes an allocation into the pod and returns its score.
 func (c *call) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, error) {
@@ -72,7 +72,7 @@ func (c *call) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, erro
 	return a.score(), nil
 }
 
-// run returns an allocation of a node's devices to a pod, or why there is none.
+// run returns an allocation of a node's devices to a pod, or the reason why there is none.
 func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error) {
 	if c.devices == nil {
 		c.devices = readDevices(node)
@@ -86,13 +86,13 @@ func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error
 	}
 	a.limit = c.left + a.pool.ordinary()
 	err = a.run()
-	spent := max(0, a.looks-a.pool.ordinary())
+	spent := max(0, a.inspections-a.pool.ordinary())
 	c.left, c.spent = max(0, c.left-spent), c.spent+spent
 	c.cut = c.cut || a.exhausted() && errors.Is(err, errGivenUp)
 	return a, err
 }
 
-// reason is why a pod does not fit.
+// reason says why a pod does not fit.
 type reason struct {
 	error
 	unresolvable bool
@@ -108,6 +108,6 @@ func (reason) GetInfo() (name types.ResourceName, requested, used, capacity int6
 	return "", 0, 0, 0
 }
 
-// Unresolvable reports whether the pod would not fit if no other pod held a device of the node
-// either.
+// Unresolvable reports whether the pod does not fit even if no other pod holds a device of the
+// node.
 func (r reason) Unresolvable() bool { return r.unresolvable }

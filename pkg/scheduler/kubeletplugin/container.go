@@ -19,11 +19,11 @@ type container struct {
 	position int // in the pod's spec
 	groups   []*group
 	limits   types.ResourceList         // of its spec
-	counts   map[types.ResourceName]int // devices that are requested beyond the groups
-	total    map[types.ResourceName]int // all devices that are requested
+	counts   map[types.ResourceName]int // requested devices beyond the groups
+	total    map[types.ResourceName]int // all requested devices
 
 	assigned     []assignment
-	pinned       int             // how many of them, the first ones, were requested by ID
+	pinned       int             // the number of devices requested by ID; they come first
 	placeholders map[string]bool // that newPlaceholder returned
 }
 
@@ -42,19 +42,19 @@ func newContainer(name string, kind grouptree.Kind, position int) *container {
 	}
 }
 
-// on returns a copy for an allocation on a node that publishes devices of these resources.
-func (c *container) on(published map[types.ResourceName]bool) *container {
-	at := newContainer(c.name, c.kind, c.position)
-	at.limits, at.groups = c.limits, make([]*group, len(c.groups))
+// forNode returns a copy for an allocation on a node that publishes devices of these resources.
+func (c *container) forNode(published map[types.ResourceName]bool) *container {
+	copied := newContainer(c.name, c.kind, c.position)
+	copied.limits, copied.groups = c.limits, make([]*group, len(c.groups))
 	for i, g := range c.groups {
-		at.groups[i] = &group{owner: at, placeholder: g.placeholder, items: g.items, open: g.open}
+		copied.groups[i] = &group{owner: copied, placeholder: g.placeholder, items: g.items, open: g.open}
 	}
-	at.count(published)
-	return at
+	copied.count(published)
+	return copied
 }
 
-// count adds up what the container requests: what its groups do, and what it counts beyond them of
-// resources that the node publishes.
+// count adds up the devices that the container requests: those of its groups, and those of
+// published resources that it counts beyond the groups.
 func (c *container) count(published map[types.ResourceName]bool) {
 	for _, g := range c.groups {
 		for _, it := range g.items {
@@ -72,11 +72,11 @@ func (c *container) count(published map[types.ResourceName]bool) {
 // overlaps reports whether two containers hold devices at the same time. An init container runs
 // with the sidecars that were started before it; all others run with all sidecars and regular
 // containers.
-func (c *container) overlaps(with *container) bool {
+func (c *container) overlaps(other *container) bool {
 	if c.kind == grouptree.Init {
-		c, with = with, c
+		c, other = other, c
 	}
-	return c == with || with.kind != grouptree.Init || c.kind == grouptree.Sidecar && c.position < with.position
+	return c == other || other.kind != grouptree.Init || c.kind == grouptree.Sidecar && c.position < other.position
 }
 
 // assign assigns a device to the container.
@@ -104,8 +104,8 @@ func (c *container) sets() []*numaSet {
 	return sets
 }
 
-// newPlaceholder returns a placeholder that the container does not use yet. For those who read the
-// annotation it begins with the name of the NUMA set.
+// newPlaceholder returns a placeholder that the container does not use yet. It begins with the name
+// of the NUMA set, for readers of the annotation.
 func (c *container) newPlaceholder(set *numaSet) string {
 	placeholder := set.name
 	inUse := func(g *group) bool { return g.placeholder == placeholder }
@@ -137,10 +137,10 @@ type likeness struct {
 	numa  string
 	items int
 	open  string
-	only  *group // this one is like no other
+	only  *group // set for a group that equals no other
 }
 
-// likeness returns that of the group as things stand.
+// likeness returns the current likeness of the group.
 func (g *group) likeness() likeness {
 	if g.set != nil {
 		return likeness{only: g}
@@ -150,7 +150,7 @@ func (g *group) likeness() likeness {
 		like.open = list(g.open)
 		return like
 	}
-	for resource, n := range g.open { // as nearly all have it
+	for resource, n := range g.open { // nearly all groups have one resource
 		like.open = strconv.Itoa(n) + " " + string(resource)
 	}
 	return like

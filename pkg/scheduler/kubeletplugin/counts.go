@@ -11,7 +11,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// offer is what one NUMA set has of the resources that a container counts.
+// offer is the devices of one NUMA set for the resources that a container counts.
 type offer struct {
 	set     *numaSet
 	devices map[types.ResourceName][]*device
@@ -49,8 +49,8 @@ func (a *allocation) assignCounts(c *container) error {
 	return nil
 }
 
-// assignFrom assigns devices of a part of those that are available in each NUMA set: those with the
-// first turns that are enough. It returns false when there are too few.
+// assignFrom assigns devices from a part of the available ones of each NUMA set: the first ones by
+// comparePositions that suffice. It returns false when there are too few.
 func (a *allocation) assignFrom(
 	c *container, counts map[types.ResourceName]int, part func(available []*device, shared int) []*device,
 ) bool {
@@ -100,8 +100,8 @@ func (a *allocation) assignFrom(
 	return true
 }
 
-// spreadOver leaves those devices of a resource in the offers that have the first turns, and are
-// together enough.
+// spreadOver reduces the devices of a resource in the offers to the first n by comparePositions,
+// and those that compare equal to the last of these.
 func spreadOver(offers []offer, resource types.ResourceName, n int) {
 	var all []*device
 	for _, o := range offers {
@@ -110,8 +110,8 @@ func spreadOver(offers []offer, resource types.ResourceName, n int) {
 	if n == 0 || n > len(all) {
 		return
 	}
-	slices.SortFunc(all, compareTurns)
-	isLater := func(d *device) bool { return compareTurns(d, all[n-1]) > 0 }
+	slices.SortFunc(all, comparePositions)
+	isLater := func(d *device) bool { return comparePositions(d, all[n-1]) > 0 }
 	if !isLater(all[len(all)-1]) {
 		return
 	}
@@ -120,10 +120,10 @@ func spreadOver(offers []offer, resource types.ResourceName, n int) {
 	}
 }
 
-// fewestSets returns a container's own offers and, of the others, the fewest that cover the counts
-// with them; of equally few those that have the fewest devices left over. The offer that covers
-// most comes first. It returns false when all offers together do not cover the counts. After
-// stepLimit steps it takes the best that it has found, or all offers.
+// fewestSets returns a container's own offers and the fewest others that cover the counts together
+// with them; of equally few, those with the fewest devices left over. The offer that covers most
+// comes first. It returns false when all offers together do not cover the counts. After stepLimit
+// steps it takes the best combination so far, or all offers.
 func fewestSets(counts map[types.ResourceName]int, own, others []offer) ([]offer, bool) {
 	s := setSearch{counts: counts, chosen: slices.Clone(own), left: -1}
 	for n := 0; n <= len(others) && s.left < 0 && s.steps < stepLimit; n++ {
@@ -143,7 +143,7 @@ type setSearch struct {
 	chosen []offer
 	steps  int
 	best   []offer
-	left   int // what best leaves over; negative while nothing is found
+	left   int // devices that best leaves over; negative until there is a best
 }
 
 // choose tries all combinations of the chosen offers and n others.

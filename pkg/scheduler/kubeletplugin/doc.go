@@ -10,8 +10,8 @@
 // many devices. They come from as few NUMA nodes as possible, together with the devices of the
 // container's other resources of this kind.
 //
-// The requests in the annotation are more specific. Each is for one or more of the devices that the
-// limits count:
+// The requests in the annotation are more specific. Each requests one or more of the devices that
+// the limits count:
 //
 //	numa/A/nvidia.com:gpu: 2                           two GPUs on one NUMA node, called A here
 //	numa/A/vendor.example:nic: 1                       a NIC on the same NUMA node
@@ -21,32 +21,32 @@
 //	numa/=1/intel.com:qat: 1                           a device of NUMA node 1
 //
 // Each may begin with resource/group. A and B are placeholders: within one container, requests with
-// one placeholder are a group and are served from one NUMA node. The requests are mandatory: a pod
-// waits until they can be served.
+// one placeholder are a group, and one NUMA node serves the group. The requests are mandatory: a
+// pod waits until a node can serve them.
 //
 //   - A device that belongs to several NUMA nodes is grouped with devices of exactly these nodes.
 //   - A device whose plugin reports no NUMA node serves counts, and groups of a single device.
-//   - Shares of a device (GPU-7f3a::0, GPU-7f3a::1) that a pod counts are of as many devices as
-//     possible, and first of those of which others have the fewest. This goes before few NUMA
-//     nodes.
+//   - The shares that a pod counts (GPU-7f3a::0, GPU-7f3a::1) come from as many devices as
+//     possible, first from those of which other pods hold the fewest shares. This has priority over
+//     few NUMA nodes.
 //   - A device that the pod or one of its containers excludes is not allocated to the pod.
 //
-// # Who serves a resource
+// # Which plugin serves a resource
 //
-// The devices that a node publishes decide: a resource is served here on nodes that publish devices
-// of it by the names of package kubeletdevice, and by other plugins elsewhere. A count that is
-// served here is hidden from the plugins that come later.
+// The devices that a node publishes decide. This scheduler serves a resource on nodes that publish
+// devices of it under the names of package kubeletdevice; other plugins serve it on all other
+// nodes. Later plugins do not see a count that this scheduler serves.
 //
 // # Allocation
 //
 // The scheduler chooses among the node's free devices and pins its choice, so that the group
 // scheduler only checks and accounts for it. It allocates in three stages: devices by ID, groups,
-// counts. The groups are placed by a search with backtracking. Where sidecars are involved, a
-// choice that is good for one container may leave none for another: if the stages fail then, a
-// second search tries all combinations. A search that reaches its step limit reports so; and what
-// all of them look at has a limit too. Before them come the caps that need no search: how many
-// devices a pod may request, and how many a container can carry in the runtime.
+// counts. A search with backtracking places the groups. With sidecars, a good choice for one
+// container may leave no device for another: if the stages fail, a second search tries all
+// combinations. A search stops at its step limit and reports that; the number of inspected devices
+// has a limit, too. Two caps need no search and come first: the number of devices that a pod may
+// request, and the number of devices whose allocation fits into a container of the runtime.
 //
-// Of the NUMA nodes that can serve a request, the one with the fewest devices left over is used, so
-// that large free groups remain. The score of a node follows the same measure.
+// The scheduler uses the NUMA node that has the fewest devices left over, so that large free groups
+// remain. The score of a node follows the same rule.
 package kubeletplugin

@@ -11,7 +11,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// A container asks for two devices by its limits; the annotation then names them.
+// The limits of a container request two devices; the annotation then names them.
 func ExampleScheduler_PodAllocate() {
 	node := types.NewNodeInfoWithName("node-1")
 	node.Allocatable["resource/group/numa/0/intel.com:qat/0000:3d:01.0/device"] = 1

@@ -45,7 +45,7 @@ func newFixture(t *testing.T, devices ...string) *fixture {
 	return newFixtureWith(t, nil, devices...)
 }
 
-// newFixtureWith returns a fixture with plugins beside the scheduler for kubelet devices.
+// newFixtureWith returns a fixture with plugins next to the scheduler for kubelet devices.
 func newFixtureWith(t *testing.T, plugins []dispatch.Named, devices ...string) *fixture {
 	t.Helper()
 	builtIn := dispatch.Named{File: "built in", Plugin: kubeletplugin.New()}
@@ -80,35 +80,35 @@ func (r *fixture) publish() *fixture {
 // deviceName returns the name of a device that is written as resource, NUMA nodes and ID.
 func deviceName(t *testing.T, text string) types.ResourceName {
 	t.Helper()
-	words := strings.Fields(text)
-	resource := map[string]types.ResourceName{"gpu": gpu, "nic": nic, "qat": qat}[words[0]]
-	name, err := names.Request(resource, words[1], words[2])
+	fields := strings.Fields(text)
+	resource := map[string]types.ResourceName{"gpu": gpu, "nic": nic, "qat": qat}[fields[0]]
+	name, err := names.Request(resource, fields[1], fields[2])
 	if err != nil {
 		t.Fatal(err)
 	}
 	return name
 }
 
-// ask is a container's counts, and the requests of its annotation.
-type ask struct {
-	name     string // main when it is empty
-	kind     grouptree.Kind
-	limits   types.ResourceList
-	requests types.ResourceList
-	ofPod    types.ResourceList // the requests of the pod
+// spec is a container's counts, and the requests of its annotation.
+type spec struct {
+	name        string // main when it is empty
+	kind        grouptree.Kind
+	limits      types.ResourceList
+	requests    types.ResourceList
+	podRequests types.ResourceList // the requests of the pod as a whole
 }
 
 // request returns the request of a pod with these containers, in this order.
-func request(name string, asks ...ask) *dispatch.Request {
+func request(name string, specs ...spec) *dispatch.Request {
 	pod := types.NewPodInfo()
 	pod.Name = name
 	made := &dispatch.Request{Pod: pod}
-	for _, a := range asks {
+	for _, a := range specs {
 		if a.name == "" {
 			a.name = "main"
 		}
 		made.Containers = append(made.Containers, grouptree.Container{Name: a.name, Kind: a.kind})
-		maps.Copy(pod.Requests, a.ofPod)
+		maps.Copy(pod.Requests, a.podRequests)
 		info := types.ContainerInfo{KubeRequests: a.limits, Requests: a.requests}
 		if a.kind == grouptree.Init {
 			pod.InitContainers[a.name] = info
@@ -119,7 +119,7 @@ func request(name string, asks ...ask) *dispatch.Request {
 	return made
 }
 
-// state returns the node with what its pods hold.
+// state returns the node with the devices that its pods hold.
 func (r *fixture) state() *dispatch.Node {
 	r.Helper()
 	node, err := r.set.Node(r.Context(), r.inventory, r.holders)
@@ -155,7 +155,7 @@ func (r *fixture) refusal(request *dispatch.Request) string {
 	return strings.Join(verdict.Reasons, ", ")
 }
 
-// run gives a pod its devices, which it holds from then on, and returns them by container.
+// run allocates devices to a pod, which holds them from then on, and returns them by container.
 func (r *fixture) run(request *dispatch.Request) map[string]string {
 	r.Helper()
 	if refusal := r.refusal(request); refusal != "" {
@@ -167,12 +167,12 @@ func (r *fixture) run(request *dispatch.Request) map[string]string {
 	}
 	uid := fmt.Sprintf("%05d", len(r.holders))
 	r.holders = append(r.holders, dispatch.NewHolder(uid, pod, request.Containers))
-	return given(pod)
+	return allocatedDevices(pod)
 }
 
-// given returns the devices of each container as newFixture has them, sorted and with commas
-// between them.
-func given(pod *types.PodInfo) map[string]string {
+// allocatedDevices returns the devices of each container as newFixture has them, sorted and with
+// commas between them.
+func allocatedDevices(pod *types.PodInfo) map[string]string {
 	devices := map[string]string{}
 	for name, info := range pod.Containers() {
 		var texts []string

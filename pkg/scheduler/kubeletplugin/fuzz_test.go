@@ -14,8 +14,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Whatever a pod asks for, it is given free devices, none of them twice, which the group scheduler
-// takes; or it is refused.
+// A pod with any request gets free devices, none of them twice, which the group scheduler accepts;
+// or it is refused.
 func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 	f.Add("numa/A/nvidia.com:gpu", int64(2), "numa/A/vendor.example:nic/=n0/device", int64(1), int64(3))
 	f.Add("numa/=1/nvidia.com:gpu/=g3/device", int64(1), "resource/group/numa/=1/nvidia.com:gpu", int64(1), int64(0))
@@ -32,7 +32,7 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod := request("p", ask{
+		pod := request("p", spec{
 			limits:   list{gpu: count},
 			requests: list{types.ResourceName(first): firstQuantity, types.ResourceName(second): secondQuantity},
 		}).Pod
@@ -42,7 +42,7 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 			text := reasons[0].GetReason()
 			follows := func(begin string) bool { return strings.HasPrefix(text, begin) }
 			if !slices.ContainsFunc([]string{"have ", "do not have ", "cannot serve "}, follows) {
-				t.Errorf("the reason does not follow on a number of nodes: %s", text)
+				t.Errorf("the reason is no predicate of a number of nodes: %s", text)
 			}
 			return
 		}
@@ -51,12 +51,12 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 			t.Errorf("score %v for %v", score, info.AllocateFrom)
 		}
 		counted := int64(0)
-		given := map[types.ResourceName]bool{used: true}
+		allocated := map[types.ResourceName]bool{used: true}
 		for wanted, from := range info.AllocateFrom {
-			if given[from] || node.Allocatable[from] == 0 || info.DevRequests[wanted] != 1 {
+			if allocated[from] || node.Allocatable[from] == 0 || info.DevRequests[wanted] != 1 {
 				t.Errorf("%s is met by %s, which is not free or met twice", wanted, from)
 			}
-			given[from] = true
+			allocated[from] = true
 			if resource, _, _, _ := names.ParseRequest(from); resource == gpu {
 				counted++
 			}
@@ -69,7 +69,7 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !grouptree.NewPlacer(0).Place(inventory, inventory.Dense(node.Used), compiled).Fits {
-			t.Errorf("the group scheduler does not take %v", info.AllocateFrom)
+			t.Errorf("the group scheduler does not accept %v", info.AllocateFrom)
 		}
 	})
 }

@@ -27,10 +27,10 @@ type device struct {
 	free bool // healthy and not held by another pod
 	// whole is the ID of the device that this one is a share of, or empty.
 	whole string
-	// turn is how many shares of the same whole are to be assigned to the pod before this one, and
-	// taken how many others hold. They are as the last call of available found them.
-	turn, taken int
-	// holders are the containers of the pod that it is assigned to.
+	// position is how many shares of the same whole the pod gets before this one, and taken how
+	// many shares other pods hold. The last call of available set them.
+	position, taken int
+	// holders are the containers of the pod that hold it.
 	holders []*container
 }
 
@@ -55,23 +55,23 @@ type numaSet struct {
 // kind is the devices of one resource in a NUMA set.
 type kind struct {
 	devices []*device // in the order of their names
-	free    int       // how many of them are
+	free    int       // how many of them are free
 	held    []*device // those that the pod holds, in any order
 	shares  bool      // some of them are shares
 }
 
-// of returns the devices of a resource. The set may have none.
-func (s *numaSet) of(resource types.ResourceName) *kind {
+// kindOf returns the devices of a resource. The set may have none.
+func (s *numaSet) kindOf(resource types.ResourceName) *kind {
 	if k := s.kinds[resource]; k != nil {
 		return k
 	}
 	return &kind{}
 }
 
-// compareTurns orders devices that can be assigned: the pod's shares are of as many wholes as
-// possible, and first of those of which others have the fewest.
-func compareTurns(a, b *device) int {
-	return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.taken, b.taken))
+// comparePositions orders available devices so that the pod's shares come from as many wholes as
+// possible, first from those of which other pods hold the fewest shares.
+func comparePositions(a, b *device) int {
+	return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.taken, b.taken))
 }
 
 // hold notes that a container holds a device.
@@ -88,29 +88,29 @@ func (s *numaSet) release(d *device, c *container) {
 	d.holders = slices.DeleteFunc(d.holders, func(holder *container) bool { return holder == c })
 	if len(d.holders) == 0 {
 		k := s.kinds[d.resource]
-		at := len(k.held) - 1
-		for k.held[at] != d { // it is mostly the last one
-			at--
+		index := len(k.held) - 1
+		for k.held[index] != d { // it is mostly the last one
+			index--
 		}
-		k.held = slices.Delete(k.held, at, at+1)
+		k.held = slices.Delete(k.held, index, index+1)
 	}
 }
 
-// available returns the devices of a resource that can be assigned to a container. Those that other
-// containers of the pod hold at other times come first, as they cost the pod nothing; shared is
-// their number. The others are in the order of their turns.
+// available returns the devices of a resource that a container can get. Those that other containers
+// of the pod hold at other times come first, as they cost the pod nothing; shared is their number.
+// comparePositions orders the others.
 func (a *allocation) available(
 	set *numaSet, resource types.ResourceName, c *container,
 ) (devices []*device, shared int) {
-	k := set.of(resource)
-	a.look(k)
-	a.looks += len(k.devices)
+	k := set.kindOf(resource)
+	a.countInspection(k)
+	a.inspections += len(k.devices)
 	unheld := make([]*device, 0, k.free)
 	for _, d := range k.devices {
 		switch {
 		case !d.availableTo(c):
 		case len(d.holders) > 0:
-			d.turn, d.taken = 0, 0 // it costs the pod no further share
+			d.position, d.taken = 0, 0 // it costs the pod no further share
 			devices = append(devices, d)
 		default:
 			unheld = append(unheld, d)
@@ -122,32 +122,32 @@ func (a *allocation) available(
 	return append(devices, unheld...), len(devices)
 }
 
-// spread finds the turns of a kind's devices that the pod does not hold, which are in the order of
-// their names, and brings them into their order.
+// spread sets the positions of a kind's devices that the pod does not hold, which are in the order
+// of their names, and sorts them by comparePositions.
 func (a *allocation) spread(k *kind, unheld []*device) {
-	turns, taken := map[string]int{}, map[string]int{}
+	next, taken := map[string]int{}, map[string]int{}
 	for _, d := range k.held {
-		turns[d.whole]++
+		next[d.whole]++
 	}
 	for _, d := range k.devices {
 		if !d.free {
 			taken[d.whole]++
 		}
 	}
-	a.looks += len(k.held) + len(k.devices) + len(unheld)
+	a.inspections += len(k.held) + len(k.devices) + len(unheld)
 	for _, d := range unheld {
 		if d.whole != "" {
-			d.turn, d.taken = turns[d.whole], taken[d.whole]
-			turns[d.whole]++
+			d.position, d.taken = next[d.whole], taken[d.whole]
+			next[d.whole]++
 		}
 	}
-	slices.SortStableFunc(unheld, compareTurns)
+	slices.SortStableFunc(unheld, comparePositions)
 }
 
 // count returns how many devices available returns.
 func (a *allocation) count(set *numaSet, resource types.ResourceName, c *container) (available, shared int) {
-	k := set.of(resource)
-	a.look(k)
+	k := set.kindOf(resource)
+	a.countInspection(k)
 	for _, d := range k.held {
 		if d.availableTo(c) {
 			shared++
@@ -158,12 +158,12 @@ func (a *allocation) count(set *numaSet, resource types.ResourceName, c *contain
 
 // first returns the first device that available returns, which returns one.
 func (a *allocation) first(set *numaSet, resource types.ResourceName, c *container) *device {
-	k := set.of(resource)
+	k := set.kindOf(resource)
 	if k.shares {
 		devices, _ := a.available(set, resource, c)
 		return devices[0]
 	}
-	a.look(k)
+	a.countInspection(k)
 	var first *device
 	for _, d := range k.held {
 		if d.availableTo(c) && (first == nil || d.name < first.name) {
@@ -171,7 +171,7 @@ func (a *allocation) first(set *numaSet, resource types.ResourceName, c *contain
 		}
 	}
 	for i := 0; first == nil; i++ {
-		a.looks++
+		a.inspections++
 		if d := k.devices[i]; d.free && len(d.holders) == 0 {
 			first = d
 		}
@@ -179,11 +179,11 @@ func (a *allocation) first(set *numaSet, resource types.ResourceName, c *contain
 	return first
 }
 
-// look counts what a look at all devices costs that the pod holds.
-func (a *allocation) look(k *kind) {
-	a.looks++
+// countInspection adds the cost of inspecting all devices of a kind that the pod holds.
+func (a *allocation) countInspection(k *kind) {
+	a.inspections++
 	for _, d := range k.held {
-		a.looks += 1 + len(d.holders)
+		a.inspections += 1 + len(d.holders)
 	}
 }
 
@@ -219,8 +219,8 @@ type publishedDevice struct {
 	quantity int64  // 0 for one that is unhealthy
 }
 
-// wholeOf returns the ID of the device that a share is of, or nothing for a device that is none.
-// NVIDIA's plugin names shares GPU-7f3a::0, GPU-7f3a::1, for time-slicing and for MPS.
+// wholeOf returns the ID of the device that a share belongs to, or "" for a device that is no
+// share. NVIDIA's plugin names shares GPU-7f3a::0, GPU-7f3a::1, for time-slicing and for MPS.
 func wholeOf(id string) string {
 	whole, number, found := strings.Cut(id, "::")
 	if _, err := strconv.ParseUint(number, 10, 32); !found || err != nil {
@@ -279,17 +279,17 @@ func (d *devices) anyUsed(used types.ResourceList) bool {
 	return false
 }
 
-// pool returns all devices, of which some are in use.
+// pool returns all devices; used lists those in use.
 func (d *devices) pool(used types.ResourceList) pool {
 	all, p := make([]device, 0, d.count), make(pool, len(d.sets))
 	for i, from := range d.sets {
 		set := &numaSet{from.name, make(map[types.ResourceName]*kind, len(from.kinds))}
 		for _, published := range from.kinds {
 			k := &kind{devices: make([]*device, len(published.devices)), shares: published.shares}
-			for j, at := range published.devices {
+			for j, listed := range published.devices {
 				all = append(all, device{
-					deviceID: at.deviceID, name: at.name, whole: at.whole,
-					free: at.quantity > 0 && used[at.name] < at.quantity,
+					deviceID: listed.deviceID, name: listed.name, whole: listed.whole,
+					free: listed.quantity > 0 && used[listed.name] < listed.quantity,
 				})
 				if k.devices[j] = &all[len(all)-1]; k.devices[j].free {
 					k.free++
@@ -302,7 +302,7 @@ func (d *devices) pool(used types.ResourceList) pool {
 	return p
 }
 
-// exclude removes devices. Their resources remain known.
+// exclude removes devices. Their resources stay known.
 func (p pool) exclude(excluded map[deviceID]bool) {
 	if len(excluded) == 0 {
 		return
@@ -351,25 +351,25 @@ func (p pool) byID() map[deviceID]location {
 	return all
 }
 
-// ordinary returns how many looks a request for one device takes at most.
+// ordinary returns how many inspections a request for one device takes at most.
 func (p pool) ordinary() int {
-	looks := 0
+	inspections := 0
 	for _, set := range p {
 		for _, k := range set.kinds {
-			looks += 2 * (1 + len(k.devices))
-			if k.shares { // they are brought into order
-				looks += 4 * len(k.devices)
+			inspections += 2 * (1 + len(k.devices))
+			if k.shares { // they are sorted
+				inspections += 4 * len(k.devices)
 			}
 		}
 	}
-	return looks
+	return inspections
 }
 
-// shortest returns the shortest name of a device of a resource, of which the node has one.
+// shortest returns the shortest name of a device of a resource. The node has such a device.
 func (p pool) shortest(resource types.ResourceName) types.ResourceName {
 	var shortest types.ResourceName
 	for _, set := range p {
-		for _, d := range set.of(resource).devices {
+		for _, d := range set.kindOf(resource).devices {
 			if shortest == "" || len(d.name) < len(shortest) {
 				shortest = d.name
 			}
@@ -382,7 +382,7 @@ func (p pool) shortest(resource types.ResourceName) types.ResourceName {
 func (p pool) free(resource types.ResourceName) int {
 	n := 0
 	for _, set := range p {
-		n += set.of(resource).free
+		n += set.kindOf(resource).free
 	}
 	return n
 }

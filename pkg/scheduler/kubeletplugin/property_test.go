@@ -18,7 +18,7 @@ import (
 // randomState is a random state of one node.
 type randomState struct {
 	*fixture
-	free    map[string]map[types.ResourceName]int // healthy devices that nobody has, by NUMA nodes
+	free    map[string]map[types.ResourceName]int // healthy devices that no pod holds, by NUMA nodes
 	healthy map[string]map[types.ResourceName]int // all healthy devices
 }
 
@@ -51,11 +51,11 @@ func newRandomNode(t *testing.T, random *rand.Rand, most int, places ...string) 
 	w.fixture = newFixture(t, devices...)
 	byID := list{}
 	for _, device := range taken {
-		words := strings.Fields(device)
-		byID[deviceName(t, words[0]+" ="+words[1]+" ="+words[2])] = 1
+		fields := strings.Fields(device)
+		byID[deviceName(t, fields[0]+" ="+fields[1]+" ="+fields[2])] = 1
 	}
 	if len(byID) > 0 {
-		w.run(request("before", ask{requests: byID}))
+		w.run(request("before", spec{requests: byID}))
 	}
 	return w
 }
@@ -69,10 +69,10 @@ func (w *randomState) total(resource types.ResourceName) int {
 	return n
 }
 
-// group is what one placeholder asks for.
+// group is the request of one placeholder.
 type group struct{ gpus, nics int }
 
-// possible reports whether groups can be met, each in one place, by trying all ways.
+// possible reports whether each group fits into one place; it tries all ways.
 func (w *randomState) possible(groups []group) bool {
 	if len(groups) == 0 {
 		return true
@@ -92,7 +92,7 @@ func (w *randomState) possible(groups []group) bool {
 	return false
 }
 
-func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) {
+func TestServesGPUAndNICFromOneNUMANodeOrRefusesWithAReason(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 3))
 	fitted, refused := 0, map[string]int{}
 	for range 300 {
@@ -115,7 +115,7 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 		if limits[nic] == 0 {
 			delete(limits, nic)
 		}
-		made := request("p", ask{limits: limits, requests: requests})
+		made := request("p", spec{limits: limits, requests: requests})
 		refusal := w.refusal(made)
 		if possible := w.possible(groups); possible != (refusal == "") {
 			t.Fatalf("%v in %v: possible: %v; nodes %s", groups, w.free, possible, refusal)
@@ -126,9 +126,9 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 			}
 			refused[refusal]++
 			empty := &randomState{free: w.healthy}
-			if never := w.fit(made).Never; never == empty.possible(groups) {
-				t.Errorf("%v in %v, and %v if nobody held anything: evictions help: %v", groups, w.free, w.healthy,
-					!never)
+			if unresolvable := w.fit(made).Never; unresolvable == empty.possible(groups) {
+				t.Errorf("%v in %v, and %v if no pod held a device: evictions help: %v", groups, w.free, w.healthy,
+					!unresolvable)
 			}
 			continue
 		}
@@ -141,8 +141,8 @@ func TestGPUAndNICOnOneNUMANodeAreAlwaysRightOrRefusedWithAReason(t *testing.T) 
 	}
 }
 
-// checkTogether makes sure that the devices that a pod was given are as many as groups ask for, all
-// of which are free, and that there is a way to see them as groups in one place each.
+// checkTogether checks that a pod got as many devices as the groups request, that all of them were
+// free, and that they form the groups, each in one place.
 func (w *randomState) checkTogether(name, devices string, groups []group) {
 	w.Helper()
 	got := &randomState{free: map[string]map[types.ResourceName]int{}}
@@ -152,23 +152,23 @@ func (w *randomState) checkTogether(name, devices string, groups []group) {
 	}
 	seen := map[string]bool{}
 	for _, device := range strings.Split(devices, ", ") {
-		words := strings.Fields(device)
-		resource := map[string]types.ResourceName{"gpu": gpu, "nic": nic}[words[0]]
-		if got.free[words[1]] == nil {
-			got.free[words[1]] = map[types.ResourceName]int{}
+		fields := strings.Fields(device)
+		resource := map[string]types.ResourceName{"gpu": gpu, "nic": nic}[fields[0]]
+		if got.free[fields[1]] == nil {
+			got.free[fields[1]] = map[types.ResourceName]int{}
 		}
-		got.free[words[1]][resource]++
-		if seen[device] || got.free[words[1]][resource] > w.free[words[1]][resource] {
-			w.Errorf("pod %s was given %s, which was not free", name, device)
+		got.free[fields[1]][resource]++
+		if seen[device] || got.free[fields[1]][resource] > w.free[fields[1]][resource] {
+			w.Errorf("pod %s got %s, which was not free", name, device)
 		}
 		seen[device] = true
 	}
 	if got.total(gpu) != gpus || got.total(nic) != nics || !got.possible(groups) {
-		w.Errorf("pod %s asks for %v and was given %s", name, groups, devices)
+		w.Errorf("pod %s requests %v and got %s", name, groups, devices)
 	}
 }
 
-func TestCountsComeFromTheFewestNUMANodesWithTheFewestLeftOver(t *testing.T) {
+func TestServesCountsFromFewestNUMANodesWithFewestLeftOver(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 4))
 	places := []string{"0", "1", "2", "3", "4", names.Unknown}
 	for range 300 {
@@ -183,14 +183,14 @@ func TestCountsComeFromTheFewestNUMANodesWithTheFewestLeftOver(t *testing.T) {
 		if len(limits) == 0 {
 			continue
 		}
-		var of []string
-		for _, device := range strings.Split(w.run(request("p", ask{limits: limits}))["main"], ", ") {
-			of = append(of, strings.Fields(device)[1])
+		var sources []string
+		for _, device := range strings.Split(w.run(request("p", spec{limits: limits}))["main"], ", ") {
+			sources = append(sources, strings.Fields(device)[1])
 		}
 		used := 0
 		for i, place := range places {
-			for _, at := range of {
-				if at == place {
+			for _, source := range sources {
+				if source == place {
 					used |= 1 << i
 				}
 			}
@@ -199,14 +199,14 @@ func TestCountsComeFromTheFewestNUMANodesWithTheFewestLeftOver(t *testing.T) {
 		for set := range 1 << len(places) {
 			n, l := bits.OnesCount(uint(set)), w.leftOver(places, set, count)
 			if l >= 0 && (n < numbers || n == numbers && l < left) {
-				t.Fatalf("%v in %v came from %v with %d left over; %06b of %v has %d left over", count, w.free, of,
+				t.Fatalf("%v in %v came from %v with %d left over; %06b of %v has %d left over", count, w.free, sources,
 					left, set, places, l)
 			}
 		}
 	}
 }
 
-// leftOver returns how many devices are left over in a set of places of what is counted, or -1 when
+// leftOver returns how many devices of the counted resources remain in a set of places, or -1 when
 // they have too few.
 func (w *randomState) leftOver(places []string, set int, count group) int {
 	gpus, nics := -count.gpus, -count.nics
@@ -227,25 +227,25 @@ func (w *randomState) leftOver(places []string, set int, count group) int {
 	return gpus + nics
 }
 
-func TestAPodWithInitContainersHoldsWhatKubernetesCounts(t *testing.T) {
+func TestPodWithInitContainersHoldsWhatKubernetesCounts(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	fitted, refused := 0, 0
 	for range 300 {
 		w := newRandomNode(t, random, 4, "0", "1")
-		var asks []ask
+		var specs []spec
 		for i := range 1 + random.IntN(5) {
 			kind := []grouptree.Kind{grouptree.Init, grouptree.Sidecar, grouptree.Regular}[random.IntN(3)]
 			limits := list{gpu: 1 + random.Int64N(3)}
 			if random.IntN(2) == 0 {
 				limits[nic] = 1 + random.Int64N(2)
 			}
-			asks = append(asks, ask{name: fmt.Sprint("c", i), kind: kind, limits: limits})
+			specs = append(specs, spec{name: fmt.Sprint("c", i), kind: kind, limits: limits})
 		}
-		counted := counted(asks)
+		counted := counted(specs)
 		fits := counted[gpu] <= int64(w.total(gpu)) && counted[nic] <= int64(w.total(nic))
-		made := request("p", asks...)
+		made := request("p", specs...)
 		if refusal := w.refusal(made); fits != (refusal == "") {
-			t.Fatalf("%v counts as %v in %v: nodes %s", asks, counted, w.free, refusal)
+			t.Fatalf("%v counts as %v in %v: nodes %s", specs, counted, w.free, refusal)
 		} else if !fits {
 			refused++
 			continue
@@ -253,12 +253,12 @@ func TestAPodWithInitContainersHoldsWhatKubernetesCounts(t *testing.T) {
 		fitted++
 		w.run(made)
 		held := map[types.ResourceName]int64{gpu: 0, nic: 0}
-		for _, at := range w.state().Resources() {
-			resource, _, _, _ := names.ParseRequest(at.Name)
-			held[resource] += w.holders[len(w.holders)-1].Holds(at.Name)
+		for _, device := range w.state().Resources() {
+			resource, _, _, _ := names.ParseRequest(device.Name)
+			held[resource] += w.holders[len(w.holders)-1].Holds(device.Name)
 		}
 		if held[gpu] != counted[gpu] || held[nic] != counted[nic] {
-			t.Errorf("%v holds %v, and counts as %v", asks, held, counted)
+			t.Errorf("%v holds %v, and counts as %v", specs, held, counted)
 		}
 	}
 	if fitted < 50 || refused < 50 {
@@ -267,9 +267,9 @@ func TestAPodWithInitContainersHoldsWhatKubernetesCounts(t *testing.T) {
 }
 
 // counted returns what Kubernetes counts for a pod: the most that is in use at any time.
-func counted(asks []ask) list {
+func counted(specs []spec) list {
 	running, sidecars, most := list{}, list{}, list{}
-	for _, a := range asks {
+	for _, a := range specs {
 		for resource, n := range a.limits {
 			switch a.kind {
 			case grouptree.Init:

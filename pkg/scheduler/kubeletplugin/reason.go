@@ -13,31 +13,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// The texts of the errors follow on a number of nodes, and are the same for all nodes that lack the
-// same.
+// The texts of the errors are predicates whose subject is a number of nodes. Nodes that lack the
+// same have the same text.
 
 var errGivenUp = errors.New(
 	"were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them")
 
 // errInsufficient: there are fewer free devices than needed.
 func (a *allocation) errInsufficient(resource types.ResourceName, needed int) error {
-	besides := ""
+	exception := ""
 	for id := range a.excluded {
 		if id.resource == resource {
-			besides = " besides the unwanted"
+			exception = " other than the excluded ones"
 		}
 	}
 	switch {
 	case !a.pool.resources()[resource]:
 		return fmt.Errorf("have no %s", resource)
 	case needed == 1:
-		return fmt.Errorf("have no free %s%s", resource, besides)
+		return fmt.Errorf("have no free %s%s", resource, exception)
 	default:
-		return fmt.Errorf("have fewer than %d free %s%s", needed, resource, besides)
+		return fmt.Errorf("have fewer than %d free %s%s", needed, resource, exception)
 	}
 }
 
-// errLeftOver: what the pod's other requests leave over is not what a container counts.
+// errLeftOver: the pod's other requests leave too few devices for the counts of a container.
 func errLeftOver(c *container) error {
 	return fmt.Errorf("have too few devices left for %s of container %q", list(c.counts), c.name)
 }
@@ -56,7 +56,7 @@ func errNoSet(g *group) error {
 	return fmt.Errorf("have no NUMA node with %s free", open)
 }
 
-// errNotTogether: each group can be served, but not all of them at once.
+// errNotTogether: the node can serve each group, but not all of them at once.
 func errNotTogether(groups []*group) error {
 	var texts []string
 	for _, g := range groups[:min(len(groups), maxNamed)] {
@@ -90,10 +90,10 @@ func errNotFree(id deviceID) error {
 
 // errExcluded: the pod requests a device and excludes it.
 func errExcluded(id deviceID) error {
-	return fmt.Errorf("cannot serve %s %q: the pod asks for it and does not want it", id.resource, id.id)
+	return fmt.Errorf("cannot serve %s %q: the pod requests and excludes it", id.resource, id.id)
 }
 
-// errNoName: a request ends where a name should stand.
+// errNoName: a request lacks the name after byName.
 func errNoName(request types.ResourceName) error {
 	return fmt.Errorf("%s has no name behind %q: add the ID of a device or the number of a NUMA node", request, byName)
 }

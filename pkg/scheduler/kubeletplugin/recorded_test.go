@@ -22,20 +22,19 @@ import (
 )
 
 var (
-	rewrite = flag.Bool("rewrite", false, "record the allocations anew")
+	rewrite = flag.Bool("rewrite", false, "rewrite the recorded allocations")
 	dump    = flag.String("dump", "", "write every random case and its allocation to this file")
 )
 
 const (
 	recorded = "testdata/allocations.txt"
-	// Of blocks of cases a digest is recorded, and of the first block's first cases everything.
+	// The file has a digest of each block of cases, and the first cases of the first block in full.
 	blocks, casesPerBlock, casesInFull = 60, 1000, 12
 )
 
-// A change of the allocator's code that is not meant to change what pods are given keeps each of
-// these allocations: the devices, the names of the requests, the scores and the words of the
-// refusals.
-func TestAllocationsAreAsRecorded(t *testing.T) {
+// A refactoring of the allocator keeps each of these allocations: the devices, the names of the
+// requests, the scores and the texts of the refusals.
+func TestAllocationsMatchTheRecordedOnes(t *testing.T) {
 	var got, all bytes.Buffer
 	fits, refusals := 0, map[string]bool{}
 	for block := range blocks {
@@ -77,7 +76,7 @@ func TestAllocationsAreAsRecorded(t *testing.T) {
 	for i := range min(len(gotLines), len(wantLines)) {
 		if !bytes.Equal(gotLines[i], wantLines[i]) {
 			t.Fatalf("line %d of %s: recorded:\n%s\nnow:\n%s\n-dump writes every case, for a comparison with the "+
-				"commit before; -rewrite records an intended change", i+1, recorded, wantLines[i], gotLines[i])
+				"previous commit; -rewrite records an intended change", i+1, recorded, wantLines[i], gotLines[i])
 		}
 	}
 	if len(gotLines) != len(wantLines) {
@@ -87,18 +86,19 @@ func TestAllocationsAreAsRecorded(t *testing.T) {
 
 var randomResources = []types.ResourceName{"intel.com:qat", "nvidia.com:gpu", "vendor.example:nic"}
 
-func TestOneReadingOfAPodServesManyNodes(t *testing.T) {
+func TestParsedPodServesManyNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	fitted := 0
 	for range 500 {
 		first, ids := randomNode(random)
 		second, _ := randomNode(random)
-		asked, spec := randomPod(random, ids)
-		read := New().ReadPod(asked, spec)
-		New().ForPod(read, nil, 0).PodFitsDevice(first, asked.Clone(), true)
+		original, spec := randomPod(random, ids)
+		read := New().ReadPod(original, spec)
+		New().ForPod(read, nil, 0).PodFitsDevice(first, original.Clone(), true)
 
-		want, got := asked.Clone(), asked.Clone()
-		wantFits, wantReasons, _ := New().ForPod(New().ReadPod(asked, spec), nil, 0).PodFitsDevice(second, want, true)
+		want, got := original.Clone(), original.Clone()
+		fresh := New().ForPod(New().ReadPod(original, spec), nil, 0)
+		wantFits, wantReasons, _ := fresh.PodFitsDevice(second, want, true)
 		fits, reasons, _ := New().ForPod(read, nil, 0).PodFitsDevice(second, got, true)
 		if diff := cmp.Diff(want, got); diff != "" || fits != wantFits {
 			t.Fatalf("on its second node the pod fits: %v, want %v (-want +got):\n%s", fits, wantFits, diff)
@@ -129,8 +129,8 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 		node, ids = randomNode(random)
 		pod, spec = randomPod(random, ids)
 	}
-	asked := pod.Clone()
-	call := New().ForPod(New().ReadPod(asked, spec), nil, 0)
+	original := pod.Clone()
+	call := New().ForPod(New().ReadPod(original, spec), nil, 0)
 	fits, reasons, score := call.PodFitsDevice(node, pod, true)
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -142,27 +142,27 @@ func randomCase(random *rand.Rand) (text string, fits bool, refusal string) {
 	}
 	encode("node", node.Allocatable)
 	encode("used", node.Used)
-	for _, at := range spec {
-		info, listed := asked.RunningContainers[at.Name], "running"
-		if _, init := asked.InitContainers[at.Name]; init {
-			info, listed = asked.InitContainers[at.Name], "init"
+	for _, entry := range spec {
+		info, listed := original.RunningContainers[entry.Name], "running"
+		if _, init := original.InitContainers[entry.Name]; init {
+			info, listed = original.InitContainers[entry.Name], "init"
 		}
-		encode(fmt.Sprintf("container %s kind %d %s", at.Name, at.Kind, listed), []any{info.KubeRequests,
+		encode(fmt.Sprintf("container %s kind %d %s", entry.Name, entry.Kind, listed), []any{info.KubeRequests,
 			info.Requests})
 	}
-	if len(asked.Requests) > 0 {
-		encode("pod", asked.Requests)
+	if len(original.Requests) > 0 {
+		encode("pod", original.Requests)
 	}
 	if !fits {
 		why := reasons[0].(reason)
-		fmt.Fprintf(&out, "refused, never %v: %s\n", why.unresolvable, why)
+		fmt.Fprintf(&out, "refused, unresolvable %v: %s\n", why.unresolvable, why)
 		return out.String(), false, why.Error()
 	}
 	fmt.Fprintf(&out, "score %.9f\n", score)
 	for _, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if len(list[name].DevRequests) > 0 {
-				encode("given to "+name, []any{list[name].DevRequests, list[name].AllocateFrom})
+				encode("allocated to "+name, []any{list[name].DevRequests, list[name].AllocateFrom})
 			}
 		}
 	}
@@ -206,9 +206,9 @@ func randomPod(random *rand.Rand, ids []string) (*types.PodInfo, []grouptree.Con
 		containers += random.IntN(4)
 	}
 	for i := range containers {
-		at := grouptree.Container{Name: fmt.Sprint("c", (i*7+3)%5)}
+		entry := grouptree.Container{Name: fmt.Sprint("c", (i*7+3)%5)}
 		if mostly > 0 {
-			at.Kind = []grouptree.Kind{grouptree.Regular, grouptree.Init, grouptree.Sidecar}[random.IntN(3)]
+			entry.Kind = []grouptree.Kind{grouptree.Regular, grouptree.Init, grouptree.Sidecar}[random.IntN(3)]
 		}
 		info := types.ContainerInfo{KubeRequests: types.ResourceList{}, Requests: types.ResourceList{}}
 		for _, resource := range []types.ResourceName{"intel.com/qat", "nvidia.com/gpu", "vendor.example/nic", "cpu"} {
@@ -225,13 +225,13 @@ func randomPod(random *rand.Rand, ids []string) (*types.PodInfo, []grouptree.Con
 				info.Requests[name] = quantity
 			}
 		}
-		if at.Kind == grouptree.Init {
-			pod.InitContainers[at.Name] = info
+		if entry.Kind == grouptree.Init {
+			pod.InitContainers[entry.Name] = info
 		} else {
-			pod.RunningContainers[at.Name] = info
+			pod.RunningContainers[entry.Name] = info
 		}
-		if random.IntN(30) > 0 { // else the spec does not know it
-			spec = append(spec, at)
+		if random.IntN(30) > 0 { // otherwise the spec does not list it
+			spec = append(spec, entry)
 		}
 	}
 	if random.IntN(20) == 0 {
@@ -257,12 +257,12 @@ func scarceDevices(random *rand.Rand) (*types.NodeInfo, *types.PodInfo, []groupt
 			i))] = 1
 	}
 	for i := range 3 + random.IntN(3) {
-		at := grouptree.Container{Name: fmt.Sprint("c", (i*7+3)%8), Kind: []grouptree.Kind{grouptree.Init,
+		entry := grouptree.Container{Name: fmt.Sprint("c", (i*7+3)%8), Kind: []grouptree.Kind{grouptree.Init,
 			grouptree.Sidecar}[random.IntN(2)]}
 		if i > 1 && random.IntN(3) == 0 {
-			at.Kind = grouptree.Regular
+			entry.Kind = grouptree.Regular
 		}
-		spec = append(spec, at)
+		spec = append(spec, entry)
 		count := 1 + random.Int64N(7)/6
 		info := types.ContainerInfo{KubeRequests: types.ResourceList{"nvidia.com/gpu": count},
 			Requests: types.ResourceList{}}
@@ -274,17 +274,17 @@ func scarceDevices(random *rand.Rand) (*types.NodeInfo, *types.PodInfo, []groupt
 			info.Requests[[]types.ResourceName{"numa/A/nvidia.com:gpu",
 				"numa/=1/nvidia.com:gpu"}[random.IntN(2)]] = count
 		}
-		if at.Kind == grouptree.Init {
-			pod.InitContainers[at.Name] = info
+		if entry.Kind == grouptree.Init {
+			pod.InitContainers[entry.Name] = info
 		} else {
-			pod.RunningContainers[at.Name] = info
+			pod.RunningContainers[entry.Name] = info
 		}
 	}
 	return node, pod, spec
 }
 
-// manyPlaceholders returns a node that has GPUs enough, but hardly where the many placeholders of a
-// pod can have them.
+// manyPlaceholders returns a node with enough GPUs, and a pod whose many placeholders hardly fit
+// its NUMA nodes.
 func manyPlaceholders(random *rand.Rand) (*types.NodeInfo, *types.PodInfo, []grouptree.Container) {
 	node, pod := types.NewNodeInfoWithName("n1"), types.NewPodInfo()
 	for numa := range 7 {

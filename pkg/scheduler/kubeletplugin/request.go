@@ -20,20 +20,20 @@ import (
 // byName begins a placeholder that stands for the one instance whose name follows.
 const byName = "="
 
-// maxPlaceholders bounds the memory that a pod can take. Of its devices, maxDevices are looked for.
+// maxPlaceholders bounds the memory that a pod can take. The search takes at most maxDevices.
 const maxPlaceholders = 4096
 
-// podRequest is what a pod requests of the devices of any node. It is immutable: an allocation has
+// podRequest is the device request of a pod, for any node. It is immutable: an allocation has
 // copies of its containers.
 type podRequest struct {
 	containers []*container // running ones by name, then init containers by name; none has counts yet
 	excluded   map[deviceID]bool
 	inGroups   int64 // devices that groups request
-	err        error // why no node can serve the pod
+	err        error // the reason why no node can serve the pod
 }
 
-// readRequest returns what the pod requests. spec lists the containers in the order of the pod's
-// spec. The caller does not change the pod as long as the request is in use.
+// readRequest returns the request of a pod. spec lists the containers in the order of the pod's
+// spec. The caller does not change the pod while the request is in use.
 func readRequest(pod *types.PodInfo, spec []grouptree.Container) *podRequest {
 	r := &podRequest{excluded: map[deviceID]bool{}}
 	r.err = r.read(pod, spec)
@@ -41,17 +41,17 @@ func readRequest(pod *types.PodInfo, spec []grouptree.Container) *podRequest {
 }
 
 func (r *podRequest) read(pod *types.PodInfo, spec []grouptree.Container) error {
-	ofPod, err := r.parseGroups(nil, pod.Requests)
+	podGroups, err := r.parseGroups(nil, pod.Requests)
 	if err != nil {
 		return fmt.Errorf("cannot serve the pod: %w", err)
 	}
-	if len(ofPod) > 0 {
+	if len(podGroups) > 0 {
 		return fmt.Errorf("cannot serve %s for a pod as a whole: write it under one of its containers",
-			ofPod[0].items[0].request)
+			podGroups[0].items[0].request)
 	}
 	positions := make(map[string]int, len(spec))
-	for i, at := range spec {
-		positions[at.Name] = i
+	for i, listed := range spec {
+		positions[listed.Name] = i
 	}
 	for i, list := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -73,36 +73,36 @@ func (r *podRequest) read(pod *types.PodInfo, spec []grouptree.Container) error 
 	return nil
 }
 
-// on returns the containers that request devices of a node that publishes devices of these
-// resources.
-func (r *podRequest) on(published map[types.ResourceName]bool) []*container {
+// containersFor returns the containers that request devices of a node which publishes devices of
+// these resources.
+func (r *podRequest) containersFor(published map[types.ResourceName]bool) []*container {
 	var containers []*container
 	for _, c := range r.containers {
-		if at := c.on(published); len(at.total) > 0 {
-			containers = append(containers, at)
+		if copied := c.forNode(published); len(copied.total) > 0 {
+			containers = append(containers, copied)
 		}
 	}
 	return containers
 }
 
-// parseGroups returns the groups that requests form, in the order of their placeholders, and
-// records the devices that are excluded.
+// parseGroups returns the groups that requests form, in the order of their placeholders, and notes
+// the excluded devices.
 func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) ([]*group, error) {
 	groups := map[string]*group{}
-	single := map[types.ResourceName]bool{}   // requests for one device, without a second spelling of the same
+	single := map[types.ResourceName]bool{}   // requests for one device; a second spelling of one counts once
 	several := map[types.ResourceName]int64{} // requests for several, by name
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		full, quantity := resource.WithPrefix(name), requests[name]
-		if of, numa, id, ok := kubeletdevice.ParseRequest(full); ok {
+		if extended, numa, id, ok := kubeletdevice.ParseRequest(full); ok {
 			id, hasID := strings.CutPrefix(id, byName)
 			switch {
 			case hasID && id == "" || numa == byName:
 				return nil, errNoName(name)
 			case hasID && quantity == 0:
-				r.excluded[deviceID{of, id}] = true
+				r.excluded[deviceID{extended, id}] = true
 				continue
 			case quantity != 1:
-				return nil, fmt.Errorf("%s is %d: ask for 1 of it, or for several without naming each", name, quantity)
+				return nil, fmt.Errorf("%s is %d: request 1 of it, or several without naming each", name, quantity)
 			case single[full]:
 				continue
 			case !hasID:
@@ -110,19 +110,19 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 			}
 			single[full] = true
 			r.inGroups++
-			add(groups, owner, numa, item{full, deviceID{of, id}})
+			add(groups, owner, numa, item{full, deviceID{extended, id}})
 		} else if _, numa, _, ok := parseSeveral(full); ok {
 			if numa == byName {
 				return nil, errNoName(name)
 			}
 			if quantity < 1 || quantity > maxPlaceholders {
-				return nil, fmt.Errorf("%s is %d: ask for 1 to %d", name, quantity, maxPlaceholders)
+				return nil, fmt.Errorf("%s is %d: request 1 to %d", name, quantity, maxPlaceholders)
 			}
 			several[full] = quantity
 			r.inGroups += quantity
 		}
 		if r.inGroups > maxPlaceholders {
-			return nil, fmt.Errorf("the pod asks for more than %d devices by placeholders: ask for fewer",
+			return nil, fmt.Errorf("the pod requests more than %d devices by placeholders: request fewer",
 				maxPlaceholders)
 		}
 	}
@@ -132,8 +132,8 @@ func (r *podRequest) parseGroups(owner *container, requests types.ResourceList) 
 			if single[full] {
 				continue
 			}
-			of, numa, _, _ := kubeletdevice.ParseRequest(full)
-			add(groups, owner, numa, item{full, deviceID{of, ""}})
+			extended, numa, _, _ := kubeletdevice.ParseRequest(full)
+			add(groups, owner, numa, item{full, deviceID{extended, ""}})
 			missing--
 		}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // Scheduler is the device scheduler for the devices of kubelet device plugins. It is safe for
-// concurrent use. A container that it is asked about is a regular one, or a last init container,
-// see ReadPod.
+// concurrent use. It takes each container for a regular one or for a last init container, see
+// ReadPod.
 type Scheduler struct{}
 
 var (
@@ -23,25 +23,27 @@ var (
 	_ devicescheduler.ConcurrentSafe = (*Scheduler)(nil)
 )
 
-// New returns a scheduler, which keeps nothing of nodes.
+// New returns a scheduler. It keeps no state of nodes.
 func New() *Scheduler { return &Scheduler{} }
 
 // Read returns the devices of a node, healthy or not.
 func (*Scheduler) Read(node *types.NodeInfo) dispatch.NodeDevices { return readDevices(node) }
 
-// ReadPod returns what a pod requests. A container that the list does not have is a regular one, or
-// a last init container.
+// ReadPod returns the request of a pod. It takes a container that is not in the list for a regular
+// one, or for a last init container.
 func (*Scheduler) ReadPod(pod *types.PodInfo, containers []grouptree.Container) dispatch.PodDevices {
 	return readRequest(pod, containers)
 }
 
-// ForPod returns the scheduler for one call about a pod that requests this, on a node with these
-// devices; where one is nil, the call reads it. It takes at most so many looks at devices; 0 stands
-// for as many as any call may take.
-func (*Scheduler) ForPod(pod dispatch.PodDevices, on dispatch.NodeDevices, looks int) dispatch.Allocation {
+// ForPod returns the scheduler for one call: for a pod with this request, on a node with these
+// devices. The call reads what is nil. It inspects at most this number of devices; 0 stands for the
+// limit of any call.
+func (*Scheduler) ForPod(
+	pod dispatch.PodDevices, nodeDevices dispatch.NodeDevices, inspections int,
+) dispatch.Allocation {
 	request, _ := pod.(*podRequest)
-	known, _ := on.(*devices)
-	return newCall(request, known, looks)
+	known, _ := nodeDevices.(*devices)
+	return newCall(request, known, inspections)
 }
 
 // GetName returns "kubelet-device-plugins".
@@ -61,13 +63,13 @@ func (*Scheduler) Kinds() devicescheduler.Kinds {
 	return devicescheduler.Kinds{Levels: []string{kubeletdevice.Level}}
 }
 
-// Allocates reports whether a name is that of a device, or of a request for one.
+// Allocates reports whether a name is the name of a device, or of a request for one.
 func (*Scheduler) Allocates(name types.ResourceName) (counted types.ResourceName, ok bool) {
 	counted, _, _, ok = kubeletdevice.ParseRequest(name)
 	return counted, ok
 }
 
-// CountedAs returns the resource whose devices a request is for, one or several.
+// CountedAs returns the resource whose devices a request names, for one device or several.
 func (*Scheduler) CountedAs(request types.ResourceName) (types.ResourceName, bool) {
 	if extended, _, _, ok := kubeletdevice.ParseRequest(request); ok {
 		return extended, true
@@ -76,13 +78,13 @@ func (*Scheduler) CountedAs(request types.ResourceName) (types.ResourceName, boo
 	return extended, ok
 }
 
-// Words returns the word for an instance of the level.
+// Words returns the display names for an instance of the level.
 func (*Scheduler) Words() devicescheduler.Words {
-	noun := devicescheduler.Noun{One: "NUMA node", Many: "NUMA nodes"}
-	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{kubeletdevice.Level: noun}}
+	name := devicescheduler.Noun{One: "NUMA node", Many: "NUMA nodes"}
+	return devicescheduler.Words{Levels: map[string]devicescheduler.Noun{kubeletdevice.Level: name}}
 }
 
-// AddNode does nothing: what a node has comes with each call.
+// AddNode does nothing: each call gets the node.
 func (*Scheduler) AddNode(string, *types.NodeInfo) {}
 
 // RemoveNode does nothing.
@@ -90,8 +92,8 @@ func (*Scheduler) RemoveNode(string) {}
 
 // PodFitsDevice allocates devices of a node to a pod: it writes DevRequests and AllocateFrom into
 // the pod's containers, and removes from KubeRequests the counts that these serve. The score is 0
-// for a pod that requests none of the node's devices. The text of a reason follows on a number of
-// nodes.
+// for a pod that requests none of the node's devices. The text of a reason is a predicate whose
+// subject is a number of nodes.
 func (*Scheduler) PodFitsDevice(nodeInfo *types.NodeInfo, podInfo *types.PodInfo, fill bool) (
 	bool, []devicescheduler.PredicateFailureReason, float64,
 ) {

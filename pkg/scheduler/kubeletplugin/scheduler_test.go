@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestANodePublishesTheResourcesOfItsOwnDevices(t *testing.T) {
+func TestNodePublishesResourcesOfItsDevices(t *testing.T) {
 	for name, test := range map[string]struct {
 		devices []string
 		want    map[types.ResourceName]bool
@@ -35,18 +35,19 @@ func TestANodePublishesTheResourcesOfItsOwnDevices(t *testing.T) {
 	}
 }
 
-func TestWithoutContainersTheMethodsAllocateToo(t *testing.T) {
+func TestMethodsAllocateWithoutContainerList(t *testing.T) {
 	s := kubeletplugin.New()
 	node := types.NewNodeInfo()
 	node.Allocatable[deviceName(t, "qat 0 a")] = 1
 	for quantity, want := range map[int64]string{1: "", 2: "have fewer than 2 free intel.com/qat"} {
-		pod := request("p", ask{limits: list{qat: quantity}}).Pod
+		pod := request("p", spec{limits: list{qat: quantity}}).Pod
 		fits, reasons, score := s.PodFitsDevice(node, pod.Clone(), false)
 		if fits != (want == "") || fits != (score == 1) || !fits && reasons[0].GetReason() != want {
 			t.Errorf("%d devices: %v, %v, %v; want the reason %q", quantity, fits, reasons, score, want)
 		}
-		if err := s.PodAllocate(node, pod); (err == nil) != fits || len(given(pod)) != map[bool]int{true: 1}[fits] {
-			t.Errorf("%d devices: allocated %v, %v", quantity, given(pod), err)
+		err := s.PodAllocate(node, pod)
+		if allocated := allocatedDevices(pod); (err == nil) != fits || (len(allocated) == 1) != fits {
+			t.Errorf("%d devices: allocated %v, %v", quantity, allocated, err)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 // stepLimit is how many NUMA sets or devices a search tries for one pod on one node.
 const stepLimit = 1000
 
-// exhausted reports whether no more looks may be taken.
-func (a *allocation) exhausted() bool { return a.looks >= a.limit }
+// exhausted reports whether no inspections are left.
+func (a *allocation) exhausted() bool { return a.inspections >= a.limit }
 
-// checkGroups returns an error if one group, or those that are alike, cannot be served even if the
-// others request nothing.
+// checkGroups returns an error if the node cannot serve one group, or all groups of one likeness,
+// even without the other groups.
 func (a *allocation) checkGroups(open []*group) error {
 	for _, g := range open {
 		if len(a.candidates(g)) == 0 {
@@ -61,8 +61,8 @@ func (a *allocation) capacity(g *group) int {
 	return groups
 }
 
-// canUse reports whether a NUMA set is one that the group names, and that of its devices so far.
-// What the plugins do not report NUMA nodes of, nobody knows to be together.
+// canUse reports whether the group may use a NUMA set: the one that it names, and the one of its
+// devices so far. Devices without a reported NUMA node are not known to be together.
 func (g *group) canUse(set *numaSet) bool {
 	if g.numa() == "" && len(g.items) > 1 && set.name == kubeletdevice.Unknown {
 		return false
@@ -70,9 +70,8 @@ func (g *group) canUse(set *numaSet) bool {
 	return (g.numa() == "" || g.numa() == set.name) && (g.set == nil || g.set == set)
 }
 
-// candidates returns the NUMA sets that can serve a group now, the best first: where the pod needs
-// the fewest devices that it does not hold already, and of these the ones with the fewest left
-// over.
+// candidates returns the NUMA sets that can serve a group now, the best first: those where the pod
+// needs the fewest devices beyond those that it holds, then those with the fewest left over.
 func (a *allocation) candidates(g *group) []*numaSet {
 	type candidate struct {
 		*numaSet
@@ -83,23 +82,23 @@ func (a *allocation) candidates(g *group) []*numaSet {
 		if !g.canUse(set) {
 			continue
 		}
-		at, enough := candidate{numaSet: set}, true
+		c, enough := candidate{numaSet: set}, true
 		for resource, n := range g.open {
 			available, shared := a.count(set, resource, g.owner)
 			enough = enough && available >= n
-			at.left += available - n
-			at.added += max(0, n-shared)
+			c.left += available - n
+			c.added += max(0, n-shared)
 		}
 		if enough {
-			found = append(found, at)
+			found = append(found, c)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.added, b.added), cmp.Compare(a.left, b.left))
 	})
 	sets := make([]*numaSet, len(found))
-	for i, at := range found {
-		sets[i] = at.numaSet
+	for i, c := range found {
+		sets[i] = c.numaSet
 	}
 	return sets
 }
@@ -108,39 +107,39 @@ func (a *allocation) candidates(g *group) []*numaSet {
 func (a *allocation) assignGroups(open []*group) error {
 	// The largest groups have the fewest alternatives.
 	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
-	before, latest := make([]int, len(open)), map[likeness]int{}
+	previous, latest := make([]int, len(open)), map[likeness]int{}
 	for i, g := range open {
-		before[i] = -1
+		previous[i] = -1
 		like := g.likeness()
 		if last, ok := latest[like]; ok {
-			before[i] = last
+			previous[i] = last
 		}
 		latest[like] = i
 	}
-	if !a.searchGroups(open, before, make([]int, 0, len(open))) {
-		return a.unlessGivenUp(errNotTogether(open))
+	if !a.searchGroups(open, previous, make([]int, 0, len(open))) {
+		return a.orGivenUp(errNotTogether(open))
 	}
 	return nil
 }
 
-// unlessGivenUp returns why, or the error of a search that has reached its limit.
-func (a *allocation) unlessGivenUp(why error) error {
+// orGivenUp returns why, or the error of a search that has reached its limit.
+func (a *allocation) orGivenUp(why error) error {
 	if a.steps == stepLimit || a.exhausted() {
 		return errGivenUp
 	}
 	return why
 }
 
-// searchGroups assigns the devices of all groups but the first, which are placed in the sets with
-// these indices. before is the index of the last group before each one that is like it, or -1. It
-// returns false, and assigns nothing, if it finds no way within its steps.
-func (a *allocation) searchGroups(groups []*group, before, placed []int) bool {
+// searchGroups assigns the devices of all groups after the first ones, which are placed in the sets
+// with these indices. previous has for each group the index of the last group of its likeness
+// before it, or -1. It returns false, and assigns nothing, if it finds no way within its steps.
+func (a *allocation) searchGroups(groups []*group, previous, placed []int) bool {
 	if len(placed) == len(groups) {
 		return true
 	}
 	g, first := groups[len(placed)], 0
-	if like := before[len(placed)]; like >= 0 { // exchanging the two changes nothing
-		first = placed[like] // so the later one goes no further to the front
+	if like := previous[len(placed)]; like >= 0 { // exchanging the two changes nothing
+		first = placed[like] // so the later one gets no earlier set
 	}
 	for _, set := range a.candidates(g) {
 		index := slices.Index(a.pool, set)
@@ -157,7 +156,7 @@ func (a *allocation) searchGroups(groups []*group, before, placed []int) bool {
 				g.owner.assign(it.request, set, a.first(set, it.resource, g.owner))
 			}
 		}
-		if a.searchGroups(groups, before, append(placed, index)) {
+		if a.searchGroups(groups, previous, append(placed, index)) {
 			return true
 		}
 		g.owner.release(assigned)
@@ -173,9 +172,9 @@ type need struct {
 	group    *group             // nil for a device that is only counted
 }
 
-// assignBySearch tries all ways to serve the groups and the counts of sidecars. The counts of the
-// other containers can be served after that in any case, since checkTotals has found enough
-// devices. why is the error if there is no way.
+// assignBySearch tries all ways to serve the groups and the counts of sidecars. Enough devices
+// remain for the counts of the other containers in any case, as checkTotals has found enough. why
+// is the error if there is no way.
 func (a *allocation) assignBySearch(open []*group, why error) error {
 	var needs []need
 	for _, g := range open {
@@ -195,7 +194,7 @@ func (a *allocation) assignBySearch(open []*group, why error) error {
 	}
 	a.steps = 0
 	if !a.searchDevices(needs, 0) {
-		return a.unlessGivenUp(why)
+		return a.orGivenUp(why)
 	}
 	for _, c := range a.containers {
 		if c.kind != grouptree.Sidecar {
@@ -213,15 +212,15 @@ func (a *allocation) assignBySearch(open []*group, why error) error {
 	return nil
 }
 
-// searchDevices assigns a device to each need, to the first one a device of the sets from an index
-// on. It returns false, and assigns nothing, if it finds no way within its steps.
-func (a *allocation) searchDevices(needs []need, from int) bool {
+// searchDevices assigns a device to each need; the first need gets a device of the sets from the
+// index start on. It returns false, and assigns nothing, if it finds no way within its steps.
+func (a *allocation) searchDevices(needs []need, start int) bool {
 	if len(needs) == 0 {
 		return true
 	}
 	n, rest := needs[0], needs[1:]
 	for index, set := range a.pool {
-		if index < from || n.group != nil && !n.group.canUse(set) {
+		if index < start || n.group != nil && !n.group.canUse(set) {
 			continue
 		}
 		next := 0
@@ -243,27 +242,27 @@ func (a *allocation) searchDevices(needs []need, from int) bool {
 }
 
 // searchWith is searchDevices for the rest of the needs once the first one is assigned a device.
-func (a *allocation) searchWith(n need, set *numaSet, d *device, rest []need, from int) bool {
-	before := len(n.owner.assigned)
+func (a *allocation) searchWith(n need, set *numaSet, d *device, rest []need, start int) bool {
+	assigned := len(n.owner.assigned)
 	n.owner.assign(n.request, set, d)
 	if n.group != nil {
-		of := n.group.set
+		previous := n.group.set
 		n.group.set = set
-		defer func() { n.group.set = of }()
+		defer func() { n.group.set = previous }()
 	}
-	if a.searchDevices(rest, from) {
+	if a.searchDevices(rest, start) {
 		return true
 	}
-	n.owner.release(before)
+	n.owner.release(assigned)
 	return false
 }
 
-// distinct returns one of all devices with the same holders: which one is assigned makes no
-// difference.
+// distinct returns one device for each set of holders: devices with the same holders are
+// interchangeable.
 func (a *allocation) distinct(devices []*device) []*device {
 	var found []*device
 	for _, d := range devices {
-		a.looks += len(found) * (1 + len(d.holders))
+		a.inspections += len(found) * (1 + len(d.holders))
 		same := func(other *device) bool {
 			return len(d.holders) == len(other.holders) &&
 				!slices.ContainsFunc(d.holders, func(c *container) bool { return !slices.Contains(other.holders, c) })

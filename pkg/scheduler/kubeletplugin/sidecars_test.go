@@ -15,20 +15,20 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// wanted is one GPU that a container of a pod asks for.
+// wanted is one GPU that a container of a pod requests.
 type wanted struct {
 	container int
-	together  bool   // with the others of the container for which it is true
-	place, id string // if it must be this one
+	together  bool   // on one NUMA node with the container's others of which this is true
+	place, id string // if the request names them
 }
 
 // puzzle is a pod and the GPUs of a node, for a search that tries everything.
 type puzzle struct {
-	kinds   []grouptree.Kind // of the containers, in the order of the pod's spec
-	wanted  []wanted
-	devices []string    // as newFixture has them
-	given   []int       // for each wanted GPU that is assigned, the number of its device
-	places  map[int]int // for each container with GPUs that belong together, a device of their place
+	kinds    []grouptree.Kind // of the containers, in the order of the pod's spec
+	wanted   []wanted
+	devices  []string    // as newFixture has them
+	assigned []int       // for each wanted GPU that is assigned, the number of its device
+	places   map[int]int // for each container with GPUs that belong together, a device of their place
 }
 
 // overlap reports whether two containers hold their devices at the same time.
@@ -40,17 +40,17 @@ func (p *puzzle) overlap(a, b int) bool {
 	return p.kinds[a] != grouptree.Init
 }
 
-// fits reports whether a device meets the next wanted GPU, and whether it is the first of
-// those that are met together.
+// fits reports whether a device can serve the next wanted GPU, and whether it is the first of those
+// that must be together.
 func (p *puzzle) fits(device int) (fits, first bool) {
-	w := p.wanted[len(p.given)]
-	for i, given := range p.given {
-		if given == device && p.overlap(p.wanted[i].container, w.container) {
+	w := p.wanted[len(p.assigned)]
+	for i, assigned := range p.assigned {
+		if assigned == device && p.overlap(p.wanted[i].container, w.container) {
 			return false, false
 		}
 	}
-	words := strings.Fields(p.devices[device])
-	if w.id != "" && w.id != words[2] || w.place != "" && w.place != words[1] {
+	fields := strings.Fields(p.devices[device])
+	if w.id != "" && w.id != fields[2] || w.place != "" && w.place != fields[1] {
 		return false, false
 	}
 	if !w.together {
@@ -62,16 +62,16 @@ func (p *puzzle) fits(device int) (fits, first bool) {
 			others++
 		}
 	}
-	if others > 1 && w.place == "" && words[1] == names.Unknown {
+	if others > 1 && w.place == "" && fields[1] == names.Unknown {
 		return false, false
 	}
-	at, placed := p.places[w.container]
-	return !placed || strings.Fields(p.devices[at])[1] == words[1], !placed
+	located, placed := p.places[w.container]
+	return !placed || strings.Fields(p.devices[located])[1] == fields[1], !placed
 }
 
 // solvable reports whether the wanted GPUs that have no device can have one.
 func (p *puzzle) solvable() bool {
-	if len(p.given) == len(p.wanted) {
+	if len(p.assigned) == len(p.wanted) {
 		return true
 	}
 	for device := range p.devices {
@@ -79,13 +79,13 @@ func (p *puzzle) solvable() bool {
 		if !fits {
 			continue
 		}
-		w := p.wanted[len(p.given)]
+		w := p.wanted[len(p.assigned)]
 		if first {
 			p.places[w.container] = device
 		}
-		p.given = append(p.given, device)
+		p.assigned = append(p.assigned, device)
 		solvable := p.solvable()
-		p.given = p.given[:len(p.given)-1]
+		p.assigned = p.assigned[:len(p.assigned)-1]
 		if first {
 			delete(p.places, w.container)
 		}
@@ -98,37 +98,37 @@ func (p *puzzle) solvable() bool {
 
 // newPuzzle returns a random puzzle, and the pod that it is about. There are just enough devices,
 // or one or two more.
-func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
+func newPuzzle(random *rand.Rand) (*puzzle, []spec) {
 	p := &puzzle{places: map[int]int{}}
-	var asks []ask
+	var specs []spec
 	for i := range 3 + random.IntN(4) {
 		kind := []grouptree.Kind{grouptree.Init, grouptree.Sidecar}[random.IntN(2)]
 		if i > 1 && random.IntN(3) == 0 || len(p.kinds) > 0 && p.kinds[i-1] == grouptree.Regular {
 			kind = grouptree.Regular
 		}
 		p.kinds = append(p.kinds, kind)
-		asks = append(asks, ask{name: fmt.Sprint("c", random.IntN(100), "-", i), kind: kind,
+		specs = append(specs, spec{name: fmt.Sprint("c", random.IntN(100), "-", i), kind: kind,
 			limits: list{gpu: 1 + random.Int64N(7)/6}, requests: list{}})
 	}
-	for i := range counted(asks)[gpu] + random.Int64N(3) {
+	for i := range counted(specs)[gpu] + random.Int64N(3) {
 		p.devices = append(p.devices, fmt.Sprintf("gpu %s g%d", []string{"0", "0", "1", "1",
 			names.Unknown}[random.IntN(5)], i))
 	}
-	for i, a := range asks {
+	for i, a := range specs {
 		count := a.limits[gpu]
 		w := wanted{container: i, together: random.IntN(4) == 0 || a.kind == grouptree.Init}
-		at, device := types.ResourceName("numa/A/nvidia.com:gpu"), p.devices[random.IntN(len(p.devices))]
+		prefix, device := types.ResourceName("numa/A/nvidia.com:gpu"), p.devices[random.IntN(len(p.devices))]
 		switch {
 		case !w.together:
 		case random.IntN(8) == 0:
 			w.place = strings.Fields(device)[1]
-			at = types.ResourceName("numa/=" + w.place + "/nvidia.com:gpu")
+			prefix = types.ResourceName("numa/=" + w.place + "/nvidia.com:gpu")
 			fallthrough
 		case count > 1 || random.IntN(8) == 0:
-			a.requests[at] = count
+			a.requests[prefix] = count
 		default:
 			w.id = strings.Fields(device)[2]
-			a.requests[at+types.ResourceName("/="+w.id+"/device")] = 1
+			a.requests[prefix+types.ResourceName("/="+w.id+"/device")] = 1
 		}
 		for range count {
 			p.wanted = append(p.wanted, w)
@@ -138,18 +138,18 @@ func newPuzzle(random *rand.Rand) (*puzzle, []ask) {
 		return strings.Compare(b.id,
 			a.id)
 	}) // those with the fewest ways first
-	return p, asks
+	return p, specs
 }
 
-func TestNoWayToServeContainersThatRunAtDifferentTimesIsOverlooked(t *testing.T) {
+func TestFindsEveryAllocationOfContainersThatRunAtDifferentTimes(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	fitted, refused := 0, 0
 	for range 1000 {
-		p, asks := newPuzzle(random)
+		p, specs := newPuzzle(random)
 		r := newFixture(t, p.devices...)
-		refusal := r.refusal(request("p", asks...))
+		refusal := r.refusal(request("p", specs...))
 		if solvable := p.solvable(); solvable != (refusal == "") {
-			t.Fatalf("%+v on %q: possible: %v; nodes %s", asks, p.devices, solvable, refusal)
+			t.Fatalf("%+v on %q: possible: %v; nodes %s", specs, p.devices, solvable, refusal)
 		}
 		if refusal == "" {
 			fitted++

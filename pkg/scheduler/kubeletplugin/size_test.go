@@ -44,10 +44,10 @@ func counting(kind grouptree.Kind, containers int, devices int64) (*types.PodInf
 	return pod, spec
 }
 
-// A container that could not carry its devices in the runtime is refused before any device is
-// chosen for it, and so is a pod of too many devices. What is looked at is which containers run at
-// the same time.
-func TestPodsOfTooManyDevicesAreRefusedBeforeTheSearch(t *testing.T) {
+// The scheduler refuses a container whose encoded allocation exceeds the limit of the runtime, and
+// a pod with too many devices, before it chooses any device. It inspects only which containers run
+// at the same time.
+func TestRefusesTooManyDevicesBeforeTheSearch(t *testing.T) {
 	node := manyDevices(t, 1500)
 	for name, test := range map[string]struct {
 		kind       grouptree.Kind
@@ -72,7 +72,7 @@ func TestPodsOfTooManyDevicesAreRefusedBeforeTheSearch(t *testing.T) {
 			pod, spec := counting(test.kind, test.containers, test.devices)
 			c := newCall(readRequest(pod, spec), nil, 0)
 			fits, reasons, _ := c.PodFitsDevice(node, pod, true)
-			looks, cut := c.Spent()
+			inspections, cut := c.Spent()
 			switch {
 			case test.want == "" && !fits:
 				t.Errorf("it does not fit: %v", reasons)
@@ -81,15 +81,15 @@ func TestPodsOfTooManyDevicesAreRefusedBeforeTheSearch(t *testing.T) {
 				t.Errorf("it fits: %v, %v; want %q", fits, reasons, test.want)
 			case !reasons[0].(reason).unresolvable:
 				t.Error("evicting pods seems to help")
-			case looks > 2*test.containers*(1+test.containers) || cut:
-				t.Errorf("%d looks for %d containers, cut: %v", looks, test.containers, cut)
+			case inspections > 2*test.containers*(1+test.containers) || cut:
+				t.Errorf("%d inspections for %d containers, cut: %v", inspections, test.containers, cut)
 			}
 		})
 	}
 }
 
-// The bound is a lower one: what is allocated never takes less.
-func TestADeviceTakesAtLeastWhatIsCountedForIt(t *testing.T) {
+// The bound is a lower bound: no allocation takes less.
+func TestLeastDeviceBytesIsALowerBound(t *testing.T) {
 	node := manyDevices(t, 300)
 	for devices := int64(10); devices <= 200; devices += 10 {
 		pod, spec := counting(grouptree.Regular, 1, devices)
@@ -105,13 +105,13 @@ func TestADeviceTakesAtLeastWhatIsCountedForIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if least > len(text) || least < len(text)*3/4 {
-			t.Errorf("%d devices take %d bytes, and %d are counted", devices, len(text), least)
+			t.Errorf("%d devices take %d bytes, and the bound is %d", devices, len(text), least)
 		}
 	}
 }
 
-// A search ends when its looks are used up, says so, and is not much longer than that.
-func TestASearchEndsWhenItsLooksAreUsedUp(t *testing.T) {
+// A search stops when no inspections are left, reports that, and exceeds the limit only a little.
+func TestSearchStopsAtItsInspectionLimit(t *testing.T) {
 	node := manyDevices(t, 1500)
 	pod, spec := types.NewPodInfo(), []grouptree.Container(nil)
 	for c := range 25 {
@@ -126,12 +126,12 @@ func TestASearchEndsWhenItsLooksAreUsedUp(t *testing.T) {
 	for _, limit := range []int{1_000, 10_000, 50_000} {
 		c := newCall(readRequest(pod, spec), nil, limit)
 		fits, reasons, _ := c.PodFitsDevice(node, pod.Clone(), true)
-		looks, cut := c.Spent()
+		inspections, cut := c.Spent()
 		if fits || !cut || !strings.Contains(reasons[0].GetReason(), "given up") || reasons[0].(reason).unresolvable {
 			t.Errorf("limit %d: it fits: %v, cut: %v, %v", limit, fits, cut, reasons)
 		}
-		if looks < limit || looks > limit+40_000 {
-			t.Errorf("%d looks, the limit is %d", looks, limit)
+		if inspections < limit || inspections > limit+40_000 {
+			t.Errorf("%d inspections, the limit is %d", inspections, limit)
 		}
 	}
 	for name := range pod.RunningContainers {
