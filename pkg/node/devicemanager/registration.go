@@ -44,10 +44,10 @@ func (g *registrar) register(ctx context.Context, request *pluginapi.RegisterReq
 		return err
 	}
 	endpoint := request.GetEndpoint()
-	if endpoint != filepath.Base(endpoint) || slices.Contains([]string{"", ".", "..", socketName}, endpoint) {
+	if !filepath.IsLocal(endpoint) || slices.Contains([]string{".", socketName}, filepath.Clean(endpoint)) {
 		return status.Errorf(codes.InvalidArgument,
-			"endpoint %q is not the name of a plugin's socket in the directory "+
-				"of %s: register with the base name alone", endpoint, socketName)
+			"endpoint %q is not the name of a plugin's socket in the directory of %s: register with the path of the "+
+				"socket relative to that directory", endpoint, socketName)
 	}
 	socket := filepath.Join(g.manager.options.Dir, endpoint)
 	_, err := g.manager.admit(ctx, g.ctx, types.ResourceName(request.GetResourceName()), socket)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -194,15 +195,35 @@ func (m *Manager) admitInfo(
 	if err := checkVersions(info.GetSupportedVersions()...); err != nil {
 		return nil, err
 	}
-	endpoint := info.GetEndpoint()
-	if endpoint == "" {
-		endpoint = socket
-	}
-	directory := filepath.Dir(endpoint)
-	if filepath.Clean(endpoint) != endpoint ||
-		directory != filepath.Clean(m.options.Dir) && directory != filepath.Dir(socket) {
-		return nil, status.Errorf(codes.InvalidArgument,
-			"endpoint %q is not in the directory of the plugin's socket %s, nor in %s", endpoint, socket, m.options.Dir)
+	endpoint, err := m.endpointOf(socket, info.GetEndpoint())
+	if err != nil {
+		return nil, err
 	}
 	return m.admit(ctx, sessions, types.ResourceName(info.GetName()), endpoint)
+}
+
+// endpointOf returns the socket at which the plugin behind a socket of the registry serves. The
+// plugin names it by its path, which is one of the plugin's own container: only its last element
+// says something here. It is next to the socket that was found, or in the directory in which
+// plugins register. A plugin that names none serves at the socket that was found.
+func (m *Manager) endpointOf(socket, endpoint string) (string, error) {
+	if endpoint == "" {
+		return socket, nil
+	}
+	name := filepath.Base(endpoint)
+	if slices.Contains([]string{".", "..", "/", socketName}, name) {
+		return "", status.Errorf(codes.InvalidArgument,
+			"endpoint %q does not end with the name of a plugin's socket: GetInfo must name the socket at which the "+
+				"plugin serves", endpoint)
+	}
+	beside := filepath.Join(filepath.Dir(socket), name)
+	if other := filepath.Join(m.options.Dir, name); !isSocket(beside) && isSocket(other) {
+		return other, nil
+	}
+	return beside, nil // which it may be about to make
+}
+
+func isSocket(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == os.ModeSocket
 }

@@ -85,12 +85,42 @@ func TestAPluginThatWasThereBeforeIsFound(t *testing.T) {
 	}
 }
 
-func TestAPluginMayServeAtAnotherSocketOfTheDirectorys(t *testing.T) {
-	h, registry := startRegistry(t)
-	serving := startPlugin(t, h.socket("serving.sock"), dev("a"))
-	offer(t, filepath.Join(registry, "p.sock"),
-		pluginInfo(func(i *registrationapi.PluginInfo) { i.Endpoint = serving.socket }))
-	h.has(t, qat, map[string]bool{"none/a": true})
+// A plugin sees the directory at another path, or has written down the kubelet's.
+func TestTheEndpointOfARegistryPluginIsAPathOfItsOwnContainer(t *testing.T) {
+	for name, test := range map[string]struct{ endpoint, serves string }{
+		"none":                                {"", "registry/p.sock"},
+		"the socket by its path here":         {"HERE/registry/p.sock", "registry/p.sock"},
+		"the socket by the kubelet's path":    {"/var/lib/kubelet/plugins_registry/p.sock", "registry/p.sock"},
+		"the socket by its name":              {"p.sock", "registry/p.sock"},
+		"a path that is not cleaned":          {"/var/lib/kubelet//plugins_registry/./p.sock", "registry/p.sock"},
+		"another socket of the directory":     {"/anywhere/serving.sock", "registry/serving.sock"},
+		"a socket where plugins register":     {"HERE/plugins/serving.sock", "plugins/serving.sock"},
+		"the same by the kubelet's path":      {"/var/lib/kubelet/device-plugins/serving.sock", "plugins/serving.sock"},
+		"a path of the host that has another": {"HERE/elsewhere/p.sock", "registry/p.sock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, registry := startRegistry(t)
+			here := strings.NewReplacer("HERE/registry", registry, "HERE/plugins", h.directory, "HERE", filepath.Dir(registry))
+			elsewhere := filepath.Join(filepath.Dir(registry), "elsewhere")
+			if err := os.Mkdir(elsewhere, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			startPlugin(t, filepath.Join(elsewhere, "p.sock"), dev("wrong"))
+			serves := strings.NewReplacer("registry/", registry+"/", "plugins/", h.directory+"/").Replace(test.serves)
+			devices := []*pluginapi.Device{dev("wrong")}
+			if filepath.Base(serves) == "p.sock" {
+				devices = []*pluginapi.Device{dev("a")}
+			} else {
+				startPlugin(t, serves, dev("a"))
+			}
+			p := offer(t, filepath.Join(registry, "p.sock"),
+				pluginInfo(func(i *registrationapi.PluginInfo) { i.Endpoint = here.Replace(test.endpoint) }), devices...)
+			if outcome := <-p.Outcomes; !outcome.GetPluginRegistered() {
+				t.Fatalf("the plugin was notified of %v", outcome)
+			}
+			h.has(t, qat, map[string]bool{"none/a": true})
+		})
+	}
 }
 
 func TestAPluginOfTheRegistryThatIsRefusedIsToldWhy(t *testing.T) {
@@ -99,8 +129,8 @@ func TestAPluginOfTheRegistryThatIsRefusedIsToldWhy(t *testing.T) {
 		`plugin type "CSIPlugin" is not supported`:      func(i *info) { i.Type = registrationapi.CSIPlugin },
 		`API version "v2" is not supported`:             func(i *info) { i.SupportedVersions = []string{"v2"} },
 		`the resource name "qat" is invalid`:            func(i *info) { i.Name = "qat" },
-		`endpoint "/run/p.sock" is not in the direct`:   func(i *info) { i.Endpoint = "/run/p.sock" },
-		`endpoint "p.sock" is not in the directory of `: func(i *info) { i.Endpoint = "p.sock" },
+		`endpoint "/run/.." does not end with the name`: func(i *info) { i.Endpoint = "/run/.." },
+		`endpoint "/x/kubelet.sock" does not end with`:  func(i *info) { i.Endpoint = "/x/kubelet.sock" },
 	} {
 		t.Run(want, func(t *testing.T) {
 			h, registry := startRegistry(t)
