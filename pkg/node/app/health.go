@@ -32,7 +32,7 @@ var errWithheld = errors.New("reason withheld from readers without a token that 
 type check struct {
 	name string
 	run  func(ctx context.Context) error
-	note func() string // if set, something more about it that is well
+	note func() string // if set, something more about it that is well, or nothing
 }
 
 // report answers 200 if all checks pass and 503 if not, with a line for each, for requests that may
@@ -45,9 +45,13 @@ func report(checks []check, mayKnow func(*http.Request) bool) http.Handler {
 		code := http.StatusOK
 		for _, c := range checks {
 			err := c.run(ctx)
+			note := ""
+			if err == nil && c.note != nil && mayKnow(request) {
+				note = c.note()
+			}
 			switch {
-			case err == nil && c.note != nil && mayKnow(request):
-				fmt.Fprintf(&text, "[+]%s ok; %s\n", c.name, c.note())
+			case note != "":
+				fmt.Fprintf(&text, "[+]%s ok; %s\n", c.name, note)
 			case err == nil:
 				fmt.Fprintf(&text, "[+]%s ok\n", c.name)
 			default:

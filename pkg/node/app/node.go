@@ -384,7 +384,9 @@ func (n *node) alive(servePath string) []check {
 func (n *node) ready(servePath string) []check {
 	checks := append(n.alive(servePath), runtimeAnswers(n.upstream),
 		check{name: "grants", run: func(context.Context) error { return n.record.Check() }},
-		check{name: "plugins", run: func(context.Context) error { return n.plugins.Check() }},
+		check{
+			name: "plugins", run: func(context.Context) error { return n.plugins.Check() }, note: n.plugins.Remarks,
+		},
 		check{name: "device-plugins", run: func(context.Context) error { return n.deviceManager.Check() }},
 		check{name: "pod-resources", run: n.resources.Check},
 	)

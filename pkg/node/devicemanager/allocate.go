@@ -18,39 +18,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Allocate calls Allocate of the resource's plugin for a container with exactly the devices of
-// these IDs. It waits up to awaitLimit for a plugin that is restarting. The answer is opaque; see
-// Decode. The caller keeps it and uses it again when the container is created again, as the kubelet
-// does, unless the machine has booted since.
-func (m *Manager) Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error) {
-	ids = slices.Sorted(slices.Values(ids))
-	s, err := m.await(ctx, resource, ids)
-	if err != nil {
-		return nil, err
-	}
-	var response *pluginapi.AllocateResponse
-	err = m.call(ctx, resource, "Allocate", allocateLimit, func(ctx context.Context) (err error) {
-		request := &pluginapi.ContainerAllocateRequest{DevicesIds: ids}
-		response, err = s.plugin.Allocate(ctx, &pluginapi.AllocateRequest{
-			ContainerRequests: []*pluginapi.ContainerAllocateRequest{request},
-		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the device plugin of %s does not allocate %s: %w", resource, strings.Join(ids, ", "),
-			err)
-	}
-	if got := len(response.GetContainerResponses()); got != 1 {
-		return nil, fmt.Errorf("the device plugin of %s gave %d answers for the one container that needs %s",
-			resource, got, strings.Join(ids, ", "))
-	}
-	answer, err = proto.MarshalOptions{Deterministic: true}.Marshal(response.GetContainerResponses()[0])
-	if err != nil {
-		return nil, fmt.Errorf("answer of the device plugin of %s: %w", resource, err)
-	}
-	return answer, nil
-}
-
 // PreStart calls PreStartContainer of the resource's plugin before a container with those devices
 // starts, if the plugin requires that. It waits like Allocate.
 func (m *Manager) PreStart(ctx context.Context, resource types.ResourceName, ids []string) error {
@@ -90,7 +57,7 @@ func (m *Manager) await(ctx context.Context, name types.ResourceName, ids []stri
 	defer cancel()
 	for {
 		m.mu.Lock()
-		s, err := m.resource(name).servedWith(ids)
+		s, err := m.lookup(name).servedWith(ids)
 		changed := m.changed
 		m.mu.Unlock()
 		if err == nil {

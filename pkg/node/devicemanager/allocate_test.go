@@ -23,7 +23,7 @@ func TestThePluginIsAskedForExactlyTheGivenDevices(t *testing.T) {
 	p := startPlugin(t, h.socket("p.sock"), dev("a"), dev("b"), dev("c"))
 	mustRegister(t, h, p, qat)
 
-	answer, err := h.Allocate(t.Context(), qat, []string{"c", "a"})
+	answer, err := h.Allocate(t.Context(), qat, []string{"c", "a"}, "pod/main")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +67,87 @@ func TestAPluginThatFailsToAllocateIsQuoted(t *testing.T) {
 	p := startPlugin(t, h.socket("p.sock"), dev("a"))
 	mustRegister(t, h, p, qat)
 	p.SetError(errors.New("no firmware"))
-	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err == nil ||
+	if _, err := h.Allocate(t.Context(), qat, []string{"a"}, "pod/main"); err == nil ||
 		err.Error() != "the device plugin of intel.com/qat does not allocate a: no firmware" {
 		t.Errorf("a failure is reported as %v", err)
 	}
 	p.SetError(nil)
-	if _, err := h.Allocate(t.Context(), qat, []string{"a"}); err != nil {
+	if _, err := h.Allocate(t.Context(), qat, []string{"a"}, "pod/main"); err != nil {
 		t.Errorf("after that: %v", err)
+	}
+}
+
+func TestACallThatTakesLongGoesOnAndItsAnswerIsForTheNextTry(t *testing.T) {
+	for name, fails := range map[string]error{"an answer": nil, "an error": errors.New("no firmware")} {
+		t.Run(name, func(t *testing.T) {
+			h := startManager(t, tempDirectory(t))
+			p := startPlugin(t, h.socket("p.sock"), dev("a"))
+			began, proceed := make(chan struct{}, 10), make(chan struct{})
+			p.OnAllocate = func([]string) error {
+				began <- struct{}{}
+				<-proceed
+				return fails
+			}
+			mustRegister(t, h, p, qat)
+			for range 3 { // tries of the same container, each of which has too little time
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				if _, err := h.Allocate(ctx, qat, []string{"a"}, "pod/main"); err == nil ||
+					!strings.Contains(err.Error(), "has not answered yet to Allocate for a; the call goes on") {
+					t.Errorf("a try that has too little time: %v", err)
+				}
+				cancel()
+			}
+			<-began
+			close(proceed)
+			answer, err := h.Allocate(t.Context(), qat, []string{"a"}, "pod/main")
+			if allocation, decodeErr := Decode(answer); fails == nil && (err != nil || decodeErr != nil ||
+				allocation.Envs["DEVICES"] != "a") {
+				t.Errorf("the next try gets %v, %v, %v", allocation, err, decodeErr)
+			}
+			if fails != nil && (err == nil || !strings.Contains(err.Error(), "no firmware")) {
+				t.Errorf("the next try fails with %v", err)
+			}
+			if allocated, _ := p.Calls(); len(allocated) != 1 {
+				t.Errorf("the plugin was called %d times", len(allocated))
+			}
+			if _, err := h.Allocate(t.Context(), qat, []string{"a"}, "other/main"); (err == nil) != (fails == nil) {
+				t.Errorf("another container: %v", err)
+			}
+			if allocated, _ := p.Calls(); len(allocated) != 2 {
+				t.Errorf("for two containers the plugin was called %d times", len(allocated))
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatNoContainerFetchesIsForgotten(t *testing.T) {
+	h := startManager(t, tempDirectory(t))
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, qat)
+	if _, err := h.await(t.Context(), qat, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Allocate(canceled(t), qat, []string{"a"}, "pod/main"); err == nil {
+		t.Error("a container that waits no more gets an answer")
+	}
+	eventually(t, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, c := range h.calls {
+			if c.ended.IsZero() {
+				return errors.New("the call has not ended")
+			}
+		}
+		return nil
+	})
+	h.clock.Step(answerKeep + time.Second)
+	if _, err := h.Allocate(t.Context(), qat, []string{"a"}, "other/main"); err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.calls) > 0 {
+		t.Errorf("%d calls are kept", len(h.calls))
 	}
 }
 
@@ -85,7 +159,7 @@ func TestAContainerWaitsForAPluginThatComesLate(t *testing.T) {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		answer, err := h.Allocate(t.Context(), qat, []string{"late"})
+		answer, err := h.Allocate(t.Context(), qat, []string{"late"}, "pod/main")
 		done <- outcome{answer, err}
 	}()
 	p := startPlugin(t, h.socket("p.sock"), dev("early"))
@@ -111,7 +185,7 @@ func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
 	for want, ask := range map[string]func(context.Context) error{
 		"no device plugin of nvidia.com/gpu has registered": func(ctx context.Context) error {
 			_,
-				err := h.Allocate(ctx, gpu, []string{"a"})
+				err := h.Allocate(ctx, gpu, []string{"a"}, "pod/main")
 			return err
 		},
 		"device b of intel.com/qat is unhealthy": func(ctx context.Context) error {
@@ -120,7 +194,7 @@ func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
 		},
 		"device c of intel.com/qat is not among those": func(ctx context.Context) error {
 			_,
-				err := h.Allocate(ctx, qat, []string{"a", "c"})
+				err := h.Allocate(ctx, qat, []string{"a", "c"}, "pod/main")
 			return err
 		},
 	} {
@@ -134,7 +208,7 @@ func TestWhoWaitsInVainLearnsWhy(t *testing.T) {
 	h.has(t, qat, map[string]bool{"none/a": false, "none/b": false})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := h.Allocate(ctx, qat, []string{"a"}); err == nil || !strings.Contains(err.Error(),
+	if _, err := h.Allocate(ctx, qat, []string{"a"}, "pod/main"); err == nil || !strings.Contains(err.Error(),
 		"the device plugin of intel.com/qat is gone since") {
 		t.Errorf("without the plugin: %v", err)
 	}
@@ -206,7 +280,7 @@ func FuzzWhatIsRememberedIsReadBack(f *testing.F) {
 		h := New(Options{})
 		for name, list := range devices {
 			r := h.resource(name)
-			r.devices, r.listed = list, true
+			r.devices = list
 		}
 		content, _ := h.content()
 		var text []string

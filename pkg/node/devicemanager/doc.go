@@ -10,9 +10,10 @@
 //
 // # Rules for a resource
 //
-//   - One plugin serves it at a time. While that one answers, another is refused, unless it comes
-//     from the same socket: then it is the first one, restarted.
-//   - Each list replaces the one before. An invalid list is refused, and the one before remains.
+//   - The newest plugin that has registered serves it, as with the kubelet. An older one that lives
+//     is kept for when the newer ones leave; see presence.
+//   - Each list replaces the one before. An invalid list is refused, and the one before remains. A
+//     device that is listed twice is one device.
 //   - Unhealthy devices are not allocatable. When the plugin's stream ends, none is, at once. The
 //     devices remain known for [Keep], and across a restart of this program by a state file.
 //   - The kubelet must not serve it too: while it does, nothing is published here. While it only
@@ -36,9 +37,10 @@ const Keep = 5 * time.Minute
 
 const (
 	dialLimit     = 10 * time.Second // for a plugin that registers to answer
-	aliveLimit    = 2 * time.Second  // for the plugin that serves a resource to show that it still does
 	notifyLimit   = 5 * time.Second  // for a plugin to be notified whether it is registered
-	allocateLimit = 20 * time.Second // for Allocate
+	allocateLimit = 10 * time.Minute // for a call of Allocate, whether or not a container waits for it
+	answerLimit   = 20 * time.Second // for a container to wait for the answer of such a call
+	answerKeep    = 10 * time.Minute // for an answer that came too late to be fetched
 	preStartLimit = 30 * time.Second // for PreStartContainer
 	awaitLimit    = 10 * time.Second // for a plugin that is restarting to be back when a container needs it
 	adoptLimit    = 5 * time.Second  // for Options.Adopt

@@ -147,14 +147,14 @@ func conflictOf(resource types.ResourceName, known map[types.ResourceName]Kubele
 }
 
 // findConflict returns the conflict of a resource now. What is unknown is none.
-func (m *Manager) findConflict(ctx context.Context, resource types.ResourceName) *conflict {
+func (m *Manager) findConflict(ctx context.Context, r *resource) *conflict {
 	known, err := m.options.KubeletResources(ctx)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", logkey.Resource, resource)
+		klog.FromContext(ctx).Error(err, "Whether the kubelet serves a resource is unknown", logkey.Resource, r.name)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.resource(resource).conflictWith(known)
+	return r.conflictWith(known)
 }
 
 // conflictWith returns the resource's conflict with what the kubelet knows, or nil. The caller
@@ -236,11 +236,12 @@ func (m *Manager) updateConflicts(ctx context.Context, known map[types.ResourceN
 		if _, remembered := known[name]; r.counted && (!remembered && r.standIn == nil || now != nil) {
 			r.counted, r.inherited = false, false
 			m.touch(r)
+			m.drop(r)
 		}
 		if now != nil && now.Device != "" && r.session != nil {
 			r.rivalSeen = m.options.Clock.Now()
 		}
-		if now != nil && now.Device != "" && r.session == nil && r.listed {
+		if now != nil && now.Device != "" && r.presence == lost {
 			r.stopExpiry()
 			m.forget(r) // the plugin has moved to the kubelet
 		}

@@ -5,12 +5,14 @@ package devicemanager
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -25,39 +27,69 @@ type entry struct {
 	healthy bool
 }
 
-// readList returns the devices of a resource in the order of their IDs. The error says why the list
-// cannot be used.
-func readList(resource types.ResourceName, listed []*pluginapi.Device) ([]entry, error) {
+// deviceList is a list that a plugin has sent, as far as it counts.
+type deviceList struct {
+	devices []entry // in the order of their IDs; not nil
+	remark  error   // what is odd in it and costs no device, or nil
+}
+
+// readList returns what counts of a list. The error says why none of it can be used. A device that
+// can have no name on the node, because of its ID, is left out.
+//
+// As with the kubelet, a device whose ID is in the list several times, such as two functions of one
+// IOMMU group, is one device. It is healthy if each of them is, and has the topology of the last.
+func readList(resource types.ResourceName, listed []*pluginapi.Device) (deviceList, error) {
+	list := deviceList{devices: make([]entry, 0, len(listed))}
 	if len(listed) > MaxDevices {
-		return nil, fmt.Errorf("it has %d devices, more than %d", len(listed), MaxDevices)
+		return list, fmt.Errorf("it has %d devices, more than %d", len(listed), MaxDevices)
 	}
-	devices := make([]entry, 0, len(listed))
-	seen := make(map[string]bool, len(listed))
-	for i, item := range listed {
+	seen := make(map[string]int, len(listed)) // where the device is in devices
+	repeated, unnamed := remarks{}, remarks{}
+	for _, item := range listed {
 		id := item.GetID()
-		if id == "" {
-			return nil, fmt.Errorf("device %d of %d has an empty ID", i+1, len(listed))
-		}
-		if seen[id] {
-			return nil, fmt.Errorf("device %.80q stands in it twice", id)
-		}
-		seen[id] = true
 		d := kubeletdevice.Device{Resource: resource, ID: id}
 		for _, node := range item.GetTopology().GetNodes() {
 			d.NUMA = append(d.NUMA, int(node.GetID()))
 		}
 		e, err := newEntry(d)
 		if err != nil {
-			return nil, err
+			unnamed[err.Error()] = true
+			continue
 		}
 		e.healthy = item.GetHealth() == pluginapi.Healthy
-		devices = append(devices, e)
+		if at, twice := seen[id]; twice {
+			repeated[fmt.Sprintf("%.80q", id)] = true
+			e.healthy = e.healthy && list.devices[at].healthy
+			list.devices[at] = e
+			continue
+		}
+		seen[id] = len(list.devices)
+		list.devices = append(list.devices, e)
 	}
-	sortByID(devices)
-	if _, err := deviceinfo.EncodeNode(infoOf(resource, devices, true)); err != nil {
-		return nil, fmt.Errorf("its devices cannot be published: %w", err)
+	sortByID(list.devices)
+	list.remark = errors.Join(
+		repeated.of(resource, "lists devices more than once, and each of them counts as one"),
+		unnamed.of(resource, "lists devices that cannot be offered"))
+	return list, nil
+}
+
+// maxNamed is how many devices a remark names.
+const maxNamed = 3
+
+// remarks are what is to be said of devices of one kind, each once.
+type remarks map[string]bool
+
+// of returns the remark on a resource, or nil.
+func (r remarks) of(resource types.ResourceName, what string) error {
+	if len(r) == 0 {
+		return nil
 	}
-	return devices, nil
+	texts := slices.Sorted(maps.Keys(r))
+	text := strings.Join(texts[:min(len(texts), maxNamed)], ", ")
+	if more := len(texts) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("the device plugin of %s %s: %s", resource, what, text)
 }
 
 // newEntry names the device.

@@ -14,11 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/klog/v2"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/utils/clock"
 
-	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/statefile"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -68,6 +65,7 @@ type Manager struct {
 	own       os.FileInfo // the manager's socket, while it serves
 	waited    bool        // returnLimit has passed since the start
 	resources map[types.ResourceName]*resource
+	calls     map[callKey]*allocateCall         // of Allocate, until their outcome is fetched
 	kubelet   map[types.ResourceName]KubeletHas // what it serves, as of the last time; never changed
 	unadopted error                             // why Options.Adopt failed the last time, or nil
 	changed   chan struct{}                     // closed and replaced with every change of what States returns
@@ -89,7 +87,8 @@ func New(options Options) *Manager {
 	}
 	return &Manager{
 		options: options, state: stateFile(options.StateFile), serving: errNotServing,
-		resources: map[types.ResourceName]*resource{}, changed: make(chan struct{}), kubeletRead: make(chan struct{}),
+		resources: map[types.ResourceName]*resource{}, calls: map[callKey]*allocateCall{},
+		changed: make(chan struct{}), kubeletRead: make(chan struct{}),
 		listed: make(chan struct{}, 1),
 	}
 }
@@ -145,112 +144,17 @@ func (m *Manager) touch(r *resource) {
 	m.changed = make(chan struct{})
 }
 
-// resource returns the resource, which may be new. The caller holds mu.
+// resource returns the resource, which is kept if it is new: see drop. The caller holds mu.
 func (m *Manager) resource(name types.ResourceName) *resource {
-	r := m.resources[name]
-	if r == nil {
-		r = &resource{name: name, reported: m.waited, lost: errUnregistered(name)}
-		m.resources[name] = r
-	}
+	r := m.lookup(name)
+	m.resources[name] = r
 	return r
 }
 
-// begin makes s the session of its resource, and follows it.
-func (m *Manager) begin(ctx context.Context, s *session, conflict *conflict) {
-	m.mu.Lock()
-	r := m.resource(s.resource)
-	before := r.session
-	r.session, r.lost, r.refused, r.conflict, r.rivalSeen = s, nil, nil, conflict, time.Time{}
-	r.stopExpiry()
-	m.touch(r)
-	m.mu.Unlock()
-	if before != nil {
-		before.close()
+// lookup returns the resource, which is not kept if it is new. The caller holds mu.
+func (m *Manager) lookup(name types.ResourceName) *resource {
+	if r := m.resources[name]; r != nil {
+		return r
 	}
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Resource, s.resource, logkey.Endpoint, s.socket)
-	ctx = klog.NewContext(ctx, logger)
-	m.running.Go(func() {
-		defer close(s.ended)
-		defer s.close()
-		m.end(ctx, s, s.follow(ctx, func(list []*pluginapi.Device) { m.update(ctx, s, list) }))
-	})
-}
-
-// update replaces the devices of the session's resource, unless the session has ended.
-func (m *Manager) update(ctx context.Context, s *session, list []*pluginapi.Device) {
-	devices, err := readList(s.resource, list)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.resource(s.resource)
-	if r.session != s {
-		return
-	}
-	if err != nil {
-		r.refused = fmt.Errorf("the device plugin of %s sent a list that cannot be used, so the one before stays: %w",
-			s.resource, err)
-		r.reported = true
-		klog.FromContext(ctx).Error(r.refused, "The list of a device plugin is refused")
-		m.touch(r)
-		return
-	}
-	unchanged := s.listed && r.serving && r.refused == nil && equalLists(r.devices, devices)
-	if !s.listed {
-		select {
-		case m.listed <- struct{}{}:
-		default:
-		}
-	}
-	s.listed = true
-	if unchanged {
-		return
-	}
-	klog.FromContext(ctx).V(2).Info("A device plugin lists its devices",
-		logkey.Devices, len(devices), logkey.Healthy, healthy(devices))
-	r.devices, r.listed, r.serving, r.reported, r.refused = devices, true, true, true, nil
-	m.touch(r)
-}
-
-// end records that the session's stream has ended. A plugin that has moved to another kubecri is
-// not lost: that one reports its devices, and this one must not contradict it while it drains.
-func (m *Manager) end(ctx context.Context, s *session, cause error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.resource(s.resource)
-	if r.session != s || ctx.Err() != nil {
-		return
-	}
-	if m.isReplaced() {
-		klog.FromContext(ctx).Info("A device plugin has moved to the process that serves the directory now")
-		return
-	}
-	r.session, r.serving, r.refused, r.reported = nil, false, nil, true
-	m.lose(r, fmt.Errorf("the device plugin of %s is gone since %s (%w); "+
-		"its devices are not allocatable until it registers again",
-		r.name, m.options.Clock.Now().UTC().Format(time.RFC3339), cause))
-	if r.standIn != nil {
-		m.expireStandIn(r)
-	}
-	klog.FromContext(ctx).Info("A device plugin is gone", logkey.Reason, cause, logkey.Kept, Keep)
-}
-
-// lose records that nobody serves r, which is forgotten after Keep. The caller holds mu.
-func (m *Manager) lose(r *resource, why error) {
-	r.lost = why
-	m.touch(r)
-	var expiry clock.Timer
-	expiry = m.options.Clock.AfterFunc(Keep, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if r.expiry == expiry {
-			m.forget(r)
-		}
-	})
-	r.expiry = expiry
-}
-
-// forget forgets the devices of r, which nobody serves. The caller holds mu.
-func (m *Manager) forget(r *resource) {
-	r.stopStandIn()
-	r.expiry, r.devices, r.listed, r.lost = nil, nil, false, errUnregistered(r.name)
-	m.touch(r)
+	return &resource{name: name, reported: m.waited, unserved: errUnregistered(name)}
 }

@@ -61,22 +61,17 @@ func (m *Manager) admit(ctx, sessions context.Context, name types.ResourceName, 
 		return nil, status.Errorf(codes.InvalidArgument, "the resource name %q is invalid: "+
 			"it must be that of an extended resource, like vendor.example/device", name)
 	}
-	conflict := m.findConflict(ctx, name)
+	r, err := m.claim(name, socket)
+	if err != nil {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	defer m.release(r)
+	conflict := m.findConflict(ctx, r)
 	if conflict != nil && conflict.Device != "" {
 		return nil, status.Error(codes.AlreadyExists, conflict.Error())
 	}
-	m.mu.Lock()
-	r := m.resource(name)
-	m.mu.Unlock()
 	r.registering.Lock()
 	defer r.registering.Unlock()
-	m.mu.Lock()
-	before := r.session
-	m.mu.Unlock()
-	if before != nil && before.socket != socket && before.alive(ctx) {
-		return nil, status.Errorf(codes.AlreadyExists,
-			"resource %s is already registered by a living plugin, at %s: stop that one first", name, before.socket)
-	}
 	s, err := connect(ctx, name, socket)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())

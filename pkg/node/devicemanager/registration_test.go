@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 func TestRegistrationsThatCannotBeAreRefusedAsUsersKnowIt(t *testing.T) {
@@ -72,23 +76,160 @@ func TestAPluginThatDoesNotAnswerIsNotRegistered(t *testing.T) {
 	h.has(t, qat, nil)
 }
 
-func TestAResourceHasOneLivingPlugin(t *testing.T) {
+// As while a DaemonSet is updated that starts a new pod before it stops the old one.
+func TestTheNewestPluginServesAndTheOneBeforeItAgainWhenThatLeaves(t *testing.T) {
+	for name, place := range map[string]string{"at another socket": "second.sock", "at the same path": "first.sock"} {
+		t.Run(name, func(t *testing.T) {
+			h := startManager(t, tempDirectory(t))
+			first := startPlugin(t, h.socket("first.sock"), dev("a"))
+			mustRegister(t, h, first, qat)
+			h.has(t, qat, map[string]bool{"none/a": true})
+
+			second := startPlugin(t, h.socket(place), dev("b"))
+			mustRegister(t, h, second, qat)
+			h.has(t, qat, map[string]bool{"none/b": true})
+			if _, err := h.Allocate(t.Context(), qat, []string{"b"}, "pod main"); err != nil {
+				t.Error(err)
+			}
+			if allocated, _ := second.Calls(); len(allocated) != 1 {
+				t.Errorf("the newest plugin was called %d times", len(allocated))
+			}
+			first.SetDevices(dev("a"), dev("late")) // which counts for nothing now
+			h.awaitOlder(t, qat, "late")
+			h.has(t, qat, map[string]bool{"none/b": true})
+
+			second.Stop()
+			h.has(t, qat, map[string]bool{"none/a": true, "none/late": true})
+			if s := h.state(qat); s.Err != nil || !s.Serving {
+				t.Errorf("with the older plugin: %+v", s)
+			}
+			first.Stop()
+			h.has(t, qat, map[string]bool{"none/a": false, "none/late": false})
+		})
+	}
+}
+
+// awaitOlder waits until an older plugin of the resource has listed a device.
+func (h *testManager) awaitOlder(t *testing.T, resource types.ResourceName, id string) {
+	t.Helper()
+	eventually(t, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, s := range h.lookup(resource).older {
+			if s.last != nil && slices.ContainsFunc(s.last.devices, func(e entry) bool { return e.ID == id }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no older plugin of %s lists %s", resource, id)
+	})
+}
+
+func TestAnOlderPluginThatLeavesFirstCostsNothing(t *testing.T) {
 	h := startManager(t, tempDirectory(t))
 	first := startPlugin(t, h.socket("first.sock"), dev("a"))
-	second := startPlugin(t, h.socket("second.sock"), dev("b"))
 	mustRegister(t, h, first, qat)
-	h.has(t, qat, map[string]bool{"none/a": true})
-
-	err := second.register(t, h.Manager, qat)
-	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
-		"already registered by a living plugin, at "+first.socket) {
-		t.Errorf("the second plugin was notified of %v", err)
-	}
-	h.has(t, qat, map[string]bool{"none/a": true})
-
-	first.Stop()
+	second := startPlugin(t, h.socket("second.sock"), dev("a"))
 	mustRegister(t, h, second, qat)
-	h.has(t, qat, map[string]bool{"none/b": true})
+	h.has(t, qat, map[string]bool{"none/a": true})
+	first.Stop()
+	eventually(t, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.lookup(qat).older) > 0 {
+			return errors.New("the older plugin is still there")
+		}
+		return nil
+	})
+	if s := h.state(qat); s.Err != nil || !s.Serving || !h.devicesOf(qat)["none/a"] {
+		t.Errorf("with the newer plugin: %+v", s)
+	}
+}
+
+func TestAPluginThatHasNotListedYetTakesNothingFromTheOneBefore(t *testing.T) {
+	h := New(Options{})
+	first, second := &session{resource: qat, ended: make(chan struct{})}, &session{resource: qat}
+	r := h.resource(qat)
+	r.session, r.presence = first, arriving
+	h.update(t.Context(), first, []*pluginapi.Device{dev("a")})
+	r.older, r.session, r.presence = []*session{first}, second, succeeding
+	h.touch(r)
+	if s, _ := h.States(); s[0].Info.KubeAlloc[qat] != 1 || s[0].Serving {
+		t.Errorf("until the newer one lists: %+v", s[0])
+	}
+	h.end(t.Context(), second, context.Canceled)
+	if s, _ := h.States(); s[0].Info.KubeAlloc[qat] != 1 || !s[0].Serving || s[0].Err != nil {
+		t.Errorf("when it left before that: %+v", s[0])
+	}
+}
+
+func TestPluginsThatWantTooMuchAreRefusedAndOthersAreNot(t *testing.T) {
+	h := startManager(t, tempDirectory(t))
+	greedy := startPlugin(t, h.socket("greedy.sock"), dev("a"))
+	name := func(i int) types.ResourceName { return types.ResourceName(fmt.Sprintf("a.b/c%d", i)) }
+	for i := range MaxResourcesAtSocket {
+		mustRegister(t, h, greedy, name(i))
+	}
+	err := greedy.register(t, h.Manager, name(MaxResourcesAtSocket))
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(),
+		"has registered 128 resources already, and kubecri serves no more at one socket: register fewer") {
+		t.Errorf("one too many at a socket is answered by %v", err)
+	}
+	mustRegister(t, h, greedy, name(0)) // is none more
+	mustRegister(t, h, startPlugin(t, h.socket("qat.sock"), dev("a")), qat)
+	h.has(t, qat, map[string]bool{"none/a": true})
+	for i := range maxPlugins - 1 {
+		mustRegister(t, h, startPlugin(t, h.socket(fmt.Sprintf("qat%d.sock", i)), dev("a")), qat)
+	}
+	if err := startPlugin(t, h.socket("last.sock"), dev("a")).register(t, h.Manager, qat); err == nil ||
+		!strings.Contains(err.Error(), "is registered by 4 living plugins already") {
+		t.Errorf("one plugin too many of a resource is answered by %v", err)
+	}
+}
+
+func TestTheNumberOfResourcesIsBounded(t *testing.T) {
+	h := New(Options{})
+	for i := range MaxResources {
+		if _, err := h.claim(types.ResourceName(fmt.Sprintf("a.b/c%d", i)), "a socket"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.claim(qat, "another"); err == nil || !strings.Contains(err.Error(),
+		"device plugins have 512 resources on this node already") {
+		t.Errorf("one too many is answered by %v", err)
+	}
+}
+
+func TestANameThatCouldNotBeRegisteredIsForgotten(t *testing.T) {
+	h := startManager(t, tempDirectory(t))
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		name := types.ResourceName(fmt.Sprintf("a.b/c%d", i))
+		if _, err := h.admit(ctx, t.Context(), name, h.socket("none.sock")); err == nil {
+			t.Error("a plugin that is not there is registered")
+		}
+		cancel()
+	}
+	if _, err := h.await(canceled(t), qat, []string{"a"}); err == nil {
+		t.Error("a plugin that never registered is there")
+	}
+	p := startPlugin(t, h.socket("p.sock"), dev("a"))
+	mustRegister(t, h, p, gpu)
+	h.has(t, gpu, map[string]bool{"none/a": true})
+	p.Stop()
+	h.has(t, gpu, map[string]bool{"none/a": false})
+	h.clock.Step(Keep)
+	h.has(t, gpu, nil)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.resources) > 0 {
+		t.Errorf("the names %q are kept", slices.Sorted(maps.Keys(h.resources)))
+	}
+}
+
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 func TestAPluginThatComesBackAtItsSocketIsTheSamePlugin(t *testing.T) {

@@ -100,8 +100,10 @@ func TestTheEndpointOfARegistryPluginIsAPathOfItsOwnContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, registry := startRegistry(t)
-			here := strings.NewReplacer("HERE/registry", registry, "HERE/plugins", h.directory, "HERE", filepath.Dir(registry))
-			elsewhere := filepath.Join(filepath.Dir(registry), "elsewhere")
+			directory := filepath.Dir(registry)
+			endpoint := strings.NewReplacer("HERE/registry", registry, "HERE/plugins", h.directory, "HERE", directory).
+				Replace(test.endpoint)
+			elsewhere := filepath.Join(directory, "elsewhere")
 			if err := os.Mkdir(elsewhere, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +116,7 @@ func TestTheEndpointOfARegistryPluginIsAPathOfItsOwnContainer(t *testing.T) {
 				startPlugin(t, serves, dev("a"))
 			}
 			p := offer(t, filepath.Join(registry, "p.sock"),
-				pluginInfo(func(i *registrationapi.PluginInfo) { i.Endpoint = here.Replace(test.endpoint) }), devices...)
+				pluginInfo(func(i *registrationapi.PluginInfo) { i.Endpoint = endpoint }), devices...)
 			if outcome := <-p.Outcomes; !outcome.GetPluginRegistered() {
 				t.Fatalf("the plugin was notified of %v", outcome)
 			}

@@ -26,20 +26,46 @@ type State struct {
 	plugins.State
 }
 
+// presence is whether a plugin serves a resource.
+//
+//	                  registers               lists
+//	absent ─────────────────────► arriving ────────────► serving ◄──────────┐
+//	   ▲                             ▲   │                │   │             │ lists, or leaves while
+//	   │ Keep is over      registers │   │ leaves         │   │ a newer     │ an older is there
+//	   └──────────────────────────── lost ◄───────────────┘   │ registers   │
+//	                                   ▲    leaves            ▼             │
+//	                                   └────────────────── succeeding ──────┘
+//	                                      leaves, the last
+//
+// A plugin that registers counts at once, whether or not an older one lives. The older one is kept:
+// where the newest leaves, the one before it serves again, with its last list.
+type presence int
+
+const (
+	absent     presence = iota // no plugin; nothing is known of devices
+	lost                       // no plugin; the devices that it had are known for Keep
+	arriving                   // a plugin has registered and not listed yet, and there was none before
+	succeeding                 // the same, and the devices of the one before may be allocated meanwhile
+	serving                    // the plugin has listed its devices, which may be allocated
+)
+
 // resource is an extended resource. The manager's mu guards all fields but registering.
 type resource struct {
 	name types.ResourceName
-	// registering is held while a plugin registers, which may take dialLimit.
+	// registering is held while a plugin registers, which may take dialLimit. admitting counts
+	// those that hold it or wait for it: until they are done, the manager keeps the resource.
 	registering sync.Mutex
+	admitting   int
 
-	session  *session    // of the plugin that serves it; nil while none does
-	devices  []entry     // the last valid list
-	listed   bool        // there has been a list, which may be empty
-	serving  bool        // devices may be allocated: a new session keeps this until its first list
+	presence presence
+	session  *session    // of the newest plugin that lives; nil if absent or lost
+	older    []*session  // of plugins that live still, the newest last
+	devices  []entry     // of the last valid list; nil before the first
+	remark   error       // what is odd in that list, or nil
 	reported bool        // see State
 	refused  error       // why the last list was refused
 	conflict *conflict   // with the kubelet, or nil
-	lost     error       // why there is no session
+	unserved error       // why there is no session
 	expiry   clock.Timer // runs while there is no session and devices are kept
 	leaving  clock.Timer // runs while there is no session and a stand-in stays, see standInGrace
 
@@ -59,16 +85,22 @@ type resource struct {
 func (r *resource) snapshot() State {
 	if r.state == nil {
 		_, unserved := r.served()
-		r.state = &State{r.name, plugins.State{Reported: r.reported, Serving: unserved == nil}}
-		if r.listed || r.session != nil {
+		r.state = &State{r.name, plugins.State{Reported: r.reported, Serving: unserved == nil, Remark: r.remark}}
+		if r.presence != absent {
 			r.state.Err = errors.Join(unserved, r.refused, r.errWithheld())
 		}
-		if r.listed && r.conflict == nil {
-			r.state.Info = infoOf(r.name, r.available(), r.serving && (!r.counted || r.offered))
+		if r.isListed() && r.conflict == nil {
+			r.state.Info = infoOf(r.name, r.available(), r.isAllocatable() && (!r.counted || r.offered))
 		}
 	}
 	return *r.state
 }
+
+// isListed reports whether there has been a list of the devices, which may be empty.
+func (r *resource) isListed() bool { return r.devices != nil }
+
+// isAllocatable reports whether the devices may be allocated, as far as plugins matter.
+func (r *resource) isAllocatable() bool { return r.presence == serving || r.presence == succeeding }
 
 // served returns the session that serves the resource's devices, or why there is none.
 func (r *resource) served() (*session, error) {
@@ -76,8 +108,8 @@ func (r *resource) served() (*session, error) {
 	case r.conflict != nil:
 		return nil, r.conflict
 	case r.session == nil:
-		return nil, r.lost
-	case !r.session.listed:
+		return nil, r.unserved
+	case r.presence != serving:
 		return nil, fmt.Errorf("the device plugin of %s has registered and not listed its devices yet", r.name)
 	case r.counted && !r.offered:
 		return nil, fmt.Errorf("%s is being registered with the kubelet, which counts it still; it is offered then",

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,8 +34,17 @@ type session struct {
 	conn     *grpc.ClientConn
 	plugin   pluginapi.DevicePluginClient
 	preStart bool          // it requires PreStartContainer
-	ended    chan struct{} // closed when its stream has ended
-	listed   bool          // it has listed its devices; guarded by the manager's mu
+	file     os.FileInfo   // of its socket; nil if that could not be read
+	ended    chan struct{} // closed when its stream and its calls have ended
+	calls    callGroup     // of Allocate
+	last     *deviceList   // its last valid list, nil before the first; guarded by the manager's mu
+}
+
+// isAt reports whether both sessions are with the plugin that made one and the same socket. Another
+// instance that serves at the same path has made another socket there.
+func (s *session) isAt(other *session) bool {
+	return s.socket == other.socket && s.file != nil && other.file != nil &&
+		os.SameFile(s.file, other.file) && s.file.ModTime().Equal(other.file.ModTime())
 }
 
 // connect calls the plugin at the socket back, within dialLimit.
@@ -56,6 +66,9 @@ func connect(ctx context.Context, resource types.ResourceName, socket string) (*
 			socket, dialLimit, reason(err))
 	}
 	s.preStart = options.GetPreStartRequired()
+	if s.file, err = os.Lstat(socket); err != nil {
+		s.file = nil // it was removed meanwhile
+	}
 	return s, nil
 }
 
@@ -105,23 +118,53 @@ func (s *session) follow(ctx context.Context, each func([]*pluginapi.Device)) er
 	}
 }
 
-// alive reports whether the plugin answers.
-func (s *session) alive(ctx context.Context) bool {
-	select {
-	case <-s.ended:
-		return false
-	default:
-	}
-	ctx, cancel := context.WithTimeout(ctx, aliveLimit)
-	defer cancel()
-	_, err := s.plugin.GetDevicePluginOptions(ctx, &pluginapi.Empty{})
-	return err == nil
-}
-
 // close ends the session. What is in flight fails.
 func (s *session) close() {
 	// A connection that is closed already has nothing more to close.
 	_ = s.conn.Close()
+}
+
+// finish closes the session and waits for its calls. Those that begin later fail at once.
+func (s *session) finish() {
+	s.close()
+	s.calls.wait()
+	close(s.ended)
+}
+
+// callGroup is goroutines that may begin at any time, also while their owner waits for them.
+type callGroup struct {
+	mu      sync.Mutex
+	running int
+	idle    chan struct{} // closed when none runs and the owner waits; nil while the owner does not
+}
+
+// Go runs fn in a goroutine of its own.
+func (g *callGroup) Go(fn func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running++
+	go func() {
+		fn()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.running--; g.running == 0 && g.idle != nil {
+			close(g.idle)
+			g.idle = nil
+		}
+	}()
+}
+
+// wait returns when none runs.
+func (g *callGroup) wait() {
+	g.mu.Lock()
+	if g.running == 0 {
+		g.mu.Unlock()
+		return
+	}
+	g.idle = make(chan struct{})
+	idle := g.idle
+	g.mu.Unlock()
+	<-idle
 }
 
 // reason returns what the error of a call says, without gRPC's words.

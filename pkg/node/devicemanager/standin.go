@@ -291,10 +291,10 @@ func (m *Manager) kubeletList(name types.ResourceName) (list []*pluginapi.Device
 	granted := m.options.Granted()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.resource(name)
+	r := m.lookup(name)
 	for _, d := range r.devices {
 		health := pluginapi.Healthy
-		if r.serving && !d.healthy && !granted[d.name] {
+		if r.isAllocatable() && !d.healthy && !granted[d.name] {
 			health = pluginapi.Unhealthy
 		}
 		list = append(list, &pluginapi.Device{ID: d.ID, Health: health})
@@ -306,7 +306,7 @@ func (m *Manager) kubeletList(name types.ResourceName) (list []*pluginapi.Device
 func (m *Manager) offer(name types.ResourceName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.resource(name); r.standIn != nil && !r.offered {
+	if r := m.lookup(name); r.standIn != nil && !r.offered {
 		r.offered = true
 		m.touch(r)
 	}

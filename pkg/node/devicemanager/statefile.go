@@ -51,7 +51,7 @@ func (m *Manager) Load() error {
 	defer m.mu.Unlock()
 	for name, devices := range known {
 		r := m.resource(name)
-		r.devices, r.listed = devices, true
+		r.devices = devices
 		m.lose(r, fmt.Errorf("the device plugin of %s has not registered since kubecri was started; "+
 			"its devices are not allocatable until it does", name))
 	}

@@ -117,10 +117,10 @@ func (m *Manager) takeOver(ctx context.Context) {
 		switch {
 		case r.inherited:
 			r.inherited = false
-			if r.listed {
+			if r.isListed() {
 				m.startStandIn(ctx, r)
 			}
-		case r.session == nil || !r.session.listed || r.standIn != nil:
+		case r.presence != serving || r.standIn != nil:
 		case r.counted:
 			m.startStandIn(ctx, r) // the plugin was gone for a while
 		case r.conflict != nil && r.conflict.Device == "" && m.options.Clock.Since(r.rivalSeen) >= rivalPause:
@@ -174,12 +174,13 @@ func (m *Manager) isRemembered(ctx context.Context, s *standIn) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.resource(s.resource); r.standIn == s {
+	if r := m.lookup(s.resource); r.standIn == s {
 		klog.FromContext(ctx).Info("The kubelet has forgotten a resource for which kubecri stood in",
 			logkey.Resource, r.name)
 		r.stopStandIn()
 		r.counted = false
 		m.touch(r)
+		m.drop(r)
 	}
 	return false
 }

@@ -24,8 +24,11 @@ type Plugins interface {
 	// changes.
 	States() (now []State, changed <-chan struct{})
 	// Allocate calls the resource's plugin for a container with those devices. Decode decodes the
-	// answer.
-	Allocate(ctx context.Context, resource types.ResourceName, ids []string) (answer []byte, err error)
+	// answer. The call goes on when ctx is done, and its outcome is that of the next Allocate with
+	// the same arguments.
+	Allocate(
+		ctx context.Context, resource types.ResourceName, ids []string, container string,
+	) (answer []byte, err error)
 	// PreStart notifies the resource's plugin that a container with those devices is about to
 	// start.
 	PreStart(ctx context.Context, resource types.ResourceName, ids []string) error
@@ -95,7 +98,7 @@ func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addit
 		response, cached = s.responses.Get(claim.PodUID, claim.ContainerName, string(resource))
 	}
 	if !cached {
-		fresh, err := s.plugins.Allocate(ctx, resource, ids)
+		fresh, err := s.plugins.Allocate(ctx, resource, ids, claim.PodUID+"/"+claim.ContainerName)
 		if err != nil {
 			return inject.Addition{}, err
 		}

@@ -56,7 +56,9 @@ func (d *deviceplugins) note(call string) error {
 	return d.failure
 }
 
-func (d *deviceplugins) Allocate(_ context.Context, resource types.ResourceName, ids []string) ([]byte, error) {
+func (d *deviceplugins) Allocate(
+	_ context.Context, resource types.ResourceName, ids []string, _ string,
+) ([]byte, error) {
 	if err := d.note("allocate " + string(resource) + " " + strings.Join(ids, ",")); err != nil {
 		return nil, err
 	}
@@ -84,8 +86,8 @@ func (d *deviceplugins) Put(podUID, container, key string, response []byte) ([]b
 	return response, nil
 }
 
-// serving is the state of a resource with healthy devices of those IDs.
-func serving(t *testing.T, resource types.ResourceName, ids ...string) State {
+// servedState is the state of a resource with healthy devices of those IDs.
+func servedState(t *testing.T, resource types.ResourceName, ids ...string) State {
 	t.Helper()
 	var devices []entry
 	for _, id := range ids {
@@ -146,9 +148,9 @@ func TestADeviceOfAPluginIsLateByItsName(t *testing.T) {
 }
 
 func TestTheManagerHasWhatAPluginLists(t *testing.T) {
-	lost := serving(t, "a.b/c", "z")
+	lost := servedState(t, "a.b/c", "z")
 	lost.Serving, lost.Err = false, errors.New("the device plugin of a.b/c is gone")
-	m := manage(t, newDeviceplugins(serving(t, qat, "x"), lost))
+	m := manage(t, newDeviceplugins(servedState(t, qat, "x"), lost))
 	inventory, _ := m.Inventory()
 	if got, known := inventory.Allocatable(nameOf(t, qat, "x")); got != 1 || !known {
 		t.Errorf("a device that is listed: %d allocatable, known %v", got, known)
@@ -165,7 +167,7 @@ func TestTheManagerHasWhatAPluginLists(t *testing.T) {
 }
 
 func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
-	d := newDeviceplugins(serving(t, qat, "x", "y", "z"))
+	d := newDeviceplugins(servedState(t, qat, "x", "y", "z"))
 	m := manage(t, d)
 	for range 2 {
 		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "z"), nameOf(t, qat, "x")))
@@ -187,7 +189,7 @@ func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
 // A response that is cached late, or not dropped because kubecri was killed, is not taken for that
 // of the devices that the container was given since.
 func TestAResponseForOtherDevicesIsNotUsed(t *testing.T) {
-	d := newDeviceplugins(serving(t, qat, "x", "y"))
+	d := newDeviceplugins(servedState(t, qat, "x", "y"))
 	m := manage(t, d)
 	for _, id := range []string{"x", "y", "x"} {
 		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, id)))
@@ -204,7 +206,7 @@ func TestAResponseForOtherDevicesIsNotUsed(t *testing.T) {
 }
 
 func TestAKubeletPluginThatFailsIsAskedAgain(t *testing.T) {
-	d := newDeviceplugins(serving(t, qat, "x"))
+	d := newDeviceplugins(servedState(t, qat, "x"))
 	m := manage(t, d)
 	d.failure = errors.New("no firmware")
 	for range 2 {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -187,4 +188,16 @@ func (m *Manager) Check() error {
 		errs = append(errs, member.state.Err)
 	}
 	return errors.Join(append(errs, inventory.refused...)...)
+}
+
+// Remarks says what is odd about sources and costs nothing, one after the other; usually nothing.
+func (m *Manager) Remarks() string {
+	inventory, _ := m.Inventory()
+	var texts []string
+	for _, member := range inventory.members {
+		if member.state.Remark != nil {
+			texts = append(texts, strings.ReplaceAll(member.state.Remark.Error(), "\n", "; "))
+		}
+	}
+	return strings.Join(texts, "; ")
 }

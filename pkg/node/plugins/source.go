@@ -51,6 +51,8 @@ type State struct {
 	Serving bool
 	// Err says what is wrong with the source, if anything. It names the source.
 	Err error
+	// Remark says what is odd about the source and costs nothing, if anything. It names the source.
+	Remark error
 }
 
 // Claim is a container and the devices that it is granted.

@@ -41,7 +41,7 @@ func (s *fixture) expectAllocation(t *testing.T, device vendors.Device) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	answer, err := s.manager.Allocate(ctx, device.Resource, []string{device.ID})
+	answer, err := s.manager.Allocate(ctx, device.Resource, []string{device.ID}, "pod/main")
 	if err != nil {
 		t.Fatal(err)
 	}
