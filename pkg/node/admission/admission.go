@@ -122,6 +122,9 @@ type Admission struct {
 	// WarnIgnored puts a warning on the pod that something that it asked for is not obeyed, while
 	// its container is created. It must not block.
 	WarnIgnored func(pod *corev1.ObjectReference, message string)
+	// WarnLeftOut, if set, puts a warning on the pod that its container is created without a part
+	// of what device plugins answered. It must not block.
+	WarnLeftOut func(pod *corev1.ObjectReference, message string)
 	// Observe, if set, is called with the outcome of each container.
 	Observe func(Outcome)
 	// ObserveFirewall, if set, is called for what a container asks for past the scheduler.

@@ -53,6 +53,7 @@ type fixture struct {
 	carried  map[string][]grants.RuntimeContainer // what containers of live pods carry, by UID
 	warnings []string
 	ignored  []string
+	leftOut  []string
 	attempts []string
 	kubelets map[types.ResourceName]bool // what the kubelet serves
 	files    map[string]bool             // device files of the node
@@ -152,6 +153,7 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 		WarnIgnored: func(_ *corev1.ObjectReference, message string) {
 			f.ignored = append(f.ignored, message)
 		},
+		WarnLeftOut: func(_ *corev1.ObjectReference, message string) { f.leftOut = append(f.leftOut, message) },
 		ObserveFirewall: func(attempt firewall.Attempt, action FirewallAction) {
 			f.attempts = append(f.attempts, fmt.Sprint(attempt.Vendor, " ", attempt.Way, " ", action))
 		},

@@ -69,7 +69,9 @@ func (v *vendor) States() ([]devicemanager.State, <-chan struct{}) {
 	return []devicemanager.State{s}, v.changed
 }
 
-func (v *vendor) Allocate(_ context.Context, resource types.ResourceName, ids []string) ([]byte, error) {
+func (v *vendor) Allocate(
+	_ context.Context, resource types.ResourceName, ids []string, _ string,
+) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.asked = append(v.asked, string(resource)+" "+strings.Join(ids, ","))

@@ -56,13 +56,22 @@ func (a *Admission) devicesFor(
 		return nil, nil, later(err)
 	}
 	failpoint.Reach(failpoint.PluginCalled)
-	if delta, err = inject.Merge(a.HostFS, r.config, additions); err != nil {
-		a.dropIfGone(ctx, r, err)
+	delta, leftOut, err := inject.Merge(a.HostFS, r.config, additions)
+	if err != nil {
+		a.dropResponses(ctx, r, err)
 		return nil, nil, never(fmt.Errorf("container %q: %w", r.container, err))
 	}
 	if err := a.checkCDI(delta); err != nil {
+		if !errors.Is(err, cdi.ErrUnknown) {
+			a.dropResponses(ctx, r, err)
+		}
 		return nil, nil, err
 	}
+	if err := checkAnnotations(r.container, delta.GetAnnotations()); err != nil {
+		a.dropResponses(ctx, r, err)
+		return nil, nil, err
+	}
+	a.warnLeftOut(r, leftOut)
 	carried, err := a.Grants.Carry(*r.granted, r.container)
 	if err != nil {
 		return nil, nil, never(err)
@@ -72,6 +81,16 @@ func (a *Admission) devicesFor(
 	}
 	delta.Annotations[grants.Annotation] = carried
 	return delta, claim.Container.AllocateFrom, checkAnnotations(r.container, delta.GetAnnotations())
+}
+
+// warnLeftOut says on the pod which parts of what device plugins answered its container lacks.
+func (a *Admission) warnLeftOut(r *request, leftOut []string) {
+	if a.WarnLeftOut == nil {
+		return
+	}
+	for _, text := range leftOut {
+		a.WarnLeftOut(r.object(), short(fmt.Sprintf("container %q: %s", r.container, text)))
+	}
 }
 
 // claimOf returns what the device plugins are called with for the container, whose devices are

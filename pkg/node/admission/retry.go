@@ -5,8 +5,6 @@ package admission
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"strings"
 
 	"google.golang.org/grpc/status"
@@ -25,17 +23,9 @@ func (a *Admission) Failed(ctx context.Context, c Container, err error) {
 	}
 }
 
-// dropIfGone is dropResponses for an error that says that a path which a plugin names does not
-// exist.
-func (a *Admission) dropIfGone(ctx context.Context, r *request, err error) {
-	if errors.Is(err, fs.ErrNotExist) {
-		a.dropResponses(ctx, r, err)
-	}
-}
-
 // dropResponses drops the cached responses for the container, so that the device plugins are called
-// again when the kubelet tries again: what the responses name does not exist, and they would never
-// do.
+// again when the kubelet tries again: the container cannot be created with these, for example
+// because what they name does not exist, and the plugins may say something else by then.
 func (a *Admission) dropResponses(ctx context.Context, r *request, reason error) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, r.ref(), logkey.Container, r.container)
 	dropped, err := a.Responses.Drop(r.uid, r.container)

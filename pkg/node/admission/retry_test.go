@@ -105,3 +105,32 @@ func TestAHostedPluginIsAskedAgainWhenAPathIsGoneThatItNamed(t *testing.T) {
 		t.Errorf("the plugin was asked %d times", len(v.asked))
 	}
 }
+
+// Two plugins cannot both have their way, and one of them says something else later.
+func TestAHostedPluginIsAskedAgainWhenItsAnswerCouldNotBeUsed(t *testing.T) {
+	f, v := newVendorFixture(t, true)
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	v.answer = &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "no CDI name"}}}
+	if _, err := f.create(t, "u", "main", "api", annotations); status.Code(err) != codes.FailedPrecondition {
+		t.Fatalf("an answer that cannot be used: %v", err)
+	}
+	v.answer = &pluginapi.ContainerAllocateResponse{Envs: map[string]string{"CARD": "card-7"}}
+	delta, err := f.create(t, "u", "main", "api", annotations)
+	if err != nil || string(delta.GetEnvs()[0].GetValue()) != "card-7" {
+		t.Errorf("when the plugin answers something else: %v, %v", delta, err)
+	}
+}
+
+func TestWhatAContainerLacksOfAnAnswerIsSaidOnThePod(t *testing.T) {
+	f, v := newVendorFixture(t, true)
+	annotations := allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {hostedCard}})
+	v.answer = &pluginapi.ContainerAllocateResponse{Annotations: map[string]string{"io.kubernetes.x": "1"}}
+	if _, err := f.create(t, "u", "main", "api", annotations); err != nil {
+		t.Fatal(err)
+	}
+	want := `container "main": device plugin "vendor.example/card": annotation io.kubernetes.x is left out: ` +
+		`only the kubelet may set it`
+	if len(f.leftOut) != 1 || f.leftOut[0] != want {
+		t.Errorf("the pod hears %q, want %q", f.leftOut, want)
+	}
+}

@@ -31,6 +31,7 @@ const (
 	reasonRefused = "DevicesRefused"       // on pods that are refused
 	reasonPast    = "DeviceRequestIgnored" // on pods that ask for devices past the scheduler
 	reasonDamaged = "GrantsDamaged"        // on the node whose checkpoint of grants was corrupt
+	reasonLeftOut = "DeviceAnswerLeftOut"  // on pods whose container lacks a part of what plugins answered
 	// On pods with a container whose annotation KubeDevice/Grant does not count.
 	reasonIgnored = "GrantIgnored"
 	// On the node whose devices cannot be published, whatever the API server says.
@@ -145,6 +146,12 @@ func (a *announcer) warnOfSeal(pod *corev1.ObjectReference, message string) {
 // warnOfIgnored puts a warning on the pod that something which it asked for is not obeyed.
 func (a *announcer) warnOfIgnored(pod *corev1.ObjectReference, message string) {
 	a.event(pod, reasonPast, message)
+}
+
+// warnOfLeftOut puts a warning on the pod that a container of it lacks a part of what device
+// plugins answered.
+func (a *announcer) warnOfLeftOut(pod *corev1.ObjectReference, message string) {
+	a.event(pod, reasonLeftOut, message)
 }
 
 // warnOfFinding puts a warning on the pod of a container whose annotation does not count.

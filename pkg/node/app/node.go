@@ -337,6 +337,7 @@ func (n *node) admission() *admission.Admission {
 		Observe:   n.measures.observeContainer,
 
 		WarnIgnored:     n.events.warnOfIgnored,
+		WarnLeftOut:     n.events.warnOfLeftOut,
 		ObserveFirewall: n.measures.observeFirewall,
 	}
 }

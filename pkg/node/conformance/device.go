@@ -240,7 +240,7 @@ var foreign = deviceOf{
 
 // merged returns why kubecri could not give a container what a plugin answered, or nil.
 func merged(answer device.Allocation) error {
-	_, err := inject.Merge(inject.OS{}, &runtimeapi.ContainerConfig{},
+	_, _, err := inject.Merge(inject.OS{}, &runtimeapi.ContainerConfig{},
 		[]inject.Addition{inject.NewAddition("", answer)})
 	return errors.Unwrap(err)
 }

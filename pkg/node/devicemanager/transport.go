@@ -97,12 +97,13 @@ func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addit
 	if !cached { // by the key that v0.1.0 had, which knew no replacements
 		response, cached = s.responses.Get(claim.PodUID, claim.ContainerName, string(resource))
 	}
-	if !cached {
-		fresh, err := s.plugins.Allocate(ctx, resource, ids, claim.PodUID+"/"+claim.ContainerName)
+	fresh := !cached
+	if fresh {
+		answer, err := s.plugins.Allocate(ctx, resource, ids, claim.PodUID+"/"+claim.ContainerName)
 		if err != nil {
 			return inject.Addition{}, err
 		}
-		if response, err = s.responses.Put(claim.PodUID, claim.ContainerName, key, fresh); err != nil {
+		if response, err = s.responses.Put(claim.PodUID, claim.ContainerName, key, answer); err != nil {
 			return inject.Addition{}, err
 		}
 	}
@@ -115,7 +116,7 @@ func (s source) Allocate(ctx context.Context, claim plugins.Claim) (inject.Addit
 	}
 	// The API cannot declare links, and plugins name some, such as those below /dev/dri/by-path; or
 	// directories.
-	return inject.Addition{Plugin: s.Label(), Allocation: allocation, KubeletPaths: true}, nil
+	return inject.Addition{Plugin: s.Label(), Allocation: allocation, KubeletPaths: true, Fresh: fresh}, nil
 }
 
 // responseKey is what a response is cached under: one for other devices, as of a container whose

@@ -169,13 +169,13 @@ func TestTheManagerHasWhatAPluginLists(t *testing.T) {
 func TestAKubeletPluginIsAskedOnceForEachContainer(t *testing.T) {
 	d := newDeviceplugins(servedState(t, qat, "x", "y", "z"))
 	m := manage(t, d)
-	for range 2 {
+	for _, fresh := range []bool{true, false} {
 		got, err := m.Allocate(t.Context(), claimOf("pod", nameOf(t, qat, "z"), nameOf(t, qat, "x")))
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := inject.Addition{Plugin: "intel.com/qat",
-			Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, KubeletPaths: true}
+			Allocation: device.Allocation{Envs: map[string]string{"IDS": "x,z"}}, KubeletPaths: true, Fresh: fresh}
 		if diff := cmp.Diff(want, got[0]); diff != "" {
 			t.Errorf("the container gets (-want +got):\n%s", diff)
 		}

@@ -22,6 +22,18 @@
 //     the same; an error if it differs.
 //   - A CDI device that the container has or another plugin names: once.
 //
+// What plugins of the kubelet's API add runs here as it does with the kubelet, where the order is
+// by chance; see Addition.KubeletPaths:
+//
+//   - A device that two of them add with different permissions has those of both.
+//   - Of two devices, mounts, variables or annotations of theirs at one place the first counts.
+//   - A mount at the path of one of the pod's volumes is left out: the volume counts. A device
+//     there is added, as the device's node may be the volume.
+//   - An annotation that only the kubelet or KubeDevice may set is left out.
+//   - The source of a mount that is not there is the runtime's to make, if the plugin has just
+//     named it. It may have been there when the plugin answered earlier: then it is an error, so
+//     that the plugin is called again.
+//
 // Host paths come from plugins alone, never from an annotation. They are checked: absolute, in
 // their shortest form, existing, without a symbolic link that the plugin did not declare, and, for
 // a device, a device node. The runtime gets the path that declared links lead to.
@@ -42,10 +54,12 @@ type Addition struct {
 	// Plugin is the plugin's name, for errors.
 	Plugin string
 	device.Allocation
-	// KubeletPaths says that the plugin names paths as it does to the kubelet, for which the
-	// container runtime interprets them: every symbolic link is followed, and a directory stands
-	// for the device nodes in it.
+	// KubeletPaths says that the plugin answers as it does to the kubelet, for which the container
+	// runtime interprets paths: they need not be in their shortest form, every symbolic link is
+	// followed, and a directory stands for the device nodes in it.
 	KubeletPaths bool
+	// Fresh says that the plugin has just answered, not at an earlier creation of the container.
+	Fresh bool
 }
 
 // NewAddition returns what the plugin adds, as a copy that the plugin cannot change later.

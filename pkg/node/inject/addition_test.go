@@ -31,7 +31,8 @@ func full() device.Allocation {
 
 func merged(t *testing.T, allocation device.Allocation) (*runtimeapi.ContainerConfig, error) {
 	t.Helper()
-	return Merge(host, nil, []Addition{NewAddition("p", allocation)})
+	delta, _, err := Merge(host, nil, []Addition{NewAddition("p", allocation)})
+	return delta, err
 }
 
 // Whoever adds a field to device.Allocation, and forgets to copy or to merge it, is caught here.

@@ -63,15 +63,19 @@ func CheckEnv(name, value string) error {
 // OwnAnnotations begin the keys of annotations that only this program sets, in lower case.
 const OwnAnnotations = "kubedevice/"
 
-// checkAnnotation demands a key that is the plugin's to set, and text that a message to the runtime
-// can carry.
+// checkAnnotation demands text that a message to the runtime can have.
 func checkAnnotation(key, value string) error {
 	if key == "" || !utf8.ValidString(key) || !utf8.ValidString(value) {
 		return fmt.Errorf("annotation %q: key and value must be UTF-8 text, and the key not empty", key)
 	}
+	return nil
+}
+
+// checkOwner demands a key of an annotation that is the plugin's to set.
+func checkOwner(key string) error {
 	for owner, prefix := range map[string]string{"the kubelet": "io.kubernetes.", "KubeDevice": OwnAnnotations} {
 		if strings.HasPrefix(strings.ToLower(key), prefix) {
-			return fmt.Errorf("annotation %s: only %s may set it", key, owner)
+			return fmt.Errorf("only %s may set it", owner)
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestADirectoryInPlaceOfADeviceStandsForTheDeviceNodesInIt(t *testing.T) {
 			[]*runtimeapi.Device{readable("/dev/snd/pcm", "/snd/more/pcm")},
 		},
 	} {
-		got, err := Merge(
+		got, _, err := Merge(
 			host,
 			nil,
 			[]Addition{
@@ -79,7 +79,7 @@ func TestADirectoryInPlaceOfADeviceIsRefused(t *testing.T) {
 			another, "/snd", "device /snd: at /snd/seq: the pod has device /dev/gpu0 (mrw) there",
 		},
 	} {
-		_, err := Merge(
+		_, _, err := Merge(
 			host,
 			test.config,
 			[]Addition{{Plugin: "a", KubeletPaths: true, Allocation: device.Allocation{Devices: paths(test.path)}}},

@@ -4,6 +4,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -13,22 +14,27 @@ import (
 )
 
 // Merge returns what the additions change in config, in the order of the additions; config itself
-// stays as it is. An error names the plugin and what it wanted, and means that the container must
-// not be created.
-func Merge(host HostFS, config *runtimeapi.ContainerConfig, additions []Addition) (*runtimeapi.ContainerConfig, error) {
+// stays as it is. leftOut says of each part of an addition that the container does not get which
+// plugin's it is, and why. An error names the plugin and what it wanted, and means that the
+// container must not be created.
+func Merge(
+	host HostFS, config *runtimeapi.ContainerConfig, additions []Addition,
+) (delta *runtimeapi.ContainerConfig, leftOut []string, err error) {
 	m := newMerger(host, config)
 	for _, addition := range additions {
 		if err := m.add(&addition); err != nil {
-			return nil, fmt.Errorf("device plugin %q: %w", addition.Plugin, err)
+			return nil, nil, fmt.Errorf("device plugin %q: %w", addition.Plugin, err)
 		}
 	}
-	return m.delta, nil
+	return m.delta, m.leftOut, nil
 }
 
 // merger collects a delta and knows what is at each place.
 type merger struct {
 	host  HostFS
 	delta *runtimeapi.ContainerConfig
+	// leftOut is what Merge returns.
+	leftOut []string
 
 	paths       entries[any]    // deviceAt or mountAt, by path in the container
 	permissions entries[string] // of devices, by path on the host
@@ -72,21 +78,19 @@ func newMerger(host HostFS, config *runtimeapi.ContainerConfig) *merger {
 	}
 	for _, d := range config.GetDevices() {
 		at := deviceAt{path.Clean(d.GetHostPath()), ordered(d.GetPermissions())}
-		m.paths[path.Clean(d.GetContainerPath())] = entry[any]{at, thePod}
-		m.permissions[at.hostPath] = entry[string]{at.permissions, thePod}
+		m.paths[path.Clean(d.GetContainerPath())] = entry[any]{value: at, from: thePod}
+		m.permissions[at.hostPath] = entry[string]{value: at.permissions, from: thePod}
 	}
 	for _, mount := range config.GetMounts() {
 		m.paths[path.Clean(mount.GetContainerPath())] = entry[any]{
-			mountAt{
-				mount.GetHostPath(),
-				mount.GetReadonly(),
-				mount.GetSelinuxRelabel(),
-				mount.GetPropagation(),
-			}, thePod,
+			value: mountAt{
+				mount.GetHostPath(), mount.GetReadonly(), mount.GetSelinuxRelabel(), mount.GetPropagation(),
+			},
+			from: thePod,
 		}
 	}
 	for key, value := range config.GetAnnotations() {
-		m.annotations[key] = entry[string]{value, thePod}
+		m.annotations[key] = entry[string]{value: value, from: thePod}
 	}
 	for _, d := range config.GetCDIDevices() {
 		m.cdiDevices[d.GetName()] = true
@@ -123,29 +127,44 @@ func (m *merger) add(a *Addition) error {
 	return nil
 }
 
+// leave leaves a part of an addition out.
+func (m *merger) leave(a *Addition, what string, why error) {
+	m.leftOut = append(m.leftOut, fmt.Sprintf("device plugin %q: %s is left out: %v", a.Plugin, what, why))
+}
+
 // thePod is the origin of what the request has already.
 const thePod = "the pod"
 
 // entry is what is at a key already.
 type entry[T any] struct {
-	value T
-	from  string // its origin, in words
+	value   T
+	from    string // its origin, in words
+	kubelet bool   // a plugin of the kubelet's API has added it
 }
+
+// taken is why a plugin's value is not at its key: another one is. It is no error between plugins
+// of the kubelet's API.
+type taken struct{ text string }
+
+func (t *taken) Error() string { return t.text }
 
 // entries are what is at the keys of one kind.
 type entries[T comparable] map[string]entry[T]
 
-// place puts value at key for the plugin. It returns false if the same is there already, and an
-// error if another value is.
-func (e entries[T]) place(key string, value T, plugin string) (fresh bool, err error) {
-	there, taken := e[key]
+// place puts value at key for the plugin. It returns false if the same is there already. If another
+// value is there it returns an error, which is a *taken if the value counts that is there.
+func (e entries[T]) place(key string, value T, a *Addition) (fresh bool, err error) {
+	there, known := e[key]
 	switch {
-	case !taken:
-		e[key] = entry[T]{value, fmt.Sprintf("device plugin %q", plugin)}
+	case !known:
+		e[key] = entry[T]{value, fmt.Sprintf("device plugin %q", a.Plugin), a.KubeletPaths}
 		return true, nil
 	case there.value == value:
 		return false, nil
-	default:
-		return false, fmt.Errorf("%s has %v there, this plugin wants %v", there.from, there.value, value)
 	}
+	text := fmt.Sprintf("%s has %v there, this plugin wants %v", there.from, there.value, value)
+	if there.kubelet && a.KubeletPaths {
+		return false, &taken{text}
+	}
+	return false, errors.New(text)
 }

@@ -233,7 +233,7 @@ func TestAdditionsBecomeADelta(t *testing.T) {
 			},
 		},
 	} {
-		got, err := Merge(host, test.config, test.additions)
+		got, _, err := Merge(host, test.config, test.additions)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -420,7 +420,7 @@ func TestWhatMustNotBeAddedIsAnErrorThatNamesThePlugin(t *testing.T) {
 			want: "annotation cdi.k8s.io/a: CDI device",
 		},
 	} {
-		delta, err := Merge(host, test.config, []Addition{by("a", test.a), by("b", test.b)})
+		delta, _, err := Merge(host, test.config, []Addition{by("a", test.a), by("b", test.b)})
 		if err == nil {
 			t.Errorf("%s: no error, but %v", name, delta)
 			continue

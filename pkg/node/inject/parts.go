@@ -4,7 +4,9 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -23,15 +25,24 @@ func (a *Addition) mayFollow(link string) bool {
 	return a.KubeletPaths || slices.Contains(a.Links, link)
 }
 
+// asWritten returns a path of the container or the host as the addition means it.
+func (a *Addition) asWritten(p string) string {
+	if a.KubeletPaths && path.IsAbs(p) {
+		return path.Clean(p)
+	}
+	return p
+}
+
 func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if d.ContainerPath == "" {
 		d.ContainerPath = d.HostPath
 	}
-	hostPath, info, err := resolve(m.host, d.HostPath, a.mayFollow)
+	containerPath := a.asWritten(d.ContainerPath)
+	hostPath, info, err := resolve(m.host, a.asWritten(d.HostPath), a.mayFollow)
 	if err != nil {
 		return err
 	}
-	if err := checkPath(d.ContainerPath); err != nil {
+	if err := checkPath(containerPath); err != nil {
 		return err
 	}
 	permissions, err := permissionsOf(d.Permissions)
@@ -42,14 +53,14 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 		if err := checkDeviceNode(info); err != nil {
 			return err
 		}
-		return m.placeDevice(a, hostPath, d.ContainerPath, permissions)
+		return m.placeDevice(a, hostPath, containerPath, permissions)
 	}
 	nodes, err := nodesIn(m.host, hostPath)
 	if err != nil {
 		return err
 	}
 	for _, node := range nodes {
-		err := m.placeDevice(a, path.Join(hostPath, node), path.Join(d.ContainerPath, node), permissions)
+		err := m.placeDevice(a, path.Join(hostPath, node), path.Join(containerPath, node), permissions)
 		if err != nil {
 			return err
 		}
@@ -58,11 +69,22 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 }
 
 func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions string) error {
-	if _, err := m.permissions.place(hostPath, permissions, a.Plugin); err != nil {
+	other := (*taken)(nil)
+	if _, err := m.permissions.place(hostPath, permissions, a); errors.As(err, &other) {
+		permissions = m.widen(hostPath, permissions)
+	} else if err != nil {
 		return fmt.Errorf("permissions: %w", err)
 	}
-	fresh, err := m.paths.place(containerPath, deviceAt{hostPath, permissions}, a.Plugin)
-	if err != nil {
+	value := deviceAt{hostPath, permissions}
+	fresh, err := m.paths.place(containerPath, value, a)
+	there := m.paths[containerPath]
+	_, isMount := there.value.(mountAt)
+	switch {
+	case errors.As(err, &other) && !isMount:
+		m.leave(a, fmt.Sprintf("device %s at %s", hostPath, containerPath), err)
+	case err != nil && isMount && a.KubeletPaths && (there.kubelet || there.from == thePod):
+		fresh = true // next to the mount
+	case err != nil:
 		return fmt.Errorf("at %s: %w", containerPath, err)
 	}
 	if fresh {
@@ -74,29 +96,57 @@ func (m *merger) placeDevice(a *Addition, hostPath, containerPath, permissions s
 	return nil
 }
 
+// widen gives a device that is added already further permissions, and returns those that it has
+// then.
+func (m *merger) widen(hostPath, further string) string {
+	there := m.permissions[hostPath]
+	there.value = ordered(there.value + further)
+	m.permissions[hostPath] = there
+	for _, d := range m.delta.GetDevices() {
+		if d.GetHostPath() == hostPath {
+			d.Permissions = there.value
+			at := m.paths[d.GetContainerPath()]
+			if _, isMount := at.value.(mountAt); !isMount {
+				at.value = deviceAt{hostPath, there.value}
+				m.paths[d.GetContainerPath()] = at
+			}
+		}
+	}
+	return there.value
+}
+
 func (m *merger) addMount(a *Addition, mount device.HostMount) error {
-	hostPath, _, err := resolve(m.host, mount.HostPath, a.mayFollow)
+	containerPath, source := a.asWritten(mount.ContainerPath), a.asWritten(mount.HostPath)
+	hostPath, _, err := resolve(m.host, source, a.mayFollow)
+	if a.KubeletPaths && a.Fresh && errors.Is(err, fs.ErrNotExist) {
+		hostPath, err = source, nil
+	}
 	if err != nil {
 		return err
 	}
-	if err := checkPath(mount.ContainerPath); err != nil {
+	if err := checkPath(containerPath); err != nil {
 		return err
 	}
 	propagation, err := propagationOf(mount.Propagation)
 	if err != nil {
 		return err
 	}
-	fresh, err := m.paths.place(
-		mount.ContainerPath,
-		mountAt{hostPath, mount.Readonly, mount.SELinuxRelabel, propagation},
-		a.Plugin,
-	)
-	if err != nil {
+	value := mountAt{hostPath, mount.Readonly, mount.SELinuxRelabel, propagation}
+	fresh, err := m.paths.place(containerPath, value, a)
+	there := m.paths[containerPath]
+	_, isMount := there.value.(mountAt)
+	other := (*taken)(nil)
+	switch {
+	case errors.As(err, &other) && !isMount:
+		fresh = true // next to the device
+	case errors.As(err, &other), err != nil && isMount && a.KubeletPaths && there.from == thePod:
+		m.leave(a, fmt.Sprintf("mount of %s at %s", source, containerPath), err)
+	case err != nil:
 		return err
 	}
 	if fresh {
 		m.delta.Mounts = append(m.delta.Mounts, &runtimeapi.Mount{
-			ContainerPath: mount.ContainerPath, HostPath: hostPath, Readonly: mount.Readonly,
+			ContainerPath: containerPath, HostPath: hostPath, Readonly: mount.Readonly,
 			Propagation: propagation, SelinuxRelabel: mount.SELinuxRelabel,
 		})
 	}
@@ -108,8 +158,10 @@ func (m *merger) addEnv(a *Addition, name string) error {
 	if err := CheckEnv(name, value); err != nil {
 		return err
 	}
-	fresh, err := m.envs.place(name, value, a.Plugin)
-	if err != nil {
+	fresh, err := m.envs.place(name, value, a)
+	if other := (*taken)(nil); errors.As(err, &other) {
+		m.leave(a, "environment variable "+name, err)
+	} else if err != nil {
 		return fmt.Errorf("environment variable %s: %w", name, err)
 	}
 	if fresh {
@@ -123,6 +175,13 @@ func (m *merger) addAnnotation(a *Addition, key string) error {
 	if err := checkAnnotation(key, value); err != nil {
 		return err
 	}
+	if err := checkOwner(key); err != nil {
+		if a.KubeletPaths {
+			m.leave(a, "annotation "+key, err)
+			return nil
+		}
+		return fmt.Errorf("annotation %s: %w", key, err)
+	}
 	if strings.HasPrefix(key, cdiAnnotation) {
 		for name := range strings.SplitSeq(value, ",") {
 			if err := m.addCDI(name); err != nil {
@@ -131,8 +190,10 @@ func (m *merger) addAnnotation(a *Addition, key string) error {
 		}
 		return nil
 	}
-	fresh, err := m.annotations.place(key, value, a.Plugin)
-	if err != nil {
+	fresh, err := m.annotations.place(key, value, a)
+	if other := (*taken)(nil); errors.As(err, &other) {
+		m.leave(a, "annotation "+key, err)
+	} else if err != nil {
 		return fmt.Errorf("annotation %s: %w", key, err)
 	}
 	if fresh {
