@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubedevice/kubedevice/test/checkout"
+	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
 func TestDocsHaveTheTable(t *testing.T) {
@@ -52,12 +53,14 @@ func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
 			t.Errorf("%s: something is missing: %+v", a.ID, a)
 		}
 		for _, setting := range []Setting{Both, SealsAlone, PoliciesAlone} {
-			want := a.Want[setting]
-			if want.Outcome == "" {
-				t.Errorf("%s: nothing is said about %s", a.ID, setting)
-			}
-			if strings.HasPrefix(string(want.Outcome), "refused") && want.Words == "" {
-				t.Errorf("%s: no words of the refusal with %s", a.ID, setting)
+			for _, mode := range a.Modes {
+				want := a.want(mode, setting)
+				if want.Outcome == "" {
+					t.Errorf("%s: nothing is said about %s, %s", a.ID, mode, setting)
+				}
+				if strings.HasPrefix(string(want.Outcome), "refused") && want.Words == "" {
+					t.Errorf("%s: no words of the refusal with %s, %s", a.ID, mode, setting)
+				}
 			}
 		}
 	}
@@ -67,7 +70,7 @@ func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
 }
 
 func TestATableThatHasASurpriseIsAnError(t *testing.T) {
-	attempt := &Attempt{ID: "a", Who: Tenant, What: "tries", Defence: Policies}
+	attempt := &Attempt{ID: "a", Who: Tenant, What: "tries", Defence: Policies, Modes: Modes()}
 	want := Want{RefusedByNode, "no"}
 	for name, test := range map[string]struct {
 		result Result
@@ -79,7 +82,7 @@ func TestATableThatHasASurpriseIsAnError(t *testing.T) {
 		"nobody found out": {Result{Got: Got{RefusedByNode, "no"}, Problem: "the cluster is gone"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.result.ID, test.result.Setting, test.result.Want = attempt.ID, Both, want
+			test.result.ID, test.result.Mode, test.result.Setting, test.result.Want = attempt.ID, cluster.ModeNRI, Both, want
 			var out bytes.Buffer
 			err := show(&out, []*Attempt{attempt}, []Result{test.result})
 			if (err == nil) != test.ok || strings.Contains(out.String(), "SURPRISE") == test.ok {

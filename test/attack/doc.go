@@ -7,10 +7,18 @@
 // also made with its own defence switched off, and must succeed there: one that cannot succeed
 // proves nothing.
 //
+// Where kubecri on the node has to do with the outcome, all of this is played twice: with kubecri
+// as a proxy of the CRI, and as an NRI plugin of the runtime. What a container got is read from the
+// config.json that the OCI runtime got, not from what the pod requested.
+//
 // docs/attacks.md has the table; it is generated from this package.
 package attack
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
+)
 
 // Who is an attacker, and what it has: real credentials of a real identity.
 type Who string
@@ -98,6 +106,10 @@ type Attempt struct {
 	Try Try
 	// Want is what must come of it, by setting.
 	Want map[Setting]Want
+	// NRI is what must come of it where kubecri is an NRI plugin, by setting, if that differs.
+	NRI map[Setting]Want
+	// Modes are those of kubecri in which the attempt is made. Nil means those of its group.
+	Modes []cluster.Mode
 	// Off is the counterpart.
 	Off Off
 	// Alone says that nothing else may be tried at the same time.
@@ -108,33 +120,53 @@ type Attempt struct {
 	group string
 }
 
+// Modes are kubecri's, in the order in which they are played.
+func Modes() []cluster.Mode { return []cluster.Mode{cluster.ModeCRI, cluster.ModeNRI} }
+
+// proxyAlone is for attempts with which kubecri's mode has nothing to do, or that only the proxy
+// knows.
+var proxyAlone = []cluster.Mode{cluster.ModeCRI}
+
+// want returns what must come of the attempt where its defence is on.
+func (a *Attempt) want(mode cluster.Mode, setting Setting) Want {
+	if want, differs := a.NRI[setting]; differs && mode == cluster.ModeNRI {
+		return want
+	}
+	return a.Want[setting]
+}
+
 // Attempts returns the table.
 func Attempts() []*Attempt {
 	var all []*Attempt
+	both := Modes()
 	for _, group := range []struct {
 		title    string
+		modes    []cluster.Mode
 		attempts []*Attempt
 	}{
-		{"Allocations that nobody decided", forgeries()},
-		{"Allocations spelled so that a policy could miss them", spellings()},
-		{"Seals", seals()},
-		{"The scheduler's books", books()},
-		{"Nodes and their inventories", inventories()},
-		{"What a node says of itself", lies()},
-		{"Devices that are replaced", replacements()},
-		{"Quotas", quotas()},
-		{"The scheduler's time", slices.Concat(bounds(), delays())},
-		{"Room for lists and events", slices.Concat(growths(), floods())},
-		{"Devices that nobody allocated", slices.Concat(firewalls(), claims())},
-		{"Checkpoints", slices.Concat(restores(), restored())},
-		{"Rights at the API server", rights()},
-		{"Files and sockets of a node", files()},
-		{"The scheduler's API and metrics", pages()},
-		{"The kubelet's device plugins", plugins()},
-		{"Plugin files", trust()},
+		{"Allocations that nobody decided", both, forgeries()},
+		{"Allocations spelled so that a policy could miss them", both, spellings()},
+		{"Seals", both, seals()},
+		{"The scheduler's books", proxyAlone, books()},
+		{"Nodes and their inventories", proxyAlone, inventories()},
+		{"What a node says of itself", proxyAlone, lies()},
+		{"Devices that are replaced", both, replacements()},
+		{"Quotas", proxyAlone, quotas()},
+		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
+		{"Room for lists and events", both, slices.Concat(growths(), floods())},
+		{"Devices that nobody allocated", both, slices.Concat(firewalls(), claims())},
+		{"Checkpoints", both, slices.Concat(restores(), restored())},
+		{"Rights at the API server", proxyAlone, rights()},
+		{"Files and sockets of a node", both, files()},
+		{"The scheduler's API and metrics", proxyAlone, pages()},
+		{"The kubelet's device plugins", both, plugins()},
+		{"Plugin files", proxyAlone, trust()},
 	} {
 		for _, attempt := range group.attempts {
 			attempt.group = group.title
+			if attempt.Modes == nil {
+				attempt.Modes = group.modes
+			}
 			all = append(all, attempt)
 		}
 	}

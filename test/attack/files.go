@@ -54,7 +54,7 @@ func files() []*Attempt {
 			}},
 		})
 	}
-	attempts[0].Sample = true
+	attempts[0].Sample, attempts[0].Modes = true, proxyAlone // with NRI, the socket is the runtime's own
 	return attempts
 }
 

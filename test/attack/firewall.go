@@ -5,8 +5,6 @@ package attack
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +68,12 @@ func firewalls() []*Attempt {
 				limits("main", 1)(pod)
 				env("all")(pod)
 			}},
+		{"firewall-image", "runs an image that has the variable", "main", of(imageVariable)},
+		{"firewall-image-more", "runs such an image with one GPU", "main", func(pod *corev1.Pod) {
+			limits("main", 1)(pod)
+			of(imageVariable)(pod)
+		}},
+		{"firewall-image-blank", "runs an image that has it with a blank behind its name", "main", of(imageBlank)},
 	} {
 		attempts = append(attempts, &Attempt{
 			ID: way.id, Who: Tenant, What: way.what, Defence: Firewall, Want: everywhere(NoEffect, ""),
@@ -141,26 +145,16 @@ func firewalls() []*Attempt {
 	)
 }
 
+// of runs an image in the container main.
+func of(image string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = image }
+}
+
 // env sets the variable in the container main.
 func env(value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: visibleDevices,
 			Value: value})
-	}
-}
-
-// asks returns whether a container of a pod asks the runtime for devices.
-func (s *Stage) asks(ctx context.Context, name, container string) (Got, error) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-	value, err := s.admin.Exec(ctx, pod, container, "sh", "-c", "echo $"+visibleDevices)
-	if err != nil {
-		return Got{}, err
-	}
-	switch value = strings.TrimSpace(value); value {
-	case "", "void", "none":
-		return Got{NoEffect, fmt.Sprintf("the variable is %q", value)}, nil
-	default:
-		return Got{Succeeds, fmt.Sprintf("the variable is %q", value)}, nil
 	}
 }
 

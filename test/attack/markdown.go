@@ -9,6 +9,8 @@ import (
 	"html"
 	"slices"
 	"strings"
+
+	"github.com/kubedevice/kubedevice/test/cluster"
 )
 
 // head is what docs/attacks.md says before the tables.
@@ -29,6 +31,9 @@ own defence switched off, and must succeed there: one that cannot succeed proves
 | no effect | nobody refuses it, and the attacker has nothing of it |
 | **open** | it succeeds: in this run, the defence is not there |
 
+The attempts of a table that says so are made in both [modes of kubecri](fronts.md). Where the outcome with NRI differs,
+it stands behind that of the proxy. What a container gets is read from the config.json that the OCI runtime got.
+
 Three outcomes, with a slash in between, are those with policies and seals, with seals alone, and with policies alone;
 one is the same in all three. Below them are words of the refusals. The last column says what is switched off for the
 attempt to succeed; where it is empty, that is a cluster without policies and seals.
@@ -45,22 +50,28 @@ func Markdown(attempts []*Attempt) string {
 		}
 	}
 	for _, title := range titles {
-		fmt.Fprintf(&out,
-			"\n## %s\n\n<table>\n<tr><th>attempt</th><th>who, what</th><th>outcome</th><th>off</th></tr>\n",
-			title)
-		for _, attempt := range attempts {
-			if attempt.group == title {
-				attempt.writeRow(&out)
-			}
+		group := slices.DeleteFunc(slices.Clone(attempts), func(a *Attempt) bool { return a.group != title })
+		both := slices.ContainsFunc(group, func(a *Attempt) bool { return len(a.Modes) > 1 })
+		fmt.Fprintf(&out, "\n## %s\n", title)
+		if both {
+			out.WriteString("\nIn both modes.\n")
+		}
+		out.WriteString("\n<table>\n<tr><th>attempt</th><th>who, what</th><th>outcome</th><th>off</th></tr>\n")
+		for _, attempt := range group {
+			attempt.writeRow(&out, both)
 		}
 		out.WriteString("</table>\n")
 	}
 	return out.String()
 }
 
-// writeRow writes the attempt's row.
-func (a *Attempt) writeRow(out *strings.Builder) {
-	fmt.Fprintf(out, "<tr><td><code>%s</code></td>\n", a.ID)
+// writeRow writes the attempt's row, into a table of attempts that are made in both modes, or not.
+func (a *Attempt) writeRow(out *strings.Builder, both bool) {
+	alone := ""
+	if both && len(a.Modes) == 1 {
+		alone = "<br>" + modeNames[a.Modes[0]] + " alone"
+	}
+	fmt.Fprintf(out, "<tr><td><code>%s</code>%s</td>\n", a.ID, alone)
 	writeWrapped(out, fmt.Sprintf("<td>%s %s</td>", a.Who, html.EscapeString(a.What)))
 	writeWrapped(out, fmt.Sprintf("<td>%s</td>", a.outcomes()))
 	writeWrapped(out, fmt.Sprintf("<td>%s</td></tr>", html.EscapeString(a.Off.How)))
@@ -72,11 +83,30 @@ var short = map[Outcome]string{
 	RefusedByProgram: "program", Succeeds: "<b>open</b>",
 }
 
-// outcomes returns the attempt's outcomes by setting, and the words of its refusals.
+// modeNames are kubecri's modes as the page calls them.
+var modeNames = map[cluster.Mode]string{cluster.ModeCRI: "proxy", cluster.ModeNRI: "NRI"}
+
+// outcomes returns the attempt's outcomes by setting, and the words of its refusals, once for each
+// mode in which they differ.
 func (a *Attempt) outcomes() string {
+	var texts []string
+	for _, mode := range a.Modes {
+		text := a.outcomesIn(mode)
+		switch {
+		case len(texts) == 0:
+			texts = append(texts, text)
+		case text != texts[0]:
+			texts = append(texts, modeNames[mode]+": "+text)
+		}
+	}
+	return strings.Join(texts, "<br>")
+}
+
+// outcomesIn returns the attempt's outcomes in one mode.
+func (a *Attempt) outcomesIn(mode cluster.Mode) string {
 	var names, words []string
 	for _, setting := range []Setting{Both, SealsAlone, PoliciesAlone} {
-		want := a.Want[setting]
+		want := a.want(mode, setting)
 		names = append(names, cmp.Or(short[want.Outcome], "?"))
 		if want.Words != "" && !slices.Contains(words, want.Words) {
 			words = append(words, want.Words)

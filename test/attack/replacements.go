@@ -32,7 +32,8 @@ func replacements() []*Attempt {
 	return []*Attempt{
 		{
 			ID: "replace-older", Who: Controller, Defence: Grants, Alone: true, Sample: true,
-			What: "writes back, with its seal, the allocation that its running pod had before its device was replaced",
+			Modes: proxyAlone, // with NRI, the pod is evicted
+			What:  "writes back, with its seal, the allocation that its running pod had before its device was replaced",
 			Want: map[Setting]Want{
 				Both: schedulerAlone, SealsAlone: {NoEffect, "can open"}, PoliciesAlone: schedulerAlone,
 			},

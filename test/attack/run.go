@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 
 // Options say what is tried.
 type Options struct {
+	// Modes are those of kubecri in which the attempts are made, each in those of its own.
+	Modes []cluster.Mode
 	// Settings are those in which the attempts are made.
 	Settings []Setting
 	// Attempts are the rows of the table.
@@ -40,7 +43,9 @@ func Full() (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	return Options{Settings: Settings(), Attempts: Attempts(), Dir: filepath.Join(root, "_output", "attack")}, nil
+	return Options{
+		Modes: Modes(), Settings: Settings(), Attempts: Attempts(), Dir: filepath.Join(root, "_output", "attack"),
+	}, nil
 }
 
 // Limits leave time for a busy machine: an attempt takes one or two seconds.
@@ -51,8 +56,9 @@ const (
 	atATime = 8
 )
 
-// run is a run in progress on the cluster of one setting.
+// run is a run in progress on the cluster of one mode and setting.
 type run struct {
+	mode    cluster.Mode
 	setting Setting
 	dir     string // for files of no lasting value
 	keys    sealKeys
@@ -62,12 +68,13 @@ type run struct {
 	observer                    *observe.Observer
 }
 
-// Result is what came of one attempt in one setting.
+// Result is what came of one attempt in one mode and setting.
 type Result struct {
-	ID      string  `json:"id"`
-	Setting Setting `json:"setting"`
-	Got     Got     `json:"got"`
-	Want    Want    `json:"want"`
+	ID      string       `json:"id"`
+	Mode    cluster.Mode `json:"mode"`
+	Setting Setting      `json:"setting"`
+	Got     Got          `json:"got"`
+	Want    Want         `json:"want"`
 	// Problem is why what came of it could not be found out.
 	Problem string  `json:"problem,omitempty"`
 	Seconds float64 `json:"seconds"`
@@ -78,7 +85,7 @@ func (r Result) OK() bool {
 	return r.Problem == "" && r.Got.Outcome == r.Want.Outcome && strings.Contains(r.Got.Words, r.Want.Words)
 }
 
-// Run makes all attempts in all settings, prints the table, and returns an error unless each came
+// Run makes all attempts in all their modes and settings, prints the table, and returns an error unless each came
 // out as it must. out gets what people read.
 func Run(ctx context.Context, out io.Writer, options Options) error {
 	root, err := checkout.Root()
@@ -94,21 +101,31 @@ func Run(ctx context.Context, out io.Writer, options Options) error {
 	}
 	began := time.Now()
 	var results []Result
-	for _, setting := range options.Settings {
-		here, err := play(ctx, out, setting, options)
-		results = append(results, here...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", setting, err)
+	for _, mode := range options.Modes {
+		attempts := slices.DeleteFunc(slices.Clone(options.Attempts), func(a *Attempt) bool {
+			return !slices.Contains(a.Modes, mode)
+		})
+		if len(attempts) == 0 {
+			continue
+		}
+		for _, setting := range options.Settings {
+			here, err := play(ctx, out, mode, setting, attempts, options.Dir)
+			results = append(results, here...)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", mode, setting, err)
+			}
 		}
 	}
 	err = show(out, options.Attempts, results)
-	fmt.Fprintf(out, "%d attempts in %d settings, %.0f s\n", len(options.Attempts), //nolint:errcheck // a screen
-		len(options.Settings), time.Since(began).Seconds())
+	fmt.Fprintf(out, "%d attempts, made %d times, %.0f s\n", len(options.Attempts), //nolint:errcheck // a screen
+		len(results), time.Since(began).Seconds())
 	return errors.Join(save(options.Dir, options.Attempts, results), err)
 }
 
-// play makes all attempts in one setting, on a cluster of its own.
-func play(ctx context.Context, out io.Writer, setting Setting, options Options) (results []Result, err error) {
+// play makes attempts in one mode and setting, on a cluster of its own, which has its files in a
+// directory below output.
+func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting, attempts []*Attempt,
+	output string) (results []Result, err error) {
 	dir, err := os.MkdirTemp("", "kubedevice-attack-")
 	if err != nil {
 		return nil, err
@@ -121,19 +138,19 @@ func play(ctx context.Context, out io.Writer, setting Setting, options Options) 
 	if err != nil {
 		return nil, err
 	}
-	described, err := setting.describe(filepath.Join(options.Dir, strings.ReplaceAll(string(setting), " ", "-")), dir,
-		keys)
+	name := string(mode) + "-" + strings.ReplaceAll(string(setting), " ", "-")
+	described, err := setting.describe(mode, filepath.Join(output, name), dir, keys)
 	if err != nil {
 		return nil, err
 	}
 	kubecri := described.Nodes[forged].Kubecri
-	r := &run{setting: setting, dir: dir, keys: keys, kubecri: kubecri.Path, scheduler: described.Scheduler.Path}
+	r := &run{mode: mode, setting: setting, dir: dir, keys: keys, kubecri: kubecri.Path, scheduler: described.Scheduler.Path}
 	for _, arg := range kubecri.Args {
 		if plugins, ok := strings.CutPrefix(arg, "--cridevices="); ok {
 			r.plugins = plugins
 		}
 	}
-	fmt.Fprintf(out, "%s: ", setting) //nolint:errcheck // a screen
+	fmt.Fprintf(out, "%s, %s: ", mode, setting) //nolint:errcheck // a screen
 	began := time.Now()
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -145,11 +162,11 @@ func play(ctx context.Context, out io.Writer, setting Setting, options Options) 
 		defer cancel()
 		err = errors.Join(err, r.cluster.Stop(stopping))
 	}()
-	if err := r.prepare(starting); err != nil {
+	if err := r.prepare(starting, described.Programs); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(out, "cluster in %.0f s, ", time.Since(began).Seconds()) //nolint:errcheck // a screen
-	results = r.all(ctx, options.Attempts)
+	results = r.all(ctx, attempts)
 	surprises := 0
 	for _, result := range results {
 		if !result.OK() {
@@ -161,9 +178,9 @@ func play(ctx context.Context, out io.Writer, setting Setting, options Options) 
 	return results, nil
 }
 
-// prepare waits until the cluster is as its setting says, and keeps the scheduler's pods from the
-// node forged.
-func (r *run) prepare(ctx context.Context) error {
+// prepare waits until the cluster is as its setting says, keeps the scheduler's pods from the node
+// forged, and gives the nodes the attacker's images.
+func (r *run) prepare(ctx context.Context, programs string) error {
 	observed := &cluster.Cluster{Client: r.cluster.Client, Nodes: r.cluster.Nodes[:withoutKubecri]}
 	var err error
 	if r.observer, err = observe.New(ctx, observed); err != nil {
@@ -173,6 +190,15 @@ func (r *run) prepare(ctx context.Context) error {
 	for _, node := range r.cluster.Nodes[forged:] {
 		if _, err := r.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, []byte(taint),
 			metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	archive, err := writeImages(ctx, programs, r.dir)
+	if err != nil {
+		return err
+	}
+	for _, node := range r.cluster.Nodes {
+		if err := node.ImportImages(ctx, archive); err != nil {
 			return err
 		}
 	}
@@ -220,7 +246,7 @@ func (r *run) all(ctx context.Context, attempts []*Attempt) []Result {
 func (r *run) one(ctx context.Context, attempt *Attempt, index int) Result {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
-	result := Result{ID: attempt.ID, Setting: r.setting, Want: attempt.Want[r.setting]}
+	result := Result{ID: attempt.ID, Mode: r.mode, Setting: r.setting, Want: attempt.want(r.mode, r.setting)}
 	try := attempt.Try
 	if r.setting == Bare {
 		result.Want = Want{Outcome: Succeeds}
@@ -245,7 +271,7 @@ func (r *run) one(ctx context.Context, attempt *Attempt, index int) Result {
 func (r *run) stage(attempt *Attempt, index int) *Stage {
 	id := fmt.Sprintf("gpu-%d", index)
 	return &Stage{
-		run: r, cluster: r.cluster, admin: r.cluster.Client, attempt: attempt, setting: r.setting,
+		run: r, cluster: r.cluster, admin: r.cluster.Client, attempt: attempt, mode: r.mode, setting: r.setting,
 		namespace: "attack-" + attempt.ID, device: id, card: cardOf(index),
 	}
 }

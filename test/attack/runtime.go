@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
@@ -30,7 +31,7 @@ const (
 // restores are attempts to have a pod restored from a checkpoint, with the devices that are in
 // there. The kubelet's call is made in its place.
 func restores() []*Attempt {
-	ask := func(gpus int64, node int, socket string) Try {
+	ask := func(gpus int64, node int, socketOf func(s *Stage) string) Try {
 		return func(ctx context.Context, s *Stage) (Got, error) {
 			tenant, err := s.tenant(ctx)
 			if err != nil {
@@ -40,7 +41,7 @@ func restores() []*Attempt {
 			if err != nil {
 				return Got{}, err
 			}
-			runtime, end, err := s.runtime(node, socket)
+			runtime, end, err := s.runtime(node, socketOf(s))
 			if err != nil {
 				return Got{}, err
 			}
@@ -66,19 +67,30 @@ func restores() []*Attempt {
 	return []*Attempt{
 		{
 			ID: "restore-pod", Who: Tenant, What: "has its pod restored from a checkpoint, which brings devices",
-			Defence: Firewall, Try: ask(0, scheduled, kubecriSocket),
+			Defence: Firewall, Try: ask(0, scheduled, (*Stage).kubeletSocket),
 			Want: everywhere(RefusedByNode, "a pod cannot be restored on a node with devices"),
+			NRI:  everywhere(Succeeds, ""), // NRI has no such event
 			Off:  Off{How: "the device firewall is off"},
 		},
 		{
 			ID: "restore-device-pod", Who: Tenant,
 			What:    "has its pod restored which holds a device, and whose processes know another one",
-			Defence: Checks, Try: ask(1, scheduled, kubecriSocket),
+			Defence: Checks, Try: ask(1, scheduled, (*Stage).kubeletSocket),
 			Want: everywhere(RefusedByNode, "a pod that requests devices cannot be restored"),
+			NRI:  everywhere(Succeeds, ""), // NRI has no such event
 			Off: Off{How: "the kubelet calls the runtime without kubecri",
-				Try: ask(1, scheduled, containerdSocket)},
+				Try: ask(1, scheduled, func(*Stage) string { return containerdSocket })},
 		},
 	}
+}
+
+// kubeletSocket returns where the kubelet calls the CRI: kubecri, or the runtime where kubecri is its
+// NRI plugin.
+func (s *Stage) kubeletSocket() string {
+	if s.mode == cluster.ModeNRI {
+		return containerdSocket
+	}
+	return kubecriSocket
 }
 
 // runtime returns a client of the CRI at a socket of a node, until end.
@@ -138,7 +150,7 @@ func (s *Stage) lists(ctx context.Context, earlier bool) (Got, error) {
 			return Got{}, err
 		}
 	}
-	runtime, end, err := s.runtime(scheduled, kubecriSocket)
+	runtime, end, err := s.runtime(scheduled, s.kubeletSocket())
 	if err != nil {
 		return Got{}, err
 	}

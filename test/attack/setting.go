@@ -47,15 +47,16 @@ const ghost = "ghost"
 
 // devices are how many GPUs the nodes have: a few for the pods that are scheduled, and one of its
 // own for each attempt.
-var devices = []int{scheduled: 32, forged: 200}
+var devices = []int{scheduled: 32, forged: 400}
 
 // inventory describes a node's GPUs.
 func inventory(count int) string {
 	return fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", count)
 }
 
-// describe returns the cluster of a setting. Files of no lasting value go to dir.
-func (s Setting) describe(name, dir string, keys sealKeys) (cluster.Options, error) {
+// describe returns the cluster of a setting, whose nodes have kubecri in a mode. Files of no lasting
+// value go to dir.
+func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (cluster.Options, error) {
 	nodes := 2
 	if s == Bare {
 		nodes = 3
@@ -95,6 +96,11 @@ func (s Setting) describe(name, dir string, keys sealKeys) (cluster.Options, err
 		options.Nodes[withoutKubecri].Inventory = ""
 		for _, node := range options.Nodes[:withoutKubecri] {
 			node.Kubecri.Args = append(node.Kubecri.Args, "--device-firewall=off")
+		}
+	}
+	for i := range options.Nodes {
+		if options.Nodes[i].Kubecri != nil {
+			options.Nodes[i].Mode = mode
 		}
 	}
 	open := options.Nodes[scheduled].Kubecri

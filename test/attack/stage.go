@@ -35,6 +35,7 @@ type Stage struct {
 	cluster *cluster.Cluster
 	admin   *kube.Client
 	attempt *Attempt
+	mode    cluster.Mode
 	setting Setting
 
 	namespace  string
@@ -220,8 +221,7 @@ func (s *Stage) victimThat(ctx context.Context, annotations map[string]string) (
 func stateOf(pod *corev1.Pod) Got {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		waiting := status.State.Waiting
-		if waiting != nil && waiting.Reason == "CreateContainerError" && !strings.Contains(waiting.Message,
-			unknownYet) {
+		if waiting != nil && waiting.Reason == "CreateContainerError" && !passing(waiting.Message) {
 			return Got{RefusedByNode, waiting.Message}
 		}
 	}
@@ -246,11 +246,15 @@ func stateOf(pod *corev1.Pod) Got {
 	}
 }
 
-// What stands in refusals that the next try does away with.
-const (
-	unknownYet  = "is not known"
-	unsyncedYet = "does not know yet"
-)
+// unsyncedYet stands in refusals of the scheduler that the next try does away with.
+const unsyncedYet = "does not know yet"
+
+// passing reports whether a refusal of the node is one that the next try does away with.
+func passing(refusal string) bool {
+	return slices.ContainsFunc([]string{
+		"is not known", "have not answered yet", "are still being looked at", "has not decided in the time",
+	}, func(words string) bool { return strings.Contains(refusal, words) })
+}
 
 // visible returns the devices that a container can open, by ID.
 func (s *Stage) visible(ctx context.Context, pod *corev1.Pod, container string) ([]string, error) {

@@ -14,31 +14,33 @@ import (
 	"text/tabwriter"
 )
 
-// show prints a line for each attempt with what came of it in each setting, then the surprises. The
-// error says how many there are.
+// show prints a line for each attempt and mode with what came of it in each setting, then the
+// surprises. The error says how many there are.
 func show(out io.Writer, attempts []*Attempt, results []Result) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\nattempt\twho\tdefence\t%s\t%s\t%s\t%s\n", //nolint:errcheck // a screen
+	fmt.Fprintf(table, "\nattempt\twho\tdefence\tmode\t%s\t%s\t%s\t%s\n", //nolint:errcheck // a screen
 		Both, SealsAlone, PoliciesAlone, Bare)
 	surprises := map[string][]Result{}
 	count := 0
 	for _, attempt := range attempts {
-		cells := []string{attempt.ID, string(attempt.Who), string(attempt.Defence)}
-		for _, setting := range []Setting{Both, SealsAlone, PoliciesAlone, Bare} {
-			cell := "-"
-			for _, result := range results {
-				if result.ID == attempt.ID && result.Setting == setting {
-					cell = string(result.Got.Outcome)
-					if !result.OK() {
-						cell = "SURPRISE"
-						surprises[attempt.ID] = append(surprises[attempt.ID], result)
-						count++
+		for _, mode := range attempt.Modes {
+			cells := []string{attempt.ID, string(attempt.Who), string(attempt.Defence), string(mode)}
+			for _, setting := range Settings() {
+				cell := "-"
+				for _, result := range results {
+					if result.ID == attempt.ID && result.Mode == mode && result.Setting == setting {
+						cell = string(result.Got.Outcome)
+						if !result.OK() {
+							cell = "SURPRISE"
+							surprises[attempt.ID] = append(surprises[attempt.ID], result)
+							count++
+						}
 					}
 				}
+				cells = append(cells, cell)
 			}
-			cells = append(cells, cell)
+			fmt.Fprintln(table, strings.Join(cells, "\t")) //nolint:errcheck // a screen
 		}
-		fmt.Fprintln(table, strings.Join(cells, "\t")) //nolint:errcheck // a screen
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -46,8 +48,8 @@ func show(out io.Writer, attempts []*Attempt, results []Result) error {
 	fmt.Fprintln(out) //nolint:errcheck // a screen
 	for _, attempt := range attempts {
 		for _, result := range surprises[attempt.ID] {
-			fmt.Fprintf(out, "SURPRISE %s, %s: %s %s\n  want: %s %q\n  got: %s %q %s\n", //nolint:errcheck // a screen
-				attempt.ID, result.Setting, attempt.Who, attempt.What, result.Want.Outcome, result.Want.Words,
+			fmt.Fprintf(out, "SURPRISE %s, %s, %s: %s %s\n  want: %s %q\n  got: %s %q %s\n", //nolint:errcheck // a screen
+				attempt.ID, result.Mode, result.Setting, attempt.Who, attempt.What, result.Want.Outcome, result.Want.Words,
 				result.Got.Outcome, result.Got.Words, result.Problem)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -27,6 +28,14 @@ type Image struct {
 	Files []File
 	// Annotations are those of the image's manifest.
 	Annotations map[string]string
+}
+
+// Variant returns the image under another name, with its configuration as change leaves it. The
+// variables stay in their order, duplicates included.
+func (i Image) Variant(name string, change func(config *v1.ImageConfig)) Image {
+	i.Name, i.Config.Env = name, slices.Clone(i.Config.Env)
+	change(&i.Config)
+	return i
 }
 
 // File is a file, directory or symbolic link of an image. All belong to root.

@@ -177,3 +177,21 @@ func TestAProgramThatIsSetuidIsSoInTheImage(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
+
+func TestAVariantKeepsDuplicatesOfVariablesAndLeavesTheImageAsItWas(t *testing.T) {
+	busybox := image.NewBusybox([]byte("program"), "bin/sh\n")
+	variant := busybox.Variant("localhost/variant:1", func(config *v1.ImageConfig) {
+		config.Env = append(config.Env, "A=1", "A=2")
+	})
+	content, _ := entries(t, write(t, busybox, variant))
+	var got [][]string
+	for _, descriptor := range decode[v1.Index](t, content["index.json"]).Manifests {
+		manifest := decode[v1.Manifest](t, content["blobs/sha256/"+descriptor.Digest.Encoded()])
+		config := decode[v1.Image](t, content["blobs/sha256/"+manifest.Config.Digest.Encoded()])
+		got = append(got, config.Config.Env)
+	}
+	path := busybox.Config.Env[0]
+	if diff := cmp.Diff([][]string{{path}, {path, "A=1", "A=2"}}, got); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}

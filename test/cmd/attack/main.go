@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/test/attack"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/command"
 )
 
@@ -35,6 +36,7 @@ func run(ctx context.Context) error {
 	only := flag.String("only", "", "only attempts whose ID has one of these texts in it, separated by commas")
 	settings := flag.String("settings", "",
 		"only these settings, separated by commas; a dot may stand for each space in their names")
+	modes := flag.String("modes", "", "only these modes of kubecri, separated by commas: cri, nri")
 	print := flag.Bool("print", false, "print the table as docs/attacks.md has it, and attack nothing")
 	flag.Parse()
 	if *print {
@@ -52,6 +54,12 @@ func run(ctx context.Context) error {
 		options.Settings = nil
 		for setting := range strings.SplitSeq(*settings, ",") {
 			options.Settings = append(options.Settings, attack.Setting(strings.ReplaceAll(setting, ".", " ")))
+		}
+	}
+	if *modes != "" {
+		options.Modes = nil
+		for mode := range strings.SplitSeq(*modes, ",") {
+			options.Modes = append(options.Modes, cluster.Mode(mode))
 		}
 	}
 	return attack.Run(ctx, os.Stdout, options)

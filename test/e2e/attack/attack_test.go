@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kubedevice/kubedevice/test/attack"
+	"github.com/kubedevice/kubedevice/test/cluster"
 	"github.com/kubedevice/kubedevice/test/clustertest"
 )
 
@@ -23,14 +24,18 @@ func TestMain(m *testing.M) {
 }
 
 func TestASampleOfAttemptsIsRefusedAndSucceedsWithoutItsDefence(t *testing.T) {
-	options, err := attack.Full()
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.Settings = []attack.Setting{attack.Both, attack.Bare}
-	options.Attempts = slices.DeleteFunc(options.Attempts, func(a *attack.Attempt) bool { return !a.Sample })
-	options.Dir = filepath.Join(filepath.Dir(options.Dir), "e2e-attack")
-	if err := attack.Run(t.Context(), t.Output(), options); err != nil {
-		t.Fatal(err)
+	for _, mode := range attack.Modes() {
+		t.Run(string(mode), func(t *testing.T) {
+			options, err := attack.Full()
+			if err != nil {
+				t.Fatal(err)
+			}
+			options.Modes, options.Settings = []cluster.Mode{mode}, []attack.Setting{attack.Both, attack.Bare}
+			options.Attempts = slices.DeleteFunc(options.Attempts, func(a *attack.Attempt) bool { return !a.Sample })
+			options.Dir = filepath.Join(filepath.Dir(options.Dir), "e2e-attack")
+			if err := attack.Run(t.Context(), t.Output(), options); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
