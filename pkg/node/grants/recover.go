@@ -72,7 +72,9 @@ func partOf(pod *types.PodInfo, container string) (part types.ContainerInfo, ini
 }
 
 // inspect returns what the containers of the pods show: the allocations of live pods that are not
-// in next, oldest first, and what does not count.
+// in next, and what does not count. Those of which a container has not exited come first: it uses
+// its devices, while an exited one may have had others than its pod has now. Among these, the
+// oldest come first.
 func (c *Checkpoint) inspect(
 	states map[string]RuntimeState, next map[string]*Allocation,
 ) (recovered []*Allocation, findings map[string]Finding) {
@@ -86,9 +88,8 @@ func (c *Checkpoint) inspect(
 			PodUID: uid, Namespace: pod.Namespace, Name: pod.Name, Partial: true,
 			PodInfo: &types.PodInfo{Name: pod.Name, NodeName: c.key.node},
 		}
-		// Of a container that was created again, with other devices, the last one counts.
 		containers := slices.Clone(pod.Containers)
-		slices.SortStableFunc(containers, func(a, b RuntimeContainer) int { return a.Created.Compare(b.Created) })
+		slices.SortStableFunc(containers, inOrder)
 		for _, container := range containers {
 			reason, cause := c.examine(found, known, container)
 			if reason != "" {
@@ -99,10 +100,31 @@ func (c *Checkpoint) inspect(
 			recovered = append(recovered, found)
 		}
 	}
+	exited := func(a *Allocation) int {
+		if slices.ContainsFunc(states[a.PodUID].Containers, func(c RuntimeContainer) bool {
+			return !c.Exited && c.Carried != ""
+		}) {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(recovered, func(a, b *Allocation) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PodUID, b.PodUID))
+		return cmp.Or(cmp.Compare(exited(a), exited(b)), a.Since.Compare(b.Since), cmp.Compare(a.PodUID, b.PodUID))
 	})
 	return recovered, findings
+}
+
+// inOrder orders containers of one pod, so that of those of one name the last counts: of a container
+// that was created again, with other devices. One that has not exited uses its devices. The times
+// of creation say nothing after the node's clock was set back, so they decide last.
+func inOrder(a, b RuntimeContainer) int {
+	exited := func(c RuntimeContainer) int {
+		if c.Exited {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(exited(a), exited(b)), cmp.Compare(a.Attempt, b.Attempt), a.Created.Compare(b.Created))
 }
 
 // examine adds to found what the container carries. It returns why that does not count, if so.

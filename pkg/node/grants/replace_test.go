@@ -328,21 +328,50 @@ func TestTheNodeKnowsSinceWhenItAsks(t *testing.T) {
 	})
 }
 
-func TestOfAContainerThatWasCreatedAgainTheLastOneCounts(t *testing.T) {
-	w := newFixture()
+// The node's clock may be set back between the two.
+func TestOfAContainerThatWasCreatedAgainTheLastOneCountsWhateverTheClockSays(t *testing.T) {
 	first := wants("a", map[types.ResourceName]int64{cards0: 1})
 	second := wants("a", map[types.ResourceName]int64{cards1: 1})
-	w.run(first)
-	pod := w.pods["a"]
-	old := pod.Containers[0]
-	old.Exited = true
-	pod.Containers = []RuntimeContainer{
-		{ID: "new", Name: "main", Created: created.Add(time.Minute), Carried: w.carried(second, "main")}, old,
+	for name, test := range map[string]struct {
+		attempt uint32
+		since   time.Duration
+		exited  bool
+	}{
+		"created later":                               {since: time.Minute},
+		"created later, and has ended":                {attempt: 1, since: time.Minute, exited: true},
+		"created earlier by the clock, and runs":      {attempt: 1, since: -time.Hour},
+		"created earlier by the clock, and has ended": {attempt: 1, since: -time.Hour, exited: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			w.run(first)
+			pod := w.pods["a"]
+			old := pod.Containers[0]
+			old.Exited = true
+			pod.Containers = []RuntimeContainer{{
+				ID: "new", Name: "main", Attempt: test.attempt, Created: created.Add(test.since),
+				Carried: w.carried(second, "main"), Exited: test.exited,
+			}, old}
+			w.pods["a"] = pod
+			r, _ := open(t, w) // without a file
+			granted, ok, err := r.Granted(t.Context(), "a")
+			if err != nil || !ok || granted.PodInfo.RunningContainers["main"].AllocateFrom[cards1] != cards1 {
+				t.Errorf("what came back is %+v, %v", granted.PodInfo, err)
+			}
+		})
 	}
-	w.pods["a"] = pod
-	r, _ := open(t, w) // without a file
-	granted, ok, err := r.Granted(t.Context(), "a")
-	if err != nil || !ok || granted.PodInfo.RunningContainers["main"].AllocateFrom[cards1] != cards1 {
-		t.Errorf("what came back is %+v, %v", granted.PodInfo, err)
+}
+
+// A device was replaced and given to pod b, and the record was lost before the next container of
+// pod a was created.
+func TestADeviceIsThePodsWhoseContainerUsesItNotOnesWhoseContainerHasEnded(t *testing.T) {
+	w := newFixture()
+	w.run(wants("a", map[types.ResourceName]int64{cards0: 1}))
+	w.pods["a"].Containers[0].Exited = true
+	w.run(wants("b", map[types.ResourceName]int64{cards0: 1}))
+	w.pods["b"].Containers[0].Created = created.Add(time.Minute)
+	r := reconciled(t, w)
+	if held := r.List(); len(held) != 1 || held[0].PodUID != "b" {
+		t.Errorf("what came back is %+v", held)
 	}
 }

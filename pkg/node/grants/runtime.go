@@ -30,7 +30,10 @@ type RuntimeState struct {
 // RuntimeContainer is what the runtime has of one container.
 type RuntimeContainer struct {
 	ID, Name string
-	Created  time.Time
+	// Attempt is how often the kubelet has created the container of this name before, in the life
+	// of its pod. Unlike Created, it does not depend on the node's clock.
+	Attempt uint32
+	Created time.Time
 	// Carried is the value of [Annotation], whoever wrote it, and empty where there is none.
 	Carried string
 	// Exited says that it has ended.
@@ -90,6 +93,7 @@ func (c cri) Pods(ctx context.Context) (map[string]RuntimeState, error) {
 		if listed {
 			pod.Containers = append(pod.Containers, RuntimeContainer{
 				ID: container.GetId(), Name: container.GetMetadata().GetName(),
+				Attempt: container.GetMetadata().GetAttempt(),
 				Created: time.Unix(0, container.GetCreatedAt()).UTC(), Carried: container.GetAnnotations()[Annotation],
 				Exited: container.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED,
 			})

@@ -136,7 +136,7 @@ func TestAContainerBelongsToThePodOfItsSandboxWhateverItsLabelsSay(t *testing.T)
 	}
 	want := map[string]RuntimeState{
 		"u": {Live: true, Namespace: "default", Name: "pod-u", Containers: []RuntimeContainer{
-			{ID: "1", Name: "main", Created: at, Carried: "anything"}, {ID: "2", Name: "side", Created: at},
+			{ID: "1", Name: "main", Attempt: 3, Created: at, Carried: "anything"}, {ID: "2", Name: "side", Created: at},
 		}},
 		"gone": {Live: false},
 	}
