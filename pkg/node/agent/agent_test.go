@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
 )
@@ -299,6 +301,65 @@ func TestOneNodeIsEnrolledAtATime(t *testing.T) {
 }
 
 // What changes is noticed at once, and what is in progress when the agent ends is finished.
+// Each node may write the lease, also one that is compromised.
+func TestNoNodeKeepsTheOthersFromBeingEnrolled(t *testing.T) {
+	for name, test := range map[string]struct {
+		ahead    time.Duration // of the renewal
+		duration int32
+		renews   bool
+		after    time.Duration
+	}{
+		"by a duration of 68 years":           {duration: math.MaxInt32, after: turnLimit},
+		"by a renewal in 2200":                {ahead: 200 * 365 * 24 * time.Hour, duration: 60},
+		"by a negative duration":              {duration: math.MinInt32},
+		"by renewals without an end":          {duration: 60, renews: true, after: turnsLimit},
+		"by renewals with a very long period": {duration: math.MaxInt32, renews: true, after: turnsLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, selected)
+				f.Serial = true
+				write := func() {
+					lease, err := f.m.client.CoordinationV1().Leases(namespace).Get(t.Context(), EnrolmentLease,
+						metav1.GetOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					lease.Spec = coordinationv1.LeaseSpec{
+						HolderIdentity: ptr.To("node-2"), LeaseDurationSeconds: &test.duration,
+						RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(test.ahead))),
+					}
+					if _, err := f.m.client.CoordinationV1().Leases(namespace).Update(t.Context(), lease,
+						metav1.UpdateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write()
+				for waited := time.Duration(0); waited < test.after; waited += turnLimit / 2 {
+					f.expect("at present")
+					time.Sleep(turnLimit / 2)
+					if test.renews {
+						write()
+					}
+				}
+				f.expect("", "enrol")
+			})
+		})
+	}
+}
+
+func TestAllNodesAreNotGivenBackForYears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, selected)
+		if err := Order(t.Context(), f.m.client, namespace, false, 100*orderLimit); err != nil {
+			t.Fatal(err)
+		}
+		f.expect("")
+		time.Sleep(orderLimit)
+		f.expect("", "enrol")
+	})
+}
+
 func TestTheAgentWakesUpForItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

@@ -25,8 +25,16 @@ const (
 	drainAnnotation = "kubedevice.io/drain"
 )
 
-// turnLimit is how long a node keeps EnrolmentLease that does not renew it.
-const turnLimit = time.Minute
+const (
+	// turnLimit is how long a node keeps EnrolmentLease that does not renew it, whatever duration
+	// the lease states: each node may write it, and one that is compromised may state 68 years.
+	turnLimit = time.Minute
+	// turnsLimit is how long a node keeps EnrolmentLease that renews it. It is longer than an
+	// enrolment or a leave with all its timeouts, see package enrolment.
+	turnsLimit = 30 * time.Minute
+	// orderLimit is how long LeaveLease holds at most that is not renewed.
+	orderLimit = time.Hour
+)
 
 // order is what LeaveLease says.
 type order struct{ leave, drain bool }
@@ -40,14 +48,38 @@ func readOrder(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err != nil {
 		return order{}, fmt.Errorf("read lease %s/%s: %w", namespace, LeaveLease, err)
 	}
-	return order{held(lease, time.Now()), lease.Annotations[drainAnnotation] == "true"}, nil
+	return order{held(lease, orderLimit), lease.Annotations[drainAnnotation] == "true"}, nil
 }
 
-// held reports whether somebody holds a lease.
-func held(lease *coordinationv1.Lease, now time.Time) bool {
+// held reports whether a lease is held. It counts for limit at most from when it was renewed, and
+// not at all if that is in the future by more: whoever wrote that would hold it for so long.
+func held(lease *coordinationv1.Lease, limit time.Duration) bool {
 	spec := lease.Spec
-	return ptr.Deref(spec.HolderIdentity, "") != "" && spec.RenewTime != nil &&
-		now.Before(spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0))*time.Second))
+	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
+		return false
+	}
+	stated := time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
+	since := time.Since(spec.RenewTime.Time)
+	return since < min(stated, limit) && since >= -limit
+}
+
+// turnOf is how long a holder has had EnrolmentLease without a break, as this node has seen it.
+type turnOf struct {
+	holder string
+	since  time.Time
+}
+
+// blocked reports whether another node has the lease, and the right to it.
+func (a *Agent) blocked(lease *coordinationv1.Lease) bool {
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if holder == a.Node || !held(lease, turnLimit) {
+		a.other = turnOf{}
+		return false
+	}
+	if a.other.holder != holder {
+		a.other = turnOf{holder, time.Now()}
+	}
+	return time.Since(a.other.since) < turnsLimit
 }
 
 // Order holds LeaveLease for as long as limit, or lets it go if limit is 0.
@@ -111,16 +143,16 @@ func (a *Agent) turn(ctx context.Context) (release func(), err error) {
 }
 
 // take takes or renews EnrolmentLease, or releases it if limit is 0. It is an error if another node
-// has it.
+// has it. From one that has it for longer than turnsLimit it is taken.
 func (a *Agent) take(ctx context.Context, limit time.Duration) error {
 	leases := a.Client.CoordinationV1().Leases(a.Namespace)
 	lease, err := leases.Get(ctx, EnrolmentLease, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read lease %s/%s: %w", a.Namespace, EnrolmentLease, err)
 	}
-	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != a.Node && held(lease, time.Now()) {
-		return fmt.Errorf("node %q is enrolled or given back at present, and one is at a time: wait for its end",
-			holder)
+	if a.blocked(lease) {
+		return fmt.Errorf("node %q is enrolled or given back at present, and one is at a time: wait for its end, or "+
+			"until it has had the lease %s/%s for %v", a.other.holder, a.Namespace, EnrolmentLease, turnsLimit)
 	}
 	hold(lease, a.Node, limit)
 	if _, err = leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
