@@ -103,8 +103,10 @@ func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (c
 			options.Nodes[i].Mode = mode
 		}
 	}
-	open := options.Nodes[scheduled].Kubecri
-	open.Args = append(open.Args, "--metrics-bind-address=0.0.0.0:10261")
+	if mode == cluster.ModeCRI { // in which the attempts are made that are about this address
+		open := options.Nodes[scheduled].Kubecri
+		open.Args = append(open.Args, "--metrics-bind-address=0.0.0.0:10261")
+	}
 	return options, nil
 }
 
