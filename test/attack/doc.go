@@ -150,7 +150,7 @@ func Attempts() []*Attempt {
 		{"The scheduler's books", proxyAlone, books()},
 		{"Nodes and their inventories", proxyAlone, inventories()},
 		{"What a node says of itself", proxyAlone, lies()},
-		{"Devices that are replaced", both, replacements()},
+		{"Devices that are replaced", proxyAlone, replacements()},
 		{"Quotas", proxyAlone, quotas()},
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},

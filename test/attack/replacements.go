@@ -32,8 +32,7 @@ func replacements() []*Attempt {
 	return []*Attempt{
 		{
 			ID: "replace-older", Who: Controller, Defence: Grants, Alone: true, Sample: true,
-			Modes: proxyAlone, // with NRI, the pod is evicted
-			What:  "writes back, with its seal, the allocation that its running pod had before its device was replaced",
+			What: "writes back, with its seal, the allocation that its running pod had before its device was replaced",
 			Want: map[Setting]Want{
 				Both: schedulerAlone, SealsAlone: {NoEffect, "can open"}, PoliciesAlone: schedulerAlone,
 			},

@@ -157,7 +157,8 @@ func seals() []*Attempt {
 				"then corrects the image",
 			Defence: Seals, Want: policyElse(mayWrite, Want{RefusedByNode, "another allocation"}),
 			Try:   changeBeforeStart,
-			Alone: true, // the scheduler chooses among the devices of all attempts
+			Modes: proxyAlone, // with NRI, what the pod had when its sandbox was created counts
+			Alone: true,       // the scheduler chooses among the devices of all attempts
 		},
 	)
 }
