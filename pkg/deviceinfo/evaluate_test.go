@@ -4,6 +4,8 @@
 package deviceinfo
 
 import (
+	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 )
@@ -32,8 +35,9 @@ type policy struct {
 }
 
 // readPolicy reads a policy from deploy/policies or deploy/policies-optional, with its binding, and
-// checks that it is enforced.
-func readPolicy(tb testing.TB, name string) *policy {
+// checks that it is enforced. changed are the expressions that an administrator has put in the
+// place of those of the file, by name.
+func readPolicy(tb testing.TB, name string, changed ...map[string]string) *policy {
 	tb.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "policies*", name+".yaml"))
 	if err != nil || len(files) != 1 {
@@ -67,6 +71,9 @@ func readPolicy(tb testing.TB, name string) *policy {
 	vars := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 	var variables []cel.NamedExpressionAccessor
 	for _, v := range shipped.Spec.Variables {
+		for _, expressions := range changed {
+			v.Expression = cmp.Or(expressions[v.Name], v.Expression)
+		}
 		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
 	}
 	compiler.CompileAndStoreVariables(variables, vars, environment.NewExpressions)
@@ -103,6 +110,8 @@ type request struct {
 	groups      []string
 	resource    string // with the subresource: pods/status
 	object, old runtime.Object
+	// mayDelete says that the user may delete the object.
+	mayDelete bool
 }
 
 // refusal returns why the policy refuses a request, or "" when it lets it through.
@@ -127,7 +136,13 @@ func (p *policy) refusal(tb testing.TB, r request) string {
 		versioned.VersionedOldObject.Set(r.old)
 	}
 	result := p.validator.Validate(tb.Context(), attributes.GetResource(), versioned, nil, &corev1.Namespace{},
-		celconfig.RuntimeCELCostBudget, nil)
+		celconfig.RuntimeCELCostBudget, authorizer.AuthorizerFunc(func(_ context.Context,
+			of authorizer.Attributes) (authorizer.Decision, string, error) {
+			if r.mayDelete && of.GetVerb() == "delete" && of.GetResource() == resource && of.GetName() == accessor.GetName() {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		}))
 	for _, decision := range result.Decisions {
 		if decision.Evaluation == validating.EvalError {
 			return "error: " + decision.Message

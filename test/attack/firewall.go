@@ -73,7 +73,6 @@ func firewalls() []*Attempt {
 			limits("main", 1)(pod)
 			of(imageVariable)(pod)
 		}},
-		{"firewall-image-blank", "runs an image that has it with a blank behind its name", "main", of(imageBlank)},
 	} {
 		attempts = append(attempts, &Attempt{
 			ID: way.id, Who: Tenant, What: way.what, Defence: Firewall, Want: everywhere(NoEffect, ""),

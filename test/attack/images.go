@@ -27,7 +27,7 @@ const (
 	imageTwice = "localhost/attack-twice:1"
 	// imageTwiceReversed has it twice: first all, then void.
 	imageTwiceReversed = "localhost/attack-twice-reversed:1"
-	// imageBlank has it with a blank behind its name.
+	// imageBlank has Ascend's, whose runtime compares names without blanks, with one behind its name.
 	imageBlank = "localhost/attack-blank:1"
 	// imageVendors has every vendor's variable with all, HABANA_VISIBLE_DEVICES twice.
 	imageVendors = "localhost/attack-vendors:1"
@@ -46,7 +46,7 @@ func images(busybox image.Image) []image.Image {
 		variables(imageVariable, visibleDevices+"=all"),
 		variables(imageTwice, visibleDevices+"=void", visibleDevices+"=all"),
 		variables(imageTwiceReversed, visibleDevices+"=all", visibleDevices+"=void"),
-		variables(imageBlank, visibleDevices+" =all"),
+		variables(imageBlank, "ASCEND_VISIBLE_DEVICES =0"),
 		variables(imageVendors, visibleDevices+"=all", "AMD_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=all",
 			"HABANA_VISIBLE_DEVICES=all", "HABANA_VISIBLE_DEVICES=none", "ASCEND_VISIBLE_DEVICES=0"),
 		busybox.Variant(imageArguments, func(config *v1.ImageConfig) {

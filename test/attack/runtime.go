@@ -115,7 +115,7 @@ const listLimit, podsOnNode, perPod = 4 << 20, 110, 20
 // kubecri can read it any more.
 func growths() []*Attempt {
 	return []*Attempt{{
-		ID: "grow-list", Who: Tenant, Defence: Bounds,
+		ID: "grow-list", Who: Tenant, Defence: Bounds, Modes: proxyAlone,
 		What: fmt.Sprintf("runs a pod of %d containers, each with a share of 8 GPUs, whose annotation has a text of "+
 			"20 KiB", perPod),
 		Want: everywhere(NoEffect, "of 4194304"),
