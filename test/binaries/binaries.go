@@ -71,7 +71,9 @@ func bringAll(ctx context.Context, source, dir string, progress io.Writer, plann
 }
 
 // recipes are the files that say how the steps work. All depend on them.
-var recipes = []string{"binaries/command.go", "binaries/debian.go", "binaries/images.go", "binaries/steps.go"}
+var recipes = []string{
+	"binaries/apt.go", "binaries/command.go", "binaries/debian.go", "binaries/images.go", "binaries/steps.go",
+}
 
 // builder is what a step works with.
 type builder struct {

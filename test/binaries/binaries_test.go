@@ -29,8 +29,8 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	w := &fixture{builder: builder{source: t.TempDir(), dir: t.TempDir(), recipes: []string{"recipe"}}}
-	w.write(t, filepath.Join(w.source, "recipe"), "-O2")
-	w.write(t, filepath.Join(w.source, "src", "main.go"), "package main")
+	write(t, filepath.Join(w.source, "recipe"), "-O2")
+	write(t, filepath.Join(w.source, "src", "main.go"), "package main")
 	w.step = step{
 		name: "tool", outputs: []string{"tool"}, inputs: []string{"src"},
 		run: func(_ context.Context, b *builder) error {
@@ -41,7 +41,7 @@ func newFixture(t *testing.T) *fixture {
 	return w
 }
 
-func (w *fixture) write(t *testing.T, path, content string) {
+func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -63,13 +63,13 @@ func TestAStepRunsAgainOnlyWhenSomethingItDependsOnHasChanged(t *testing.T) {
 	}{
 		"nothing has changed": {change: func(*testing.T, *fixture) {}},
 		"a source has changed": {again: true, change: func(t *testing.T, w *fixture) {
-			w.write(t, filepath.Join(w.source, "src", "main.go"), "package main // changed")
+			write(t, filepath.Join(w.source, "src", "main.go"), "package main // changed")
 		}},
 		"a source has been added": {again: true, change: func(t *testing.T, w *fixture) {
-			w.write(t, filepath.Join(w.source, "src", "more", "more.go"), "package more")
+			write(t, filepath.Join(w.source, "src", "more", "more.go"), "package more")
 		}},
 		"a recipe has changed": {again: true, change: func(t *testing.T, w *fixture) {
-			w.write(t, filepath.Join(w.source, "recipe"), "-O0")
+			write(t, filepath.Join(w.source, "recipe"), "-O0")
 		}},
 		"an output is missing": {again: true, change: func(t *testing.T, w *fixture) {
 			if err := os.Remove(w.output("tool")); err != nil {
@@ -77,7 +77,7 @@ func TestAStepRunsAgainOnlyWhenSomethingItDependsOnHasChanged(t *testing.T) {
 			}
 		}},
 		"a file that is no input has changed": {change: func(t *testing.T, w *fixture) {
-			w.write(t, filepath.Join(w.source, "README"), "changed")
+			write(t, filepath.Join(w.source, "README"), "changed")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

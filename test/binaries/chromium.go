@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ChromiumProgram starts [Chromium], in the directory of programs. It takes its arguments.
 const ChromiumProgram = string(Chromium) + "/chromium"
 
-// chromiumPackages are what is unpacked, with what they need and the machine lacks.
+// chromiumPackages are what is unpacked, with what they depend on.
 var chromiumPackages = []string{"chromium-headless-shell", "fontconfig-config", "fonts-dejavu-core", "fonts-inter"}
 
 // fontsConf makes pages look the same on all machines: their fonts are those of a directory.
@@ -28,37 +29,36 @@ const fontsConf = `<?xml version="1.0"?>
 </fontconfig>
 `
 
-// unpackChromium downloads Chromium and unpacks it with the libraries that the machine lacks.
+// fromTheMachine are packages that Chromium needs and that are not unpacked: the machine's loader of
+// programs starts Chromium, and it works with the C library that it belongs to alone.
+var fromTheMachine = []string{"libc6"}
+
+// unpackChromium downloads Chromium and unpacks it with the libraries that it needs.
 func unpackChromium(ctx context.Context, b *builder) error {
 	apt, err := newApt(b)
 	if err != nil {
 		return err
 	}
 	defer apt.close()
-	if err := apt.get(ctx, "update"); err != nil {
-		return err
-	}
-	if err := apt.get(ctx, append([]string{"install", "--download-only", "--yes", "--no-install-recommends",
-		"--reinstall", "--option=Debug::NoLocking=true"}, chromiumPackages...)...); err != nil {
+	if err := apt.downloadAll(ctx, chromiumPackages...); err != nil {
 		return err
 	}
 	root := b.output(filepath.Join(string(Chromium), "root"))
-	if err := os.MkdirAll(filepath.Dir(root), 0o755); err != nil {
+	if err := apt.unpack(ctx, root, fromTheMachine...); err != nil {
 		return err
 	}
-	if err := apt.unpack(ctx, root); err != nil {
+	libraries, err := find("the libraries of Chromium", root, "usr/lib/*-linux-gnu*")
+	if err != nil {
 		return err
 	}
-	libraries, err := filepath.Glob(filepath.Join(root, "usr", "lib", "*-linux-gnu*"))
-	if err != nil || len(libraries) != 1 {
-		return fmt.Errorf("find the libraries of Chromium in %s: %v, %w", root, libraries, err)
-	}
+	// Before Debian 13, some packages have theirs outside /usr.
+	path := []string{libraries, filepath.Join(root, "lib", filepath.Base(libraries)),
+		filepath.Join(libraries, "pulseaudio"), filepath.Join(libraries, "nss")}
 	fonts := b.output(filepath.Join(string(Chromium), "fonts.conf"))
 	conf := fmt.Sprintf(fontsConf, filepath.Join(root, "usr", "share", "fonts"),
 		b.output(filepath.Join(string(Chromium), "fonts-cache")))
-	script := fmt.Sprintf("#!/bin/sh\nexport FONTCONFIG_FILE=%s LD_LIBRARY_PATH=%s:%s/pulseaudio:%s/nss\n"+
-		"exec %s \"$@\"\n", fonts, libraries[0], libraries[0], libraries[0],
-		filepath.Join(root, "usr", "lib", "chromium", "chromium-headless-shell"))
+	script := fmt.Sprintf("#!/bin/sh\nexport FONTCONFIG_FILE=%s LD_LIBRARY_PATH=%s\nexec %s \"$@\"\n", fonts,
+		strings.Join(path, ":"), filepath.Join(root, "usr", "lib", "chromium", "chromium-headless-shell"))
 	return errors.Join(os.WriteFile(fonts, []byte(conf), 0o644),
 		os.WriteFile(b.output(ChromiumProgram), []byte(script), 0o755))
 }

@@ -73,12 +73,12 @@ var extras = map[Extra]step{
 	},
 	Chromium: {
 		outputs: []string{ChromiumProgram},
-		inputs:  []string{"binaries/extras.go", "binaries/chromium.go", "binaries/debian.go"},
+		inputs:  []string{"binaries/extras.go", "binaries/chromium.go"},
 		run:     unpackChromium,
 	},
 	CRIU: {
 		outputs: []string{filepath.Join(string(CRIU), "criu")},
-		inputs:  []string{"binaries/extras.go", "binaries/debian.go"},
+		inputs:  []string{"binaries/extras.go"},
 		run:     unpackCRIU,
 	},
 	Critest: {

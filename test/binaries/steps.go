@@ -5,7 +5,6 @@ package binaries
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,9 +60,9 @@ var steps = []step{
 		outputs: []string{"runc"},
 		inputs:  []string{"third_party/runc"},
 		run: func(ctx context.Context, b *builder) error {
-			libraries, err := filepath.Glob(b.output(unpacked + "/usr/lib/*/libseccomp.a"))
-			if err != nil || len(libraries) != 1 {
-				return fmt.Errorf("find libseccomp.a in %s: %v, %w", b.output(unpacked), libraries, err)
+			library, err := find("the library of runc", b.output(unpacked), "usr/lib/*/libseccomp.a")
+			if err != nil {
+				return err
 			}
 			return b.goBuild(ctx, goBuild{
 				module:  "third_party/runc",
@@ -74,7 +73,7 @@ var steps = []step{
 				env: []string{ // in place of pkg-config, which the machine may lack
 					"PKG_CONFIG=true",
 					"CGO_CFLAGS=-I" + b.output(headers),
-					"CGO_LDFLAGS=-L" + filepath.Dir(libraries[0]) + " -lseccomp",
+					"CGO_LDFLAGS=-L" + filepath.Dir(library) + " -lseccomp",
 				},
 			})
 		},
