@@ -32,7 +32,8 @@ type apt struct {
 	options []string
 }
 
-// newApt returns an apt with the machine's sources and architecture, in an empty directory.
+// newApt returns an apt with the machine's sources and architecture, in an empty directory. To it,
+// no package is installed, so that what it downloads does not depend on what the machine has.
 func newApt(dir string) (*apt, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -42,8 +43,13 @@ func newApt(dir string) (*apt, error) {
 			return nil, err
 		}
 	}
+	status := filepath.Join(dir, "nothing-installed")
+	if err := os.WriteFile(status, nil, 0o644); err != nil {
+		return nil, err
+	}
 	return &apt{dir: dir, options: []string{
 		"--quiet=2",
+		"--option=Dir::State::Status=" + status,
 		"--option=Dir::State::Lists=" + filepath.Join(dir, "lists"),
 		"--option=Dir::Cache::Archives=" + filepath.Join(dir, "packages"),
 		"--option=Dir::Cache::pkgcache=",
@@ -66,8 +72,7 @@ var suites = map[string][]string{
 }
 
 // forRelease makes a use the archives that the machine uses, for debianRelease alone, whatever the
-// machine's own is, and for an architecture, as if nothing were installed. For amd64 and arm64,
-// Debian has Go's words.
+// machine's own is, and for an architecture. For amd64 and arm64, Debian has Go's words.
 func (a *apt) forRelease(ctx context.Context, architecture string) error {
 	if _, err := a.get(ctx, "update"); err != nil {
 		return err
@@ -93,13 +98,12 @@ func (a *apt) forRelease(ctx context.Context, architecture string) error {
 	if !found["Debian"] {
 		return errors.New("apt of this machine knows no archive of Debian: add one to its sources")
 	}
-	list, status := filepath.Join(a.dir, "sources.list"), filepath.Join(a.dir, "nothing-installed")
-	err = errors.Join(os.WriteFile(list, []byte(sources.String()), 0o644), os.WriteFile(status, nil, 0o644))
-	if err != nil {
+	list := filepath.Join(a.dir, "sources.list")
+	if err := os.WriteFile(list, []byte(sources.String()), 0o644); err != nil {
 		return err
 	}
 	a.options = append(a.options, "--option=Dir::Etc::SourceList="+list, "--option=Dir::Etc::SourceParts=-",
-		"--option=Dir::State::Status="+status, "--option=APT::Architecture="+architecture,
+		"--option=APT::Architecture="+architecture,
 		"--option=APT::Architectures="+architecture)
 	_, err = a.get(ctx, "update")
 	return err
@@ -219,7 +223,6 @@ func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	if _, err := apt.get(ctx, "update"); err != nil {
 		return "", err
 	}
-	// The machine's own packages are used: only what is missing is downloaded.
 	arguments := []string{"install", "--download-only", "--yes", "--no-install-recommends"}
 	if _, err := apt.get(ctx, append(arguments, cross.packages...)...); err != nil {
 		return "", err
@@ -230,13 +233,17 @@ func compiler(ctx context.Context, architecture, dir string) (string, error) {
 	}
 	root := filepath.Join(dir, "root")
 	for _, deb := range packages {
+		if name, _, _ := strings.Cut(filepath.Base(deb), "_"); name == "libc6" {
+			continue // that of the machine, which its loader of programs belongs to
+		}
 		if _, err := output(ctx, "", "dpkg-deb", "--extract", deb, root); err != nil {
 			return "", err
 		}
 	}
 	// The script comes last: what it needs is complete then.
-	text := fmt.Sprintf("#!/bin/sh\nLD_LIBRARY_PATH=%[1]s/usr/lib/$(uname -m)-linux-gnu exec %[1]s/usr/bin/%[2]s "+
-		"--sysroot=%[1]s \"$@\"\n", root, cross.program)
+	text := fmt.Sprintf("#!/bin/sh\nmachine=$(uname -m)-linux-gnu\n"+
+		"LD_LIBRARY_PATH=%[1]s/usr/lib/$machine:%[1]s/lib/$machine exec %[1]s/usr/bin/%[2]s --sysroot=%[1]s \"$@\"\n",
+		root, cross.program)
 	return script, os.WriteFile(script, []byte(text), 0o755)
 }
 
