@@ -7,41 +7,71 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// Check returns a line about file if this program could load it as a plugin of any kind. The error
+// A Checker says of plugin files whether this program would load them, one after another, as it
+// would load those of a directory: to each file, those before it are open. Its zero value knows of
+// none. It is for one goroutine.
+type Checker struct {
+	// AllowWritable accepts files that users other than root may change; see [AllowWritableFlag].
+	AllowWritable bool
+
+	open map[string][]*candidate // by entry point: no program opens plugins of two kinds
+}
+
+// Check returns a line about file if this program would load it as a plugin of any kind. The error
 // is the text that a host logs for the file. Only a child process opens the file.
 //
 // The verdict is about this program. One that is built from the same sources, with the same flags,
 // loads the same plugins, except those that share further libraries with only one of the two.
-func Check(ctx context.Context, file string) (line string, err error) {
+func (k *Checker) Check(ctx context.Context, file string) (line string, err error) {
 	file, err = filepath.Abs(file)
 	if err != nil {
 		return "", about(file, err)
 	}
-	c, err := inspect(file)
+	if !isPluginName(filepath.Base(file)) {
+		return "", about(file,
+			refuse("rename it", "is left out by its name, which does not end in .so, or begins with a dot"))
+	}
+	c, err := read(file, k.AllowWritable)
 	if err != nil {
 		return "", about(file, err)
 	}
-	var found, symbols []string
-	for _, t := range targets() {
-		symbols = append(symbols, t.symbol)
-		if !c.exports(t) {
-			continue
-		}
-		name, err := try(ctx, file, t)
+	entries, err := c.entries()
+	if err != nil {
+		return "", about(file, err)
+	}
+	var found []string
+	for _, t := range entries {
+		name, err := c.tryAfter(ctx, t, k.open[t.symbol])
 		if err != nil {
 			return "", about(file, err)
 		}
+		if k.open == nil {
+			k.open = map[string][]*candidate{}
+		}
+		k.open[t.symbol] = append(k.open[t.symbol], c)
 		found = append(found, fmt.Sprintf("%s %q", t.what, name))
-	}
-	if found == nil {
-		return "", about(file,
-			refuse("export one of them from its package main", "exports neither %s", strings.Join(symbols, " nor ")))
 	}
 	return fmt.Sprintf("plugin %q: loads as %s, %s", file, strings.Join(found, " and "), c.describe()), nil
 }
+
+// entries returns the kinds of which c has the entry point: one of them or both.
+func (c *candidate) entries() ([]target, error) {
+	all := targets()
+	found := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return !c.exports(t) })
+	if len(found) == 0 {
+		return nil, refuse("export one of them from its package main", "exports neither %s nor %s", all[0].symbol,
+			all[1].symbol)
+	}
+	return found, nil
+}
+
+// Files returns the files that a host would consider in a directory, in the order in which it loads
+// them.
+func Files(dir string) ([]string, error) { return pluginFiles(dir) }
 
 // Entries returns the entry points that file exports, of those that a host looks for: CreateSymbol
 // of package device, of package devicescheduler, or both. It only reads the file. The error is the
@@ -51,10 +81,12 @@ func Entries(file string) (symbols []string, err error) {
 	if err != nil {
 		return nil, about(file, err)
 	}
-	for _, t := range targets() {
-		if c.exports(t) {
-			symbols = append(symbols, t.symbol)
-		}
+	entries, err := c.entries()
+	if err != nil {
+		return nil, about(file, err)
+	}
+	for _, t := range entries {
+		symbols = append(symbols, t.symbol)
 	}
 	return symbols, nil
 }

@@ -83,34 +83,51 @@ func pluginFiles(dir string) ([]string, error) {
 	}
 	var files []string
 	for _, entry := range entries {
-		if name := entry.Name(); filepath.Ext(name) == ".so" && !strings.HasPrefix(name, ".") {
-			files = append(files, filepath.Join(dir, name))
+		if isPluginName(entry.Name()) {
+			files = append(files, filepath.Join(dir, entry.Name()))
 		}
 	}
 	return files, nil
 }
 
+// isPluginName reports whether a file of a plugin directory is a plugin by its name.
+func isPluginName(name string) bool {
+	return filepath.Ext(name) == ".so" && !strings.HasPrefix(name, ".")
+}
+
+// read is the first stage: it refuses a file that others may change, unless that is allowed, and
+// reads it.
+func read(file string, allowWritable bool) (*candidate, error) {
+	if !allowWritable {
+		if err := requireTrusted(file, trustedOwner); err != nil {
+			return nil, err
+		}
+	}
+	return inspect(file)
+}
+
+// tryAfter is the second stage, of a file of that kind that is to be opened after others. It
+// returns the plugin's name.
+func (c *candidate) tryAfter(ctx context.Context, t target, open []*candidate) (name string, err error) {
+	for _, other := range open {
+		if err := c.conflictsWith(other); err != nil {
+			return "", err
+		}
+	}
+	return try(ctx, c.file, t)
+}
+
 // load takes one file through the three stages. It adds the file to open as soon as the runtime has
 // it.
 func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*candidate) (Loaded[T], error) {
-	if !kind.allowWritable {
-		if err := requireTrusted(file, trustedOwner); err != nil {
-			return Loaded[T]{}, err
-		}
-	}
-	c, err := inspect(file)
+	c, err := read(file, kind.allowWritable)
 	if err != nil {
 		return Loaded[T]{}, err
 	}
 	if err := c.require(kind.target()); err != nil {
 		return Loaded[T]{}, err
 	}
-	for _, other := range *open {
-		if err := c.conflictsWith(other); err != nil {
-			return Loaded[T]{}, err
-		}
-	}
-	if _, err := try(ctx, file, kind.target()); err != nil {
+	if _, err := c.tryAfter(ctx, kind.target(), *open); err != nil {
 		return Loaded[T]{}, err
 	}
 

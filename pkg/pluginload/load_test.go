@@ -200,7 +200,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			file := filepath.Join(dir, "bad.so")
 			test.make(t, file)
 
-			line, err := Check(t.Context(), file)
+			line, err := (&Checker{}).Check(t.Context(), file)
 			if err == nil {
 				t.Fatalf("Check = %q, want an error", line)
 			}
@@ -282,6 +282,8 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	loaded, rejected := LoadDir(klog.NewContext(t.Context(), logger), dir, Devices())
+	// A check of the same directory says the same, except of plugins of the other kind.
+	checked := checkAll(t, Checker{}, dir)
 
 	type outcome struct{ File, Name string }
 	var got []outcome
@@ -308,6 +310,9 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	if diff := cmp.Diff(wantLines, lines); diff != "" {
 		t.Errorf("rejected (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(wantLines[:2], checked); diff != "" {
+		t.Errorf("refused by a check (-want +got):\n%s", diff)
+	}
 
 	logged := map[string]int{}
 	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
@@ -327,12 +332,36 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	}
 }
 
+// checkAll returns what is said of those files of a directory that would not load.
+func checkAll(t *testing.T, checker Checker, dir string) (refused []string) {
+	t.Helper()
+	files, err := Files(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if _, err := checker.Check(t.Context(), file); err != nil {
+			refused = append(refused, err.Error())
+		}
+	}
+	return refused
+}
+
+func TestAFileThatIsNoPluginByItsNameIsRefusedByACheck(t *testing.T) {
+	for _, name := range []string{"gadget", "gadget.so.new", ".gadget.so"} {
+		_, err := (&Checker{}).Check(t.Context(), filepath.Join(t.TempDir(), name))
+		if err == nil || !strings.Contains(err.Error(), "is left out by its name") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestASchedulerPluginIsLoadedAndChecked(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gadgets.so")
 	build(t, file, recipe{source: "existing", module: "example.com/gadgets"})
 
-	line, err := Check(t.Context(), file)
+	line, err := (&Checker{}).Check(t.Context(), file)
 	want := `plugin "` + file + `": loads as scheduler plugin "gadgets" and device plugin "gadgets", built from ` +
 		`example.com/gadgets with ` +
 		hostInfo().GoVersion + " and SDK v0.1.0"

@@ -136,6 +136,12 @@ func TestALoadDirOfOthersNeedsTheFlag(t *testing.T) {
 	if len(loaded) != 0 || len(rejected) != 1 || !strings.Contains(rejected[0].Error(), "--"+AllowWritableFlag) {
 		t.Errorf("without the flag: loaded %v, rejected %v", loaded, rejected)
 	}
+	if checked := checkAll(t, Checker{}, dir); len(checked) != 1 || checked[0] != rejected[0].Error() {
+		t.Errorf("a check says %q, loading %q", checked, rejected)
+	}
+	if checked := checkAll(t, Checker{AllowWritable: true}, dir); len(checked) != 0 {
+		t.Errorf("a check with the flag says %q", checked)
+	}
 	loaded, rejected = LoadDir(quietly(t), dir, Devices().AllowWritable(true))
 	if len(loaded) != 1 || len(rejected) != 0 {
 		t.Errorf("with the flag: loaded %v, rejected %v", loaded, rejected)

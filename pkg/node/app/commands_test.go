@@ -6,6 +6,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,6 +127,35 @@ func TestCheckingAPluginThatIsNoneFailsAndSaysWhy(t *testing.T) {
 	got, err := execute("plugin", "check", text)
 	if err == nil || !strings.Contains(err.Error(), "1 of 1") || !strings.Contains(got, text) {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestADirectoryOfPluginsIsCheckedAsTheDaemonLoadsIt(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "b.so"), "not a plugin")
+	write(t, filepath.Join(dir, "a.so"), "not a plugin")
+	write(t, filepath.Join(dir, ".hidden.so"), "not a plugin")
+	write(t, filepath.Join(dir, "README"), "not a plugin")
+	got, err := execute("plugin", "check", dir)
+	if err == nil || !strings.Contains(err.Error(), "2 of 2") || strings.Index(got, "a.so") > strings.Index(got, "b.so") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := execute("plugin", "check", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no plugin") {
+		t.Errorf("an empty directory: %q, %v", got, err)
+	}
+}
+
+func TestAFileThatOthersMayChangeIsRefusedByACheck(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "open.so"), "not a plugin")
+	if err := os.Chmod(file, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const refused = "can be changed by users other than root"
+	if got, err := execute("plugin", "check", file); err == nil || !strings.Contains(got, refused) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, _ := execute("plugin", "check", "--allow-writable-plugins", file); strings.Contains(got, refused) {
+		t.Errorf("with the flag: %q", got)
 	}
 }
 

@@ -151,9 +151,14 @@ func serverTime(ctx context.Context, kubeconfig string) (time.Time, error) {
 	return http.ParseTime(answer.Header.Get("Date"))
 }
 
-func checkPlugin(ctx context.Context, file string) error {
-	_, err := pluginload.Check(ctx, file)
-	return err
+// pluginCheck returns the check of one plugin file after another, as kubecri with these options
+// loads them.
+func pluginCheck(options *Options) func(ctx context.Context, file string) error {
+	checker := pluginload.Checker{AllowWritable: options.AllowWritablePlugins}
+	return func(ctx context.Context, file string) error {
+		_, err := checker.Check(ctx, file)
+		return err
+	}
 }
 
 // freeBytes returns what is free on the file system of a path.

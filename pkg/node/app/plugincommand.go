@@ -23,17 +23,23 @@ func pluginCommand() *cobra.Command {
 }
 
 func pluginCheckCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE...",
+	var checker pluginload.Checker
+	command := &cobra.Command{
+		Use:   "check (FILE | DIRECTORY)...",
 		Short: "Say whether plugin files would load, and if not, why",
-		Long: "Say for each file, in one line, whether this program would load it as a plugin. The files are tried " +
-			"in a process of their own.\n" +
+		Long: "Say for each file, in one line, whether this program would load it as a plugin, from where it is and " +
+			"after the files before it, of which it may be a second copy. Of a directory, all plugin files are " +
+			"meant, in the order in which the programs load them. The files are tried in a process of their own.\n" +
 			"Fails if any of them would not load.",
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(command *cobra.Command, files []string) error {
+		RunE: func(command *cobra.Command, paths []string) error {
+			files, err := pluginFiles(paths)
+			if err != nil {
+				return err
+			}
 			refused := 0
 			for _, file := range files {
-				line, err := pluginload.Check(command.Context(), file)
+				line, err := checker.Check(command.Context(), file)
 				if err != nil {
 					refused++
 					line = err.Error()
@@ -46,6 +52,29 @@ func pluginCheckCommand() *cobra.Command {
 			return nil
 		},
 	}
+	command.Flags().BoolVar(&checker.AllowWritable, pluginload.AllowWritableFlag, false,
+		"check as for programs that are started with this flag: files that users other than root may change would load")
+	return command
+}
+
+// pluginFiles returns the files that are meant: of a directory those that are plugins.
+func pluginFiles(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			files = append(files, path) // the check says what is wrong with it
+			continue
+		}
+		found, err := pluginload.Files(path)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s has no plugin files (*.so)", path)
+		}
+		files = append(files, found...)
+	}
+	return files, nil
 }
 
 // socketScheme begins the argument that names a kubelet device plugin.

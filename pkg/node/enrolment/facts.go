@@ -217,8 +217,8 @@ func (e *Enrolment) programFact(ctx context.Context) Fact {
 	return found
 }
 
-// pluginFacts are about kubecri's device plugins, each of which must fit this machine's glibc and
-// this program.
+// pluginFacts are about kubecri's device plugins, each of which must load into this program, on this
+// machine.
 func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
 	files, err := e.pluginFiles()
 	if err != nil {
@@ -228,8 +228,7 @@ func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
 	for _, file := range files {
 		found := fact("plugin", "%s loads", file)
 		if err := e.options.CheckPlugin(ctx, file); err != nil {
-			found = fact("plugin", "%v", err).blocks("build it with kubecri, on a system whose glibc is not newer " +
-				"than this one's, or take the file away")
+			found = fact("plugin", "%v", err).blocks("kubecri would leave it out: do as it says, or take the file away")
 		}
 		facts = append(facts, found)
 	}
@@ -240,9 +239,13 @@ func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
 	return facts
 }
 
-// pluginFiles returns the paths of kubecri's plugin files.
+// pluginFiles returns the paths of kubecri's plugin files, which hidden ones are not, in the order
+// in which it loads them.
 func (e *Enrolment) pluginFiles() ([]string, error) {
-	return filepath.Glob(e.options.Host.path(filepath.Join(e.options.PluginDir, "*.so")))
+	files, err := filepath.Glob(e.options.Host.path(filepath.Join(e.options.PluginDir, "*.so")))
+	return slices.DeleteFunc(files, func(file string) bool {
+		return strings.HasPrefix(filepath.Base(file), ".")
+	}), err
 }
 
 // kubeletDirectory is where the kubelet's device plugins register.

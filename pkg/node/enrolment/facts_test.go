@@ -145,7 +145,7 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 				m.write("/plugins/a.so", "")
 				m.options.CheckPlugin = func(context.Context, string) error { return errors.New("needs GLIBC_2.99") }
 			},
-			"plugin", "GLIBC_2.99", "glibc",
+			"plugin", "GLIBC_2.99", "leave it out",
 		},
 		"too little disk": {
 			func(m *machine) { m.options.Free = func(string) (uint64, error) { return 1 << 20, nil } },

@@ -20,8 +20,9 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	var checker pluginload.Checker
 	for _, file := range files {
-		line, err := pluginload.Check(context.Background(), file)
+		line, err := checker.Check(context.Background(), file)
 		fmt.Println("check:", line, err)
 	}
 	loaded, rejected := pluginload.LoadDir(context.Background(), dir, pluginload.Devices())
