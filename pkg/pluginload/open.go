@@ -6,6 +6,8 @@ package pluginload
 import (
 	"fmt"
 	"plugin"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,7 +39,9 @@ func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
 		returned := false
 		defer func() {
 			if cause := recover(); cause != nil {
-				r.err = refuse(askAuthor, "%s panicked: %v", step.Load(), cause)
+				panicked := refuse(askAuthor, "%s panicked: %v", step.Load(), cause)
+				panicked.Trace = string(debug.Stack())
+				r.err = panicked
 			} else if !returned {
 				r.err = refuse(askAuthor, "%s ended its goroutine", step.Load())
 			}
@@ -53,7 +57,10 @@ func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
 	case r := <-done:
 		return r.opened, r.err
 	case <-timer.C:
-		return opened[T]{}, refuse(askAuthor, "%s did not end within %v", step.Load(), kind.timeLimit)
+		hung := refuse(askAuthor, "%s did not end within %v", step.Load(), kind.timeLimit)
+		stacks := make([]byte, maxStderr)
+		hung.Trace, hung.Hung = string(stacks[:runtime.Stack(stacks, true)]), true
+		return opened[T]{}, hung
 	}
 }
 

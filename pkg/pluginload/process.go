@@ -68,6 +68,20 @@ func StartChild(ctx context.Context, variable string, request any) (*Child, erro
 	return c, nil
 }
 
+// quitTime is how long a child may take to write its stacks.
+const quitTime = 5 * time.Second
+
+// Quit ends the child such that it writes the stacks of all its goroutines first, which Said
+// returns after Wait. It returns at once.
+func (c *Child) Quit() {
+	// What handles the signal, or is about to end, is ended by force.
+	_ = c.command.Process.Signal(syscall.SIGQUIT)
+	time.AfterFunc(quitTime, func() { _ = c.command.Process.Kill() })
+}
+
+// Said returns what the child wrote last to its standard error. Call it after Wait.
+func (c *Child) Said() string { return c.stderr.String() }
+
 // Wait waits until the child has ended and returns how, in words. A child that reads requests ends
 // when there are no more, which Wait tells it.
 func (c *Child) Wait() (ended string) {

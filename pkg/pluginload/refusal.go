@@ -19,6 +19,9 @@ const rebuild = "rebuild it with go build -buildmode=plugin -trimpath"
 type refusal struct {
 	Cause string
 	Next  string
+
+	Trace string // of the plugin's code that panicked or hung, as package runtime writes it
+	Hung  bool
 }
 
 func (r *refusal) Error() string {
@@ -38,11 +41,21 @@ func about(file string, err error) error {
 	return fmt.Errorf("plugin %q: %w", file, err)
 }
 
-// Explain returns, of an error that says why a file is left out, the cause and the next step.
-func Explain(err error) (cause, next string) {
+// An Explanation says why a file is left out.
+type Explanation struct {
+	// Cause is why, and Next the next step, as phrases.
+	Cause, Next string
+	// Trace is set if code of the plugin panicked, or did not return: it has the stack, or those of
+	// all goroutines, as package runtime writes them. Hung says that it did not return.
+	Trace string
+	Hung  bool
+}
+
+// Explain explains an error about a file that is left out.
+func Explain(err error) Explanation {
 	var r *refusal
 	if errors.As(err, &r) {
-		return r.Cause, r.Next
+		return Explanation(*r)
 	}
-	return err.Error(), askAuthor
+	return Explanation{Cause: err.Error(), Next: askAuthor}
 }

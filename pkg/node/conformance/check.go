@@ -6,6 +6,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 )
 
@@ -15,6 +16,8 @@ type check[T any] struct {
 	about string   // what holds for a plugin that passes, as a sentence
 	fix   string   // what the author of a plugin that fails is to do
 	needs []string // checks that must have passed
+
+	provokes bool // whether it provokes panics, so that fix is about them, too
 
 	breaks bool // whether it breaks a device and mends it, if there are commands for that
 
@@ -58,6 +61,7 @@ type outcome struct {
 	Status Status
 	Reason string
 	Fix    string
+	Stack  []string // where the plugin crashed
 	Lines  []string // of a check that observes
 	// Node is what the plugin reports, after a device plugin's check of its inventory.
 	Node *node `json:",omitempty"`
@@ -73,7 +77,7 @@ func (c check[T]) perform(subject T) outcome {
 	err := func() (err error) {
 		defer func() { // of calls that are not contained, as they are trivial in most plugins
 			if cause := recover(); cause != nil {
-				err = fmt.Errorf("panic: %v", cause)
+				err = &crash{fmt.Errorf("panic: %v", cause), fixPanic, frames(string(debug.Stack()))}
 			}
 		}()
 		if c.observe != nil {
@@ -91,7 +95,9 @@ func (c check[T]) perform(subject T) outcome {
 		o.Status, o.Reason = NotApplicable, not.why
 	default:
 		o.Status, o.Reason, o.Fix = Failed, err.Error(), c.fix
-		if errors.As(err, &remedy) {
+		if fix, stack, ok := c.crashed(err); ok {
+			o.Fix, o.Stack = fix, stack
+		} else if errors.As(err, &remedy) {
 			o.Fix = remedy.fix
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -69,16 +70,23 @@ func newCaller(kind string, concurrent bool) *plugincall.Caller {
 func contained[T any](
 	caller *plugincall.Caller, method string, limit time.Duration, do func() (T, error),
 ) (answer T, err error) {
-	var own error // what the plugin returned: an answer
+	var own error    // what the plugin returned: an answer
+	var stack string // of its panic
 	answer, err = plugincall.Do(context.Background(), caller, plugincall.Call{Method: method, Limit: limit},
 		func() (T, error) {
+			defer func() {
+				if cause := recover(); cause != nil {
+					stack = string(debug.Stack())
+					panic(cause)
+				}
+			}()
 			answer, err := do()
 			own = err
 			return answer, nil
 		})
 	var failure *plugincall.Failure
 	if errors.As(err, &failure) {
-		return answer, fmt.Errorf("%s: %w", method, failure)
+		return answer, crashOf(fmt.Errorf("%s: %w", method, failure), failure, stack)
 	}
 	if own != nil {
 		return answer, &refusedBy{method, own}

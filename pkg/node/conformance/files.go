@@ -39,6 +39,8 @@ type Limits struct {
 	Health time.Duration
 	// Concurrent is how long calls are made at the same time.
 	Concurrent time.Duration
+	// Check is how long one check may take, with all its calls, beyond Start, Health and Command.
+	Check time.Duration
 	// Command is how long each of the commands Break, Mend and Restart may take.
 	Command time.Duration
 }
@@ -49,12 +51,13 @@ func DefaultLimits() Limits {
 	timing := plugins.DefaultTiming()
 	return Limits{
 		Start: timing.Start, Update: timing.Update, Allocate: timing.Allocate, Schedule: time.Second,
-		Health: 30 * time.Second, Concurrent: 500 * time.Millisecond, Command: 2 * time.Minute,
+		Health: 30 * time.Second, Concurrent: 500 * time.Millisecond, Check: 2 * time.Minute,
+		Command: 2 * time.Minute,
 	}
 }
 
 // whole is how long one check may take, which makes many calls.
-func (l Limits) whole() time.Duration { return 2*time.Minute + l.Start + 2*(l.Health+l.Command) }
+func (l Limits) whole() time.Duration { return l.Check + l.Start + 2*(l.Health+l.Command) }
 
 // The kinds of plugins in a report.
 const (
@@ -74,10 +77,6 @@ func Files(ctx context.Context, files []string, options Options) (*Report, error
 		if err != nil {
 			run.refused(file, kindUnknown, err)
 			continue
-		}
-		if len(symbols) == 0 {
-			_, err := pluginload.Check(ctx, file)
-			run.refused(file, kindUnknown, err)
 		}
 		for _, symbol := range symbols {
 			if other, taken := of[symbol]; taken {
@@ -124,10 +123,17 @@ const (
 
 // refused reports a file that cannot be opened.
 func (r *run) refused(file, kind string, err error) {
-	cause, next := pluginload.Explain(err)
-	r.report.Results = append(r.report.Results, Result{
-		Plugin: file, Kind: kind, Check: loads, About: aboutLoads, Status: Failed, Reason: cause, Fix: next,
-	})
+	why := pluginload.Explain(err)
+	result := Result{
+		Plugin: file, Kind: kind, Check: loads, About: aboutLoads, Status: Failed, Reason: why.Cause, Fix: why.Next,
+	}
+	switch {
+	case why.Hung:
+		result.Fix, result.Stack = fixHang, stuckIn(why.Trace)
+	case why.Trace != "":
+		result.Fix, result.Stack = fixPanic, frames(why.Trace)
+	}
+	r.report.Results = append(r.report.Results, result)
 }
 
 // all runs the checks of one kind on a plugin, in their order.
@@ -164,6 +170,7 @@ func all[T any](r *run, s *session, kind string, checks []check[T]) {
 		r.passed.note(kind+"/"+c.name, o.Status, first)
 		r.report.Results = append(r.report.Results, Result{
 			Plugin: s.file, Kind: kind, Check: c.name, About: c.about, Status: o.Status, Reason: o.Reason, Fix: o.Fix,
+			Stack: o.Stack,
 		})
 	}
 }
@@ -236,7 +243,7 @@ func (s *session) ask(ctx context.Context, q question) outcome {
 		s.child, s.stop = child, cancel
 	}
 	limit := s.setup.Options.Limits.whole()
-	timer := time.AfterFunc(limit, s.stop)
+	timer := time.AfterFunc(limit, s.child.Quit)
 	var o outcome
 	err := s.child.Requests.Encode(q)
 	if decodeErr := s.child.Replies.Decode(&o); decodeErr == nil {
@@ -247,16 +254,16 @@ func (s *session) ask(ctx context.Context, q question) outcome {
 	}
 	inTime := timer.Stop()
 	ended := s.child.Wait()
+	said := s.child.Said()
 	s.stop()
 	s.child = nil
 	switch {
 	case ctx.Err() != nil:
 		return outcome{Status: NotApplicable, Reason: ctx.Err().Error(), ended: true}
 	case !inTime:
-		return outcome{Status: Failed, Reason: fmt.Sprintf("it did not end within %v", limit), ended: true}
+		return overdue(limit, said)
 	default:
-		return outcome{Status: Failed, Reason: fmt.Sprintf("it ended the process that called it: %s", ended),
-			ended: true}
+		return exited(ended, said)
 	}
 }
 

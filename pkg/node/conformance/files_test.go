@@ -60,7 +60,7 @@ func buildPlugin(t *testing.T, from, pkg string) (file string) {
 func patient() Options {
 	return Options{Limits: Limits{
 		Start: 5 * time.Second, Update: 5 * time.Second, Allocate: 5 * time.Second, Schedule: 5 * time.Second,
-		Health: 3 * time.Second, Concurrent: 50 * time.Millisecond, Command: time.Minute,
+		Health: 3 * time.Second, Concurrent: 50 * time.Millisecond, Check: 2 * time.Minute, Command: time.Minute,
 	}}
 }
 

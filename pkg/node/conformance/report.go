@@ -44,6 +44,9 @@ type Result struct {
 	Reason string `json:"reason,omitempty"`
 	// Fix says what to do about a check that failed.
 	Fix string `json:"fix,omitempty"`
+	// Stack has the frames of the plugin, the innermost one first, when a check failed because the
+	// plugin panicked, did not return or ended the process, and they are known.
+	Stack []string `json:"stack,omitempty"`
 	// Known says why the failure is expected.
 	Known string `json:"known,omitempty"`
 }
@@ -63,7 +66,8 @@ func (r *Report) Accept(known map[string]string) error {
 	}
 	for i, result := range r.Results {
 		if reason, expected := known[result.Check]; expected && result.Status == Failed {
-			r.Results[i].Status, r.Results[i].Fix, r.Results[i].Known = Known, "", reason
+			r.Results[i].Status, r.Results[i].Known = Known, reason
+			r.Results[i].Fix, r.Results[i].Stack = "", nil
 		}
 	}
 	return nil
@@ -98,6 +102,9 @@ func (r *Report) WriteText(out io.Writer) error {
 			said = result.Reason
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\n", result.Status, result.Check, oneLine(said))
+		for _, frame := range result.Stack {
+			fmt.Fprintf(table, "\t\t  at %s\n", oneLine(frame))
+		}
 	}
 	var counts []string
 	for _, status := range []Status{OK, Failed, Known, NotApplicable} {

@@ -44,17 +44,31 @@ type node struct {
 	kept   *types.NodeInfo
 	shared map[string]string
 	busy   atomic.Bool
+	named  atomic.Int32
 }
 
 var _ device.Device = (*node)(nil)
 
 func (n *node) GetName() string {
+	if fault("GetName hangs after the file is loaded") && n.named.Add(1) > 1 {
+		select {}
+	}
 	if fault("it has no name") {
 		return ""
 	}
 	return "gears"
 }
-func (n *node) New() error           { return nil }
+
+func (n *node) New() error {
+	if fault("New hangs") {
+		select {}
+	}
+	if fault("New panics") {
+		panic("no keys")
+	}
+	return nil
+}
+
 func (n *node) ConcurrentSafe() bool { return true }
 
 func (n *node) Start() error {
