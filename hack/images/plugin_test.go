@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	for _, file := range os.Args[3:] {
+	for _, file := range os.Args[4:] { // after plugin check --allow-writable-plugins
 		if strings.HasPrefix(filepath.Base(file), "bad") {
 			fmt.Println(file, "has another SDK")
 			os.Exit(1)
@@ -109,6 +109,22 @@ func TestAPluginsImageHasItsHalvesAndWhatInstallsThem(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(out, "bad-plugin")); err == nil {
 		t.Error("a plugin that does not load has an image")
+	}
+}
+
+func TestACopyOfTheTemplateElsewhereHasAnImageAsItIs(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "gizmo")
+	if err := os.CopyFS(elsewhere, os.DirFS("../../plugins/template")); err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	err := run(t.Context(), []string{
+		"plugin", "-name", "gizmo", "-module", elsewhere, "-kubecri", host(t), "-sdk", "../../pkg/sdk",
+		"-installer", "install", "-work", filepath.Join(t.TempDir(), "work"), "-out", t.TempDir(),
+		"-version", "v1.2.3", "-created", "1700000000",
+	}, &printed)
+	if err != nil || !strings.Contains(printed.String(), "localhost/gizmo-plugin:v1.2.3") {
+		t.Errorf("%v: %s", err, printed.String())
 	}
 }
 

@@ -4,7 +4,11 @@
 package pluginload
 
 import (
+	"archive/zip"
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,31 +16,103 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// TestTheTemplateLoadsFromACopyElsewhere does what its README tells vendors to do.
-func TestTheTemplateLoadsFromACopyElsewhere(t *testing.T) {
-	elsewhere := t.TempDir()
-	copySource(t, "../../plugins/template", elsewhere)
-	sdk, err := filepath.Abs("../sdk")
+// TestACopyOfTheTemplateBuildsAndLoads does what its README says, with each source of the SDK.
+func TestACopyOfTheTemplateBuildsAndLoads(t *testing.T) {
+	blocks := shellBlocks(t, "../../plugins/template/README.md")
+	for name, test := range map[string]struct {
+		name   string // in place of gizmo: this process opens a package once
+		source string // what the block that says where the SDK is contains
+		env    []string
+	}{
+		"with the SDK of a checkout": {name: "gizmo", source: "-replace="},
+		"with a published SDK":       {name: "doodad", source: "-dropreplace=", env: sdkProxy(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkout := filepath.Join(t.TempDir(), "kubedevice")
+			copySource(t, "../../plugins/template", filepath.Join(checkout, "plugins", "template"))
+			copySource(t, "../sdk", filepath.Join(checkout, "pkg", "sdk"))
+			script := blocks["cp -r"] + blocks[test.source] + blocks["go build"] +
+				"mkdir devices schedulers\nmv widget-device.so devices\nmv widget-scheduler.so schedulers\n"
+			shell := exec.CommandContext(t.Context(), "sh", "-euxc", strings.ReplaceAll(script, "gizmo", test.name))
+			shell.Dir = checkout
+			shell.Env = append(os.Environ(), append(test.env, "GOWORK=off", "CGO_ENABLED=1", "GOFLAGS=-modcacherw")...)
+			if raceEnabled() {
+				shell.Env = append(shell.Env, "GOFLAGS=-modcacherw -race")
+			}
+			if out, err := shell.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			copied := filepath.Join(filepath.Dir(checkout), test.name)
+			requirePair(t, filepath.Join(copied, "devices"), filepath.Join(copied, "schedulers"))
+		})
+	}
+}
+
+// shellBlocks returns the blocks of commands in a document, by what makes each known.
+func shellBlocks(t *testing.T, file string) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	goBuild(t, elsewhere, []string{"mod", "edit", "-module=example.com/gizmo", "-replace=" + sdkModule + "=" + sdk})
-	for _, main := range []string{"device/main.go", "scheduler/main.go"} {
-		file := filepath.Join(elsewhere, main)
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	blocks := map[string]string{"cp -r": "", "-replace=": "", "-dropreplace=": "", "go build": ""}
+	for paragraph := range strings.SplitSeq(string(content), "\n\n") {
+		for known := range blocks {
+			if strings.HasPrefix(paragraph, "    ") && strings.Contains(paragraph, known) {
+				blocks[known] = strings.TrimRight(paragraph, "\n") + "\n"
+			}
 		}
-		writeFile(t, file, strings.ReplaceAll(string(source), "example.com/widget/", "example.com/gizmo/"))
 	}
-	devices, schedulers := t.TempDir(), t.TempDir()
-	flags := []string{"build", "-buildmode=plugin", "-trimpath"}
-	if raceEnabled() {
-		flags = append(flags, "-race")
+	for known, block := range blocks {
+		if block == "" {
+			t.Fatalf("%s has no block of commands with %q", file, known)
+		}
 	}
-	goBuild(t, elsewhere, append(flags, "-o", filepath.Join(devices, "gizmo.so"), "./device"))
-	goBuild(t, elsewhere, append(flags, "-o", filepath.Join(schedulers, "gizmo.so"), "./scheduler"))
+	return blocks
+}
 
+// sdkProxy returns an environment in which the go command fetches the SDK from a module proxy.
+func sdkProxy(t *testing.T) []string {
+	t.Helper()
+	const version = "v0.1.0"
+	proxy := t.TempDir()
+	dir := filepath.Join(proxy, sdkModule, "@v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "list"), version+"\n")
+	writeFile(t, filepath.Join(dir, version+".info"), `{"Version": "`+version+`"}`)
+	copyFile(t, "../sdk/go.mod", filepath.Join(dir, version+".mod"))
+	archive, err := os.Create(filepath.Join(dir, version+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	files := zip.NewWriter(archive)
+	err = filepath.WalkDir("../sdk", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := files.Create(sdkModule + "@" + version + strings.TrimPrefix(path, "../sdk"))
+		if err != nil {
+			return err
+		}
+		_, err = file.Write(content)
+		return err
+	})
+	if err := errors.Join(err, files.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"GOPROXY=file://" + proxy, "GOSUMDB=off", "GOMODCACHE=" + t.TempDir()}
+}
+
+// requirePair loads the halves of the template and has them serve a pod.
+func requirePair(t *testing.T, devices, schedulers string) {
+	t.Helper()
 	t.Setenv("WIDGET_DIR", t.TempDir()) // read when the plugin is created
 	device, rejected := LoadDir(quietly(t), devices, Devices())
 	if len(device) != 1 || len(rejected) != 0 {

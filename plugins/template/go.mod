@@ -5,5 +5,5 @@ go 1.26.0
 
 require github.com/kubedevice/kubedevice/pkg/sdk v0.1.0
 
-// Outside the KubeDevice repository, delete this line. The version above must be that of the hosts.
+// In a copy, say where the SDK is: see "Copy it" in README.md. The version above must be that of the hosts.
 replace github.com/kubedevice/kubedevice/pkg/sdk => ../../pkg/sdk
