@@ -117,6 +117,15 @@ type Admission struct {
 	Firewall *firewall.Firewall
 	// Allowlist are the pods that the firewall lets through.
 	Allowlist firewall.Allowlist
+	// Gifts returns what plugins that are registered with the kubelet gave a container.
+	Gifts func(podUID, container string) ([]firewall.Gift, error)
+	// Claimed returns the drivers that have prepared CDI devices for claims of a pod, by the device.
+	Claimed func(podUID string) (map[string]string, error)
+	// Image returns the variables of an image, in their order.
+	Image func(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error)
+	// Variables returns the name of a CDI device that sets variables, each as name=value, after
+	// everything else has. Its error says why there is none.
+	Variables func(variables []string) (cdiDevice string, err error)
 	// Warn puts a warning on the pod for its owner to see. It must not block.
 	Warn func(pod *corev1.ObjectReference, message string)
 	// WarnIgnored puts a warning on the pod that something that it asked for is not obeyed, while

@@ -54,10 +54,14 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	refused := guard.Refused(r.asFirewall())
+	c, err := a.asFirewall(ctx, r, guard)
+	if err != nil {
+		return err
+	}
+	refused := guard.Refused(c)
 	if allowed {
-		_, ended := guard.Neutralise(r.asFirewall(), nil, false)
-		a.observe(append(refused, ended...), AttemptAllowed)
+		o := guard.Neutralise(c, nil, false)
+		a.observe(slices.Concat(refused, o.Refused, o.Ended), AttemptAllowed)
 		return nil
 	}
 	if len(refused) > 0 {
@@ -65,6 +69,7 @@ func (a *Admission) guard(ctx context.Context, r *request) error {
 		return never(errAttempts(r.container, refused))
 	}
 	r.firewall = guard
+	r.guarded = c
 	return nil
 }
 
@@ -93,30 +98,62 @@ func (a *Admission) guardRestore(ctx context.Context, pod podRef, spec pods.Pod)
 }
 
 // neutralise adds the environment variables that keep the container from devices that it was not
-// allocated. holds are those that it was.
+// allocated, or refuses it where none do. holds are those that it was.
 func (a *Admission) neutralise(
 	ctx context.Context, r *request, holds types.ResourceLocation, delta *runtimeapi.ContainerConfig,
 ) error {
 	if r.firewall == nil {
 		return nil
 	}
-	guard := r.firewall
-	if len(holds) > 0 {
+	guard, c, allocated := r.firewall, r.guarded, len(holds) > 0
+	if allocated {
 		// What it holds makes a difference to some rules of plugins.
 		var err error
 		if guard, err = a.guardOf(ctx, holds); err != nil {
 			return err
 		}
 	}
-	set, ended := guard.Neutralise(r.asFirewall(), delta.GetEnvs(), len(holds) > 0)
-	delta.Envs = append(delta.Envs, set...)
-	if len(ended) > 0 {
-		a.observe(ended, AttemptNeutralised)
+	if !c.Adjusted && guard.NeedsImage(c, allocated) {
+		var err error
+		if c.Image, err = a.Image(ctx, r.config.GetImage()); err != nil {
+			return quietly(fmt.Errorf("the variables of the image of container %q, which the container runtime of a "+
+				"device vendor obeys, are not known: %w", r.container, err))
+		}
+	}
+	o := guard.Neutralise(c, delta.GetEnvs(), allocated)
+	if len(o.Refused) > 0 {
+		a.observe(o.Refused, AttemptRefused)
+		return never(errVariables(r.container, o.Refused))
+	}
+	delta.Envs = append(delta.Envs, o.Set...)
+	if err := a.setLast(r, o.Last, delta); err != nil {
+		return err
+	}
+	if len(o.Ended) > 0 {
+		a.observe(o.Ended, AttemptNeutralised)
 		a.WarnIgnored(r.object(), short(fmt.Sprintf("container %q: %s asks the container runtime for devices, and is "+
 			"not obeyed: a container gets the devices that it was allocated. Request devices in its limits, or have "+
-			"the pod's service account added to --device-firewall-allow on the node", r.container, list(ended))))
+			"the pod's service account added to --device-firewall-allow on the node", r.container, list(o.Ended))))
 	}
 	return nil
+}
+
+// setLast has variables set when all others are, by a CDI device.
+func (a *Admission) setLast(r *request, last []*runtimeapi.KeyValue, delta *runtimeapi.ContainerConfig) error {
+	if len(last) == 0 {
+		return nil
+	}
+	var variables []string
+	for _, env := range last {
+		variables = append(variables, env.GetKey()+"="+string(env.GetValue()))
+	}
+	name, err := a.Variables(variables)
+	if err != nil {
+		return never(fmt.Errorf("container %q: the environment variable %s stands twice, in its image or in image and "+
+			"pod, and cannot be overridden: %w", r.container, last[0].GetKey(), err))
+	}
+	delta.CDIDevices = append(delta.CDIDevices, &runtimeapi.CDIDevice{Name: name})
+	return a.checkCDI(delta)
 }
 
 // guardOf returns what the firewall does for a container that holds the devices.
@@ -158,15 +195,37 @@ func (a *Admission) observe(attempts []firewall.Attempt, action FirewallAction) 
 	}
 }
 
-// asFirewall returns the container for the firewall.
-func (r *request) asFirewall() firewall.Container {
-	c := firewall.Container{
-		PodAnnotations: r.annotations, Config: r.config, Requests: r.spec.Requests[r.container],
-	}
+// asFirewall returns the container for the firewall, with what is known of where its parts are
+// from.
+func (a *Admission) asFirewall(ctx context.Context, r *request, guard *firewall.Guard) (firewall.Container, error) {
+	c := firewall.Container{PodAnnotations: r.annotations, Config: r.config, Adjusted: r.withImage}
 	if r.withImage {
 		c.Own = func(variable string) bool { return r.spec.SetsVariable(r.container, variable) }
 	}
-	return c
+	managed, _ := a.Pods.DeviceResources()
+	isOther := func(requested types.ResourceName) bool { return !managed[requested] }
+	if slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
+		gifts, err := a.Gifts(r.uid, r.container)
+		if err != nil {
+			return c, quietly(fmt.Errorf("what the kubelet's device plugins gave container %q is not known: %w",
+				r.container, err))
+		}
+		c.Kubelet = slices.DeleteFunc(gifts, func(gift firewall.Gift) bool { return managed[gift.Resource] })
+	}
+	if guard.NeedsClaims(c) {
+		var err error
+		if c.Claimed, err = a.Claimed(r.uid); err != nil {
+			return c, quietly(fmt.Errorf("which driver has prepared the CDI devices of container %q is not known: %w",
+				r.container, err))
+		}
+	}
+	return c, nil
+}
+
+func errVariables(container string, attempts []firewall.Attempt) error {
+	return fmt.Errorf("container %q: %s asks the container runtime for devices that the container was not allocated, "+
+		"and no other value would be obeyed; remove it from pod and image, or have the pod's service account added "+
+		"to --device-firewall-allow on the node", container, list(attempts))
 }
 
 func errAttempts(container string, attempts []firewall.Attempt) error {

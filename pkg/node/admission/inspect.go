@@ -89,22 +89,24 @@ func (a *Admission) inspectPast(ctx context.Context, r *request) (reason string,
 	if a.Firewall == nil || r.config.GetLinux().GetSecurityContext().GetPrivileged() {
 		return "", nil
 	}
-	resources, _ := a.Pods.DeviceResources()
-	isKubelets := func(requested types.ResourceName) bool { return !resources[requested] }
-	if slices.ContainsFunc(r.spec.Requests[r.container], isKubelets) {
-		// What it asks for may come from the kubelet's plugin. Which resources that serves is not
-		// known while the kubelet is away, and the container must not be ended for that.
-		return "", nil
-	}
 	guard, err := a.guardOf(ctx, nil)
 	if err != nil || !guard.Active() {
 		return "", err
 	}
-	c := r.asFirewall()
-	c.Own = nil // nobody has overridden the image's variables
-	refused := guard.Refused(c)
-	_, others := guard.Neutralise(c, nil, false)
-	attempts := append(refused, others...)
+	c, err := a.asFirewall(ctx, r, guard)
+	if err != nil {
+		return "", err
+	}
+	resources, _ := a.Pods.DeviceResources()
+	isOther := func(requested types.ResourceName) bool { return !resources[requested] }
+	if len(c.Kubelet) == 0 && slices.ContainsFunc(r.spec.Requests[r.container], isOther) {
+		// What it has may be from a plugin that the kubelet does not remember, and the container
+		// must not be ended for that.
+		return "", nil
+	}
+	c.Own = nil        // the image's variables were not overridden
+	c.Adjusted = false // and nothing will be adjusted
+	attempts := append(guard.Refused(c), guard.Taken(c)...)
 	if len(attempts) == 0 {
 		return "", nil
 	}

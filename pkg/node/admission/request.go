@@ -74,6 +74,7 @@ type request struct {
 	// By guard, for a container that the firewall does not let through: what it does to it. Nil for
 	// all others.
 	firewall *firewall.Guard
+	guarded  firewall.Container
 
 	// By verify for a pod that has one already, by grant otherwise; nil for a pod that is no device
 	// pod.

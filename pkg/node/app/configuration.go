@@ -4,6 +4,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 )
 
@@ -39,6 +41,8 @@ type Configuration struct {
 	DeviceFirewall *bool `json:"deviceFirewall,omitempty"`
 	// DeviceFirewallAllow are the pods that the firewall lets through, as namespace/serviceaccount.
 	DeviceFirewallAllow []string `json:"deviceFirewallAllow,omitempty"`
+	// DeviceFirewallVendors are vendors that the firewall does not know by itself.
+	DeviceFirewallVendors []firewall.Vendor `json:"deviceFirewallVendors,omitempty"`
 	// Isolate is the former name of DeviceFirewall.
 	Isolate          *bool   `json:"isolate,omitempty"`
 	SealCertificates *string `json:"sealCertificates,omitempty"`
@@ -84,6 +88,7 @@ func (c *Configuration) values() map[string]*string {
 		"seal-mode":                    c.SealMode,
 		firewallFlag:                   text(c.DeviceFirewall),
 		firewallFlag + "-allow":        joined(c.DeviceFirewallAllow),
+		firewallFlag + "-vendors":      vendorsText(c.DeviceFirewallVendors),
 		isolateFlag:                    text(c.Isolate),
 		"on-device-failure":            c.OnDeviceFailure,
 		graceFlag:                      c.DeviceFailureGracePeriod,
@@ -109,6 +114,16 @@ func text[T any](value *T) *string {
 		return nil
 	}
 	written := fmt.Sprint(*value)
+	return &written
+}
+
+// vendorsText returns how a list of vendors is written as a flag's value, or nil for none. An empty
+// list is one.
+func vendorsText(list []firewall.Vendor) *string {
+	if list == nil {
+		return nil
+	}
+	written := cmp.Or((*vendorList)(&list).String(), "[]")
 	return &written
 }
 

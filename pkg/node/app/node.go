@@ -4,9 +4,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"time"
 
@@ -25,6 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
+	"github.com/kubedevice/kubedevice/pkg/node/images"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
@@ -58,6 +59,8 @@ type node struct {
 	resources     *podresources.Server
 	cdi           *cdi.Support
 	firewall      *firewall.Firewall // nil if it is off
+	images        *images.Cache
+	variables     *cdi.Variables
 	advertiser    *advertise.Advertiser
 	events        *announcer
 	keys          *seals.Keys // nil where seals are off
@@ -75,7 +78,8 @@ type node struct {
 // grants.Options.
 func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
 	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(),
-		events: newAnnouncer(ctx, options.NodeName)}
+		events: newAnnouncer(ctx, options.NodeName), images: images.NewCache(upstream),
+		variables: cdi.NewVariables(cmp.Or(options.cdiDir, cdi.SpecDir))}
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
@@ -110,10 +114,11 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	n.plugins = plugins.New(options.NodeName, n.files, kubelets)
 	if options.DeviceFirewall {
 		n.firewall = firewall.New(firewall.Options{
-			Plugins: n.plugins, KubeletServes: n.deviceManager.KubeletServes, Exists: exists,
-			StateFile: options.firewallPath(),
+			Plugins: n.plugins, Vendors: options.DeviceFirewallVendors, KubeletServes: n.deviceManager.KubeletServes,
+			Exists: exists, Files: deviceFiles{}, StateFile: options.firewallPath(),
 		})
 		n.firewall.Load(ctx)
+		n.describeVariables(ctx)
 	}
 	n.registry.Follow(func() (names []types.ResourceName, complete bool) {
 		now, _ := n.plugins.Inventory()
@@ -333,6 +338,10 @@ func (n *node) admission() *admission.Admission {
 		Given:     n.deviceManager.GivenTo,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
+		Gifts:     n.deviceManager.Gifts,
+		Claimed:   n.claimed,
+		Image:     n.images.Variables,
+		Variables: n.variables.Device,
 		Warn:      n.events.warn,
 		Observe:   n.measures.observeContainer,
 
@@ -425,10 +434,4 @@ func (n *node) devicesOf(now *plugins.Inventory) podresources.Devices {
 	return podresources.Devices{
 		Allocatable: now.Node.Allocatable, Extended: now.ExtendedOf, Replaces: n.kubeletCounts,
 	}
-}
-
-// exists reports whether there is a file at the path.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

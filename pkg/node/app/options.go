@@ -68,6 +68,8 @@ type Options struct {
 	DeviceFirewall bool
 	// DeviceFirewallAllow are the pods that it lets through, as namespace/serviceaccount.
 	DeviceFirewallAllow []string
+	// DeviceFirewallVendors are vendors that it does not know by itself.
+	DeviceFirewallVendors []firewall.Vendor
 	// OnDeviceFailure is what happens to pods whose device has failed and been unhealthy for
 	// DeviceFailureGracePeriod, where pod and namespace say nothing.
 	OnDeviceFailure          devicehealth.Policy
@@ -86,6 +88,9 @@ type Options struct {
 	// runDir is a directory that lives no longer than a boot, for ModeNRI. In ModeCRI it is that of
 	// the socket, which on any but odd machines is below /run.
 	runDir string
+
+	// cdiDir, if set, replaces the directory of CDI specifications.
+	cdiDir string
 
 	// loadPlugins, if set, replaces PluginDir.
 	loadPlugins plugins.Load
@@ -205,6 +210,9 @@ func (o *Options) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.DeviceFirewallAllow, firewallFlag+"-allow", o.DeviceFirewallAllow,
 		"pods that the device firewall lets through, such as exporters and drivers, as namespace/serviceaccount or "+
 			"namespace/*")
+	flags.Var((*vendorList)(&o.DeviceFirewallVendors), firewallFlag+"-vendors",
+		"vendors that the device firewall does not know by itself, as a list in JSON with the fields of "+
+			"deviceFirewallVendors in the configuration file")
 	flags.BoolVar(&o.isolate, isolateFlag, o.isolate, "the former name of --"+firewallFlag)
 	// Fails only for a flag that is not there.
 	_ = flags.MarkDeprecated(isolateFlag, "use --"+firewallFlag)

@@ -12,6 +12,9 @@ import (
 	"os"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -37,6 +40,8 @@ type KubeletHolding struct {
 	// StandIn says that kubecri has answered in the place of the plugin: the IDs mean nothing, and
 	// what the container has says its pod's allocation.
 	StandIn bool
+	// Response is what the plugin answered, and the container gets; nil if it cannot be read.
+	Response *pluginapi.ContainerAllocateResponse
 }
 
 // remembers reports whether the kubelet knows the resource.
@@ -79,9 +84,10 @@ func ReadKubeletState(path string) (KubeletState, error) {
 	}
 	state := KubeletState{Resources: slices.Sorted(maps.Keys(content.Data.RegisteredDevices))}
 	for _, entry := range content.Data.PodDeviceEntries {
+		response := responseOf(entry.AllocResp)
 		holding := KubeletHolding{
 			PodUID: entry.PodUID, Container: entry.ContainerName, Resource: entry.ResourceName,
-			NUMA: map[string][]int{}, StandIn: isStandIns(entry.AllocResp),
+			NUMA: map[string][]int{}, StandIn: isStandIns(response), Response: response,
 		}
 		for _, node := range slices.Sorted(maps.Keys(entry.DeviceIDs)) {
 			for _, id := range entry.DeviceIDs[node] {
@@ -96,4 +102,13 @@ func ReadKubeletState(path string) (KubeletState, error) {
 		state.Holdings = append(state.Holdings, holding)
 	}
 	return state, nil
+}
+
+// responseOf returns the response of a plugin as the kubelet keeps it, or nil.
+func responseOf(raw []byte) *pluginapi.ContainerAllocateResponse {
+	response := &pluginapi.ContainerAllocateResponse{}
+	if err := proto.Unmarshal(raw, response); err != nil {
+		return nil
+	}
+	return response
 }

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/utils/clock"
@@ -276,9 +275,8 @@ func (r *registration) Allocate(
 }
 
 // isStandIns reports whether a response to Allocate, as the kubelet keeps it, is a stand-in's.
-func isStandIns(response []byte) bool {
-	decoded := &pluginapi.ContainerAllocateResponse{}
-	return proto.Unmarshal(response, decoded) == nil && decoded.GetAnnotations()[StandInAnnotation] != ""
+func isStandIns(response *pluginapi.ContainerAllocateResponse) bool {
+	return response.GetAnnotations()[StandInAnnotation] != ""
 }
 
 // kubeletList returns the resource's devices for the kubelet, and a channel that is closed when

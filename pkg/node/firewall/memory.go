@@ -122,11 +122,18 @@ func (m *memory) rules(ctx context.Context, plugins Plugins, from types.Resource
 func rulesOf(said map[string]device.Firewall) []*vendor {
 	var rules []*vendor
 	for _, name := range slices.Sorted(maps.Keys(said)) {
-		v := &vendor{name: name, cdiKinds: said[name].CDIKinds, mountPaths: said[name].MountPaths}
-		for _, env := range slices.Sorted(maps.Keys(said[name].Envs)) {
-			v.selects = append(v.selects, variable{name: env, nothing: said[name].Envs[env]})
+		declared := Vendor{
+			Name: name, CDIKinds: said[name].CDIKinds, MountPaths: said[name].MountPaths,
+			DeviceFiles: said[name].DeviceFiles,
 		}
-		rules = append(rules, v)
+		for _, env := range slices.Sorted(maps.Keys(said[name].Envs)) {
+			declared.Variables = append(declared.Variables, Variable{Name: env, Nothing: said[name].Envs[env]})
+		}
+		for _, env := range said[name].Variables {
+			declared.Variables = append(declared.Variables,
+				Variable{Name: env.Name, Nothing: env.Nothing, Takes: Takes(env.Takes)})
+		}
+		rules = append(rules, declared.vendor())
 	}
 	return rules
 }

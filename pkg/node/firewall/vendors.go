@@ -14,90 +14,125 @@ import (
 type vendor struct {
 	// name is the vendor's domain. It is the domain of its extended resources, or the end of it.
 	name string
-	// selects are the variables that choose the devices. They are set in every container.
-	selects []variable
-	// extends are variables that add further devices to a container that has one of the vendor's
-	// already. They are set in containers with an allocation.
-	extends []variable
-	// prefixes are the beginnings of names that choose devices, too, whatever follows. Such
-	// variables are overridden where a container has them.
-	prefixes []variable
+	// readers are how the programs of its container runtime read variables.
+	readers []reader
 	// cdiKinds are the kinds (vendor/class) of the CDI devices, as patterns of path.Match.
 	cdiKinds []string
-	// otherKinds are those among them that other software allocates, by the kubelet, and that are
+	// otherDrivers are the drivers of resource claims that give out CDI devices of these kinds, but
 	// no devices that anybody else manages.
-	otherKinds []string
+	otherDrivers []string
 	// mountPaths begin the paths in a container at which a mount names a device.
 	mountPaths []string
 	// files are device files, of which a node with the vendor's driver has one.
 	files []string
+	// devices are patterns, as of filepath.Glob, of the files by which a container uses the
+	// vendor's devices, and unlisted says that there may be others.
+	devices  []string
+	unlisted bool
 }
 
-// variable is an environment variable.
-type variable struct {
-	name string
-	// nothing is the value by which a container gets none of the devices.
-	nothing string
-}
-
-// vendors are those whose container runtimes add devices on request. What they obey, and by which
-// value they add nothing, is from their code:
+// vendors are those whose container runtimes add devices on request. What they obey is from their
+// code:
 //
-//   - NVIDIA: nvidia-container-toolkit, internal/config/image. The value void makes the runtime
-//     leave the container as it is; none would still add the driver's libraries. A mount below
-//     /var/run/nvidia-container-devices counts by the beginning of its path alone. The test
-//     test/integration/toolkit runs the toolkit itself.
-//   - AMD: container-toolkit, internal/oci. What is no number and not all is ignored. A variable
-//     whose name begins with DOCKER_RESOURCE_ counts, too, and the last one wins.
-//   - Habana: habana-container-runtime, filterDevicesByENV and getDevicesFromEnvvar. No variable,
-//     an empty one and void all stand for all devices, only none for none. The first variable
-//     whose name begins so counts.
-//   - Ascend: ascend-docker-runtime, checkVisibleDevice. Older releases refuse a container with
-//     void; the empty value adds nothing in all of them. The name is compared without its spaces.
+//   - NVIDIA: nvidia-container-toolkit 1.20. internal/config/image, WithEnv fills a map, so the
+//     last variable of a name counts, and names are compared as they are. The value void makes the
+//     runtime leave the container as it is; none would still add the driver's libraries. Without
+//     the variable, an image of the old kind asks for all. internal/modifier/cdi.go has what adds
+//     to the devices of a container that has some. cmd/nvidia-cdi-hook/apply-cuda-memory-limits
+//     takes the first of its variables (internal/oci, LookupEnv), and fails a container where one
+//     is empty. A mount below /var/run/nvidia-container-devices counts by the beginning of its
+//     path alone (requestsFromMounts). The test test/integration/toolkit runs the toolkit itself.
+//   - AMD: ROCm/container-toolkit, internal/oci, getAMDEnv: the last variable counts that has the
+//     one name or begins with DOCKER_RESOURCE_. What is no number, no ID and not all is ignored
+//     (internal/gpu-tracker, parseGPUsList).
+//   - Habana: habana-container-runtime. In the mode oci, cmd/habana-container-runtime,
+//     filterDevicesByENV takes the first entry that begins with the name, without a value as all.
+//     In the mode legacy, cmd/habana-container-runtime-hook, getEnvMap and
+//     getDevicesFromEnvvar take the last variable of exactly that name, where no variable, an
+//     empty one and void all stand for all devices, and only none for none.
+//   - Ascend: mind-cluster, component/ascend-docker-runtime, runtime/process, getValueByDeviceKey:
+//     the last of the name. ascend-docker-runtime of 2023 prefers the first whose value contains
+//     Ascend, and refuses a container with void; the empty value adds nothing in all of them.
+//     runtime/dcmi, extractVpuParam compares names without blanks, and fails a container where
+//     the value is empty. isMountByRuntimeForDP mounts the sockets of the container runtimes into
+//     any container that has the variable, whatever its value.
 //
 // Intel's GPUs and other devices have no such runtime: CDI is the only way.
 var vendors = []*vendor{
 	{
-		name:    "nvidia.com",
-		selects: []variable{{name: "NVIDIA_VISIBLE_DEVICES", nothing: "void"}},
-		extends: []variable{
-			{name: "NVIDIA_IMEX_CHANNELS", nothing: "void"},
-			{name: "NVIDIA_MIG_CONFIG_DEVICES"},
-			{name: "NVIDIA_MIG_MONITOR_DEVICES"},
-			{name: "NVIDIA_GDS", nothing: "disabled"},
-			{name: "NVIDIA_MOFED", nothing: "disabled"},
-			{name: "NVIDIA_GDRCOPY", nothing: "disabled"},
-			{name: "NVIDIA_NVSWITCH", nothing: "disabled"},
+		name: "nvidia.com",
+		readers: []reader{
+			{
+				names: []string{"NVIDIA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "void",
+				others: []string{"", "none"},
+			},
+			{
+				names: []string{"NVIDIA_IMEX_CHANNELS"}, takes: TakesLast, nothing: "void", others: []string{""},
+				extends: true,
+			},
+			{names: []string{"NVIDIA_MIG_CONFIG_DEVICES"}, takes: TakesLast, extends: true},
+			{names: []string{"NVIDIA_MIG_MONITOR_DEVICES"}, takes: TakesLast, extends: true},
+			gate("NVIDIA_GDS"), gate("NVIDIA_MOFED"), gate("NVIDIA_GDRCOPY"), gate("NVIDIA_NVSWITCH"),
+			{names: []string{"NVIDIA_GPU_MEMORY_REQUEST"}, takes: TakesFirst, harmful: true, extends: true},
+			{names: []string{"NVIDIA_GPU_MEMORY_LIMIT"}, takes: TakesFirst, harmful: true, extends: true},
 		},
-		cdiKinds:   []string{"nvidia.com/*", "*.nvidia.com/*"},
-		otherKinds: []string{"*compute-domain.nvidia.com/*"},
-		mountPaths: []string{"/var/run/nvidia-container-devices"},
-		files:      []string{"/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu"},
+		cdiKinds:     []string{"nvidia.com/*", "*.nvidia.com/*"},
+		otherDrivers: []string{"compute-domain.nvidia.com"},
+		mountPaths:   []string{"/var/run/nvidia-container-devices"},
+		files:        []string{"/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu"},
+		devices:      []string{"/dev/nvidia*", "/dev/nvidia*/*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri/*"},
 	},
 	{
-		name:     "amd.com",
-		selects:  []variable{{name: "AMD_VISIBLE_DEVICES", nothing: "none"}},
-		prefixes: []variable{{name: "DOCKER_RESOURCE_", nothing: "none"}},
+		name: "amd.com",
+		readers: []reader{
+			{
+				names: []string{"AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_*"}, takes: TakesLast, nothing: "none",
+				others: []string{"", "void"},
+			},
+		},
 		cdiKinds: []string{"amd.com/*", "*.amd.com/*"},
 		files:    []string{"/dev/kfd"},
+		devices:  []string{"/dev/kfd", "/dev/dri/*"},
 	},
 	{
-		name:     "habana.ai",
-		selects:  []variable{{name: "HABANA_VISIBLE_DEVICES", nothing: "none"}},
-		prefixes: []variable{{name: "HABANA_VISIBLE_DEVICES", nothing: "none"}},
+		name: "habana.ai",
+		readers: []reader{
+			{names: []string{"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES*"}, takes: TakesFirst, nothing: "none"},
+			{names: []string{"HABANA_VISIBLE_DEVICES"}, takes: TakesLast, nothing: "none"},
+		},
 		cdiKinds: []string{"habana.ai/*", "*.habana.ai/*", "intel.com/gaudi"},
 		files:    []string{"/dev/hl0", "/dev/accel/accel_controlD0"},
+		devices:  []string{"/dev/hl*", "/dev/accel/*"},
 	},
 	{
-		name:     "huawei.com",
-		selects:  []variable{{name: "ASCEND_VISIBLE_DEVICES"}},
-		extends:  []variable{{name: "ASCEND_VNPU_SPECS"}},
+		name: "huawei.com",
+		readers: []reader{
+			{names: []string{"ASCEND_VISIBLE_DEVICES"}, takes: TakesLast},
+			{names: []string{"ASCEND_VISIBLE_DEVICES"}, takes: TakesFirst, contains: "Ascend"},
+			{names: []string{"ASCEND_VNPU_SPECS"}, blanks: true, takes: TakesAny, harmful: true, extends: true},
+			{names: []string{"MOUNT_BY_RUNTIME_FOR_DP"}, takes: TakesAny, harmful: true},
+		},
 		cdiKinds: []string{"huawei.com/*", "*.huawei.com/*"},
 		files:    []string{"/dev/davinci_manager"},
+		devices:  []string{"/dev/davinci*", "/dev/devmm_svm", "/dev/hisi_hdc"},
 	},
-	{name: "gpu.intel.com", cdiKinds: []string{"gpu.intel.com/*", "intel.com/gpu"}},
-	{name: "npu.intel.com", cdiKinds: []string{"npu.intel.com/*", "intel.com/npu"}},
-	{name: "qat.intel.com", cdiKinds: []string{"qat.intel.com/*", "intel.com/qat"}},
+	{
+		name: "gpu.intel.com", cdiKinds: []string{"gpu.intel.com/*", "intel.com/gpu"},
+		devices: []string{"/dev/dri/*"},
+	},
+	{
+		name: "npu.intel.com", cdiKinds: []string{"npu.intel.com/*", "intel.com/npu"},
+		devices: []string{"/dev/accel/*"},
+	},
+	{
+		name: "qat.intel.com", cdiKinds: []string{"qat.intel.com/*", "intel.com/qat"},
+		devices: []string{"/dev/qat*", "/dev/vfio/*"},
+	},
+}
+
+// gate returns the reader of a variable that lets NVIDIA's runtime add devices of one kind.
+func gate(name string) reader {
+	return reader{names: []string{name}, takes: TakesLast, nothing: "disabled", others: []string{""}, extends: true}
 }
 
 // owns reports whether the extended resource is one of the vendor's.
@@ -110,26 +145,6 @@ func (v *vendor) owns(resource types.ResourceName) bool {
 func domainOf(resource types.ResourceName) string {
 	domain, _, _ := strings.Cut(string(resource), "/")
 	return domain
-}
-
-// overrides returns the value that makes the variable of that name ask for nothing, if it is one of
-// the vendor's. Runtimes may compare names without the spaces around them, which Kubernetes allows
-// there.
-func (v *vendor) overrides(name string) (nothing string, is bool) {
-	trimmed := strings.TrimSpace(name)
-	for _, list := range [][]variable{v.selects, v.extends} {
-		for _, known := range list {
-			if trimmed == known.name {
-				return known.nothing, true
-			}
-		}
-	}
-	for _, known := range v.prefixes {
-		if strings.HasPrefix(trimmed, known.name) {
-			return known.nothing, true
-		}
-	}
-	return "", false
 }
 
 // hasKind reports whether the CDI device is of one of the kinds.

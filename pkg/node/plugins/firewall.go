@@ -4,12 +4,11 @@
 package plugins
 
 import (
-	"fmt"
+	"errors"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
 )
@@ -17,9 +16,8 @@ import (
 // cloneFirewall returns a copy that the plugin cannot change later.
 func cloneFirewall(said device.Firewall) device.Firewall {
 	return device.Firewall{
-		Envs:       maps.Clone(said.Envs),
-		CDIKinds:   slices.Clone(said.CDIKinds),
-		MountPaths: slices.Clone(said.MountPaths),
+		Envs: maps.Clone(said.Envs), CDIKinds: slices.Clone(said.CDIKinds), MountPaths: slices.Clone(said.MountPaths),
+		Variables: slices.Clone(said.Variables), DeviceFiles: slices.Clone(said.DeviceFiles),
 	}
 }
 
@@ -30,15 +28,30 @@ func CheckFirewall(said device.Firewall) error {
 			return err
 		}
 	}
-	for _, kind := range said.CDIKinds {
-		if _, err := path.Match(kind, ""); err != nil || strings.Count(kind, "/") != 1 {
-			return fmt.Errorf("CDI kind %q is not like vendor.com/class", kind)
+	for _, variable := range said.Variables {
+		declared := firewall.Variable{
+			Name: variable.Name, Nothing: variable.Nothing, Takes: firewall.Takes(variable.Takes),
+		}
+		if err := declared.Validate(); err != nil {
+			return err
 		}
 	}
-	for _, start := range said.MountPaths {
-		if !path.IsAbs(start) || path.Clean(start) != start || start == "/" {
-			return fmt.Errorf("mount path %q is not an absolute path in its shortest form", start)
+	return errors.Join(
+		checkEach(said.CDIKinds, firewall.CheckCDIKind), checkEach(said.MountPaths, firewall.CheckMountPath),
+		checkEach(said.DeviceFiles, firewall.CheckDeviceFile))
+}
+
+// checkEach returns the first error of check.
+func checkEach(all []string, check func(string) error) error {
+	for _, one := range all {
+		if err := check(one); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// isEmpty reports whether a plugin says nothing to the firewall.
+func isEmpty(said device.Firewall) bool {
+	return len(said.Envs)+len(said.CDIKinds)+len(said.MountPaths)+len(said.Variables)+len(said.DeviceFiles) == 0
 }

@@ -167,7 +167,7 @@ func (m *Manager) Firewalls(from types.ResourceLocation) (all map[string]device.
 			continue
 		}
 		said := member.source.Firewall(slices.Contains(held, member))
-		if len(said.Envs)+len(said.CDIKinds)+len(said.MountPaths) > 0 {
+		if !isEmpty(said) {
 			all[member.source.Label()] = said
 		}
 	}

@@ -57,6 +57,25 @@ type Firewall struct {
 	// MountPaths begin the absolute paths in a container at which a mount asks for devices. A
 	// container whose pod mounts something there is refused.
 	MountPaths []string `json:"mountPaths,omitempty"`
+	// Variables are further environment variables, for container runtimes that obey others than
+	// those of one name, or not the last one.
+	Variables []FirewallVariable `json:"variables,omitempty"`
+	// DeviceFiles are patterns, such as /dev/widget*, of the plugin's device files on the node, as
+	// of filepath.Glob. A container whose pod names such a file to CRI-O in an annotation is
+	// refused.
+	DeviceFiles []string `json:"deviceFiles,omitempty"`
+}
+
+// FirewallVariable is an environment variable that a container runtime obeys. Variables of one name
+// may stand in a container more than once, as those of its image and its pod do.
+type FirewallVariable struct {
+	// Name is its name. One that ends with * stands for all that begin so.
+	Name string `json:"name"`
+	// Nothing is the value by which a container gets nothing.
+	Nothing string `json:"nothing"`
+	// Takes says which one counts where several match: "first", "last", or "any" if that is not
+	// known. Empty means "last". A container whose first one cannot be overridden is refused.
+	Takes string `json:"takes,omitempty"`
 }
 
 // Reshaper is implemented by a plugin that can make other devices out of those that no pod holds,

@@ -1,0 +1,123 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+)
+
+// describeVariables prepares for the firewall what it sets last in containers: in ModeNRI the
+// commonest CDI devices, so that the runtime knows them before a container needs one. In ModeCRI
+// there is no such device.
+func (n *node) describeVariables(ctx context.Context) {
+	if n.options.Mode != ModeNRI {
+		if err := n.variables.Remove(); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remove the CDI devices of the other mode")
+		}
+		return
+	}
+	for _, variable := range n.firewall.Neutral() {
+		if _, err := n.variables.Device([]string{variable}); err != nil {
+			klog.FromContext(ctx).Error(err, "Containers are refused in which a variable stands twice that asks for "+
+				"devices")
+			return
+		}
+	}
+}
+
+// claimed returns the drivers that have prepared CDI devices for claims of a pod, by the device.
+func (n *node) claimed(podUID string) (map[string]string, error) {
+	return devicemanager.ReadKubeletClaims(filepath.Join(n.options.KubeletDir, devicemanager.KubeletClaims), podUID)
+}
+
+// exists reports whether there is a file at the path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// deviceFiles are the device files of this machine.
+type deviceFiles struct{}
+
+var _ firewall.DeviceFiles = deviceFiles{}
+
+// Number implements firewall.DeviceFiles.
+func (deviceFiles) Number(path string) (firewall.DeviceNumber, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return firewall.DeviceNumber{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode()&os.ModeDevice == 0 {
+		return firewall.DeviceNumber{}, fmt.Errorf("%s is not a device node", path)
+	}
+	return firewall.DeviceNumber{
+		Block: info.Mode()&os.ModeCharDevice == 0, Major: unix.Major(stat.Rdev), Minor: unix.Minor(stat.Rdev),
+	}, nil
+}
+
+// Glob implements firewall.DeviceFiles.
+func (deviceFiles) Glob(pattern string) []string {
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil // patterns are checked before
+	}
+	return paths
+}
+
+// vendorList is a flag whose value is a list of vendors in JSON, as of the configuration file.
+type vendorList []firewall.Vendor
+
+// String implements pflag.Value.
+func (l *vendorList) String() string {
+	if len(*l) == 0 {
+		return ""
+	}
+	written, err := json.Marshal(*l)
+	if err != nil {
+		return err.Error() // cannot be: it has nothing but texts
+	}
+	return string(written)
+}
+
+// Type implements pflag.Value.
+func (l *vendorList) Type() string { return "json" }
+
+// Set implements pflag.Value.
+func (l *vendorList) Set(text string) error {
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.DisallowUnknownFields()
+	var list []firewall.Vendor
+	if err := decoder.Decode(&list); err != nil {
+		return err
+	}
+	if decoder.More() {
+		return errors.New("there is something behind the list")
+	}
+	seen := map[string]bool{}
+	for _, vendor := range list {
+		if err := vendor.Validate(); err != nil {
+			return err
+		}
+		if seen[vendor.Name] {
+			return fmt.Errorf("vendor %q stands twice", vendor.Name)
+		}
+		seen[vendor.Name] = true
+	}
+	*l = list
+	return nil
+}

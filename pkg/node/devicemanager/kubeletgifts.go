@@ -1,0 +1,93 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devicemanager
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
+)
+
+// Gifts returns what plugins that are registered with the kubelet gave a container, as the kubelet
+// remembers it: it has written that before it creates the container.
+func (m *Manager) Gifts(podUID, container string) ([]firewall.Gift, error) {
+	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
+	if err != nil {
+		return nil, err
+	}
+	var gifts []firewall.Gift
+	for _, h := range state.Holdings {
+		if h.PodUID != podUID || h.Container != container || h.StandIn {
+			continue
+		}
+		gift := firewall.Gift{
+			Resource: h.Resource, Envs: h.Response.GetEnvs(), Annotations: h.Response.GetAnnotations(),
+		}
+		for _, mount := range h.Response.GetMounts() {
+			gift.Mounts = append(gift.Mounts, mount.GetContainerPath())
+		}
+		for _, device := range h.Response.GetCdiDevices() {
+			gift.CDIDevices = append(gift.CDIDevices, device.GetName())
+		}
+		gifts = append(gifts, gift)
+	}
+	return gifts, nil
+}
+
+// KubeletClaims is the name of the file, in the kubelet's root directory, in which the kubelet
+// remembers what drivers have prepared for resource claims.
+const KubeletClaims = "dra_manager_state"
+
+// ReadKubeletClaims returns the drivers of the CDI devices that were prepared for claims of a pod,
+// by the device, as the file at path has them. Unlike the kubelet's PodResources API, it has those
+// of init containers. A file that is not there says nothing. A device of two drivers, which CDI has
+// once, has none of them.
+func ReadKubeletClaims(path, podUID string) (map[string]string, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's record of resource claims: %w", err)
+	}
+	var content struct{ Data string }
+	var data struct {
+		ClaimInfoStateList []struct {
+			PodUIDs     map[string]any
+			DriverState map[string]struct {
+				Devices []struct{ CDIDeviceIDs []string }
+			}
+		}
+	}
+	err = json.Unmarshal(raw, &content)
+	if err == nil {
+		err = json.Unmarshal([]byte(content.Data), &data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's record of resource claims: %s: %w", path, err)
+	}
+	drivers := map[string]string{}
+	for _, claim := range data.ClaimInfoStateList {
+		if _, is := claim.PodUIDs[podUID]; !is {
+			continue
+		}
+		for driver, state := range claim.DriverState {
+			for _, device := range state.Devices {
+				for _, id := range device.CDIDeviceIDs {
+					if other, is := drivers[id]; is && other != driver {
+						drivers[id] = ""
+						continue
+					}
+					drivers[id] = driver
+				}
+			}
+		}
+	}
+	return drivers, nil
+}

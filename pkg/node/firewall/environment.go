@@ -1,0 +1,317 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Overrides are what keeps a container from devices by its variables.
+type Overrides struct {
+	// Set are variables to set, beyond those that the container is given, sorted by name.
+	Set []*runtimeapi.KeyValue
+	// Last are variables to set when all others are, in a container in which some stand twice: NRI
+	// replaces the first of a name by its adjustment, and that by the second. A CDI device does it.
+	Last []*runtimeapi.KeyValue
+	// Ended are the attempts of the pod that this ends.
+	Ended []Attempt
+	// Refused are those of pod or image that it cannot end.
+	Refused []Attempt
+}
+
+// Neutralise returns how the container is kept from the devices that its variables name. given are
+// those that device plugins set for devices that it was allocated, which allocated reports.
+//
+// Everything is decided on the environment as the OCI runtime will get it: what each reader takes
+// from it must be what the container was given, or ask for nothing. Nothing else is overridden.
+func (g *Guard) Neutralise(c Container, given []*runtimeapi.KeyValue, allocated bool) Overrides {
+	n := neutraliser{c: c, given: given, set: map[string]string{}, last: map[string]string{}}
+	for _, v := range g.vendors {
+		for i := range v.readers {
+			if r := &v.readers[i]; !r.extends || allocated || g.hasOthers(v.vendor, c) {
+				n.readers = append(n.readers, reading{v.vendor, r})
+			}
+		}
+	}
+	isRead := func(env *runtimeapi.KeyValue) bool {
+		return slices.ContainsFunc(n.readers, func(r reading) bool { return r.matches(env.GetKey()) })
+	}
+	n.image, n.own = only(c.Image, isRead), only(c.Config.GetEnvs(), isRead)
+	for _, r := range n.readers {
+		if !r.harmful {
+			n.put(r, r.names[0])
+		}
+	}
+	for _, r := range n.readers {
+		n.note(r)
+		n.override(r)
+	}
+	return Overrides{Set: sorted(n.set), Last: sorted(n.last), Ended: n.ended, Refused: n.refused}
+}
+
+// Neutral returns variables that are set in every container of a node with a vendor's devices, each
+// as name=value and once.
+func (f *Firewall) Neutral() []string {
+	var all []string
+	for _, v := range f.vendors {
+		for _, r := range v.readers {
+			if !r.extends && !r.harmful {
+				all = append(all, r.names[0]+"="+r.nothing)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Taken returns the attempts of a container that exists already, whose variables were not
+// overridden, by what its runtime has taken.
+func (g *Guard) Taken(c Container) []Attempt {
+	var attempts []Attempt
+	for _, v := range g.vendors {
+		for i := range v.readers {
+			r := reading{v.vendor, &v.readers[i]}
+			if r.extends && !g.hasOthers(v.vendor, c) {
+				continue
+			}
+			n := neutraliser{c: c}
+			for _, t := range r.obeys(entries(c.Config.GetEnvs())) {
+				if !n.mayTake(r, t) {
+					attempts = attempted(attempts, v.vendor, t)
+				}
+			}
+		}
+	}
+	return attempts
+}
+
+func only(variables []*runtimeapi.KeyValue, keep func(*runtimeapi.KeyValue) bool) []*runtimeapi.KeyValue {
+	var kept []*runtimeapi.KeyValue
+	for _, env := range variables {
+		if keep(env) {
+			kept = append(kept, env)
+		}
+	}
+	return kept
+}
+
+// NeedsImage reports whether what a container gets depends on variables of its image that cannot
+// be overridden without knowledge of them, where the kubelet's request is all that is known.
+func (g *Guard) NeedsImage(c Container, allocated bool) bool {
+	return slices.ContainsFunc(g.vendors, func(v guarded) bool {
+		return slices.ContainsFunc(v.readers, func(r reader) bool {
+			return r.sees() && (!r.extends || allocated || g.hasOthers(v.vendor, c))
+		})
+	})
+}
+
+// hasOthers reports whether the kubelet's plugins gave the container devices of the vendor.
+func (g *Guard) hasOthers(v *vendor, c Container) bool {
+	return slices.ContainsFunc(c.Kubelet, func(gift Gift) bool { return v.owns(gift.Resource) })
+}
+
+// reading is a reader of a vendor's.
+type reading struct {
+	*vendor
+	*reader
+}
+
+// neutraliser is a call of Neutralise.
+type neutraliser struct {
+	c          Container
+	given      []*runtimeapi.KeyValue
+	image, own []*runtimeapi.KeyValue // of the container's variables those that are read
+	readers    []reading
+
+	set, last      map[string]string
+	ended, refused []Attempt
+}
+
+// wanted returns what the reader may take: what a plugin gave, or what asks for nothing.
+func (n *neutraliser) wanted(r reading) (value string, isGiven bool) {
+	for _, env := range n.given {
+		if r.matches(env.GetKey()) {
+			return string(env.GetValue()), true
+		}
+	}
+	for _, gift := range n.c.Kubelet {
+		if !r.owns(gift.Resource) {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(gift.Envs)) {
+			if r.matches(name) {
+				return gift.Envs[name], true
+			}
+		}
+	}
+	return r.nothing, false
+}
+
+// mayTake reports whether a reader may take that.
+func (n *neutraliser) mayTake(r reading, t taken) bool {
+	value, isGiven := n.wanted(r)
+	return r.isHarmless(t) || isGiven && !t.bare && t.value == value
+}
+
+// put sets a variable for the reader, and reports whether it was not set before.
+func (n *neutraliser) put(r reading, name string) bool {
+	isGiven := slices.ContainsFunc(n.given, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
+	if _, isSet := n.set[name]; isSet || isGiven {
+		return false
+	}
+	n.set[name], _ = n.wanted(r)
+	return true
+}
+
+// note records the attempts of the pod by variables that the reader might take.
+func (n *neutraliser) note(r reading) {
+	if r.harmful {
+		return // override refuses the container, if it is taken
+	}
+	for _, env := range n.own {
+		t := taken{name: env.GetKey(), value: string(env.GetValue())}
+		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) &&
+			(n.c.Own == nil || n.c.Own(t.name)) {
+			n.ended = attempted(n.ended, r.vendor, t)
+		}
+	}
+}
+
+// override sets variables until the reader takes nothing that it must not. What it would take
+// nevertheless is set last of all if that is possible, and otherwise the container is refused.
+func (n *neutraliser) override(r reading) {
+	for {
+		wrong := n.wrong(r)
+		if len(wrong) == 0 {
+			return
+		}
+		changed := false
+		for _, t := range wrong {
+			if !r.harmful && n.put(r, t.name) {
+				changed = true
+			}
+		}
+		if changed {
+			continue
+		}
+		// A name that a pod or an image can make up is not set last: each is a CDI device.
+		_, isLast := n.last[wrong[0].name]
+		if !n.c.Adjusted || r.harmful || isLast || !slices.Contains(r.names, wrong[0].name) {
+			n.refused = attempted(n.refused, r.vendor, wrong[0])
+			return
+		}
+		n.last[wrong[0].name], _ = n.wanted(r)
+	}
+}
+
+// wrong returns what the reader takes in the end and must not.
+func (n *neutraliser) wrong(r reading) []taken {
+	var all []taken
+	for _, env := range n.results() {
+		for _, t := range r.obeys(env) {
+			if !n.mayTake(r, t) {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// attempted adds an attempt by a variable. One variable is one attempt, however often it stands
+// there, and whoever reads it: the last value is the pod's.
+func attempted(attempts []Attempt, v *vendor, t taken) []Attempt {
+	start := fmt.Sprintf("the environment variable %s=", t.name)
+	attempt := Attempt{v.name, ByEnv, fmt.Sprintf("%s%.64s", start, t.value)}
+	for i, known := range attempts {
+		if strings.HasPrefix(known.Text, start) {
+			attempts[i].Text = attempt.Text
+			return attempts
+		}
+	}
+	return append(attempts, attempt)
+}
+
+// results returns the environments, as far as they are read, that the container may have in the
+// end, as the OCI runtime gets them. Container runtimes differ: containerd appends variables to
+// those of the image, CRI-O replaces them.
+func (n *neutraliser) results() [][]string {
+	added := slices.Concat(n.given, sorted(n.set))
+	if n.c.Adjusted {
+		return [][]string{replaced(adjusted(entries(n.own), added), entries(sorted(n.last)))}
+	}
+	all := entries(slices.Concat(n.image, n.own, added))
+	return [][]string{all, replaced(nil, all)}
+}
+
+// adjusted returns the environment after an adjustment by NRI: pkg/runtime-tools/generate of
+// containerd/nri replaces the first variable of a name, adds what is left, and its Generator
+// (AddProcessEnv) keeps each name once, with the value that comes last.
+func adjusted(env []string, adjustment []*runtimeapi.KeyValue) []string {
+	left := map[string]string{}
+	for _, set := range adjustment {
+		left[set.GetKey()] = string(set.GetValue())
+	}
+	var all []string
+	for _, entry := range env {
+		name, _, hasValue := strings.Cut(entry, "=")
+		if !hasValue || name == "" {
+			continue
+		}
+		if value, is := left[name]; is {
+			delete(left, name)
+			entry = name + "=" + value
+		}
+		all = append(all, entry)
+	}
+	for _, set := range adjustment {
+		if value, is := left[set.GetKey()]; is {
+			all = append(all, set.GetKey()+"="+value)
+		}
+	}
+	return replaced(nil, all)
+}
+
+// replaced returns the environment with further entries: one whose name is there takes its place.
+func replaced(env, further []string) []string {
+	all := slices.Clone(env)
+	places := make(map[string]int, len(all)+len(further))
+	for i, entry := range all {
+		name, _, _ := strings.Cut(entry, "=")
+		places[name] = i
+	}
+	for _, entry := range further {
+		name, _, _ := strings.Cut(entry, "=")
+		if i, is := places[name]; is {
+			all[i] = entry
+		} else {
+			places[name] = len(all)
+			all = append(all, entry)
+		}
+	}
+	return all
+}
+
+// entries returns variables as the OCI specification has them.
+func entries(variables []*runtimeapi.KeyValue) []string {
+	all := make([]string, 0, len(variables))
+	for _, env := range variables {
+		all = append(all, env.GetKey()+"="+string(env.GetValue()))
+	}
+	return all
+}
+
+func sorted(variables map[string]string) []*runtimeapi.KeyValue {
+	var all []*runtimeapi.KeyValue
+	for name, value := range variables {
+		all = append(all, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+	}
+	slices.SortFunc(all, func(a, b *runtimeapi.KeyValue) int { return cmp.Compare(a.GetKey(), b.GetKey()) })
+	return all
+}

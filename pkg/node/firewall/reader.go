@@ -1,0 +1,94 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"slices"
+	"strings"
+)
+
+// Takes says which of several variables that match a reader takes.
+type Takes string
+
+// The ways to take one.
+const (
+	// TakesLast is that of a program that fills a map.
+	TakesLast Takes = "last"
+	// TakesFirst is that of a program that searches.
+	TakesFirst Takes = "first"
+	// TakesAny is unknown: each of them may be taken.
+	TakesAny Takes = "any"
+)
+
+// reader is how a program of a vendor's runtime reads its variables in the environment of a
+// container, the list process.env of the OCI specification.
+type reader struct {
+	// names are the variables that the program takes for the same. One that ends with * stands for
+	// all whose entries begin so. The first is what is set.
+	names []string
+	// blanks says that the program ignores blanks around the names.
+	blanks bool
+	// contains, if not empty, is a text without which the program passes over a value.
+	contains string
+	takes    Takes
+	// nothing is the value by which a container gets nothing, and others are further ones.
+	nothing string
+	others  []string
+	// harmful says that there is no such value: a container with the variable is refused.
+	harmful bool
+	// extends says that the program reads the variable only in containers that have a device of the
+	// vendor.
+	extends bool
+}
+
+// taken is an entry of an environment that a reader takes.
+type taken struct {
+	name, value string
+	// bare says that the entry has no value, not even an empty one.
+	bare bool
+}
+
+// obeys returns what a program that reads so takes from the environment, in its order as the OCI
+// runtime gets it. It is nothing, one entry or, with TakesAny, each that it might be.
+func (r *reader) obeys(env []string) []taken {
+	var all []taken
+	for _, entry := range env {
+		name, value, found := strings.Cut(entry, "=")
+		if r.matches(name) && strings.Contains(value, r.contains) {
+			all = append(all, taken{name, value, !found})
+		}
+	}
+	switch {
+	case len(all) == 0 || r.takes == TakesAny:
+		return all
+	case r.takes == TakesFirst:
+		return all[:1]
+	default:
+		return all[len(all)-1:]
+	}
+}
+
+// matches reports whether the reader may take a variable of the name.
+func (r *reader) matches(name string) bool {
+	if r.blanks {
+		name = strings.TrimSpace(name)
+	}
+	return slices.ContainsFunc(r.names, func(known string) bool {
+		if start, isPrefix := strings.CutSuffix(known, "*"); isPrefix {
+			return strings.HasPrefix(name, start)
+		}
+		return name == known
+	})
+}
+
+// sees reports whether the reader takes a variable that the request of the kubelet does not show,
+// although the variables that are added there are the last: an earlier one, or one of another name.
+func (r *reader) sees() bool {
+	return r.takes != TakesLast || r.harmful || len(r.names) > 1 || r.contains != ""
+}
+
+// isHarmless reports whether what is taken asks for nothing, whatever the container was allocated.
+func (r *reader) isHarmless(t taken) bool {
+	return !r.harmful && !t.bare && (t.value == r.nothing || slices.Contains(r.others, t.value))
+}
