@@ -156,14 +156,33 @@ func (n *neutraliser) wanted(r reading) (value string, isGiven bool) {
 
 // mayTake reports whether a reader may take that.
 func (n *neutraliser) mayTake(r reading, t taken) bool {
+	return r.isHarmless(t) || n.isWanted(r, t)
+}
+
+// mustTake reports whether a reader takes in the end what it should: what the container was given is
+// not lost for what asks for nothing.
+func (n *neutraliser) mustTake(r reading, t taken) bool {
+	if _, isGiven := n.wanted(r); isGiven {
+		return n.isWanted(r, t)
+	}
+	return r.isHarmless(t)
+}
+
+// isWanted reports whether a reader takes what the container was given.
+func (n *neutraliser) isWanted(r reading, t taken) bool {
 	value, isGiven := n.wanted(r)
-	return r.isHarmless(t) || isGiven && !t.bare && t.value == value
+	return isGiven && !t.bare && t.value == value
+}
+
+// isGiven reports whether a device plugin sets the variable, for devices that the container was
+// allocated: then the pod has it in the right way, whatever it sets itself.
+func (n *neutraliser) isGiven(name string) bool {
+	return slices.ContainsFunc(n.given, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
 }
 
 // put sets a variable for the reader, and reports whether it was not set before.
 func (n *neutraliser) put(r reading, name string) bool {
-	isGiven := slices.ContainsFunc(n.given, func(env *runtimeapi.KeyValue) bool { return env.GetKey() == name })
-	if _, isSet := n.set[name]; isSet || isGiven {
+	if _, isSet := n.set[name]; isSet || n.isGiven(name) {
 		return false
 	}
 	n.set[name], _ = n.wanted(r)
@@ -177,7 +196,7 @@ func (n *neutraliser) note(r reading) {
 	}
 	for _, env := range n.own {
 		t := taken{name: env.GetKey(), value: string(env.GetValue())}
-		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) &&
+		if r.matches(t.name) && strings.Contains(t.value, r.contains) && !n.mayTake(r, t) && !n.isGiven(t.name) &&
 			(n.c.Own == nil || n.c.Own(t.name)) {
 			n.ended = attempted(n.ended, r.vendor, t)
 		}
@@ -216,7 +235,7 @@ func (n *neutraliser) wrong(r reading) []taken {
 	var all []taken
 	for _, env := range n.results() {
 		for _, t := range r.obeys(env) {
-			if !n.mayTake(r, t) {
+			if !n.mustTake(r, t) {
 				all = append(all, t)
 			}
 		}

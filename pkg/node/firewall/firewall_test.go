@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,7 @@ type node struct {
 	kubelet []types.ResourceName // resources that the kubelet allocates
 	files   []string
 	plugins *fakePlugins
+	vendors []Vendor
 	state   string
 }
 
@@ -53,7 +55,7 @@ func (n node) firewall() *Firewall {
 		n.plugins = loadedPlugins(nil)
 	}
 	return New(Options{
-		Plugins: n.plugins, StateFile: n.state,
+		Plugins: n.plugins, StateFile: n.state, Vendors: n.vendors, Files: fakeFiles{},
 		KubeletServes: func(_ context.Context, is func(types.ResourceName) bool) bool {
 			for _, name := range n.kubelet {
 				if is(name) {
@@ -88,12 +90,32 @@ func envs(pairs ...string) []*runtimeapi.KeyValue {
 	return list
 }
 
+func configOf(variables []string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{Envs: envs(variables...)}
+}
+
 func pairs(list []*runtimeapi.KeyValue) []string {
 	var all []string
 	for _, env := range list {
 		all = append(all, env.GetKey()+"="+string(env.GetValue()))
 	}
 	return all
+}
+
+// gifts are what the kubelet's plugin of a resource gave a container.
+func gifts(resource types.ResourceName, variables ...string) []Gift {
+	gift := Gift{Resource: resource, Envs: map[string]string{}}
+	for _, env := range envs(variables...) {
+		gift.Envs[env.GetKey()] = string(env.GetValue())
+	}
+	return []Gift{gift}
+}
+
+// nothingElse are the variables of a container that has a device of NVIDIA's, by which it would get
+// more.
+var nothingElse = []string{
+	"NVIDIA_GDRCOPY=disabled", "NVIDIA_GDS=disabled", "NVIDIA_IMEX_CHANNELS=void", "NVIDIA_MIG_CONFIG_DEVICES=",
+	"NVIDIA_MIG_MONITOR_DEVICES=", "NVIDIA_MOFED=disabled", "NVIDIA_NVSWITCH=disabled",
 }
 
 func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
@@ -105,6 +127,7 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 		has       []string // variables of the container
 		given     []string // by plugins, for devices that it was allocated
 		want      []string
+		last      []string // set when all others are
 		attempts  int
 	}{
 		"a node without devices touches nothing": {has: []string{"NVIDIA_VISIBLE_DEVICES=all"}},
@@ -116,9 +139,8 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 		"one that asks for none is not": {
 			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=none"}, want: []string{"NVIDIA_VISIBLE_DEVICES=void"},
 		},
-		"a name with spaces, which some runtimes trim": {
-			node: node{own: []types.ResourceName{"huawei.com/Ascend910"}}, has: []string{"ASCEND_VISIBLE_DEVICES =0"},
-			want: []string{"ASCEND_VISIBLE_DEVICES=", "ASCEND_VISIBLE_DEVICES ="}, attempts: 1,
+		"a name with blanks, which NVIDIA's runtime does not know": {
+			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES =all"}, want: []string{"NVIDIA_VISIBLE_DEVICES=void"},
 		},
 		"a container with a GPU keeps what its plugin set, and gets no other devices": {
 			node: nvidia, has: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_MOFED=enabled"},
@@ -129,12 +151,22 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 			},
 			attempts: 1,
 		},
-		"AMD's runtime obeys every variable that begins in one way": {
+		"AMD's runtime obeys the last of those that begin in one way, which is ours": {
 			node: amd, has: []string{"DOCKER_RESOURCE_ANY=0"},
+			want: []string{"AMD_VISIBLE_DEVICES=none"}, attempts: 1,
+		},
+		"and under NRI it would be that one, as the other is there before": {
+			node: amd, container: Container{Adjusted: true},
+			has:  []string{"AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_ANY=0"},
 			want: []string{"AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_ANY=none"}, attempts: 1,
 		},
+		"which is then what the container was allocated": {
+			node: amd, container: Container{Adjusted: true},
+			has:   []string{"AMD_VISIBLE_DEVICES=1", "DOCKER_RESOURCE_ANY=0"},
+			given: []string{"AMD_VISIBLE_DEVICES=3"}, want: []string{"DOCKER_RESOURCE_ANY=3"}, attempts: 1,
+		},
 		"Habana's takes the first whose name begins so, and void for all": {
-			node: habana, has: []string{"HABANA_VISIBLE_DEVICES_=all"},
+			node: habana, container: Container{Adjusted: true}, has: []string{"HABANA_VISIBLE_DEVICES_=all"},
 			want: []string{"HABANA_VISIBLE_DEVICES=none", "HABANA_VISIBLE_DEVICES_=none"}, attempts: 1,
 		},
 		"a driver without any plugin is enough": {
@@ -144,19 +176,40 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 			node: node{files: []string{"/dev/kfd"}, kubelet: []types.ResourceName{"amd.com/gpu"}},
 			has:  []string{"AMD_VISIBLE_DEVICES=all"},
 		},
-		"where both allocate, a container that requests the kubelet's is the kubelet's": {
-			node: node{
-				own: []types.ResourceName{"nvidia.com/gpu"}, kubelet: []types.ResourceName{"nvidia.com/other"},
-			},
-			container: Container{Requests: []types.ResourceName{"nvidia.com/other"}},
+		"where both allocate, what the kubelet's plugin gave stays": {
+			node:      nvidia,
+			container: Container{Kubelet: gifts("nvidia.com/other", "NVIDIA_VISIBLE_DEVICES=GPU-7")},
 			has:       []string{"NVIDIA_VISIBLE_DEVICES=GPU-7"},
+			want:      append([]string{"NVIDIA_VISIBLE_DEVICES=GPU-7"}, nothingElse...),
 		},
-		"but not one that requests what nobody has": {
-			node: node{
-				own: []types.ResourceName{"nvidia.com/gpu"}, kubelet: []types.ResourceName{"nvidia.com/other"},
-			},
-			container: Container{Requests: []types.ResourceName{"nvidia.com/third"}},
-			want:      []string{"NVIDIA_VISIBLE_DEVICES=void"},
+		"and the pod does not replace it by another value": {
+			node:      nvidia,
+			container: Container{Kubelet: gifts("nvidia.com/other", "NVIDIA_VISIBLE_DEVICES=GPU-7")},
+			has:       []string{"NVIDIA_VISIBLE_DEVICES=GPU-7", "NVIDIA_VISIBLE_DEVICES=all"},
+			want:      append([]string{"NVIDIA_VISIBLE_DEVICES=GPU-7"}, nothingElse...), attempts: 1,
+		},
+		"of another resource it exempts nothing": {
+			node:      nvidia,
+			container: Container{Kubelet: gifts("nvidia.com/hostdev")},
+			has:       []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_IMEX_CHANNELS=0"},
+			want:      append([]string{"NVIDIA_VISIBLE_DEVICES=void"}, nothingElse...), attempts: 2,
+		},
+		"nor does another vendor's": {
+			node:      nvidia,
+			container: Container{Kubelet: gifts("other.com/nic", "NVIDIA_VISIBLE_DEVICES=all")},
+			has:       []string{"NVIDIA_VISIBLE_DEVICES=all"},
+			want:      []string{"NVIDIA_VISIBLE_DEVICES=void"}, attempts: 1,
+		},
+		"image and pod that set the same are one attempt": {
+			node: nvidia, container: Container{Adjusted: true},
+			has:  []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=0"},
+			want: []string{"NVIDIA_VISIBLE_DEVICES=void"}, last: []string{"NVIDIA_VISIBLE_DEVICES=void"}, attempts: 1,
+		},
+		"so is what both a plugin and a built-in rule know": {
+			node: node{own: nvidia.own, plugins: loadedPlugins(map[string]device.Firewall{
+				"gpus": {Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"}},
+			})},
+			has: []string{"NVIDIA_VISIBLE_DEVICES=all"}, want: []string{"NVIDIA_VISIBLE_DEVICES=void"}, attempts: 1,
 		},
 		"what a plugin says counts, too": {
 			node: node{plugins: loadedPlugins(map[string]device.Firewall{
@@ -167,12 +220,16 @@ func TestVariablesAreOverriddenWhereTheNodeHasTheVendorsDevices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.container.Config = &runtimeapi.ContainerConfig{Envs: envs(test.has...)}
-			set, attempts := test.node.guard(t).Neutralise(test.container, envs(test.given...), len(test.given) > 0)
-			if diff := cmp.Diff(test.want, pairs(set)); diff != "" {
+			o := test.node.guard(t).Neutralise(test.container, envs(test.given...), len(test.given) > 0)
+			slices.Sort(test.want)
+			if diff := cmp.Diff(test.want, pairs(o.Set)); diff != "" {
 				t.Errorf("set (-want +got):\n%s", diff)
 			}
-			if len(attempts) != test.attempts {
-				t.Errorf("attempts: %v, want %d", attempts, test.attempts)
+			if diff := cmp.Diff(test.last, pairs(o.Last)); diff != "" {
+				t.Errorf("set last (-want +got):\n%s", diff)
+			}
+			if len(o.Ended) != test.attempts || len(o.Refused) > 0 {
+				t.Errorf("attempts: %v, want %d; refused: %v", o.Ended, test.attempts, o.Refused)
 			}
 		})
 	}
@@ -188,6 +245,16 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 	}
 	given := func(device string) Container {
 		return Container{Config: &runtimeapi.ContainerConfig{CDIDevices: []*runtimeapi.CDIDevice{{Name: device}}}}
+	}
+	claimed := func(device, driver string) Container {
+		c := given(device)
+		c.Claimed = map[string]string{device: driver}
+		return c
+	}
+	gift := func(gift Gift, device string) Container {
+		c := given(device)
+		c.Kubelet = []Gift{gift}
+		return c
 	}
 	for name, test := range map[string]struct {
 		node      node
@@ -218,10 +285,54 @@ func TestWhatCannotBeOverriddenIsRefused(t *testing.T) {
 			gpus, mount("/var//run/x/../nvidia-container-devices/0"), ByMount,
 		},
 		"another mount": {gpus, mount("/var/run/nvidia"), ""},
-		"a claim for a device that is managed here": {gpus, given("k8s.gpu.nvidia.com/claim=a-gpu-0"), ByCDI},
-		"a claim for what is not":                   {gpus, given("k8s.compute-domain.nvidia.com/claim=a"), ""},
+		"a claim for a device that is managed here": {
+			gpus, claimed("k8s.gpu.nvidia.com/claim=a-gpu-0", "gpu.nvidia.com"), ByCDI,
+		},
+		"one that a driver of somebody else's has prepared": {
+			gpus, claimed("nvidia.com/gpu=0", "driver.example"), ByCDI,
+		},
+		"one of which nothing is known": {gpus, claimed("k8s.compute-domain.nvidia.com/claim=a", ""), ByCDI},
+		"a claim for what is not": {
+			gpus, claimed("k8s.compute-domain.nvidia.com/claim=a", "compute-domain.nvidia.com"), "",
+		},
+		"a device that the kubelet's plugin of another resource gave": {gpus, gift(Gift{
+			Resource: "nvidia.com/other", CDIDevices: []string{"nvidia.com/other=7"},
+		}, "nvidia.com/other=7"), ""},
+		"another one beside it": {gpus, gift(Gift{
+			Resource: "nvidia.com/other", CDIDevices: []string{"nvidia.com/other=7"},
+		}, "nvidia.com/gpu=0"), ByCDI},
+		"one that another vendor's plugin gave": {gpus, gift(Gift{
+			Resource: "other.com/nic", CDIDevices: []string{"nvidia.com/gpu=0"},
+		}, "nvidia.com/gpu=0"), ByCDI},
+		"an annotation of the pod beside it": {gpus, Container{
+			PodAnnotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"},
+			Kubelet:        []Gift{{Resource: "nvidia.com/hostdev"}},
+		}, ByAnnotation},
+		"a mount that the kubelet's plugin gave": {gpus, Container{
+			Config: mount("/var/run/nvidia-container-devices/GPU-7").Config,
+			Kubelet: []Gift{{
+				Resource: "nvidia.com/other", Mounts: []string{"/var/run/nvidia-container-devices/GPU-7"},
+			}},
+		}, ""},
+		"another mount beside it": {gpus, Container{
+			Config:  mount("/var/run/nvidia-container-devices/all").Config,
+			Kubelet: []Gift{{Resource: "nvidia.com/other"}},
+		}, ByMount},
+		"an annotation that the kubelet's plugin gave": {gpus, Container{
+			Config: &runtimeapi.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"}},
+			Kubelet: []Gift{{
+				Resource: "nvidia.com/other", Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/other=7"},
+			}},
+		}, ""},
+		"the device by which kubecri itself sets variables": {
+			gpus, annotated("cdi.k8s.io/x", "kubedevice.io/variables=v0"), ByAnnotation,
+		},
 		"a claim for a device of a driver that nobody here has a plugin for": {
 			node{files: []string{"/dev/nvidiactl"}}, given("k8s.gpu.nvidia.com/claim=a-gpu-0"), "",
+		},
+		"a vendor that the configuration declares": {
+			node{own: []types.ResourceName{"mthreads.com/gpu"}, vendors: []Vendor{{Name: "mthreads.com"}}},
+			annotated("cdi.k8s.io/x", "mthreads.com/gpu=all"), ByAnnotation,
 		},
 		"a vendor that is not built in": {
 			node{own: []types.ResourceName{"vendor.example/widget"}}, given("vendor.example/widget=1"), ByCDI,
@@ -332,9 +443,8 @@ func FuzzWhatAPodAsksForNeverPanics(f *testing.F) {
 			},
 		}
 		guard.Refused(c)
-		set, _ := guard.Neutralise(c, nil, true)
 		seen := map[string]bool{}
-		for _, one := range set {
+		for _, one := range guard.Neutralise(c, nil, true).Set {
 			if seen[one.GetKey()] {
 				t.Errorf("%s is set twice", one.GetKey())
 			}

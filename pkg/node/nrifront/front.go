@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +34,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -267,8 +270,10 @@ func (f *Front) decide(id string, decision func()) {
 
 // expect remembers a container with CDI devices until the runtime has created it.
 func (f *Front) expect(id string, c admission.Container, addition *runtimeapi.ContainerConfig) {
-	if len(addition.GetCDIDevices()) == 0 {
-		return
+	if !slices.ContainsFunc(addition.GetCDIDevices(), func(d *runtimeapi.CDIDevice) bool {
+		return !strings.HasPrefix(d.GetName(), cdi.VariablesKind+"=")
+	}) {
+		return // those hold variables
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
