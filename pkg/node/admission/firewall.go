@@ -223,9 +223,9 @@ func (a *Admission) asFirewall(ctx context.Context, r *request, guard *firewall.
 }
 
 func errVariables(container string, attempts []firewall.Attempt) error {
-	return fmt.Errorf("container %q: %s asks the container runtime for devices that the container was not allocated, "+
-		"and no other value would be obeyed; remove it from pod and image, or have the pod's service account added "+
-		"to --device-firewall-allow on the node", container, list(attempts))
+	return fmt.Errorf("container %q: %s decides which devices the container runtime gives it, and cannot be "+
+		"overridden; remove it from pod and image, or have the pod's service account added to "+
+		"--device-firewall-allow on the node", container, list(attempts))
 }
 
 func errAttempts(container string, attempts []firewall.Attempt) error {

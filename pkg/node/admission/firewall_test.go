@@ -5,6 +5,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -202,6 +203,9 @@ func podThatSets(variables ...string) pods.Pod {
 
 func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 	every := []*runtimeapi.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("all")}}
+	twice := []*runtimeapi.KeyValue{
+		{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("all")}, {Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("0,1")},
+	}
 	cdi := map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=all"}
 	for name, test := range map[string]struct {
 		pod         pods.Pod
@@ -209,8 +213,13 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		config      *runtimeapi.ContainerConfig
 		withImage   bool
 		allow       []string
+		gifts       []firewall.Gift   // of the kubelet's plugins
+		claimed     map[string]string // drivers by CDI device
+		unknown     error             // why neither is known
+		noVariables error             // why no CDI device can set variables
 
 		envs     string // that the container is started with
+		last     string // the CDI device that sets it after everything else
 		code     codes.Code
 		says     string
 		event    string
@@ -281,6 +290,64 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 			pod: plain, config: &runtimeapi.ContainerConfig{Annotations: map[string]string{grants.Annotation: "{}"}},
 			allow: []string{"default/*"}, code: codes.FailedPrecondition, outcome: Refused, says: grants.Annotation,
 		},
+		"image and pod that set the variable under NRI are overridden after everything else": {
+			pod: podThatSets("NVIDIA_VISIBLE_DEVICES"), config: &runtimeapi.ContainerConfig{Envs: twice},
+			withImage: true, envs: "void", last: "kubedevice.io/variables=NVIDIA_VISIBLE_DEVICES=void", outcome: Isolated,
+			event: "NVIDIA_VISIBLE_DEVICES=0,1 asks", attempts: []string{"nvidia.com env neutralised"},
+		},
+		"so is an image that sets it twice, for a container with a GPU": {
+			pod: podThatRequests("nvidia.com/gpu"), config: &runtimeapi.ContainerConfig{Envs: twice},
+			annotations: allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}),
+			withImage:   true, envs: "GPU-0", last: "kubedevice.io/variables=NVIDIA_VISIBLE_DEVICES=GPU-0",
+			outcome: Injected,
+		},
+		"where that cannot be, the container is refused": {
+			pod: podThatSets(), config: &runtimeapi.ContainerConfig{Envs: twice}, withImage: true,
+			noVariables: errors.New("no space left"), code: codes.FailedPrecondition, outcome: Refused,
+			says: "NVIDIA_VISIBLE_DEVICES stands twice, in its image or in image and pod, and cannot be overridden: no space",
+		},
+		"a limit of memory, of which no value is harmless, refuses a container with a GPU": {
+			pod: podThatRequests("nvidia.com/gpu"), config: &runtimeapi.ContainerConfig{
+				Envs: []*runtimeapi.KeyValue{{Key: "NVIDIA_GPU_MEMORY_LIMIT", Value: []byte("1")}},
+			},
+			annotations: allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}),
+			code:        codes.FailedPrecondition, outcome: Refused, says: "NVIDIA_GPU_MEMORY_LIMIT=1 decides",
+			attempts: []string{"nvidia.com env refused"},
+		},
+		"a container that requests another resource of the vendor's is exempt from nothing": {
+			pod: podThatRequests("nvidia.com/hostdev"), config: &runtimeapi.ContainerConfig{Envs: every}, envs: "void",
+			gifts: []firewall.Gift{{Resource: "nvidia.com/hostdev"}}, outcome: Isolated,
+			event: "NVIDIA_VISIBLE_DEVICES=all asks", attempts: []string{"nvidia.com env neutralised"},
+		},
+		"but from what that resource's plugin gave": {
+			pod: podThatRequests("nvidia.com/hostdev"), config: &runtimeapi.ContainerConfig{
+				Envs:       []*runtimeapi.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte("GPU-7")}},
+				CDIDevices: []*runtimeapi.CDIDevice{{Name: "nvidia.com/hostdev=7"}},
+			},
+			gifts: []firewall.Gift{{
+				Resource: "nvidia.com/hostdev", Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-7"},
+				CDIDevices: []string{"nvidia.com/hostdev=7"},
+			}},
+			envs: "GPU-7", outcome: Isolated,
+		},
+		"as long as that is not known, it is tried again": {
+			pod: podThatRequests("nvidia.com/hostdev"), unknown: errors.New("no such file"), code: codes.Unavailable,
+			outcome: Refused, says: "what the kubelet's device plugins gave container \"main\" is not known",
+		},
+		"a claim for what is not managed here passes": {
+			pod: plain, config: &runtimeapi.ContainerConfig{CDIDevices: []*runtimeapi.CDIDevice{
+				{Name: "k8s.compute-domain.nvidia.com/claim=0a"},
+			}},
+			claimed: map[string]string{"k8s.compute-domain.nvidia.com/claim=0a": "compute-domain.nvidia.com"},
+			envs:    "void", outcome: Isolated,
+		},
+		"not while its driver is not known": {
+			pod: plain, config: &runtimeapi.ContainerConfig{CDIDevices: []*runtimeapi.CDIDevice{
+				{Name: "k8s.compute-domain.nvidia.com/claim=0a"},
+			}},
+			unknown: errors.New("no such file"), code: codes.Unavailable, outcome: Refused,
+			says: "which driver has prepared the CDI devices",
+		},
 		"a container with a GPU has that one, and no others": {
 			pod: podThatRequests("nvidia.com/gpu"), config: &runtimeapi.ContainerConfig{Envs: every},
 			annotations: allocation(t, "pod-u", "node-1", map[string][]types.ResourceName{"main": {card0}}),
@@ -303,7 +370,8 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 				config = &runtimeapi.ContainerConfig{}
 			}
 			config.Metadata = &runtimeapi.ContainerMetadata{Name: "main"}
-			f.withImage = test.withImage
+			f.withImage, f.gifts, f.claimed = test.withImage, test.gifts, test.claimed
+			f.unknown, f.variablesErr = test.unknown, test.noVariables
 			got, err := f.createAs(t, "u", "api", test.annotations, config)
 			if status.Code(err) != test.code || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Fatalf("%v, want %v: %s", err, test.code, test.says)
@@ -316,6 +384,15 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 			}
 			if visible != test.envs {
 				t.Errorf("NVIDIA_VISIBLE_DEVICES=%s, want %s", visible, test.envs)
+			}
+			last := ""
+			for _, device := range got.GetCDIDevices() {
+				if strings.HasPrefix(device.GetName(), "kubedevice.io/") {
+					last = device.GetName()
+				}
+			}
+			if last != test.last {
+				t.Errorf("set last by %q, want %q", last, test.last)
 			}
 			if events := strings.Join(f.ignored, "\n"); (events != "") != (test.event != "") ||
 				!strings.Contains(events, test.event) {
@@ -360,5 +437,47 @@ func TestAPodPassesUntouchedWhereThereIsNothingToGuard(t *testing.T) {
 	f.kubelets = map[types.ResourceName]bool{"nvidia.com/gpu": true}
 	if suffix, err := f.CreateContainer(context.Background(), raw); err != nil || len(suffix) > 0 {
 		t.Errorf("where the kubelet allocates them: %q, %v", suffix, err)
+	}
+}
+
+// gaudis are accelerators of a vendor whose runtime takes the first variable.
+type gaudis struct{ cards }
+
+func (g *gaudis) UpdateNodeInfo(info *types.NodeInfo) error {
+	info.Capacity[card0], info.Allocatable[card0] = 1, 1
+	info.KubeCap["habana.ai/gaudi"], info.KubeAlloc["habana.ai/gaudi"] = 1, 1
+	return nil
+}
+
+func TestAnImageWhoseVariableComesFirstIsRefusedByTheProxyWhereTheFirstCounts(t *testing.T) {
+	f := fixtureWith(t, &gaudis{})
+	f.Firewall = f.wall
+	f.pods["u"] = plain
+	create := func() error {
+		_, err := f.create(t, "u", "main", "api", nil)
+		return err
+	}
+	if err := create(); err != nil {
+		t.Errorf("an image without the variable: %v", err)
+	}
+	f.image = []*runtimeapi.KeyValue{{Key: "HABANA_VISIBLE_DEVICES", Value: []byte("none")}}
+	if err := create(); err != nil {
+		t.Errorf("an image that asks for nothing: %v", err)
+	}
+	f.image = []*runtimeapi.KeyValue{{Key: "HABANA_VISIBLE_DEVICES_", Value: []byte("all")}}
+	if err := create(); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "HABANA_VISIBLE_DEVICES_=all decides") {
+		t.Errorf("an image that asks for all: %v", err)
+	}
+	f.unknown = errors.New("the runtime does not answer")
+	if err := create(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("an image of which nothing is known: %v", err)
+	}
+	f.withImage, f.unknown = true, nil
+	config, err := f.createAs(t, "u", "api", nil, &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Envs: f.image,
+	})
+	if err != nil || len(config.GetEnvs()) != 3 {
+		t.Errorf("an image that asks for all, under NRI: %v, %v", config, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,7 +63,21 @@ type fixture struct {
 	plugin   *cards
 
 	withImage bool // the front sees the image's variables
+
+	gifts        []firewall.Gift        // of the kubelet's plugins
+	claimed      map[string]string      // drivers by CDI device
+	image        []*runtimeapi.KeyValue // variables of the image
+	variablesErr error                  // why there is no CDI device that sets variables
+	unknown      error                  // why none of the first three is known
 }
+
+// noFiles is a node of whose device files none is known.
+type noFiles struct{}
+
+func (noFiles) Number(string) (firewall.DeviceNumber, error) {
+	return firewall.DeviceNumber{}, errors.New("none")
+}
+func (noFiles) Glob(string) []string { return nil }
 
 // Pods is the runtime as the grants see it.
 func (f *fixture) Pods(context.Context) (map[string]grants.RuntimeState, error) {
@@ -142,12 +157,21 @@ func newFixtureAt(t *testing.T, path, boot string, load plugins.Load, served ...
 			return slices.ContainsFunc(slices.Collect(maps.Keys(f.kubelets)), is)
 		},
 		Exists: func(path string) bool { return f.files[path] },
+		Files:  noFiles{},
 	})
 	registry := registryOf(manager)
 	registry.NotePublished([]string{"example.com/before"})
 	f.CRI = CRI{&Admission{
 		NodeName: "node-1", Pods: nodePods{f.pods, registry}, Devices: manager, Grants: record,
 		Responses: record.Responses(), HostFS: devNodes{}, CDI: func() error { return nil },
+		Gifts:   func(string, string) ([]firewall.Gift, error) { return f.gifts, f.unknown },
+		Claimed: func(string) (map[string]string, error) { return f.claimed, f.unknown },
+		Image: func(context.Context, *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error) {
+			return f.image, f.unknown
+		},
+		Variables: func(variables []string) (string, error) {
+			return "kubedevice.io/variables=" + strings.Join(variables, "+"), f.variablesErr
+		},
 		Warn:    func(_ *corev1.ObjectReference, message string) { f.warnings = append(f.warnings, message) },
 		Observe: func(outcome Outcome) { f.outcomes = append(f.outcomes, outcome) },
 		WarnIgnored: func(_ *corev1.ObjectReference, message string) {

@@ -107,7 +107,7 @@ func ReadKubeletState(path string) (KubeletState, error) {
 // responseOf returns the response of a plugin as the kubelet keeps it, or nil.
 func responseOf(raw []byte) *pluginapi.ContainerAllocateResponse {
 	response := &pluginapi.ContainerAllocateResponse{}
-	if err := proto.Unmarshal(raw, response); err != nil {
+	if len(raw) == 0 || proto.Unmarshal(raw, response) != nil {
 		return nil
 	}
 	return response

@@ -165,7 +165,9 @@ func (n *neutraliser) mustTake(r reading, t taken) bool {
 	if _, isGiven := n.wanted(r); isGiven {
 		return n.isWanted(r, t)
 	}
-	return r.isHarmless(t)
+	// Two plugins may name one variable, each with its own word for nothing: the first counts.
+	set, isSet := n.set[t.name]
+	return r.isHarmless(t) || isSet && !r.harmful && !t.bare && t.value == set
 }
 
 // isWanted reports whether a reader takes what the container was given.

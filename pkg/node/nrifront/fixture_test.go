@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
@@ -166,8 +167,10 @@ func newFixture(t *testing.T) *fixture {
 		Admission: &admission.Admission{
 			NodeName: "node-1", Pods: f, Devices: devices, Grants: f.record, Responses: f.record.Responses(),
 			HostFS: machine{}, CDI: func() error { return nil },
-			Given: func(string, string) ([]types.ResourceName, error) { return nil, nil },
-			Warn:  func(*corev1.ObjectReference, string) {}, WarnIgnored: func(*corev1.ObjectReference, string) {},
+			Given:     func(string, string) ([]types.ResourceName, error) { return nil, nil },
+			Gifts:     func(string, string) ([]firewall.Gift, error) { return nil, nil },
+			Variables: cdi.NewVariables(t.TempDir()).Device,
+			Warn:      func(*corev1.ObjectReference, string) {}, WarnIgnored: func(*corev1.ObjectReference, string) {},
 			Firewall: firewall.New(firewall.Options{
 				Plugins:       manager,
 				KubeletServes: func(context.Context, func(types.ResourceName) bool) bool { return false },

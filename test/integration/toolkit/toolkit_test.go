@@ -6,7 +6,7 @@
 //
 // The programs are built from their sources. They get a container as a runtime hands it to them,
 // its OCI specification, made of the image's variables and of what the kubelet and kubecri ask
-// for. Two of the toolkit's modes work on a machine without NVIDIA's driver: cdi, where the
+// for, in each way in which runtimes merge them: nothing that stands twice is left out for them. Two of the toolkit's modes work on a machine without NVIDIA's driver: cdi, where the
 // runtime takes the devices from files, and legacy, where its hook hands the list of devices to a
 // program in C, for which a script stands in that writes the list down. What a container asks for
 // is found out by the same code in all modes.
@@ -98,9 +98,11 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 		container
 		off     []string // what the runtime adds without the firewall
 		hookOff string   // which devices the hook asks for without the firewall
-		on      []string
-		hookOn  string
-		refused bool // by the firewall
+		// offByNRI are those where NRI has not replaced the last of two variables: all of them.
+		offByNRI string
+		on       []string
+		hookOn   string
+		refused  bool // by the firewall
 	}{
 		"an image that asks for all": {
 			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=all"}}, off: all(), hookOff: "all",
@@ -154,7 +156,8 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 				image: []string{"NVIDIA_VISIBLE_DEVICES=all"}, env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"},
 				given: first,
 			},
-			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
+			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all",
+			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
 		},
 		"one that was allocated one by CDI, so that no variable is set, and asks for all": {
 			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, given: map[string]string{}},
@@ -164,29 +167,57 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 			container: container{annotations: map[string]string{"cdi.k8s.io/mine": "nvidia.com/gpu=all"}, given: first},
 			off:       all(), hookOff: "GPU-1", refused: true,
 		},
+		"an image that asks for all twice": {
+			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=all"}},
+			off:       all(), hookOff: "all",
+		},
+		"an image that asks for none and then for all": {
+			container: container{image: []string{"NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=all"}},
+			off:       all(), hookOff: "all",
+		},
+		"an image and a pod that both ask, for a container that was allocated one": {
+			container: container{
+				image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=3"},
+				env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, given: first,
+			},
+			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all", on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
+		},
+		"a name with a blank, which the toolkit does not know": {
+			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES ": "all"}},
+		},
+		"a container that was allocated one and limits its memory, which may fail it": {
+			container: container{env: map[string]string{"NVIDIA_GPU_MEMORY_LIMIT": "1"}, given: first},
+			off:       []string{"/dev/nvidia1"}, hookOff: "GPU-1", refused: true,
+		},
 		"a container that asks for nothing": {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := addedByRuntime(t, test.container, nil); !slices.Equal(got, test.off) {
-				t.Errorf("without the firewall the runtime adds %v, want %v", got, test.off)
-			}
-			if got := askedByHook(t, test.container, nil)["--device"]; got != test.hookOff {
-				t.Errorf("without the firewall the hook asks for %q, want %q", got, test.hookOff)
-			}
-			set, refused := protect(t, test.container)
-			if refused != test.refused {
-				t.Fatalf("refused: %t, want %t", refused, test.refused)
-			}
-			if refused {
-				return
-			}
-			if got := addedByRuntime(t, test.container, set); !slices.Equal(got, test.on) {
-				t.Errorf("with the firewall the runtime adds %v, want %v", got, test.on)
-			}
-			if got := askedByHook(t, test.container, set)["--device"]; got != test.hookOn {
-				t.Errorf("with the firewall the hook asks for %q, want %q", got, test.hookOn)
-			}
-		})
+		for _, by := range frontends {
+			t.Run(name+", "+by.name, func(t *testing.T) {
+				before := unprotected(test.container, by)
+				if by.adjusts && test.offByNRI != "" {
+					test.off, test.hookOff = all(), test.offByNRI
+				}
+				if got := addedByRuntime(t, test.container, before); !slices.Equal(got, test.off) {
+					t.Errorf("without the firewall the runtime adds %v, want %v", got, test.off)
+				}
+				if got := askedByHook(t, test.container, before)["--device"]; got != test.hookOff {
+					t.Errorf("without the firewall the hook asks for %q, want %q", got, test.hookOff)
+				}
+				after, refused := protect(t, test.container, by)
+				if refused != test.refused {
+					t.Fatalf("refused: %t, want %t", refused, test.refused)
+				}
+				if refused {
+					return
+				}
+				if got := addedByRuntime(t, test.container, after); !slices.Equal(got, test.on) {
+					t.Errorf("with the firewall the runtime adds %v, want %v (%q)", got, test.on, after)
+				}
+				if got := askedByHook(t, test.container, after)["--device"]; got != test.hookOn {
+					t.Errorf("with the firewall the hook asks for %q, want %q (%q)", got, test.hookOn, after)
+				}
+			})
+		}
 	}
 }
 
@@ -200,12 +231,14 @@ func TestAContainerWithAGPUGetsNothingBesidesIt(t *testing.T) {
 	without := map[string]string{
 		"--device": "GPU-1", "--imex-channel": "0,1", "--mig-config": "all", "--mig-monitor": "all",
 	}
-	if diff := cmp.Diff(without, askedByHook(t, greedy, nil)); diff != "" {
-		t.Errorf("without the firewall (-want +got):\n%s", diff)
-	}
-	set, _ := protect(t, greedy)
-	if diff := cmp.Diff(map[string]string{"--device": "GPU-1"}, askedByHook(t, greedy, set)); diff != "" {
-		t.Errorf("with the firewall (-want +got):\n%s", diff)
+	for _, by := range frontends {
+		if diff := cmp.Diff(without, askedByHook(t, greedy, unprotected(greedy, by))); diff != "" {
+			t.Errorf("%s: without the firewall (-want +got):\n%s", by.name, diff)
+		}
+		env, _ := protect(t, greedy, by)
+		if diff := cmp.Diff(map[string]string{"--device": "GPU-1"}, askedByHook(t, greedy, env)); diff != "" {
+			t.Errorf("%s: with the firewall (-want +got):\n%s", by.name, diff)
+		}
 	}
 }
 
@@ -222,27 +255,50 @@ func (noPlugins) Firewalls(types.ResourceLocation) (map[string]device.Firewall, 
 	return nil, true
 }
 
-// protect returns the variables that the firewall sets, or whether it refuses the container.
-func protect(t *testing.T, c container) (set []*runtimeapi.KeyValue, refused bool) {
+// nodeFiles is a machine without device files.
+type nodeFiles struct{}
+
+func (nodeFiles) Number(path string) (firewall.DeviceNumber, error) {
+	return firewall.DeviceNumber{}, fmt.Errorf("there is no %s", path)
+}
+
+func (nodeFiles) Glob(string) []string { return nil }
+
+// protect returns the environment that the OCI runtime gets of a container which the firewall has
+// changed, or whether it refuses the container.
+func protect(t *testing.T, c container, by frontend) (env []string, refused bool) {
 	t.Helper()
 	wall := firewall.New(firewall.Options{
 		Plugins:       noPlugins{},
 		KubeletServes: func(context.Context, func(types.ResourceName) bool) bool { return false },
 		Exists:        func(string) bool { return false },
+		Files:         nodeFiles{},
 	})
 	guard, err := wall.Guard(t.Context(), map[types.ResourceName]bool{"nvidia.com/gpu": true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := firewall.Container{PodAnnotations: c.annotations, Config: &runtimeapi.ContainerConfig{Envs: list(c.env)}}
+	image := variables(c.image)
+	asked := firewall.Container{
+		PodAnnotations: c.annotations, Adjusted: by.adjusts,
+		Config: &runtimeapi.ContainerConfig{Envs: list(c.env)},
+	}
+	if by.adjusts {
+		asked.Config.Envs = slices.Concat(image, list(c.env))
+	} else if guard.NeedsImage(asked, c.given != nil) {
+		asked.Image = image
+	}
 	for _, path := range c.mounts {
 		asked.Config.Mounts = append(asked.Config.Mounts, &runtimeapi.Mount{ContainerPath: path, HostPath: "/dev/null"})
 	}
 	if len(guard.Refused(asked)) > 0 {
 		return nil, true
 	}
-	set, _ = guard.Neutralise(asked, list(c.given), c.given != nil)
-	return set, false
+	o := guard.Neutralise(asked, list(c.given), c.given != nil)
+	if len(o.Refused) > 0 {
+		return nil, true
+	}
+	return by.merge(c.image, texts(list(c.env)), texts(slices.Concat(list(c.given), o.Set)), texts(o.Last)), false
 }
 
 func list(env map[string]string) []*runtimeapi.KeyValue {
@@ -283,25 +339,14 @@ type (
 	}
 )
 
-// bundle writes the container as a container runtime hands it to an OCI runtime, with the variables
-// that the firewall sets, and returns the directory.
-func bundle(t *testing.T, c container, set []*runtimeapi.KeyValue) string {
+// bundle writes the container as a container runtime hands it to an OCI runtime, with that
+// environment, and returns the directory.
+func bundle(t *testing.T, c container, env []string) string {
 	t.Helper()
 	s := spec{
 		Version: "1.1.0", Root: map[string]string{"path": "rootfs"}, Annotations: c.annotations,
-		Process: process{Env: slices.Clone(c.image), Args: []string{"true"}, Cwd: "/",
+		Process: process{Env: env, Args: []string{"true"}, Cwd: "/",
 			User: map[string]int{"uid": 0, "gid": 0}, Capabilities: map[string][]string{}},
-	}
-	// What stands later replaces what stands earlier, in its place.
-	for _, env := range slices.Concat(list(c.env), list(c.given), set) {
-		i := slices.IndexFunc(s.Process.Env, func(there string) bool {
-			return strings.HasPrefix(there, env.GetKey()+"=")
-		})
-		if text := env.GetKey() + "=" + string(env.GetValue()); i < 0 {
-			s.Process.Env = append(s.Process.Env, text)
-		} else {
-			s.Process.Env[i] = text
-		}
 	}
 	for _, path := range c.mounts {
 		s.Mounts = append(s.Mounts, mount{path, "bind", "/dev/null", []string{"rbind"}})
@@ -347,9 +392,9 @@ func execute(t *testing.T, stdin string, configuration string, arguments ...stri
 }
 
 // addedByRuntime returns the device nodes that NVIDIA's OCI runtime adds to the container, sorted.
-func addedByRuntime(t *testing.T, c container, set []*runtimeapi.KeyValue) []string {
+func addedByRuntime(t *testing.T, c container, env []string) []string {
 	t.Helper()
-	dir, specs := bundle(t, c, set), t.TempDir()
+	dir, specs := bundle(t, c, env), t.TempDir()
 	write(t, filepath.Join(specs, "nvidia.json"), cdiFile())
 	execute(t, "", fmt.Sprintf("[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [%q]\n"+
 		"[nvidia-container-runtime.modes.cdi]\nspec-dirs = [%q]\ndefault-kind = \"nvidia.com/gpu\"\n"+
@@ -391,9 +436,9 @@ func cdiFile() any {
 
 // askedByHook returns the devices that NVIDIA's hook asks its program for, by option; none if it
 // does not call it.
-func askedByHook(t *testing.T, c container, set []*runtimeapi.KeyValue) map[string]string {
+func askedByHook(t *testing.T, c container, env []string) map[string]string {
 	t.Helper()
-	dir := bundle(t, c, set)
+	dir := bundle(t, c, env)
 	program, out := filepath.Join(dir, "nvidia-container-cli"), filepath.Join(dir, "asked")
 	write(t, program, "#!/bin/sh\nprintf '%s\\n' \"$@\" > "+out+"\n")
 	execute(t, fmt.Sprintf(`{"pid": 1, "bundle": %q}`, dir),

@@ -1,0 +1,89 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package images
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// runtime answers calls of the CRI.
+type runtime struct {
+	answer *runtimeapi.ImageStatusResponse
+	err    error
+	calls  int
+}
+
+func (r *runtime) Invoke(_ context.Context, _ string, request, reply any, _ ...grpc.CallOption) error {
+	r.calls++
+	if !request.(*runtimeapi.ImageStatusRequest).GetVerbose() {
+		return errors.New("not verbose: nothing is said of the configuration")
+	}
+	if r.err == nil {
+		proto.Merge(reply.(proto.Message), r.answer)
+	}
+	return r.err
+}
+
+func (*runtime) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func answerOf(id, info string) *runtimeapi.ImageStatusResponse {
+	return &runtimeapi.ImageStatusResponse{
+		Image: &runtimeapi.Image{Id: id}, Info: map[string]string{"info": info},
+	}
+}
+
+const containerds = `{"chainID":"sha256:1","imageSpec":{"architecture":"amd64","config":{"Env":["A=1","A=2","B","C="]}}}`
+
+func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
+	r := &runtime{answer: answerOf("sha256:0", containerds)}
+	cache := NewCache(r)
+	for range 2 {
+		env, err := cache.Variables(t.Context(), &runtimeapi.ImageSpec{Image: "sha256:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, one := range env {
+			all = append(all, one.GetKey()+"="+string(one.GetValue()))
+		}
+		if got := strings.Join(all, " "); got != "A=1 A=2 C=" {
+			t.Errorf("got %s", got)
+		}
+	}
+	if r.calls != 1 {
+		t.Errorf("%d calls", r.calls)
+	}
+	for range 2 { // what the name means may change
+		if _, err := cache.Variables(t.Context(), &runtimeapi.ImageSpec{Image: "busybox:latest"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.calls != 3 {
+		t.Errorf("%d calls", r.calls)
+	}
+}
+
+func TestAnImageOfWhichNothingIsKnownIsAnError(t *testing.T) {
+	for name, r := range map[string]*runtime{
+		"the runtime does not answer":        {err: errors.New("away")},
+		"it does not have the image":         {answer: &runtimeapi.ImageStatusResponse{}},
+		"it says nothing more":               {answer: answerOf("x", "")},
+		"it says something else":             {answer: answerOf("x", `{"labels":{}}`)},
+		"it says what nobody can understand": {answer: answerOf("x", "{")},
+	} {
+		if env, err := NewCache(r).Variables(t.Context(), &runtimeapi.ImageSpec{Image: "x"}); err == nil ||
+			!strings.Contains(err.Error(), "image x: ") {
+			t.Errorf("%s: %v, %v", name, env, err)
+		}
+	}
+}
