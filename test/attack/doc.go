@@ -154,7 +154,7 @@ func Attempts() []*Attempt {
 		{"Quotas", proxyAlone, quotas()},
 		{"The scheduler's time", proxyAlone, slices.Concat(bounds(), delays())},
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},
-		{"Devices that nobody allocated", both, slices.Concat(firewalls(), claims())},
+		{"Devices that nobody allocated", both, slices.Concat(firewalls(), environments(), others(), claims())},
 		{"Checkpoints", both, slices.Concat(restores(), restored())},
 		{"Rights at the API server", proxyAlone, rights()},
 		{"Files and sockets of a node", both, files()},

@@ -31,6 +31,16 @@ const (
 	imageBlank = "localhost/attack-blank:1"
 	// imageVendors has every vendor's variable with all, HABANA_VISIBLE_DEVICES twice.
 	imageVendors = "localhost/attack-vendors:1"
+	// imagePrefixed has AMD's variable with none, and then another one that AMD's runtime obeys.
+	imagePrefixed = "localhost/attack-prefixed:1"
+	// imageFirst has a variable that Habana's runtime takes for its own, and obeys as the first.
+	imageFirst = "localhost/attack-first:1"
+	// imagePreferred has a value that an older runtime of Ascend's prefers to later ones.
+	imagePreferred = "localhost/attack-preferred:1"
+	// imageSockets has a variable by which Ascend's runtime mounts the sockets of container runtimes.
+	imageSockets = "localhost/attack-sockets:1"
+	// imageTwiceArguments has NVIDIA's variable twice with all, and its own entry point and arguments.
+	imageTwiceArguments = "localhost/attack-twice-arguments:1"
 	// imageArguments idles by its own entry point and arguments, which are 128 KiB long.
 	imageArguments = "localhost/attack-arguments:1"
 )
@@ -49,6 +59,14 @@ func images(busybox image.Image) []image.Image {
 		variables(imageBlank, "ASCEND_VISIBLE_DEVICES =0"),
 		variables(imageVendors, visibleDevices+"=all", "AMD_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=all",
 			"HABANA_VISIBLE_DEVICES=all", "HABANA_VISIBLE_DEVICES=none", "ASCEND_VISIBLE_DEVICES=0"),
+		variables(imagePrefixed, "AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_GPU=all"),
+		variables(imageFirst, "HABANA_VISIBLE_DEVICES_=all"),
+		variables(imagePreferred, "ASCEND_VISIBLE_DEVICES=Ascend910-0"),
+		variables(imageSockets, socketsVariable+"=1"),
+		busybox.Variant(imageTwiceArguments, func(config *v1.ImageConfig) {
+			config.Env = append(config.Env, visibleDevices+"=all", visibleDevices+"=all")
+			config.Entrypoint, config.Cmd = []string{"sh", "-c", "sleep 3600", "sh"}, []string{"--devices", "all"}
+		}),
 		busybox.Variant(imageArguments, func(config *v1.ImageConfig) {
 			config.Entrypoint = []string{"sh", "-c", "sleep 3600", "sh"}
 			config.Cmd = []string{strings.Repeat("x", 64<<10), strings.Repeat("y", 64<<10)}

@@ -148,6 +148,11 @@ func (s *Stage) register(ctx context.Context, directory, endpoint string) (Got, 
 
 // registerOn is register on any node.
 func (s *Stage) registerOn(ctx context.Context, node int, directory, endpoint string) (Got, error) {
+	return s.registerAs(ctx, node, directory, endpoint, "attack.example/"+s.resource())
+}
+
+// registerAs is registerOn for any resource.
+func (s *Stage) registerAs(ctx context.Context, node int, directory, endpoint, resource string) (Got, error) {
 	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return s.node(node).Sandbox().Dial(ctx, "unix", path.Join(directory, "kubelet.sock"))
@@ -157,7 +162,7 @@ func (s *Stage) registerOn(ctx context.Context, node int, directory, endpoint st
 	}
 	defer conn.Close() //nolint:errcheck // nothing is under way any more
 	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: "attack.example/" + s.resource(),
+		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: resource,
 	})
 	if err == nil {
 		return Got{}, nil

@@ -252,7 +252,8 @@ const unsyncedYet = "does not know yet"
 // passing reports whether a refusal of the node is one that the next try does away with.
 func passing(refusal string) bool {
 	return slices.ContainsFunc([]string{
-		"is not known", "have not answered yet", "are still being looked at", "has not decided in the time",
+		"is not known", "are not known", "unresolvable CDI devices kubedevice.io",
+		"have not answered yet", "are still being looked at", "has not decided in the time",
 	}, func(words string) bool { return strings.Contains(refusal, words) })
 }
 
