@@ -91,6 +91,10 @@ node: {priorityClassName: "20"}
 scheduler: {priorityClassName: "30"}
 seals: {keys: existing, secret: "40", certificates: "50"}
 `},
+	{"managed", "v1.37.1", `
+scheduler: {placement: any, nodeSelector: {pool: system}}
+policies: {missingPlugins: {annotation: tolerate.example.com, namespaces: [monitoring]}}
+`},
 }
 
 // What the chart makes of values: all objects of the defaults, and of the others those that differ

@@ -35,6 +35,14 @@ const (
 	keyMount = "        - name: seal-key\n          mountPath: /etc/kubedevice/seal-key\n" +
 		"          readOnly: true\n"
 
+	// controlPlanes is where the scheduler runs by default. The chart's helper kubedevice.placement
+	// makes it, for the pods of hooks, too.
+	controlPlanes = "      affinity:\n        nodeAffinity:\n" +
+		"          requiredDuringSchedulingIgnoredDuringExecution:\n            nodeSelectorTerms:\n" +
+		"            - matchExpressions:\n              - key: node-role.kubernetes.io/control-plane\n" +
+		"                operator: Exists\n      tolerations:\n" +
+		"      - key: node-role.kubernetes.io/control-plane\n        operator: Exists\n"
+
 	second = `eq .Values.scheduler.mode "second"`
 
 	// schedulerPlugins are the names of the plugins that images of others bring.
@@ -50,7 +58,15 @@ func withPlugins(lines string) string {
 var templates = []template{
 	{
 		name: "policies", manifests: []string{"policies/*.yaml"}, when: ".Values.policies.enabled",
-		replacements: []replacement{{kubeScheduler, 2, schedulers}},
+		replacements: []replacement{
+			{kubeScheduler, 2, schedulers},
+			{`"['tolerate-missing-plugins.noderesource.dev']"`, 1, `{{ include "kubedevice.toleratedKeys" . }}`},
+			{`"[]"`, 1, `{{ include "kubedevice.tolerantNamespaces" . }}`},
+			{
+				`"['kubedevice.io/devices', 'kubedevice.io/enrolled', 'kubedevice.io/node-group']"`, 1,
+				`{{ include "kubedevice.nodeLabels" . }}`,
+			},
+		},
 	},
 	{
 		name: "policy-scheduler-name", manifests: []string{"policies-optional/kubedevice-scheduler-name.yaml"},
@@ -98,11 +114,9 @@ var templates = []template{
 					"      {{- with include \"kubedevice.pullSecrets\" . }}{{ . | nindent 6 }}{{ end }}\n",
 			},
 			{
-				"        kubernetes.io/os: linux\n", 1, "        kubernetes.io/os: linux\n" +
+				"        kubernetes.io/os: linux\n" + controlPlanes, 1, "        kubernetes.io/os: linux\n" +
 					"        {{- with .Values.scheduler.nodeSelector }}{{ toYaml . | nindent 8 }}{{ end }}\n" +
-					"      {{- with .Values.scheduler.tolerations }}\n" +
-					"      tolerations: {{- toYaml . | nindent 6 }}\n" +
-					"      {{- end }}\n",
+					"      {{- with include \"kubedevice.placement\" . }}{{ . | nindent 6 }}{{ end }}\n",
 			},
 			// When the configuration changes, the pods are replaced.
 			{

@@ -43,6 +43,54 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- printf "[%s]" (join ", " $quoted) | quote -}}
 {{- end -}}
 
+{{/* A CEL list of the annotations by which pods tolerate that an NRI plugin is missing. */}}
+{{- define "kubedevice.toleratedKeys" -}}
+{{- $keys := list "tolerate-missing-plugins.noderesource.dev" -}}
+{{- with (.Values.policies.missingPlugins | default dict).annotation }}{{ $keys = append $keys . | uniq }}{{ end -}}
+{{- include "kubedevice.celList" $keys -}}
+{{- end -}}
+
+{{/* A CEL list of the namespaces whose pods may have such an annotation: the release's, if its own pods have it. */}}
+{{- define "kubedevice.tolerantNamespaces" -}}
+{{- $namespaces := (.Values.policies.missingPlugins | default dict).namespaces | default list -}}
+{{- if (.Values.policies.missingPlugins | default dict).annotation }}{{ $namespaces = append $namespaces .Release.Namespace | uniq }}{{ end -}}
+{{- include "kubedevice.celList" $namespaces -}}
+{{- end -}}
+
+{{/* A CEL list of the labels that keep kubecri on a node. */}}
+{{- define "kubedevice.nodeLabels" -}}
+{{- $labels := list "kubedevice.io/enrolled" "kubedevice.io/node-group" -}}
+{{- range .Values.nodeGroups -}}
+{{- range $key, $value := .nodeSelector }}{{ $labels = append $labels $key }}{{ end -}}
+{{- end -}}
+{{- include "kubedevice.celList" ($labels | uniq | sortAlpha) -}}
+{{- end -}}
+
+{{/* Where pods run that have the key for seals: affinity and tolerations. Fails where there is no such node. */}}
+{{- define "kubedevice.placement" -}}
+{{- $tolerations := .Values.scheduler.tolerations -}}
+{{- if ne .Values.scheduler.placement "any" -}}
+{{- $role := "node-role.kubernetes.io/control-plane" -}}
+{{- $tolerations = concat (list (dict "key" $role "operator" "Exists")) $tolerations -}}
+{{- $nodes := (lookup "v1" "Node" "" "").items -}}
+{{- $found := not $nodes -}}
+{{- range $nodes }}{{ if hasKey (.metadata.labels | default dict) $role }}{{ $found = true }}{{ end }}{{ end -}}
+{{- if not $found -}}
+{{- fail (printf "no node has the label %s, on which the scheduler runs and the key for seals is made: set scheduler.placement to any, and scheduler.nodeSelector to nodes without device pods, see \"Where it runs\" in docs/second-scheduler.md" $role) -}}
+{{- end -}}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - key: {{ $role }}
+          operator: Exists
+{{- end }}
+{{- with $tolerations }}
+tolerations: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end -}}
+
 {{/* Which policy gives device pods the scheduler's name: "mutate", "require", or "none". */}}
 {{- define "kubedevice.namePolicy" -}}
 {{- if eq .Values.policies.schedulerName "auto" -}}
@@ -148,9 +196,8 @@ spec:
   restartPolicy: Never
   nodeSelector:
     kubernetes.io/os: linux
-  {{- with .root.Values.scheduler.tolerations }}
-  tolerations: {{- toYaml . | nindent 2 }}
-  {{- end }}
+    {{- with .root.Values.scheduler.nodeSelector }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- with include "kubedevice.placement" .root }}{{ . | nindent 2 }}{{ end }}
   securityContext:
     runAsNonRoot: true
     runAsUser: 65532

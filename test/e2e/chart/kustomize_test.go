@@ -67,6 +67,9 @@ configMapGenerator:
   behavior: replace
   files: [kubecri.yaml]
 patches:
+- target: {kind: Deployment, name: kubedevice-scheduler}
+  patch: |-
+    - {op: remove, path: /spec/template/spec/affinity}
 - target: {kind: DaemonSet, name: kubedevice-node-devices}
   patch: |-
     - {op: test, path: /spec/template/spec/containers/0/args/7, value: --plugin=nvidiagpu}

@@ -28,7 +28,8 @@ func values() map[string]any {
 			"name": "simulated", "nodeSelector": map[string]any{chosen: "true"}, "plugins": []any{"simgpu"},
 			"env": []any{map[string]any{"name": cluster.InventoryVariable, "value": inventory}},
 		}},
-		"node": map[string]any{"kubeconfig": kubeconfig, "nriSocket": "/run/nri/nri.sock"},
+		"node":      map[string]any{"kubeconfig": kubeconfig, "nriSocket": "/run/nri/nri.sock"},
+		"scheduler": map[string]any{"placement": "any"}, // no node is a control plane
 	}
 }
 
@@ -175,6 +176,8 @@ func (s *story) awaitPolicy() {
 func (s *story) refuseWhatCannotWork() {
 	s.Helper()
 	s.refuse("'/mode': value must be one of", append(s.install(values()), "--set=mode=proxy")...)
+	s.refuse("no node has the label node-role.kubernetes.io/control-plane",
+		append(s.install(values()), "--set=scheduler.placement=control-plane")...)
 	missing := append(s.install(values()), "--set=image.tag=missing", "--timeout=5s")
 	s.refuse("pre-install", missing...)
 	if printed, err := s.tryHelm("uninstall", "kubedevice", "--no-hooks"); err != nil {

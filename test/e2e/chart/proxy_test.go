@@ -24,7 +24,7 @@ func TestTheDaemonSetPutsTheProxyOnNodesAndTakesItBack(t *testing.T) {
 	s := begin(t)
 	files := s.filesOf(nodes)
 	values := map[string]any{
-		"mode": "cri", "nodeGroups": groups,
+		"mode": "cri", "nodeGroups": groups, "scheduler": map[string]any{"placement": "any"},
 		"node": map[string]any{
 			"kubeconfig": kubeconfig, "nriSocket": "/run/nri/nri.sock",
 			"enrolArgs": []any{"--systemd-dir=$(UNITS)"},

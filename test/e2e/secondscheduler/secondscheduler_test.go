@@ -132,6 +132,7 @@ func (s *story) install() {
 	if printed, err := apply.CombinedOutput(); err != nil {
 		s.Fatalf("%v: %s", err, printed)
 	}
+	s.kubectl("label", "node", s.node.Name, "node-role.kubernetes.io/control-plane=")
 	s.kubectl("apply", "--kustomize="+filepath.Join(deploy, "second-scheduler"))
 	s.kubectl("--namespace="+system, "rollout", "status", "deployment/"+name, "--timeout=2m")
 
