@@ -167,17 +167,19 @@ func identity(path resource.Path) (kind, id string) {
 	return cmp.Or(path.DeviceLevel(), "node"), path.DeviceID()
 }
 
-// modelOf returns what the labels of a node say of the devices of a kind: the value of the label
+// modelsOf returns what the labels of a node say of its devices, by kind: the value of the label
 // <extended resource>.product, as NVIDIA's GPU feature discovery writes it, where the extended
 // resource is the kind or ends with it. plain are the extended resources that the node's inventory
-// counts.
-func modelOf(node *corev1.Node, plain []string, kind string) string {
+// counts, sorted; the first with such a label counts.
+func modelsOf(node *corev1.Node, plain []string) map[string]string {
+	models := map[string]string{}
 	for _, name := range plain {
-		if name == kind || strings.HasSuffix(name, "/"+kind) {
-			if model := node.Labels[name+".product"]; model != "" {
-				return model
+		model := node.Labels[name+".product"]
+		for kind, more := name, model != ""; more; _, kind, more = strings.Cut(kind, "/") {
+			if models[kind] == "" {
+				models[kind] = model
 			}
 		}
 	}
-	return ""
+	return models
 }

@@ -335,3 +335,28 @@ func BenchmarkNodes(b *testing.B) {
 	b.ReportMetric(float64(showing)/float64(cmp.Or(reading, 1)), "times-reading-alone")
 	b.ReportMetric(float64(showing)/float64(b.N)/1e9, "s/5000-nodes")
 }
+
+// A node chooses how many kinds of devices it lists. The memory that is allocated stands for the
+// work: it grows with the list, not with its square.
+func TestANodeOfManyKindsCostsWorkInProportion(t *testing.T) {
+	allocated := func(kinds int) float64 {
+		resources := map[string]int64{}
+		for i := range kinds {
+			resources[fmt.Sprintf("kind%d/d/cards", i)] = 1
+			resources[fmt.Sprintf("gpugrp1/0/gpugrp0/%d/other%d/d/cards", i, i)] = 1
+		}
+		node := nodeOf(t, resources, resources)
+		result := testing.Benchmark(func(b *testing.B) {
+			for range b.N {
+				if usage := NewUsage([]*Node{NewNode(node, nil)}); len(usage.Items) != 2*kinds {
+					b.Fatalf("%d kinds, want %d", len(usage.Items), 2*kinds)
+				}
+			}
+		})
+		return float64(result.AllocedBytesPerOp())
+	}
+	few, many := allocated(100), allocated(800)
+	if many > 16*few {
+		t.Errorf("800 kinds allocate %.0f bytes and 100 kinds %.0f: %.0f times as much, want 8 or so", many, few, many/few)
+	}
+}

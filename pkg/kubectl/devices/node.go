@@ -138,7 +138,7 @@ func (b *nodeBuilder) readInventory() bool {
 		}
 	}
 	slices.Sort(plain)
-	plain = slices.Compact(plain)
+	models := modelsOf(b.node, slices.Compact(plain))
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		path, err := resource.ParsePath(name)
 		if err != nil {
@@ -147,7 +147,7 @@ func (b *nodeBuilder) readInventory() bool {
 		d := b.devices[path.Device()]
 		if d == nil {
 			d = newDevice(path)
-			d.Model = modelOf(b.node, plain, d.Kind)
+			d.Model = models[d.Kind]
 			b.add(d)
 		}
 		r := Resource{Name: path.Resource(), Allocatable: b.info.Allocatable[name], Outside: b.info.Used[name]}

@@ -99,6 +99,10 @@ func NewUsage(nodes []*Node) *UsageList {
 func usageOf(node *Node) []*Usage {
 	kinds := map[string]*Usage{}
 	groups := map[string]map[string]*Group{} // by kind and path
+	kindOf := map[string]string{}            // of the device with that path
+	for _, d := range node.Devices {
+		kindOf[d.Path] = d.Kind
+	}
 	for _, d := range node.Devices {
 		if d.Health == Gone {
 			continue
@@ -134,7 +138,7 @@ func usageOf(node *Node) []*Usage {
 	}
 	list := make([]*Usage, 0, len(kinds))
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		kinds[kind].findGroups(groups[kind], node)
+		kinds[kind].findGroups(groups[kind], kindOf)
 		list = append(list, kinds[kind])
 	}
 	return list
@@ -174,19 +178,17 @@ func groupsOf(device string) []string {
 	return groups
 }
 
-// findGroups finds the groups with free devices. groups are those of the kind, devices included.
-func (u *Usage) findGroups(groups map[string]*Group, node *Node) {
+// findGroups finds the groups with free devices. groups are those of the kind, devices included;
+// kindOf has the kinds of all devices of the node, by path. A node chooses how many kinds it has, so
+// nothing is done here for each device of another kind.
+func (u *Usage) findGroups(groups map[string]*Group, kindOf map[string]string) {
 	levels := map[string]*LevelFree{}
-	devices := map[string]bool{}
-	for _, d := range node.Devices {
-		devices[d.Path] = d.Kind == u.Kind
-	}
 	for _, path := range slices.SortedFunc(maps.Keys(groups), comparePaths) {
 		group := groups[path]
 		if group.Free > 0 && group.Free == group.Devices {
 			u.LargestFree = larger(u.LargestFree, group)
 		}
-		if path == "" || devices[path] {
+		if path == "" || kindOf[path] == u.Kind {
 			continue
 		}
 		level := levelOf(path)
