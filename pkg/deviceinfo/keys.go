@@ -67,7 +67,7 @@ var keys = []Key{
 	{
 		Name: RequiredPluginAnnotation, Objects: []string{"nodes"},
 		Weakens: "that device pods require kubecri: they start without their devices while it is away",
-		Policy:  "kubedevice-node-inventories", Attacks: []string{"required-plugin-removed"},
+		Policy:  "kubedevice-node-inventories", Attacks: []string{"required-plugin-forged"},
 	},
 	{
 		Name: DeviceTaintsAnnotation, Objects: []string{"nodes"},

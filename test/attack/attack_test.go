@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/test/checkout"
 	"github.com/kubedevice/kubedevice/test/cluster"
 )
@@ -66,6 +67,21 @@ func TestEachAttemptIsCompleteAndHasAnIDOfItsOwn(t *testing.T) {
 	}
 	if sample < 10 {
 		t.Errorf("%d attempts are in the sample, want 10 or more", sample)
+	}
+}
+
+// pkg/deviceinfo lists them.
+func TestEachKeyThatWeakensADefenceIsAttacked(t *testing.T) {
+	attempts := map[string]bool{}
+	for _, attempt := range Attempts() {
+		attempts[attempt.ID] = true
+	}
+	for _, key := range deviceinfo.Keys() {
+		for _, id := range key.Attacks {
+			if !attempts[id] {
+				t.Errorf("%s weakens %s: there is no attempt %q", key.Name, key.Weakens, id)
+			}
+		}
 	}
 }
 

@@ -64,6 +64,7 @@ const (
 	Rights      Defence = "RBAC"
 	Permissions Defence = "file modes"
 	Loopback    Defence = "loopback only"
+	Placement   Defence = "control planes only"
 )
 
 // Outcome is what comes of an attempt.
@@ -156,6 +157,8 @@ func Attempts() []*Attempt {
 		{"Room for lists and events", both, slices.Concat(growths(), floods())},
 		{"Devices that nobody allocated", both, slices.Concat(firewalls(), environments(), others(), claims())},
 		{"Checkpoints", both, slices.Concat(restores(), restored())},
+		{"Exceptions that an attacker makes", proxyAlone, exceptions()},
+		{"Secrets and leases of our programs", proxyAlone, slices.Concat(secrets(), leases())},
 		{"Rights at the API server", proxyAlone, rights()},
 		{"Files and sockets of a node", both, files()},
 		{"The scheduler's API and metrics", proxyAlone, pages()},

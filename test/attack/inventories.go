@@ -75,6 +75,8 @@ func inventories() []*Attempt {
 		labelled("replacements-forged", "asks in a node's name for other devices for a pod",
 			annotateWith(deviceinfo.ReplacementsAnnotation,
 				`{"version":1,"pods":[{"uid":"u","containers":["main"]}]}`)),
+		labelled("required-plugin-forged", "says in a node's name that its runtime requires kubecri of device pods",
+			annotateWith(deviceinfo.RequiredPluginAnnotation, "other")),
 		labelled("health-forged", "says in a node's name that a device of it has failed",
 			annotateWith(deviceinfo.UnhealthyAnnotation,
 				`[{"device":"gpu/gpu-199","reason":"Xid79","since":"2020-01-01T00:00:00Z"}]`)),
