@@ -1,0 +1,178 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nribound bounds the messages in which a container runtime describes a container, a sandbox
+// and all containers of a pod to its NRI plugins. All functions are pure and safe for concurrent use.
+//
+// A runtime sends the list of all sandboxes and containers to each plugin that registers, in ttrpc
+// messages of at most Message bytes (github.com/containerd/ttrpc, messageLengthMax), and creates
+// containers without the plugin if it cannot. What it does with a longer list is in
+// github.com/containerd/nri, pkg/adaptation/plugin.go, synchronize and recalcObjsPerSyncMsg: it
+// sends fewer objects at a time, in proportion to the excess. That fails in four ways:
+//
+//   - A message of 8 objects or fewer is not split any further.
+//   - If the proportion leaves fewer than 8 objects, it takes four of each kind, even if there are
+//     not four left: the runtime panics.
+//   - If the proportion leaves none of one kind, it never sends those that remain, and goes on with
+//     empty messages until the time for the plugin is over.
+//   - All of it has to be sent in that time, 2 seconds by default.
+//
+// The first two cannot happen if no object is larger than MaxObject. Then a message that is too
+// long has 12 objects at least; with n objects of a message of s bytes, the proportion
+// f = min(0.9, Message/s) leaves more than n*f-2 of them, and n*f is at least 10. The third cannot
+// happen with the first message if no pod, all its containers included, is larger than MaxPod, and
+// there are not more than some dozens of large sandboxes to one container: f leaves at least
+// Message/MaxPod pods. It becomes unlikely with later ones, as runtimes list in random order; List
+// has the odds. The fourth does not happen with the 250 pods that a node has at most.
+package nribound
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// All bounds are in bytes of the encoded message.
+const (
+	// Message is the longest message of ttrpc, without its header.
+	Message = 4 << 20
+	// envelope is what ttrpc adds to a list: the names of service and method, the time that is left,
+	// and the list's own flag. object is what the list adds to an object: a tag and a length.
+	envelope, object = 256, 4
+	// MaxObject is the largest sandbox or container with which each list of them can be split.
+	MaxObject = (Message-envelope)/11 - object
+	// MaxContents is how much pod and image may set in a container, and the pod in its sandbox. The
+	// rest up to MaxObject, some 50 KiB, is for what runtime, CDI, this program and other plugins
+	// add.
+	MaxContents = 320 << 10
+	// MaxPod is the largest sum of a sandbox and those of its containers that have not ended.
+	MaxPod = 512 << 10
+	// MaxList is the largest list that is sent in time, also on a busy machine.
+	MaxList = 128 << 20
+)
+
+// Pod names a pod in errors.
+type Pod struct{ Namespace, Name string }
+
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Contents are the parts of an encoded container or sandbox that pods and images set: the size of
+// each in bytes.
+type Contents struct {
+	Variables, Args, Labels, Annotations, Mounts, CDIDevices int
+}
+
+// Total returns the sum.
+func (c Contents) Total() int {
+	return c.Variables + c.Args + c.Labels + c.Annotations + c.Mounts + c.CDIDevices
+}
+
+// String names the parts that take a tenth or more.
+func (c Contents) String() string {
+	var parts []string
+	for _, part := range []struct {
+		name string
+		size int
+	}{
+		{"variables", c.Variables}, {"command and arguments", c.Args}, {"labels", c.Labels},
+		{"annotations", c.Annotations}, {"mounts", c.Mounts}, {"CDI devices", c.CDIDevices},
+	} {
+		if part.size*10 >= c.Total() && part.size > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", part.name, part.size))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ContainerContents returns those of a container that a runtime describes to plugins.
+func ContainerContents(c *api.Container) Contents {
+	contents := Contents{
+		Variables: sizeOfStrings(c.GetEnv()), Args: sizeOfStrings(c.GetArgs()), Labels: sizeOfMap(c.GetLabels()),
+		Annotations: sizeOfMap(c.GetAnnotations()),
+	}
+	for _, m := range c.GetMounts() {
+		contents.Mounts += field(m.SizeVT())
+	}
+	for _, d := range c.GetCDIDevices() {
+		contents.CDIDevices += 1 + field(d.SizeVT())
+	}
+	return contents
+}
+
+// SandboxContents returns those of a sandbox.
+func SandboxContents(s *api.PodSandbox) Contents {
+	return Contents{Labels: sizeOfMap(s.GetLabels()), Annotations: sizeOfMap(s.GetAnnotations())}
+}
+
+// field returns the size of a field of that many bytes whose number is below 16.
+func field(size int) int { return 1 + protowire.SizeBytes(size) }
+
+func sizeOfStrings(list []string) (size int) {
+	for _, s := range list {
+		size += field(len(s))
+	}
+	return size
+}
+
+func sizeOfMap(of map[string]string) (size int) {
+	for key, value := range of {
+		size += field(field(len(key)) + field(len(value)))
+	}
+	return size
+}
+
+// SizeOf returns the size of an object in a runtime's list.
+func SizeOf(sandboxOrContainer proto.Message) int {
+	if fast, ok := sandboxOrContainer.(interface{ SizeVT() int }); ok {
+		return fast.SizeVT()
+	}
+	return proto.Size(sandboxOrContainer)
+}
+
+// advice is the next step for the pod's author.
+const advice = "mount ConfigMaps and Secrets as volumes instead of taking variables from them, set " +
+	"enableServiceLinks: false, or shorten annotations and labels"
+
+// CheckContainer returns an error if the container of that name sets more than MaxContents.
+func CheckContainer(pod Pod, container string, contents Contents) error {
+	if contents.Total() <= MaxContents {
+		return nil
+	}
+	return fmt.Errorf("container %q of pod %s: what it and its image set takes %d bytes where the container runtime "+
+		"describes it to NRI plugins (%v), and at most %d are allowed: %s", container, pod, contents.Total(), contents,
+		MaxContents, advice)
+}
+
+// CheckSandbox returns an error if the pod sets more than MaxContents by itself.
+func CheckSandbox(pod Pod, contents Contents) error {
+	if contents.Total() <= MaxContents {
+		return nil
+	}
+	return fmt.Errorf("pod %s: its labels and annotations take %d bytes where the container runtime describes it to "+
+		"NRI plugins (%v), and at most %d are allowed: shorten them", pod, contents.Total(), contents, MaxContents)
+}
+
+// CheckChanged returns an error if a container of that size is larger than MaxObject with what is
+// added to it. The addition is the answer to the runtime, so that is far below Message, too.
+func CheckChanged(pod Pod, container string, size int, addition *api.ContainerAdjustment) error {
+	if added := addition.SizeVT(); size+added > MaxObject {
+		return fmt.Errorf("container %q of pod %s: with the %d bytes that it gets for its devices, or against devices "+
+			"that it must not have, it takes %d bytes where the container runtime describes it to NRI plugins, and at "+
+			"most %d are allowed: %s, or change the device plugin", container, pod, added, size+added, MaxObject, advice)
+	}
+	return nil
+}
+
+// CheckPod returns an error if a pod is larger than MaxPod with one more container. others is the
+// size of its sandbox and of its containers that have not ended.
+func CheckPod(pod Pod, container string, others, size int) error {
+	if others+size <= MaxPod {
+		return nil
+	}
+	return fmt.Errorf("container %q of pod %s: with its %d bytes, sandbox and containers of the pod take %d where the "+
+		"container runtime describes them to NRI plugins, and at most %d are allowed: %s, or make several pods of it",
+		container, pod, size, others+size, MaxPod, advice)
+}

@@ -1,0 +1,72 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nribound
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestContentsAreTheEncodedSizeOfThoseParts(t *testing.T) {
+	c := &api.Container{
+		Env: []string{"A=" + strings.Repeat("b", 200), "", "PATH=/bin"}, Args: []string{"sh", strings.Repeat("c", 70_000)},
+		Labels:      map[string]string{"l": strings.Repeat("v", 300), "m": "w"},
+		Annotations: map[string]string{"key": strings.Repeat("v", 20_000)},
+		Mounts: []*api.Mount{
+			{Destination: "/etc/a", Source: "/b", Type: "bind", Options: []string{"rbind", "ro"}}, {Destination: "/proc"},
+		},
+		CDIDevices: []*api.CDIDevice{{Name: "vendor.com/gpu=0"}},
+	}
+	if got, want := ContainerContents(c).Total(), proto.Size(c); got != want {
+		t.Errorf("a container has %d bytes, want %d", got, want)
+	}
+	s := &api.PodSandbox{Labels: c.GetLabels(), Annotations: c.GetAnnotations()}
+	if got, want := SandboxContents(s).Total(), proto.Size(s); got != want {
+		t.Errorf("a sandbox has %d bytes, want %d", got, want)
+	}
+}
+
+func TestWhatIsTooLargeIsRefusedWithItsParts(t *testing.T) {
+	pod := Pod{"default", "p"}
+	large := ContainerContents(&api.Container{Env: []string{strings.Repeat("x", MaxContents)}, Args: []string{"sh"}})
+	for name, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"container": {
+			CheckContainer(pod, "main", large), []string{`"main"`, "default/p", "327688", "327680", "variables 327684", "volumes"},
+		},
+		"sandbox": {
+			CheckSandbox(pod, SandboxContents(&api.PodSandbox{Labels: map[string]string{"a": strings.Repeat("x", MaxContents)}})),
+			[]string{"default/p", "labels 327", "327680"},
+		},
+		"answer": {
+			CheckChanged(pod, "main", MaxObject-10, &api.ContainerAdjustment{Args: []string{"a longer text"}}),
+			[]string{`"main"`, "the 15 bytes", "381278", "381273"},
+		},
+		"pod": {CheckPod(pod, "main", MaxPod-5, 10), []string{`"main"`, "its 10 bytes", "524293", "524288"}},
+	} {
+		if test.err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(test.err.Error(), want) {
+				t.Errorf("%s: %q lacks %q", name, test.err, want)
+			}
+		}
+	}
+	small := ContainerContents(&api.Container{Env: []string{strings.Repeat("x", MaxContents-4)}})
+	for _, err := range []error{
+		CheckContainer(pod, "main", small), CheckSandbox(pod, SandboxContents(&api.PodSandbox{})),
+		CheckChanged(pod, "main", MaxObject-10, &api.ContainerAdjustment{}), CheckPod(pod, "main", MaxPod-10, 10),
+	} {
+		if err != nil {
+			t.Error("within the bound:", err)
+		}
+	}
+}
