@@ -139,8 +139,8 @@ var mayImport = map[string][]string{
 	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},
 	"deploy":                 {}, // data only
 	"pkg/node": {
-		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
-		"pkg/pluginload", "pkg/seal", "pkg/sdk", "pkg/trim",
+		"pkg/node", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
+		"pkg/pluginload", "pkg/podrequest", "pkg/seal", "pkg/sdk", "pkg/trim",
 	},
 	"pkg/node/app": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/pluginload", "pkg/seal", "pkg/sdk",

@@ -134,6 +134,8 @@ type Admission struct {
 	// WarnLeftOut, if set, puts a warning on the pod that its container is created without a part
 	// of what device plugins answered. It must not block.
 	WarnLeftOut func(pod *corev1.ObjectReference, message string)
+	// Refusals remembers the pods that were refused; nil for none.
+	Refusals *Refusals
 	// Observe, if set, is called with the outcome of each container.
 	Observe func(Outcome)
 	// ObserveFirewall, if set, is called for what a container asks for past the scheduler.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,12 +53,24 @@ func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 	r := &refusal{code: codes.Internal, cause: err}
 	errors.As(err, &r)
 	text := short(err.Error())
-	klog.FromContext(ctx).Info("A container is refused", logkey.Pod, pod.ref(), logkey.PodUID, pod.uid,
-		logkey.Code, r.code, logkey.Reason, text)
+	if log, last := a.Refusals.logs(pod.uid, time.Now()); log {
+		logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, pod.ref(), logkey.PodUID, pod.uid)
+		if last {
+			logger = klog.LoggerWithValues(logger, logkey.SilentFor, logInterval)
+		}
+		logger.Info("A container is refused", logkey.Code, r.code, logkey.Reason, text)
+	}
 	if !r.quiet {
 		a.Warn(pod.object(), text)
 	}
 	return status.Error(r.code, "kubecri: "+text)
+}
+
+// Refuse refuses a container, or the sandbox of a pod, for a cause that the frontend has found: only
+// a change of the pod helps. It returns the answer, as Admit does.
+func (a *Admission) Refuse(ctx context.Context, pod Pod, cause error) error {
+	a.observeOutcome(Refused)
+	return a.refuse(ctx, newPodRef(pod), never(cause))
 }
 
 // maxText is how long, in bytes, what is said of a container may be: as long as the note of an

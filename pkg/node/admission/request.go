@@ -4,6 +4,8 @@
 package admission
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -107,14 +110,25 @@ func newPodRef(pod Pod) podRef {
 }
 
 // decodeOnce returns a function that decodes the pod's annotation KubeDevice/DeviceInfo when it is
-// first called. It returns nil for a pod without the annotation.
+// first called. It returns nil for a pod without the annotation. One that the scheduler does not
+// read is an error, and is not decoded either.
 func decodeOnce(annotations map[string]string) func() (*types.PodInfo, error) {
 	value, annotated := annotations[deviceinfo.Annotation]
 	if !annotated {
 		return func() (*types.PodInfo, error) { return nil, nil }
 	}
-	return sync.OnceValues(func() (*types.PodInfo, error) { return deviceinfo.DecodePod(value) })
+	return sync.OnceValues(func() (*types.PodInfo, error) {
+		if len(value) > podrequest.MaxRequestBytes && !strings.Contains(value, allocated) {
+			return nil, fmt.Errorf("annotation %s is %d bytes long and has no allocation, and the scheduler reads requests "+
+				"in %d bytes at most: request fewer devices, in fewer containers, or use shorter names",
+				deviceinfo.Annotation, len(value), podrequest.MaxRequestBytes)
+		}
+		return deviceinfo.DecodePod(value)
+	})
 }
+
+// allocated is part of each annotation in which the scheduler has written an allocation.
+const allocated = `"allocatefrom"`
 
 // ref returns the pod for logs.
 func (p podRef) ref() klog.ObjectRef { return klog.KRef(p.namespace, p.name) }

@@ -35,6 +35,9 @@ var errNotAllKnown = errors.New(
 // verify reports whether the pod is a device pod. It finds what the pod was granted before, or
 // verifies, for all its containers, the allocation that it claims.
 func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err error) {
+	if cause := a.Refusals.get(r.podRef); cause != nil && !a.Grants.Has(r.uid) {
+		return false, never(cause)
+	}
 	if r.spec, devicePod, err = a.isDevicePod(ctx, r.podRef); err != nil || !devicePod {
 		return false, err
 	}
@@ -62,7 +65,7 @@ func (a *Admission) verify(ctx context.Context, r *request) (devicePod bool, err
 		r.claimed, err = r.spec.BoundTo(a.NodeName).Allocation(written)
 	}
 	if err != nil {
-		return false, never(err)
+		return false, never(a.Refusals.add(r.podRef, err))
 	}
 	if err := a.verifySeal(r); err != nil {
 		return false, err

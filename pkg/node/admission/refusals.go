@@ -1,0 +1,107 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+)
+
+const (
+	// refusalEntries is of how many pods a refusal is remembered.
+	refusalEntries = 1 << 11
+	// logBurst is how many refusals of one pod are logged in each logInterval.
+	logBurst, logInterval = 5, 10 * time.Minute
+)
+
+// Refusals remembers which pods were refused. The kubelet creates the containers of such a pod
+// again and again, and each time costs as little as possible. All methods are safe for concurrent
+// use; those of a nil Refusals remember nothing.
+type Refusals struct {
+	seed        maphash.Seed
+	annotations *cache.Cache[annotationKey, error]
+
+	mu     sync.Mutex
+	logged map[string]logWindow // by the pod's UID
+}
+
+// annotationKey identifies what the annotation KubeDevice/DeviceInfo of a pod says.
+type annotationKey struct {
+	uid string
+	sum uint64
+}
+
+// logWindow is how often a refusal of a pod was logged since its begin.
+type logWindow struct {
+	begin time.Time
+	lines int
+}
+
+// NewRefusals returns one that remembers none.
+func NewRefusals() *Refusals {
+	return &Refusals{
+		seed: maphash.MakeSeed(), annotations: cache.New[annotationKey, error](refusalEntries),
+		logged: map[string]logWindow{},
+	}
+}
+
+func (r *Refusals) key(pod podRef) annotationKey {
+	return annotationKey{pod.uid, maphash.String(r.seed, pod.annotations[deviceinfo.Annotation])}
+}
+
+// get returns why the pod was refused for its annotation, which is the same as then; nil if it was
+// not, as far as that is remembered.
+func (r *Refusals) get(pod podRef) error {
+	if r == nil {
+		return nil
+	}
+	cause, _ := r.annotations.Get(r.key(pod))
+	return cause
+}
+
+// add remembers a cause that depends on nothing but the pod's UID and annotation. It returns it.
+func (r *Refusals) add(pod podRef, cause error) error {
+	if r != nil {
+		r.annotations.Add(r.key(pod), cause)
+	}
+	return cause
+}
+
+// logs reports whether to log a refusal of the pod now, and whether that is the last one for a
+// while.
+func (r *Refusals) logs(podUID string, now time.Time) (log, last bool) {
+	if r == nil {
+		return true, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	window := r.logged[podUID]
+	if now.Sub(window.begin) >= logInterval {
+		r.makeRoom(now)
+		window = logWindow{begin: now}
+	}
+	window.lines++
+	r.logged[podUID] = window
+	return window.lines <= logBurst, window.lines == logBurst
+}
+
+// makeRoom forgets pods that were not refused lately, and all of them if there are too many. The
+// caller holds the mutex.
+func (r *Refusals) makeRoom(now time.Time) {
+	if len(r.logged) < refusalEntries {
+		return
+	}
+	for uid, window := range r.logged {
+		if now.Sub(window.begin) >= logInterval {
+			delete(r.logged, uid)
+		}
+	}
+	if len(r.logged) >= refusalEntries {
+		clear(r.logged)
+	}
+}

@@ -1,0 +1,133 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/podrequest"
+)
+
+// requestsOf returns an annotation of that many bytes or a little more that requests devices in
+// containers which the pod does not have.
+func requestsOf(size int) string {
+	var text strings.Builder
+	text.WriteString(`{"runningcontainer":{`)
+	for i := 0; text.Len() < size-40; i++ {
+		fmt.Fprintf(&text, `"c%d":{"requests":{"alpha/grpresource/gpu/a/cards":1}},`, i)
+	}
+	text.WriteString(`"main":{"requests":{"alpha/grpresource/gpu/a/cards":1}}}}`)
+	return text.String()
+}
+
+func TestAnAnnotationThatTheSchedulerDoesNotReadIsNotDecoded(t *testing.T) {
+	f := newFixture(t, true)
+	f.pods["u"] = plain
+	large := map[string]string{deviceinfo.Annotation: requestsOf(228 << 10)}
+	raw := createRequest(t, "u", "api", large, &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+	})
+	_, err := f.CreateContainer(context.Background(), raw)
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "32768") {
+		t.Fatal(err)
+	}
+	decoded := testing.AllocsPerRun(3, func() {
+		if _, err := deviceinfo.DecodePod(large[deviceinfo.Annotation]); err != nil {
+			t.Fatal(err)
+		}
+	})
+	refused := testing.AllocsPerRun(3, func() { _, _ = f.CreateContainer(context.Background(), raw) })
+	if refused*10 > decoded {
+		t.Errorf("a refusal makes %v allocations, and decoding the annotation %v", refused, decoded)
+	}
+}
+
+func TestAnAllocationMayBeLongerThanRequests(t *testing.T) {
+	long := `{"runningcontainer":{"main":{"allocatefrom":{}}}` + strings.Repeat(" ", podrequest.MaxRequestBytes) + "}"
+	if _, err := decodeOnce(map[string]string{deviceinfo.Annotation: long})(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARepeatedRefusalIsNotDecidedAgainUntilTheAnnotationChanges(t *testing.T) {
+	f := newFixture(t, true)
+	f.Refusals = NewRefusals()
+	f.pods["u"] = plain
+	raw := func(annotation string) []byte {
+		return createRequest(t, "u", "api", map[string]string{deviceinfo.Annotation: annotation},
+			&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}})
+	}
+	first := raw(requestsOf(30 << 10))
+	_, want := f.CreateContainer(context.Background(), first)
+	if status.Code(want) != codes.FailedPrecondition {
+		t.Fatal(want)
+	}
+	delete(f.pods, "u") // so that a decision would fail in another way
+	if _, err := f.CreateContainer(context.Background(), first); !errors.Is(err, want) && fmt.Sprint(err) != fmt.Sprint(want) {
+		t.Errorf("once more: %v, want %v", err, want)
+	}
+	if _, err := f.CreateContainer(context.Background(), raw("{")); status.Code(err) != codes.Unavailable {
+		t.Errorf("with another annotation: %v", err)
+	}
+	if _, err := f.create(t, "v", "main", "api", map[string]string{deviceinfo.Annotation: requestsOf(30 << 10)}); status.Code(
+		err) != codes.Unavailable {
+		t.Errorf("another pod with that annotation: %v", err)
+	}
+}
+
+func TestRefusalsOfOnePodAreLoggedAFewTimes(t *testing.T) {
+	f := newFixture(t, true)
+	f.Refusals = NewRefusals()
+	var lines bytes.Buffer
+	ctx := klog.NewContext(context.Background(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lines))))
+	for range 100 {
+		_ = f.Refuse(ctx, Pod{UID: "u", Namespace: "default", Name: "loud"}, errors.New("too large"))
+	}
+	_ = f.Refuse(ctx, Pod{UID: "v", Namespace: "default", Name: "other"}, errors.New("too large"))
+	text := lines.String()
+	if loud, other := strings.Count(text, "default/loud"), strings.Count(text, "default/other"); loud != logBurst || other != 1 {
+		t.Errorf("%d lines about the one and %d about the other:\n%s", loud, other, text)
+	}
+	if strings.Count(text, "silentFor") != 1 {
+		t.Errorf("that others are not logged is not said:\n%s", text)
+	}
+	if len(f.warnings) != 101 {
+		t.Errorf("%d warnings", len(f.warnings)) // whose sender counts those that are equal
+	}
+}
+
+func TestRefusalsAreLoggedAgainAfterAWhileAndForAnyNumberOfPods(t *testing.T) {
+	r := NewRefusals()
+	now := time.Now()
+	for range 2 * logBurst {
+		r.logs("u", now)
+	}
+	if log, _ := r.logs("u", now.Add(logInterval-1)); log {
+		t.Error("it is logged within the interval")
+	}
+	if log, _ := r.logs("u", now.Add(logInterval)); !log {
+		t.Error("it is not logged after the interval")
+	}
+	for i := range 3 * refusalEntries {
+		if log, _ := r.logs(fmt.Sprint(i), now); !log {
+			t.Fatal("a pod is not logged")
+		}
+	}
+	if len(r.logged) > refusalEntries {
+		t.Errorf("%d pods are remembered", len(r.logged))
+	}
+}
