@@ -5,7 +5,6 @@ package attack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +29,7 @@ func others() []*Attempt {
 			Try: withOther(shape, runtime), Off: Off{How: "the device firewall is off"},
 		}
 	}
-	attempts := []*Attempt{
+	return append([]*Attempt{
 		attempt("firewall-other-env", "sets "+visibleDevices+" and requests another resource of the vendor",
 			Want{Outcome: NoEffect}, env("all"), nvidias),
 		attempt("firewall-other-image", "runs an image that has it, and sets it, beside such a request",
@@ -51,24 +50,11 @@ func others() []*Attempt {
 				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "null",
 					MountPath: "/var/run/nvidia-container-devices/all"}}
 			}, nil),
-	}
-	return append(attempts, &Attempt{
+	}, &Attempt{
 		ID: "firewall-variables-cdi", Who: Tenant, Defence: Firewall,
 		What: "names one of the CDI devices by which kubecri itself sets variables, in an annotation",
 		Want: everywhere(RefusedByNode, asks), Off: Off{How: "the device firewall is off"},
-		Try: func(ctx context.Context, s *Stage) (got Got, err error) {
-			file := "/run/cdi/" + s.attempt.ID + ".json"
-			if said, err := s.node(scheduled).Run(ctx, "/bin/sh", "-c", "mkdir -p /run/cdi && echo '"+
-				`{"cdiVersion": "0.5.0", "kind": "kubedevice.io/variables", "devices": [{"name": "mine", `+
-				`"containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]}}]}`+"' > "+file); err != nil {
-				return Got{}, fmt.Errorf("describe the device to the runtime: %w: %s", err, said)
-			}
-			defer func() {
-				_, removed := s.node(scheduled).Run(context.WithoutCancel(ctx), "/bin/rm", file)
-				err = errors.Join(err, removed)
-			}()
-			return runsWith(annotation("kubedevice.io/variables=mine"), nvidias)(ctx, s)
-		},
+		Try: runsWith(annotation("kubedevice.io/variables=mine"), nil),
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
 
@@ -31,6 +32,11 @@ criDevices: /d
 allowWritablePlugins: true
 deviceFirewall: off
 deviceFirewallAllow: [gpu-operator/*, monitoring/dcgm-exporter]
+deviceFirewallVendors:
+- name: mthreads.com
+  variables:
+  - {name: MTHREADS_VISIBLE_DEVICES, nothing: void, takes: any}
+  deviceFiles: [/dev/mtgpu*]
 isolate: true
 stateDir: /s
 devicePluginsDir: /dp
@@ -58,6 +64,11 @@ sealMode: warn
 		o.StateDir, o.MetricsAddress, o.Kubeconfig, o.NodeName = "/s", "", "/k", "from-file"
 		o.DevicePluginsDir, o.RegistryDir, o.PodResourcesDir = "/dp", "/pr", "/res"
 		o.DeviceFirewall, o.DeviceFirewallAllow = false, []string{"gpu-operator/*", "monitoring/dcgm-exporter"}
+		o.DeviceFirewallVendors = []firewall.Vendor{{
+			Name: "mthreads.com", DeviceFiles: []string{"/dev/mtgpu*"}, Variables: []firewall.Variable{
+				{Name: "MTHREADS_VISIBLE_DEVICES", Nothing: "void", Takes: firewall.TakesAny},
+			},
+		}}
 		o.AllowWritablePlugins = true
 		o.SealCertificates, o.SealTrustBundle, o.SealMode = "/c", "t", seal.Warn
 	}
@@ -68,10 +79,11 @@ sealMode: warn
 		"a file that says everything": {[]string{"--kubecri-config=" + full}, of(inFile)},
 		"flags beside it": {[]string{"--kubecri-config=" + full, "--state-dir=/flag",
 			"--metrics-bind-address=127.0.0.1:1", "--hostname-override=node-1", "--device-firewall",
-			"--device-firewall-allow=a/b"},
+			"--device-firewall-allow=a/b", `--device-firewall-vendors=[{"name": "a.b"}]`},
 			of(func(o *Options) {
 				inFile(o)
 				o.DeviceFirewall, o.DeviceFirewallAllow = true, []string{"a/b"}
+				o.DeviceFirewallVendors = []firewall.Vendor{{Name: "a.b"}}
 				o.StateDir, o.MetricsAddress, o.NodeName = "/flag", "127.0.0.1:1", "node-1"
 			})},
 		"a flag with the default's value": {[]string{"--kubecri-config=" + full,
@@ -128,6 +140,27 @@ func TestAConfigurationThatIsNotObeyedInFullIsAnErrorThatNamesFileAndField(t *te
 		"a value that the flag refuses": {head + "logging: {verbosity: 4294967295}\n", "invalid argument"},
 		"a pod to let through without a namespace": {
 			head + "deviceFirewallAllow: [dcgm-exporter]\n", `--device-firewall-allow: "dcgm-exporter" is not`,
+		},
+		"a vendor that is built in": {
+			head + "deviceFirewallVendors: [{name: nvidia.com}]\n", `vendor "nvidia.com": this vendor is built in`,
+		},
+		"a vendor twice": {
+			head + "deviceFirewallVendors: [{name: a.b}, {name: a.b}]\n", `vendor "a.b" stands twice`,
+		},
+		"a vendor's field that nobody knows": {
+			head + "deviceFirewallVendors: [{name: a.b, mounts: [/x]}]\n",
+			`unknown field "deviceFirewallVendors[0].mounts"`,
+		},
+		"a vendor whose name is no domain": {head + "deviceFirewallVendors: [{name: a_b}]\n", `vendor "a_b": `},
+		"a vendor's variable that takes neither": {
+			head + "deviceFirewallVendors: [{name: a.b, variables: [{name: A, takes: middle}]}]\n",
+			`variable "A": takes is "middle"; want first, last or any`,
+		},
+		"a vendor's variable that is none": {
+			head + "deviceFirewallVendors: [{name: a.b, variables: [{name: A=B}]}]\n", `variable "A=B": `,
+		},
+		"a vendor's device file elsewhere": {
+			head + "deviceFirewallVendors: [{name: a.b, deviceFiles: [/x]}]\n", `device file "/x" is not a pattern`,
 		},
 		"a value that cannot work": {head + "criUpstream: tcp://1.2.3.4:5\n", "--cri-upstream"},
 	} {

@@ -118,6 +118,9 @@ func (l *vendorList) Set(text string) error {
 		}
 		seen[vendor.Name] = true
 	}
-	*l = list
+	*l = nil
+	if len(list) > 0 {
+		*l = list
+	}
 	return nil
 }
