@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/podrequest"
+	podrequest "github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // requestsOf returns an annotation of that many bytes or a little more that requests devices in
