@@ -140,7 +140,7 @@ var mayImport = map[string][]string{
 	"deploy":                 {}, // data only
 	"pkg/node": {
 		"pkg/node", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/plugincall",
-		"pkg/pluginload", "pkg/podrequest", "pkg/seal", "pkg/sdk", "pkg/trim",
+		"pkg/pluginload", "pkg/request", "pkg/seal", "pkg/sdk", "pkg/trim",
 	},
 	"pkg/node/app": {
 		"pkg/node", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/pluginload", "pkg/seal", "pkg/sdk",

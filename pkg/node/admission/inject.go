@@ -34,6 +34,9 @@ func (a *Admission) inject(
 	if err := a.neutralise(ctx, r, holds, addition); err != nil {
 		return nil, Refused, err
 	}
+	if err := a.checkCDI(addition); err != nil {
+		return nil, Refused, err
+	}
 	if outcome == Isolated && len(addition.GetEnvs()) == 0 {
 		return nil, Passed, nil
 	}

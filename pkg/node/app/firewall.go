@@ -16,32 +16,40 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/devicemanager"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
-// describeVariables prepares for the firewall what it sets last in containers: in ModeNRI the
-// commonest CDI devices, so that the runtime knows them before a container needs one. In ModeCRI
-// there is no such device.
-func (n *node) describeVariables(ctx context.Context) {
-	if n.options.Mode != ModeNRI {
-		if err := n.variables.Remove(); err != nil {
+// describeVariables prepares for the firewall what it sets last in containers: where kubecri is an
+// NRI plugin, the commonest CDI devices, so that the runtime knows them before a container needs
+// one. The proxy needs none.
+func describeVariables(ctx context.Context, wall *firewall.Firewall, variables *cdi.Variables, byNRI bool) {
+	if !byNRI {
+		if err := variables.Remove(); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot remove the CDI devices of the other mode")
 		}
 		return
 	}
-	for _, variable := range n.firewall.Neutral() {
-		if _, err := n.variables.Device([]string{variable}); err != nil {
-			klog.FromContext(ctx).Error(err, "Containers are refused in which a variable stands twice that asks for "+
+	for _, variable := range wall.Neutral() {
+		if _, err := variables.Device([]string{variable}); err != nil {
+			klog.FromContext(ctx).Error(err, "Containers are refused in which a variable stands twice that requests "+
 				"devices")
 			return
 		}
 	}
 }
 
-// claimed returns the drivers that have prepared CDI devices for claims of a pod, by the device.
-func (n *node) claimed(podUID string) (map[string]string, error) {
-	return devicemanager.ReadKubeletClaims(filepath.Join(n.options.KubeletDir, devicemanager.KubeletClaims), podUID)
+// gifts returns what plugins that are registered with the kubelet gave a container.
+func gifts(podUID, container string) ([]firewall.Gift, error) {
+	return devicemanager.ReadGifts(devicemanager.KubeletCheckpoint, podUID, container)
+}
+
+// claimed returns a function that returns the drivers that have prepared CDI devices for claims of a
+// pod, by the device, as the kubelet with that root directory says.
+func claimed(kubeletDir string) func(podUID string) (map[string]string, error) {
+	path := filepath.Join(kubeletDir, devicemanager.KubeletClaims)
+	return func(podUID string) (map[string]string, error) { return devicemanager.ReadKubeletClaims(path, podUID) }
 }
 
 // exists reports whether there is a file at the path.

@@ -118,7 +118,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 			Exists: exists, Files: deviceFiles{}, StateFile: options.firewallPath(),
 		})
 		n.firewall.Load(ctx)
-		n.describeVariables(ctx)
+		describeVariables(ctx, n.firewall, n.variables, options.Mode == ModeNRI)
 	}
 	n.registry.Follow(func() (names []types.ResourceName, complete bool) {
 		now, _ := n.plugins.Inventory()
@@ -338,8 +338,8 @@ func (n *node) admission() *admission.Admission {
 		Given:     n.deviceManager.GivenTo,
 		Firewall:  n.firewall,
 		Allowlist: n.options.allowlist,
-		Gifts:     n.deviceManager.Gifts,
-		Claimed:   n.claimed,
+		Gifts:     gifts,
+		Claimed:   claimed(n.options.KubeletDir),
 		Image:     n.images.Variables,
 		Variables: n.variables.Device,
 		Warn:      n.events.warn,

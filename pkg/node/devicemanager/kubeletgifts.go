@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 )
 
-// Gifts returns what plugins that are registered with the kubelet gave a container, as the kubelet
-// remembers it: it has written that before it creates the container.
-func (m *Manager) Gifts(podUID, container string) ([]firewall.Gift, error) {
-	state, err := ReadKubeletState(filepath.Join(m.options.KubeletDir, checkpointName))
+// ReadGifts returns what plugins that are registered with the kubelet gave a container, as the
+// kubelet's checkpoint at path has it: it is written before the container is created.
+func ReadGifts(path, podUID, container string) ([]firewall.Gift, error) {
+	state, err := ReadKubeletState(path)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,8 @@ import (
 )
 
 func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testing.T) {
-	dir := t.TempDir()
-	m := &Manager{options: Options{KubeletDir: dir}}
-	if gifts, err := m.Gifts("u", "main"); err != nil || len(gifts) > 0 {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	if gifts, err := ReadGifts(path, "u", "main"); err != nil || len(gifts) > 0 {
 		t.Errorf("without a checkpoint: %v, %v", gifts, err)
 	}
 	type entry struct {
@@ -47,10 +46,10 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, checkpointName), raw, 0o600); err != nil {
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := m.Gifts("u", "main")
+	got, err := ReadGifts(path, "u", "main")
 	if diff := cmp.Diff([]firewall.Gift{
 		{
 			Resource: "a.b/one", Envs: map[string]string{"A": "1"},
@@ -61,10 +60,10 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if err := os.WriteFile(filepath.Join(dir, checkpointName), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Gifts("u", "main"); err == nil {
+	if _, err := ReadGifts(path, "u", "main"); err == nil {
 		t.Error("a checkpoint that cannot be read says nothing")
 	}
 }
