@@ -123,10 +123,12 @@ var mayImport = map[string][]string{
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
 		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
-	"pkg/scheduler/verdict": {"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate"},
+	"pkg/scheduler/verdict": {
+		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",
+	},
 	"pkg/scheduler/readapi": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/deviceinfo", "pkg/kubeletdevice",
-		"pkg/schedulerapi", "pkg/sdk",
+		"pkg/request", "pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/whatif": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
@@ -134,7 +136,7 @@ var mayImport = map[string][]string{
 	},
 	"pkg/scheduler/failover": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",
-		"pkg/grouptree", "pkg/seal", "pkg/sdk",
+		"pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},
 	"deploy":                 {}, // data only

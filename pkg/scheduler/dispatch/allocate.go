@@ -7,15 +7,16 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // Allocate chooses the pod's devices on the node. It returns the request with DevRequests,
 // AllocateFrom and NodeName set. It returns an error when the pod does not fit, because something
 // has changed since Fit.
-func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*types.PodInfo, error) {
-	at := request.on(node.inventory)
-	if at.empty() {
+func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request) (*types.PodInfo, error) {
+	at := partOf(request, node.inventory)
+	if at.Empty() {
 		return at.named(request.Pod.Name, node.info.Name), nil
 	}
 	for _, plugin := range s.plugins {
@@ -50,7 +51,9 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *Request) (*type
 	return allocated, nil
 }
 
-func (c *contained) allocate(ctx context.Context, node *Node, request *Request, at *translation) (*translation, error) {
+func (c *contained) allocate(
+	ctx context.Context, node *Node, request *request.Request, at *translation,
+) (*translation, error) {
 	nodeInfo, given := c.infoFor(node), at.named(request.Pod.Name, node.info.Name)
 	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
 	return do(ctx, c, of, func() (*translation, error) {

@@ -71,7 +71,7 @@ func (c *contained) schedulerOf(node *Node, at *translation, steps int) devicesc
 	switch {
 	case c.allocator != nil:
 		return c.allocator.ForPod(at.readBy(c), node.inventory.read[c], steps)
-	case at.waited && c.afterWait != nil:
+	case at.Waited && c.afterWait != nil:
 		return c.afterWait
 	}
 	return c.DeviceScheduler

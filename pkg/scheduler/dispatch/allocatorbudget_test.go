@@ -12,14 +12,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
 // podOf returns the request of a pod whose containers count NICs.
-func podOf(containers int) *dispatch.Request {
-	request := &dispatch.Request{Pod: types.NewPodInfo()}
+func podOf(containers int) *request.Request {
+	request := &request.Request{Pod: types.NewPodInfo()}
 	for i := range containers {
 		name := fmt.Sprintf("c%03d", i)
 		request.Containers = append(request.Containers, grouptree.Container{Name: name, Kind: grouptree.Regular})
@@ -39,7 +40,7 @@ func TestAnAllocatorsAnswersAreChargedToTheCycle(t *testing.T) {
 	for n := range count {
 		nodes = append(nodes, nicNode(t, s, n, nics))
 	}
-	cycle := func(request *dispatch.Request) (searched map[int]bool, budget *dispatch.Budget) {
+	cycle := func(request *request.Request) (searched map[int]bool, budget *dispatch.Budget) {
 		searched, budget = map[int]bool{}, s.BeginCycle(request)
 		for n, node := range nodes {
 			verdict, err := s.FitWithin(t.Context(), node, request, budget)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
@@ -26,7 +27,7 @@ type cachedAnswers struct {
 // question is all that an answer to PodFitsDevice or PodAllocate depends on.
 type question struct {
 	revision uint64 // of the translator; 0 for a plugin that is pure
-	request  RequestKey
+	request  request.Key
 	node     nodeKey
 }
 
@@ -48,9 +49,9 @@ func (a *cachedAnswers) predictable() bool { return a.pure || a.translator != ni
 // question returns the question to a plugin that is predictable.
 func (a *cachedAnswers) question(node *Node, at *translation) question {
 	if a.pure {
-		return question{request: at.key(), node: node.content()}
+		return question{request: at.Key(), node: node.content()}
 	}
-	return question{a.revision.Load(), at.key(), nodeKey(node.inventory.tree.Shape())}
+	return question{a.revision.Load(), at.Key(), nodeKey(node.inventory.tree.Shape())}
 }
 
 // cachedFit answers from the cache, or calls the plugin. One that is kept from the request is
@@ -59,7 +60,7 @@ func (a *cachedAnswers) question(node *Node, at *translation) question {
 //
 // An allocator is called within a budget. The answer is nil when that has nothing left for it.
 func (c *contained) cachedFit(
-	ctx context.Context, node *Node, request *Request, at *translation, within rationed,
+	ctx context.Context, node *Node, request *request.Request, at *translation, within rationed,
 ) (*fitAnswer, error) {
 	if !c.predictable() || c.unavailable.Load() || c.keptFrom(node, request) {
 		return c.fit(ctx, node, request, at, within)
@@ -77,7 +78,7 @@ func (c *contained) cachedFit(
 
 // cachedAllocate is cachedFit for PodAllocate.
 func (c *contained) cachedAllocate(
-	ctx context.Context, node *Node, request *Request, at *translation,
+	ctx context.Context, node *Node, request *request.Request, at *translation,
 ) (*translation, error) {
 	if c.translator == nil || c.pure || c.unavailable.Load() {
 		return c.allocate(ctx, node, request, at)

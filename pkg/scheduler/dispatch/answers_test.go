@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -98,8 +99,8 @@ func TestRememberedAnswersAreThoseThatThePluginGives(t *testing.T) {
 	for i := range rounds {
 		name, gpus, used, count := fmt.Sprint("n", random.IntN(3)), random.IntN(4), int64(random.IntN(3)),
 			1+random.Int64N(3)
-		request := func() *Request {
-			return &Request{
+		request := func() *request.Request {
+			return &request.Request{
 				Pod: &types.PodInfo{Name: fmt.Sprint("p", i), RunningContainers: map[string]types.ContainerInfo{
 					"main": {KubeRequests: types.ResourceList{"nvidia.com/gpu": count}},
 				}},

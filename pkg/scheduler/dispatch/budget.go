@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // SearchBudgets bound what the search for devices costs. Both are counted in steps first, so that
@@ -74,8 +75,8 @@ func stepsIn(d time.Duration) int64 {
 type searches struct {
 	clock   clock.PassiveClock
 	budgets SearchBudgets
-	wall    time.Duration                     // for one search, by the machine's clock; 0 for none
-	cycles  *cache.Cache[RequestKey, *Budget] // the last one for a request
+	wall    time.Duration                      // for one search, by the machine's clock; 0 for none
+	cycles  *cache.Cache[request.Key, *Budget] // the last one for a request
 
 	mu     sync.Mutex
 	left   int64 // steps for all cycles to come
@@ -88,7 +89,7 @@ func newSearches(clk clock.PassiveClock, budgets SearchBudgets) *searches {
 		wall = 0
 	}
 	return &searches{
-		clock: clk, budgets: budgets, wall: wall, cycles: cache.New[RequestKey, *Budget](budgetEntries),
+		clock: clk, budgets: budgets, wall: wall, cycles: cache.New[request.Key, *Budget](budgetEntries),
 		left: reserve * stepsIn(budgets.Cycle), filled: clk.Now(),
 	}
 }
@@ -134,7 +135,7 @@ type Budget struct {
 }
 
 // BeginCycle returns the budget of a cycle for this request.
-func (s *Set) BeginCycle(request *Request) *Budget {
+func (s *Set) BeginCycle(request *request.Request) *Budget {
 	b := &Budget{searches: s.searches, parts: 1, free: &atomic.Int64{}}
 	b.free.Store(freeInCycle)
 	b.steps.Store(min(stepsIn(s.searches.budgets.Cycle), s.searches.refill()/2))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -220,7 +221,7 @@ func (p *pair) state(name string) [2]*Node {
 }
 
 // try asks both sets whether a pod fits a node, and has them allocate its devices.
-func (p *pair) try(node string, request func() *Request) {
+func (p *pair) try(node string, request func() *request.Request) {
 	nodes := p.state(node)
 	cached, plain, _ := both(p, "Fit", func(s *Set, which int) (Verdict, error) {
 		return s.Fit(p.Context(), nodes[which], request())
@@ -245,11 +246,11 @@ func (p *pair) try(node string, request func() *Request) {
 
 // randomRequest returns what a pod may request: one of two kinds, or one that differs from it in a
 // single thing.
-func randomRequest(random *rand.Rand, first uint64) func() *Request {
+func randomRequest(random *rand.Rand, first uint64) func() *request.Request {
 	name, kind, variant := strings.Repeat("p", 1+random.IntN(4)), first+random.Uint64N(2), random.IntN(9)
-	return func() *Request {
+	return func() *request.Request {
 		random := rand.New(rand.NewPCG(kind, 0))
-		request := &Request{Pod: types.NewPodInfo()}
+		request := &request.Request{Pod: types.NewPodInfo()}
 		request.Pod.Name = name
 		for i := range 1 + random.IntN(3) {
 			at := grouptree.Container{Name: fmt.Sprint("c", i), Kind: grouptree.Kind(random.IntN(3))}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -122,7 +123,7 @@ type call struct {
 	// state in calls that ask whether a request can be served on it; request is that request.
 	node    string
 	state   *Node
-	request *Request
+	request *request.Request
 	// holders are the pods that the plugin is called for in turn, and at is the index of the one
 	// that it is called for.
 	holders []*Holder

@@ -12,7 +12,7 @@
 //
 // # From a request to devices
 //
-// A [Request] is what one pod requests; its [RequestKey] identifies that. Each plugin in turn
+// A [request.Request] is what one pod requests; its key identifies that. Each plugin in turn
 // writes into its containers (a translation), until the group scheduler places what is left (rest).
 // What plugins answer is cached as far as they declare what their answers depend on. No cache
 // changes an answer: a test compares the set with one without caches.
@@ -29,6 +29,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -58,7 +59,7 @@ type Set struct {
 	words   devicescheduler.Words
 
 	names          *cache.Cache[string, *deviceNames]
-	rests          *cache.Cache[RequestKey, *rest] // by the key of the translation
+	rests          *cache.Cache[request.Key, *rest] // by the key of the translation
 	groupScheduler groupScheduler
 	searches       *searches
 
@@ -91,7 +92,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		},
 
 		names:          cache.New[string, *deviceNames](maxDeviceNames),
-		rests:          cache.New[RequestKey, *rest](sizes.rests),
+		rests:          cache.New[request.Key, *rest](sizes.rests),
 		groupScheduler: newGroupScheduler(clk, recorder, sizes),
 		searches:       newSearches(clk, DefaultSearchBudgets),
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -147,8 +148,8 @@ func nodeWith(t *testing.T, s *Set, count int) *Node {
 }
 
 // asking returns the request of a pod whose one container asks for this many GPUs.
-func asking(count int64) *Request {
-	return &Request{
+func asking(count int64) *request.Request {
+	return &request.Request{
 		Pod: &types.PodInfo{Name: "p", RunningContainers: map[string]types.ContainerInfo{
 			"main": {KubeRequests: types.ResourceList{"nvidia.com/gpu": count}},
 		}},

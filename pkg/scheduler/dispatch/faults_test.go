@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -82,7 +83,7 @@ func (f *fixture) fail(node *types.NodeInfo, pod *types.PodInfo) {
 }
 
 // ask asks whether a request fits a node. When the call hangs, its limit passes.
-func (f *fixture) ask(node string, request *Request) error {
+func (f *fixture) ask(node string, request *request.Request) error {
 	f.Helper()
 	result := make(chan error, 1)
 	go func() {

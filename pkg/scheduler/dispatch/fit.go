@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
@@ -50,14 +51,14 @@ func (v *Verdict) Same(other *Verdict) bool {
 
 // Fit returns whether the pod fits the node, and how well, according to every device scheduler
 // whose devices it requests. An error means that one of them did not answer.
-func (s *Set) Fit(ctx context.Context, node *Node, request *Request) (Verdict, error) {
+func (s *Set) Fit(ctx context.Context, node *Node, request *request.Request) (Verdict, error) {
 	return s.FitWithin(ctx, node, request, nil)
 }
 
 // FitWithin is Fit within the budget of a cycle.
-func (s *Set) FitWithin(ctx context.Context, node *Node, request *Request, budget *Budget) (Verdict, error) {
-	at := request.on(node.inventory)
-	if at.empty() {
+func (s *Set) FitWithin(ctx context.Context, node *Node, request *request.Request, budget *Budget) (Verdict, error) {
+	at := partOf(request, node.inventory)
+	if at.Empty() {
 		return Verdict{Fits: true, Unconcerned: true}, nil
 	}
 	var total float64
@@ -130,7 +131,7 @@ type fitAnswer struct {
 }
 
 func (c *contained) fit(
-	ctx context.Context, node *Node, request *Request, at *translation, within rationed,
+	ctx context.Context, node *Node, request *request.Request, at *translation, within rationed,
 ) (*fitAnswer, error) {
 	of := &call{method: "PodFitsDevice", node: node.info.Name, state: node, request: request}
 	if c.allocator == nil {

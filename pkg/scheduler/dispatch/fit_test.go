@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -203,8 +204,8 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 			return nil
 		}}
 	}
-	two := func(a, b types.ContainerInfo) *Request {
-		return &Request{
+	two := func(a, b types.ContainerInfo) *request.Request {
+		return &request.Request{
 			Pod:        &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"a": a, "b": b}},
 			Containers: []grouptree.Container{{Name: "a"}, {Name: "b"}},
 		}
@@ -213,7 +214,7 @@ func TestAPodThatNobodyServesDoesNotFit(t *testing.T) {
 	how := types.ContainerInfo{Requests: types.ResourceList{"gpu/gpu-generate-topology": 1}}
 	for name, test := range map[string]struct {
 		plugins []devicescheduler.DeviceScheduler
-		request *Request
+		request *request.Request
 		want    string
 	}{
 		"there are no plugins": {nil, asking(1), `no device scheduler serves nvidia.com/gpu of container "main"`},
@@ -272,7 +273,7 @@ func TestAPodThatAsksForNothingFitsAndHoldsNothing(t *testing.T) {
 		},
 	})
 	node := nodeWith(t, s, 1)
-	request := &Request{Pod: &types.PodInfo{Name: "p"}, Forged: true}
+	request := &request.Request{Pod: &types.PodInfo{Name: "p"}, Forged: true}
 	verdict, err := s.Fit(t.Context(), node, request)
 	if err != nil || !verdict.Fits {
 		t.Errorf("fit: %v, error %v", verdict, err)
@@ -359,12 +360,13 @@ func TestPodsThatRequestTheSameAreCompiledOnce(t *testing.T) {
 	s := set(t, clock.RealClock{}, plugin)
 	first, second := asking(2), asking(2)
 	second.Pod.Name = "q"
-	compiled := func(request *Request, node string) *grouptree.Request {
+	compiled := func(request *request.Request, node string) *grouptree.Request {
 		t.Helper()
 		if verdict, err := s.Fit(t.Context(), nodeLike(t, s, node, 2, 0), request); err != nil || !verdict.Fits {
 			t.Fatal(verdict, err)
 		}
-		answer, ok := s.plugins[0].fits.Get(s.plugins[0].question(nodeLike(t, s, node, 2, 0), request.begin()))
+		on := nodeLike(t, s, node, 2, 0)
+		answer, ok := s.plugins[0].fits.Get(s.plugins[0].question(on, partOf(request, on.inventory)))
 		if !ok {
 			t.Fatal("the plugin's answer is not cached")
 		}

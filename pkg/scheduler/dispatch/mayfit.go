@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -14,9 +15,9 @@ import (
 //
 // The plugins' answers for pods that wait are mostly there: they were given when the pods were
 // tried before, and those of a Translator are the same for all nodes built alike.
-func (s *Set) MayFit(node *Node, request *Request) bool {
-	at := request.on(node.inventory)
-	if at.empty() { // what it counts is no device here
+func (s *Set) MayFit(node *Node, request *request.Request) bool {
+	at := partOf(request, node.inventory)
+	if at.Empty() { // what it counts is no device here
 		return true
 	}
 	for _, plugin := range s.plugins {
@@ -59,12 +60,12 @@ func (c *contained) knownFit(node *Node, at *translation) *fitAnswer {
 // mayAllocate reports whether as many devices of the allocators may be free as the pod counts.
 func mayAllocate(node *Node, pod *translation) bool {
 	free, running := node.freeCounts(), types.ResourceList{}
-	for _, at := range pod.containers {
+	for _, at := range pod.Containers {
 		needed := running
 		if at.Kind == grouptree.Init {
 			needed = types.ResourceList{}
 		}
-		info := container(pod.pod, at.Name)
+		info := pod.Container(at.Name)
 		for name, left := range free {
 			if needed[name] += info.KubeRequests[name]; left < needed[name] {
 				return false

@@ -17,6 +17,8 @@ import (
 // same ones and share them, so a request is compared with them once for all these nodes.
 type deviceNames map[types.ResourceName]bool
 
+func (d *deviceNames) has(name types.ResourceName) bool { return (*d)[name] }
+
 // maxDeviceNames is how many different deviceNames are shared.
 const maxDeviceNames = 1 << 8
 
@@ -60,68 +62,4 @@ func hideKubelets(node *types.NodeInfo, devices *deviceNames) {
 	}
 	maps.DeleteFunc(node.KubeCap, isKubelets)
 	maps.DeleteFunc(node.KubeAlloc, isKubelets)
-}
-
-// extendedOf returns the extended resources of which containers request more than none, sorted, by
-// the container's name. A container that requests none is not in the result.
-func extendedOf(lists ...map[string]types.ContainerInfo) map[string][]types.ResourceName {
-	var counted map[string][]types.ResourceName
-	for _, containers := range lists {
-		for name, info := range containers {
-			for requested, quantity := range info.KubeRequests {
-				if quantity <= 0 || !resource.IsExtendedResource(requested) {
-					continue
-				}
-				if counted == nil {
-					counted = map[string][]types.ResourceName{}
-				}
-				counted[name] = append(counted[name], requested)
-			}
-			slices.Sort(counted[name])
-		}
-	}
-	return counted
-}
-
-// onlyOf returns the part of a request that is for devices of a node which has these: without the
-// counts of all other extended resources. It returns the request itself if that is all of it.
-func (t *translation) onlyOf(devices *deviceNames) *translation {
-	all := true
-	for _, names := range t.counted {
-		for _, name := range names {
-			all = all && (*devices)[name]
-		}
-	}
-	if all {
-		return t
-	}
-	pod := *t.pod
-	pod.RunningContainers = countsOnlyOf(pod.RunningContainers, devices)
-	pod.InitContainers = countsOnlyOf(pod.InitContainers, devices)
-	return newTranslation(pod, t.containers, t.waited)
-}
-
-func countsOnlyOf(containers map[string]types.ContainerInfo, devices *deviceNames) map[string]types.ContainerInfo {
-	own := maps.Clone(containers)
-	for name, info := range own {
-		info.KubeRequests = maps.Clone(info.KubeRequests)
-		maps.DeleteFunc(info.KubeRequests, func(requested types.ResourceName, _ int64) bool {
-			return resource.IsExtendedResource(requested) && !(*devices)[requested]
-		})
-		own[name] = info
-	}
-	return own
-}
-
-// empty reports whether no device is requested.
-func (t *translation) empty() bool {
-	if len(t.counted)+len(t.pod.Requests) > 0 {
-		return false
-	}
-	for _, container := range t.pod.Containers() {
-		if len(container.Requests) > 0 {
-			return false
-		}
-	}
-	return true
 }

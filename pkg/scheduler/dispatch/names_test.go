@@ -86,20 +86,20 @@ func TestNodesWithTheSameResourcesShareAPartOfARequest(t *testing.T) {
 		return inventory
 	}
 	request := asking(1)
-	first, second := request.on(node("nvidia.com/gpu", "x/a")), request.on(node("x/a", "nvidia.com/gpu"))
+	first, second := partOf(request, node("nvidia.com/gpu", "x/a")), partOf(request, node("x/a", "nvidia.com/gpu"))
 	if first != second {
 		t.Error("two nodes with the same resources have parts of their own")
 	}
-	if first.key() != request.Key() {
+	if first.Key() != request.Key() {
 		t.Error("a node that has all resources has not the whole request")
 	}
-	if other := request.on(node()); other.key() == request.Key() || !other.empty() {
+	if other := partOf(request, node()); other.Key() == request.Key() || !other.Empty() {
 		t.Error("a node without the resource has a request for it")
 	}
 	for i := range 3 * maxParts {
-		request.on(node(types.ResourceName(fmt.Sprintf("x/a%d", i))))
+		partOf(request, node(types.ResourceName(fmt.Sprintf("x/a%d", i))))
 	}
-	if kept := len(*request.parts.Load()); kept > maxParts {
+	if kept := len(*request.Memo(newParts).(*parts).byNames.Load()); kept > maxParts {
 		t.Errorf("%d parts are kept, more than %d", kept, maxParts)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -66,8 +66,5 @@ func (c *contained) plainRequest(node *Node) *translation {
 			}
 		}
 	}
-	const only = "main"
-	pod := types.NewPodInfo()
-	pod.RunningContainers[only] = container
-	return newTranslation(*pod, []grouptree.Container{{Name: only}}, false)
+	return newTranslation(request.NewContent(container))
 }

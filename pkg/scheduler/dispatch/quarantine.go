@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // quarantine keeps everybody from a plugin that fails for plain requests. It is guarded by the
@@ -52,7 +53,7 @@ func (c *contained) backOff(of *call) *backOff {
 }
 
 // keptFrom reports whether the plugin is kept from a request on a node, and not called for it.
-func (c *contained) keptFrom(node *Node, request *Request) bool {
+func (c *contained) keptFrom(node *Node, request *request.Request) bool {
 	if !c.keeps.Load() {
 		return false
 	}

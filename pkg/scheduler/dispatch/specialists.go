@@ -75,7 +75,7 @@ func (c *contained) concern(inventory *Inventory, at *translation) bool {
 	if c.allocator == nil {
 		return false
 	}
-	for _, info := range at.pod.Containers() {
+	for _, info := range at.Pod.Containers() {
 		for name := range info.KubeRequests {
 			if inventory.allocated[name] {
 				return true

@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -66,12 +67,12 @@ func newSpecialist(level string) *specialist {
 }
 
 // oneOf returns the request for one device of each of these levels.
-func oneOf(levels ...string) *Request {
+func oneOf(levels ...string) *request.Request {
 	list := types.ResourceList{"cpu": 1}
 	for _, level := range levels {
 		list[types.ResourceName("example.com/"+level)] = 1
 	}
-	return &Request{
+	return &request.Request{
 		Pod: &types.PodInfo{
 			Name: "p", RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: list}},
 		},
@@ -114,7 +115,7 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string]bool{}
-		for name, request := range map[string]*Request{
+		for name, request := range map[string]*request.Request{
 			"gpu": oneOf("gpu"), "fpga": oneOf("fpga"), "both": oneOf("gpu", "fpga"),
 		} {
 			verdict, err := s.Fit(t.Context(), node, request)

@@ -9,20 +9,14 @@ import (
 	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// translation is a request with what the plugins so far wrote into its containers. It names neither
-// pod nor node: what is cached of it serves all pods of equal key. It is immutable and safe for
-// concurrent use.
+// translation is a request with what the plugins so far wrote into its containers. What is cached
+// of it serves all pods of equal key. It is immutable and safe for concurrent use.
 type translation struct {
-	pod        *types.PodInfo // without names
-	containers []grouptree.Container
-	// counted are the containers that request extended resources, with their names. Those that are
-	// not devices of the node are not among them.
-	counted map[string][]types.ResourceName
-	waited  bool              // see Request
-	key     func() RequestKey // computed on the first call
+	*request.Content
 
 	// alone says that an allocator translated it: it names devices of one node, and is like no
 	// other translation.
@@ -41,7 +35,7 @@ func (t *translation) readBy(c *contained) PodDevices {
 	if known, ok := t.read.Load(c); ok {
 		return known
 	}
-	read := c.allocator.ReadPod(t.pod, t.containers)
+	read := c.allocator.ReadPod(t.Pod, t.Containers)
 	t.read.Store(c, read)
 	return read
 }
@@ -52,31 +46,19 @@ func (t *translation) concerns(kinds *kinds) bool {
 	if known, ok := t.concerned.Load(kinds); ok {
 		return known.(bool)
 	}
-	concerned := kinds.concern(t.pod)
+	concerned := kinds.concern(t.Pod)
 	t.concerned.Store(kinds, concerned)
 	return concerned
 }
 
-// newTranslation returns a request that no plugin has translated yet.
-func newTranslation(pod types.PodInfo, containers []grouptree.Container, waited bool) *translation {
-	return makeTranslation(pod, containers, extendedOf(pod.RunningContainers, pod.InitContainers), waited)
-}
-
-func makeTranslation(
-	pod types.PodInfo, containers []grouptree.Container, counted map[string][]types.ResourceName, waited bool,
-) *translation {
-	pod.Name, pod.NodeName = "", ""
-	return &translation{
-		pod: &pod, containers: containers, counted: counted, waited: waited,
-		key:   sync.OnceValue(func() RequestKey { return requestKey(&pod, containers, counted, waited) }),
-		sized: sync.OnceValue(func() int { return sizeOf(&pod, counted) }),
-	}
+func newTranslation(content *request.Content) *translation {
+	return &translation{Content: content, sized: sync.OnceValue(func() int { return sizeOf(content) })}
 }
 
 // made returns how many device requests plugins have made.
 func (t *translation) made() int {
 	made := 0
-	for _, info := range t.pod.Containers() {
+	for _, info := range t.Pod.Containers() {
 		made += len(info.DevRequests)
 	}
 	return made
@@ -85,10 +67,10 @@ func (t *translation) made() int {
 // size returns how many containers the pod has, and how many names they request.
 func (t *translation) size() int { return t.sized() }
 
-func sizeOf(pod *types.PodInfo, counted map[string][]types.ResourceName) int {
-	size := len(pod.Requests)
-	for name, info := range pod.Containers() {
-		size += 1 + len(info.Requests) + len(info.Scorer) + len(counted[name])
+func sizeOf(content *request.Content) int {
+	size := len(content.Pod.Requests)
+	for name, info := range content.Pod.Containers() {
+		size += 1 + len(info.Requests) + len(info.Scorer) + len(content.Counted[name])
 	}
 	return size
 }
@@ -109,11 +91,11 @@ func (s *Set) rest(t *translation) *rest {
 		known, ok := s.knownRest(t)
 		if !ok {
 			known = &rest{unserved: t.unserved(s.isAllocated)}
-			if known.unserved == "" && s.usesGroups(t.pod) {
-				known.request, known.err = grouptree.CompileRequest(t.pod, t.containers)
+			if known.unserved == "" && s.usesGroups(t.Pod) {
+				known.request, known.err = grouptree.CompileRequest(t.Pod, t.Containers)
 			}
 			if !t.alone {
-				s.rests.Add(t.key(), known)
+				s.rests.Add(t.Key(), known)
 			}
 		}
 		t.rest.Store(known)
@@ -126,12 +108,12 @@ func (s *Set) knownRest(t *translation) (known *rest, ok bool) {
 	if known = t.rest.Load(); known != nil || t.alone {
 		return known, known != nil
 	}
-	return s.rests.Get(t.key())
+	return s.rests.Get(t.Key())
 }
 
 // named returns a copy for a pod, and for the node on which it is to run, if that is known.
 func (t *translation) named(pod, node string) *types.PodInfo {
-	named := t.pod.Clone()
+	named := t.Pod.Clone()
 	named.Name, named.NodeName = pod, node
 	return named
 }
@@ -140,10 +122,10 @@ func (t *translation) named(pod, node string) *types.PodInfo {
 // given: DevRequests, AllocateFrom and scorers; an allocator may also remove counts. The plugin may
 // keep its copy, so nothing of that is kept here.
 func (t *translation) adopt(given *types.PodInfo, allocator bool) *translation {
-	pod := *t.pod
+	pod := *t.Pod
 	pod.RunningContainers = adoptContainers(pod.RunningContainers, given.RunningContainers, allocator)
 	pod.InitContainers = adoptContainers(pod.InitContainers, given.InitContainers, allocator)
-	adopted := makeTranslation(pod, t.containers, t.counted, t.waited)
+	adopted := newTranslation(t.With(pod))
 	adopted.alone = t.alone || allocator
 	return adopted
 }
@@ -164,12 +146,4 @@ func adoptContainers(containers, given map[string]types.ContainerInfo, allocator
 		adopted[name] = info
 	}
 	return adopted
-}
-
-// container returns the container of that name, whichever list it is in.
-func container(pod *types.PodInfo, name string) types.ContainerInfo {
-	if info, ok := pod.RunningContainers[name]; ok {
-		return info
-	}
-	return pod.InitContainers[name]
 }

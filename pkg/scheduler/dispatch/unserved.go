@@ -21,8 +21,8 @@ import (
 // isAllocated says of a device request whether it is that of an allocator.
 func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string {
 	served := false
-	for _, at := range t.containers {
-		info := container(t.pod, at.Name)
+	for _, at := range t.Containers {
+		info := t.Container(at.Name)
 		// It would hold nothing, and so fit any device, also one that somebody else has: the node
 		// refuses it.
 		if empty := forNothing(info.DevRequests); len(empty) > 0 {
@@ -35,7 +35,7 @@ func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string
 			}
 			continue
 		}
-		names := slices.Clone(t.counted[at.Name])
+		names := slices.Clone(t.Counted[at.Name])
 		for name, quantity := range info.Requests {
 			if quantity > 0 && isDevicePath(name) {
 				names = append(names, name)
@@ -48,9 +48,9 @@ func (t *translation) unserved(isAllocated func(types.ResourceName) bool) string
 	if served {
 		return ""
 	}
-	names := slices.Collect(maps.Keys(t.pod.Requests))
-	for _, at := range t.containers {
-		names = slices.AppendSeq(names, maps.Keys(container(t.pod, at.Name).Requests))
+	names := slices.Collect(maps.Keys(t.Pod.Requests))
+	for _, at := range t.Containers {
+		names = slices.AppendSeq(names, maps.Keys(t.Container(at.Name).Requests))
 	}
 	return fmt.Sprintf("no device scheduler makes a device of the requests %s", join(names))
 }
@@ -79,7 +79,7 @@ func (t *translation) uncounted(
 		}
 	}
 	isServed := func(counted types.ResourceName) bool { return info.KubeRequests[counted] == 0 }
-	return slices.DeleteFunc(slices.Clone(t.counted[name]), isServed)
+	return slices.DeleteFunc(slices.Clone(t.Counted[name]), isServed)
 }
 
 // isDevicePath reports whether a request is for a device, …/<level>/<instance>/<resource>. Other

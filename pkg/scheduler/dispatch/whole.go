@@ -15,11 +15,11 @@ import (
 // A count in the annotation is for as many devices. A device path is for whole devices when a
 // plugin says which plain resource counts them (devicescheduler.DeviceCounter). As plugins do, it
 // takes the larger number of the two. What is for a part of a device is not counted.
-func (s *Set) Uncovered(r *Request) []request.Uncovered {
+func (s *Set) Uncovered(r *request.Request) []request.Uncovered {
 	counting := request.Counting{Devices: s.countsDevices, Paths: s.countedAs}
 	found := counting.Uncovered("", r.Pod.Requests, nil)
 	for _, at := range r.Containers {
-		info := container(r.Pod, at.Name)
+		info := r.Content().Container(at.Name)
 		found = append(found, counting.Uncovered(at.Name, info.Requests, info.KubeRequests)...)
 	}
 	return found

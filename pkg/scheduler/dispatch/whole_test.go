@@ -90,7 +90,7 @@ func TestWhatIsRequestedBeyondTheLimits(t *testing.T) {
 			pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
 				"main": {Requests: test.requests, KubeRequests: test.limits},
 			}}
-			request := &dispatch.Request{Pod: pod, Containers: []grouptree.Container{{Name: "main"}}}
+			request := &request.Request{Pod: pod, Containers: []grouptree.Container{{Name: "main"}}}
 			if diff := cmp.Diff(test.want, set.Uncovered(request)); diff != "" {
 				t.Errorf("uncovered (-want +got):\n%s", diff)
 			}
@@ -106,7 +106,7 @@ func TestEachContainerNeedsItsOwnLimits(t *testing.T) {
 	}})
 	one := types.ContainerInfo{Requests: types.ResourceList{"gpu/a/cards": 1}}
 	limited := types.ContainerInfo{KubeRequests: types.ResourceList{gpu: 8}}
-	pod := &dispatch.Request{
+	pod := &request.Request{
 		Pod: &types.PodInfo{
 			Requests:          types.ResourceList{"gpu/a/cards": 1},
 			InitContainers:    map[string]types.ContainerInfo{"first": one},

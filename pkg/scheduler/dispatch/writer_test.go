@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -219,7 +220,7 @@ func drive(t *testing.T, plugin devicescheduler.DeviceScheduler, pod *v1.Pod, re
 }
 
 // requestOf returns what a pod requests, as the scheduler reads it.
-func requestOf(pod *v1.Pod) (*dispatch.Request, error) {
+func requestOf(pod *v1.Pod) (*request.Request, error) {
 	info := &types.PodInfo{}
 	if annotation := pod.Annotations[deviceinfo.Annotation]; annotation != "" {
 		var err error
@@ -231,7 +232,7 @@ func requestOf(pod *v1.Pod) (*dispatch.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &dispatch.Request{Pod: info}
+	request := &request.Request{Pod: info}
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, container := range containers {
 			kind := grouptree.Regular

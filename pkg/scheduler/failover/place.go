@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -60,7 +60,7 @@ func (e *Engine) place(
 }
 
 // requestOf returns what the pod requests for the container.
-func (e *Engine) requestOf(pod *v1.Pod, container string) (*dispatch.Request, error) {
+func (e *Engine) requestOf(pod *v1.Pod, container string) (*request.Request, error) {
 	all, err := e.Nodes.Request(pod)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (e *Engine) requestOf(pod *v1.Pod, container string) (*dispatch.Request, er
 	}
 	info := *all.Pod
 	info.InitContainers, info.RunningContainers = nil, map[string]sdk.ContainerInfo{container: own}
-	return &dispatch.Request{
+	return &request.Request{
 		Pod: &info, Waited: true, // no other node has better ones for it
 		Containers: slices.DeleteFunc(slices.Clone(all.Containers), func(c grouptree.Container) bool {
 			return c.Name != container
@@ -84,7 +84,7 @@ func (e *Engine) requestOf(pod *v1.Pod, container string) (*dispatch.Request, er
 
 // allocate chooses devices for the container among those that are left and not without.
 func (e *Engine) allocate(
-	ctx context.Context, vacancy *nodestate.Vacancy, without map[string]bool, request *dispatch.Request,
+	ctx context.Context, vacancy *nodestate.Vacancy, without map[string]bool, request *request.Request,
 	container string,
 ) (sdk.ContainerInfo, error) {
 	node, err := vacancy.Node(ctx, without)

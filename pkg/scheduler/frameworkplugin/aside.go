@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
@@ -69,7 +70,7 @@ func (a *Aside) Choose(
 }
 
 // beginCycle returns the budget of a cycle, nil for each node's own.
-func (s *Shared) beginCycle(request *dispatch.Request) *dispatch.Budget {
+func (s *Shared) beginCycle(request *request.Request) *dispatch.Budget {
 	if s.aside {
 		return nil
 	}

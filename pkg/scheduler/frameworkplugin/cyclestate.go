@@ -8,13 +8,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 )
 
 // cycle is what the plugin keeps of one pod's scheduling cycle.
 type cycle struct {
-	request  *dispatch.Request
+	request  *request.Request
 	budget   *dispatch.Budget // of the searches
 	verdicts verdict.Cycle
 	reasons  *reasonAggregator

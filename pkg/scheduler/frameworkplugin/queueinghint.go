@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -81,7 +82,7 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 }
 
 // mayPreempt reports whether the pod may fit if pods of lower priority are evicted.
-func (s *Shared) mayPreempt(pod *v1.Pod, request *dispatch.Request, node *v1.Node, pods []*v1.Pod) bool {
+func (s *Shared) mayPreempt(pod *v1.Pod, request *request.Request, node *v1.Node, pods []*v1.Pod) bool {
 	if ptr.Deref(pod.Spec.PreemptionPolicy, v1.PreemptLowerPriority) == v1.PreemptNever {
 		return false
 	}

@@ -26,7 +26,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -185,7 +184,7 @@ func naming(counting []*v1.ResourceQuota, plain sdk.ResourceName) *v1.ResourceQu
 
 // checkLimits refuses a pod that requests whole devices in its annotation beyond the limits of the
 // same container, when that would pass by a quota, and else writes an event.
-func (p *Plugin) checkLimits(pod *v1.Pod, request *dispatch.Request) *fwk.Status {
+func (p *Plugin) checkLimits(pod *v1.Pod, request *request.Request) *fwk.Status {
 	uncovered := p.schedulers.Uncovered(request)
 	if len(uncovered) == 0 {
 		return nil

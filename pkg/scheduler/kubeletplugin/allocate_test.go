@@ -133,9 +133,9 @@ func TestAllocatesRequestedDevices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newFixture(t, test.node...)
 			if len(test.taken) > 0 {
-				r.run(request("before", spec{limits: test.taken}))
+				r.run(requestOf("before", spec{limits: test.taken}))
 			}
-			if diff := cmp.Diff(test.want, r.run(request("p", test.pod...))); diff != "" {
+			if diff := cmp.Diff(test.want, r.run(requestOf("p", test.pod...))); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
 		})
@@ -248,7 +248,7 @@ func TestReasonNamesWhatTheNodeLacks(t *testing.T) {
 			[]spec{{requests: list{"numa/A/gpu/0/device": 1}}}},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := newFixture(t, test.node...).refusal(request("p", test.pod...)); got != want {
+			if got := newFixture(t, test.node...).refusal(requestOf("p", test.pod...)); got != want {
 				t.Errorf("nodes %s", got)
 			}
 		})
@@ -277,8 +277,8 @@ func TestOnlyHeldDevicesMakeEvictionHelp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFixture(t, node...)
-			r.run(request("before", spec{limits: list{gpu: 3}}))
-			if verdict := r.fit(request("p", test.pod)); verdict.Fits || verdict.Never == test.help {
+			r.run(requestOf("before", spec{limits: list{gpu: 3}}))
+			if verdict := r.fit(requestOf("p", test.pod)); verdict.Fits || verdict.Never == test.help {
 				t.Errorf("got %+v", verdict)
 			}
 		})

@@ -25,7 +25,7 @@ func BenchmarkPodAllocate(b *testing.B) {
 		"placeholders": {requests: list{"numa/A/nvidia.com:gpu": 2, "numa/A/vendor.example:nic": 1}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			s, pod := kubeletplugin.New(), request("p", containers).Pod
+			s, pod := kubeletplugin.New(), requestOf("p", containers).Pod
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := s.PodAllocate(node, pod.Clone()); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	names "github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -98,11 +99,11 @@ type spec struct {
 	podRequests types.ResourceList // the requests of the pod as a whole
 }
 
-// request returns the request of a pod with these containers, in this order.
-func request(name string, specs ...spec) *dispatch.Request {
+// requestOf returns the request of a pod with these containers, in this order.
+func requestOf(name string, specs ...spec) *request.Request {
 	pod := types.NewPodInfo()
 	pod.Name = name
-	made := &dispatch.Request{Pod: pod}
+	made := &request.Request{Pod: pod}
 	for _, a := range specs {
 		if a.name == "" {
 			a.name = "main"
@@ -130,7 +131,7 @@ func (r *fixture) state() *dispatch.Node {
 }
 
 // fit returns the verdict for a pod.
-func (r *fixture) fit(request *dispatch.Request) dispatch.Verdict {
+func (r *fixture) fit(request *request.Request) dispatch.Verdict {
 	r.Helper()
 	verdict, err := r.set.Fit(r.Context(), r.state(), request)
 	if err != nil {
@@ -140,7 +141,7 @@ func (r *fixture) fit(request *dispatch.Request) dispatch.Verdict {
 }
 
 // refusal returns why a pod does not fit, or "" when it does.
-func (r *fixture) refusal(request *dispatch.Request) string {
+func (r *fixture) refusal(request *request.Request) string {
 	r.Helper()
 	verdict := r.fit(request)
 	_, err := r.set.Allocate(r.Context(), r.state(), request)
@@ -156,7 +157,7 @@ func (r *fixture) refusal(request *dispatch.Request) string {
 }
 
 // run allocates devices to a pod, which holds them from then on, and returns them by container.
-func (r *fixture) run(request *dispatch.Request) map[string]string {
+func (r *fixture) run(request *request.Request) map[string]string {
 	r.Helper()
 	if refusal := r.refusal(request); refusal != "" {
 		r.Fatalf("pod %s does not fit: nodes %s", request.Pod.Name, refusal)

@@ -32,7 +32,7 @@ func FuzzAnyRequestIsMetOrRefused(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod := request("p", spec{
+		pod := requestOf("p", spec{
 			limits:   list{gpu: count},
 			requests: list{types.ResourceName(first): firstQuantity, types.ResourceName(second): secondQuantity},
 		}).Pod

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -26,7 +27,7 @@ func gpuPlugin() []dispatch.Named {
 }
 
 // served returns the devices that serve a container, sorted.
-func served(t *testing.T, r *fixture, request *dispatch.Request) []types.ResourceName {
+func served(t *testing.T, r *fixture, request *request.Request) []types.ResourceName {
 	t.Helper()
 	if refusal := r.refusal(request); refusal != "" {
 		t.Fatalf("the pod does not fit: nodes %s", refusal)
@@ -40,7 +41,7 @@ func served(t *testing.T, r *fixture, request *dispatch.Request) []types.Resourc
 
 func TestInventoryDecidesWhichPluginServesAResource(t *testing.T) {
 	r := newFixtureWith(t, gpuPlugin(), "gpu 0 g0", "nic 0 n0")
-	hostedHere := served(t, r, request("p", spec{limits: list{gpu: 1, nic: 1}}))
+	hostedHere := served(t, r, requestOf("p", spec{limits: list{gpu: 1, nic: 1}}))
 	if diff := cmp.Diff([]types.ResourceName{deviceName(t, "gpu 0 g0"), deviceName(t, "nic 0 n0")},
 		hostedHere); diff != "" {
 		t.Errorf("where it is hosted (-want +got):\n%s", diff)
@@ -49,7 +50,7 @@ func TestInventoryDecidesWhichPluginServesAResource(t *testing.T) {
 	r.node = types.NewNodeInfoWithName("n2")
 	plugin.Publish(r.node, gpu, []plugin.GPU{{ID: "GPU-1", Memory: 1 << 30, Groups: []int{0, 0}}})
 	r.publish()
-	fromPlugin := served(t, r, request("p", spec{limits: list{gpu: 1}}))
+	fromPlugin := served(t, r, requestOf("p", spec{limits: list{gpu: 1}}))
 	if len(fromPlugin) != 1 || !strings.HasSuffix(string(fromPlugin[0]), "/gpu/GPU-1/cards") {
 		t.Errorf("where it is the plugin's, the pod got %v", fromPlugin)
 	}
@@ -59,12 +60,12 @@ func TestOneContainerGetsPluginAndKubeletDevices(t *testing.T) {
 	r := newFixtureWith(t, gpuPlugin(), "nic 0 n0", "nic 1 n1")
 	plugin.Publish(r.node, gpu, []plugin.GPU{{ID: "GPU-1", Memory: 1 << 30, Groups: []int{0, 0}}})
 	r.publish()
-	got := served(t, r, request("p", spec{limits: list{gpu: 1},
+	got := served(t, r, requestOf("p", spec{limits: list{gpu: 1},
 		requests: list{"numa/A/vendor.example:nic/=n1/device": 1}}))
 	if len(got) != 2 || got[1] != deviceName(t, "nic 1 n1") {
 		t.Errorf("the pod got %v", got)
 	}
-	if got := r.refusal(request("p", spec{limits: list{gpu: 2, nic: 1}})); got == "" {
+	if got := r.refusal(requestOf("p", spec{limits: list{gpu: 2, nic: 1}})); got == "" {
 		t.Error("a pod fits that requests more than the plugin has")
 	}
 }
@@ -104,7 +105,7 @@ func (loner) TakePodResources(node *types.NodeInfo, _ *types.PodInfo) error {
 
 func TestNodeWithoutKubeletDevicesKeepsThePluginsScore(t *testing.T) {
 	r := newFixtureWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}})
-	made := request("p", spec{limits: list{lonely: 1}})
+	made := requestOf("p", spec{limits: list{lonely: 1}})
 	if verdict := r.fit(made); !verdict.Fits || verdict.Score != 0.75 {
 		t.Errorf("verdict %+v, want the plugin's own score of 0.75", verdict)
 	}
@@ -117,19 +118,19 @@ func TestNodeWithoutKubeletDevicesKeepsThePluginsScore(t *testing.T) {
 func TestAccountsForKubeletDevicesNextToASelfPlacingPlugin(t *testing.T) {
 	r := newFixtureWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}}, "qat 0 q0", "qat 1 q1")
 	for i, want := range []string{"qat 0 q0", "qat 1 q1"} {
-		got := r.run(request(fmt.Sprint("p", i), spec{limits: list{lonely: 1, qat: 1}}))
+		got := r.run(requestOf(fmt.Sprint("p", i), spec{limits: list{lonely: 1, qat: 1}}))
 		if got["main"] != want {
 			t.Errorf("pod %d got %q, want %q", i, got["main"], want)
 		}
 	}
-	if got, want := r.refusal(request("late", spec{limits: list{lonely: 1, qat: 1}})),
+	if got, want := r.refusal(requestOf("late", spec{limits: list{lonely: 1, qat: 1}})),
 		"have no free intel.com/qat"; got != want {
 		t.Errorf("nodes %s, want: %s", got, want)
 	}
 }
 
 func TestOneNUMANodeScoresHigherThanTwo(t *testing.T) {
-	made := request("p", spec{limits: list{gpu: 2}})
+	made := requestOf("p", spec{limits: list{gpu: 2}})
 	score := func(devices ...string) float64 { return newFixture(t, devices...).fit(made).Score }
 	together, torn := score("gpu 0 a", "gpu 0 b", "gpu 1 c"), score("gpu 0 a", "gpu 1 b", "gpu 2 c")
 	broken := score("gpu 0 a", "gpu 0 b", "gpu 0 c")

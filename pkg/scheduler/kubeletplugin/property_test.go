@@ -55,7 +55,7 @@ func newRandomNode(t *testing.T, random *rand.Rand, most int, places ...string) 
 		byID[deviceName(t, fields[0]+" ="+fields[1]+" ="+fields[2])] = 1
 	}
 	if len(byID) > 0 {
-		w.run(request("before", spec{requests: byID}))
+		w.run(requestOf("before", spec{requests: byID}))
 	}
 	return w
 }
@@ -115,7 +115,7 @@ func TestServesGPUAndNICFromOneNUMANodeOrRefusesWithAReason(t *testing.T) {
 		if limits[nic] == 0 {
 			delete(limits, nic)
 		}
-		made := request("p", spec{limits: limits, requests: requests})
+		made := requestOf("p", spec{limits: limits, requests: requests})
 		refusal := w.refusal(made)
 		if possible := w.possible(groups); possible != (refusal == "") {
 			t.Fatalf("%v in %v: possible: %v; nodes %s", groups, w.free, possible, refusal)
@@ -184,7 +184,7 @@ func TestServesCountsFromFewestNUMANodesWithFewestLeftOver(t *testing.T) {
 			continue
 		}
 		var sources []string
-		for _, device := range strings.Split(w.run(request("p", spec{limits: limits}))["main"], ", ") {
+		for _, device := range strings.Split(w.run(requestOf("p", spec{limits: limits}))["main"], ", ") {
 			sources = append(sources, strings.Fields(device)[1])
 		}
 		used := 0
@@ -243,7 +243,7 @@ func TestPodWithInitContainersHoldsWhatKubernetesCounts(t *testing.T) {
 		}
 		counted := counted(specs)
 		fits := counted[gpu] <= int64(w.total(gpu)) && counted[nic] <= int64(w.total(nic))
-		made := request("p", specs...)
+		made := requestOf("p", specs...)
 		if refusal := w.refusal(made); fits != (refusal == "") {
 			t.Fatalf("%v counts as %v in %v: nodes %s", specs, counted, w.free, refusal)
 		} else if !fits {

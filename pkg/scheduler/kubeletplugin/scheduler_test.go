@@ -40,7 +40,7 @@ func TestMethodsAllocateWithoutContainerList(t *testing.T) {
 	node := types.NewNodeInfo()
 	node.Allocatable[deviceName(t, "qat 0 a")] = 1
 	for quantity, want := range map[int64]string{1: "", 2: "have fewer than 2 free intel.com/qat"} {
-		pod := request("p", spec{limits: list{qat: quantity}}).Pod
+		pod := requestOf("p", spec{limits: list{qat: quantity}}).Pod
 		fits, reasons, score := s.PodFitsDevice(node, pod.Clone(), false)
 		if fits != (want == "") || fits != (score == 1) || !fits && reasons[0].GetReason() != want {
 			t.Errorf("%d devices: %v, %v, %v; want the reason %q", quantity, fits, reasons, score, want)

@@ -72,9 +72,9 @@ func TestSharesOfAPodComeFromDistinctGPUs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, shared...)
 			if test.taken != nil {
-				w.run(request("before", spec{limits: test.taken}))
+				w.run(requestOf("before", spec{limits: test.taken}))
 			}
-			if diff := cmp.Diff(test.want, w.run(request("p", test.pod...))); diff != "" {
+			if diff := cmp.Diff(test.want, w.run(requestOf("p", test.pod...))); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
 		})
@@ -108,7 +108,7 @@ func TestSpreadsSharesOverAsManyGPUsAsPossible(t *testing.T) {
 				fields := strings.Fields(device)
 				byID[deviceName(t, fields[0]+" ="+fields[1]+" ="+fields[2])] = 1
 			}
-			w.run(request("before", spec{requests: byID}))
+			w.run(requestOf("before", spec{requests: byID}))
 		}
 		total := 0
 		for _, n := range free {
@@ -127,7 +127,7 @@ func TestSpreadsSharesOverAsManyGPUsAsPossible(t *testing.T) {
 			continue
 		}
 		has, most := map[string]int{}, 0
-		for _, gpus := range w.run(request("p", specs...)) {
+		for _, gpus := range w.run(requestOf("p", specs...)) {
 			for _, device := range strings.Split(gpus, ", ") {
 				board, _, _ := strings.Cut(strings.Fields(device)[2], "::")
 				has[board]++

@@ -147,7 +147,7 @@ func TestFindsEveryAllocationOfContainersThatRunAtDifferentTimes(t *testing.T) {
 	for range 1000 {
 		p, specs := newPuzzle(random)
 		r := newFixture(t, p.devices...)
-		refusal := r.refusal(request("p", specs...))
+		refusal := r.refusal(requestOf("p", specs...))
 		if solvable := p.solvable(); solvable != (refusal == "") {
 			t.Fatalf("%+v on %q: possible: %v; nodes %s", specs, p.devices, solvable, refusal)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
 // Request returns what the pod asks for, or nil when it asks for no device on any node. A device
@@ -22,7 +21,7 @@ import (
 //
 // It is read once for each version of a pod, since queueing hints are requested for each pod that
 // waits and each event. No node changes what is read.
-func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
+func (c *Cache) Request(pod *v1.Pod) (*request.Request, error) {
 	served, annotation := c.requestsServed(pod), pod.Annotations[deviceinfo.Annotation]
 	if !served && annotation == "" {
 		return nil, nil
@@ -40,7 +39,7 @@ func (c *Cache) Request(pod *v1.Pod) (*dispatch.Request, error) {
 }
 
 // RequestAtOnce is Request if that takes microseconds: known says that it is there, or short.
-func (c *Cache) RequestAtOnce(pod *v1.Pod) (read *dispatch.Request, known bool, err error) {
+func (c *Cache) RequestAtOnce(pod *v1.Pod) (read *request.Request, known bool, err error) {
 	annotation := pod.Annotations[deviceinfo.Annotation]
 	if len(annotation) > maxUnread {
 		_, known = c.requests.of(len(annotation)).Get(podVersion{pod.UID, pod.ResourceVersion, c.waited(pod)})
@@ -64,7 +63,7 @@ type podVersion struct {
 
 // podRequest is what a pod requests, or why that cannot be read.
 type podRequest struct {
-	*dispatch.Request
+	*request.Request
 	byCount bool // it is only for counts of extended resources, or for nothing, and not forged
 	err     error
 }
@@ -85,7 +84,7 @@ func (c *Cache) readRequest(pod *v1.Pod, annotation string, waited bool) podRequ
 	if err != nil {
 		return podRequest{err: err}
 	}
-	read := &dispatch.Request{
+	read := &request.Request{
 		Pod: info, Containers: request.Containers(pod), Forged: request.Allocates(written), Waited: waited,
 	}
 	return podRequest{Request: read, byCount: read.ByCountOnly() && !read.Forged}

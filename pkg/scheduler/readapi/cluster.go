@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
@@ -205,7 +206,7 @@ func allocations(allocation *sdk.PodInfo) []schedulerapi.Allocation {
 
 // verdict reports whether a request fits a node.
 func (c *Cluster) verdict(
-	ctx context.Context, node *v1.Node, pod *v1.Pod, request *dispatch.Request,
+	ctx context.Context, node *v1.Node, pod *v1.Pod, request *request.Request,
 ) schedulerapi.Verdict {
 	view, _, err := c.view(ctx, node)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
@@ -33,7 +34,7 @@ type cache struct {
 	mu     sync.Mutex
 	index  *index
 	writes uint64     // to the states, when the index was last brought up to date
-	tables *lru.Cache // of *table, by dispatch.RequestKey
+	tables *lru.Cache // of *table, by request.Key
 }
 
 // New returns an empty cache of the verdicts that these schedulers give on nodes in these states.
@@ -50,7 +51,7 @@ func New(schedulers *dispatch.Set, states *nodestate.Cache) Cache {
 
 // Begin finds out which nodes have changed, and drops the verdicts on them.
 func (c *cache) Begin(
-	nodes []fwk.NodeInfo, request *dispatch.Request, tolerations []v1.Toleration, fixed bool,
+	nodes []fwk.NodeInfo, request *request.Request, tolerations []v1.Toleration, fixed bool,
 ) Cycle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +65,7 @@ func (c *cache) Begin(
 }
 
 // table returns the verdicts on a request, which may be about states that nodes are no longer in.
-func (c *cache) table(request *dispatch.Request) *table {
+func (c *cache) table(request *request.Request) *table {
 	era, ok := c.schedulers.Era()
 	if !ok { // no verdict holds for longer than this cycle
 		return &table{index: c.index, slots: make([]slot, len(c.index.entries)), temporary: true}

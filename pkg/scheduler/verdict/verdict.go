@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
@@ -25,7 +26,7 @@ type Cache interface {
 	// the snapshot's list, which the caller does not change; fixed says that the nodes do not
 	// change either before the cycle ends. Cycles begin one after another, as the scheduler runs
 	// them.
-	Begin(nodes []fwk.NodeInfo, request *dispatch.Request, tolerations []v1.Toleration, fixed bool) Cycle
+	Begin(nodes []fwk.NodeInfo, request *request.Request, tolerations []v1.Toleration, fixed bool) Cycle
 }
 
 // Cycle has the verdicts for one pod. Get and Put are safe for concurrent use, for different nodes.
@@ -53,7 +54,7 @@ func PassThrough() Cache { return passThrough{} }
 
 type passThrough struct{}
 
-func (passThrough) Begin([]fwk.NodeInfo, *dispatch.Request, []v1.Toleration, bool) Cycle {
+func (passThrough) Begin([]fwk.NodeInfo, *request.Request, []v1.Toleration, bool) Cycle {
 	return passThrough{}
 }
 func (passThrough) Get(fwk.NodeInfo) (*dispatch.Verdict, bool)          { return nil, false }
