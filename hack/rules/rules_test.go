@@ -107,21 +107,22 @@ var mayImport = map[string][]string{
 		"pkg/scheduler", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice",
 		"pkg/plugincall", "pkg/pluginload", "pkg/request", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",
 	},
+	"pkg/scheduler/pluginhost": {"pkg/plugincall", "pkg/request", "pkg/sdk"},
 	"pkg/scheduler/dispatch": {
-		"pkg/cache", "pkg/grouptree", "pkg/plugincall", "pkg/pluginload", "pkg/request", "pkg/sdk",
+		"pkg/scheduler/pluginhost", "pkg/cache", "pkg/grouptree", "pkg/pluginload", "pkg/request", "pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
 		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
 	"pkg/scheduler/apiserver": {},
-	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/cache"},
+	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/scheduler/pluginhost", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request",
-		"pkg/seal", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/scheduler/pluginhost", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree",
+		"pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/verdict",
-		"pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
+		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",
+		"pkg/scheduler/verdict", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/verdict": {
 		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",

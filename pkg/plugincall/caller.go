@@ -6,7 +6,8 @@
 // a call that does not return. Its caller gives up on it; it is reported, and counted until it
 // returns.
 //
-// What follows from a failure is not decided here: see pkg/scheduler/dispatch and pkg/node/plugins.
+// What follows from a failure is not decided here: see pkg/scheduler/pluginhost and
+// pkg/node/plugins.
 package plugincall
 
 import (

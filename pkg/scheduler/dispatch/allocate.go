@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -51,15 +52,15 @@ func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request
 	return allocated, nil
 }
 
-func (c *contained) allocate(
+func (h *handle) allocate(
 	ctx context.Context, node *Node, request *request.Request, at *translation,
 ) (*translation, error) {
-	nodeInfo, given := c.infoFor(node), at.named(request.Pod.Name, node.info.Name)
-	of := &call{method: "PodAllocate", node: node.info.Name, state: node, request: request}
-	return do(ctx, c, of, func() (*translation, error) {
-		if err := c.schedulerOf(node, at, 0).PodAllocate(nodeInfo, given); err != nil {
+	nodeInfo, given := h.infoFor(node), at.named(request.Pod.Name, node.info.Name)
+	call := &pluginhost.Call{Method: "PodAllocate", Subject: h.subject(node, request)}
+	return pluginhost.Do(ctx, h.Plugin, call, func() (*translation, error) {
+		if err := h.schedulerOf(node, at, 0).PodAllocate(nodeInfo, given); err != nil {
 			return nil, err
 		}
-		return at.adopt(given, c.allocator != nil), nil
+		return at.adopt(given, h.allocator != nil), nil
 	})
 }

@@ -67,27 +67,27 @@ type Unresolvable interface {
 // schedulerOf returns what answers for the plugin on a node: an allocator is asked for pods that
 // request this, within a limit of steps, and one that is patient has another scheduler for pods
 // that have waited.
-func (c *contained) schedulerOf(node *Node, at *translation, steps int) devicescheduler.DeviceScheduler {
+func (h *handle) schedulerOf(node *Node, at *translation, steps int) devicescheduler.DeviceScheduler {
 	switch {
-	case c.allocator != nil:
-		return c.allocator.ForPod(at.readBy(c), node.inventory.read[c], steps)
-	case at.Waited && c.afterWait != nil:
-		return c.afterWait
+	case h.allocator != nil:
+		return h.allocator.ForPod(at.readBy(h), node.inventory.read[h], steps)
+	case at.Waited && h.afterWait != nil:
+		return h.afterWait
 	}
-	return c.DeviceScheduler
+	return h.DeviceScheduler
 }
 
 // infoFor returns what the plugin is given of a node: a copy, but for an allocator, which changes
 // nothing.
-func (c *contained) infoFor(node *Node) *types.NodeInfo {
-	if c.allocator != nil {
+func (h *handle) infoFor(node *Node) *types.NodeInfo {
+	if h.allocator != nil {
 		return node.info
 	}
 	return node.info.Clone()
 }
 
 // scores reports whether a plugin's score counts.
-func (c *contained) scores(score float64) bool { return !c.groups || c.allocator != nil && score > 0 }
+func (h *handle) scores(score float64) bool { return !h.groups || h.allocator != nil && score > 0 }
 
 // isAllocated reports whether a device resource, or a request for one, is that of an allocator.
 func (s *Set) isAllocated(name types.ResourceName) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
@@ -31,16 +32,17 @@ type question struct {
 	node     nodeKey
 }
 
-// detectCapabilities asks the plugin what its answers depend on.
-func (c *contained) detectCapabilities(plugin devicescheduler.DeviceScheduler, sizes sizes) {
-	if translator, ok := plugin.(devicescheduler.Translator); ok && c.groups {
-		c.translator = translator
-		c.revision.Store(translator.Revision())
+// init asks the plugin what its answers depend on. groups says that it leaves placement to the
+// group scheduler.
+func (a *cachedAnswers) init(plugin devicescheduler.DeviceScheduler, groups bool, sizes sizes) {
+	if translator, ok := plugin.(devicescheduler.Translator); ok && groups {
+		a.translator = translator
+		a.revision.Store(translator.Revision())
 	}
 	pure, ok := plugin.(devicescheduler.Pure)
-	c.pure = ok && pure.Pure()
-	c.fits = cache.New[question, *fitAnswer](sizes.fits)
-	c.allocations = cache.New[question, *translation](sizes.allocations)
+	a.pure = ok && pure.Pure()
+	a.fits = cache.New[question, *fitAnswer](sizes.fits)
+	a.allocations = cache.New[question, *translation](sizes.allocations)
 }
 
 // predictable reports whether an answer changes only with the question.
@@ -59,37 +61,42 @@ func (a *cachedAnswers) question(node *Node, at *translation) question {
 // quarantine.
 //
 // An allocator is called within a budget. The answer is nil when that has nothing left for it.
-func (c *contained) cachedFit(
+func (h *handle) cachedFit(
 	ctx context.Context, node *Node, request *request.Request, at *translation, within rationed,
 ) (*fitAnswer, error) {
-	if !c.predictable() || c.unavailable.Load() || c.keptFrom(node, request) {
-		return c.fit(ctx, node, request, at, within)
+	if !h.predictable() || !h.State().Calls() || h.keptFrom(node, request) {
+		return h.fit(ctx, node, request, at, within)
 	}
-	q := c.question(node, at)
-	if known, ok := c.fits.Get(q); ok {
+	q := h.question(node, at)
+	if known, ok := h.fits.Get(q); ok {
 		return known, nil
 	}
-	answer, err := c.fit(ctx, node, request, at, within)
+	answer, err := h.fit(ctx, node, request, at, within)
 	if err == nil && answer != nil {
-		c.fits.Add(q, answer)
+		h.fits.Add(q, answer)
 	}
 	return answer, err
 }
 
+// keptFrom reports whether the plugin is kept from a request on a node, and not called for it.
+func (h *handle) keptFrom(node *Node, request *request.Request) bool {
+	return h.State() != pluginhost.Serving && h.KeptFrom(h.subject(node, request))
+}
+
 // cachedAllocate is cachedFit for PodAllocate.
-func (c *contained) cachedAllocate(
+func (h *handle) cachedAllocate(
 	ctx context.Context, node *Node, request *request.Request, at *translation,
 ) (*translation, error) {
-	if c.translator == nil || c.pure || c.unavailable.Load() {
-		return c.allocate(ctx, node, request, at)
+	if h.translator == nil || h.pure || !h.State().Calls() {
+		return h.allocate(ctx, node, request, at)
 	}
-	q := c.question(node, at)
-	if known, ok := c.allocations.Get(q); ok {
+	q := h.question(node, at)
+	if known, ok := h.allocations.Get(q); ok {
 		return known, nil
 	}
-	next, err := c.allocate(ctx, node, request, at)
+	next, err := h.allocate(ctx, node, request, at)
 	if err == nil {
-		c.allocations.Add(q, next)
+		h.allocations.Add(q, next)
 	}
 	return next, err
 }
@@ -117,7 +124,7 @@ func (a *cachedAnswers) updateRevision(changed func()) {
 // quarantined, since its answers may change at any time, nor where the set is not Predictable.
 func (s *Set) Era() (era uint64, ok bool) {
 	for _, plugin := range s.plugins {
-		if !plugin.predictable() || plugin.unavailable.Load() {
+		if !plugin.predictable() || !plugin.State().Calls() {
 			return 0, false
 		}
 		era += plugin.revision.Load() // revisions only grow, so an equal sum means equal revisions

@@ -249,7 +249,7 @@ func TestWhatIsRememberedOfAPluginDoesNotCountWhileItIsQuarantined(t *testing.T)
 		t.Error("the remembered answer counts although the plugin is quarantined")
 	}
 	fails = false
-	clk.Step(firstPause)
+	clk.Step(firstBackOff)
 	if !answers(1) || !answers(2) {
 		t.Error("the plugin does not come back")
 	}

@@ -5,7 +5,6 @@ package dispatch
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -37,24 +37,24 @@ func TestARequestThatFailsIsKeptFromThePluginByItself(t *testing.T) {
 		step{0, "b", 3, ofRequest},
 		step{0, "c", 3, notCalled + ofRequest},
 		step{0, "c", 2, "fits"},
-		step{firstPause, "a", 3, ofRequest},
-		step{firstPause, "a", 3, notCalled + ofRequest},
-		step{firstPause, "a", 3, ofRequest},
+		step{firstBackOff, "a", 3, ofRequest},
+		step{firstBackOff, "a", 3, notCalled + ofRequest},
+		step{firstBackOff, "a", 3, ofRequest},
 	)
 	f.wantBlamed("request", "request", "request", "request")
 	for range 10 {
 		f.run(step{time.Hour, "a", 3, ofRequest})
 	}
-	f.run(step{lastPause - 1, "a", 3, notCalled + ofRequest}, step{1, "a", 3, ofRequest})
+	f.run(step{lastBackOff - 1, "a", 3, notCalled + ofRequest}, step{1, "a", 3, ofRequest})
 	broken = false
 	f.run(
-		step{lastPause, "a", 3, "fits"},
+		step{lastBackOff, "a", 3, "fits"},
 		step{0, "b", 3, "fits"},
 	)
 	broken = true
 	f.run(
 		step{0, "a", 3, ofRequest},
-		step{firstPause, "a", 3, ofRequest}, // the time began anew
+		step{firstBackOff, "a", 3, ofRequest}, // the time began anew
 	)
 }
 
@@ -92,13 +92,13 @@ func TestANodeForWhichThePluginFailsIsKeptFromItByItself(t *testing.T) {
 	)
 	f.wantBlamed("node")
 	f.run( // a probe of our own is what fails next
-		step{firstPause, "b", 2, notCalled + ofNode},
-		step{firstPause, "b", 2, notCalled + ofNode},
+		step{firstBackOff, "b", 2, notCalled + ofNode},
+		step{firstBackOff, "b", 2, notCalled + ofNode},
 	)
 	broken = false
 	f.run(
 		step{0, "b", 2, notCalled + ofNode},
-		step{firstPause, "b", 2, "fits"},
+		step{firstBackOff, "b", 2, "fits"},
 		step{0, "b", 3, "fits"},
 	)
 	f.wantBlamed()
@@ -202,7 +202,7 @@ func TestANodeForWhichThePluginHangsDoesNotKeepRequestsFromOthers(t *testing.T) 
 	)
 	f.wantBlamed("request", "node")
 	broken = false
-	f.run(step{lastPause, "a", 3, "fits"})
+	f.run(step{lastBackOff, "a", 3, "fits"})
 }
 
 // A plugin that is safe for concurrent use goes on with others while calls hang; a request of which
@@ -232,8 +232,8 @@ func TestAConcurrentPluginServesOthersWhileARequestHangs(t *testing.T) {
 	close(f.release)
 	f.awaitReturn(0)
 	f.run(
-		step{overduePauses * time.Hour, "c", 3, notCalled + timedOut},
-		step{overduePauses * 2 * time.Second, "c", 3, "fits"},
+		step{overdueFactor * time.Hour, "c", 3, notCalled + timedOut},
+		step{overdueFactor * 2 * time.Second, "c", 3, "fits"},
 	)
 }
 
@@ -249,7 +249,8 @@ func TestANodeWhoseInventoryMakesThePluginFailIsKeptFromItByItself(t *testing.T)
 	}
 	for range 3 {
 		err := add("bad")
-		if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "AddNode: it fails for this node") {
+		if !errors.Is(err, pluginhost.ErrNoAnswer) ||
+			!strings.Contains(err.Error(), "AddNode: it fails for this node") {
 			t.Errorf("the bad node: %v", err)
 		}
 		if err := add("good"); err != nil {
@@ -278,15 +279,15 @@ func TestANodeWhoseInventoryMakesThePluginHangIsKeptFromIt(t *testing.T) {
 	result := make(chan error, 1)
 	go func() { result <- add("bad") }()
 	waitFor(t, "the call runs", func() bool { return clk.HasWaiters() && calls.Load() == 1 })
-	clk.Step(callLimit)
+	clk.Step(pluginhost.CallTimeout)
 	if err := <-result; plugincall.OutcomeOf(err) != plugincall.TimedOut {
 		t.Errorf("the bad node: %v", err)
 	}
-	clk.Step(9 * callLimit)
+	clk.Step(9 * pluginhost.CallTimeout)
 	close(release)
 	waitFor(t, "the call returns", func() bool { return add("good") == nil })
-	clk.Step(overduePauses*10*callLimit - 1)
-	if err := add("bad"); plugincall.OutcomeOf(err) != InBackOff {
+	clk.Step(overdueFactor*10*pluginhost.CallTimeout - 1)
+	if err := add("bad"); plugincall.OutcomeOf(err) != pluginhost.OutcomeBackOff {
 		t.Errorf("the bad node: %v", err)
 	}
 	clk.Step(1)
@@ -317,7 +318,7 @@ func TestAPodThatHoldsDevicesAndMakesThePluginFailClosesItsNodeOnly(t *testing.T
 	for range 3 {
 		_, err := s.Node(t.Context(), bad, []*Holder{good, evil})
 		const want = `TakePodResources: it fails for pod "evil" (UID 2)`
-		if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, pluginhost.ErrNoAnswer) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 		node, err := s.Node(t.Context(), other, []*Holder{good})
@@ -351,28 +352,10 @@ func TestARequestThatFailsInPodAllocateIsKeptFromFilterToo(t *testing.T) {
 				}
 				return ""
 			}
-			if _, err := f.Allocate(t.Context(), f.nodes["a"], asking(3)); !errors.Is(err, ErrNoAnswer) {
+			if _, err := f.Allocate(t.Context(), f.nodes["a"], asking(3)); !errors.Is(err, pluginhost.ErrNoAnswer) {
 				t.Errorf("error %v", err)
 			}
 			f.run(step{0, "a", 3, "not called: PodAllocate: it fails for what this pod requests: panic: ouch"})
 		})
-	}
-}
-
-func TestBackOffsAreBounded(t *testing.T) {
-	b := backOffs{}
-	now := time.Now()
-	for i := range 2 * maxBackOffs {
-		b.add(culprit{BlamedRequest, fmt.Sprint(i)}, "n", "", now.Add(time.Duration(i)))
-	}
-	b.add(culprit{BlamedRequest, "hangs"}, "n", "", now).overdue++
-	b.add(culprit{BlamedRequest, "last"}, "n", "", now.Add(time.Hour))
-	if len(b) != maxBackOffs {
-		t.Errorf("%d are remembered, want %d", len(b), maxBackOffs)
-	}
-	for _, id := range []string{"hangs", "last", fmt.Sprint(2*maxBackOffs - 1)} {
-		if b[culprit{BlamedRequest, id}] == nil {
-			t.Errorf("%q is forgotten", id)
-		}
 	}
 }

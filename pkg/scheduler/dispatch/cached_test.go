@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -172,7 +173,7 @@ func both[T any](p *pair, what string, f func(s *Set, which int) (T, error)) (ca
 	p.Helper()
 	plain, plainErr := f(p.plain, 1)
 	cached, cachedErr := f(p.cached, 0)
-	if fmt.Sprint(plainErr) != fmt.Sprint(cachedErr) || errors.Is(plainErr, ErrNoAnswer) {
+	if fmt.Sprint(plainErr) != fmt.Sprint(cachedErr) || errors.Is(plainErr, pluginhost.ErrNoAnswer) {
 		p.Fatalf("%s: error %v, with caches %v", what, plainErr, cachedErr)
 	}
 	return cached, plain, plainErr == nil

@@ -46,7 +46,7 @@ var ordinary = sizes{fits: 1 << 14, allocations: 1 << 10, rests: 1 << 10, placem
 
 // Set is the device schedulers of one process. It is safe for concurrent use.
 type Set struct {
-	plugins []*contained
+	plugins []*handle
 	// groups says that a plugin leaves placement to the group scheduler.
 	groups bool
 	// allocators says that a plugin is an allocator.
@@ -97,14 +97,12 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		searches:       newSearches(clk, DefaultSearchBudgets),
 	}
 	for _, named := range plugins {
-		plugin, err := contain(named, clk, recorder, sizes)
+		plugin, err := newHandle(named, clk, recorder, sizes)
 		if err != nil {
 			logger.Error(err, "Device scheduler left out", logkey.File, named.File)
 			continue
 		}
 		s.plugins = append(s.plugins, plugin)
-		recorder.Quarantined(plugin.name, false)
-		recorder.Overdue(plugin.name, 0)
 		s.allocators = s.allocators || plugin.allocator != nil
 		s.groups = s.groups || plugin.groups && plugin.allocator == nil
 		s.specialists = s.specialists && plugin.kinds != nil
@@ -119,7 +117,7 @@ func newSet(logger klog.Logger, clk clock.WithTicker, recorder Recorder, sizes s
 		}
 		addWords(&s.words, plugin.words)
 		logger.Info("Device scheduler in use",
-			logkey.Plugin, plugin.name, logkey.File, named.File, logkey.GroupScheduler, plugin.groups)
+			logkey.Plugin, plugin.Name, logkey.File, named.File, logkey.GroupScheduler, plugin.groups)
 	}
 	return s
 }
@@ -169,7 +167,7 @@ func (s *Set) Claims(name types.ResourceName) bool { return s.claimed[name] }
 
 // Patient reports whether a plugin has pods wait for the best devices of all nodes.
 func (s *Set) Patient() bool {
-	return slices.ContainsFunc(s.plugins, func(plugin *contained) bool { return plugin.afterWait != nil })
+	return slices.ContainsFunc(s.plugins, func(plugin *handle) bool { return plugin.afterWait != nil })
 }
 
 // Words returns the words that the plugins have for their devices. Callers must not change them.

@@ -16,8 +16,16 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// The times of package pluginhost.
+const (
+	firstBackOff  = time.Second
+	lastBackOff   = time.Minute
+	overdueFactor = 4
 )
 
 // fixture is the set of one plugin that serves GPUs and fails as the test says, and three nodes
@@ -95,7 +103,7 @@ func (f *fixture) ask(node string, request *request.Request) error {
 		case err := <-result:
 			return err
 		case <-f.hanging:
-			f.clock.Step(callLimit)
+			f.clock.Step(pluginhost.CallTimeout)
 		}
 	}
 }
@@ -109,7 +117,7 @@ func (f *fixture) answer(node string, gpus int64) string {
 	if err == nil {
 		return "fits"
 	}
-	if !errors.Is(err, ErrNoAnswer) {
+	if !errors.Is(err, pluginhost.ErrNoAnswer) {
 		f.Fatalf("%v is an answer", err)
 	}
 	text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), `device scheduler "gpus": `), ";")
@@ -165,8 +173,6 @@ const (
 func (f *fixture) awaitReturn(calls int) {
 	f.Helper()
 	waitFor(f.T, "calls return", func() bool {
-		f.plugins[0].mu.Lock()
-		defer f.plugins[0].mu.Unlock()
-		return f.plugins[0].overdue <= calls && f.plugins[0].caller.Blocked() == nil
+		return f.overdue.Load() <= int64(calls) && f.plugins[0].State() != pluginhost.Blocked
 	})
 }

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
@@ -130,19 +130,19 @@ type fitAnswer struct {
 	cut     bool // by the limit of steps of this call
 }
 
-func (c *contained) fit(
+func (h *handle) fit(
 	ctx context.Context, node *Node, request *request.Request, at *translation, within rationed,
 ) (*fitAnswer, error) {
-	of := &call{method: "PodFitsDevice", node: node.info.Name, state: node, request: request}
-	if c.allocator == nil {
-		return do(ctx, c, of, c.podFits(node, at, request.Pod.Name, 0))
+	call := &pluginhost.Call{Method: "PodFitsDevice", Subject: h.subject(node, request)}
+	if h.allocator == nil {
+		return pluginhost.Do(ctx, h.Plugin, call, h.podFits(node, at, request.Pod.Name, 0))
 	}
 	limits, admitted := within.admit(node)
 	if !admitted && sizeSteps(at.size()) >= limits.Steps {
 		return nil, nil
 	}
-	began := c.clock.Now()
-	answer, err := do(ctx, c, of, c.podFits(node, at, request.Pod.Name, limits.Steps))
+	began := h.Clock.Now()
+	answer, err := pluginhost.Do(ctx, h.Plugin, call, h.podFits(node, at, request.Pod.Name, limits.Steps))
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (c *contained) fit(
 	if answer.fits {
 		size += answer.next.made()
 	}
-	within.charge(answer.steps+sizeSteps(size), c.clock.Since(began), admitted)
+	within.charge(answer.steps+sizeSteps(size), h.Clock.Since(began), admitted)
 	if answer.cut && !admitted {
 		return nil, nil
 	}
@@ -159,19 +159,19 @@ func (c *contained) fit(
 
 // podFits returns the call of PodFitsDevice for a pod on a node, for an allocator with a limit of
 // steps.
-func (c *contained) podFits(node *Node, at *translation, pod string, steps int) func() (*fitAnswer, error) {
-	nodeInfo, given := c.infoFor(node), at.named(pod, "")
+func (h *handle) podFits(node *Node, at *translation, pod string, steps int) func() (*fitAnswer, error) {
+	nodeInfo, given := h.infoFor(node), at.named(pod, "")
 	return func() (*fitAnswer, error) {
-		scheduler := c.schedulerOf(node, at, steps)
-		fits, reasons, score := scheduler.PodFitsDevice(nodeInfo, given, c.allocator != nil)
+		scheduler := h.schedulerOf(node, at, steps)
+		fits, reasons, score := scheduler.PodFitsDevice(nodeInfo, given, h.allocator != nil)
 		answer := &fitAnswer{fits: fits}
 		if allocation, ok := scheduler.(Allocation); ok {
 			answer.steps, answer.cut = allocation.Spent()
 		}
 		if fits {
-			answer.next, answer.score = at.adopt(given, c.allocator != nil), score
+			answer.next, answer.score = at.adopt(given, h.allocator != nil), score
 		} else {
-			answer.reasons, answer.never = c.texts(reasons), slices.ContainsFunc(reasons, isUnresolvable)
+			answer.reasons, answer.never = h.texts(reasons), slices.ContainsFunc(reasons, isUnresolvable)
 		}
 		return answer, nil
 	}
@@ -189,30 +189,25 @@ const (
 // sizeSteps returns what a request of a size costs an allocator besides the search.
 func sizeSteps(size int) int { return stepsPerName * max(0, size-smallestSize) }
 
-// Reasons become part of an event, which Kubernetes limits to 1024 bytes.
-const (
-	maxReasons     = 4
-	maxReasonBytes = 256
-)
+// maxReasons is how many reasons of a plugin become part of an event, which Kubernetes limits to
+// 1024 bytes.
+const maxReasons = 4
 
 func isUnresolvable(reason devicescheduler.PredicateFailureReason) bool {
 	unresolvable, ok := reason.(Unresolvable)
 	return ok && unresolvable.Unresolvable()
 }
 
-func (c *contained) texts(reasons []devicescheduler.PredicateFailureReason) []string {
+func (h *handle) texts(reasons []devicescheduler.PredicateFailureReason) []string {
 	var texts []string
 	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
-		texts = append(texts, clip(reason.GetReason()))
+		texts = append(texts, pluginhost.Clip(reason.GetReason()))
 	}
 	if len(texts) == 0 {
-		texts = []string{fmt.Sprintf("device scheduler %q gives no reason", c.name)}
+		texts = []string{fmt.Sprintf("device scheduler %q gives no reason", h.Name)}
 	}
 	return slices.Clip(texts) // cached, and given to callers who may append
 }
-
-// clip returns a reason, shortened when it is too long for a message.
-func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], "") }
 
 // unit limits a plugin's score to the range from 0 to 1. NaN counts as 0.
 func unit(score float64) float64 {

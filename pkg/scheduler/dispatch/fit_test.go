@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -332,7 +333,7 @@ func TestAnErrorOfAPluginIsItsAnswer(t *testing.T) {
 	})
 	_, err := s.Allocate(t.Context(), nodeWith(t, s, 1), asking(1))
 	if want := `device scheduler "x": PodAllocate: no`; err == nil || err.Error() != want ||
-		errors.Is(err, ErrNoAnswer) {
+		errors.Is(err, pluginhost.ErrNoAnswer) {
 		t.Errorf("error %v, want %s, which is an answer", err, want)
 	}
 }

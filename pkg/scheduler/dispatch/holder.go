@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -80,14 +81,14 @@ func onInventory(inventory *Inventory, holders []*Holder) []*Holder {
 
 // taking is what a pod takes of a node according to one plugin, and a list of the same for others.
 type taking struct {
-	plugin    *contained
+	plugin    *handle
 	inventory *Inventory
 	used      types.ResourceList
 	others    *taking
 }
 
 // takenFor returns what the pod takes according to a plugin, if that is known.
-func (h *Holder) takenFor(plugin *contained, inventory *Inventory) (used types.ResourceList, known bool) {
+func (h *Holder) takenFor(plugin *handle, inventory *Inventory) (used types.ResourceList, known bool) {
 	for t := h.takes.Load(); t != nil; t = t.others {
 		if t.plugin == plugin && t.inventory == inventory {
 			return t.used, true
@@ -97,7 +98,7 @@ func (h *Holder) takenFor(plugin *contained, inventory *Inventory) (used types.R
 }
 
 // setTaken caches what the pod takes of an inventory, in place of what it takes of others.
-func (h *Holder) setTaken(plugin *contained, inventory *Inventory, used types.ResourceList) {
+func (h *Holder) setTaken(plugin *handle, inventory *Inventory, used types.ResourceList) {
 	others := h.takes.Load()
 	if others != nil && others.inventory != inventory {
 		others = nil
@@ -130,17 +131,17 @@ func (h *Holder) Empty() bool {
 // take returns what is used after the plugin has taken the holders' resources. A plugin that
 // translates is called once for each holder; one that is unavailable is called each time, which
 // fails, also for holders that are cached.
-func (c *contained) take(
+func (h *handle) take(
 	ctx context.Context, inventory *Inventory, info *types.NodeInfo, holders []*Holder,
 ) (types.ResourceList, error) {
-	if c.translator == nil || c.unavailable.Load() {
-		return c.takeAll(ctx, info, holders)
+	if h.translator == nil || !h.State().Calls() {
+		return h.takeAll(ctx, info, holders)
 	}
 	used := types.ResourceList{}
 	maps.Copy(used, info.Used)
 	var unknown []*Holder
 	for _, holder := range holders {
-		if taken, known := holder.takenFor(c, inventory); known {
+		if taken, known := holder.takenFor(h, inventory); known {
 			add(used, taken)
 		} else {
 			unknown = append(unknown, holder)
@@ -149,12 +150,12 @@ func (c *contained) take(
 	if len(unknown) == 0 {
 		return used, nil
 	}
-	answers, err := c.takeEach(ctx, info, unknown)
+	answers, err := h.takeEach(ctx, info, unknown)
 	if err != nil {
 		return nil, err
 	}
 	for i, taken := range answers {
-		unknown[i].setTaken(c, inventory, taken)
+		unknown[i].setTaken(h, inventory, taken)
 		add(used, taken)
 	}
 	return used, nil
@@ -168,17 +169,17 @@ func add(to, quantities types.ResourceList) {
 }
 
 // takeEach returns what each holder takes by itself, according to a plugin that translates.
-func (c *contained) takeEach(
+func (h *handle) takeEach(
 	ctx context.Context, info *types.NodeInfo, holders []*Holder,
 ) ([]types.ResourceList, error) {
 	given := info.Clone()
-	of := &call{method: "TakePodResources", node: info.Name, holders: holders}
-	return do(ctx, c, of, func() ([]types.ResourceList, error) {
+	call := aboutHolders(info.Name, holders)
+	return pluginhost.Do(ctx, h.Plugin, call, func() ([]types.ResourceList, error) {
 		taken := make([]types.ResourceList, len(holders))
 		for i, holder := range holders {
-			of.at.Store(int64(i))
+			call.About(i)
 			given.Used = types.ResourceList{}
-			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
+			if err := h.TakePodResources(given, holder.Pod.Clone()); err != nil {
 				return nil, err
 			}
 			taken[i] = maps.Clone(given.Used)
@@ -188,19 +189,30 @@ func (c *contained) takeEach(
 }
 
 // takeAll has the plugin take the resources of all holders.
-func (c *contained) takeAll(ctx context.Context, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
+func (h *handle) takeAll(ctx context.Context, info *types.NodeInfo, holders []*Holder) (types.ResourceList, error) {
 	given := info.Clone()
 	if given.Used == nil {
 		given.Used = types.ResourceList{}
 	}
-	of := &call{method: "TakePodResources", node: info.Name, holders: holders}
-	return do(ctx, c, of, func() (types.ResourceList, error) {
+	call := aboutHolders(info.Name, holders)
+	return pluginhost.Do(ctx, h.Plugin, call, func() (types.ResourceList, error) {
 		for i, holder := range holders {
-			of.at.Store(int64(i))
-			if err := c.TakePodResources(given, holder.Pod.Clone()); err != nil {
+			call.About(i)
+			if err := h.TakePodResources(given, holder.Pod.Clone()); err != nil {
 				return nil, err
 			}
 		}
 		return maps.Clone(given.Used), nil
 	})
+}
+
+// aboutHolders returns the call that has a plugin take the resources of holders.
+func aboutHolders(node string, holders []*Holder) *pluginhost.Call {
+	about := make([]pluginhost.Holder, len(holders))
+	for i, holder := range holders {
+		about[i] = pluginhost.Holder{UID: holder.UID, Pod: holder.Pod.Name}
+	}
+	return &pluginhost.Call{
+		Method: "TakePodResources", Subject: pluginhost.Subject{Node: node, Holders: about},
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -28,8 +29,8 @@ type Inventory struct {
 	// that an allocator serves.
 	devices   *deviceNames
 	allocated map[types.ResourceName]bool
-	read      map[*contained]NodeDevices // by allocator; none of one that did not answer
-	counted   []types.ResourceName       // see counters
+	read      map[*handle]NodeDevices // by allocator; none of one that did not answer
+	counted   []types.ResourceName    // see counters
 	// undemanding says that pods take the best devices of this node, see WithAllocatable.
 	undemanding bool
 	// byDevice has the names of the node's resources by device, whichever groups it is in.
@@ -100,12 +101,12 @@ func (inv *Inventory) Counts(name types.ResourceName) bool { return (*inv.device
 func (s *Set) AddNode(ctx context.Context, info *types.NodeInfo) (*Inventory, error) {
 	var missing missingPlugins
 	devices, allocated := s.deviceNames(info), map[types.ResourceName]bool{}
-	read := map[*contained]NodeDevices{}
+	read := map[*handle]NodeDevices{}
 	hideKubelets(info, devices)
 	for _, plugin := range s.plugins {
-		plugin.forget(info.Name)
+		plugin.Forget(info.Name)
 		given := info.Clone()
-		left, err := do(ctx, plugin, &call{method: "AddNode", node: info.Name}, func() (added, error) {
+		left, err := call(ctx, plugin, pluginhost.MethodAddNode, info.Name, func() (added, error) {
 			defer plugin.updateRevision(s.announceRetranslation)
 			plugin.AddNode(given.Name, given)
 			left := added{allocatable: maps.Clone(given.Allocatable)}
@@ -151,8 +152,8 @@ type added struct {
 // RemoveNode reports to every plugin that the node is gone. A plugin that fails is logged.
 func (s *Set) RemoveNode(ctx context.Context, name string) {
 	for _, plugin := range s.plugins {
-		plugin.forget(name)
-		_, err := do(ctx, plugin, &call{method: "RemoveNode", node: name}, func() (struct{}, error) {
+		plugin.Forget(name)
+		_, err := call(ctx, plugin, "RemoveNode", name, func() (struct{}, error) {
 			defer plugin.updateRevision(s.announceRetranslation)
 			plugin.RemoveNode(name)
 			return struct{}{}, nil

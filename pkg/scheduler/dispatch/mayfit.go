@@ -49,11 +49,11 @@ func (s *Set) MayFit(node *Node, request *request.Request) bool {
 }
 
 // knownFit returns the plugin's answer if it is cached, or nil.
-func (c *contained) knownFit(node *Node, at *translation) *fitAnswer {
-	if !c.predictable() || c.unavailable.Load() {
+func (h *handle) knownFit(node *Node, at *translation) *fitAnswer {
+	if !h.predictable() || !h.State().Calls() {
 		return nil
 	}
-	answer, _ := c.fits.Get(c.question(node, at))
+	answer, _ := h.fits.Get(h.question(node, at))
 	return answer
 }
 

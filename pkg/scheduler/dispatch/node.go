@@ -91,16 +91,16 @@ func (s *Set) Estimate(inventory *Inventory, holders []*Holder) *Node {
 }
 
 // concerned returns the holders that hold devices of the plugin's kinds.
-func (c *contained) concerned(inventory *Inventory, holders []*Holder) []*Holder {
+func (h *handle) concerned(inventory *Inventory, holders []*Holder) []*Holder {
 	switch {
-	case c.kinds == nil:
+	case h.kinds == nil:
 		return holders
-	case c.allocator != nil: // the group scheduler accounts for its devices
+	case h.allocator != nil: // the group scheduler accounts for its devices
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool {
-		_, known := holder.takenFor(c, inventory)
-		return !known && !c.kinds.concern(holder.Pod)
+		_, known := holder.takenFor(h, inventory)
+		return !known && !h.kinds.concern(holder.Pod)
 	})
 }
 

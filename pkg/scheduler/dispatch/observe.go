@@ -5,22 +5,9 @@ package dispatch
 
 import (
 	"context"
-	"sync"
 
-	"k8s.io/klog/v2"
-
-	"github.com/kubedevice/kubedevice/pkg/logkey"
-	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
-
-// observer is a plugin that keeps counters of its own, and the pods that were reported to it.
-type observer struct {
-	devicescheduler.PodObserver
-
-	mu       sync.Mutex
-	reported map[string]string // node names by pod UID
-}
 
 // Observes reports whether any plugin observes pods.
 func (s *Set) Observes() bool {
@@ -37,7 +24,7 @@ func (s *Set) Observes() bool {
 func (s *Set) PodHolds(ctx context.Context, nodeName, uid string, allocation *types.PodInfo) {
 	for _, plugin := range s.plugins {
 		if plugin.observer != nil {
-			plugin.podHolds(ctx, uid, nodeName, allocation)
+			plugin.observer.PodHolds(ctx, nodeName, uid, allocation)
 		}
 	}
 }
@@ -46,41 +33,7 @@ func (s *Set) PodHolds(ctx context.Context, nodeName, uid string, allocation *ty
 func (s *Set) PodGone(ctx context.Context, uid string) {
 	for _, plugin := range s.plugins {
 		if plugin.observer != nil {
-			plugin.podGone(ctx, uid)
+			plugin.observer.PodGone(ctx, uid)
 		}
 	}
-}
-
-func (c *contained) podHolds(ctx context.Context, uid, nodeName string, allocation *types.PodInfo) {
-	c.observer.mu.Lock()
-	defer c.observer.mu.Unlock()
-	if _, reported := c.observer.reported[uid]; reported {
-		return
-	}
-	given := allocation.Clone()
-	if c.report(ctx, "PodHolds", nodeName, uid, func() { c.observer.PodHolds(nodeName, uid, given) }) {
-		c.observer.reported[uid] = nodeName
-	}
-}
-
-func (c *contained) podGone(ctx context.Context, uid string) {
-	c.observer.mu.Lock()
-	defer c.observer.mu.Unlock()
-	if nodeName, reported := c.observer.reported[uid]; reported {
-		delete(c.observer.reported, uid)
-		c.report(ctx, "PodGone", nodeName, uid, func() { c.observer.PodGone(nodeName, uid) })
-	}
-}
-
-// report calls one of the observer's methods, and reports whether it returned.
-func (c *contained) report(ctx context.Context, method, nodeName, uid string, fn func()) bool {
-	_, err := do(ctx, c, &call{method: method, node: nodeName}, func() (struct{}, error) {
-		fn()
-		return struct{}{}, nil
-	})
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "A device scheduler did not take the report of a pod",
-			logkey.Plugin, c.name, logkey.Method, method, logkey.PodUID, uid, logkey.Node, klog.KRef("", nodeName))
-	}
-	return err == nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -39,16 +40,16 @@ func TestAPluginThatFailsForPlainRequestsIsQuarantinedAndComesBack(t *testing.T)
 			)
 			f.wantBlamed("plugin")
 			f.run(
-				step{firstPause, "c", 1, notCalled + ofPlugin},
-				step{firstPause, "c", 1, notCalled + ofPlugin},
-				step{firstPause, "c", 1, notCalled + ofPlugin},
+				step{firstBackOff, "c", 1, notCalled + ofPlugin},
+				step{firstBackOff, "c", 1, notCalled + ofPlugin},
+				step{firstBackOff, "c", 1, notCalled + ofPlugin},
 			)
-			if err := f.ask("c", asking(1)); RetryAfter(err) != 4*firstPause {
-				t.Errorf("to be tried again after %v, want %v", RetryAfter(err), 4*firstPause)
+			if err := f.ask("c", asking(1)); pluginhost.RetryAfter(err) != 4*firstBackOff {
+				t.Errorf("to be tried again after %v, want %v", pluginhost.RetryAfter(err), 4*firstBackOff)
 			}
 			broken = false
 			f.run(
-				step{4*firstPause - 1, "c", 1, notCalled + ofPlugin},
+				step{4*firstBackOff - 1, "c", 1, notCalled + ofPlugin},
 				step{1, "c", 1, "fits"},
 				step{0, "a", 3, "fits"},
 			)
@@ -74,7 +75,7 @@ func TestAPluginThatFailsFromTheStartIsQuarantinedOnTheSecondNode(t *testing.T) 
 		step{0, "c", 3, notCalled + ofPlugin},
 	)
 	broken = false
-	f.run(step{firstPause, "c", 3, "fits"})
+	f.run(step{firstBackOff, "c", 3, "fits"})
 }
 
 // A plugin that fails for a node that it knows to be gone is not to blame.
@@ -129,7 +130,7 @@ func badMixture(t *testing.T, f *fixture, random *rand.Rand, concurrent bool) {
 		node := []string{"a", "b", "c"}[random.IntN(3)]
 		if random.IntN(2) == 0 {
 			err := f.ask(node, asking(10+random.Int64N(30)))
-			if !errors.Is(err, ErrNoAnswer) {
+			if !errors.Is(err, pluginhost.ErrNoAnswer) {
 				t.Fatalf("a bad request: %v", err)
 			}
 			if plugincall.OutcomeOf(err) == plugincall.TimedOut {
@@ -173,7 +174,7 @@ func TestFailuresOfOneRequestOnManyNodesAreDiagnosedOnce(t *testing.T) {
 	for i := range count {
 		node := nodeLike(t, f.Set, fmt.Sprint("n", i), 4, 0)
 		asking16.Go(func() {
-			if _, err := f.Fit(t.Context(), node, asking(3)); !errors.Is(err, ErrNoAnswer) {
+			if _, err := f.Fit(t.Context(), node, asking(3)); !errors.Is(err, pluginhost.ErrNoAnswer) {
 				t.Error(err)
 			}
 		})

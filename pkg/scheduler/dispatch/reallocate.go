@@ -37,9 +37,9 @@ func (s *Set) WithAllocatable(
 		return nil, err
 	}
 	other.info, other.tree, other.counted, other.undemanding = &info, tree, s.counters(tree), undemanding
-	other.read = map[*contained]NodeDevices{}
+	other.read = map[*handle]NodeDevices{}
 	for plugin := range inv.read {
-		read, err := do(ctx, plugin, &call{method: "Read", node: info.Name}, func() (NodeDevices, error) {
+		read, err := call(ctx, plugin, "Read", info.Name, func() (NodeDevices, error) {
 			return plugin.allocator.Read(&info), nil
 		})
 		switch {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -26,6 +28,8 @@ type minutes struct {
 	mu    sync.Mutex
 	lines []string
 	limit int
+
+	overdue atomic.Int64 // calls
 }
 
 func (m *minutes) write(line string) {
@@ -34,17 +38,20 @@ func (m *minutes) write(line string) {
 	m.lines = append(m.lines, line)
 }
 
-func (m *minutes) Called(plugin, method string, outcome Outcome, took time.Duration) {
+func (m *minutes) Called(plugin, method string, outcome pluginhost.Outcome, took time.Duration) {
 	m.write(fmt.Sprintf("%s %s: %s in %v", plugin, method, outcome, took))
 }
 
-func (m *minutes) Blamed(plugin string, on Blamed) { m.write(fmt.Sprintf("%s blamed: %s", plugin, on)) }
+func (m *minutes) Blamed(plugin string, on pluginhost.Blamed) {
+	m.write(fmt.Sprintf("%s blamed: %s", plugin, on))
+}
 
 func (m *minutes) Quarantined(plugin string, quarantined bool) {
 	m.write(fmt.Sprintf("%s quarantined: %v", plugin, quarantined))
 }
 
 func (m *minutes) Overdue(plugin string, calls int) {
+	m.overdue.Store(int64(calls))
 	m.write(fmt.Sprintf("%s overdue: %d", plugin, calls))
 }
 
@@ -73,7 +80,7 @@ func TestEveryCallIsRecordedWithItsOutcomeAndItsTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		does func()
 		fits bool
-		want Outcome
+		want pluginhost.Outcome
 		then []string
 	}{
 		"it fits":                            {func() {}, true, plugincall.Answered, nil},
@@ -126,7 +133,7 @@ func TestAnErrorThatAPluginReturnsIsRecordedAsOne(t *testing.T) {
 
 func TestANameThatIsNoTextIsMadeOne(t *testing.T) {
 	s, _ := recorded(stepped(), &fake{name: "gpu\xff"})
-	if got, want := s.plugins[0].name, "gpu\uFFFD"; got != want {
+	if got, want := s.plugins[0].Name, "gpu\uFFFD"; got != want {
 		t.Errorf("name %q, want %q", got, want)
 	}
 }

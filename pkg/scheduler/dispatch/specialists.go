@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -68,11 +69,11 @@ func (k *kinds) concern(pod *types.PodInfo) bool {
 
 // concern reports whether the plugin may have to do with a pod on the node with this inventory. Of
 // what the pod counts, only what is a device there is left.
-func (c *contained) concern(inventory *Inventory, at *translation) bool {
-	if at.concerns(c.kinds) {
+func (h *handle) concern(inventory *Inventory, at *translation) bool {
+	if at.concerns(h.kinds) {
 		return true
 	}
-	if c.allocator == nil {
+	if h.allocator == nil {
 		return false
 	}
 	for _, info := range at.Pod.Containers() {
@@ -96,14 +97,16 @@ func hasAny[V any](k *kinds, list map[types.ResourceName]V) bool {
 
 // missingPlugins are the specialists that did not answer when a node's state was computed, with
 // their errors. The rest of the state is right: no other plugin uses what is missing.
-type missingPlugins map[*contained]error
+type missingPlugins map[*handle]error
 
 // tolerates reports whether the state of a node can be used without the plugin that returned the
 // error.
-func (s *Set) tolerates(err error) bool { return s.specialists && errors.Is(err, ErrNoAnswer) }
+func (s *Set) tolerates(err error) bool {
+	return s.specialists && errors.Is(err, pluginhost.ErrNoAnswer)
+}
 
 // with returns the missing plugins and one more.
-func (m missingPlugins) with(plugin *contained, err error) missingPlugins {
+func (m missingPlugins) with(plugin *handle, err error) missingPlugins {
 	all := missingPlugins{}
 	maps.Copy(all, m)
 	all[plugin] = err
@@ -117,9 +120,9 @@ func (inv *Inventory) Complete() bool { return len(inv.missing) == 0 }
 // state, or nil. Of several errors it is that of the first plugin by name, so that all nodes have
 // the same reason.
 func (n *Node) missingFor(at *translation) error {
-	var first *contained
+	var first *handle
 	for plugin := range n.missing {
-		if plugin.concern(n.inventory, at) && (first == nil || plugin.name < first.name) {
+		if plugin.concern(n.inventory, at) && (first == nil || plugin.Name < first.Name) {
 			first = plugin
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -122,7 +123,8 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 			_, allocateErr := s.Allocate(t.Context(), node, request)
 			got[name] = err == nil && verdict.Fits
 			if got[name] != (allocateErr == nil) ||
-				!got[name] && !(errors.Is(err, ErrNoAnswer) && errors.Is(allocateErr, ErrNoAnswer)) {
+				!got[name] && !(errors.Is(err, pluginhost.ErrNoAnswer) &&
+					errors.Is(allocateErr, pluginhost.ErrNoAnswer)) {
 				t.Errorf("%s, %s: Fit says %v, %v; Allocate says %v", what, name, verdict, err, allocateErr)
 			}
 		}
@@ -138,13 +140,13 @@ func TestASpecialistThatIsQuarantinedKeepsOnlyItsOwnPodsWaiting(t *testing.T) {
 	for range 3 {
 		verdicts("one is broken", inventory, gpusOnly)
 	}
-	clk.Step(lastPause)
+	clk.Step(lastBackOff)
 	partly := mixed(t, s)
 	if partly.Complete() {
 		t.Error("an inventory that a plugin did not get says that it is whole")
 	}
 	fpgas.broken = false
-	clk.Step(lastPause)
+	clk.Step(lastBackOff)
 	verdicts("it works, but does not know the node", partly, gpusOnly)
 	verdicts("it works again", mixed(t, s), all)
 }
@@ -186,7 +188,7 @@ func TestOneThatIsNoSpecialistMakesAllPodsWaitForEachOther(t *testing.T) {
 	}
 	fpgas.broken = true
 	holders := []*Holder{NewHolder("u", allocation, oneOf().Containers)}
-	if _, err := s.Node(t.Context(), inventory, holders); !errors.Is(err, ErrNoAnswer) {
+	if _, err := s.Node(t.Context(), inventory, holders); !errors.Is(err, pluginhost.ErrNoAnswer) {
 		t.Errorf("error %v, want that there is no answer", err)
 	}
 }

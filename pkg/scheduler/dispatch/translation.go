@@ -31,12 +31,12 @@ type translation struct {
 
 // readBy returns what an allocator has read of the request. It is part of the calls of the
 // allocator, the first of which has it read.
-func (t *translation) readBy(c *contained) PodDevices {
-	if known, ok := t.read.Load(c); ok {
+func (t *translation) readBy(h *handle) PodDevices {
+	if known, ok := t.read.Load(h); ok {
 		return known
 	}
-	read := c.allocator.ReadPod(t.Pod, t.Containers)
-	t.read.Store(c, read)
+	read := h.allocator.ReadPod(t.Pod, t.Containers)
+	t.read.Store(h, read)
 	return read
 }
 

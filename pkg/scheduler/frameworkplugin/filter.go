@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
 // Filter reports whether the node has the devices that the pod requests, given the pods that
@@ -87,8 +88,8 @@ func (p *Plugin) notSearched(pod *v1.Pod) *fwk.Status {
 // rejected returns the status of a node whose devices cannot be scheduled, which no eviction
 // changes. Events group nodes by its text.
 func (p *Plugin) rejected(err error) *fwk.Status {
-	if errors.Is(err, dispatch.ErrNoAnswer) {
-		p.requeuer.after(dispatch.RetryAfter(err))
+	if errors.Is(err, pluginhost.ErrNoAnswer) {
+		p.requeuer.after(pluginhost.RetryAfter(err))
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -71,7 +72,7 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	devices, err := s.nodes.Estimate(node, pods, pod.Spec.Tolerations)
 	switch {
 	case err != nil: // nothing on the node can be scheduled
-		return errors.Is(err, dispatch.ErrNoAnswer)
+		return errors.Is(err, pluginhost.ErrNoAnswer)
 	case devices == nil:
 		return true
 	}

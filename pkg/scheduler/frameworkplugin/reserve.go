@@ -17,6 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
 // Reserve chooses the devices on the node and keeps them for the pod until it is seen bound. The
@@ -41,7 +42,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	}
 	chosen, contended, err := p.allocate(ctx, c, pod, nodeInfo)
 	switch {
-	case errors.Is(err, dispatch.ErrNoAnswer):
+	case errors.Is(err, pluginhost.ErrNoAnswer):
 		return p.rejected(err)
 	case err != nil && contended: // no event follows when that has changed
 		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %q: other pods are getting devices of its node at "+

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
 // The metrics. Their help texts say what they count.
@@ -157,16 +158,16 @@ func NewRecorder() dispatch.Recorder {
 	return recorder{}
 }
 
-func (recorder) Called(plugin, method string, outcome dispatch.Outcome, took time.Duration) {
+func (recorder) Called(plugin, method string, outcome pluginhost.Outcome, took time.Duration) {
 	PluginCalls.WithLabelValues(plugin, method, string(outcome)).Inc()
 	switch outcome {
-	case dispatch.Quarantined, dispatch.InBackOff, dispatch.NotReturned:
+	case pluginhost.OutcomeQuarantined, pluginhost.OutcomeBackOff, pluginhost.OutcomeBlocked:
 	default:
 		PluginCallDuration.WithLabelValues(plugin, method).Observe(took.Seconds())
 	}
 }
 
-func (recorder) Blamed(plugin string, on dispatch.Blamed) {
+func (recorder) Blamed(plugin string, on pluginhost.Blamed) {
 	PluginFailures.WithLabelValues(plugin, string(on)).Inc()
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
 func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
@@ -32,15 +33,15 @@ func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
 		names = append(names, name)
 	}
 	names = append(names, "pod_requests", "pod_annotations")
-	for _, outcome := range []dispatch.Outcome{
+	for _, outcome := range []pluginhost.Outcome{
 		plugincall.Answered, plugincall.Errored, plugincall.Panicked, plugincall.TimedOut, plugincall.NotReturned,
-		dispatch.InBackOff, dispatch.Quarantined,
+		pluginhost.OutcomeBackOff, pluginhost.OutcomeQuarantined,
 	} {
 		names = append(names, string(outcome))
 	}
-	for _, blamed := range []dispatch.Blamed{
-		dispatch.BlamedRequest, dispatch.BlamedNode, dispatch.BlamedHolder, dispatch.BlamedPlugin,
-		dispatch.BlamedNothing,
+	for _, blamed := range []pluginhost.Blamed{
+		pluginhost.BlamedRequest, pluginhost.BlamedNode, pluginhost.BlamedHolder, pluginhost.BlamedPlugin,
+		pluginhost.BlamedNothing,
 	} {
 		names = append(names, string(blamed))
 	}

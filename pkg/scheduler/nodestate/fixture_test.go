@@ -26,6 +26,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -226,7 +227,7 @@ func (f *fixture) freeOn(node *dispatch.Node) string {
 		if err == nil {
 			return strings.Join(devices(allocation), " ")
 		}
-		if errors.Is(err, dispatch.ErrNoAnswer) {
+		if errors.Is(err, pluginhost.ErrNoAnswer) {
 			f.Fatal(err)
 		}
 	}

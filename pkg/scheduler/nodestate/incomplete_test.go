@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -44,12 +45,12 @@ func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 		t.Error("the broken plugin gets the node all the time")
 	}
 	other.broken.Store(false)
-	f.clock.Step(dispatch.AddPause)
+	f.clock.Step(pluginhost.AddNodeInterval)
 	f.want("free after a while", f.free(info), "A B")
 	if other.added.Load() != before+1 {
 		t.Errorf("the plugin was notified %d times after a while, want once", other.added.Load()-before)
 	}
-	f.clock.Step(dispatch.AddPause)
+	f.clock.Step(pluginhost.AddNodeInterval)
 	f.want("free later", f.free(info), "A B")
 	if other.added.Load() != before+1 {
 		t.Error("the plugin gets the node again although it has taken the node")

@@ -18,6 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -127,13 +128,13 @@ func (c *Cache) next(ctx context.Context, current *inventory, source *v1.Node) *
 	switch {
 	case next.err != nil:
 		klog.FromContext(ctx).Error(next.err, "No devices are scheduled on a node", logkey.Node, klog.KObj(source))
-		if errors.Is(next.err, dispatch.ErrNoAnswer) {
-			next.retryAt = c.clock.Now().Add(dispatch.AddPause)
+		if errors.Is(next.err, pluginhost.ErrNoAnswer) {
+			next.retryAt = c.clock.Now().Add(pluginhost.AddNodeInterval)
 		}
 	default:
 		next.plain = next.devices.PlainNames()
 		if !next.devices.Complete() {
-			next.retryAt = c.clock.Now().Add(dispatch.AddPause)
+			next.retryAt = c.clock.Now().Add(pluginhost.AddNodeInterval)
 		}
 	}
 	var before []sdk.ResourceName

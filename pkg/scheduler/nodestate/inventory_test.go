@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -121,7 +121,7 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 		`it is tried again after a while; check the node's devices, and the plugin (see the scheduler's log)`
 	f.want("free", f.free(nodeInfo(node)), failure)
 	_, err := f.cache.State(t.Context(), nodeInfo(node), f.pod("q", 1), true)
-	if after := dispatch.RetryAfter(err); after < dispatch.AddPause-time.Second {
+	if after := pluginhost.RetryAfter(err); after < pluginhost.AddNodeInterval-time.Second {
 		t.Errorf("pods are tried again after %v, when nothing can have changed", after)
 	}
 	f.plugin.broken.Store(false)
@@ -129,7 +129,7 @@ func TestANodeThatAPluginFailsToTakeIsTriedAgainAfterAPause(t *testing.T) {
 	if got := f.plugin.added.Load(); got != 2 {
 		t.Errorf("the plugin was notified %d times, want 2", got)
 	}
-	f.clock.Step(dispatch.AddPause)
+	f.clock.Step(pluginhost.AddNodeInterval)
 	f.want("free after the pause", f.free(nodeInfo(node)), "A")
 }
 
