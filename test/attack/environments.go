@@ -97,10 +97,10 @@ func environments() []*Attempt {
 		// that both do.
 		proxy, always bool
 	}{
-		{"firewall-image-twice", "runs an image that has the variable twice, with nothing and all", of(imageTwice), nvidias,
-			false, false},
-		{"firewall-image-pod", "runs an image that has the variable, and sets it, too", both(imageVariable, "all"), nvidias,
-			false, false},
+		{"firewall-image-twice", "runs an image that has the variable twice, with nothing and all",
+			of(imageTwice), nvidias, false, false},
+		{"firewall-image-pod", "runs an image that has the variable, and sets it, too",
+			both(imageVariable, "all"), nvidias, false, false},
 		{"firewall-image-pod-differ", "runs an image that has it twice, and sets it to the numbers of two GPUs",
 			both(imageTwiceReversed, "0,1"), nvidias, false, false},
 		{"firewall-image-pod-empty", "runs an image that has it, and sets it to nothing and again by a ConfigMap",
@@ -127,7 +127,8 @@ func environments() []*Attempt {
 			}, nvidias, false, false},
 		{"firewall-image-init", "runs an image that has it twice as an init container that goes on",
 			func(pod *corev1.Pod) {
-				pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: imageTwice, Command: clustertest.Idle,
+				pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: imageTwice,
+					Command:       clustertest.Idle,
 					RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 			}, nvidias, false, false},
 		{"firewall-memory", "limits the memory of its GPU past the scheduler, by the variable of NVIDIA's toolkit",
@@ -143,12 +144,13 @@ func environments() []*Attempt {
 			habanas, true, false},
 		{"firewall-habana-prefix", "sets a variable whose name begins with that of Habana's, which counts as the first",
 			sets("HABANA_VISIBLE_DEVICES_", "all"), habanas, true, false},
-		{"firewall-habana-image-prefix", "runs an image that has such a variable", of(imageFirst), habanas, true, false},
+		{"firewall-habana-image-prefix", "runs an image that has such a variable", of(imageFirst), habanas,
+			true, false},
 		{"firewall-ascend", "sets Ascend's variable", sets("ASCEND_VISIBLE_DEVICES", "0"), ascends, false, false},
 		{"firewall-ascend-image", "runs an image whose value older runtimes of Ascend's prefer to later ones",
 			of(imagePreferred), ascends, true, false},
-		{"firewall-sockets", "has Ascend's runtime mount the sockets of the container runtimes", sets(socketsVariable, ""),
-			lastOf(socketsVariable), true, true},
+		{"firewall-sockets", "has Ascend's runtime mount the sockets of the container runtimes",
+			sets(socketsVariable, ""), lastOf(socketsVariable), true, true},
 		{"firewall-sockets-image", "does so by its image", of(imageSockets), lastOf(socketsVariable), true, true},
 	} {
 		attempt := &Attempt{
@@ -167,8 +169,8 @@ func environments() []*Attempt {
 	return attempts
 }
 
-// runsWith returns a try that runs a pod, and finds out what a runtime takes from its container. The
-// attempt succeeds by running alone where that is nil.
+// runsWith returns a try that runs a pod, and finds out what a runtime takes from its container.
+// The attempt succeeds by running alone where that is nil.
 func runsWith(shape func(*corev1.Pod), runtime obeys) Try {
 	return func(ctx context.Context, s *Stage) (Got, error) {
 		tenant, err := s.tenant(ctx)

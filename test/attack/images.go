@@ -37,9 +37,9 @@ const (
 	imageFirst = "localhost/attack-first:1"
 	// imagePreferred has a value that an older runtime of Ascend's prefers to later ones.
 	imagePreferred = "localhost/attack-preferred:1"
-	// imageSockets has a variable by which Ascend's runtime mounts the sockets of container runtimes.
+	// imageSockets has a variable by which Ascend's runtime mounts sockets of container runtimes.
 	imageSockets = "localhost/attack-sockets:1"
-	// imageTwiceArguments has NVIDIA's variable twice with all, and its own entry point and arguments.
+	// imageTwiceArguments has NVIDIA's variable twice with all, and an entry point and arguments.
 	imageTwiceArguments = "localhost/attack-twice-arguments:1"
 	// imageArguments idles by its own entry point and arguments, which are 128 KiB long.
 	imageArguments = "localhost/attack-arguments:1"

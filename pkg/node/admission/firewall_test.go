@@ -292,8 +292,9 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		},
 		"image and pod that set the variable under NRI are overridden after everything else": {
 			pod: podThatSets("NVIDIA_VISIBLE_DEVICES"), config: &runtimeapi.ContainerConfig{Envs: twice},
-			withImage: true, envs: "void", last: "kubedevice.io/variables=NVIDIA_VISIBLE_DEVICES=void", outcome: Isolated,
-			event: "NVIDIA_VISIBLE_DEVICES=0,1 asks", attempts: []string{"nvidia.com env neutralised"},
+			withImage: true, envs: "void", last: "kubedevice.io/variables=NVIDIA_VISIBLE_DEVICES=void",
+			outcome: Isolated,
+			event:   "NVIDIA_VISIBLE_DEVICES=0,1 asks", attempts: []string{"nvidia.com env neutralised"},
 		},
 		"so is an image that sets it twice, for a container with a GPU": {
 			pod: podThatRequests("nvidia.com/gpu"), config: &runtimeapi.ContainerConfig{Envs: twice},
@@ -304,7 +305,8 @@ func TestAPodThatAsksPastTheScheduler(t *testing.T) {
 		"where that cannot be, the container is refused": {
 			pod: podThatSets(), config: &runtimeapi.ContainerConfig{Envs: twice}, withImage: true,
 			noVariables: errors.New("no space left"), code: codes.FailedPrecondition, outcome: Refused,
-			says: "NVIDIA_VISIBLE_DEVICES stands twice, in its image or in image and pod, and cannot be overridden: no space",
+			says: "NVIDIA_VISIBLE_DEVICES stands twice, in its image or in image and pod, and cannot be " +
+				"overridden: no space",
 		},
 		"a limit of memory, of which no value is harmless, refuses a container with a GPU": {
 			pod: podThatRequests("nvidia.com/gpu"), config: &runtimeapi.ContainerConfig{

@@ -45,8 +45,8 @@ func gifts(podUID, container string) ([]firewall.Gift, error) {
 	return devicemanager.ReadGifts(devicemanager.KubeletCheckpoint, podUID, container)
 }
 
-// claimed returns a function that returns the drivers that have prepared CDI devices for claims of a
-// pod, by the device, as the kubelet with that root directory says.
+// claimed returns a function that returns the drivers that have prepared CDI devices for claims of
+// a pod, by the device, as the kubelet with that root directory says.
 func claimed(kubeletDir string) func(podUID string) (map[string]string, error) {
 	path := filepath.Join(kubeletDir, devicemanager.KubeletClaims)
 	return func(podUID string) (map[string]string, error) { return devicemanager.ReadKubeletClaims(path, podUID) }

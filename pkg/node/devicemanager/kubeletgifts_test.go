@@ -41,7 +41,8 @@ func TestWhatTheKubeletsPluginsGaveAContainerIsWhatTheKubeletRemembers(t *testin
 	standIn := answer(&pluginapi.ContainerAllocateResponse{Annotations: map[string]string{StandInAnnotation: "true"}})
 	raw, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": []entry{
 		{"u", "main", "a.b/one", nil, full}, {"u", "main", "a.b/empty", nil, nil},
-		{"u", "main", "a.b/ours", nil, standIn}, {"u", "side", "a.b/two", nil, full}, {"v", "main", "a.b/two", nil, full},
+		{"u", "main", "a.b/ours", nil, standIn}, {"u", "side", "a.b/two", nil, full},
+		{"v", "main", "a.b/two", nil, full},
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,9 @@ type fakeFiles struct{}
 var numbers = map[string]DeviceNumber{
 	"/dev/nvidia0": {Major: 195}, "/dev/nvidiactl": {Major: 195, Minor: 255}, "/dev/nvidia-uvm": {Major: 511},
 	"/dev/char/195:0": {Major: 195}, "/proc/1/root/dev/nvidia0": {Major: 195}, "/dev/mine": {Major: 195, Minor: 7},
-	"/dev/dri/renderD128": {Major: 226, Minor: 128}, "/dev/dri/by-path/pci-0000:01:00.0-render": {Major: 226, Minor: 128},
-	"/dev/video0": {Major: 81}, "/dev/uinput": {Major: 10, Minor: 223}, "/dev/hisi_hdc": {Major: 10, Minor: 57},
+	"/dev/dri/renderD128":                      {Major: 226, Minor: 128},
+	"/dev/dri/by-path/pci-0000:01:00.0-render": {Major: 226, Minor: 128},
+	"/dev/video0":                              {Major: 81}, "/dev/uinput": {Major: 10, Minor: 223}, "/dev/hisi_hdc": {Major: 10, Minor: 57},
 	"/dev/sda": {Block: true, Major: 8}, "/dev/sg0": {Major: 8}, "/dev/mtgpu.0": {Major: 240},
 }
 
@@ -75,7 +76,9 @@ func TestADeviceFileIsWhatItIsWhateverItsName(t *testing.T) {
 		{"one that the configuration declares", declared, "/dev/mtgpu.0", true},
 	} {
 		refused := test.node.guard(t).Refused(Container{
-			PodAnnotations: map[string]string{"io.kubernetes.cri-o.Devices": "/dev/fuse:/dev/x, " + test.file + ":/dev/y:rwm"},
+			PodAnnotations: map[string]string{
+				"io.kubernetes.cri-o.Devices": "/dev/fuse:/dev/x, " + test.file + ":/dev/y:rwm",
+			},
 		})
 		if (len(refused) > 0) != test.want {
 			t.Errorf("%s: refused for %v, want %t", test.what, refused, test.want)

@@ -159,8 +159,8 @@ func (n *neutraliser) mayTake(r reading, t taken) bool {
 	return r.isHarmless(t) || n.isWanted(r, t)
 }
 
-// mustTake reports whether a reader takes in the end what it should: what the container was given is
-// not lost for what asks for nothing.
+// mustTake reports whether a reader takes in the end what it should: what the container was given
+// is not lost for what asks for nothing.
 func (n *neutraliser) mustTake(r reading, t taken) bool {
 	if _, isGiven := n.wanted(r); isGiven {
 		return n.isWanted(r, t)

@@ -116,7 +116,8 @@ func habanaModel(env []string) (adds []string) {
 	if i < 0 {
 		return []string{"all"} // where the runtime is configured to add devices always
 	}
-	if _, value, found := strings.Cut(env[i], "="); !found || value == "all" || strings.ContainsAny(value, "0123456789") {
+	_, value, found := strings.Cut(env[i], "=")
+	if !found || value == "all" || strings.ContainsAny(value, "0123456789") {
 		adds = append(adds, value)
 	}
 	exact, set := "", false
@@ -162,7 +163,7 @@ func anyModel(env []string) (adds []string) {
 }
 
 // A container that is not refused has nothing that its runtime obeys, other than what it was given:
-// whatever image and pod set, in whichever order and however often, and whichever runtime merges it.
+// whatever image and pod set, in which order and how often, and whichever runtime merges it.
 func TestNoEnvironmentAddsADeviceThatWasNotGiven(t *testing.T) {
 	for _, test := range []struct {
 		resource types.ResourceName

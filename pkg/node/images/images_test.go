@@ -42,7 +42,8 @@ func answerOf(id, info string) *runtimeapi.ImageStatusResponse {
 	}
 }
 
-const containerds = `{"chainID":"sha256:1","imageSpec":{"architecture":"amd64","config":{"Env":["A=1","A=2","B","C="]}}}`
+const containerds = `{"chainID":"sha256:1",` +
+	`"imageSpec":{"architecture":"amd64","config":{"Env":["A=1","A=2","B","C="]}}}`
 
 func TestTheVariablesOfAnImageAreInTheirOrderAndAskedForOnce(t *testing.T) {
 	r := &runtime{answer: answerOf("sha256:0", containerds)}

@@ -6,7 +6,8 @@
 //
 // The programs are built from their sources. They get a container as a runtime hands it to them,
 // its OCI specification, made of the image's variables and of what the kubelet and kubecri ask
-// for, in each way in which runtimes merge them: nothing that stands twice is left out for them. Two of the toolkit's modes work on a machine without NVIDIA's driver: cdi, where the
+// for, in each way in which runtimes merge them: nothing that stands twice is left out for them.
+// Two of the toolkit's modes work on a machine without NVIDIA's driver: cdi, where the
 // runtime takes the devices from files, and legacy, where its hook hands the list of devices to a
 // program in C, for which a script stands in that writes the list down. What a container asks for
 // is found out by the same code in all modes.
@@ -180,7 +181,8 @@ func TestOfWhatAContainerAsksForItGetsWhatItWasAllocated(t *testing.T) {
 				image: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=3"},
 				env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}, given: first,
 			},
-			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all", on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
+			off: []string{"/dev/nvidia1"}, hookOff: "GPU-1", offByNRI: "all",
+			on: []string{"/dev/nvidia1"}, hookOn: "GPU-1",
 		},
 		"a name with a blank, which the toolkit does not know": {
 			container: container{env: map[string]string{"NVIDIA_VISIBLE_DEVICES ": "all"}},
