@@ -15,12 +15,22 @@ import (
 type fakeFiles struct{}
 
 var numbers = map[string]DeviceNumber{
-	"/dev/nvidia0": {Major: 195}, "/dev/nvidiactl": {Major: 195, Minor: 255}, "/dev/nvidia-uvm": {Major: 511},
-	"/dev/char/195:0": {Major: 195}, "/proc/1/root/dev/nvidia0": {Major: 195}, "/dev/mine": {Major: 195, Minor: 7},
-	"/dev/dri/renderD128":                      {Major: 226, Minor: 128},
+	"/dev/nvidia0":             {Major: 195},
+	"/dev/nvidiactl":           {Major: 195, Minor: 255},
+	"/dev/nvidia-uvm":          {Major: 511},
+	"/dev/char/195:0":          {Major: 195},
+	"/proc/1/root/dev/nvidia0": {Major: 195},
+	"/dev/mine":                {Major: 195, Minor: 7},
+	"/dev/dri/renderD128":      {Major: 226, Minor: 128},
+
 	"/dev/dri/by-path/pci-0000:01:00.0-render": {Major: 226, Minor: 128},
-	"/dev/video0":                              {Major: 81}, "/dev/uinput": {Major: 10, Minor: 223}, "/dev/hisi_hdc": {Major: 10, Minor: 57},
-	"/dev/sda": {Block: true, Major: 8}, "/dev/sg0": {Major: 8}, "/dev/mtgpu.0": {Major: 240},
+
+	"/dev/video0":   {Major: 81},
+	"/dev/uinput":   {Major: 10, Minor: 223},
+	"/dev/hisi_hdc": {Major: 10, Minor: 57},
+	"/dev/sda":      {Block: true, Major: 8},
+	"/dev/sg0":      {Major: 8},
+	"/dev/mtgpu.0":  {Major: 240},
 }
 
 func (fakeFiles) Number(path string) (DeviceNumber, error) {
