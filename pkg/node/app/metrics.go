@@ -17,6 +17,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/holders"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/seals"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -124,6 +125,12 @@ func (m *measures) showGrants(record *grants.Checkpoint) {
 		"1 while the checkpoint of granted devices cannot be written, as when the disk is full: no pod is granted a "+
 			"device then.",
 		func() float64 { return oneIf(record.IsUnsaved()) })
+}
+
+// showRegistration registers what there is to say of NRI.
+func (m *measures) showRegistration(registration *nri.Registration) {
+	m.gauge("nri_registered", "1 while the container runtime has registered kubecri as an NRI plugin.",
+		func() float64 { return oneIf(registration.Registered()) })
 }
 
 // showNode registers what there is to say of the node's object in the API server.

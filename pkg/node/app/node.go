@@ -67,6 +67,7 @@ type node struct {
 	holders       *holders.Follower
 	health        *devicehealth.Tracker
 	taints        *devicehealth.Taints
+	refusals      *admission.Refusals
 	failover      *failover.Follower // nil where devices are not replaced
 	registration  *nri.Registration  // nil where it is off
 	nri           *nriParts          // nil in ModeCRI
@@ -79,7 +80,7 @@ type node struct {
 func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.ClientConn) *node {
 	n := &node{options: options, upstream: upstream, registry: pods.NewRegistry(podWait), cdi: cdi.NewSupport(),
 		events: newAnnouncer(ctx, options.NodeName), images: images.NewCache(upstream),
-		variables: cdi.NewVariables(cmp.Or(options.cdiDir, cdi.SpecDir))}
+		variables: cdi.NewVariables(cmp.Or(options.cdiDir, cdi.SpecDir)), refusals: admission.NewRefusals()}
 	if err := n.registry.Load(options.podsPath()); err != nil {
 		klog.FromContext(ctx).Error(err, "The node's pods are unknown until the API server has listed them")
 	}
@@ -152,12 +153,17 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	advertising.Holders = n.holders
 	switch {
 	case n.nri != nil:
-		n.registration = nri.New(options.NRISocket, n.newNRIFront(ctx), n.nriSettings)
+		n.registration = nri.New(nri.Options{
+			Socket: options.NRISocket, Handler: n.newNRIFront(ctx), Settings: n.nriSettings,
+		})
 	case options.NRISocket != "":
-		n.registration = nri.New(options.NRISocket, nil, n.nriSettings)
+		n.registration = nri.New(nri.Options{
+			Socket: options.NRISocket, Prepare: nriListable(upstream), Settings: n.nriSettings,
+		})
 	}
 	if n.registration != nil {
 		advertising.Runtime = n.registration
+		n.measures.showRegistration(n.registration)
 	}
 	if n.keys != nil {
 		n.measures.showSeals(n.keys, n.holders)
@@ -342,6 +348,7 @@ func (n *node) admission() *admission.Admission {
 		Claimed:   claimed(n.options.KubeletDir),
 		Image:     n.images.Variables,
 		Variables: n.variables.Device,
+		Refusals:  n.refusals,
 		Warn:      n.events.warn,
 		Observe:   n.measures.observeContainer,
 

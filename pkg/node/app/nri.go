@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
 	"github.com/kubedevice/kubedevice/pkg/node/nrifront"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
@@ -36,7 +38,7 @@ func (n *node) newNRIFront(ctx context.Context) *nrifront.Front {
 	a.Pods = nrifront.NewPods(a.Pods)
 	n.nri.front = nrifront.New(ctx, nrifront.Options{
 		Admission: nriAdmission{a, &ahead}, Devices: n.nri.devices, View: n.nri.view, Since: n.record.KeySince,
-		End: n.endContainer,
+		Source: nrilist.New(n.upstream), End: n.endContainer, EndPod: n.endPod,
 		Warn: func(pod admission.Pod, message string) {
 			n.events.warnOfEnded(&corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
@@ -84,6 +86,29 @@ func (n *node) endContainer(ctx context.Context, id string) error {
 		return errors.New("it was started while it was ended")
 	}
 	return nil
+}
+
+// endPod ends a sandbox of the runtime with its containers. The kubelet makes another one.
+func (n *node) endPod(ctx context.Context, id string) error {
+	client := runtimeapi.NewRuntimeServiceClient(n.upstream)
+	if _, err := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		return err
+	}
+	_, err := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	return err
+}
+
+// nriListable returns a function that returns why the runtime behind conn cannot send its list to
+// NRI plugins: kubecri, which only has to be there in ModeCRI, does not connect then.
+func nriListable(conn grpc.ClientConnInterface) func(context.Context) error {
+	source := nrilist.New(conn)
+	return func(ctx context.Context) error {
+		list, err := source.List(ctx)
+		if err != nil {
+			return err
+		}
+		return list.Check()
+	}
 }
 
 // nriSettings reads what the runtime's configuration says of its default validator.

@@ -16,16 +16,22 @@ import (
 // ctx allows, 2 seconds by default. It calls one method at a time; one of a connection that has
 // ended may still run. Nothing that is passed may be changed.
 type Handler interface {
+	// Prepare returns why the runtime must not be connected to now, or nil. It is called before each
+	// connection, and may take its time.
+	Prepare(ctx context.Context) error
 	// Synchronize says, when the runtime has registered the plugin, which pods there are, and which
 	// containers that have not ended. An error ends the connection.
 	Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) error
-	// RunPodSandbox says that a pod's containers will be created.
+	// RunPodSandbox says that a pod's containers will be created. An error refuses the pod for now,
+	// and is for its owner.
 	RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error
 	// CreateContainer returns what to change in a container that is about to be created, or nil. An
 	// error refuses the container, and is for its pod's owner.
 	CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error)
 	// PostCreateContainer says that the container was created.
 	PostCreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error
+	// StopContainer says that the container has ended.
+	StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error
 	// RemoveContainer says that the container is gone, or that it could not be created.
 	RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error
 	// RemovePodSandbox says that the pod is gone.

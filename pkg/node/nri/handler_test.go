@@ -53,11 +53,15 @@ func (r *recorder) CreateContainer(
 	return nil, errors.New("no more containers")
 }
 
+func (*recorder) Prepare(context.Context) error { return nil }
+
 func (*recorder) RunPodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
 func (*recorder) PostCreateContainer(context.Context, *api.PodSandbox, *api.Container) error {
 	return nil
 }
+
+func (*recorder) StopContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
 func (*recorder) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
@@ -91,7 +95,7 @@ func (r *recorder) connections() (synchronized []int, left int) {
 func startHandling(t *testing.T, socket string) (*Registration, *recorder) {
 	t.Helper()
 	handler := &recorder{late: make(chan struct{})}
-	r := New(socket, handler, nil)
+	r := New(Options{Socket: socket, Handler: handler})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

@@ -19,6 +19,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
 
 const (
@@ -79,7 +81,24 @@ func (h handling) CreateContainer(
 	ctx context.Context, pod *api.PodSandbox, container *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adjustment, err := h.Handler.CreateContainer(ctx, pod, container)
+	if size := nribound.SizeOf(adjustment); err == nil && size > maxAnswer {
+		return nil, nil, fmt.Errorf("container %q of pod %s/%s: what kubecri adds to it takes %d bytes, and NRI "+
+			"transports at most %d: change the device plugins", container.GetName(), pod.GetNamespace(), pod.GetName(), size,
+			maxAnswer)
+	}
 	return adjustment, nil, err
+}
+
+// maxAnswer is the largest change of a container that is sent: with a longer message the connection
+// would end, and the runtime would create the container without it. What stands around it in the
+// message is short.
+const maxAnswer = nribound.Message - 4<<10
+
+// StopContainer implements stub.StopContainerInterface.
+func (h handling) StopContainer(
+	ctx context.Context, pod *api.PodSandbox, container *api.Container,
+) ([]*api.ContainerUpdate, error) {
+	return nil, h.Handler.StopContainer(ctx, pod, container)
 }
 
 // Configure implements stub.ConfigureInterface. It subscribes to everything that there is a method

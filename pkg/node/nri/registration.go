@@ -46,29 +46,54 @@ const (
 	retry, maxRetry = 100 * time.Millisecond, 10 * time.Second
 )
 
+// Options configure a Registration.
+type Options struct {
+	// Socket is the path of the runtime's NRI socket.
+	Socket string
+	// Handler handles the runtime's requests; nil if kubecri is only to be there.
+	Handler Handler
+	// Prepare is Handler.Prepare where there is no Handler; nil for nothing to prepare.
+	Prepare func(context.Context) error
+	// Settings reads the runtime's configuration; nil if it cannot be read.
+	Settings func(context.Context) (Settings, error)
+}
+
 // Registration is kubecri's registration with the runtime. All methods are safe for concurrent use.
 type Registration struct {
-	socket  string
-	handler Handler // nil if kubecri is only there
-	// settings reads the runtime's configuration; nil if nobody can.
+	socket   string
+	handler  Handler
+	prepare  func(context.Context) error
 	settings func(context.Context) (Settings, error)
 
 	mu         sync.Mutex
 	registered bool
-	known      bool // since the connection to the runtime that there is, or was last
+	blocked    error // why there is no connection, by prepare
+	known      bool  // since the connection to the runtime that there is, or was last
 	enforced   bool
 	reason     string // where it is known from, or why it is not
 	changed    chan struct{}
 }
 
-// New returns a registration at the NRI socket of that path; call Run to make it. handler handles
-// the runtime's requests; nil if kubecri is only to be there. settings reads the runtime's
-// configuration; nil if nobody can.
-func New(socket string, handler Handler, settings func(context.Context) (Settings, error)) *Registration {
-	return &Registration{
-		socket: socket, handler: handler, settings: settings, reason: "kubecri was not registered yet",
-		changed: make(chan struct{}),
+// New returns a registration; call Run to make it.
+func New(options Options) *Registration {
+	r := &Registration{
+		socket: options.Socket, handler: options.Handler, prepare: options.Prepare, settings: options.Settings,
+		reason: "kubecri was not registered yet", changed: make(chan struct{}),
 	}
+	switch {
+	case r.handler != nil:
+		r.prepare = r.handler.Prepare
+	case r.prepare == nil:
+		r.prepare = func(context.Context) error { return nil }
+	}
+	return r
+}
+
+// Registered reports whether the runtime has registered kubecri.
+func (r *Registration) Registered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.registered
 }
 
 // Enforced reports whether the runtime refuses containers that require a plugin that is not there;
@@ -102,12 +127,14 @@ func (r *Registration) Check() error {
 	if r.registered || !r.enforced && r.handler == nil {
 		return nil
 	}
+	follows := "the container runtime refuses containers with devices until it is"
 	if !r.enforced {
-		return fmt.Errorf("kubecri is not registered with NRI at %s: the container runtime does not ask it about "+
-			"containers until it is; see kubecri's log", r.socket)
+		follows = "the container runtime does not ask it about containers until it is"
 	}
-	return fmt.Errorf("kubecri is not registered with NRI at %s: the container runtime refuses containers with "+
-		"devices until it is; see kubecri's log", r.socket)
+	if r.blocked != nil {
+		return fmt.Errorf("kubecri is not registered with NRI at %s: %w; %s", r.socket, r.blocked, follows)
+	}
+	return fmt.Errorf("kubecri is not registered with NRI at %s: %s; see kubecri's log", r.socket, follows)
 }
 
 // Run keeps kubecri registered until ctx is done.
@@ -115,6 +142,14 @@ func (r *Registration) Run(ctx context.Context) {
 	fresh := wait.Backoff{Duration: retry, Factor: 2, Steps: 16, Cap: maxRetry}
 	backoff, said := fresh, ""
 	for ctx.Err() == nil {
+		if err := r.prepared(ctx); err != nil {
+			if text := err.Error(); ctx.Err() == nil && text != said {
+				klog.FromContext(ctx).Error(err, "Not registered with NRI; will retry", logkey.Endpoint, r.socket)
+				said = text
+			}
+			_ = pause(ctx, backoff.Step())
+			continue
+		}
 		registered, err := r.serve(ctx)
 		if registered {
 			backoff, said = fresh, ""
@@ -130,6 +165,15 @@ func (r *Registration) Run(ctx context.Context) {
 		}
 		_ = pause(ctx, backoff.Step())
 	}
+}
+
+// prepared returns why there must be no connection now.
+func (r *Registration) prepared(ctx context.Context) error {
+	err := r.prepare(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocked = err
+	return err
 }
 
 // serve registers with the runtime. It returns when the connection ends, and whether the runtime

@@ -93,7 +93,7 @@ func start(t *testing.T, socket string) (r *Registration, stop func()) {
 
 func startWith(t *testing.T, socket string, settings func(context.Context) (Settings, error)) (r *Registration,
 	stop func()) {
-	r = New(socket, nil, settings)
+	r = New(Options{Socket: socket, Settings: settings})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

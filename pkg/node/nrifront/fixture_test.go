@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
@@ -24,6 +26,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/node/pods"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
@@ -177,22 +181,14 @@ func newFixture(t *testing.T) *fixture {
 				Exists:        func(path string) bool { return path == "/dev/nvidiactl" },
 			}),
 		},
-		End: func(_ context.Context, id string) error {
-			err := f.end(id)
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if err == nil {
-				f.ended = append(f.ended, id)
-			}
-			return err
-		},
+		Source: f, End: f.ending, EndPod: f.ending,
 		Warn: func(_ admission.Pod, message string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.warnings = append(f.warnings, message)
 		},
 	})
-	registration := nri.New(f.socket, f.front, nil)
+	registration := nri.New(nri.Options{Socket: f.socket, Handler: f.front})
 	var running sync.WaitGroup
 	running.Go(func() { files.Run(ctx) })
 	running.Go(func() { manager.Run(ctx) })
@@ -206,6 +202,45 @@ func newFixture(t *testing.T) *fixture {
 	})
 	<-manager.Synced()
 	return f
+}
+
+// ending ends a container or a sandbox.
+func (f *fixture) ending(_ context.Context, id string) error {
+	err := f.end(id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		f.ended = append(f.ended, id)
+	}
+	return err
+}
+
+// List implements Source with what the runtime has when it starts.
+func (f *fixture) List(context.Context) (list nrilist.List, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sandbox {
+		list.Sandboxes = append(list.Sandboxes, nrilist.Sandbox{
+			PodSandbox: s, Created: time.Unix(installed+1, 0), Size: nribound.SizeOf(s),
+		})
+	}
+	for _, c := range f.running {
+		list.Containers = append(list.Containers, nrilist.Container{
+			ID: c.GetId(), Name: c.GetName(), Sandbox: c.GetPodSandboxId(), Created: time.Unix(0, c.GetCreatedAt()),
+			Size: nribound.SizeOf(c),
+		})
+	}
+	return list, nil
+}
+
+// Container implements Source.
+func (f *fixture) Container(_ context.Context, id string) (*api.Container, error) {
+	for _, c := range f.running {
+		if c.GetId() == id {
+			return c, nil
+		}
+	}
+	return nil, status.Error(codes.NotFound, "no such container")
 }
 
 // start starts the runtime, with the containers that run.

@@ -37,6 +37,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/cdi"
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 	"github.com/kubedevice/kubedevice/pkg/node/nri"
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
@@ -63,6 +64,7 @@ type Admission interface {
 	Claims(ctx context.Context, pod admission.Pod) ([]plugins.Claim, error)
 	Inspect(ctx context.Context, c admission.Container) (reason string, err error)
 	Failed(ctx context.Context, c admission.Container, err error)
+	Refuse(ctx context.Context, pod admission.Pod, cause error) error
 }
 
 // Options configure a Front.
@@ -73,8 +75,10 @@ type Options struct {
 	View    *View
 	// Since says when kubecri came to this node first. Containers that are older stay as they are.
 	Since func() time.Time
-	// End ends a container of the runtime at once.
-	End func(ctx context.Context, id string) error
+	// Source reads what the runtime sends to plugins.
+	Source Source
+	// End ends a container of the runtime at once, and EndPod a sandbox with its containers.
+	End, EndPod func(ctx context.Context, id string) error
 	// Warn tells the pod's owner why a container is ended. It must not block.
 	Warn func(pod admission.Pod, message string)
 }
@@ -87,6 +91,7 @@ type Front struct {
 	running sync.WaitGroup
 
 	answering sync.WaitGroup // for CreateContainer
+	sizes     *sizes
 
 	mu       sync.Mutex
 	draining bool
@@ -100,7 +105,7 @@ var _ nri.Handler = (*Front)(nil)
 // New returns a front. Its goroutines end with Close.
 func New(ctx context.Context, options Options) *Front {
 	f := &Front{
-		options: options, leave: func() {},
+		options: options, sizes: newSizes(), leave: func() {},
 		deciding: map[string]time.Time{}, unsure: map[string]admission.Container{},
 	}
 	f.ctx, f.stop = context.WithCancel(ctx)
@@ -169,6 +174,7 @@ func (f *Front) Synchronize(_ context.Context, pods []*api.PodSandbox, container
 	}
 	f.options.Devices.keepOnly(uids)
 	f.options.View.replace(known, containers)
+	f.sizes.replace(containers)
 	inspected, ending := f.options.Devices.hold()
 	f.run(func() { f.inspect(ctx, known, containers, inspected, ending) })
 	return nil
@@ -181,10 +187,14 @@ func (f *Front) Left() {
 	f.leave()
 }
 
-// RunPodSandbox implements nri.Handler: it has the device plugins called that the pod's containers
-// will need. What goes wrong here does so again when they are created.
+// RunPodSandbox implements nri.Handler: it refuses a sandbox that is too large, and has the device
+// plugins called that the pod's containers will need. What goes wrong there does so again when they
+// are created.
 func (f *Front) RunPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
 	pod := podOf(sandbox)
+	if err := nribound.CheckSandbox(boundPod(sandbox), nribound.SandboxContents(sandbox)); err != nil {
+		return f.options.Admission.Refuse(f.ctx, pod, err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run(func() {
@@ -215,6 +225,9 @@ func (f *Front) CreateContainer(
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
+	if err := checkContents(sandbox, c); err != nil {
+		return nil, f.options.Admission.Refuse(f.ctx, podOf(sandbox), err)
+	}
 	container := containerOf(sandbox, c)
 	failpoint.Reach(failpoint.Decoded)
 	type answer struct {
@@ -233,14 +246,15 @@ func (f *Front) CreateContainer(
 	defer last.Stop()
 	select {
 	case a := <-answered:
-		if a.err != nil || a.addition == nil {
+		if a.err != nil {
 			return nil, a.err
 		}
-		adjustment, err := adjustmentOf(a.addition)
+		adjustment, err := f.answer(sandbox, c, a.addition)
 		if err != nil {
-			klog.FromContext(f.ctx).Info("A container is refused", logkey.PodUID, container.Pod.UID, logkey.Container,
-				c.GetName(), logkey.Reason, err.Error())
-			return nil, status.Errorf(codes.FailedPrecondition, "kubecri: container %q: %v", c.GetName(), err)
+			return nil, f.options.Admission.Refuse(f.ctx, container.Pod, err)
+		}
+		if adjustment == nil {
+			return nil, nil
 		}
 		f.expect(c.GetId(), container, a.addition)
 		failpoint.Reach(failpoint.Forwarding)
@@ -249,6 +263,23 @@ func (f *Front) CreateContainer(
 	case <-ctx.Done():
 	}
 	return nil, refused(errLate)
+}
+
+// answer returns the answer to the runtime, nil if nothing is added to the container, and counts its
+// size.
+func (f *Front) answer(
+	sandbox *api.PodSandbox, c *api.Container, addition *runtimeapi.ContainerConfig,
+) (adjustment *api.ContainerAdjustment, err error) {
+	if addition != nil {
+		if adjustment, err = adjustmentOf(addition); err != nil {
+			return nil, fmt.Errorf("container %q: %w", c.GetName(), err)
+		}
+	}
+	size := nribound.SizeOf(c)
+	if err := nribound.CheckChanged(boundPod(sandbox), c.GetName(), size, adjustment); err != nil {
+		return nil, err
+	}
+	return adjustment, f.sizes.addContainer(sandbox, c, size+nribound.SizeOf(adjustment))
 }
 
 // refused returns what the runtime is answered for a container that may pass when it is tried
@@ -297,12 +328,19 @@ func (f *Front) PostCreateContainer(_ context.Context, sandbox *api.PodSandbox, 
 	return nil
 }
 
+// StopContainer implements nri.Handler.
+func (f *Front) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	f.sizes.removeContainer(c.GetId())
+	return nil
+}
+
 // errNotCreated is the one cause of which something follows, as the runtime does not tell any.
 var errNotCreated = errors.New("the runtime did not create the container with its CDI devices")
 
 // RemoveContainer implements nri.Handler.
 func (f *Front) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	f.options.View.remove(c.GetId())
+	f.sizes.removeContainer(c.GetId())
 	container, expected := f.settle(c.GetId())
 	if !expected {
 		return nil

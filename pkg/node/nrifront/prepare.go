@@ -1,0 +1,116 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrifront
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"k8s.io/klog/v2"
+
+	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
+	"github.com/kubedevice/kubedevice/pkg/node/nrilist"
+)
+
+// Source reads what the runtime sends to plugins that register. *nrilist.Source does.
+type Source interface {
+	List(ctx context.Context) (nrilist.List, error)
+	Container(ctx context.Context, id string) (*api.Container, error)
+}
+
+// Prepare returns why the runtime cannot be expected to register this plugin, or nil. While it is
+// not registered, all containers are created as their pods want them. So for a list that cannot be
+// sent, Prepare ends what was created meanwhile, as nothing so large is created otherwise: first
+// the containers that admission would not have let pass, and then the largest containers and pods,
+// one by one until the list can be sent. What is older than kubecri on this node stays.
+func (f *Front) Prepare(ctx context.Context) error {
+	list, err := f.options.Source.List(ctx)
+	if err != nil {
+		return fmt.Errorf("what the container runtime sends to NRI plugins is not known: %w", err)
+	}
+	cause := list.Check()
+	if cause == nil {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Containers are ended for kubecri to be registered", logkey.Reason, cause.Error())
+	since := f.options.Since()
+	f.endInadmissible(ctx, &list, since)
+	for {
+		cause := list.Check()
+		if cause == nil || !f.endLargest(ctx, &list, since) {
+			return cause
+		}
+	}
+}
+
+// endInadmissible ends the containers, created since then, that admission would not have let pass.
+func (f *Front) endInadmissible(ctx context.Context, list *nrilist.List, since time.Time) {
+	list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool {
+		if c.Created.Before(since) {
+			return false
+		}
+		described, err := f.options.Source.Container(ctx, c.ID)
+		if err != nil {
+			return false
+		}
+		sandbox := list.SandboxOf(c).PodSandbox
+		reason, err := f.options.Admission.Inspect(ctx, containerOf(sandbox, described))
+		return err == nil && reason != "" && f.endOne(ctx, sandbox, c.Name, reason, func() error {
+			return f.options.End(ctx, c.ID)
+		})
+	})
+}
+
+// endLargest ends the largest container or pod that was created since then. It reports whether
+// there was one that could be ended.
+func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.Time) bool {
+	const left = "the container runtime cannot send its list to kubecri with it, which decides about devices: it was " +
+		"created while kubecri was away, and takes %d bytes in the list"
+	container, sandbox := -1, -1
+	for i, c := range list.Containers {
+		if !c.Created.Before(since) && (container < 0 || c.Size > list.Containers[container].Size) {
+			container = i
+		}
+	}
+	for i, s := range list.Sandboxes {
+		if !s.Created.Before(since) && (sandbox < 0 || s.Size > list.Sandboxes[sandbox].Size) {
+			sandbox = i
+		}
+	}
+	switch {
+	case container >= 0 && (sandbox < 0 || list.Containers[container].Size >= list.Sandboxes[sandbox].Size):
+		c := list.Containers[container]
+		list.Containers = slices.Delete(list.Containers, container, container+1)
+		return f.endOne(ctx, list.SandboxOf(c).PodSandbox, c.Name, fmt.Sprintf("container %q is ended: "+left, c.Name,
+			c.Size), func() error { return f.options.End(ctx, c.ID) })
+	case sandbox >= 0:
+		s := list.Sandboxes[sandbox]
+		list.Sandboxes = slices.Delete(list.Sandboxes, sandbox, sandbox+1)
+		list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool { return c.Sandbox == s.GetId() })
+		return f.endOne(ctx, s.PodSandbox, "", fmt.Sprintf("the pod is started again: "+left, s.Size), func() error {
+			return f.options.EndPod(ctx, s.GetId())
+		})
+	}
+	return false
+}
+
+// endOne ends a container, or a pod, and says why. It reports whether that worked.
+func (f *Front) endOne(
+	ctx context.Context, sandbox *api.PodSandbox, container, reason string, end func() error,
+) bool {
+	pod := admission.Pod{UID: sandbox.GetUid(), Namespace: sandbox.GetNamespace(), Name: sandbox.GetName()}
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkey.Pod, klog.KRef(pod.Namespace, pod.Name),
+		logkey.PodUID, pod.UID, logkey.Container, container)
+	if err := end(); err != nil {
+		logger.Error(err, "A container could not be ended; kubecri cannot be registered before it is")
+		return false
+	}
+	logger.Info("A container is ended", logkey.Reason, reason)
+	f.options.Warn(pod, reason)
+	return true
+}

@@ -1,0 +1,121 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrifront
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+)
+
+// variables returns variables of that many bytes together.
+func variables(size int) (env []string) {
+	for i := 0; size > 0; i++ {
+		name := fmt.Sprintf("V%d=", i)
+		env = append(env, name+strings.Repeat("x", min(size, 1000)))
+		size -= 1000 + len(name)
+	}
+	return env
+}
+
+// createNamed has the runtime create a container of that name.
+func (f *fixture) createNamed(pod *api.PodSandbox, name string, env []string) (*api.Container, error) {
+	f.number++
+	c := &api.Container{
+		Id: fmt.Sprintf("container-%d", f.number), PodSandboxId: pod.GetId(), Name: name, Env: env,
+	}
+	request := &api.CreateContainerRequest{Pod: pod, Container: c}
+	if _, err := f.runtime.CreateContainer(f.t.Context(), request); err != nil {
+		return nil, err
+	}
+	return c, f.runtime.PostCreateContainer(f.t.Context(), &api.PostCreateContainerRequest{Pod: pod, Container: c})
+}
+
+func TestAContainerThatIsTooLargeForNRIIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	for _, size := range []int{nribound.MaxContents + 1, 3 << 20} {
+		_, err := f.create(f.pod("plain", ""), variables(size)...)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(nribound.MaxContents)) {
+			t.Errorf("one with %d bytes of variables: %v", size, err)
+		}
+	}
+	if _, err := f.create(f.pod("plain", ""), variables(nribound.MaxContents-10_000)...); err != nil {
+		t.Error("one within the bound:", err)
+	}
+	// It is still there to be asked.
+	adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
+	if err != nil || len(adjustment.GetEnv()) == 0 {
+		t.Errorf("another one: %v, %v", adjustment, err)
+	}
+}
+
+func TestAnAnswerThatMakesAContainerTooLargeIsAnError(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	// Each of them is overridden, which takes more than the variable itself.
+	var env []string
+	for i := range 6_000 {
+		env = append(env, fmt.Sprintf("%s NVIDIA_VISIBLE_DEVICES=%d", strings.Repeat(" ", i%7), i))
+	}
+	_, err := f.create(f.pod("plain", ""), env...)
+	if err == nil {
+		t.Fatal("it is created")
+	}
+	adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
+	if err != nil || len(adjustment.GetEnv()) == 0 {
+		t.Errorf("another one: %v, %v", adjustment, err)
+	}
+}
+
+func TestASandboxThatIsTooLargeForNRIIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	pod := f.pod("plain", "")
+	pod.Labels = map[string]string{}
+	for i := range 2000 {
+		pod.Labels[fmt.Sprint("label-", i)] = strings.Repeat("x", 200)
+	}
+	err := f.runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod})
+	if err == nil || !strings.Contains(err.Error(), "default/pod-plain") {
+		t.Error(err)
+	}
+	if _, err := f.create(pod); err == nil {
+		t.Error("a container of a sandbox that was made while kubecri was away is created")
+	}
+}
+
+func TestThePodsContainersAreBoundedTogetherWhileTheyRun(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	pod, quarter := f.pod("plain", ""), variables(nribound.MaxPod/4)
+	var containers []*api.Container
+	for i := range 3 {
+		c, err := f.createNamed(pod, fmt.Sprint("c", i), quarter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		containers = append(containers, c)
+	}
+	_, err := f.createNamed(pod, "c3", quarter)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(nribound.MaxPod)) {
+		t.Error("the fourth quarter, which leaves no room for the sandbox:", err)
+	}
+	other := f.pod("plain", "")
+	other.Id = "another-sandbox"
+	if _, err := f.createNamed(other, "main", quarter); err != nil {
+		t.Error("a container of another pod:", err)
+	}
+	stopped := &api.StopContainerRequest{Pod: pod, Container: containers[0]}
+	if _, err := f.runtime.StopContainer(t.Context(), stopped); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.createNamed(pod, "c3", quarter); err != nil {
+		t.Error("after another one has ended:", err)
+	}
+}

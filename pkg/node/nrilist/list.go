@@ -1,0 +1,199 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nrilist reads by the CRI what a container runtime sends to NRI plugins that register: all
+// its sandboxes, and all containers that have not ended. NRI itself cannot be queried for it, and a
+// list that cannot be sent may harm the runtime.
+package nrilist
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+)
+
+const (
+	// unlisted is the most that a runtime adds to a sandbox, in bytes, which the CRI does not list:
+	// namespaces, resources, addresses, and annotations of its own.
+	unlisted = 4 << 10
+	// queries is how many containers the runtime is queried for at a time.
+	queries = 4
+)
+
+// Source reads the list of a runtime. All methods are safe for concurrent use.
+type Source struct {
+	client runtimeapi.RuntimeServiceClient
+
+	mu    sync.Mutex
+	sizes map[string]int // of containers that were there last, by ID: none of them changes
+}
+
+// New returns the source for the runtime behind conn.
+func New(conn grpc.ClientConnInterface) *Source {
+	return &Source{client: runtimeapi.NewRuntimeServiceClient(conn), sizes: map[string]int{}}
+}
+
+// List has the sandboxes and containers of a runtime.
+type List struct {
+	Sandboxes  []Sandbox
+	Containers []Container
+}
+
+// Sandbox is a sandbox as the runtime describes it to plugins, as far as the CRI has that.
+type Sandbox struct {
+	*api.PodSandbox
+	Created time.Time
+	Size    int // in bytes, at most
+}
+
+// Container identifies a container that has not ended.
+type Container struct {
+	ID, Name string
+	Sandbox  string // its ID
+	Created  time.Time
+	Size     int // in bytes
+}
+
+// Sizes returns the list for nribound.
+func (l List) Sizes() (sizes nribound.List) {
+	for _, s := range l.Sandboxes {
+		sizes.Sandboxes = append(sizes.Sandboxes, s.Size)
+	}
+	for _, c := range l.Containers {
+		sizes.Containers = append(sizes.Containers, c.Size)
+	}
+	return sizes
+}
+
+// List returns the list.
+func (s *Source) List(ctx context.Context) (list List, err error) {
+	containers, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return List{}, fmt.Errorf("list the runtime's containers: %w", err)
+	}
+	sandboxes, err := s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return List{}, fmt.Errorf("list the runtime's sandboxes: %w", err)
+	}
+	for _, listed := range sandboxes.GetItems() {
+		sandbox := &api.PodSandbox{
+			Id: listed.GetId(), Name: listed.GetMetadata().GetName(), Uid: listed.GetMetadata().GetUid(),
+			Namespace: listed.GetMetadata().GetNamespace(), Labels: listed.GetLabels(),
+			Annotations: listed.GetAnnotations(), RuntimeHandler: listed.GetRuntimeHandler(),
+		}
+		list.Sandboxes = append(list.Sandboxes, Sandbox{
+			sandbox, time.Unix(0, listed.GetCreatedAt()), nribound.SizeOf(sandbox) + unlisted,
+		})
+	}
+	for _, listed := range containers.GetContainers() {
+		switch listed.GetState() {
+		case runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_RUNNING:
+			list.Containers = append(list.Containers, Container{
+				ID: listed.GetId(), Name: listed.GetMetadata().GetName(), Sandbox: listed.GetPodSandboxId(),
+				Created: time.Unix(0, listed.GetCreatedAt()),
+			})
+		}
+	}
+	return list, s.measure(ctx, &list)
+}
+
+// measure sets the sizes of the containers. One that is gone meanwhile has none.
+func (s *Source) measure(ctx context.Context, list *List) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.sizes
+	s.sizes = make(map[string]int, len(list.Containers))
+	var running sync.WaitGroup
+	slots := make(chan struct{}, queries)
+	errs := make([]error, len(list.Containers))
+	for i := range list.Containers {
+		c := &list.Containers[i]
+		if size, known := before[c.ID]; known {
+			c.Size = size
+			continue
+		}
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			described, err := s.Container(ctx, c.ID)
+			if err == nil {
+				c.Size = nribound.SizeOf(described)
+			}
+			if status.Code(err) != codes.NotFound {
+				errs[i] = err
+			}
+		})
+	}
+	running.Wait()
+	for i, c := range list.Containers {
+		if errs[i] == nil && c.Size > 0 {
+			s.sizes[c.ID] = c.Size
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Container returns a container as the runtime describes it to plugins. Its error has the code of
+// the runtime's answer, NotFound for a container that is gone.
+func (s *Source) Container(ctx context.Context, id string) (*api.Container, error) {
+	answer, err := s.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		return nil, fmt.Errorf("status of container %s: %w", id, err)
+	}
+	var info struct {
+		SandboxID   string      `json:"sandboxID"`
+		RuntimeSpec *specs.Spec `json:"runtimeSpec"`
+	}
+	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &info); err != nil || info.RuntimeSpec == nil {
+		return nil, fmt.Errorf("status of container %s: the container runtime does not have the specification for the OCI "+
+			"runtime in it (runtimeSpec)", id)
+	}
+	c := containerOf(answer.GetStatus(), info.RuntimeSpec)
+	c.PodSandboxId = info.SandboxID
+	return c, nil
+}
+
+// containerOf describes a container from what the runtime has of it, as containerd does
+// (internal/cri/nri/nri_api_linux.go).
+func containerOf(has *runtimeapi.ContainerStatus, spec *specs.Spec) *api.Container {
+	c := &api.Container{
+		Id: has.GetId(), Name: has.GetMetadata().GetName(), CreatedAt: has.GetCreatedAt(), StartedAt: has.GetStartedAt(),
+		StatusReason: has.GetReason(), StatusMessage: has.GetMessage(), Labels: has.GetLabels(),
+		Annotations: map[string]string{}, Mounts: api.FromOCIMounts(spec.Mounts), Hooks: api.FromOCIHooks(spec.Hooks),
+		Image: &api.Image{Name: has.GetImage().GetUserSpecifiedImage(), ConfigDigest: has.GetImageRef()},
+	}
+	for _, annotations := range []map[string]string{spec.Annotations, has.GetAnnotations()} {
+		for key, value := range annotations {
+			c.Annotations[key] = value
+		}
+	}
+	if spec.Process != nil {
+		c.Args, c.Env = spec.Process.Args, spec.Process.Env
+		for _, limit := range spec.Process.Rlimits {
+			c.Rlimits = append(c.Rlimits, &api.POSIXRlimit{Type: limit.Type, Hard: limit.Hard, Soft: limit.Soft})
+		}
+	}
+	if spec.Linux != nil {
+		c.Linux = &api.LinuxContainer{
+			Namespaces: api.FromOCILinuxNamespaces(spec.Linux.Namespaces), Sysctl: spec.Linux.Sysctl,
+			Devices: api.FromOCILinuxDevices(spec.Linux.Devices), CgroupsPath: spec.Linux.CgroupsPath,
+			Resources: api.FromOCILinuxResources(spec.Linux.Resources, nil),
+		}
+		if spec.Linux.Seccomp != nil {
+			c.Linux.SeccompPolicy = api.FromOCILinuxSeccomp(spec.Linux.Seccomp)
+		}
+	}
+	return c
+}
