@@ -15,8 +15,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/inject"
 )
 
-// The methods of the CRI that CRI edits, by full name.
+// The methods of the CRI that CRI edits or limits, by full name.
 const (
+	RunPodSandboxMethod   = "/runtime.v1.RuntimeService/RunPodSandbox"
 	CreateContainerMethod = "/runtime.v1.RuntimeService/CreateContainer"
 	RestorePodMethod      = "/runtime.v1.RuntimeService/RestorePod"
 )
@@ -26,10 +27,14 @@ type CRI struct{ *Admission }
 
 // CreateContainer is the criproxy.Edit of CreateContainerMethod.
 func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, err error) {
-	container, err := parse(raw)
+	request, err := inject.Decode(raw)
 	if err != nil {
 		c.observeOutcome(Refused)
 		return nil, invalid(err)
+	}
+	container := containerOf(request)
+	if err := checkContents(request); err != nil {
+		return nil, c.Refuse(ctx, container.Pod, err)
 	}
 	failpoint.Reach(failpoint.Decoded)
 	addition, err := c.Admit(ctx, container)
@@ -68,20 +73,18 @@ func (c CRI) RestorePod(ctx context.Context, raw []byte) ([]byte, error) {
 
 // CreationFailed is the criproxy.Failed of CreateContainerMethod.
 func (c CRI) CreationFailed(ctx context.Context, raw []byte, err error) {
-	container, invalid := parse(raw)
+	if !concernsCDI(err) {
+		return // before the request is decoded once more
+	}
+	request, invalid := inject.Decode(raw)
 	if invalid != nil {
 		return // cannot be: CreateContainer let it pass
 	}
-	c.Failed(ctx, container, err)
+	c.Failed(ctx, containerOf(request), err)
 }
 
-// parse reads a CreateContainerRequest.
-func parse(raw []byte) (Container, error) {
-	decoded, err := inject.Decode(raw)
-	if err != nil {
-		return Container{}, err
-	}
-	return Container{Pod: sandboxPod(decoded.GetSandboxConfig()), Config: decoded.GetConfig()}, nil
+func containerOf(request *runtimeapi.CreateContainerRequest) Container {
+	return Container{Pod: sandboxPod(request.GetSandboxConfig()), Config: request.GetConfig()}
 }
 
 // parseRestore reads the pod of a RestorePodRequest.

@@ -253,10 +253,11 @@ func (f *fixture) createAs(
 
 // createWithImage is CreateContainer of a front that sees the image's variables.
 func (f *fixture) createWithImage(ctx context.Context, raw []byte) ([]byte, error) {
-	container, err := parse(raw)
+	request, err := inject.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
+	container := containerOf(request)
 	container.WithImage = true
 	addition, err := f.Admit(ctx, container)
 	if err != nil || addition == nil {

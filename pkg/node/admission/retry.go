@@ -18,10 +18,13 @@ import (
 // A file that its plugin made, maybe while it answered, describes such a device, and somebody may
 // have removed it.
 func (a *Admission) Failed(ctx context.Context, c Container, err error) {
-	if strings.Contains(status.Convert(err).Message(), "CDI") {
+	if concernsCDI(err) {
 		a.dropResponses(ctx, newRequest(c), err)
 	}
 }
+
+// concernsCDI reports whether the runtime's error is about CDI devices.
+func concernsCDI(err error) bool { return strings.Contains(status.Convert(err).Message(), "CDI") }
 
 // dropResponses drops the cached responses for the container, so that the device plugins are called
 // again when the kubelet tries again: the container cannot be created with these, for example

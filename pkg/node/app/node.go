@@ -359,12 +359,16 @@ func (n *node) admission() *admission.Admission {
 }
 
 // proxy passes the kubelet's calls on to the runtime, except containers, which admission may change
-// or refuse.
+// or refuse, and pods that are too large.
 func (n *node) proxy() *criproxy.Proxy {
 	front := admission.CRI{Admission: n.admission()}
 	return criproxy.New(n.upstream, criproxy.Options{
 		Edits: map[string]criproxy.Edit{
 			admission.CreateContainerMethod: front.CreateContainer, admission.RestorePodMethod: front.RestorePod,
+		},
+		Limits: map[string]criproxy.Limit{
+			admission.RunPodSandboxMethod:   {Bytes: admission.MaxSandboxRequest, Refuse: front.SandboxTooLong},
+			admission.CreateContainerMethod: {Bytes: admission.MaxContainerRequest, Refuse: front.ContainerTooLong},
 		},
 		Failed:  map[string]criproxy.Failed{admission.CreateContainerMethod: front.CreationFailed},
 		Unary:   criMethods(),

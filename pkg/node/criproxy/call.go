@@ -54,20 +54,20 @@ func (p *Proxy) serveCall(_ any, down grpc.ServerStream) (err error) {
 	return p.forward(method, down, first, &waited)
 }
 
-// edited receives and edits the first request of an edited method, and returns it with what it was
-// before. For all other methods it returns nil at once.
+// edited receives the first request of a method that is edited or limited, edits it, and returns it
+// with what it was before. For all other methods it returns nil at once.
 func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, before []byte, err error) {
-	edit, ok := p.options.Edits[method]
-	if !ok {
+	edit, isEdited := p.options.Edits[method]
+	limit, isLimited := p.options.Limits[method]
+	if !isEdited && !isLimited {
 		return nil, nil, nil
 	}
-	failpoint.Reach(failpoint.Accepted)
-	request := &frame{}
-	if err := down.RecvMsg(request); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, nil, status.Errorf(codes.Internal, "kubecri: %s without a request", method)
-		}
-		return nil, nil, err
+	if isEdited {
+		failpoint.Reach(failpoint.Accepted)
+	}
+	request, err := p.receive(method, down, limit)
+	if err != nil || !isEdited {
+		return request, nil, err
 	}
 	failpoint.Reach(failpoint.Received)
 	before = request.data.Materialize()
@@ -82,6 +82,35 @@ func (p *Proxy) edited(method string, down grpc.ServerStream) (first *frame, bef
 	failpoint.Reach(failpoint.Forwarding)
 	return request, before, nil
 }
+
+// receive receives the first request of a call, within the limit if there is one.
+func (p *Proxy) receive(method string, down grpc.ServerStream, limit Limit) (*frame, error) {
+	if limit.Refuse != nil {
+		select {
+		case p.receiving <- struct{}{}:
+			defer func() { <-p.receiving }()
+		case <-down.Context().Done():
+			return nil, status.FromContextError(down.Context().Err()).Err()
+		}
+	}
+	request := &frame{}
+	if err := down.RecvMsg(request); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, status.Errorf(codes.Internal, "kubecri: %s without a request", method)
+		}
+		return nil, err
+	}
+	if length := request.data.Len(); limit.Refuse != nil && length > limit.Bytes {
+		defer request.free()
+		reader := request.data.Reader()
+		defer reader.Close()
+		return nil, limit.Refuse(down.Context(), reader, length)
+	}
+	return request, nil
+}
+
+// isEdited reports whether requests of the method are edited.
+func (p *Proxy) isEdited(method string) bool { return p.options.Edits[method] != nil }
 
 // forward opens the call at the runtime and carries messages both ways until the runtime ends it.
 // first, if not nil, is a request that was received already. waited grows by the time that the
@@ -101,7 +130,7 @@ func (p *Proxy) forward(method string, down grpc.ServerStream, first *frame, wai
 		return err
 	}
 	if failpoint.Enabled {
-		down, up = reaching(down, up, first != nil)
+		down, up = reaching(down, up, p.isEdited(method))
 	}
 	p.requests.Go(func() {
 		if err := carryRequests(up, down, first); err != nil {

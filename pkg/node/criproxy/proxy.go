@@ -6,7 +6,7 @@
 // It knows no service and no message type: whatever method the kubelet calls, unary or streaming,
 // known today or not, goes to the runtime with its metadata, deadline, cancellation and half-close,
 // and the runtime's answer comes back with its headers, trailers, status code and status details.
-// It sets no limit to message size, and back-pressure holds: a slow reader costs one flow-control
+// It sets no limit to message size but where its options do, and back-pressure holds: a slow reader costs one flow-control
 // window. It never answers Unimplemented by itself, which the kubelet would remember until its
 // restart; while the runtime is away the answer is Unavailable.
 //
@@ -18,6 +18,7 @@ package criproxy
 
 import (
 	"context"
+	"io"
 	"math"
 	"net"
 	"sync"
@@ -35,6 +36,15 @@ import (
 // own. request must not be kept or changed.
 type Edit func(ctx context.Context, request []byte) (suffix []byte, err error)
 
+// Limit is how long the first request of a method may be. One that is longer is not held any longer
+// than it takes to refuse it.
+type Limit struct {
+	Bytes int
+	// Refuse returns the call's answer for a request that is longer. ctx is the call's own. request
+	// must not be kept.
+	Refuse func(ctx context.Context, request io.Reader, bytes int) error
+}
+
 // Failed is called when a call failed: request is what the edit saw, err the status that the caller
 // gets. ctx is the call's own, and may be done. request must not be changed.
 type Failed func(ctx context.Context, request []byte, err error)
@@ -44,6 +54,8 @@ type Options struct {
 	// Edits are the edited methods by full name, such as
 	// /runtime.v1.RuntimeService/CreateContainer. The method's first request is edited.
 	Edits map[string]Edit
+	// Limits are the methods, by full name, whose requests may not have any length.
+	Limits map[string]Limit
 	// Failed, for edited methods, are called for each call that their edit let pass and that
 	// failed, before its caller hears of it.
 	Failed map[string]Failed
@@ -66,11 +78,17 @@ type Proxy struct {
 	// requests counts the goroutines that carry requests upstream. One may outlive its call by the
 	// moment that the transport needs to cancel it.
 	requests sync.WaitGroup
+	// receiving has a slot for each call of a limited method whose request is being received.
+	receiving chan struct{}
 }
+
+// receivers is how many requests of limited methods are received at a time: as many as there may be
+// in memory with any length.
+const receivers = 4
 
 // New returns a proxy in front of upstream, which stays the caller's to close after Shutdown.
 func New(upstream *grpc.ClientConn, options Options) *Proxy {
-	p := &Proxy{upstream: upstream, options: options}
+	p := &Proxy{upstream: upstream, options: options, receiving: make(chan struct{}, receivers)}
 	p.ending, p.end = context.WithCancel(context.Background())
 	p.server = grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),

@@ -41,7 +41,7 @@ func (p *Proxy) forwardUnary(method string, down grpc.ServerStream, first *frame
 		return err
 	}
 	if failpoint.Enabled {
-		down, up = reaching(down, up, first != nil)
+		down, up = reaching(down, up, p.isEdited(method))
 	}
 	up = upstreamCall{up, waited}
 	// A call that the runtime has ended has its status where the reply would be.

@@ -132,8 +132,8 @@ func SizeOf(sandboxOrContainer proto.Message) int {
 	return proto.Size(sandboxOrContainer)
 }
 
-// advice is the next step for the pod's author.
-const advice = "mount ConfigMaps and Secrets as volumes instead of taking variables from them, set " +
+// Advice is the next step for the author of a pod with a container that is too large.
+const Advice = "mount ConfigMaps and Secrets as volumes instead of taking variables from them, set " +
 	"enableServiceLinks: false, or shorten annotations and labels"
 
 // CheckContainer returns an error if the container of that name sets more than MaxContents.
@@ -143,7 +143,7 @@ func CheckContainer(pod Pod, container string, contents Contents) error {
 	}
 	return fmt.Errorf("container %q of pod %s: what it and its image set takes %d bytes where the container runtime "+
 		"describes it to NRI plugins (%v), and at most %d are allowed: %s", container, pod, contents.Total(), contents,
-		MaxContents, advice)
+		MaxContents, Advice)
 }
 
 // CheckSandbox returns an error if the pod sets more than MaxContents by itself.
@@ -161,7 +161,7 @@ func CheckChanged(pod Pod, container string, size int, addition *api.ContainerAd
 	if added := addition.SizeVT(); size+added > MaxObject {
 		return fmt.Errorf("container %q of pod %s: with the %d bytes that it gets for its devices, or against devices "+
 			"that it must not have, it takes %d bytes where the container runtime describes it to NRI plugins, and at "+
-			"most %d are allowed: %s, or change the device plugin", container, pod, added, size+added, MaxObject, advice)
+			"most %d are allowed: %s, or change the device plugin", container, pod, added, size+added, MaxObject, Advice)
 	}
 	return nil
 }
@@ -174,5 +174,5 @@ func CheckPod(pod Pod, container string, others, size int) error {
 	}
 	return fmt.Errorf("container %q of pod %s: with its %d bytes, sandbox and containers of the pod take %d where the "+
 		"container runtime describes them to NRI plugins, and at most %d are allowed: %s, or make several pods of it",
-		container, pod, size, others+size, MaxPod, advice)
+		container, pod, size, others+size, MaxPod, Advice)
 }

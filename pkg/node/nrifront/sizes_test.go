@@ -60,8 +60,9 @@ func TestAnAnswerThatMakesAContainerTooLargeIsAnError(t *testing.T) {
 	f.start()
 	// Each of them is overridden, which takes more than the variable itself.
 	var env []string
-	for i := range 6_000 {
-		env = append(env, fmt.Sprintf("%s NVIDIA_VISIBLE_DEVICES=%d", strings.Repeat(" ", i%7), i))
+	for i := range 3000 {
+		name := strings.Repeat(" ", i/50) + "NVIDIA_VISIBLE_DEVICES" + strings.Repeat(" ", i%50)
+		env = append(env, fmt.Sprintf("%s=%d", name, i))
 	}
 	_, err := f.create(f.pod("plain", ""), env...)
 	if err == nil {

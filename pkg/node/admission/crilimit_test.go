@@ -1,0 +1,108 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubedevice/kubedevice/pkg/node/nribound"
+)
+
+// largeConfig returns a container with that many bytes of variables.
+func largeConfig(size int) *runtimeapi.ContainerConfig {
+	config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}
+	for i := 0; size > 0; i++ {
+		config.Envs = append(config.Envs, &runtimeapi.KeyValue{
+			Key: fmt.Sprint("V", i), Value: bytes.Repeat([]byte("x"), min(size, 1000)),
+		})
+		size -= 1000
+	}
+	return config
+}
+
+func TestAContainerThatIsTooLargeForNRIIsRefusedWithTheProxyAsWell(t *testing.T) {
+	f := newFixture(t, true)
+	f.pods["u"] = plain
+	_, err := f.createAs(t, "u", "api", nil, largeConfig(nribound.MaxContents))
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`container "main"`, "default/pod-u", fmt.Sprint(nribound.MaxContents), "volumes"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q lacks %q", err, want)
+		}
+	}
+	if _, err := f.createAs(t, "u", "api", nil, largeConfig(nribound.MaxContents-10_000)); err != nil {
+		t.Error("one within the bound:", err)
+	}
+	annotations := map[string]string{"a": strings.Repeat("x", nribound.MaxContents)}
+	if _, err := f.createAs(t, "u", "api", annotations, largeConfig(10)); status.Code(err) != codes.FailedPrecondition {
+		t.Error("one whose pod is too large:", err)
+	}
+	if len(f.warnings) != 2 {
+		t.Errorf("the pod's owner hears %q", f.warnings)
+	}
+}
+
+func TestARequestThatIsTooLongIsRefusedByItsMetadataAlone(t *testing.T) {
+	f := newFixture(t, true)
+	sandbox := &runtimeapi.PodSandboxConfig{
+		Metadata:     &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "default", Name: "pod-u"},
+		PortMappings: []*runtimeapi.PortMapping{{HostPort: 80}}, LogDirectory: "/var/log",
+	}
+	create, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
+		PodSandboxId: "sandbox", Config: largeConfig(12 << 20), SandboxConfig: sandbox,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Annotations = map[string]string{"a": strings.Repeat("x", 1<<20)}
+	run, err := proto.Marshal(&runtimeapi.RunPodSandboxRequest{Config: sandbox, RuntimeHandler: "runc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, got := range map[string]error{
+		fmt.Sprintf(`container "main" of pod default/pod-u: its request to the container runtime has %d`, len(create)): f.
+			ContainerTooLong(context.Background(), bytes.NewReader(create), len(create)),
+		fmt.Sprintf("pod default/pod-u: its request to the container runtime has %d", len(run)): f.
+			SandboxTooLong(context.Background(), bytes.NewReader(run), len(run)),
+	} {
+		if status.Code(got) != codes.FailedPrecondition || !strings.Contains(got.Error(), want) {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+	if len(f.warnings) != 2 || len(f.outcomes) != 2 {
+		t.Errorf("warnings %q, outcomes %v", f.warnings, f.outcomes)
+	}
+}
+
+func FuzzMetadataOf(f *testing.F) {
+	raw, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
+		PodSandboxId: "sandbox", Config: largeConfig(10),
+		SandboxConfig: &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "default", Name: "pod", Attempt: 1},
+		},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add(raw[:len(raw)-1])
+	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		pod, container := metadataOf(bytes.NewReader(raw), sandboxInCreate, containerInCreate)
+		if len(pod.UID)+len(pod.Namespace)+len(pod.Name)+len(container) > len(raw) {
+			t.Errorf("%+v, %q of %d bytes", pod, container, len(raw))
+		}
+	})
+}

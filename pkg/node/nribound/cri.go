@@ -1,0 +1,34 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nribound
+
+import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+// mountOptions is what a bind mount takes besides its paths: its type, and options such as rbind,
+// rprivate and rw.
+const mountOptions = 32
+
+// CRIContainerContents returns the contents of a container of the CRI. Those of its image are not
+// in it.
+func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
+	contents := Contents{
+		Args:   sizeOfStrings(config.GetCommand()) + sizeOfStrings(config.GetArgs()),
+		Labels: sizeOfMap(config.GetLabels()), Annotations: sizeOfMap(config.GetAnnotations()),
+	}
+	for _, env := range config.GetEnvs() {
+		contents.Variables += field(len(env.GetKey()) + len("=") + len(env.GetValue()))
+	}
+	for _, m := range config.GetMounts() {
+		contents.Mounts += field(field(len(m.GetContainerPath())) + field(len(m.GetHostPath())) + mountOptions)
+	}
+	for _, d := range config.GetCDIDevices() {
+		contents.CDIDevices += 1 + field(field(len(d.GetName())))
+	}
+	return contents
+}
+
+// CRISandboxContents returns the contents of a sandbox of the CRI.
+func CRISandboxContents(config *runtimeapi.PodSandboxConfig) Contents {
+	return Contents{Labels: sizeOfMap(config.GetLabels()), Annotations: sizeOfMap(config.GetAnnotations())}
+}
