@@ -27,15 +27,16 @@ const (
 // SandboxTooLong is the criproxy.Limit of RunPodSandboxMethod.
 func (c CRI) SandboxTooLong(ctx context.Context, request io.Reader, bytes int) error {
 	pod, _ := metadataOf(request, sandboxInRun, metadataPath{})
-	return c.Refuse(ctx, pod, fmt.Errorf("pod %s/%s: its request to the container runtime has %d bytes, and at most %d "+
-		"are allowed: shorten its labels and annotations", pod.Namespace, pod.Name, bytes, MaxSandboxRequest))
+	return c.Refuse(ctx, pod, fmt.Errorf("pod %s/%s: its request to the container runtime has %d bytes, and at most "+
+		"%d are allowed: shorten its labels and annotations", pod.Namespace, pod.Name, bytes, MaxSandboxRequest))
 }
 
 // ContainerTooLong is the criproxy.Limit of CreateContainerMethod.
 func (c CRI) ContainerTooLong(ctx context.Context, request io.Reader, bytes int) error {
 	pod, container := metadataOf(request, sandboxInCreate, containerInCreate)
-	return c.Refuse(ctx, pod, fmt.Errorf("container %q of pod %s/%s: its request to the container runtime has %d bytes, "+
-		"and at most %d are allowed: %s", container, pod.Namespace, pod.Name, bytes, MaxContainerRequest, nribound.Advice))
+	return c.Refuse(ctx, pod, fmt.Errorf("container %q of pod %s/%s: its request to the container runtime has %d "+
+		"bytes, and at most %d are allowed: %s", container, pod.Namespace, pod.Name, bytes, MaxContainerRequest,
+		nribound.Advice))
 }
 
 // checkContents returns why a container, or its sandbox, is too large. The bounds are those of NRI,

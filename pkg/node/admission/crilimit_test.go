@@ -71,14 +71,19 @@ func TestARequestThatIsTooLongIsRefusedByItsMetadataAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, got := range map[string]error{
-		fmt.Sprintf(`container "main" of pod default/pod-u: its request to the container runtime has %d`, len(create)): f.
-			ContainerTooLong(context.Background(), bytes.NewReader(create), len(create)),
-		fmt.Sprintf("pod default/pod-u: its request to the container runtime has %d", len(run)): f.
-			SandboxTooLong(context.Background(), bytes.NewReader(run), len(run)),
+	const has = "pod default/pod-u: its request to the container runtime has %d"
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{
+			f.ContainerTooLong(context.Background(), bytes.NewReader(create), len(create)),
+			fmt.Sprintf(`container "main" of `+has, len(create)),
+		},
+		{f.SandboxTooLong(context.Background(), bytes.NewReader(run), len(run)), fmt.Sprintf(has, len(run))},
 	} {
-		if status.Code(got) != codes.FailedPrecondition || !strings.Contains(got.Error(), want) {
-			t.Errorf("%v, want %s", got, want)
+		if status.Code(test.err) != codes.FailedPrecondition || !strings.Contains(test.err.Error(), test.want) {
+			t.Errorf("%v, want %s", test.err, test.want)
 		}
 	}
 	if len(f.warnings) != 2 || len(f.outcomes) != 2 {

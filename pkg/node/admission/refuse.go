@@ -66,8 +66,8 @@ func (a *Admission) refuse(ctx context.Context, pod podRef, err error) error {
 	return status.Error(r.code, "kubecri: "+text)
 }
 
-// Refuse refuses a container, or the sandbox of a pod, for a cause that the frontend has found: only
-// a change of the pod helps. It returns the answer, as Admit does.
+// Refuse refuses a container, or the sandbox of a pod, for a cause that the frontend has found:
+// only a change of the pod helps. It returns the answer, as Admit does.
 func (a *Admission) Refuse(ctx context.Context, pod Pod, cause error) error {
 	a.observeOutcome(Refused)
 	return a.refuse(ctx, newPodRef(pod), never(cause))

@@ -119,8 +119,8 @@ func decodeOnce(annotations map[string]string) func() (*types.PodInfo, error) {
 	}
 	return sync.OnceValues(func() (*types.PodInfo, error) {
 		if len(value) > podrequest.MaxRequestBytes && !strings.Contains(value, allocated) {
-			return nil, fmt.Errorf("annotation %s is %d bytes long and has no allocation, and the scheduler reads requests "+
-				"in %d bytes at most: request fewer devices, in fewer containers, or use shorter names",
+			return nil, fmt.Errorf("annotation %s is %d bytes long and has no allocation, and the scheduler reads "+
+				"requests in %d bytes at most: request fewer devices, in fewer containers, or use shorter names",
 				deviceinfo.Annotation, len(value), podrequest.MaxRequestBytes)
 		}
 		return deviceinfo.DecodePod(value)

@@ -163,6 +163,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	}
 	if n.registration != nil {
 		advertising.Runtime = n.registration
+	}
+	if n.nri != nil {
 		n.measures.showRegistration(n.registration)
 	}
 	if n.keys != nil {

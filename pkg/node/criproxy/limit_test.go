@@ -62,7 +62,8 @@ func TestARequestAboveItsMethodsLimitIsRefusedAndAnyOtherPasses(t *testing.T) {
 					t.Errorf("%s, %s without a limit: %d bytes, %v", name, method, len(got), err)
 				}
 			default:
-				if status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != "abc has 1002 bytes" {
+				answer := status.Convert(err)
+				if answer.Code() != codes.FailedPrecondition || answer.Message() != "abc has 1002 bytes" {
 					t.Errorf("%s, %s above the limit: %v", name, method, err)
 				}
 				if reached.Load() != before {

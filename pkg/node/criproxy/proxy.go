@@ -6,9 +6,9 @@
 // It knows no service and no message type: whatever method the kubelet calls, unary or streaming,
 // known today or not, goes to the runtime with its metadata, deadline, cancellation and half-close,
 // and the runtime's answer comes back with its headers, trailers, status code and status details.
-// It sets no limit to message size but where its options do, and back-pressure holds: a slow reader costs one flow-control
-// window. It never answers Unimplemented by itself, which the kubelet would remember until its
-// restart; while the runtime is away the answer is Unavailable.
+// It sets no limit to message size but where its options do, and back-pressure holds: a slow reader
+// costs one flow-control window. It never answers Unimplemented by itself, which the kubelet would
+// remember until its restart; while the runtime is away the answer is Unavailable.
 //
 // A method can be given an [Edit], which sees the request's bytes before the runtime does and may
 // refuse the call or append to it. Appending is an edit because protobuf merges: a field that

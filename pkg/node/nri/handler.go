@@ -16,8 +16,8 @@ import (
 // ctx allows, 2 seconds by default. It calls one method at a time; one of a connection that has
 // ended may still run. Nothing that is passed may be changed.
 type Handler interface {
-	// Prepare returns why the runtime must not be connected to now, or nil. It is called before each
-	// connection, and may take its time.
+	// Prepare returns why the runtime must not be connected to now, or nil. It is called before
+	// each connection, and may take its time.
 	Prepare(ctx context.Context) error
 	// Synchronize says, when the runtime has registered the plugin, which pods there are, and which
 	// containers that have not ended. An error ends the connection.

@@ -83,8 +83,8 @@ func (h handling) CreateContainer(
 	adjustment, err := h.Handler.CreateContainer(ctx, pod, container)
 	if size := nribound.SizeOf(adjustment); err == nil && size > maxAnswer {
 		return nil, nil, fmt.Errorf("container %q of pod %s/%s: what kubecri adds to it takes %d bytes, and NRI "+
-			"transports at most %d: change the device plugins", container.GetName(), pod.GetNamespace(), pod.GetName(), size,
-			maxAnswer)
+			"transports at most %d: change the device plugins", container.GetName(), pod.GetNamespace(), pod.GetName(),
+			size, maxAnswer)
 	}
 	return adjustment, nil, err
 }

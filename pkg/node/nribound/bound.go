@@ -1,8 +1,9 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nribound bounds the messages in which a container runtime describes a container, a sandbox
-// and all containers of a pod to its NRI plugins. All functions are pure and safe for concurrent use.
+// Package nribound bounds the messages in which a container runtime describes a container, a
+// sandbox and all containers of a pod to its NRI plugins. All functions are pure and safe for
+// concurrent use.
 //
 // A runtime sends the list of all sandboxes and containers to each plugin that registers, in ttrpc
 // messages of at most Message bytes (github.com/containerd/ttrpc, messageLengthMax), and creates
@@ -18,12 +19,12 @@
 //   - All of it has to be sent in that time, 2 seconds by default.
 //
 // The first two cannot happen if no object is larger than MaxObject. Then a message that is too
-// long has 12 objects at least; with n objects of a message of s bytes, the proportion
-// f = min(0.9, Message/s) leaves more than n*f-2 of them, and n*f is at least 10. The third cannot
-// happen with the first message if no pod, all its containers included, is larger than MaxPod, and
-// there are not more than some dozens of large sandboxes to one container: f leaves at least
-// Message/MaxPod pods. It becomes unlikely with later ones, as runtimes list in random order; List
-// has the odds. The fourth does not happen with the 250 pods that a node has at most.
+// long has 12 objects at least; with n objects of a message of s bytes, the proportion f = min(0.9,
+// Message/s) leaves more than n*f-2 of them, and n*f is at least 10. The third cannot happen with
+// the first message if no pod, all its containers included, is larger than MaxPod, and there are
+// not more than some dozens of large sandboxes to one container: f leaves at least Message/MaxPod
+// pods. It becomes unlikely with later ones, as runtimes list in random order; List has the odds.
+// The fourth does not happen with the 250 pods that a node has at most.
 package nribound
 
 import (
@@ -39,8 +40,8 @@ import (
 const (
 	// Message is the longest message of ttrpc, without its header.
 	Message = 4 << 20
-	// envelope is what ttrpc adds to a list: the names of service and method, the time that is left,
-	// and the list's own flag. object is what the list adds to an object: a tag and a length.
+	// envelope is what ttrpc adds to a list: the names of service and method, the time that is
+	// left, and the list's own flag. object is what the list adds to an object: a tag and a length.
 	envelope, object = 256, 4
 	// MaxObject is the largest sandbox or container with which each list of them can be split.
 	MaxObject = (Message-envelope)/11 - object
@@ -161,7 +162,8 @@ func CheckChanged(pod Pod, container string, size int, addition *api.ContainerAd
 	if added := addition.SizeVT(); size+added > MaxObject {
 		return fmt.Errorf("container %q of pod %s: with the %d bytes that it gets for its devices, or against devices "+
 			"that it must not have, it takes %d bytes where the container runtime describes it to NRI plugins, and at "+
-			"most %d are allowed: %s, or change the device plugin", container, pod, added, size+added, MaxObject, Advice)
+			"most %d are allowed: %s, or change the device plugin", container, pod, added, size+added, MaxObject,
+			Advice)
 	}
 	return nil
 }

@@ -13,11 +13,13 @@ import (
 
 func TestContentsAreTheEncodedSizeOfThoseParts(t *testing.T) {
 	c := &api.Container{
-		Env: []string{"A=" + strings.Repeat("b", 200), "", "PATH=/bin"}, Args: []string{"sh", strings.Repeat("c", 70_000)},
+		Env:         []string{"A=" + strings.Repeat("b", 200), "", "PATH=/bin"},
+		Args:        []string{"sh", strings.Repeat("c", 70_000)},
 		Labels:      map[string]string{"l": strings.Repeat("v", 300), "m": "w"},
 		Annotations: map[string]string{"key": strings.Repeat("v", 20_000)},
 		Mounts: []*api.Mount{
-			{Destination: "/etc/a", Source: "/b", Type: "bind", Options: []string{"rbind", "ro"}}, {Destination: "/proc"},
+			{Destination: "/etc/a", Source: "/b", Type: "bind", Options: []string{"rbind", "ro"}},
+			{Destination: "/proc"},
 		},
 		CDIDevices: []*api.CDIDevice{{Name: "vendor.com/gpu=0"}},
 	}
@@ -32,17 +34,19 @@ func TestContentsAreTheEncodedSizeOfThoseParts(t *testing.T) {
 
 func TestWhatIsTooLargeIsRefusedWithItsParts(t *testing.T) {
 	pod := Pod{"default", "p"}
-	large := ContainerContents(&api.Container{Env: []string{strings.Repeat("x", MaxContents)}, Args: []string{"sh"}})
+	x := strings.Repeat("x", MaxContents)
+	large := ContainerContents(&api.Container{Env: []string{x}, Args: []string{"sh"}})
+	labelled := SandboxContents(&api.PodSandbox{Labels: map[string]string{"a": x}})
 	for name, test := range map[string]struct {
 		err  error
 		want []string
 	}{
 		"container": {
-			CheckContainer(pod, "main", large), []string{`"main"`, "default/p", "327688", "327680", "variables 327684", "volumes"},
+			CheckContainer(pod, "main", large),
+			[]string{`"main"`, "default/p", "327688", "327680", "variables 327684", "volumes"},
 		},
 		"sandbox": {
-			CheckSandbox(pod, SandboxContents(&api.PodSandbox{Labels: map[string]string{"a": strings.Repeat("x", MaxContents)}})),
-			[]string{"default/p", "labels 327", "327680"},
+			CheckSandbox(pod, labelled), []string{"default/p", "labels 327", "327680"},
 		},
 		"answer": {
 			CheckChanged(pod, "main", MaxObject-10, &api.ContainerAdjustment{Args: []string{"a longer text"}}),

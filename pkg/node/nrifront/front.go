@@ -265,8 +265,8 @@ func (f *Front) CreateContainer(
 	return nil, refused(errLate)
 }
 
-// answer returns the answer to the runtime, nil if nothing is added to the container, and counts its
-// size.
+// answer returns the answer to the runtime, nil if nothing is added to the container, and counts
+// its size.
 func (f *Front) answer(
 	sandbox *api.PodSandbox, c *api.Container, addition *runtimeapi.ContainerConfig,
 ) (adjustment *api.ContainerAdjustment, err error) {

@@ -91,7 +91,9 @@ func (f *Front) endLargest(ctx context.Context, list *nrilist.List, since time.T
 	case sandbox >= 0:
 		s := list.Sandboxes[sandbox]
 		list.Sandboxes = slices.Delete(list.Sandboxes, sandbox, sandbox+1)
-		list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool { return c.Sandbox == s.GetId() })
+		list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool {
+			return c.Sandbox == s.GetId()
+		})
 		return f.endOne(ctx, s.PodSandbox, "", fmt.Sprintf("the pod is started again: "+left, s.Size), func() error {
 			return f.options.EndPod(ctx, s.GetId())
 		})

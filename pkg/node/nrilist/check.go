@@ -21,8 +21,8 @@ func (l List) Check() error {
 	if cause == nil {
 		return nil
 	}
-	return fmt.Errorf("the container runtime cannot send its list of %d sandboxes and %d containers to NRI plugins: %w. "+
-		"The largest are %s. Delete these pods, or restart those that you have made smaller", len(l.Sandboxes),
+	return fmt.Errorf("the container runtime cannot send its list of %d sandboxes and %d containers to NRI plugins: "+
+		"%w. The largest are %s. Delete these pods, or restart those that you have made smaller", len(l.Sandboxes),
 		len(l.Containers), cause, strings.Join(l.largest(named), ", "))
 }
 

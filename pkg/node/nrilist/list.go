@@ -157,8 +157,8 @@ func (s *Source) Container(ctx context.Context, id string) (*api.Container, erro
 		RuntimeSpec *specs.Spec `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &info); err != nil || info.RuntimeSpec == nil {
-		return nil, fmt.Errorf("status of container %s: the container runtime does not have the specification for the OCI "+
-			"runtime in it (runtimeSpec)", id)
+		return nil, fmt.Errorf("status of container %s: the container runtime does not have the specification for the "+
+			"OCI runtime in it (runtimeSpec)", id)
 	}
 	c := containerOf(answer.GetStatus(), info.RuntimeSpec)
 	c.PodSandboxId = info.SandboxID
@@ -169,7 +169,8 @@ func (s *Source) Container(ctx context.Context, id string) (*api.Container, erro
 // (internal/cri/nri/nri_api_linux.go).
 func containerOf(has *runtimeapi.ContainerStatus, spec *specs.Spec) *api.Container {
 	c := &api.Container{
-		Id: has.GetId(), Name: has.GetMetadata().GetName(), CreatedAt: has.GetCreatedAt(), StartedAt: has.GetStartedAt(),
+		Id: has.GetId(), Name: has.GetMetadata().GetName(),
+		CreatedAt: has.GetCreatedAt(), StartedAt: has.GetStartedAt(),
 		StatusReason: has.GetReason(), StatusMessage: has.GetMessage(), Labels: has.GetLabels(),
 		Annotations: map[string]string{}, Mounts: api.FromOCIMounts(spec.Mounts), Hooks: api.FromOCIHooks(spec.Hooks),
 		Image: &api.Image{Name: has.GetImage().GetUserSpecifiedImage(), ConfigDigest: has.GetImageRef()},
