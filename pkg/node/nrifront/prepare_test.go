@@ -54,7 +54,8 @@ func TestContainersThatAreOlderThanKubecriStayAndItIsNotConnected(t *testing.T) 
 	f.large(8, 600<<10, installed-1)
 	f.sandbox = f.sandbox[:0] // those would be ended
 	err := f.front.Prepare(t.Context())
-	if text := fmt.Sprint(err); !strings.Contains(text, "does not split") || !strings.Contains(text, `container "main"`) {
+	text := fmt.Sprint(err)
+	if !strings.Contains(text, "does not split") || !strings.Contains(text, `container "main"`) {
 		t.Error(err)
 	}
 	if len(f.ended) > 0 {

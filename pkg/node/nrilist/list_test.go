@@ -1,0 +1,187 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nrilist
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// runtime is a container runtime behind a connection: container c<i> has that many bytes of
+// variables, and is in the sandbox s.
+type runtime struct {
+	variables []int
+	states    map[string]runtimeapi.ContainerState // running by default
+	info      func(id string) string               // if set, the verbose status
+
+	mu      sync.Mutex
+	queried []string // containers
+}
+
+func (r *runtime) NewStream(
+	context.Context, *grpc.StreamDesc, string, ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	return nil, errors.New("it has no streams")
+}
+
+func (r *runtime) Invoke(_ context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
+	switch request := request.(type) {
+	case *runtimeapi.ListContainersRequest:
+		answer := &runtimeapi.ListContainersResponse{}
+		for i := range r.variables {
+			id := fmt.Sprint("c", i)
+			state, set := r.states[id]
+			if !set {
+				state = runtimeapi.ContainerState_CONTAINER_RUNNING
+			}
+			answer.Containers = append(answer.Containers, &runtimeapi.Container{
+				Id: id, PodSandboxId: "s", State: state, CreatedAt: 7,
+				Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+			})
+		}
+		proto.Merge(reply.(proto.Message), answer)
+	case *runtimeapi.ListPodSandboxRequest:
+		proto.Merge(reply.(proto.Message), &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{
+			Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Namespace: "default", Uid: "u"},
+			Annotations: map[string]string{"a": "b"},
+		}}})
+	case *runtimeapi.ContainerStatusRequest:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.queried = append(r.queried, request.GetContainerId())
+		return r.status(request, reply.(proto.Message))
+	default:
+		return fmt.Errorf("it has no %s", method)
+	}
+	return nil
+}
+
+func (r *runtime) status(request *runtimeapi.ContainerStatusRequest, reply proto.Message) error {
+	var i int
+	if _, err := fmt.Sscanf(request.GetContainerId(), "c%d", &i); err != nil || !request.GetVerbose() {
+		return status.Error(codes.InvalidArgument, "no container, or not verbose")
+	}
+	if r.variables[i] < 0 {
+		return status.Error(codes.NotFound, "it is gone")
+	}
+	info, err := json.Marshal(map[string]any{"sandboxID": "s", "runtimeSpec": specs.Spec{
+		Process: &specs.Process{Args: []string{"sleep"}, Env: []string{"V=" + strings.Repeat("<", r.variables[i])}},
+		Linux: &specs.Linux{Resources: &specs.LinuxResources{
+			Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}},
+		}},
+		Annotations: map[string]string{"of": "the runtime"},
+	}})
+	if err != nil {
+		return err
+	}
+	if r.info != nil {
+		info = []byte(r.info(request.GetContainerId()))
+	}
+	proto.Merge(reply, &runtimeapi.ContainerStatusResponse{
+		Status: &runtimeapi.ContainerStatus{
+			Id: request.GetContainerId(), Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+			Annotations: map[string]string{"of": "the kubelet"},
+		},
+		Info: map[string]string{"info": string(info)},
+	})
+	return nil
+}
+
+func TestTheListHasTheSizesOfWhatThePluginsWillGet(t *testing.T) {
+	r := &runtime{
+		variables: []int{1000, 200_000, -1, 5},
+		states:    map[string]runtimeapi.ContainerState{"c3": runtimeapi.ContainerState_CONTAINER_EXITED},
+	}
+	source := New(r)
+	list, err := source.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Sandboxes) != 1 || len(list.Containers) != 3 {
+		t.Fatalf("%d sandboxes, %d containers", len(list.Sandboxes), len(list.Containers))
+	}
+	for i, least := range []int{1000, 200_000, 0} {
+		if size := list.Containers[i].Size; size < least || size > least+200 {
+			t.Errorf("container %d has %d bytes, want little more than %d", i, size, least)
+		}
+	}
+	if size := list.Sandboxes[0].Size; size < unlisted {
+		t.Errorf("the sandbox has %d bytes", size)
+	}
+	if pod := list.SandboxOf(list.Containers[0]).Pod().String(); pod != "default/pod" {
+		t.Errorf("the pod is %s", pod)
+	}
+	if err := list.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestContainersAreQueriedOnce(t *testing.T) {
+	r := &runtime{variables: []int{10, 20}}
+	source := New(r)
+	for range 3 {
+		if _, err := source.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.variables) == 2 {
+			r.variables = append(r.variables, 30)
+		}
+	}
+	if len(r.queried) != 3 {
+		t.Errorf("queried for %q", r.queried)
+	}
+}
+
+func TestAContainerIsDescribedAsTheRuntimeDoes(t *testing.T) {
+	c, err := New(&runtime{variables: []int{3}}).Container(t.Context(), "c0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"V=<<<"}, c.GetEnv()); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+	if c.GetPodSandboxId() != "s" || c.GetName() != "main" || c.GetArgs()[0] != "sleep" {
+		t.Errorf("got %v", c)
+	}
+	if got := c.GetAnnotations()["of"]; got != "the kubelet" {
+		t.Errorf("the annotation is of %s", got)
+	}
+	if devices := c.GetLinux().GetResources().GetDevices(); len(devices) != 1 || !devices[0].GetAllow() {
+		t.Errorf("rules for devices: %v", devices)
+	}
+}
+
+func TestARuntimeThatDoesNotSayWhatAContainerIsIsAnError(t *testing.T) {
+	for _, info := range []string{"", "{}", `{"runtimeSpec":[]}`} {
+		r := &runtime{variables: []int{1}, info: func(string) string { return info }}
+		if _, err := New(r).List(t.Context()); err == nil || !strings.Contains(err.Error(), "runtimeSpec") {
+			t.Errorf("%q: %v", info, err)
+		}
+	}
+}
+
+func TestWhatCannotBeSentIsNamed(t *testing.T) {
+	r := &runtime{variables: []int{10, 1_700_000, 1_700_001, 1_700_002}}
+	list, err := New(r).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = list.Check()
+	if err == nil || strings.Count(err.Error(), `container "main" of pod default/pod (1700`) != named {
+		t.Error(err)
+	}
+}
