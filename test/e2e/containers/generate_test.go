@@ -1,0 +1,143 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// names are those of variables; values are what they have.
+var (
+	names = []string{
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "DOCKER_RESOURCE_GPU",
+		"DOCKER_RESOURCE_X", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_X", "ASCEND_VISIBLE_DEVICES",
+		"CUDA_VERSION", "NVIDIA_DRIVER_CAPABILITIES", "nvidia_visible_devices", "MODE", "PATH",
+	}
+	values = []string{"all", "0", "0,1", "", "none", "void", "GPU-0", "Ascend910-0", "nvidia.com/gpu=all"}
+)
+
+// generator makes random images and pods.
+type generator struct{ *rand.Rand }
+
+func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 0))} }
+
+func pick[T any](g generator, list []T) T { return list[g.IntN(len(list))] }
+
+// chance is true in one of n cases.
+func (g generator) chance(n int) bool { return g.IntN(n) == 0 }
+
+// variable returns a name in some spelling, and a value.
+func (g generator) variable() (name, value string) {
+	name, value = pick(g, names), pick(g, values)
+	if name == "PATH" {
+		return name, "/usr/bin:/bin"
+	}
+	if g.chance(8) {
+		name = strings.Repeat(" ", g.IntN(3)) + name + strings.Repeat(" ", g.IntN(3))
+	}
+	return name, value
+}
+
+// imageEnv returns the variables of an image, in which a name may occur twice.
+func (g generator) imageEnv() []string {
+	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	for range g.IntN(6) {
+		name, value := g.variable()
+		env = append(env, name+"="+value)
+		if g.chance(3) {
+			env = append(env, name+"="+pick(g, values))
+		}
+	}
+	return env
+}
+
+// pod is a random pod, with the containers as the kubelet requests them.
+type pod struct {
+	annotations, labels map[string]string
+	containers          []*runtimeapi.ContainerConfig
+}
+
+// pod returns a pod whose containers have the images. About one of ten is very large.
+func (g generator) pod(images []string) pod {
+	p := pod{annotations: map[string]string{}, labels: map[string]string{}}
+	if g.chance(8) {
+		p.annotations["cdi.k8s.io/"+pick(g, []string{"a", "gpu"})] = pick(g, []string{"nvidia.com/gpu=all", "example.com/x=0"})
+	}
+	if g.chance(12) {
+		p.annotations["note"] = strings.Repeat("n", g.size())
+	}
+	if g.chance(20) {
+		for i := range g.IntN(3000) {
+			p.labels[fmt.Sprint("label-", i)] = strings.Repeat("l", 60)
+		}
+	}
+	for i := range 1 + g.IntN(6) {
+		p.containers = append(p.containers, g.container(fmt.Sprint("c", i), pick(g, images)))
+	}
+	return p
+}
+
+// size returns a number of bytes: small, or around and above what is allowed.
+func (g generator) size() int {
+	if g.chance(2) {
+		return g.IntN(20_000)
+	}
+	return g.IntN(500_000)
+}
+
+// container returns a container of a pod. The kubelet has removed duplicates of the pod's own
+// variables by then, and has put ConfigMaps, Secrets and Services into them.
+func (g generator) container(name, image string) *runtimeapi.ContainerConfig {
+	c := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name},
+		Image:    &runtimeapi.ImageSpec{Image: image},
+		Command:  []string{"/bin/sh", "-c", "trap exit TERM; sleep 86400 & wait"},
+		Labels:   map[string]string{"io.kubernetes.container.name": name},
+		LogPath:  name + ".log", Linux: &runtimeapi.LinuxContainerConfig{},
+	}
+	set := map[string]bool{}
+	put := func(name, value string) {
+		if !set[name] {
+			set[name] = true
+			c.Envs = append(c.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+		}
+	}
+	for range g.IntN(8) {
+		put(g.variable())
+	}
+	if g.chance(6) { // a ConfigMap with prefix
+		prefix := pick(g, []string{"", " ", "DOCKER_RESOURCE_", "HABANA_VISIBLE_DEVICES_", "APP_"})
+		for i := range 1 + g.IntN(900) {
+			put(fmt.Sprint(prefix, "KEY", i), pick(g, values))
+		}
+	}
+	if g.chance(5) {
+		for i, left := 0, g.size(); left > 0; i, left = i+1, left-1000 {
+			put(fmt.Sprint("LARGE_", i), strings.Repeat("v", min(left, 1000)))
+		}
+	}
+	if g.chance(10) {
+		for left := g.size(); left > 0; left -= 1000 {
+			c.Args = append(c.Args, strings.Repeat("a", min(left, 1000)))
+		}
+	}
+	if g.chance(10) {
+		c.Annotations = map[string]string{"note": strings.Repeat("n", g.size())}
+	}
+	if g.chance(10) {
+		c.Mounts = append(c.Mounts, &runtimeapi.Mount{
+			HostPath: "/dev/null", ContainerPath: "/var/run/nvidia-container-devices/" + pick(g, values[:3]),
+		})
+	}
+	if g.chance(10) {
+		for i := range g.IntN(200) {
+			c.Mounts = append(c.Mounts, &runtimeapi.Mount{HostPath: "/etc/hostname", ContainerPath: fmt.Sprint("/tmp/m", i)})
+		}
+	}
+	return c
+}

@@ -1,0 +1,200 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubedevice/kubedevice/test/binaries"
+	"github.com/kubedevice/kubedevice/test/cluster"
+	"github.com/kubedevice/kubedevice/test/clustertest"
+	"github.com/kubedevice/kubedevice/test/image"
+)
+
+// node is a node whose kubelet is this process.
+type node struct {
+	*cluster.Node
+	runtimeapi.RuntimeServiceClient
+	namespace string
+	names     atomic.Int64
+}
+
+// deviceFiles stand for the devices of vendors whose variables the firewall guards then.
+var deviceFiles = []string{"/dev/kfd", "/dev/hl0", "/dev/davinci_manager"}
+
+// takeOver stops the node's kubelet, and returns the node until the test ends.
+func takeOver(ctx context.Context, t *testing.T, of *cluster.Node) *node {
+	t.Helper()
+	if err := of.Kubelet.Terminate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := of.Run(ctx, "/bin/touch", deviceFiles...); err != nil {
+		t.Fatal(err, out)
+	}
+	conn, err := grpc.NewClient("passthrough:"+of.Name, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), // kubecri is killed
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return of.Sandbox().Dial(ctx, "unix", of.Endpoint())
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{
+		Node: of, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn),
+		namespace: clustertest.Namespace(t, shared.Client),
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		if err := of.Kubelet.Start(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// sandbox is the sandbox of a pod on a node.
+type sandbox struct {
+	node   *node
+	id     string // empty if it was refused
+	config *runtimeapi.PodSandboxConfig
+}
+
+// run creates the pod in the API server, with the annotations of its sandbox left out, and runs its
+// sandbox. An error is the runtime's.
+func (n *node) run(ctx context.Context, t *testing.T, p pod) (*sandbox, error) {
+	t.Helper()
+	object := clustertest.IdlePod(n.namespace, fmt.Sprint("pod-", n.names.Add(1)), nil)
+	object.Spec.NodeName = n.Name
+	object.Spec.Containers = nil
+	for _, c := range p.containers {
+		object.Spec.Containers = append(object.Spec.Containers, corev1.Container{
+			Name: c.GetMetadata().GetName(), Image: image.Busybox,
+		})
+	}
+	object = clustertest.CreatePod(ctx, t, shared.Client, object)
+	s := &sandbox{node: n, config: &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: object.Name, Namespace: object.Namespace, Uid: string(object.UID),
+		},
+		Labels: p.labels, Annotations: maps.Clone(p.annotations), LogDirectory: "/var/log/pods/" + string(object.UID),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: filepath.Join(cgroups, n.Name, "pods"),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{
+				Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER,
+			}},
+		},
+	}}
+	s.config.Annotations["kubernetes.io/config.source"] = "api"
+	answer, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: s.config})
+	s.id = answer.GetPodSandboxId()
+	return s, err
+}
+
+// remove removes the pod and its sandbox with all containers.
+func (s *sandbox) remove(ctx context.Context, t *testing.T) {
+	t.Helper()
+	err := shared.Client.CoreV1().Pods(s.node.namespace).Delete(ctx, s.config.GetMetadata().GetName(),
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	if err != nil {
+		t.Error(err)
+	}
+	if s.id == "" {
+		return
+	}
+	if _, err := s.node.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.id}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.node.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.id}); err != nil {
+		t.Error(err)
+	}
+}
+
+// create creates and starts a container. It returns its ID, and an error of the runtime's.
+func (s *sandbox) create(ctx context.Context, c *runtimeapi.ContainerConfig) (id string, err error) {
+	c.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+		NamespaceOptions: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions(),
+	}
+	answer, err := s.node.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: s.id, Config: c, SandboxConfig: s.config,
+	})
+	if err != nil {
+		return "", err
+	}
+	_, err = s.node.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: answer.GetContainerId()})
+	return answer.GetContainerId(), err
+}
+
+// config reads the config.json that runc got for a container that runs.
+func (n *node) config(id string) (c config, err error) {
+	content, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(n.Sandbox().PID()),
+		"root/run/containerd/io.containerd.runtime.v2.task/k8s.io", id, "config.json"))
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(content, &c)
+}
+
+// giveImages gives the node's runtime images with random variables, and returns their names.
+func (n *node) giveImages(ctx context.Context, t *testing.T, g generator) (names []string) {
+	t.Helper()
+	program, err := os.ReadFile(filepath.Join(shared.Programs(), binaries.Busybox))
+	if err != nil {
+		t.Fatal(err)
+	}
+	busybox := image.NewBusybox(program, "bin/sh\nbin/sleep\n")
+	var images []image.Image
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("localhost/random:%d", i))
+		images = append(images, busybox.Variant(names[i], func(config *v1.ImageConfig) {
+			config.Env = g.imageEnv()
+			config.Labels = map[string]string{"random": names[i]}
+		}))
+	}
+	// A directory that the node sees.
+	file, err := os.Create(filepath.Join(n.Var(), "random.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // closed below; a second time does no harm
+	if err := image.WriteArchive(file, runtime.GOARCH, images...); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.ImportImages(ctx, "/var/random.tar"); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// awaitAsked waits until the runtime asks kubecri about containers.
+func (n *node) awaitAsked(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for {
+		ready, err := n.Get(ctx, "/readyz")
+		if err == nil && strings.Contains(ready, "[+]nri ok") {
+			return
+		}
+		clustertest.Pause(ctx, t, "kubecri is registered on "+n.Name)
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// config is what a vendor's runtime reads of config.json.
+type config struct {
+	Process struct {
+		Args []string `json:"args"`
+		Env  []string `json:"env"`
+	} `json:"process"`
+	Mounts []struct {
+		Destination string `json:"destination"`
+	} `json:"mounts"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// last returns the value of the last variable of a name, as a map filled in order has it.
+func (c config) last(name string) (value string, set bool) {
+	for _, entry := range c.Process.Env {
+		if key, is, _ := strings.Cut(entry, "="); key == name {
+			value, set = is, true
+		}
+	}
+	return value, set
+}
+
+// first returns the first variable whose entry begins so.
+func (c config) first(begin string) (entry string, set bool) {
+	for _, entry := range c.Process.Env {
+		if strings.HasPrefix(entry, begin) {
+			return entry, true
+		}
+	}
+	return "", false
+}
+
+// obeyed returns what of the container the runtimes of vendors would give it devices for, by the
+// code of those runtimes; the container was allocated none. It knows nothing of kubecri's firewall.
+func (c config) obeyed() (devices []string) {
+	add := func(format string, args ...any) { devices = append(devices, fmt.Sprintf(format, args...)) }
+	// nvidia-container-toolkit, internal/config/image: a map of all variables; an image of the old
+	// kind has CUDA_VERSION and stands for all devices.
+	visible, set := c.last("NVIDIA_VISIBLE_DEVICES")
+	_, cuda := c.last("CUDA_VERSION")
+	switch {
+	case set && visible != "" && visible != "void" && visible != "none":
+		add("NVIDIA_VISIBLE_DEVICES=%s", visible)
+	case !set && cuda:
+		add("CUDA_VERSION without NVIDIA_VISIBLE_DEVICES")
+	}
+	for _, mount := range c.Mounts {
+		if strings.HasPrefix(mount.Destination, "/var/run/nvidia-container-devices") {
+			add("the mount %s", mount.Destination)
+		}
+	}
+	// ROCm/container-toolkit, internal/oci: the last of all names.
+	amd := ""
+	for _, entry := range c.Process.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		if name == "AMD_VISIBLE_DEVICES" || strings.HasPrefix(name, "DOCKER_RESOURCE_") {
+			amd = value
+		}
+	}
+	if strings.Contains(amd, "all") || strings.ContainsAny(amd, "0123456789") {
+		add("AMD_VISIBLE_DEVICES=%s", amd)
+	}
+	// habana-container-runtime: the mode oci takes the first entry that begins so, the hook of the
+	// mode legacy the last of the name, without which it gives all.
+	if entry, set := c.first("HABANA_VISIBLE_DEVICES"); set && !strings.HasSuffix(entry, "=none") {
+		add("%s in the mode oci", entry)
+	}
+	if habana, _ := c.last("HABANA_VISIBLE_DEVICES"); habana != "none" {
+		add("HABANA_VISIBLE_DEVICES=%s in the mode legacy", habana)
+	}
+	// ascend-docker-runtime: the last of the name; in 2023 the first with Ascend in its value.
+	if ascend, _ := c.last("ASCEND_VISIBLE_DEVICES"); ascend != "" {
+		add("ASCEND_VISIBLE_DEVICES=%s", ascend)
+	}
+	for _, entry := range c.Process.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		if name == "ASCEND_VISIBLE_DEVICES" && strings.Contains(value, "Ascend") {
+			add("%s in releases of 2023", entry)
+		}
+	}
+	for key, value := range c.Annotations {
+		if strings.HasPrefix(key, "cdi.k8s.io/") {
+			add("the annotation %s: %s", key, value)
+		}
+	}
+	return devices
+}
+
+func TestWhatVendorsRuntimesWouldObeyIsFound(t *testing.T) {
+	harmless := []string{"HABANA_VISIBLE_DEVICES=none", "ASCEND_VISIBLE_DEVICES="}
+	for name, test := range map[string]struct {
+		env  []string
+		want int
+	}{
+		"nothing":                  {nil, 0},
+		"void":                     {[]string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"}, 0},
+		"the last is all":          {[]string{"NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=all"}, 1},
+		"an old image":             {[]string{"CUDA_VERSION=9.0"}, 1},
+		"a blank that is no blank": {[]string{" NVIDIA_VISIBLE_DEVICES=all"}, 0},
+		"a resource of AMD":        {[]string{"AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_X=0"}, 1},
+		"the last is none":         {[]string{"DOCKER_RESOURCE_X=0", "AMD_VISIBLE_DEVICES=none"}, 0},
+		"Ascend in the first":      {[]string{"ASCEND_VISIBLE_DEVICES=Ascend910-0"}, 1},
+	} {
+		var c config
+		c.Process.Env = append(test.env, harmless...)
+		if got := c.obeyed(); len(got) != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	var c config
+	c.Process.Env = []string{"HABANA_VISIBLE_DEVICES_X=0", "HABANA_VISIBLE_DEVICES=none"}
+	if got := c.obeyed(); len(got) != 1 {
+		t.Errorf("the first of Habana's: %q", got)
+	}
+}
