@@ -33,7 +33,7 @@ func (c CRI) CreateContainer(ctx context.Context, raw []byte) (suffix []byte, er
 		return nil, invalid(err)
 	}
 	container := containerOf(request)
-	if err := checkContents(request); err != nil {
+	if err := c.checkContents(ctx, request); err != nil {
 		return nil, c.Refuse(ctx, container.Pod, err)
 	}
 	failpoint.Reach(failpoint.Decoded)

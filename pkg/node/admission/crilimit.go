@@ -41,14 +41,21 @@ func (c CRI) ContainerTooLong(ctx context.Context, request io.Reader, bytes int)
 
 // checkContents returns why a container, or its sandbox, is too large. The bounds are those of NRI,
 // so that a node's pods are the same in both modes.
-func checkContents(request *runtimeapi.CreateContainerRequest) error {
+func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContainerRequest) error {
 	sandbox := request.GetSandboxConfig()
 	pod := nribound.Pod{Namespace: sandbox.GetMetadata().GetNamespace(), Name: sandbox.GetMetadata().GetName()}
 	if err := nribound.CheckSandbox(pod, nribound.CRISandboxContents(sandbox)); err != nil {
 		return err
 	}
-	return nribound.CheckContainer(pod, request.GetConfig().GetMetadata().GetName(),
-		nribound.CRIContainerContents(request.GetConfig()))
+	config := request.GetConfig()
+	contents := nribound.CRIContainerContents(config)
+	if c.Image != nil {
+		// Without an answer the image counts as small: no container waits for that.
+		if variables, err := c.Image(ctx, config.GetImage()); err == nil {
+			contents.Variables += nribound.SizeOfVariables(variables)
+		}
+	}
+	return nribound.CheckContainer(pod, config.GetMetadata().GetName(), contents)
 }
 
 // metadataPath is where metadata is in a request: the numbers of two fields.

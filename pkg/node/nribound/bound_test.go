@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestContentsAreTheEncodedSizeOfThoseParts(t *testing.T) {
@@ -72,5 +73,28 @@ func TestWhatIsTooLargeIsRefusedWithItsParts(t *testing.T) {
 		if err != nil {
 			t.Error("within the bound:", err)
 		}
+	}
+}
+
+func TestAContainerOfTheCRIHasTheSizeThatItHasInNRI(t *testing.T) {
+	key, value := "NAME", strings.Repeat("v", 3000)
+	config := &runtimeapi.ContainerConfig{
+		Envs:    []*runtimeapi.KeyValue{{Key: key, Value: []byte(value)}},
+		Command: []string{"sh"}, Args: []string{"-c", "x"},
+		Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": value},
+		Mounts:     []*runtimeapi.Mount{{HostPath: "/var/lib/kubelet/pods/x/etc-hosts", ContainerPath: "/etc/hosts"}},
+		CDIDevices: []*runtimeapi.CDIDevice{{Name: "vendor.com/gpu=0"}},
+	}
+	c := &api.Container{
+		Env: []string{key + "=" + value}, Args: []string{"sh", "-c", "x"}, Labels: config.GetLabels(),
+		Annotations: config.GetAnnotations(), CDIDevices: []*api.CDIDevice{{Name: "vendor.com/gpu=0"}},
+		Mounts: []*api.Mount{{
+			Source: "/var/lib/kubelet/pods/x/etc-hosts", Destination: "/etc/hosts", Type: "bind",
+			Options: []string{"rbind", "rprivate", "rw"},
+		}},
+	}
+	got, want := CRIContainerContents(config), ContainerContents(c)
+	if difference := got.Total() - want.Total(); difference < 0 || difference > 10 {
+		t.Errorf("%v by the CRI, %v by NRI", got, want)
 	}
 }

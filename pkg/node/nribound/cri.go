@@ -9,15 +9,13 @@ import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 // rprivate and rw.
 const mountOptions = 32
 
-// CRIContainerContents returns the contents of a container of the CRI. Those of its image are not
-// in it.
+// CRIContainerContents returns the contents of a container of the CRI. What its image
+// sets is not in it.
 func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
 	contents := Contents{
-		Args:   sizeOfStrings(config.GetCommand()) + sizeOfStrings(config.GetArgs()),
-		Labels: sizeOfMap(config.GetLabels()), Annotations: sizeOfMap(config.GetAnnotations()),
-	}
-	for _, env := range config.GetEnvs() {
-		contents.Variables += field(len(env.GetKey()) + len("=") + len(env.GetValue()))
+		Variables: SizeOfVariables(config.GetEnvs()),
+		Args:      sizeOfStrings(config.GetCommand()) + sizeOfStrings(config.GetArgs()),
+		Labels:    sizeOfMap(config.GetLabels()), Annotations: sizeOfMap(config.GetAnnotations()),
 	}
 	for _, m := range config.GetMounts() {
 		contents.Mounts += field(field(len(m.GetContainerPath())) + field(len(m.GetHostPath())) + mountOptions)
@@ -26,6 +24,14 @@ func CRIContainerContents(config *runtimeapi.ContainerConfig) Contents {
 		contents.CDIDevices += 1 + field(field(len(d.GetName())))
 	}
 	return contents
+}
+
+// SizeOfVariables returns how much of a container its variables take.
+func SizeOfVariables(variables []*runtimeapi.KeyValue) (size int) {
+	for _, variable := range variables {
+		size += field(len(variable.GetKey()) + len("=") + len(variable.GetValue()))
+	}
+	return size
 }
 
 // CRISandboxContents returns the contents of a sandbox of the CRI.

@@ -66,7 +66,8 @@ type pod struct {
 func (g generator) pod(images []string) pod {
 	p := pod{annotations: map[string]string{}, labels: map[string]string{}}
 	if g.chance(8) {
-		p.annotations["cdi.k8s.io/"+pick(g, []string{"a", "gpu"})] = pick(g, []string{"nvidia.com/gpu=all", "example.com/x=0"})
+		device := pick(g, []string{"nvidia.com/gpu=all", "example.com/x=0"})
+		p.annotations["cdi.k8s.io/"+pick(g, []string{"a", "gpu"})] = device
 	}
 	if g.chance(12) {
 		p.annotations["note"] = strings.Repeat("n", g.size())
@@ -136,7 +137,9 @@ func (g generator) container(name, image string) *runtimeapi.ContainerConfig {
 	}
 	if g.chance(10) {
 		for i := range g.IntN(200) {
-			c.Mounts = append(c.Mounts, &runtimeapi.Mount{HostPath: "/etc/hostname", ContainerPath: fmt.Sprint("/tmp/m", i)})
+			c.Mounts = append(c.Mounts, &runtimeapi.Mount{
+				HostPath: "/etc/hostname", ContainerPath: fmt.Sprint("/tmp/m", i),
+			})
 		}
 	}
 	return c
