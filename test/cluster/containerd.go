@@ -18,6 +18,9 @@ state = "/run/containerd"
 [grpc]
   address = "{{.Socket}}"
 
+[metrics]
+  address = "{{.Metrics}}"
+
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{{.Pause}}"
 {{- with .Registries}}

@@ -59,11 +59,24 @@ func (n *Node) NewComponent(name string, program Program) *Component {
 	return n.cluster.newComponent(n.Sandbox, n.Name, name, program)
 }
 
+// containerdMetrics is the address of containerd 2's metrics, inside the node.
+const containerdMetrics = "127.0.0.1:1338"
+
+// RuntimeMetrics returns the metrics of containerd 2.
+func (n *Node) RuntimeMetrics(ctx context.Context) (string, error) {
+	return n.get(ctx, containerdMetrics+"/v1/metrics")
+}
+
 // Get returns what kubecri answers on its health port for a path such as /metrics, whatever the
 // status.
 func (n *Node) Get(ctx context.Context, path string) (string, error) {
+	return n.get(ctx, "127.0.0.1:10261"+path)
+}
+
+// get returns what an address and path inside the node answers, whatever the status.
+func (n *Node) get(ctx context.Context, address string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.sandbox.Dial}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10261"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
 	if err != nil {
 		return "", err
 	}

@@ -79,6 +79,7 @@ func (n *Node) containerdFiles() (map[string][]byte, error) {
 	}
 	config, err := render(runtimes[n.options.runtime()].config, map[string]any{
 		"Socket":     containerdSocket,
+		"Metrics":    containerdMetrics,
 		"Pause":      image.Pause,
 		"Plugins":    filepath.Join(n.cluster.options.Programs, "cni"),
 		"Networks":   n.file("cni"),

@@ -54,7 +54,10 @@ func (n *node) attempt(ctx context.Context, t *testing.T) {
 			sandboxes = sandboxes[1:]
 		}
 		p := g.pod(images)
-		s, err := n.run(ctx, t, p)
+		s, err := n.run(ctx, p)
+		if s == nil {
+			t.Fatal(err)
+		}
 		sandboxes = append(sandboxes, s)
 		if err != nil {
 			expectRefusal(t, "a sandbox", err)

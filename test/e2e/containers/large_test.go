@@ -31,7 +31,7 @@ func TestPodsWithVeryLargeContainersDoNotTakeKubecrisMemory(t *testing.T) {
 			n := takeOver(ctx, t, of)
 			var sandboxes []*sandbox
 			for range pods {
-				s, err := n.run(ctx, t, pod{annotations: map[string]string{}, containers: []*runtimeapi.ContainerConfig{
+				s, err := n.run(ctx, pod{annotations: map[string]string{}, containers: []*runtimeapi.ContainerConfig{
 					largeContainer(size),
 				}})
 				if err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/grpc"
@@ -80,8 +81,7 @@ type sandbox struct {
 
 // run creates the pod in the API server, with the annotations of its sandbox left out, and runs its
 // sandbox. An error is the runtime's.
-func (n *node) run(ctx context.Context, t *testing.T, p pod) (*sandbox, error) {
-	t.Helper()
+func (n *node) run(ctx context.Context, p pod) (*sandbox, error) {
 	object := clustertest.IdlePod(n.namespace, fmt.Sprint("pod-", n.names.Add(1)), nil)
 	object.Spec.NodeName = n.Name
 	object.Spec.Containers = nil
@@ -90,7 +90,10 @@ func (n *node) run(ctx context.Context, t *testing.T, p pod) (*sandbox, error) {
 			Name: c.GetMetadata().GetName(), Image: image.Busybox,
 		})
 	}
-	object = clustertest.CreatePod(ctx, t, shared.Client, object)
+	object, err := shared.Client.CreatePod(ctx, object)
+	if err != nil {
+		return nil, err
+	}
 	s := &sandbox{node: n, config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: object.Name, Namespace: object.Namespace, Uid: string(object.UID),
@@ -128,8 +131,26 @@ func (s *sandbox) remove(ctx context.Context, t *testing.T) {
 	}
 }
 
-// create creates and starts a container. It returns its ID, and an error of the runtime's.
+// unresolved is the runtime's error for a CDI device whose file it has not read yet.
+const unresolved = "unresolvable CDI devices kubedevice.io/"
+
+// create creates and starts a container, and tries again as the kubelet does. It returns its ID,
+// and an error of the runtime's.
 func (s *sandbox) create(ctx context.Context, c *runtimeapi.ContainerConfig) (id string, err error) {
+	for range 5 {
+		if id, err = s.tryToCreate(ctx, c); err == nil || !strings.Contains(err.Error(), unresolved) {
+			return id, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return id, err
+		}
+	}
+	return id, err
+}
+
+func (s *sandbox) tryToCreate(ctx context.Context, c *runtimeapi.ContainerConfig) (id string, err error) {
 	c.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
 		NamespaceOptions: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions(),
 	}
