@@ -262,6 +262,10 @@ nri: build ## End-to-end tests of devices, restarts and vendors where kubecri is
 	cd test && KUBEDEVICE_CLUSTER_MODE=nri $(TEST) -count=1 -timeout 60m -p 1 ./e2e \
 	  ./e2e/devices ./e2e/vendors ./e2e/seals
 
+.PHONY: containers
+containers: build ## Create 2,000 random containers in both modes while kubecri is killed 50 times (root, Linux).
+	cd test && $(TEST) ./e2e/containers -v -count 1 -timeout 60m -args -containers=2000 -registrations=50 -pods=110
+
 .PHONY: chart-stories
 chart-stories: build ## All end-to-end tests of the chart; "make test" leaves some out (root, Linux).
 	@$(MAKE) --no-print-directory helm images PLATFORMS=linux/$$(go env GOHOSTARCH)

@@ -20,13 +20,13 @@ const latency = "containerd_nri_plugin_latency_seconds"
 
 // The runtime waits for a plugin with all pods of the node, and drops it after two seconds.
 func TestTheRuntimeWaitsForKubecriForLessThanASecondWhileAllCPUsAreBusy(t *testing.T) {
-	const pods, creators = 110, 8
+	const creators = 8
 	ctx := begin(t, 5*time.Minute)
 	n := takeOver(ctx, t, shared.Nodes[0])
 	occupy(t)
 	g := newGenerator(*seed)
 	images := n.giveImages(ctx, t, g)
-	sandboxes := make([]*sandbox, pods)
+	sandboxes := make([]*sandbox, *pods)
 	var creating errgroup.Group
 	creating.SetLimit(creators)
 	for i := range sandboxes {

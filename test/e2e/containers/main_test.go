@@ -24,6 +24,7 @@ import (
 var (
 	created = flag.Int("containers", 60, "how many containers are created in each mode")
 	times   = flag.Int("registrations", 3, "how often kubecri is killed meanwhile, and is registered again")
+	pods    = flag.Int("pods", 30, "how many pods there are while all CPUs are busy")
 	seed    = flag.Uint64("seed", 1, "of the random containers")
 )
 
