@@ -26,6 +26,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/scheduler/failover"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/neighbours"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/policies"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/readapi"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
@@ -152,6 +153,8 @@ func newFactory(
 			}
 		})
 		core := handle.SharedInformerFactory().Core().V1()
+		ownPods := core.Pods().Lister()
+		shared.Run(func(ctx context.Context) { neighbours.Watch(ctx, ownPods, shared.PodsOn) })
 		if err = startFailover(shared, schedulers, handle, options.Seals.Keys); err != nil {
 			return
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/node/enrolment"
-	"github.com/kubedevice/kubedevice/test/clustertest"
 	"github.com/kubedevice/kubedevice/test/image"
 	"github.com/kubedevice/kubedevice/test/kube"
 )
@@ -76,18 +75,6 @@ func exceptions() []*Attempt {
 	written("tolerate-status", "writes so by a patch of the pod's status", func(ctx context.Context,
 		client *kube.Client, pod *corev1.Pod) error {
 		return mergePatch(ctx, client, pod, patch, "status")
-	})
-	written("tolerate-ephemeral", "writes so with a debug container", func(ctx context.Context, client *kube.Client,
-		pod *corev1.Pod) error {
-		now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		metav1.SetMetaDataAnnotation(&now.ObjectMeta, key, "true")
-		now.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.
-			EphemeralContainerCommon{Name: "debug", Image: image.Busybox, Command: clustertest.Idle}}}
-		_, err = client.CoreV1().Pods(pod.Namespace).UpdateEphemeralContainers(ctx, now.Name, now, metav1.UpdateOptions{})
-		return err
 	})
 	for _, path := range []string{"pods/binding", "bindings"} {
 		id := map[string]string{"pods/binding": "tolerate-binding", "bindings": "tolerate-binding-legacy"}[path]

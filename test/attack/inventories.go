@@ -150,7 +150,8 @@ func (s *Stage) changeNode(ctx context.Context, client *kube.Client, node string
 		newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, patched.ResourceVersion)
 		same := func(key string) bool { return now.Annotations[key] == before.Annotations[key] }
 		return err == nil && newer > 0 && same(deviceinfo.Annotation) && same(deviceinfo.HoldersAnnotation) &&
-			same(deviceinfo.ReplacementsAnnotation) && same(deviceinfo.UnhealthyAnnotation)
+			same(deviceinfo.ReplacementsAnnotation) && same(deviceinfo.UnhealthyAnnotation) &&
+			same(deviceinfo.RequiredPluginAnnotation)
 	})
 	if wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded) {
 		return Got{Succeeds, fmt.Sprintf("the inventory of %s stays changed", node)}, nil

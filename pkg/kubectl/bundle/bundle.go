@@ -82,9 +82,10 @@ type part struct {
 
 // contents are the files of a bundle, and what is missing.
 type contents struct {
-	parts   []part
-	missing []Missing
-	left    int // bytes up to maxTotal
+	parts    []part
+	findings []string
+	missing  []Missing
+	left     int // bytes up to maxTotal
 }
 
 // miss notes that something is missing.
@@ -140,20 +141,22 @@ func bound(free, limit int) string {
 }
 
 // Write makes a bundle and writes it to a file that its user alone may read, in place of one that
-// is there. It returns what is missing in the bundle. With an error there is no new file: the file
-// cannot be written, the API server cannot be reached, or ctx has ended.
-func Write(ctx context.Context, path string, clients Clients, options Options) ([]Missing, error) {
+// is there. It returns what was found that needs attention, and what is missing in the bundle. With
+// an error there is no new file: the file cannot be written, the API server cannot be reached, or
+// ctx has ended.
+func Write(ctx context.Context, path string, clients Clients, options Options) (findings []string, missing []Missing,
+	err error) {
 	var c *contents
-	err := replace(path, func(to io.Writer) (err error) {
+	err = replace(path, func(to io.Writer) (err error) {
 		if c, err = collect(ctx, clients, options); err != nil {
 			return err
 		}
 		return archive(ctx, to, c, options)
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.missing, nil
+	return c.findings, c.missing, nil
 }
 
 // Name is the name of a bundle that is made at that time, without an ending.

@@ -63,6 +63,7 @@ func collect(ctx context.Context, clients Clients, options Options) (*contents, 
 	c.try(ctx, "policies.yaml", c.readPolicies)
 	c.try(ctx, "leases.yaml", c.readLeases)
 	c.try(ctx, "logs and metrics", c.findPrograms)
+	c.findNeighbours()
 	for _, p := range c.programs {
 		if p.container == scheduler {
 			c.try(ctx, p.metricsFile(), func(ctx context.Context) error { return c.readMetrics(ctx, p) })

@@ -38,6 +38,12 @@ func index(c *contents, options Options) string {
 	for _, part := range c.parts {
 		fmt.Fprintf(&text, "  %-*s  %s\n", width, part.name, part.what)
 	}
+	if len(c.findings) > 0 {
+		text.WriteString("\nWhat needs attention\n")
+		for _, finding := range c.findings {
+			fmt.Fprintf(&text, "  %s\n", finding)
+		}
+	}
 	text.WriteString("\nWhat could not be read\n")
 	for _, missing := range c.missing {
 		fmt.Fprintf(&text, "  %s: %s\n", missing.What, missing.Why)

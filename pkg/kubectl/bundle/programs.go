@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 )
 
@@ -89,6 +90,22 @@ func rank(container string) int {
 		return 0
 	}
 	return 1
+}
+
+// findNeighbours notes which schedulers share a node with pods that have devices.
+func (c *collector) findNeighbours() {
+	for _, p := range c.programs {
+		node := p.pod.Spec.NodeName
+		i := slices.IndexFunc(c.pods, func(of *corev1.Pod) bool {
+			ended := of.Status.Phase == corev1.PodSucceeded || of.Status.Phase == corev1.PodFailed
+			return of.Spec.NodeName == node && !ended && deviceinfo.MayAllocate(of.Annotations[deviceinfo.Annotation])
+		})
+		if p.container == scheduler && node != "" && i >= 0 {
+			c.findings = append(c.findings, fmt.Sprintf("scheduler %s/%s shares node %s with pods that have devices, such "+
+				"as %s/%s: whoever breaks out of one has its key for seals; run it on control planes "+
+				"(docs/second-scheduler.md)", p.pod.Namespace, p.pod.Name, node, c.pods[i].Namespace, c.pods[i].Name))
+		}
+	}
 }
 
 // missServices notes which program runs in no pod.

@@ -46,7 +46,8 @@ Secrets, ConfigMaps, and the environment, arguments and volumes of pods are not 
 and the messages of events are as they were written: read them before you pass the file on.
 
 What cannot be read, for lack of rights or because it is not there, is named in the file index.txt
-and printed as a warning; the rest is written all the same.`,
+and printed as a warning; the rest is written all the same. So is a scheduler that shares a node
+with pods that have devices: whoever breaks out of one of these has the scheduler's key.`,
 		Example: `  # A report about the whole cluster, with events and logs of the last hour
   kubectl device report
 
@@ -87,13 +88,16 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if file == "" {
 		file = bundle.Name(now) + ".tar.gz"
 	}
-	missing, err := bundle.Write(ctx, file, clients, bundle.Options{
+	findings, missing, err := bundle.Write(ctx, file, clients, bundle.Options{
 		Nodes: o.nodes, Since: o.since, NoLogs: o.noLogs, PageSize: o.env.pageSize, Now: now,
 		Client: clientVersion(),
 		Tables: bundle.Tables{Nodes: o.printNodes, Pods: o.printPods, Top: o.printTop},
 	})
 	if err != nil {
 		return err
+	}
+	for _, finding := range findings {
+		fmt.Fprintf(o.env.ErrOut, "Warning: %s\n", finding)
 	}
 	for _, m := range missing {
 		fmt.Fprintf(o.env.ErrOut, "Warning: not in the report: %s: %s\n", m.What, m.Why)

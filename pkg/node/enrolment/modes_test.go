@@ -176,14 +176,23 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 			"unknown: not to be seen", "/readyz",
 		},
 		"a validator that could require kubecri of all": {
+			ModeNRI, settings(nri.Settings{Enabled: true, File: "/c"}, nil), "validator", Notice, "on, by /c",
+			`required_plugins = ["kubedevice"] there. The runtime then creates none meanwhile, static pods included, ` +
+				`those of a control plane, too, and a kubecri that itself runs as a pod`,
+		},
+		"a validator that excepts pods with an annotation": {
 			ModeNRI, settings(nri.Settings{Enabled: true, File: "/c", Tolerated: "t.example.com"}, nil), "validator",
-			Notice, "on, by /c", `required_plugins = ["kubedevice"] there. The runtime then creates none meanwhile, ` +
-				`static pods included, those of a control plane, too, and a kubecri that itself runs as a pod; ` +
-				`annotate those with t.example.com: "true"`,
+			Notice, "on, by /c", "except those of pods with the annotation t.example.com, t.example.com/pod or " +
+				"t.example.com/container.NAME: so that no tenant writes it, the policy kubedevice-missing-plugins must " +
+				"have t.example.com in its variable keys",
 		},
 		"a validator that requires kubecri of all": {
 			ModeCRI, settings(nri.Settings{Enabled: true, Required: []string{"kubedevice"}}, nil), "validator", Notice,
 			"all containers require kubedevice", "static pods",
+		},
+		"one that requires it of all but pods with an annotation": {
+			ModeCRI, settings(nri.Settings{Enabled: true, Required: []string{"kubedevice"}, Tolerated: "t.example.com"},
+				nil), "validator", Notice, "all containers require kubedevice", "kubedevice-missing-plugins",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

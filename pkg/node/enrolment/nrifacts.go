@@ -66,17 +66,19 @@ func (e *Enrolment) validatorFact(ctx context.Context, s *surroundings) Fact {
 			": switch the default validator on there and restart the runtime (docs/operations.md)")
 	}
 	found := fact("validator", "on, by %s", settings.File)
-	except := "annotate those"
+	static := "static pods included, those of a control plane, too, and a kubecri that itself runs as a pod"
 	if settings.Tolerated != "" {
-		except += fmt.Sprintf(" with %s: \"true\"", settings.Tolerated)
-	} else {
-		except += " as tolerate_missing_plugins_annotation names it there"
+		static += fmt.Sprintf(", except those of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME: so "+
+			"that no tenant writes it, the policy kubedevice-missing-plugins must have %[1]s in its variable keys; it "+
+			"sees no static pods", settings.Tolerated)
 	}
-	static := "static pods included, those of a control plane, too, and a kubecri that itself runs as a pod; " + except
 	switch {
 	case slices.Contains(settings.Required, deviceinfo.NRIPlugin):
 		found.Finding += fmt.Sprintf("; all containers require %s", strings.Join(settings.Required, ", "))
 		return found.notice("while kubecri is away, the runtime creates no container at all, " + static)
+	case settings.Tolerated != "":
+		return found.notice("containers with devices require kubecri. While it is away, the runtime creates none of " +
+			"them, " + static)
 	case e.options.Mode == ModeNRI:
 		return found.notice(fmt.Sprintf("containers with devices require kubecri. If none may pass the firewall "+
 			"while kubecri is away, have all containers require it: required_plugins = [%q] there. The runtime then "+

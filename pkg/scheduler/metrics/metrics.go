@@ -42,6 +42,10 @@ var (
 			"bad_signature, other_pod, other_node, other_allocation. With --device-seal-mode=enforce they hold only "+
 			"what their nodes report. Always 0 with --device-seal-mode=off.",
 		"reason")
+	// DevicePodsOnOwnNode is counted by leader and standbys.
+	DevicePodsOnOwnNode = gauge("device_pods_on_own_node",
+		"Pods with devices on the node of this scheduler's own pod. Whoever breaks out of one of them has the "+
+			"scheduler's key for seals and its token. 0 where the scheduler runs in no pod.")
 	// UnallocatedPods is counted by the leader alone, in rounds.
 	UnallocatedPods = gauge("unallocated_pods",
 		"Pods that request devices and were bound without any: by another scheduler, or by whoever created them. They "+
@@ -137,6 +141,7 @@ func gauges(name, help string, labels ...string) *metrics.GaugeVec {
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		ForgedAllocations, PoliciesMissing, PolicyProblems, StepLimitHits, NodesNotSearched, UnsealedPods,
+		DevicePodsOnOwnNode,
 		SealKeyReloads, UnallocatedPods, DeviceReplacements,
 		PluginCalls, PluginCallDuration, PluginFailures, PluginSetAside, PluginCallsOverdue,
 		VerdictCacheHits, VerdictCacheMisses, VerdictCacheSize, VerdictCacheInvalidations,

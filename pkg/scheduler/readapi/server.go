@@ -4,7 +4,6 @@
 package readapi
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -225,11 +223,9 @@ func (i *identity) address() schedulerapi.Address {
 	return a
 }
 
-// pod returns the pod that this process runs in, if it is known: from POD_NAMESPACE and POD_NAME,
-// which a manifest may set, or as the static pod of kubeadm.
+// pod returns the pod that this process runs in, if there is one.
 func (i *identity) pod() (namespace, name string) {
-	name = cmp.Or(os.Getenv("POD_NAME"), "kube-scheduler-"+i.host)
-	namespace = cmp.Or(os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
+	namespace, name = schedulerapi.OwnPod(i.host)
 	if _, err := i.pods.Pods(namespace).Get(name); apierrors.IsNotFound(err) {
 		return "", ""
 	}

@@ -1,0 +1,18 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package schedulerapi
+
+import (
+	"cmp"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// OwnPod returns the namespace and name that the pod of this scheduler has, if it runs in one: from
+// POD_NAMESPACE and POD_NAME, which a manifest may set, or as kubeadm's static pod of the host.
+func OwnPod(host string) (namespace, name string) {
+	return cmp.Or(os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
+		cmp.Or(os.Getenv("POD_NAME"), "kube-scheduler-"+host)
+}
