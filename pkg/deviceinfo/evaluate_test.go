@@ -138,7 +138,8 @@ func (p *policy) refusal(tb testing.TB, r request) string {
 	result := p.validator.Validate(tb.Context(), attributes.GetResource(), versioned, nil, &corev1.Namespace{},
 		celconfig.RuntimeCELCostBudget, authorizer.AuthorizerFunc(func(_ context.Context,
 			of authorizer.Attributes) (authorizer.Decision, string, error) {
-			if r.mayDelete && of.GetVerb() == "delete" && of.GetResource() == resource && of.GetName() == accessor.GetName() {
+			if r.mayDelete && of.GetVerb() == "delete" && of.GetResource() == resource &&
+				of.GetName() == accessor.GetName() {
 				return authorizer.DecisionAllow, "", nil
 			}
 			return authorizer.DecisionNoOpinion, "", nil

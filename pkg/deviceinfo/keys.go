@@ -5,9 +5,9 @@ package deviceinfo
 
 import "slices"
 
-// Key is a key of an annotation or a label that a program of KubeDevice, or the container runtime on
-// its behalf, reads from an object of the API. A test finds the keys in the sources, and another has
-// the policies refuse them.
+// Key is a key of an annotation or a label that a program of KubeDevice, or the container runtime
+// on its behalf, reads from an object of the API. A test finds the keys in the sources, and another
+// has the policies refuse them.
 type Key struct {
 	// Name is the key. One that ends with a slash is the beginning of keys.
 	Name string

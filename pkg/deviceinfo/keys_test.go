@@ -18,8 +18,8 @@ import (
 )
 
 // keyLike is what a key of ours, or one by which containers get devices, looks like in Go.
-var keyLike = regexp.MustCompile(`"(KubeDevice/[A-Za-z]+|(?:[a-z.]*kubedevice\.io|(?:app\.)?kubernetes\.io|cdi\.k8s\.io|` +
-	`[a-z.-]*noderesource\.dev)(?:/[A-Za-z.-]*)?|io\.kubernetes\.cri-o\.Devices|devices\.crio\.io)"`)
+var keyLike = regexp.MustCompile(`"(KubeDevice/[A-Za-z]+|(?:[a-z.]*kubedevice\.io|(?:app\.)?kubernetes\.io|` +
+	`cdi\.k8s\.io|[a-z.-]*noderesource\.dev)(?:/[A-Za-z.-]*)?|io\.kubernetes\.cri-o\.Devices|devices\.crio\.io)"`)
 
 // notKeys are texts of that form that are none.
 var notKeys = map[string]bool{

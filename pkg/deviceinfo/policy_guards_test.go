@@ -15,7 +15,8 @@ import (
 func TestNoTenantToleratesThatKubecriIsAway(t *testing.T) {
 	const own, refused = "tolerate.example.com", "lets containers start while kubecri is away"
 	policy := readPolicy(t, "kubedevice-missing-plugins", map[string]string{
-		"keys": "['" + ToleratedPluginsAnnotation + "', '" + own + "', 'example.com/tolerate']", "namespaces": "['system']",
+		"keys":       "['" + ToleratedPluginsAnnotation + "', '" + own + "', 'example.com/tolerate']",
+		"namespaces": "['system']",
 	})
 	pod := func(keys ...string) *corev1.Pod {
 		pod := annotated("", func(pod *corev1.Pod) { pod.Annotations = map[string]string{"other": "x"} })
@@ -28,8 +29,10 @@ func TestNoTenantToleratesThatKubecriIsAway(t *testing.T) {
 	with := func(pod *corev1.Pod, key, value string) *corev1.Pod { pod.Annotations[key] = value; return pod }
 	binding := func(key string) *corev1.Binding {
 		return &corev1.Binding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", Annotations: map[string]string{key: "true"}},
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: "train", Annotations: map[string]string{key: "true"},
+			},
 		}
 	}
 	nodes := []string{"system:nodes"}
@@ -60,9 +63,10 @@ func TestNoTenantToleratesThatKubecriIsAway(t *testing.T) {
 			request{resource: "pods", object: pod(own, corev1.MirrorPodAnnotationKey)}, refused,
 		},
 		"a pod that a node changes": {
-			request{user: "system:node:n1", groups: nodes, resource: "pods/status", object: pod(own), old: pod()}, refused,
+			request{user: "system:node:n1", groups: nodes, resource: "pods/status", object: pod(own), old: pod()},
+			refused,
 		},
-		"a binding":                   {request{resource: "pods/binding", object: binding(own)}, "pod team/train: the annotation"},
+		"a binding":                   {request{resource: "pods/binding", object: binding(own)}, "pod team/train: the"},
 		"a binding by the older path": {request{resource: "bindings", object: binding(own + "/pod")}, refused},
 	}
 	for _, key := range []string{ToleratedPluginsAnnotation, own} {
@@ -118,11 +122,15 @@ func TestKubecriIsTakenOffANodeByThoseAloneWhoMayDeleteTheNode(t *testing.T) {
 		"an operator does so through the status": {
 			request{user: "ada", resource: "nodes/status", object: without, old: with}, "keeps kubecri",
 		},
-		"an operator adds one":            {request{user: "ada", object: with, old: without}, ""},
-		"an operator removes another":     {request{user: "ada", object: plain, old: with}, ""},
-		"a user who may delete the node":  {request{user: "ada", object: without, old: with, mayDelete: true}, ""},
-		"the node itself":                 {request{user: "system:node:n1", groups: nodes, object: without, old: with}, ""},
-		"another node":                    {request{user: "system:node:n2", groups: nodes, object: without, old: with}, "keeps"},
+		"an operator adds one":           {request{user: "ada", object: with, old: without}, ""},
+		"an operator removes another":    {request{user: "ada", object: plain, old: with}, ""},
+		"a user who may delete the node": {request{user: "ada", object: without, old: with, mayDelete: true}, ""},
+		"the node itself": {
+			request{user: "system:node:n1", groups: nodes, object: without, old: with}, "",
+		},
+		"another node": {
+			request{user: "system:node:n2", groups: nodes, object: without, old: with}, "keeps kubecri",
+		},
 		"somebody with the name of it":    {request{user: "system:node:n1", object: without, old: with}, "keeps"},
 		"the node registers with a label": {request{user: "ada", object: with}, ""},
 	} {
@@ -157,7 +165,9 @@ func TestANodeDoesNotChangeTheTaintsOfItsDevices(t *testing.T) {
 			request{user: "system:node:n1", groups: nodes, object: node("", ""), old: tainted}, "a node may not change",
 		},
 		"the node through its status": {
-			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: node("", ""), old: tainted},
+			request{
+				user: "system:node:n1", groups: nodes, resource: "nodes/status", object: node("", ""), old: tainted,
+			},
 			"a node may not change",
 		},
 		"the node, with something else": {

@@ -18,9 +18,9 @@ const (
 	RequiredPluginAnnotation = "KubeDevice/RequiredPlugin"
 	// NRIPlugin is the name under which kubecri registers as an NRI plugin.
 	NRIPlugin = "kubedevice"
-	// ToleratedPluginsAnnotation is the key that NRI's documentation gives for pods whose containers
-	// are created although a plugin is missing that the runtime requires of all. The runtime's
-	// configuration names the key, and may name another one. It has the three forms of
+	// ToleratedPluginsAnnotation is the key that NRI's documentation gives for pods whose
+	// containers are created although a plugin is missing that the runtime requires of all. The
+	// runtime's configuration names the key, and may name another one. It has the three forms of
 	// requiredPlugins, and counts for these, too. Source: plugins/default-validator of
 	// github.com/containerd/nri.
 	ToleratedPluginsAnnotation = "tolerate-missing-plugins.noderesource.dev"

@@ -98,7 +98,8 @@ func TestATableThatHasASurpriseIsAnError(t *testing.T) {
 		"nobody found out": {Result{Got: Got{RefusedByNode, "no"}, Problem: "the cluster is gone"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.result.ID, test.result.Mode, test.result.Setting, test.result.Want = attempt.ID, cluster.ModeNRI, Both, want
+			test.result.ID, test.result.Want = attempt.ID, want
+			test.result.Mode, test.result.Setting = cluster.ModeNRI, Both
 			var out bytes.Buffer
 			err := show(&out, []*Attempt{attempt}, []Result{test.result})
 			if (err == nil) != test.ok || strings.Contains(out.String(), "SURPRISE") == test.ok {

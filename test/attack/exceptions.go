@@ -45,7 +45,8 @@ func exceptions() []*Attempt {
 				pod.Spec.InitContainers = []corev1.Container{{Name: "a-b-c", Image: image.Busybox,
 					Command: []string{"true"}}}
 			})),
-		tolerant("tolerate-false", "creates it with the value false, to change that later", createTolerantWith("false")),
+		tolerant("tolerate-false", "creates it with the value false, to change that later",
+			createTolerantWith("false")),
 		tolerant("tolerate-template", "has a Job create the pod", jobTolerates),
 	}
 	written := func(id, what string, write func(ctx context.Context, client *kube.Client, pod *corev1.Pod) error) {
@@ -86,8 +87,8 @@ func exceptions() []*Attempt {
 				Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"},
 			}
 			if path == "bindings" {
-				return client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource(path).Body(binding).Do(ctx).
-					Error()
+				post := client.CoreV1().RESTClient().Post()
+				return post.Namespace(pod.Namespace).Resource(path).Body(binding).Do(ctx).Error()
 			}
 			return client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 		})
@@ -109,7 +110,8 @@ func nodeExceptions() []*Attempt {
 		{"label-enrolled-removed", "takes off a node by which vendors' plugins register with kubecri", enrolment.Label,
 			"null", nil},
 		{"label-group-removed", "takes off a node the label of its group", enrolment.GroupLabel, "null", nil},
-		{"label-group-changed", "puts a node into another group: its agent stops", enrolment.GroupLabel, `"other"`, nil},
+		{"label-group-changed", "puts a node into another group: its agent stops", enrolment.GroupLabel, `"other"`,
+			nil},
 	} {
 		attempts = append(attempts, &Attempt{
 			ID: way.id, Who: Labeller, What: way.what, Defence: Policies, Alone: true,
@@ -212,8 +214,8 @@ func (s *Stage) hasAnnotation(ctx context.Context, pod *corev1.Pod) (Got, error)
 	return Got{NoEffect, "the pod has no such annotation"}, nil
 }
 
-// jobTolerates makes a tenant create a Job whose pods have the annotation, and finds out whether the
-// controller may create them.
+// jobTolerates makes a tenant create a Job whose pods have the annotation, and finds out whether
+// the controller may create them.
 func jobTolerates(ctx context.Context, s *Stage) (got Got, err error) {
 	tenant, err := s.tenant(ctx)
 	if err != nil {

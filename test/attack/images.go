@@ -27,7 +27,8 @@ const (
 	imageTwice = "localhost/attack-twice:1"
 	// imageTwiceReversed has it twice: first all, then void.
 	imageTwiceReversed = "localhost/attack-twice-reversed:1"
-	// imageBlank has Ascend's, whose runtime compares names without blanks, with one behind its name.
+	// imageBlank has Ascend's, whose runtime compares names without blanks, with one behind its
+	// name.
 	imageBlank = "localhost/attack-blank:1"
 	// imageVendors has every vendor's variable with all, HABANA_VISIBLE_DEVICES twice.
 	imageVendors = "localhost/attack-vendors:1"

@@ -45,7 +45,8 @@ func restored() []*Attempt {
 	} {
 		attempts = append(attempts, &Attempt{
 			ID: way.id, Who: Tenant, What: "restores a checkpoint image that has " + way.what, Defence: MAC,
-			// With NRI, kubecri reads config.json, where the runtime puts no annotation of an image.
+			// With NRI, kubecri reads config.json, where the runtime puts no annotation of an
+			// image.
 			Modes: proxyAlone, Alone: true, Want: everywhere(RefusedByNode, way.words), Try: restore(way.carry),
 			Off: Off{How: "what the image has is signed with the node's key", Try: restore(signed)},
 		})

@@ -85,8 +85,8 @@ func (r Result) OK() bool {
 	return r.Problem == "" && r.Got.Outcome == r.Want.Outcome && strings.Contains(r.Got.Words, r.Want.Words)
 }
 
-// Run makes all attempts in all their modes and settings, prints the table, and returns an error unless each came
-// out as it must. out gets what people read.
+// Run makes all attempts in all their modes and settings, prints the table, and returns an error
+// unless each came out as it must. out gets what people read.
 func Run(ctx context.Context, out io.Writer, options Options) error {
 	root, err := checkout.Root()
 	if err != nil {
@@ -144,7 +144,9 @@ func play(ctx context.Context, out io.Writer, mode cluster.Mode, setting Setting
 		return nil, err
 	}
 	kubecri := described.Nodes[forged].Kubecri
-	r := &run{mode: mode, setting: setting, dir: dir, keys: keys, kubecri: kubecri.Path, scheduler: described.Scheduler.Path}
+	r := &run{
+		mode: mode, setting: setting, dir: dir, keys: keys, kubecri: kubecri.Path, scheduler: described.Scheduler.Path,
+	}
 	for _, arg := range kubecri.Args {
 		if plugins, ok := strings.CutPrefix(arg, "--cridevices="); ok {
 			r.plugins = plugins

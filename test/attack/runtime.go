@@ -84,8 +84,8 @@ func restores() []*Attempt {
 	}
 }
 
-// kubeletSocket returns where the kubelet calls the CRI: kubecri, or the runtime where kubecri is its
-// NRI plugin.
+// kubeletSocket returns where the kubelet calls the CRI: kubecri, or the runtime where kubecri is
+// its NRI plugin.
 func (s *Stage) kubeletSocket() string {
 	if s.mode == cluster.ModeNRI {
 		return containerdSocket

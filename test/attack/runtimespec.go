@@ -57,7 +57,8 @@ func (s *Stage) runtimeSpecOf(ctx context.Context, name, container string) (*run
 		pod.Status.EphemeralContainerStatuses)
 	i := slices.IndexFunc(statuses, func(status corev1.ContainerStatus) bool { return status.Name == container })
 	if i < 0 || statuses[i].State.Running == nil {
-		return nil, fmt.Errorf("container %s of pod %s does not run, so runc has no config.json for it", container, name)
+		return nil, fmt.Errorf("container %s of pod %s does not run, so runc has no config.json for it", container,
+			name)
 	}
 	_, id, _ := strings.Cut(statuses[i].ContainerID, "://")
 	for _, node := range s.cluster.Nodes {

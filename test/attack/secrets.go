@@ -25,8 +25,8 @@ import (
 )
 
 // secrets are attempts to use the credentials of a worker node for what the second scheduler has. A
-// pod stands for the scheduler: it has the place that deploy/second-scheduler gives it, a Secret and
-// a service account. No worker gets it, so no kubelet of a worker may read what it has.
+// pod stands for the scheduler: it has the place that deploy/second-scheduler gives it, a Secret
+// and a service account. No worker gets it, so no kubelet of a worker may read what it has.
 func secrets() []*Attempt {
 	const anywhere = "the scheduler may run on any node"
 	attempt := func(id, what string, read func(ctx context.Context, s *Stage, kubelet *kube.Client,
@@ -87,7 +87,9 @@ func secrets() []*Attempt {
 			ID: "scheduler-lease", Who: Kubelet, Defence: Rights,
 			What: "takes the lease by which a scheduler leads, with the credentials of a worker",
 			Want: everywhere(RefusedByAPIServer, "is forbidden"),
-			Try:  leaseOf(func(_ context.Context, s *Stage) (*kube.Client, error) { return s.cluster.KubeletClient("node-1") }),
+			Try: leaseOf(func(_ context.Context, s *Stage) (*kube.Client, error) {
+				return s.cluster.KubeletClient(s.node(scheduled).Name)
+			}),
 			Off: Off{How: "it has the rights of an administrator", Try: leaseOf(func(_ context.Context,
 				s *Stage) (*kube.Client, error) {
 				return s.admin, nil
@@ -113,8 +115,8 @@ const (
 	schedulerConfiguration = "scheduler-configuration"
 )
 
-// scheduler creates the pod of a scheduler. Where it is not placed, it may run on any node, and does
-// on the node scheduled.
+// scheduler creates the pod of a scheduler. Where it is not placed, it may run on any node, and
+// does on the node scheduled.
 func (s *Stage) scheduler(ctx context.Context, placed bool) (*corev1.Pod, error) {
 	if err := s.makeNamespace(ctx); err != nil {
 		return nil, err

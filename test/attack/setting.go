@@ -54,8 +54,8 @@ func inventory(count int) string {
 	return fmt.Sprintf("count: %d\nidPrefix: gpu-\nmemory: 80Gi\ntopology: [2, 4]\n", count)
 }
 
-// describe returns the cluster of a setting, whose nodes have kubecri in a mode. Files of no lasting
-// value go to dir.
+// describe returns the cluster of a setting, whose nodes have kubecri in a mode. Files of no
+// lasting value go to dir.
 func (s Setting) describe(mode cluster.Mode, name, dir string, keys sealKeys) (cluster.Options, error) {
 	nodes := 2
 	if s == Bare {

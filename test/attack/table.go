@@ -48,9 +48,10 @@ func show(out io.Writer, attempts []*Attempt, results []Result) error {
 	fmt.Fprintln(out) //nolint:errcheck // a screen
 	for _, attempt := range attempts {
 		for _, result := range surprises[attempt.ID] {
-			fmt.Fprintf(out, "SURPRISE %s, %s, %s: %s %s\n  want: %s %q\n  got: %s %q %s\n", //nolint:errcheck // a screen
-				attempt.ID, result.Mode, result.Setting, attempt.Who, attempt.What, result.Want.Outcome, result.Want.Words,
-				result.Got.Outcome, result.Got.Words, result.Problem)
+			//nolint:errcheck // a screen
+			fmt.Fprintf(out, "SURPRISE %s, %s, %s: %s %s\n  want: %s %q\n  got: %s %q %s\n",
+				attempt.ID, result.Mode, result.Setting, attempt.Who, attempt.What, result.Want.Outcome,
+				result.Want.Words, result.Got.Outcome, result.Got.Words, result.Problem)
 		}
 	}
 	if count > 0 {

@@ -101,8 +101,8 @@ func (c *collector) findNeighbours() {
 			return of.Spec.NodeName == node && !ended && deviceinfo.MayAllocate(of.Annotations[deviceinfo.Annotation])
 		})
 		if p.container == scheduler && node != "" && i >= 0 {
-			c.findings = append(c.findings, fmt.Sprintf("scheduler %s/%s shares node %s with pods that have devices, such "+
-				"as %s/%s: whoever breaks out of one has its key for seals; run it on control planes "+
+			c.findings = append(c.findings, fmt.Sprintf("scheduler %s/%s shares node %s with pods that have devices, "+
+				"such as %s/%s: whoever breaks out of one has its key for seals; run it on control planes "+
 				"(docs/second-scheduler.md)", p.pod.Namespace, p.pod.Name, node, c.pods[i].Namespace, c.pods[i].Name))
 		}
 	}

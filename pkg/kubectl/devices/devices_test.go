@@ -357,6 +357,7 @@ func TestANodeOfManyKindsCostsWorkInProportion(t *testing.T) {
 	}
 	few, many := allocated(100), allocated(800)
 	if many > 16*few {
-		t.Errorf("800 kinds allocate %.0f bytes and 100 kinds %.0f: %.0f times as much, want 8 or so", many, few, many/few)
+		t.Errorf("800 kinds allocate %.0f bytes and 100 kinds %.0f: %.0f times as much, want 8 or so", many, few,
+			many/few)
 	}
 }

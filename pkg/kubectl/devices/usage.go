@@ -179,8 +179,8 @@ func groupsOf(device string) []string {
 }
 
 // findGroups finds the groups with free devices. groups are those of the kind, devices included;
-// kindOf has the kinds of all devices of the node, by path. A node chooses how many kinds it has, so
-// nothing is done here for each device of another kind.
+// kindOf has the kinds of all devices of the node, by path. A node chooses how many kinds it has,
+// so nothing is done here for each device of another kind.
 func (u *Usage) findGroups(groups map[string]*Group, kindOf map[string]string) {
 	levels := map[string]*LevelFree{}
 	for _, path := range slices.SortedFunc(maps.Keys(groups), comparePaths) {

@@ -183,8 +183,8 @@ func TestWhatIsFoundOfNRI(t *testing.T) {
 		"a validator that excepts pods with an annotation": {
 			ModeNRI, settings(nri.Settings{Enabled: true, File: "/c", Tolerated: "t.example.com"}, nil), "validator",
 			Notice, "on, by /c", "except those of pods with the annotation t.example.com, t.example.com/pod or " +
-				"t.example.com/container.NAME: so that no tenant writes it, the policy kubedevice-missing-plugins must " +
-				"have t.example.com in its variable keys",
+				"t.example.com/container.NAME: so that no tenant writes it, the policy kubedevice-missing-plugins " +
+				"must have t.example.com in its variable keys",
 		},
 		"a validator that requires kubecri of all": {
 			ModeCRI, settings(nri.Settings{Enabled: true, Required: []string{"kubedevice"}}, nil), "validator", Notice,

@@ -68,9 +68,9 @@ func (e *Enrolment) validatorFact(ctx context.Context, s *surroundings) Fact {
 	found := fact("validator", "on, by %s", settings.File)
 	static := "static pods included, those of a control plane, too, and a kubecri that itself runs as a pod"
 	if settings.Tolerated != "" {
-		static += fmt.Sprintf(", except those of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME: so "+
-			"that no tenant writes it, the policy kubedevice-missing-plugins must have %[1]s in its variable keys; it "+
-			"sees no static pods", settings.Tolerated)
+		static += fmt.Sprintf(", except those of pods with the annotation %[1]s, %[1]s/pod or %[1]s/container.NAME: "+
+			"so that no tenant writes it, the policy kubedevice-missing-plugins must have %[1]s in its variable keys; "+
+			"it sees no static pods", settings.Tolerated)
 	}
 	switch {
 	case slices.Contains(settings.Required, deviceinfo.NRIPlugin):

@@ -114,9 +114,9 @@ func (c *Checkpoint) inspect(
 	return recovered, findings
 }
 
-// inOrder orders containers of one pod, so that of those of one name the last counts: of a container
-// that was created again, with other devices. One that has not exited uses its devices. The times
-// of creation say nothing after the node's clock was set back, so they decide last.
+// inOrder orders containers of one pod, so that of those of one name the last counts: of a
+// container that was created again, with other devices. One that has not exited uses its devices.
+// The times of creation say nothing after the node's clock was set back, so they decide last.
 func inOrder(a, b RuntimeContainer) int {
 	exited := func(c RuntimeContainer) int {
 		if c.Exited {
