@@ -19,6 +19,9 @@
 // scheduler may still bind pods to the devices. - A count does not fall below what the node's
 // active pods request, see [Pods]: a kubelet that starts admits all of them again.
 //
+// What does not fit in the annotations, or cannot be encoded, is left out: all that one source has.
+// The devices of the others are published as if it were not there.
+//
 // A watch notices what others change on the node, and the advertiser restores it: a kubelet that
 // finds no device plugins sets all extended resources to zero. One patch of the node's status
 // subresource has both annotation and resources. It changes nothing that kubecri does not own, and
@@ -101,9 +104,12 @@ type Runtime interface {
 type Options struct {
 	// Observe, if set, is called after each patch.
 	Observe func(err error)
-	// Refuse, if set, is called when an inventory can never be published, for example because of
-	// its size: once, until the reason changes.
+	// Refuse, if set, is called when an inventory or a part of it can never be published, for
+	// example because of its size: once, until the reason changes.
 	Refuse func(err error)
+	// Omitted, if set, is called with the labels of the sources whose devices are left out of what
+	// is published, sorted, whenever they change.
+	Omitted func(labels []string)
 	// Published, if set, is called with the extended resources that each state of the node lists as
 	// devices, before any of them is removed. An earlier kubecri may have published them. The names
 	// are sorted.
@@ -137,9 +143,10 @@ type Advertiser struct {
 	source   Source
 	options  Options
 
-	mu    sync.Mutex
-	err   error     // of the last comparison
-	right time.Time // of the last comparison without an error; zero before
+	mu      sync.Mutex
+	err     error      // of the last comparison
+	right   time.Time  // of the last comparison without an error; zero before
+	omitted []omission // what is left out of what is published, by label
 }
 
 // New returns an advertiser for the node of that name; call Run to start it.
@@ -153,16 +160,16 @@ func New(nodeName string, source Source, options Options) *Advertiser {
 	return &Advertiser{nodeName: nodeName, source: source, options: options, err: errNotYet}
 }
 
-// Check returns an error while it is not known that the Node object has the inventory. The first
-// patch of a change does not affect this.
+// Check returns an error while it is not known that the Node object has the inventory, and while a
+// part of the inventory is left out. The first patch of a change does not affect this.
 func (a *Advertiser) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.err
+	return errors.Join(a.err, a.errOmitted())
 }
 
-// Published returns when the Node object was last known to have the inventory, or the zero time. It
-// is compared whenever anything on the node changes.
+// Published returns when the Node object was last known to have the inventory, as far as that can
+// be published, or the zero time. It is compared whenever anything on the node changes.
 func (a *Advertiser) Published() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()

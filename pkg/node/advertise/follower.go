@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -50,7 +51,7 @@ func (f *follower) run(ctx context.Context, nodes <-chan *corev1.Node) {
 			var due time.Time
 			var err error
 			if synced == nil {
-				due, err = f.compare(ctx, inventory.Node, requested, known, holders, unhealthy, replacements, runtime)
+				due, err = f.compare(ctx, inventory, requested, known, holders, unhealthy, replacements, runtime)
 			} else {
 				err = f.restore(ctx, requested)
 			}
@@ -187,22 +188,33 @@ func (f *follower) restore(ctx context.Context, requested map[string]int64) erro
 // compare publishes what may be published of the inventory now, and returns when the rest is due,
 // or the zero time. Holders that cannot be published do not keep the inventory from being so.
 func (f *follower) compare(
-	ctx context.Context, inventory *types.NodeInfo, requested map[string]int64, known bool, holders *holdersReport,
-	unhealthy *healthReport, replacements *replacementsReport, runtime map[string]string,
+	ctx context.Context, inventory *plugins.Inventory, requested map[string]int64, known bool,
+	holders *holdersReport, unhealthy *healthReport, replacements *replacementsReport, runtime map[string]string,
 ) (due time.Time, err error) {
-	w := want(f.node, inventory, requested, known)
-	if f.steps == nil {
-		f.steps = newSteps(found(f.node, w))
+	var w, shown wanted
+	var left []omission
+	var value string
+	for _, bytes := range []int{deviceinfo.MaxBytes, deviceinfo.MaxBytes - spareBytes} {
+		var info *types.NodeInfo
+		if info, left, err = fit(f.node, inventory, bytes); err != nil {
+			break
+		} else if len(left) > 0 && bytes == deviceinfo.MaxBytes {
+			continue // with room to spare, then
+		}
+		w = want(f.node, info, requested, known)
+		if f.steps == nil {
+			f.steps = newSteps(found(f.node, w))
+		}
+		// The first patch may take more than the second.
+		shown = f.steps.next(time.Now(), w)
+		if value, err = annotation(f.node, shown.info); err == nil {
+			break
+		}
 	}
-	// If the second patch cannot be made, the first one is not made either.
-	if _, err := annotation(f.node, w.info); err != nil {
-		return time.Time{}, &refusal{err}
-	}
-	shown := f.steps.next(time.Now(), w)
-	value, err := annotation(f.node, shown.info)
 	if err != nil {
-		return time.Time{}, &refusal{err}
+		return time.Time{}, &refusal{fmt.Errorf("%w; what was published before stays", err)}
 	}
+	f.omit(ctx, left)
 	annotations := map[string]string{deviceinfo.Annotation: value}
 	if maps.Copy(annotations, runtime); value == "" {
 		annotations[deviceinfo.RequiredPluginAnnotation] = "" // it is about devices

@@ -181,9 +181,10 @@ func (a *announcer) warnOfDamage(ctx context.Context, record *grants.Checkpoint,
 		"it was renamed to %s.corrupt-* and is made again from the runtime's containers. Check the node's disk", path))
 }
 
-// warnOfInventory puts a warning on the node that its devices cannot be published.
+// warnOfInventory puts a warning on the node that its devices, or some of them, cannot be
+// published.
 func (a *announcer) warnOfInventory(err error) {
-	a.event(a.node(), reasonNotPublished, fmt.Sprintf("%v. What was published before stays", err))
+	a.event(a.node(), reasonNotPublished, err.Error())
 }
 
 // announceHealth puts an event on the node about its devices.

@@ -42,6 +42,7 @@ type measures struct {
 	evictions  *metrics.CounterVec
 
 	replacements *metrics.CounterVec
+	omitted      *metrics.GaugeVec
 }
 
 // newMeasures registers the counters and the metrics of the process.
@@ -76,12 +77,17 @@ func newMeasures() *measures {
 			"Tries to evict pods whose devices had failed or were tainted, by outcome: evicted, blocked (by a budget) "+
 				"or error.",
 			"outcome"),
+		omitted: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Subsystem: subsystem, Name: "devices_unpublished", StabilityLevel: metrics.ALPHA,
+			Help: "1 for each device plugin whose devices are left out of what the node publishes, so that those of " +
+				"the others are not, by plugin.",
+		}, []string{"plugin"}),
 		replacements: counter("device_replacements_total",
 			"Allocations by which the scheduler gave other devices to containers that run, by outcome: taken, or "+
 				"refused by this node.", "outcome"),
 	}
 	m.registry.MustRegister(m.calls, m.callTime, m.addedTime, m.containers, m.plugins, m.pluginTime, m.patches,
-		m.findings, m.seals, m.attempts, m.evictions, m.replacements)
+		m.findings, m.seals, m.attempts, m.evictions, m.replacements, m.omitted)
 	for _, outcome := range []string{replacementTaken, replacementRefused} {
 		m.replacements.WithLabelValues(outcome)
 	}
@@ -147,6 +153,14 @@ func (m *measures) showNode(advertiser *advertise.Advertiser) {
 			}
 			return 0
 		})
+}
+
+// showOmitted shows the sources whose devices are not published.
+func (m *measures) showOmitted(labels []string) {
+	m.omitted.Reset()
+	for _, label := range labels {
+		m.omitted.WithLabelValues(label).Set(1)
+	}
 }
 
 // showSeals registers what there is to say of keys, and of pods without a valid seal.

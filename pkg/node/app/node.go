@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -140,7 +141,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry, KubeletCounts: n.kubeletCounts, Health: n.health,
-		Taints: n.taints.Set,
+		Taints: n.taints.Set, Omitted: n.measures.showOmitted,
 	}
 	if mode, _ := options.sealMode(); mode == seal.Warn || mode == seal.Enforce {
 		n.keys = seals.NewKeys(ctx, seals.Options{
@@ -322,7 +323,7 @@ func (n *node) followInventory(ctx context.Context) {
 		// The report of one plugin may be too large by itself.
 		if err := n.plugins.Check(); errors.Is(err, deviceinfo.ErrMalformed) && err.Error() != refused {
 			refused = err.Error()
-			n.events.warnOfInventory(err)
+			n.events.warnOfInventory(fmt.Errorf("%w. What was published before stays", err))
 		}
 		select {
 		case <-changed:
