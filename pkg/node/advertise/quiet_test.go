@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/node/plugins"
 )
 
 // followed runs an advertiser in a bubble of its own time, with nodes as the watch's events, and
@@ -114,6 +115,56 @@ func TestAnInventoryThatCannotBePublishedIsToldOnceAndLeavesWhatWasPublished(t *
 					t.Errorf("with fewer again: health %v, published at %v", a.Check(), a.Published())
 				}
 			})
+	})
+}
+
+// Its health is damped: it is not offered, and the node is left alone.
+func TestADeviceThatFlapsCostsFewPatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		healthy, unhealthy := makes("a.b/gpu", 2, 10), makes("a.b/gpu", 2, 10)
+		for name := range unhealthy.info.Allocatable {
+			unhealthy.info.Allocatable[name] = 0
+			break
+		}
+		unhealthy.info.KubeAlloc["a.b/gpu"] = 1
+		m := &makers{}
+		m.set(healthy)
+		manager := plugins.New("node-1", m)
+		damper := plugins.NewDamper(manager)
+		client := fake.NewClientset(nodeWith("", nil))
+		patches := 0
+		a := New("node-1", damper, Options{Observe: func(error) { patches++ }})
+		ctx, cancel := context.WithCancel(t.Context())
+		nodes := make(chan *corev1.Node)
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { manager.Run(ctx) })
+		running.Go(func() { damper.Run(ctx) })
+		running.Go(func() { (&follower{Advertiser: a, client: client}).run(ctx, nodes) })
+		nodes <- nodeWith("", nil)
+		pass(time.Minute)
+		patches = 0
+		for range 30 { // in 22 seconds
+			m.set(unhealthy)
+			pass(370 * time.Millisecond)
+			if countOf(get(t, client), "a.b/gpu") == 0 {
+				t.Fatal("the device that is healthy is not offered")
+			}
+			m.set(healthy)
+			pass(370 * time.Millisecond)
+		}
+		if patches > 4 {
+			t.Errorf("the node was patched %d times in 22 s", patches)
+		}
+		info, err := deviceinfo.DecodeNode(get(t, client).Annotations[deviceinfo.Annotation])
+		if offered := info.Allocatable["a.b/gpu"]; err != nil || offered != 1 {
+			t.Errorf("%d devices are offered, %v", offered, err)
+		}
+		pass(time.Hour)
+		if count := countOf(get(t, client), "a.b/gpu"); count != 2 {
+			t.Errorf("in the end %d devices are offered", count)
+		}
 	})
 }
 

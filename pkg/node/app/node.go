@@ -55,6 +55,7 @@ type node struct {
 	registry      *pods.Registry
 	record        *grants.Checkpoint
 	files         *plugins.Files
+	damper        *plugins.Damper // of plugins
 	deviceManager *devicemanager.Manager
 	plugins       *plugins.Manager
 	resources     *podresources.Server
@@ -137,7 +138,8 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		taints, _ := n.taints.List()
 		return deviceState{now.Node, n.devicesOf(now), now.Unhealthy(), taints}
 	}, n.record.List, options.DeviceSeries))
-	n.health = devicehealth.NewTracker(n.plugins, n.record, n.events.announceHealth)
+	n.damper = plugins.NewDamper(n.plugins)
+	n.health = devicehealth.NewTracker(n.damper, n.record, n.events.announceHealth)
 	advertising := advertise.Options{
 		Observe: n.measures.observePatch, Refuse: n.events.warnOfInventory, Published: n.registry.NotePublished,
 		Pods: n.registry, KubeletCounts: n.kubeletCounts, Health: n.health,
@@ -178,7 +180,7 @@ func newNode(ctx context.Context, options *Options, boot string, upstream *grpc.
 		})
 		advertising.Replacements = n.failover
 	}
-	n.advertiser = advertise.New(options.NodeName, n.plugins, advertising)
+	n.advertiser = advertise.New(options.NodeName, n.damper, advertising)
 	if options.Kubeconfig != "" {
 		n.measures.showNode(n.advertiser)
 	}
@@ -211,6 +213,7 @@ func (n *node) start(ctx context.Context, servePath string) {
 	n.running.Go(func() { n.serveMetrics(ctx, servePath) })
 	n.running.Go(func() { n.files.Run(ctx) })
 	n.running.Go(func() { n.plugins.Run(ctx) })
+	n.running.Go(func() { n.damper.Run(ctx) })
 	n.running.Go(func() { n.deviceManager.Run(ctx) })
 	n.running.Go(func() { n.resources.Run(ctx) })
 	n.running.Go(func() { n.followInventory(ctx) })

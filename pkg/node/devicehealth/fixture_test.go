@@ -140,6 +140,7 @@ type machine struct {
 	rule    Rule
 	budget  atomic.Bool // of all pods: none may be evicted
 	why     string      // why the node does not replace devices
+	damped  bool        // the health of devices is damped
 
 	warned atomic.Pointer[func(reason string)] // called for each event on a pod
 
@@ -158,9 +159,13 @@ func (m *machine) say(format string, args ...any) {
 
 // run runs a story on a machine in a bubble of its own, in which time is fake.
 func run(t *testing.T, rule Rule, namespace map[string]string, story func(*machine)) {
+	runMachine(t, rule, namespace, false, story)
+}
+
+func runMachine(t *testing.T, rule Rule, namespace map[string]string, damped bool, story func(*machine)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{
-			t: t, rule: rule, source: &source{changed: make(chan struct{})},
+			t: t, rule: rule, damped: damped, source: &source{changed: make(chan struct{})},
 			pods: &podsOf{pods: map[string]pods.Pod{}, changed: make(chan struct{})},
 		}
 		objects := []runtime.Object{
@@ -251,7 +256,12 @@ func (m *machine) start() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
 	manager := plugins.New("node-1", m.source)
-	tracker := NewTracker(manager, m.granted,
+	damper := plugins.NewDamper(manager)
+	devices := Devices(manager)
+	if m.damped {
+		devices = damper
+	}
+	tracker := NewTracker(devices, m.granted,
 		func(eventType, message string) { m.say("node %s: %s", eventType, message) })
 	keeper := NewKeeper(Options{
 		Tracker: tracker, Grants: m.granted, Pods: m.pods, Default: m.rule, Observe: func(Outcome) {},
@@ -264,20 +274,21 @@ func (m *machine) start() {
 		},
 	}, m.client)
 	var running sync.WaitGroup
-	for _, part := range []func(context.Context){manager.Run, tracker.Run, keeper.Run, func(ctx context.Context) {
-		tracker.Seed(ctx, m.annotation)
-		for { // as the advertiser
-			list, known, changed := tracker.Unhealthy()
-			if known {
-				m.annotation = deviceinfo.EncodeUnhealthy(list, deviceinfo.MaxUnhealthyBytes)
+	for _, part := range []func(context.Context){manager.Run, damper.Run, tracker.Run, keeper.Run,
+		func(ctx context.Context) {
+			tracker.Seed(ctx, m.annotation)
+			for { // as the advertiser
+				list, known, changed := tracker.Unhealthy()
+				if known {
+					m.annotation = deviceinfo.EncodeUnhealthy(list, deviceinfo.MaxUnhealthyBytes)
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+					return
+				}
 			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}} {
+		}} {
 		running.Go(func() { part(ctx) })
 	}
 	m.stop = func() { cancel(); running.Wait() }

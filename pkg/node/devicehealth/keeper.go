@@ -225,6 +225,8 @@ func inspect(now *snapshot, uid string, pod pods.Pod, allocation *types.PodInfo)
 				switch {
 				case !known || !h.Healthy && !listed: // the snapshot is older than the grant
 					a.known = false
+				case h.Flapping: // what follows depends on what it is when it has settled
+					a.known = false
 				case !h.Healthy:
 					u.Name = from
 					a.failed = append(a.failed, failure{u, name})

@@ -68,7 +68,8 @@ type snapshot struct {
 // unhealthy is an unhealthy device.
 type unhealthy struct {
 	plugins.Health
-	since time.Time // in whole seconds
+	since     time.Time // in whole seconds
+	announced bool      // it was said that the device failed, for this reason
 }
 
 // isFailure reports whether the device itself is known to have failed.
@@ -169,20 +170,23 @@ func (t *Tracker) update(inventory *plugins.Inventory, granted []grants.Allocati
 	}
 	var worse []unhealthy
 	for _, h := range all {
-		u := unhealthy{h, t.since(h, before)}
-		next.unhealthy[h.Device] = u
+		u := unhealthy{Health: h, since: t.since(h, before)}
 		if was, ok := before[h.Device]; ok && was.isFailure() && !u.isFailure() {
 			// Its plugin may come back, and say the same.
 			t.seeds[deviceinfo.DevicePath(h.Device)] = was.published()
 		}
 		seed := t.seeds[deviceinfo.DevicePath(h.Device)]
-		if u.isFailure() && before[h.Device].Reason != h.Reason && seed.Reason != h.Reason {
+		was := before[h.Device]
+		u.announced = was.Reason == h.Reason && was.announced || seed.Reason == h.Reason
+		if u.isFailure() && !u.Flapping && !u.announced {
 			worse = append(worse, u)
+			u.announced = true
 		}
+		next.unhealthy[h.Device] = u
 	}
 	var better []unhealthy
 	for device, was := range before {
-		if _, still := next.unhealthy[device]; still || !was.isFailure() {
+		if _, still := next.unhealthy[device]; still || !was.isFailure() || !was.announced {
 			continue
 		}
 		if h, known := inventory.HealthOf(was.Name); known && h.Healthy {

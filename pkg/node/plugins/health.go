@@ -44,6 +44,9 @@ type Health struct {
 	device.Health
 	// Name is that of one of the device's resources.
 	Name types.ResourceName
+	// Flapping says that the device became unhealthy just now, or is about to recover: nothing is
+	// to follow for pods that hold it. Only a Damper says so.
+	Flapping bool
 }
 
 // sanitize returns what counts of a plugin's report, by device.
@@ -113,7 +116,7 @@ func (i *Inventory) diagnose(m *member) {
 	for of, name := range names {
 		if healthy[of] {
 			if h, said := m.state.Health[of]; said && h.Healthy {
-				i.health[of] = Health{h, name}
+				i.health[of] = Health{Health: h, Name: name}
 			}
 			continue
 		}
@@ -124,7 +127,7 @@ func (i *Inventory) diagnose(m *member) {
 			h = device.Health{Reason: ReasonUnhealthy, Message: "its device plugin reports it as unhealthy"}
 		}
 		h.Device = of
-		i.health[of] = Health{h, name}
+		i.health[of] = Health{Health: h, Name: name}
 	}
 }
 
@@ -152,11 +155,11 @@ func (i *Inventory) HealthOf(name types.ResourceName) (h Health, known bool) {
 	case listed:
 		return h, true
 	case owned:
-		return Health{device.Health{Device: of, Healthy: true}, name}, true
+		return Health{Health: device.Health{Device: of, Healthy: true}, Name: name}, true
 	case i.Complete || i.isLate(name):
-		return Health{device.Health{
+		return Health{Health: device.Health{
 			Device: of, Reason: ReasonGone, Message: "its device plugin no longer lists it",
-		}, name}, true
+		}, Name: name, Flapping: i.flapping[of]}, true
 	}
 	return Health{}, false
 }

@@ -50,7 +50,10 @@ func TestAPluginSaysWhyItsDevicesAreUnhealthy(t *testing.T) {
 		{
 			"one that is offered is not", nil,
 			[]device.Health{{Device: gpu0, Reason: "TooHot", Message: "96 °C", Since: since}},
-			[]Health{{device.Health{Device: gpu0, Reason: "TooHot", Message: "96 °C", Since: since}, card0}},
+			[]Health{{
+				Health: device.Health{Device: gpu0, Reason: "TooHot", Message: "96 °C", Since: since},
+				Name:   card0,
+			}},
 		},
 		{
 			"another, for a reason that is no word, and a device that is not there", nil,
@@ -58,7 +61,10 @@ func TestAPluginSaysWhyItsDevicesAreUnhealthy(t *testing.T) {
 				{Device: gpu1, Reason: "too hot", Message: strings.Repeat("x", 300)},
 				{Device: "resource/group/gpu/9", Reason: "TooHot"},
 			},
-			[]Health{{device.Health{Device: gpu1, Reason: "Unhealthy", Message: strings.Repeat("x", 256)}, card1}},
+			[]Health{{
+				Health: device.Health{Device: gpu1, Reason: "Unhealthy", Message: strings.Repeat("x", 256)},
+				Name:   card1,
+			}},
 		},
 		{what: "it fails to say", err: errors.New("no")},
 		{

@@ -34,6 +34,7 @@ type Inventory struct {
 	members    []*member
 	owners     map[types.ResourceName]*member
 	health     map[string]Health // of devices that are unhealthy, or were; by device
+	flapping   map[string]bool   // devices that are listed no more since just now; see Damper
 }
 
 // member is a source as the inventory has it.
