@@ -34,8 +34,16 @@ type Plugin struct {
 	PreStart bool
 	// Info is the answer to GetInfo; nil for a plugin that only registers with Register.
 	Info *registrationapi.PluginInfo
-	// OnAllocate, if set, is called with the IDs of each container. Allocate returns its error.
+	// OnAllocate, if set, is called with the IDs of each container, and may block. Allocate returns
+	// its error.
 	OnAllocate func(ids []string) error
+	// Answer, if set, returns what Allocate answers for a container with these IDs, nil for nothing
+	// at all; without, it is Env.
+	Answer func(ids []string) []*pluginapi.ContainerAllocateResponse
+	// OptionsError, if set, is the error of GetDevicePluginOptions.
+	OptionsError error
+	// Preferred, if set, are the IDs that GetPreferredAllocation chooses, as many as are wanted.
+	Preferred []string
 	// Outcomes gets what NotifyRegistrationStatus is called with.
 	Outcomes chan *registrationapi.RegistrationStatus
 
@@ -94,8 +102,12 @@ func (p *Plugin) Serve(socket string) (ended <-chan error, err error) {
 	return serving, nil
 }
 
-// Stop ends all calls, as a crash does.
-func (p *Plugin) Stop() { p.server.Stop() }
+// Stop ends all calls, as a crash does. A plugin that was not served has none.
+func (p *Plugin) Stop() {
+	if p.server != nil {
+		p.server.Stop()
+	}
+}
 
 // Register registers the plugin at an endpoint, the base name of its socket, with the kubelet's
 // socket.
@@ -141,7 +153,21 @@ func (p *Plugin) Calls() (allocated, preStarted [][]string) {
 
 // GetDevicePluginOptions implements the API.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
-	return &pluginapi.DevicePluginOptions{PreStartRequired: p.PreStart}, nil
+	return &pluginapi.DevicePluginOptions{
+		PreStartRequired: p.PreStart, GetPreferredAllocationAvailable: p.Preferred != nil,
+	}, p.OptionsError
+}
+
+// GetPreferredAllocation implements the API.
+func (p *Plugin) GetPreferredAllocation(
+	_ context.Context, request *pluginapi.PreferredAllocationRequest,
+) (*pluginapi.PreferredAllocationResponse, error) {
+	response := &pluginapi.PreferredAllocationResponse{}
+	for _, container := range request.GetContainerRequests() {
+		response.ContainerResponses = append(response.ContainerResponses,
+			&pluginapi.ContainerPreferredAllocationResponse{DeviceIDs: p.Preferred[:container.GetAllocationSize()]})
+	}
+	return response, nil
 }
 
 // ListAndWatch implements the API.
@@ -163,22 +189,33 @@ func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_
 
 // Allocate implements the API.
 func (p *Plugin) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	response := &pluginapi.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {
 		ids := container.GetDevicesIds()
-		p.allocated = append(p.allocated, ids)
+		p.note(ids)
 		if p.OnAllocate != nil {
 			if err := p.OnAllocate(ids); err != nil {
 				return nil, err
 			}
 		}
+		if p.Answer != nil {
+			response.ContainerResponses = append(response.ContainerResponses, p.Answer(ids)...)
+			continue
+		}
 		response.ContainerResponses = append(response.ContainerResponses, &pluginapi.ContainerAllocateResponse{
 			Envs: map[string]string{p.Env: strings.Join(ids, ",")},
 		})
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return response, p.err
+}
+
+// note records a container that Allocate is called for.
+func (p *Plugin) note(ids []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.allocated = append(p.allocated, ids)
 }
 
 // PreStartContainer implements the API.

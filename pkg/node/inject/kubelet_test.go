@@ -52,6 +52,12 @@ func TestWhatRunsWithTheKubeletRuns(t *testing.T) {
 				{ContainerPath: "/dev/x", HostPath: "/dev/gpu0", Permissions: "rw"},
 			}},
 		},
+		"permissions that are none are ignored": {
+			additions: []Addition{kubelets("a", node("/dev/gpu0", "/dev/gpu0", "xwr"))},
+			want: &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{
+				{ContainerPath: "/dev/gpu0", HostPath: "/dev/gpu0", Permissions: "rw"},
+			}},
+		},
 		"of two devices at one path the first counts": {
 			additions: []Addition{
 				kubelets("a", node("/dev/gpu0", "/dev/x", "rw")), kubelets("b", node("/dev/gpu1", "/dev/x", "rw")),
@@ -209,6 +215,9 @@ func TestWhatDoesNotRunWithTheKubeletOrIsNotSafeIsAnError(t *testing.T) {
 				Plugin: "a", KubeletPaths: true, Allocation: allocation{Mounts: mount("/l", "/opt/none")},
 			}},
 			want: "/opt/none: file does not exist",
+		},
+		"permissions of which each is none": {
+			additions: []Addition{kubelets("a", node("/dev/gpu0", "", "x"))}, want: `permissions "x"`,
 		},
 		"a device that is not there": {
 			additions: []Addition{kubelets("a", node("/dev/gpu9", "", ""))}, want: "/dev/gpu9: file does not exist",

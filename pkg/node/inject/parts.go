@@ -33,6 +33,14 @@ func (a *Addition) asWritten(p string) string {
 	return p
 }
 
+// permissionsOf returns the permissions as the addition means them.
+func (a *Addition) permissionsOf(requested string) (string, error) {
+	if known := ordered(requested); a.KubeletPaths && known != "" {
+		return known, nil // the runtime ignores the others
+	}
+	return permissionsOf(requested)
+}
+
 func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if d.ContainerPath == "" {
 		d.ContainerPath = d.HostPath
@@ -45,7 +53,7 @@ func (m *merger) addDevice(a *Addition, d device.HostDevice) error {
 	if err := checkPath(containerPath); err != nil {
 		return err
 	}
-	permissions, err := permissionsOf(d.Permissions)
+	permissions, err := a.permissionsOf(d.Permissions)
 	if err != nil {
 		return err
 	}
