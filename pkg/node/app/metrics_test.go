@@ -107,6 +107,7 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n.measures.observeContainer(admission.Passed)
 	n.measures.observePlugin("one-gpu", "Allocate", time.Second, nil)
 	n.measures.observePatch(nil)
+	n.measures.showOmitted([]string{"a.b/huge"})
 	n.measures.observeFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
 	held := metrics.NewKubeRegistry()

@@ -215,7 +215,7 @@ func asAllocation(answer *pluginapi.ContainerAllocateResponse) device.Allocation
 // mergedAsKubelet is merged for an answer that names paths as it does to the kubelet.
 func mergedAsKubelet(answer device.Allocation) error {
 	_, _, err := inject.Merge(inject.OS{}, &runtimeapi.ContainerConfig{},
-		[]inject.Addition{{Allocation: answer, KubeletPaths: true, Fresh: true}})
+		[]inject.Addition{{Allocation: answer, KubeletPaths: true}})
 	return errors.Unwrap(err)
 }
 
