@@ -216,11 +216,11 @@ func (m *Manager) endpointOf(socket, endpoint string) (string, error) {
 			"endpoint %q does not end with the name of a plugin's socket: GetInfo must name the socket at which the "+
 				"plugin serves", endpoint)
 	}
-	beside := filepath.Join(filepath.Dir(socket), name)
-	if other := filepath.Join(m.options.Dir, name); !isSocket(beside) && isSocket(other) {
+	adjacent := filepath.Join(filepath.Dir(socket), name)
+	if other := filepath.Join(m.options.Dir, name); !isSocket(adjacent) && isSocket(other) {
 		return other, nil
 	}
-	return beside, nil // which it may be about to make
+	return adjacent, nil // which it may be about to make
 }
 
 func isSocket(path string) bool {

@@ -195,7 +195,7 @@ func mounts() []behaviour {
 	}
 }
 
-// both registers a second plugin beside the row's, and returns what a command prints in a pod that
+// both registers a second plugin, and returns what a command prints in a pod that
 // has a device of each.
 func both(first, second *answer, command string) func(*side) string {
 	return func(s *side) string {

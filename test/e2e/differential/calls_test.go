@@ -198,7 +198,7 @@ func restarts() []behaviour {
 				return s.restart(pod)
 			}},
 		{name: "lists a container's device no more when it restarts", row: "restartgone", want: "runs with a",
-			here: doesNotRun, reason: "the node may have given it to something else meanwhile",
+			here: doesNotRun, reason: "the node may have given it to something else since",
 			play: func(s *side) string {
 				p := s.offers(dev("a")).serve().register()
 				pod := s.idle()

@@ -34,7 +34,7 @@ func relisting(want string, lists ...[]*pluginapi.Device) func(*side) string {
 
 func list(devices ...*pluginapi.Device) []*pluginapi.Device { return devices }
 
-// health is a device whose health is said by other words than those of the API.
+// health is a device whose health is none of the values of the API.
 func health(id, text string) *pluginapi.Device {
 	d := dev(id)
 	d.Health = text
@@ -63,7 +63,7 @@ func lists() []behaviour {
 				return s.offered(map[string]string{"kubelet": "a@-1", "kubecri": "a"}[s.name])
 			}},
 		{name: "lists an unhealthy device", row: "unhealthy", want: "b", play: listing("b", unhealthy("a"), dev("b"))},
-		{name: "says health in other words", row: "words", want: "d",
+		{name: "reports health by other values", row: "values", want: "d",
 			play: listing("d", health("a", "healthy"), health("b", ""), health("c", "OK"), dev("d"))},
 		{name: "lists no devices", row: "none", want: "", play: relisting("", list())},
 		{name: "lists other devices", row: "others", want: "b c", play: relisting("b c", list(dev("b"), dev("c")))},
@@ -91,7 +91,7 @@ func lists() []behaviour {
 				dev("☃"), dev("../x"), dev("0000:3b:00.0"))},
 		{name: "lists 1,000 devices", row: "thousand", want: strings.Join(ids, " "),
 			play: listing(strings.Join(ids, " "), thousand...)},
-		{name: "lists a device as healthy and unhealthy in turn", row: "flaps", want: "a b",
+		{name: "lists a device as healthy and unhealthy again and again", row: "flaps", want: "a b",
 			play: relisting("a b", flaps...)},
 		{name: "changes the NUMA node of a device", row: "moves", want: "a@1",
 			play: relisting("a@1", list(dev("a", 0)), list(dev("a", 1)))},
@@ -113,7 +113,7 @@ func successions() []behaviour {
 		older = s.offers(dev("old")).serve().register()
 		s.offered("old")
 		newer = s.at(strings.Replace(older.socket, ".sock", socket, 1), dev("new")).serve()
-		s.ask(newer.request())
+		s.send(newer.request())
 		return older, newer
 	}
 	return []behaviour{

@@ -12,14 +12,14 @@ import (
 	registrationapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// asks registers a plugin by a request that a row changes, and returns what came of it, and what is
+// sends registers a plugin by a request that a row changes, and returns what came of it, and what is
 // offered then.
-func asks(change func(*pluginapi.RegisterRequest)) func(*side) string {
+func sends(change func(*pluginapi.RegisterRequest)) func(*side) string {
 	return func(s *side) string {
 		p := s.offers(dev("a")).serve()
 		request := p.request()
 		change(request)
-		said := s.ask(request)
+		said := s.send(request)
 		if said == "refused" {
 			return said
 		}
@@ -28,14 +28,14 @@ func asks(change func(*pluginapi.RegisterRequest)) func(*side) string {
 }
 
 // describes puts a plugin into the registry that describes itself in a way, and returns what it was
-// told, and what is offered then.
+// notified of, and what is offered then.
 func describes(name, endpoint string, change ...func(*registrationapi.PluginInfo)) func(*side) string {
 	return func(s *side) string {
-		told := s.offersInRegistry(s.row+name, endpoint, []*pluginapi.Device{dev("a")}, change...).told()
-		if told != "registered" {
-			return told
+		said := s.offersInRegistry(s.row+name, endpoint, []*pluginapi.Device{dev("a")}, change...).notified()
+		if said != "registered" {
+			return said
 		}
-		return told + ", offers " + s.offered("a")
+		return said + ", offers " + s.offered("a")
 	}
 }
 
@@ -44,32 +44,32 @@ func registrations() []behaviour {
 	const well = "registered, offers a"
 	return []behaviour{
 		{name: "registers with the base name of its socket", row: "base", want: well,
-			play: asks(func(*pluginapi.RegisterRequest) {})},
+			play: sends(func(*pluginapi.RegisterRequest) {})},
 		{name: "registers with a path that is not cleaned", row: "unclean", want: well,
-			play: asks(func(r *pluginapi.RegisterRequest) { r.Endpoint = "./x/../" + r.Endpoint })},
+			play: sends(func(r *pluginapi.RegisterRequest) { r.Endpoint = "./x/../" + r.Endpoint })},
 		{name: "registers a socket in a directory below", row: "below", want: well, play: func(s *side) string {
 			p := s.at(filepath.Join(s.plugins, s.row, "p.sock"), dev("a")).serve()
 			request := p.request()
 			request.Endpoint = s.row + "/p.sock"
-			return s.ask(request) + ", offers " + s.offered("a")
+			return s.send(request) + ", offers " + s.offered("a")
 		}},
 		{name: "registers another version of the API", row: "version", want: "refused",
-			play: asks(func(r *pluginapi.RegisterRequest) { r.Version = "v1alpha" })},
+			play: sends(func(r *pluginapi.RegisterRequest) { r.Version = "v1alpha" })},
 		{name: "registers a resource that is no extended one", row: "resource", want: "refused",
-			play: asks(func(r *pluginapi.RegisterRequest) { r.ResourceName = "diff" })},
+			play: sends(func(r *pluginapi.RegisterRequest) { r.ResourceName = "diff" })},
 		{name: "registers a socket that is not there", row: "nosocket", want: "refused",
-			play: asks(func(r *pluginapi.RegisterRequest) { r.Endpoint = "no-such.sock" })},
+			play: sends(func(r *pluginapi.RegisterRequest) { r.Endpoint = "no-such.sock" })},
 		{name: "registers an absolute path", row: "absolute", want: "refused",
-			play: asks(func(r *pluginapi.RegisterRequest) { r.Endpoint = pluginapi.DevicePluginPath + r.Endpoint })},
+			play: sends(func(r *pluginapi.RegisterRequest) { r.Endpoint = pluginapi.DevicePluginPath + r.Endpoint })},
 		{name: "fails to say its options", row: "options", want: "refused", play: func(s *side) string {
 			p := s.offers(dev("a"))
 			p.OptionsError = errors.New("no options")
-			return s.ask(p.serve().request())
+			return s.send(p.serve().request())
 		}},
 		{name: "registers twice", row: "twice", want: "a", play: func(s *side) string {
 			p := s.offers(dev("a")).serve().register()
 			s.offered("a")
-			s.ask(p.request())
+			s.send(p.request())
 			return s.offered("a")
 		}},
 		{name: "registers two resources at one socket", row: "two", want: "a and a", play: func(s *side) string {
@@ -94,9 +94,9 @@ func registrations() []behaviour {
 			play: describes(".sock", "", func(i *registrationapi.PluginInfo) { i.SupportedVersions = []string{"v2"} })},
 		{name: "is in the registry, and serves a resource that is no extended one", row: "regname", want: "refused",
 			play: describes(".sock", "", func(i *registrationapi.PluginInfo) { i.Name = "diff" })},
-		{name: "is in the registry by a name with a dot before it", row: "reghidden", want: "told nothing",
+		{name: "is in the registry by a name with a dot before it", row: "reghidden", want: "not notified",
 			play: func(s *side) string {
-				return s.offersInRegistry("."+s.row, "", []*pluginapi.Device{dev("a")}).told()
+				return s.offersInRegistry("."+s.row, "", []*pluginapi.Device{dev("a")}).notified()
 			}},
 		{name: "takes its socket out of the registry", row: "regaway", want: "a, then ", play: func(s *side) string {
 			p := s.offersInRegistry(s.row+".sock", "", []*pluginapi.Device{dev("a")})

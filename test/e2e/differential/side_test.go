@@ -111,7 +111,7 @@ type outcome string
 
 // register registers the plugin for the row's resource, and returns itself.
 func (p *plugin) register() *plugin {
-	if said := p.side.ask(p.request()); said != "registered" {
+	if said := p.side.send(p.request()); said != "registered" {
 		panic(outcome("it is not registered: " + said))
 	}
 	return p
@@ -124,8 +124,8 @@ func (p *plugin) request() *pluginapi.RegisterRequest {
 	}
 }
 
-// ask calls Register and returns whether the host has registered the plugin.
-func (s *side) ask(request *pluginapi.RegisterRequest) string {
+// send calls Register and returns whether the host has registered the plugin.
+func (s *side) send(request *pluginapi.RegisterRequest) string {
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
 	if err := fakeplugin.Send(ctx, filepath.Join(s.plugins, "kubelet.sock"), request); err != nil {
@@ -150,16 +150,16 @@ func (s *side) offersInRegistry(
 	return p.serve()
 }
 
-// told waits until a plugin of the registry was notified, and returns of what.
-func (p *plugin) told() string {
+// notified waits until a plugin of the registry was notified, and returns of what.
+func (p *plugin) notified() string {
 	select {
-	case told := <-p.Outcomes:
-		if told.GetPluginRegistered() {
+	case status := <-p.Outcomes:
+		if status.GetPluginRegistered() {
 			return "registered"
 		}
 		return "refused"
 	case <-time.After(settle):
-		return "told nothing"
+		return "not notified"
 	}
 }
 
