@@ -12,7 +12,7 @@ import (
 	registrationapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// sends registers a plugin by a request that a row changes, and returns what came of it, and what is
+// sends registers a plugin by a request that a row changes, and returns the outcome, and what is
 // offered then.
 func sends(change func(*pluginapi.RegisterRequest)) func(*side) string {
 	return func(s *side) string {
