@@ -30,7 +30,8 @@ scheduler chose for it. It publishes the node's devices, and refuses to create a
 that requests devices and has not been granted them.
 
 It accepts the kubelet's arguments, so that both can be started from one set: flags of the kubelet
-that are not listed here have no effect.`
+that are not listed here have no effect. Without any argument it runs as its configuration file
+` + installedConfiguration + ` says, if there is one.`
 
 // NewCommand returns the kubecri command for args, the program's arguments without its name.
 func NewCommand(args []string) *cobra.Command {
@@ -51,6 +52,12 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if command.Flags().NFlag() == 0 {
+				if !exists(options.installedConfig) {
+					return helpInstead(command, options.installedConfig)
+				}
+				options.configFile = options.installedConfig
+			}
 			if err := options.complete(command.Flags()); err != nil {
 				return err
 			}
@@ -76,6 +83,16 @@ func newCommand(args []string) (*Options, *cobra.Command) {
 		enrolCommand(), leaveCommand(), agentCommand(), onHostCommand(), uninstallCommand())
 	command.FParseErrWhitelist.UnknownFlags = asksToIgnoreUnknown(args)
 	return options, command
+}
+
+// helpInstead prints the command's help, since nothing says how to run, and returns that as an
+// error.
+func helpInstead(command *cobra.Command, configuration string) error {
+	if err := command.Help(); err != nil {
+		return err
+	}
+	return fmt.Errorf("nothing says how to run: there are no flags, and there is no %s; \"kubecri enrol\" puts it into "+
+		"service", configuration)
 }
 
 // versionLine is what --version prints.

@@ -159,6 +159,29 @@ func TestAFileThatOthersMayChangeIsRefusedByACheck(t *testing.T) {
 	}
 }
 
+func TestWithoutFlagsItRunsAsItsConfigurationFileSaysOrPrintsHelp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubecri.yaml")
+	bare := func() (string, error) {
+		var out bytes.Buffer
+		options, command := newCommand(nil)
+		options.installedConfig, options.StateDir = path, filepath.Join(t.TempDir(), "state")
+		command.SetOut(&out)
+		err := command.Execute()
+		if _, found := os.Stat(options.StateDir); found == nil {
+			t.Error("it made its state directory")
+		}
+		return out.String(), err
+	}
+	said, err := bare()
+	if err == nil || !strings.Contains(err.Error(), "there is no "+path) || !strings.Contains(said, "--cri-upstream") {
+		t.Errorf("without a file: %q, %v", said, err)
+	}
+	write(t, path, "stateDir: here")
+	if _, err = bare(); err == nil || !strings.Contains(err.Error(), path+": apiVersion is") {
+		t.Errorf("with a file: %v", err)
+	}
+}
+
 func TestTheVersionIsPrinted(t *testing.T) {
 	if got, err := execute("--version"); err != nil || !strings.HasPrefix(got, "KubeDevice ") {
 		t.Errorf("%q, %v", got, err)

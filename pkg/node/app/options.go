@@ -92,6 +92,9 @@ type Options struct {
 	// cdiDir, if set, replaces the directory of CDI specifications.
 	cdiDir string
 
+	// installedConfig is the configuration file without any flag.
+	installedConfig string
+
 	// loadPlugins, if set, replaces PluginDir.
 	loadPlugins plugins.Load
 }
@@ -134,6 +137,7 @@ func NewOptions() *Options {
 		MetricsAddress:   "127.0.0.1:10261",
 		DeviceSeries:     256,
 		runDir:           "/run/kubedevice",
+		installedConfig:  installedConfiguration,
 		DeviceFirewall:   true,
 		// Whoever may create pods there may do anything in the cluster.
 		DeviceFirewallAllow: []string{metav1.NamespaceSystem + "/*"},
