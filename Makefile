@@ -28,11 +28,13 @@ binaries: ## Build _output/kube-scheduler and _output/kubecri.
 	@go build -ldflags '$(LDFLAGS)' -o $(OUT)/ ./cmd/kube-scheduler ./cmd/kubecri
 
 .PHONY: plugins
-plugins: ## Build simgpu and nvidiagpu into _output/plugins/scheduler/ and _output/plugins/device/.
-	@for plugin in simgpu nvidiagpu; do for side in scheduler device; do \
-	  echo "Building plugin _output/plugins/$$side/$$plugin.so"; \
-	  go build -buildmode=plugin -o $(OUT)/plugins/$$side/$$plugin.so ./plugins/$$plugin/$$side; \
-	done; done
+plugins: ## Build simgpu and nvidiagpu into _output/plugins/: scheduler/, device/ and, simulated, simulated/.
+	@for built in scheduler/simgpu:scheduler simulated/simgpu:device scheduler/nvidiagpu:scheduler \
+	  device/nvidiagpu:device; do \
+	  file=$${built%:*}.so; \
+	  echo "Building plugin _output/plugins/$$file"; \
+	  go build -buildmode=plugin -o $(OUT)/plugins/$$file ./plugins/$$(basename $$file .so)/$${built#*:}; \
+	done
 
 # What kubectl loads is a program of its own: none of what the plugins of the programs need concerns it.
 KUBECTL_DEVICE    := CGO_ENABLED=0 go build -ldflags '-s -w $(LDFLAGS)'

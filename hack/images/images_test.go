@@ -77,7 +77,7 @@ func built(t *testing.T, example string) *content {
 	programs := map[string]string{"LICENSE": "a licence\n"}
 	for _, name := range []string{
 		"kube-scheduler", "kubecri", "plugins/scheduler/nvidiagpu.so", "plugins/scheduler/simgpu.so",
-		"plugins/device/nvidiagpu.so", "plugins/device/simgpu.so",
+		"plugins/device/nvidiagpu.so", "plugins/simulated/simgpu.so",
 	} {
 		programs[name] = string(text)
 	}

@@ -41,7 +41,7 @@ func newContent(architecture string, base files, built, licence string, created 
 		scheduler.addSource(schedulerPlugins+"/"+plugin, 0o644, filepath.Join(built, "plugins", "scheduler", plugin))
 	}
 	kubecri.addSource(devicePlugins+"/nvidiagpu.so", 0o644, filepath.Join(built, "plugins", "device", "nvidiagpu.so"))
-	kubecri.addSource(simulatedPlugins+"/simgpu.so", 0o644, filepath.Join(built, "plugins", "device", "simgpu.so"))
+	kubecri.addSource(simulatedPlugins+"/simgpu.so", 0o644, filepath.Join(built, "plugins", "simulated", "simgpu.so"))
 	for _, programs := range []files{scheduler, kubecri} {
 		for _, path := range programs.sorted() {
 			if err := checkProgram(programs[path].source, architecture); err != nil {

@@ -89,7 +89,7 @@ func inputs(t *testing.T) *release {
 	for _, architecture := range testArchitectures {
 		for _, name := range []string{
 			"kube-scheduler", "kubecri", "plugins/scheduler/nvidiagpu.so", "plugins/scheduler/simgpu.so",
-			"plugins/device/nvidiagpu.so", "plugins/device/simgpu.so",
+			"plugins/device/nvidiagpu.so", "plugins/simulated/simgpu.so",
 		} {
 			writeFile(t, filepath.Join(r.programs, architecture, filepath.FromSlash(name)), string(content))
 		}

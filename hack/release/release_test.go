@@ -95,7 +95,7 @@ func TestAnArchiveHasProgramsThatCanBeRun(t *testing.T) {
 	if want := map[string]int64{
 		"LICENSE": 0o644, "kube-scheduler": 0o755, "kubecri": 0o755,
 		"plugins/device/nvidiagpu.so": 0o644,
-		"plugins/device/simgpu.so":    0o644, "plugins/scheduler/nvidiagpu.so": 0o644,
+		"plugins/simulated/simgpu.so": 0o644, "plugins/scheduler/nvidiagpu.so": 0o644,
 		"plugins/scheduler/simgpu.so": 0o644,
 	}; !cmp.Equal(modes, want) {
 		t.Error(cmp.Diff(want, modes))

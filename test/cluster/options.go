@@ -110,9 +110,9 @@ type Program struct {
 const InventoryVariable = "KUBEDEVICE_SIMGPU_CONFIG"
 
 // Default returns the options of a cluster with this many nodes that runs KubeDevice as it was
-// built in this checkout: scheduler and CRI proxy from _output, the plugins of _output/plugins,
-// roles and policies of deploy, enforced seals, and 8 simulated GPUs on each node, in pairs. Its
-// directory is _output/cluster.
+// built in this checkout: scheduler and CRI proxy from _output, the plugins of _output/plugins that
+// need no hardware, roles and policies of deploy, enforced seals, and 8 simulated GPUs on each
+// node, in pairs. Its directory is _output/cluster.
 func Default(nodes int) (Options, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -134,7 +134,7 @@ func Default(nodes int) (Options, error) {
 		options.Nodes = append(options.Nodes, NodeOptions{
 			Kubecri: &Program{
 				Path: filepath.Join(output, "kubecri"),
-				Args: []string{"--cridevices=" + filepath.Join(output, "plugins", "device")},
+				Args: []string{"--cridevices=" + filepath.Join(output, "plugins", "simulated")},
 			},
 			Inventory: filepath.Join(root, "test", "inventories", "pairs.yaml"),
 		})

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -95,5 +96,18 @@ func TestAPodThatCannotStartIsReportedWithItsReason(t *testing.T) {
 		func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 	if description := shared.Client.Describe(ctx, pod); !strings.Contains(description, "/no/such/program") {
 		t.Errorf("the description doesn't name the program that is missing:\n%s", description)
+	}
+}
+
+func TestEachNodeOfACleanClusterIsReady(t *testing.T) {
+	ctx := testContext(t)
+	for _, node := range shared.Nodes {
+		for {
+			said, err := node.Get(ctx, "/readyz")
+			if err == nil && !strings.Contains(said, "[-]") {
+				break
+			}
+			clustertest.Pause(ctx, t, fmt.Sprintf("kubecri on %s to be ready: %s %v", node.Name, said, err))
+		}
 	}
 }

@@ -61,8 +61,8 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
 	}
-	b := &bench{binary: filepath.Join(*output, "kubecri"), plugin: filepath.Join(*output, "plugins", "device",
-		"simgpu.so")}
+	b := &bench{binary: filepath.Join(*output, "kubecri"), plugin: filepath.Join(*output, "plugins",
+		"simulated", "simgpu.so")}
 	for _, built := range []string{b.binary, b.plugin} {
 		if _, err := os.Stat(built); err != nil {
 			return fmt.Errorf("%w; run make build", err)

@@ -65,7 +65,7 @@ func (f *upFlags) set() *pflag.FlagSet {
 	set.Var(pathValue{&f.kubecri, []string{none}}, "kubecri",
 		"CRI proxy program, or "+none+" to do without (default _output/kubecri)")
 	set.Var(pathValue{path: &f.devicePlugins}, "device-plugins",
-		"directory of device plugins (default _output/plugins/device)")
+		"directory of device plugins (default _output/plugins/simulated)")
 	set.StringVar(&f.kubernetes, "kubernetes", "", "version of API server, controller manager and kubelets, "+
 		string(cluster.Kubernetes134)+" to "+string(cluster.Kubernetes137)+" (default "+
 		string(cluster.Kubernetes137)+")")

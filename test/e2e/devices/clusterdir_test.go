@@ -47,18 +47,18 @@ func (f clusterDir) addNode(node string) error {
 	return errors.Join(
 		os.MkdirAll(f.devicePlugins(node), 0o755),
 		os.MkdirAll(f.staticPods(node), 0o755),
-		f.addPlugin("device", f.devicePlugins(node)),
+		f.addPlugin("simulated", f.devicePlugins(node)),
 		f.setInventory(node, ""),
 	)
 }
 
-// addPlugin puts one side of the simulated GPUs' plugin into a directory.
-func (f clusterDir) addPlugin(side, to string) error {
+// addPlugin puts the simulated GPUs' plugin of one of the directories of plugins into a directory.
+func (f clusterDir) addPlugin(from, to string) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
-	content, err := os.ReadFile(filepath.Join(root, "_output", "plugins", side, simgpu))
+	content, err := os.ReadFile(filepath.Join(root, "_output", "plugins", from, simgpu))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: build it first (make build)", err)
 	}

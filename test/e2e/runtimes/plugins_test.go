@@ -26,7 +26,7 @@ func newPlugins() (dir string, err error) {
 	if err != nil {
 		return dir, err
 	}
-	simgpu, err := os.ReadFile(filepath.Join(root, "_output", "plugins", "device", "simgpu.so"))
+	simgpu, err := os.ReadFile(filepath.Join(root, "_output", "plugins", "simulated", "simgpu.so"))
 	if err != nil {
 		return dir, fmt.Errorf("%w: build it first (make build)", err)
 	}
