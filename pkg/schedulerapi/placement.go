@@ -39,7 +39,8 @@ type FitRequest struct {
 	// Namespace is that of the pods.
 	Namespace string `json:"namespace"`
 	// Template is the pod, with a name in its metadata. What the API server would add by default is
-	// added; what admission plugins would add is not.
+	// added, and the scheduler's name where the policy kubedevice-scheduler-name would add it; what
+	// other admission plugins would add is not.
 	Template corev1.PodTemplateSpec `json:"template"`
 	// Replicas is how many of it there are, one after another; 0 stands for 1.
 	Replicas int32 `json:"replicas,omitempty"`

@@ -187,13 +187,14 @@ func fitCommand(env *environment) *cobra.Command {
 sees those before it. If one would wait, say why, and which change would let it run.
 
 The scheduler answers, with what it does for each pod, on a copy of the cluster's state: nothing is
-created. What admission plugins would add to the pods is not known to it; see the example.
+created. Pods that request devices have its name, as an admission policy gives it to them. What other
+admission plugins would add to the pods is not known to it; of a Pod, the example has it.
 
 The exit status is 0 if all fit, 1 if not, and 2 if there is no answer.`,
 		Example: `  # Where would it go?
   kubectl device fit -f trainer.yaml
 
-  # With what admission plugins add to it
+  # With what admission plugins add to a Pod
   kubectl create -f trainer.yaml --dry-run=server -o yaml | kubectl device fit -f -
 
   # Are there 16 of them?

@@ -70,8 +70,9 @@ type silent struct{}
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger                           { return s }
 
-// startEngine starts the engine of a scheduler that knows these objects, and schedules none.
-func startEngine(t *testing.T, objects ...runtime.Object) engine {
+// startEngine starts the engine of a scheduler that serves pods of this scheduler name, knows these
+// objects, and schedules none.
+func startEngine(t *testing.T, name string, objects ...runtime.Object) engine {
 	t.Helper()
 	ctx := klog.NewContext(t.Context(), klog.Logger{})
 	profiles := func() ([]config.KubeSchedulerProfile, error) {
@@ -79,7 +80,8 @@ func startEngine(t *testing.T, objects ...runtime.Object) engine {
 		scheme.Scheme.Default(&versioned)
 		var internal config.KubeSchedulerConfiguration
 		err := scheme.Scheme.Convert(&versioned, &internal, nil)
-		for _, profile := range internal.Profiles {
+		for i, profile := range internal.Profiles {
+			internal.Profiles[i].SchedulerName = name
 			set := &profile.Plugins.MultiPoint
 			set.Enabled = slices.Insert(set.Enabled, 0, config.Plugin{Name: frameworkplugin.Name})
 		}
@@ -159,8 +161,20 @@ func twoNodes(t *testing.T) []runtime.Object {
 // What the commands print of the answers of the scheduler's own engine, and their exit statuses.
 func TestPlacementTranscript(t *testing.T) {
 	objects := twoNodes(t)
-	asked := startEngine(t, objects...)
+	asked := startEngine(t, corev1.DefaultSchedulerName, objects...)
 	testTranscript(t, "testdata/placement/placement.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = asked
+		return f
+	})
+}
+
+// Where KubeDevice's scheduler is a second one, manifests name no scheduler: an admission policy
+// brings their pods to it.
+func TestPlacementBySecondSchedulerTranscript(t *testing.T) {
+	objects := twoNodes(t)
+	asked := startEngine(t, frameworkplugin.SchedulerName, objects...)
+	testTranscript(t, "testdata/placement/second.txt", func() *fixture {
 		f := newFixture(objects...)
 		f.scheduler = asked
 		return f

@@ -15,10 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
@@ -70,6 +67,9 @@ func (e *Engine) WhatIf(
 		w, err := e.world(b)
 		if err != nil {
 			return err
+		}
+		if request.Pod == nil {
+			w.ofManifest = func(pod *v1.Pod) bool { return ofManifest(pod, &request.FitRequest) }
 		}
 		for _, change := range request.Changes {
 			if err := w.change(ctx, change); err != nil {
@@ -165,21 +165,6 @@ func checkTemplate(template *v1.PodTemplateSpec, replicas int) error {
 			len(text), replicas, maxReplicated)
 	}
 	return nil
-}
-
-// replica returns one of the pods of a template.
-func (e *Engine) replica(request *schedulerapi.FitRequest, i int) *v1.Pod {
-	pod := &v1.Pod{
-		ObjectMeta: *request.Template.ObjectMeta.DeepCopy(), Spec: *request.Template.Spec.DeepCopy(),
-	}
-	pod.Name = cmp.Or(pod.Name, pod.GenerateName, "pod")
-	if request.Replicas > 1 {
-		pod.Name = fmt.Sprintf("%s-%d", strings.TrimSuffix(pod.Name, "-"), i)
-	}
-	pod.Namespace = cmp.Or(request.Namespace, pod.Namespace, metav1.NamespaceDefault)
-	pod.UID, pod.ResourceVersion, pod.Spec.NodeName = types.UID(e.uid()), "", ""
-	corev1defaults.SetObjectDefaults_Pod(pod)
-	return pod
 }
 
 // place places pods one after another, until one fits nowhere.

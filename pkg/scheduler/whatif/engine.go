@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -196,5 +197,11 @@ func (nobody) Eventf(runtime.Object, runtime.Object, string, string, string, str
 }
 func (n nobody) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
 
+// madeUpPrefix begins the UIDs of pods that exist in a question alone.
+const madeUpPrefix = "what-if/"
+
 // uid returns a UID that no pod has.
-func (e *Engine) uid() string { return "what-if/" + strconv.FormatUint(e.made.Add(1), 10) }
+func (e *Engine) uid() string { return madeUpPrefix + strconv.FormatUint(e.made.Add(1), 10) }
+
+// madeUp reports whether a pod exists in a question alone.
+func madeUp(pod *v1.Pod) bool { return strings.HasPrefix(string(pod.UID), madeUpPrefix) }

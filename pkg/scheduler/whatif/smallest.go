@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -231,16 +232,24 @@ func (f *fewest) withoutDevices(ctx context.Context) (map[string]bool, error) {
 	return fits, nil
 }
 
-// mayEnd reports whether ending a pod frees what it has.
-func mayEnd(pod *v1.Pod) bool {
-	return !everywhere(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority
+// mayEnd reports whether ending a pod frees what it has, for the cycle's pod to use: the pods of the
+// same manifest or controller do not end for each other.
+func (c *cycle) mayEnd(pod *v1.Pod) bool {
+	return !everywhere(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority &&
+		!madeUp(pod) && !sameController(pod, c.pod) && (c.world.ofManifest == nil || !c.world.ofManifest(pod))
+}
+
+// sameController reports whether two pods have one controller.
+func sameController(a, b *v1.Pod) bool {
+	of := metav1.GetControllerOf(a)
+	return of != nil && metav1.IsControlledBy(b, &metav1.ObjectMeta{UID: of.UID})
 }
 
 // consider notes a node on which the pod fits when pods end, with a first set of them.
 func (f *fewest) consider(ctx context.Context, node fwk.NodeInfo, holdersOnly bool) error {
 	var pods []*v1.Pod
 	for _, info := range node.GetPods() {
-		if pod := info.GetPod(); mayEnd(pod) && (!holdersOnly || f.world.states.MayHold(pod)) {
+		if pod := info.GetPod(); f.mayEnd(pod) && (!holdersOnly || f.world.states.MayHold(pod)) {
 			pods = append(pods, pod)
 		}
 	}

@@ -33,6 +33,10 @@ type world struct {
 	pods     []*v1.Pod               // that have a node
 	snapshot *internalcache.Snapshot // of states and pods; nil when these have changed
 	mutable  bool                    // the snapshot
+
+	// ofManifest reports whether a pod that runs was made from the manifest that the question is
+	// about; nil without one.
+	ofManifest func(pod *v1.Pod) bool
 }
 
 // world returns the state at this moment.
@@ -71,7 +75,9 @@ func onNode(pod *v1.Pod, node string) *v1.Pod {
 
 // copy returns a world of its own in the same state.
 func (w *world) copy() *world {
-	return &world{engine: w.engine, budget: w.budget, states: w.states.Copy(), pods: slices.Clone(w.pods)}
+	return &world{
+		engine: w.engine, budget: w.budget, states: w.states.Copy(), pods: slices.Clone(w.pods), ofManifest: w.ofManifest,
+	}
 }
 
 // enter makes the frameworks answer for this world.
