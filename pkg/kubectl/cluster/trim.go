@@ -36,14 +36,16 @@ func trimNode(node *corev1.Node) *corev1.Node {
 }
 
 // trimPod returns a pod with what is about its devices: its annotations about them, which container
-// requests which extended resources, whether it was bound and which container has started.
+// requests which extended resources, whether it was bound, which container has started, and why it
+// failed.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	trimmed := &corev1.Pod{ObjectMeta: trimMeta(&pod.ObjectMeta)}
 	trimmed.Labels = pod.Labels
 	trimmed.Spec.NodeName = pod.Spec.NodeName
 	trimmed.Spec.InitContainers = trimContainers(pod.Spec.InitContainers)
 	trimmed.Spec.Containers = trimContainers(pod.Spec.Containers)
-	trimmed.Status.Phase = pod.Status.Phase
+	trimmed.Status.Phase, trimmed.Status.Reason = pod.Status.Phase, pod.Status.Reason
+	trimmed.Status.Message = pod.Status.Message
 	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
 	trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
 	for _, condition := range pod.Status.Conditions {

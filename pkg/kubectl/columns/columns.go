@@ -10,6 +10,7 @@ package columns
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -67,7 +68,8 @@ type Writer struct {
 	Header []string
 	// Color says that styles are written.
 	Color bool
-	// Width is how long a line may be; the last column is shortened to it. 0 means any length.
+	// Width is how long a line may be: the last column is shortened to it, and the widest of the
+	// others where that is not enough. 0 means any length.
 	Width int
 
 	widths  []int
@@ -97,19 +99,24 @@ func (w *Writer) Write(rows []Row) error {
 		}
 	}
 	var text strings.Builder
+	widths := w.fitted(all)
 	for _, row := range all {
-		w.writeRow(&text, row)
+		w.writeRow(&text, row, widths)
 	}
 	_, err := io.WriteString(w.Out, text.String())
 	return err
 }
 
-func (w *Writer) writeRow(to *strings.Builder, row Row) {
+func (w *Writer) writeRow(to *strings.Builder, row Row, widths []int) {
 	at, pending := 0, 0 // columns that are written, and blanks that are due before the next text
 	for i, cell := range row {
 		width := utf8.RuneCountInString(cell.Lines + cell.Text)
-		if w.Width > 0 && i == len(row)-1 {
-			cell, width = cell.shortened(w.Width - at - pending)
+		switch {
+		case w.Width == 0:
+		case i == len(row)-1:
+			cell, width = cell.shortened(max(w.Width-at-pending, minColumn), 0)
+		default:
+			cell, width = cell.shortened(widths[i], nameTail)
 		}
 		if width > 0 {
 			to.WriteString(strings.Repeat(" ", pending))
@@ -121,23 +128,85 @@ func (w *Writer) writeRow(to *strings.Builder, row Row) {
 			}
 			at, pending = at+pending+width, 0
 		}
-		pending += w.widths[i] - width + len(gap)
+		pending += max(widths[i]-width, 0) + len(gap)
 	}
 	to.WriteString("\n")
 }
 
-// minWidth is what is left of a cell at least, however narrow the terminal is.
-const minWidth = 24
+// Widths that columns keep. Others than the last one are shortened to fairWidth first, for minLast of
+// the last one, and then all to minColumn, or to their headers. nameTail runes stay at their ends.
+const (
+	minLast   = 24
+	fairWidth = 12
+	minColumn = 8
+	nameTail  = 6
+)
 
-// shortened returns the cell with at most that many runes, or minWidth if that is more, and how
-// many it has.
-func (c Cell) shortened(most int) (Cell, int) {
-	most = max(most, minWidth)
+// fitted returns the widths of the columns, so that these rows fit into the Width if that is
+// possible.
+func (w *Writer) fitted(rows []Row) []int {
+	widths := slices.Clone(w.widths)
+	if w.Width > 0 {
+		w.narrow(widths, fairWidth, w.excess(rows, minLast))
+		w.narrow(widths, minColumn, w.excess(rows, minColumn)-sum(w.widths)+sum(widths))
+	}
+	return widths
+}
+
+// excess returns by how much the longest of the rows is too long with so much of its last cell.
+func (w *Writer) excess(rows []Row, last int) (excess int) {
+	for _, row := range rows {
+		length := 0
+		for i, cell := range row {
+			if i < len(row)-1 {
+				length += w.widths[i] + len(gap)
+			} else {
+				length += min(utf8.RuneCountInString(cell.Lines+cell.Text), last)
+			}
+		}
+		excess = max(excess, length-w.Width)
+	}
+	return excess
+}
+
+// narrow takes so much from the widest columns, as long as they are wider than least and than their
+// headers.
+func (w *Writer) narrow(widths []int, least, excess int) {
+	for ; excess > 0; excess-- {
+		widest := -1
+		for i, width := range widths {
+			header := 0
+			if i < len(w.Header) {
+				header = utf8.RuneCountInString(w.Header[i])
+			}
+			if width > max(least, header) && (widest < 0 || width > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+func sum(all []int) (total int) {
+	for _, n := range all {
+		total += n
+	}
+	return total
+}
+
+// shortened returns the cell with at most so many columns, if its part of a tree leaves some, and its
+// width. As many of the last runes of its text stay as tail says, which tell names apart.
+func (c Cell) shortened(most, tail int) (Cell, int) {
 	text := []rune(c.Text)
 	lines := utf8.RuneCountInString(c.Lines)
 	if lines+len(text) <= most || most <= lines {
 		return c, lines + len(text)
 	}
-	c.Text = string(text[:most-lines-1]) + "…"
+	left := most - lines - 1
+	tail = min(tail, left/2)
+	c.Text = string(text[:left-tail]) + "…" + string(text[len(text)-tail:])
 	return c, most
 }

@@ -48,7 +48,7 @@ func TestALineIsAsLongAsTheTerminalIsWide(t *testing.T) {
 		if width == 0 {
 			longest = 1000
 		}
-		longest = max(longest, len("first")+len(gap)+minWidth)
+		longest = max(longest, len("first")+len(gap)+minColumn)
 		if n := utf8.RuneCountInString(first); n != min(longest, len("first")+len(gap)+len(last)) {
 			t.Errorf("width %d: the line has %d columns: %q", width, n, first)
 		}
@@ -60,6 +60,28 @@ func TestALineIsAsLongAsTheTerminalIsWide(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), string(Red)) {
 			t.Errorf("width %d: there is no colour", width)
+		}
+	}
+}
+
+func TestTheWidestColumnsAreShortenedWhereTheLastOneIsNotEnough(t *testing.T) {
+	row := Row{
+		Text("name-of-a-pod"), Text("main"), Text("node-with-a-long-name.example.com"),
+		Text("gpu/GPU-5f2c6f32-8f0b-4a3f-9d4c-1c2b3a4d5e6f"), Text("Granted"), Text("a reason that is long enough to be cut"),
+	}
+	for _, width := range []int{72, 80, 100, 120, 160} {
+		var out strings.Builder
+		w := &Writer{Out: &out, Width: width, Header: []string{"POD", "CONTAINER", "NODE", "DEVICE", "STATE", "REASON"}}
+		if err := w.Write([]Row{row}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("width %d: a line has %d columns: %q", width, n, line)
+			}
+		}
+		if !strings.Contains(out.String(), "Granted   a ") {
+			t.Errorf("width %d: what is short was cut, or what comes last is:\n%s", width, out.String())
 		}
 	}
 }

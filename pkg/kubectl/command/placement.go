@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
 
@@ -82,13 +84,13 @@ func whyCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "why POD",
 		Short: "Say why a pod waits, and what would let it run",
-		Long: `Say why a pod waits: the reasons of all nodes, in the words of the pod's events; and the smallest
-change by which it would fit: the fewest pods to end (and of equally many those of the lowest
+		Long: `Say why a pod waits: the reasons of all nodes, in the words of the pod's events, or of the node that
+it is bound to and that refuses it; and the smallest change by which it would fit: the fewest pods to end (and of equally many those of the lowest
 priority), one node more, or one constraint of the pod less. Each of them was tried on a copy of the
 cluster's state.
 
-The scheduler answers. The exit status is 0 if the pod fits or is bound, 1 if it waits, and 2 if
-there is no answer.`,
+The scheduler answers. The exit status is 0 if the pod fits or is bound, 1 if it waits or its node
+refuses it, and 2 if there is no answer.`,
 		Example: `  # Why does it wait?
   kubectl device why trainer-0
 
@@ -97,25 +99,54 @@ there is no answer.`,
 		Args:              exactlyOnePod,
 		ValidArgsFunction: completeOnePod(env),
 		RunE: func(command *cobra.Command, args []string) error {
-			var why schedulerapi.Why
-			err := o.ask(command, schedulerapi.WhyPath, func() (any, error) {
-				return schedulerapi.WhyRequest{
-					Pod: o.podName(args[0]), Within: o.within.Milliseconds(),
-				}, nil
-			}, &why)
+			why, err := o.refused(command, args[0])
+			if err != nil {
+				return err
+			}
+			if why == nil {
+				why = &schedulerapi.Why{}
+				err = o.ask(command, schedulerapi.WhyPath, func() (any, error) {
+					return schedulerapi.WhyRequest{
+						Pod: o.podName(args[0]), Within: o.within.Milliseconds(),
+					}, nil
+				}, why)
+			}
 			if err != nil {
 				return err
 			}
 			if !o.output.table() {
 				err = printObject(env.Out, o.output.format, why)
 			} else {
-				err = o.printWhy(&why)
+				err = o.printWhy(why)
 			}
-			return o.end(err, why.Node != "" || len(why.Fits) > 0 && why.Problem == "")
+			return o.end(err, why.Problem == "" && (why.Node != "" || len(why.Fits) > 0))
 		},
 	}
 	o.addFlags(command)
 	return command
+}
+
+// refused returns why the node of a pod refuses it, or nil if it does not, or the pod cannot be read.
+// A scheduler has nothing to say about a pod that it has bound.
+func (o *placementOptions) refused(command *cobra.Command, name string) (*schedulerapi.Why, error) {
+	if err := o.output.check(command); err != nil {
+		return nil, &exitStatus{placementFailed, err}
+	}
+	client, namespace, err := o.env.client()
+	if err != nil {
+		return nil, &exitStatus{placementFailed, err}
+	}
+	o.namespace = namespace
+	meant := o.podName(name)
+	pod, err := client.Pods(meant.Namespace).Get(command.Context(), meant.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil // the scheduler's answer says so, or needs no such right
+	}
+	has := devices.NewPod(pod)
+	if has == nil || has.Node == "" || has.State != devices.Refused && has.State != devices.Unreadable {
+		return nil, nil
+	}
+	return &schedulerapi.Why{Pod: meant, Node: has.Node, Problem: has.Message}, nil
 }
 
 // exactlyOnePod demands one argument.

@@ -181,6 +181,41 @@ func TestPlacementBySecondSchedulerTranscript(t *testing.T) {
 	})
 }
 
+// Pods that their node refuses: one at its admission, one whose container is not created, and one
+// whose container would be created again.
+func TestRefusedTranscript(t *testing.T) {
+	objects := twoNodes(t)
+	rejected := counting(newPod("rejected"), 1)
+	rejected.Spec.NodeName, rejected.Status.Phase = "node-1", corev1.PodFailed
+	rejected.Status.Reason = "UnexpectedAdmissionError"
+	rejected.Status.Message = "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate " +
+		"unhealthy devices nvidia.com/gpu, which is unexpected"
+	forged := bound(t, counting(newPod("forged"), 1), "node-1", map[string]map[string]int64{"main": wholeGPU(2)})
+	crashed := bound(t, counting(newPod("crashed"), 1), "node-1", map[string]map[string]int64{"main": wholeGPU(3)})
+	evicted := counting(newPod("evicted"), 1)
+	evicted.Spec.NodeName, evicted.Status.Phase, evicted.Status.Reason = "node-1", corev1.PodFailed, "Evicted"
+	refuse := func(pod *corev1.Pod, message string, last corev1.ContainerState) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", LastTerminationState: last, State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: message},
+			},
+		}}
+	}
+	refuse(forged, "pod default/forged has no valid seal", corev1.ContainerState{})
+	refuse(crashed, "device gpu/gpu-3 is unhealthy: Xid79",
+		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}})
+	for _, pod := range []*corev1.Pod{rejected, forged, crashed, evicted} {
+		pod.ResourceVersion, pod.Spec.SchedulerName = "1", corev1.DefaultSchedulerName
+		objects = append(objects, pod)
+	}
+	asked := startEngine(t, corev1.DefaultSchedulerName, objects...)
+	testTranscript(t, "testdata/placement/refused.txt", func() *fixture {
+		f := newFixture(objects...)
+		f.scheduler = asked
+		return f
+	})
+}
+
 func TestWhatPlacementIsAskedIsCompleted(t *testing.T) {
 	objects := twoNodes(t)
 	for line, want := range map[string]string{

@@ -15,6 +15,11 @@ import (
 // printWhy prints why a pod waits.
 func (o *placementOptions) printWhy(why *schedulerapi.Why) error {
 	out := o.env.Out
+	if why.Node != "" && why.Problem != "" {
+		_, err := fmt.Fprintf(out, "%s is bound to node %s, which refuses it: %s.\n", why.Pod, why.Node,
+			strings.TrimSuffix(columns.Text(why.Problem).Text, "."))
+		return err
+	}
 	if why.Node != "" {
 		_, err := fmt.Fprintf(out, "%s is bound to node %s.\n", why.Pod, why.Node)
 		return err

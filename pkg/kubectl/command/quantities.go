@@ -52,7 +52,7 @@ func colorOf(state devices.State) columns.Style {
 	switch state {
 	case devices.Waiting, devices.Bound:
 		return columns.Yellow
-	case devices.Unallocated, devices.Unreadable:
+	case devices.Unallocated, devices.Unreadable, devices.Refused:
 		return columns.Red
 	case devices.Finished, devices.Deleted:
 		return columns.Dim

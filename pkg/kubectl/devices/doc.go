@@ -51,6 +51,8 @@ const (
 	Unallocated State = "Unallocated"
 	// Unreadable: the pod's annotation cannot be read, or is that of another pod or node.
 	Unreadable State = "Unreadable"
+	// Refused: the node has refused the pod at its admission, or refuses to create the container.
+	Refused State = "Refused"
 	// Finished: the pod has ended and holds nothing.
 	Finished State = "Finished"
 	// Deleted: the pod is gone, or requests no devices any more. Only a watch reports this.

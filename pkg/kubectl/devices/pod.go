@@ -28,7 +28,8 @@ type Pod struct {
 	State State  `json:"state"`
 	// Since is when the pod was bound; for one that waits, when it was created.
 	Since metav1.Time `json:"since"`
-	// Message is why the pod waits, in the scheduler's words, or why its annotation does not count.
+	// Message is why the pod waits, in the scheduler's words, why its node refuses it, in that node's
+	// words, or why its annotation does not count.
 	Message string `json:"message,omitempty"`
 	// Containers are those that request or have devices, in the order of the spec, init containers
 	// first.
@@ -83,7 +84,9 @@ func NewPod(pod *corev1.Pod) *Pod {
 	}
 	held, err := allocationOf(pod, nil)
 	had := held != nil && len(held.containers) > 0
-	switch {
+	switch rejected := rejection(pod); {
+	case rejected != "":
+		p.State, held, p.Message = Refused, nil, rejected
 	case finished(pod):
 		p.State, held = Finished, nil
 	case pod.Spec.NodeName == "":
@@ -107,8 +110,14 @@ func NewPod(pod *corev1.Pod) *Pod {
 		if len(c.Requests) == 0 && len(c.Devices) == 0 {
 			continue
 		}
-		if held != nil && c.State == Bound {
+		if held != nil && c.State == Bound && p.State != Refused {
 			p.State = Bound
+		}
+		if refused := refusal(pod, at.Name); refused != "" && p.State != Finished {
+			if p.State != Refused {
+				p.State, p.Message = Refused, refused
+			}
+			c.State = Refused
 		}
 		p.Containers = append(p.Containers, c)
 	}
@@ -180,6 +189,39 @@ func parts(held types.ResourceList) []Part {
 	}
 	slices.SortFunc(list, func(a, b Part) int { return comparePaths(a.Path, b.Path) })
 	return list
+}
+
+// rejection returns why the kubelet has rejected a pod for good, before any of its containers was
+// created, or "". Such a pod has failed with one of the reasons of the kubelet's admission.
+func rejection(pod *corev1.Pod) string {
+	reason := pod.Status.Reason
+	if pod.Status.Phase != corev1.PodFailed || !slices.ContainsFunc(admissionReasons, func(begin string) bool {
+		return strings.HasPrefix(reason, begin)
+	}) {
+		return ""
+	}
+	return strings.TrimSuffix(reason+": "+pod.Status.Message, ": ")
+}
+
+// admissionReasons begin the reasons with which the kubelet rejects pods that request devices: for
+// what its device manager or topology manager says, or for a count of a resource.
+var admissionReasons = []string{"UnexpectedAdmissionError", "TopologyAffinityError", "OutOf", "Allocate"}
+
+// refusal returns why the node does not create or start a container that waits for that, or "".
+func refusal(pod *corev1.Pod, container string) string {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			waits := list[i].State.Waiting
+			if list[i].Name != container || waits == nil {
+				continue
+			}
+			switch waits.Reason {
+			case "CreateContainerError", "RunContainerError", "CreateContainerConfigError":
+				return strings.TrimSuffix(waits.Reason+": "+waits.Message, ": ")
+			}
+		}
+	}
+	return ""
 }
 
 // whyWaiting returns what the scheduler says of a pod that it has not bound.
