@@ -98,10 +98,10 @@ func topologyOf(node *types.NodeInfo) topology {
 	return t.canonical()
 }
 
-// countGPUs returns how many of the node's GPUs have a card.
-func countGPUs(node *types.NodeInfo) int64 {
+// countGPUs returns how many GPUs have a card in a list of a node's resources.
+func countGPUs(list types.ResourceList) int64 {
 	var n int64
-	for name, quantity := range node.Allocatable {
+	for name, quantity := range list {
 		if _, resource, ok := gpu.Split(name); ok && resource == gpu.Cards && quantity > 0 {
 			n++
 		}

@@ -27,7 +27,9 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 	if err := s.checkCounted(pod); err != nil {
 		return err
 	}
-	has := devices{gpus: countGPUs(node), instances: countInstances(node)}
+	has := devices{
+		gpus: countGPUs(node.Allocatable), all: countGPUs(node.Capacity), instances: countInstances(node),
+	}
 	for _, containers := range []map[string]types.ContainerInfo{pod.InitContainers, pod.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			container := containers[name]
@@ -40,9 +42,10 @@ func (s *Scheduler) translate(node *types.NodeInfo, pod *types.PodInfo, best fun
 	return nil
 }
 
-// devices are how many GPUs a node has, and how many instances with each resource.
+// devices are how many GPUs a node has for pods, how many it has with those that are unhealthy or
+// tainted, and how many instances with each resource.
 type devices struct {
-	gpus      int64
+	gpus, all int64
 	instances map[string]int64
 }
 
@@ -94,7 +97,7 @@ func (s *Scheduler) translateContainer(
 	if has.gpus == 0 && has.instances[gpu.Cards] > 0 {
 		err = s.addCountedInstances(requests, count, best, has.instances)
 	} else {
-		err = s.addCountedGPUs(requests, count, best, has.gpus)
+		err = s.addCountedGPUs(requests, count, best, has)
 	}
 	if err != nil {
 		return err
@@ -123,13 +126,19 @@ func (s *Scheduler) translateContainer(
 
 // addCountedGPUs adds requests for the GPUs that are counted and not written yet, for a node that
 // has so many.
-func (s *Scheduler) addCountedGPUs(requests types.ResourceList, count int64, best func(int) topology, has int64) error {
+func (s *Scheduler) addCountedGPUs(
+	requests types.ResourceList, count int64, best func(int) topology, has devices,
+) error {
 	written := len(placeholders(requests))
 	missing := count - int64(written)
 	if missing <= 0 {
 		return nil
 	}
-	if count > has {
+	if count > has.gpus && count <= has.all {
+		return fmt.Errorf("too few GPUs for %d of %s that are healthy and not tainted: %d of %d are", count, s.resource,
+			has.gpus, has.all)
+	}
+	if count > has.gpus {
 		return fmt.Errorf("too few GPUs for %d of %s", count, s.resource)
 	}
 	if written > 0 {

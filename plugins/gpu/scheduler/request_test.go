@@ -4,6 +4,7 @@
 package scheduler
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -206,6 +207,26 @@ func TestWhatCannotBeMeantIsSaid(t *testing.T) {
 				t.Errorf("PodAllocate = %v", err)
 			}
 		})
+	}
+}
+
+func TestTooFewGPUsSaysWhetherTheyAreThereAndUnhealthy(t *testing.T) {
+	c := newCluster(t)
+	c.add("n1", "ab cd")
+	for name := range c.nodes["n1"].Allocatable {
+		if strings.Contains(string(name), "/gpu/a/") {
+			delete(c.nodes["n1"].Allocatable, name)
+		}
+	}
+	for count, want := range map[int64]string{
+		4: `cannot serve container "app": too few GPUs for 4 of nvidia.com/gpu that are healthy and not tainted: ` +
+			`3 of 4 are`,
+		5: `cannot serve container "app": too few GPUs for 5 of nvidia.com/gpu`,
+	} {
+		_, reasons, _ := c.plugin.PodFitsDevice(c.nodes["n1"], counting(count), false)
+		if len(reasons) != 1 || reasons[0].GetReason() != want {
+			t.Errorf("got  %v\nwant %s", reasons, want)
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ func (h *health) load() error {
 			h.faults[uuid] = f
 		}
 	}
+	if len(h.faults) < len(read) {
+		return h.save() // what counts no more is forgotten, also when it counts again
+	}
 	return nil
 }
 

@@ -84,6 +84,7 @@ type health struct {
 	faults  map[string]*fault // by UUID
 	gpus    map[string]*state // by UUID, of GPUs and of instances
 	logged  string            // what was last said about events that cannot be read
+	xids    map[gpuXID]bool   // that are logged
 
 	instances map[string][]nvml.Instance // by the UUID of their GPU
 }
@@ -95,7 +96,7 @@ func newHealth(file string) *health {
 			disabled: parseXIDs(DisableHealthChecks, os.Getenv(DisableHealthChecks)),
 			enabled:  parseXIDs(EnableHealthChecks, os.Getenv(EnableHealthChecks)),
 		},
-		uuids: map[nvml.Device]string{}, faults: map[string]*fault{}, gpus: map[string]*state{},
+		uuids: map[nvml.Device]string{}, faults: map[string]*fault{}, gpus: map[string]*state{}, xids: map[gpuXID]bool{},
 		instances: map[string][]nvml.Instance{},
 	}
 }
@@ -161,12 +162,16 @@ func (h *health) update(present []found, missing []string) {
 	}
 	for uuid, s := range h.gpus {
 		if s.gpu == "" {
+			was := s.health
 			s.judge(h.faults[uuid], h.now())
+			logHealth("GPU", uuid, was, s.health)
 		}
 	}
 	for uuid, s := range h.gpus {
 		if s.gpu != "" {
+			was := s.health
 			s.judgeInstance(h.gpus[s.gpu].health, h.faults[uuid], h.now())
+			logHealth("MIG instance", uuid, was, s.health)
 		}
 	}
 	if changed || len(h.faults) != before {
@@ -200,7 +205,9 @@ func (h *health) readEvents() (changed bool) {
 			continue
 		}
 		h.gpus[uuid].checked = time.Time{} // the driver may ask for an action now
-		if !h.counts.includes(xid.Number) {
+		counts := h.counts.includes(xid.Number)
+		h.logXID(uuid, xid.Number, counts)
+		if !counts {
 			continue
 		}
 		for _, concerned := range h.concerned(uuid, xid) {

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/sdk/device"
+	"github.com/kubedevice/kubedevice/pkg/sdk/utils"
 
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	"github.com/kubedevice/kubedevice/plugins/nvidiagpu/nvmltest"
@@ -178,6 +180,36 @@ func TestAnXIDThatDoesNotCountAnyMoreEndsWithARestart(t *testing.T) {
 	second := startedWith(t, library.Path, file)
 	if diff := cmp.Diff(map[int]string{3: "Xid79"}, healthOf(t, second)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	t.Setenv(DisableHealthChecks, "")
+	third := startedWith(t, library.Path, file)
+	if diff := cmp.Diff(map[int]string{3: "Xid79"}, healthOf(t, third)); diff != "" {
+		t.Errorf("it counts again, and an XID of before is back (-want +got):\n%s", diff)
+	}
+}
+
+func TestXIDsAndHealthAreLoggedOnce(t *testing.T) {
+	library := nvmltest.Build(t, pairs4())
+	d := startedWith(t, library.Path, filepath.Join(t.TempDir(), "faults"))
+	update(t, d)
+	var lines []string
+	warn, log := utils.Warningf, utils.Logf
+	t.Cleanup(func() { utils.Warningf, utils.Logf = warn, log })
+	utils.Warningf = func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	utils.Logf = func(_ int, format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, xid := range []int{31, 31, 79, 79} {
+		library.Break(t, 1, xid)
+		update(t, d)
+		update(t, d)
+	}
+	gpu := "NVIDIA GPU " + nvmltest.UUID(1)
+	want := []string{
+		gpu + " has reported XID 31, which is ignored",
+		gpu + " has reported XID 79, which makes it unhealthy",
+		gpu + " is unhealthy: Xid79: critical error (XID) 79; reset the GPU or reboot the machine",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
 	}
 }
 
