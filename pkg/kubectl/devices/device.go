@@ -106,6 +106,9 @@ type Resource struct {
 	Outside int64 `json:"usedOutside,omitempty"`
 }
 
+// whole returns all that pods may have of it, or, of a device that is unhealthy, might have had.
+func (r Resource) whole() int64 { return cmp.Or(r.Allocatable, r.Capacity) }
+
 // Mask reports whether the resource is a bit mask.
 func (r Resource) Mask() bool { return resource.IsEnumResource(types.ResourceName(r.Name)) }
 
@@ -126,7 +129,7 @@ func (d *Device) usedPart() float64 {
 	part := 0.0
 	for _, r := range d.Resources {
 		if !r.Mask() && r.Used > 0 {
-			part = max(part, float64(r.Used)/float64(max(r.Allocatable, r.Used)))
+			part = max(part, float64(r.Used)/float64(max(r.whole(), r.Used)))
 		}
 	}
 	return part

@@ -157,6 +157,15 @@ func TestWhoHoldsWhat(t *testing.T) {
 			two, two, []map[string]int64{{"grp/0/gpu/a/memory": 40}, {"grp/0/gpu/a/memory": 60}},
 			"a Healthy Shared p0 p1, b Healthy Free",
 		},
+		"a part of an unhealthy device": {
+			two, map[string]int64{"grp/1/gpu/b/cards": 1}, []map[string]int64{{"grp/0/gpu/a/memory": 40}},
+			"a Unhealthy Shared p0, b Healthy Free",
+		},
+		"all of an unhealthy device": {
+			two, map[string]int64{"grp/1/gpu/b/cards": 1},
+			[]map[string]int64{{"grp/0/gpu/a/cards": 1, "grp/0/gpu/a/memory": 100}},
+			"a Unhealthy Whole p0, b Healthy Free",
+		},
 		"the card alone": {
 			two, two, []map[string]int64{{"grp/0/gpu/a/cards": 1}}, "a Healthy Whole p0, b Healthy Free",
 		},

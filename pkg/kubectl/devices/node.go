@@ -234,7 +234,7 @@ func (b *nodeBuilder) addHolder(a *allocation) {
 		}
 		r := &d.Resources[i]
 		r.Used = addCapped(r.Used, quantity)
-		if quantity >= r.Allocatable {
+		if quantity >= r.whole() {
 			b.alone[d] = true
 		}
 	}
@@ -302,7 +302,7 @@ func (b *nodeBuilder) complete() {
 			if d.Use == Free {
 				d.Use = Shared
 			}
-			if b.alone[d] || r.Outside > 0 && r.Outside >= r.Allocatable {
+			if b.alone[d] || r.Outside > 0 && r.Outside >= r.whole() {
 				d.Use = Whole
 			}
 		}
