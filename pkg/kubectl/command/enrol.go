@@ -47,7 +47,7 @@ func enrolCommand(env *environment) *cobra.Command {
 	return o.command("Take over a node: put kubecri before its container runtime", `  # What would be done?
   kubectl device enrol gpu-7 -- --dry-run
 
-  # Do it
+  # Do it, after all schedulers that may lead have been replaced, which the node cannot see
   kubectl device enrol gpu-7 -- --schedulers-replaced`)
 }
 

@@ -29,6 +29,30 @@ func TestManifestsAreLintedAlsoWhenTheClusterCannotBeRead(t *testing.T) {
 	}
 }
 
+// The manifests of the README are the first that somebody writes.
+func TestManifestsOfTheREADMEHaveNoMistakes(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := 0
+	for block := range strings.SplitSeq(string(readme), "```yaml\n") {
+		manifest, _, _ := strings.Cut(block, "```")
+		if !strings.HasPrefix(manifest, "apiVersion:") {
+			continue
+		}
+		manifests++
+		var out, errOut bytes.Buffer
+		to := genericiooptions.IOStreams{In: strings.NewReader(manifest), Out: &out, ErrOut: &errOut}
+		if status := newFixture(newNode(t, "node-1", gpus(8))).runTo(t.Context(), "lint --strict -f -", to); status != 0 {
+			t.Errorf("exit status %d: %s%s", status, &out, &errOut)
+		}
+	}
+	if manifests == 0 {
+		t.Error("there is none")
+	}
+}
+
 func TestAManifestIsReadFromStandardInput(t *testing.T) {
 	content, err := os.ReadFile("testdata/lint/workloads.yaml")
 	if err != nil {

@@ -184,7 +184,7 @@ func TestAWatchedNodeIsPrintedWhenItsDevicesOrTheirHoldersChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.want("n gpu/gpu-0 gpugrp1/0/gpugrp0/0 <none> 80 GiB whole Unhealthy default/p/main memory 20 GiB (bound)")
+	w.want("n gpu/gpu-0 gpugrp1/0/gpugrp0/0 <none> 80 GiB shared 25% Unhealthy default/p/main memory 20 GiB (bound)")
 	f.deletePod(t, pod)
 	w.want("n gpu/gpu-0 gpugrp1/0/gpugrp0/0 <none> 80 GiB <none> Unhealthy <none>")
 	if err := f.client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
