@@ -168,6 +168,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 		// kubectl calls kubectl_complete-device for completion; see docs/kubectl-device.md.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	command.SetUsageTemplate(usageTemplate)
 	command.SetIn(env.In)
 	command.SetOut(env.Out)
 	command.SetErr(env.ErrOut)
@@ -179,7 +180,7 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 	command.AddCommand(nodesCommand(env), podsCommand(env), topCommand(env), lintCommand(env), reportCommand(env),
 		schedulersCommand(env), whyCommand(env), fitCommand(env), whatifCommand(env),
 		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env), enrolCommand(env),
-		leaveCommand(env), keycommand.New(env.core))
+		leaveCommand(env), keycommand.New(env.core), optionsCommand(env), versionCommand(env))
 	return command
 }
 
