@@ -10,6 +10,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -42,6 +43,8 @@ type environment struct {
 	genericiooptions.IOStreams
 	// client returns the API server's client, and the namespace that is meant.
 	client func() (corev1client.CoreV1Interface, string, error)
+	// clusterName returns what the kubeconfig calls the cluster, or "" if it has no name there.
+	clusterName func() string
 	// clients returns the clients of a report.
 	clients func() (bundle.Clients, error)
 	// batch returns the client of Jobs.
@@ -73,6 +76,7 @@ func Main() int {
 		now:       time.Now,
 	}
 	env.client = func() (corev1client.CoreV1Interface, string, error) { return connect(flags, env) }
+	env.clusterName = func() string { return clusterName(flags) }
 	env.clients = func() (bundle.Clients, error) {
 		config, err := configure(flags, env)
 		if err != nil {
@@ -132,6 +136,21 @@ func connect(flags *genericclioptions.ConfigFlags, env *environment) (corev1clie
 		return nil, "", err
 	}
 	return client, namespace, nil
+}
+
+// clusterName returns the name of the cluster that the flags and the kubeconfig mean, or "".
+func clusterName(flags *genericclioptions.ConfigFlags) string {
+	if *flags.ClusterName != "" {
+		return *flags.ClusterName
+	}
+	config, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "" // connecting says what is wrong with it
+	}
+	if context := config.Contexts[cmp.Or(*flags.Context, config.CurrentContext)]; context != nil {
+		return context.Cluster
+	}
+	return ""
 }
 
 // configure returns how the API server is reached.

@@ -72,6 +72,7 @@ func (f *fixture) runTo(ctx context.Context, line string, to genericiooptions.IO
 	env.client = func() (corev1client.CoreV1Interface, string, error) {
 		return streams{f.client.CoreV1()}, namespace, nil
 	}
+	env.clusterName = func() string { return "test" }
 	env.clients = func() (bundle.Clients, error) {
 		return bundle.Clients{
 			Core: f.client.CoreV1(), Coordination: f.client.CoordinationV1(),

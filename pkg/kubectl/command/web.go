@@ -67,6 +67,7 @@ func (o *webOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	server.Name(o.env.clusterName())
 	fmt.Fprintln(o.env.Out, server.URL())
 	fmt.Fprintln(o.env.ErrOut, "The map is at this address until you press Ctrl-C.")
 	if o.open {

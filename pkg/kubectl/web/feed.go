@@ -41,6 +41,7 @@ const (
 // others, as holders. Unread is that the cluster is not read any more, until Read or Reset.
 type message struct {
 	Reset     bool              `json:"reset,omitempty"`
+	Cluster   string            `json:"cluster,omitempty"` // its name, with Reset
 	Complete  bool              `json:"complete,omitempty"`
 	Unread    *unread           `json:"unread,omitempty"`
 	Read      bool              `json:"read,omitempty"`
@@ -58,6 +59,7 @@ type unread struct {
 
 // feed has what the map shows, and readers who follow it. It is safe for concurrent use.
 type feed struct {
+	name  string        // of the cluster, or ""
 	known chan struct{} // is closed when the cluster is known
 
 	mu      sync.Mutex
@@ -242,7 +244,7 @@ func (f *feed) join() (snapshot []message, r *reader, err error) {
 
 // snapshot returns all that the map shows.
 func (f *feed) snapshot() []message {
-	all := message{Reset: true, Unread: f.unread}
+	all := message{Reset: true, Cluster: f.name, Unread: f.unread}
 	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
 		all.Pods = append(all.Pods, f.pods[uid])
 	}

@@ -63,6 +63,9 @@ func Listen(address string, page fs.FS, reader *cluster.Reader, connect Connect)
 	return s, nil
 }
 
+// Name sets the name of the cluster, which the map shows. Call it before Run.
+func (s *Server) Name(cluster string) { s.feed.name = cluster }
+
 // URL returns the address of the map, with the key that opens it.
 func (s *Server) URL() string { return s.url(s.guard.key) }
 

@@ -48,7 +48,7 @@ export function App({ cluster, view, show, connection, said }: Props & { connect
   return (
     <>
       <header>
-        <h1>Devices</h1>
+        <h1>Devices{cluster.name && ` of ${cluster.name}`}</h1>
         <div class="search">
           <input
             ref={search}

@@ -71,6 +71,7 @@ export interface Unread {
 /** One message of the stream: see "message" in pkg/kubectl/web. */
 export interface Message {
   reset?: boolean
+  cluster?: string
   complete?: boolean
   unread?: Unread
   read?: boolean
@@ -100,9 +101,24 @@ export function markOf(device: Device): Mark | undefined {
   return device.taints.some(cordons) ? "cordoned" : "tainted"
 }
 
-/** What devices are counted and shown by: a look, and a mark besides. */
+/** What devices are counted and shown by: a look, or, of those that nobody uses, what keeps new pods from them. */
 export const states = [...looks, ...marks] as const
 export type State = Look | Mark
+
+/** What a device of a node counts as, and only that: see Usage in pkg/kubectl/devices. */
+export function stateOf(device: Device, node: Node): State {
+  const look = lookOf(device)
+  if (look !== "free") return look
+  const mark = markOf(device)
+  return mark === "cordoned" || node.unschedulable || node.notReady ? "cordoned" : (mark ?? "free")
+}
+
+/** All there is of a resource: what pods may have, or, of a device that is unhealthy, might have had. */
+export const wholeOf = (resource: Resource) => resource.allocatable || resource.capacity
+
+/** How much of a resource no other pod gets: who has a whole device has all of it. */
+export const takenOf = (resource: Resource, device: Device) =>
+  device.use === "Whole" ? Math.max(resource.used, wholeOf(resource)) : resource.used
 
 /** A resource whose name begins with enum is a bit mask, not a quantity. */
 export const isMask = (resource: string) => resource.startsWith("enum")
@@ -111,7 +127,7 @@ export const isMask = (resource: string) => resource.startsWith("enum")
 export function usedPart(device: Device): number {
   let part = 0
   for (const r of device.resources) {
-    if (!isMask(r.name) && r.used > 0) part = Math.max(part, r.used / Math.max(r.allocatable, r.used))
+    if (!isMask(r.name) && r.used > 0) part = Math.max(part, r.used / Math.max(wholeOf(r), r.used))
   }
   return part
 }
@@ -131,6 +147,8 @@ export class Cluster {
   readonly pods = new Map<string, Pod>() // by UID
   /** The names of the nodes in order; a new list whenever nodes come or go. */
   names: readonly string[] = []
+  /** What the kubeconfig calls it. */
+  name = ""
   /** Whether there was a whole snapshot yet. */
   complete = false
   /** Since when the server does not read the cluster, and why; undefined while it does. */
@@ -142,6 +160,7 @@ export class Cluster {
   apply(message: Message): News {
     const news: News = { unhealthy: [], healthy: [], waiting: [], placed: [] }
     if (message.reset) this.stale = { nodes: new Set(this.nodes.keys()), pods: new Set(this.pods.keys()) }
+    if (message.reset) this.name = message.cluster ?? ""
     if (message.reset || message.read || message.unread) this.unread = message.unread
     const come: string[] = []
     for (const node of message.nodes ?? []) {

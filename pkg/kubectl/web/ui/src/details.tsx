@@ -3,7 +3,7 @@
 
 import { useEffect, useState } from "preact/hooks"
 import type { Props } from "./app"
-import { type Device, type Node, type Taint, cordons, isMask, lookOf, markOf } from "./cluster"
+import { type Device, type Node, type Taint, cordons, isMask, lookOf, markOf, takenOf, wholeOf } from "./cluster"
 import { get } from "./connection"
 import { Panel } from "./panel"
 import {
@@ -87,9 +87,9 @@ function OfDevice({ node, device, cluster, view, show, close }: Selected & { nod
           {device.resources.map((r) => (
             <tr key={r.name}>
               <th scope="row">{r.name}</th>
-              <td>{isMask(r.name) ? "0x" + r.allocatable.toString(16) : `${human(r.used)} of ${human(r.allocatable)}`}</td>
+              <td>{isMask(r.name) ? "0x" + r.allocatable.toString(16) : `${human(takenOf(r, device))} of ${human(wholeOf(r))}`}</td>
               <td class="bar">
-                {!isMask(r.name) && <meter aria-label={r.name + " in use"} max={Math.max(1, r.allocatable)} value={r.used} />}
+                {!isMask(r.name) && <meter aria-label={r.name + " in use"} max={Math.max(1, wholeOf(r))} value={takenOf(r, device)} />}
               </td>
             </tr>
           ))}

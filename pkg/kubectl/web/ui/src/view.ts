@@ -3,7 +3,7 @@
 
 // What of the cluster is shown: filters and selection, and their place in the page's address.
 
-import { type Cluster, type Device, type Node, type Pod, type State, lookOf, markOf, states } from "./cluster"
+import { type Cluster, type Device, type Node, type Pod, type State, lookOf, markOf, stateOf, states } from "./cluster"
 import type { Change } from "./question"
 import { closedBy, stateNames, taintText } from "./text"
 
@@ -117,10 +117,10 @@ function meantOf(node: Node, view: View, words: string[]): Set<Device> | undefin
   if (!words.every((word) => text.includes(word))) return undefined
   const [name, ...devices] = words.length > 0 ? text.split(end) : [""]
   const left = words.filter((word) => !name!.includes(word))
-  const wanted = new Set<State | undefined>(view.states)
+  const wanted = new Set<State>(view.states)
   const meant = new Set<Device>()
   node.devices.forEach((device, i) => {
-    if (wanted.size > 0 && !wanted.has(lookOf(device)) && !wanted.has(markOf(device))) return
+    if (wanted.size > 0 && !wanted.has(stateOf(device, node))) return
     if (view.kind && device.kind !== view.kind) return
     if (left.every((word) => devices[i]!.includes(word))) meant.add(device)
   })
@@ -174,9 +174,7 @@ export function countsOf(node: Node): Map<string, Counts> {
     for (const device of node.devices) {
       const counts = found.get(device.kind) ?? none()
       found.set(device.kind, counts)
-      counts[lookOf(device)]++
-      const mark = markOf(device)
-      if (mark) counts[mark]++
+      counts[stateOf(device, node)]++
     }
   }
   return found

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict"
 import test from "node:test"
-import { Cluster } from "../src/cluster"
+import { Cluster, type Device, stateOf, takenOf, wholeOf } from "../src/cluster"
 import { age, closedBy, freeOf, human, labelOf, marksOf, reasonOf, requestsOf, useOf, wrongWith } from "../src/text"
 import { type View, count, readView, shown, shownPods, writeView } from "../src/view"
 import { cordon, device, holder, node, pod, taint } from "./fixture"
@@ -58,11 +58,42 @@ test("a view shows the nodes that have what is meant", () => {
 
 test("devices with taints are found by click and by word", () => {
   assert.deepEqual(found({ states: ["tainted"] }), ["beta 2"])
-  assert.deepEqual(found({ states: ["cordoned", "whole"] }), ["alpha 1", "beta 1"])
+  assert.deepEqual(found({ states: ["cordoned", "whole"] }), ["alpha 1"]) // what is cordoned is unhealthy first
   assert.deepEqual(found({ search: "tainted" }), ["beta 2"])
   assert.deepEqual(found({ search: "cordoned unhealthy" }), ["beta 1"])
   assert.deepEqual(found({ search: "cordoned", states: ["free"] }), [])
   assert.deepEqual(found({ search: "dedicated=training:NoExecute beta" }), ["beta 2"])
+})
+
+test("a device counts as what kubectl device top counts it as", () => {
+  const free = device("gpu/a")
+  const open = { name: "n", devices: [] }
+  for (const [change, of, want] of [
+    [{}, {}, "free"],
+    [{ taints: [taint] }, {}, "tainted"],
+    [{ taints: [taint, cordon] }, {}, "cordoned"],
+    [{}, { unschedulable: true }, "cordoned"],
+    [{}, { notReady: true }, "cordoned"],
+    [{ use: "Whole", taints: [cordon] }, {}, "whole"],
+    [{ health: "Unhealthy", taints: [cordon] }, { unschedulable: true }, "unhealthy"],
+  ] as const) {
+    assert.equal(stateOf({ ...free, ...change, taints: [...((change as Partial<Device>).taints ?? [])] }, { ...open, ...of }), want)
+  }
+})
+
+test("who has a whole device has all of each resource", () => {
+  const memory = { name: "memory", capacity: 80, allocatable: 80, used: 0 }
+  assert.equal(takenOf(memory, device("gpu/a")), 0)
+  assert.equal(takenOf(memory, device("gpu/a", { use: "Whole" })), 80)
+  assert.equal(takenOf({ ...memory, used: 20 }, device("gpu/a", { use: "Shared" })), 20)
+  assert.equal(wholeOf({ ...memory, allocatable: 0 }), 80)
+})
+
+test("the cluster has the name of the kubeconfig", () => {
+  const c = new Cluster()
+  c.apply({ reset: true, cluster: "prod", complete: true })
+  c.apply({ nodes: [] })
+  assert.equal(c.name, "prod")
 })
 
 test("what is found follows the cluster", () => {
@@ -85,7 +116,7 @@ test("nodes that take no pods are found by word", () => {
 
 test("devices are counted, of all kinds or of one", () => {
   assert.deepEqual(count(cluster(), ""), {
-    counts: { free: 7, shared: 0, whole: 1, unhealthy: 1, gone: 0, cordoned: 1, tainted: 2 }, kinds: ["gpu", "nic"],
+    counts: { free: 5, shared: 0, whole: 1, unhealthy: 1, gone: 0, cordoned: 0, tainted: 2 }, kinds: ["gpu", "nic"],
   })
   assert.equal(count(cluster(), "nic").counts.free, 1)
 })
