@@ -5,7 +5,9 @@ package enrolment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,7 +86,7 @@ func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
 		return nil, []Fact{fact("kubelet", "%v", err).blocks("the kubelet must be one that can be pointed at kubecri")}
 	}
 	if s.client, err = e.options.Connect(s.kubelet.Kubeconfig); err != nil {
-		return nil, []Fact{unreadable("API server", err)}
+		return nil, []Fact{e.kubeconfigFact(s.kubelet.Kubeconfig, err)}
 	}
 	if s.pods, err = podsOn(ctx, s.client, s.kubelet.Node); err != nil {
 		return nil, []Fact{unreadable("pods", err)}
@@ -94,6 +96,19 @@ func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
 		return nil, []Fact{unreadable("devices", err)}
 	}
 	return s, nil
+}
+
+// kubeconfigFact is about a kubeconfig with which no client can be made.
+func (e *Enrolment) kubeconfigFact(kubeconfig string, err error) Fact {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fact("kubeconfig", "%s cannot be used: %v", kubeconfig, err).blocks("correct it: it must be the kubelet's")
+	}
+	found := fact("kubeconfig", "%s does not exist on this node", kubeconfig)
+	if e.options.NRI == nil {
+		return found.blocks("correct --kubeconfig of the kubelet, which names it")
+	}
+	return found.blocks("name the kubelet's as kubeconfig in kubecri's configuration, which the chart has in the value " +
+		"node.kubeconfig: the kubelet's process has it as --kubeconfig")
 }
 
 // podsOn returns the pods of a node, also those that have ended.

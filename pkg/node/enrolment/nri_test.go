@@ -5,6 +5,7 @@ package enrolment
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes"
 )
 
 // newNRIMachine returns a machine whose kubecri is an NRI plugin, with a directory of programs.
@@ -115,6 +117,21 @@ func TestDirectoriesThatAreKubecrisAloneGoWithTheProxy(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(m.root, directory)); err == nil {
 				t.Errorf("%s is left", directory)
 			}
+		}
+	})
+}
+
+func TestAKubeconfigThatIsNotThereIsNamedWithWhereToSetIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newNRIMachine(t)
+		m.options.Connect = func(kubeconfig string) (kubernetes.Interface, error) {
+			return nil, &fs.PathError{Op: "stat", Path: kubeconfig, Err: fs.ErrNotExist}
+		}
+		report := m.enrol()
+		m.expect(report, Refused)
+		if f := report.Facts[0]; f.Name != "kubeconfig" || !strings.Contains(f.Finding, m.options.NRI.Kubeconfig) ||
+			!strings.Contains(f.Finding, "does not exist") || !strings.Contains(f.Advice, "node.kubeconfig") {
+			t.Errorf("%+v", f)
 		}
 	})
 }
