@@ -69,7 +69,7 @@ func (r reader) doAll(of section) map[string]string {
 	r.Helper()
 	for name, content := range of.files {
 		// No image can be pulled.
-		content = strings.Replace(content, "image: busybox", "image: "+image.Busybox, 1)
+		content = strings.Replace(content, "image: debian", "image: "+image.Busybox, 1)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			r.Fatal(err)
 		}
