@@ -203,7 +203,7 @@ func (b *pluginBuild) goCommand(ctx context.Context, toolchain, dir, cgo string,
 
 // check has kubecri check the plugins, and prints what it says.
 func (b *pluginBuild) check(ctx context.Context, plugins []string, out io.Writer) error {
-	// Who may change the files where they are built does not matter: the image is what is installed.
+	// Who may change the files where they are built does not matter: an image is installed.
 	command := exec.CommandContext(ctx, b.kubecri,
 		append([]string{"plugin", "check", "--allow-writable-plugins"}, plugins...)...)
 	printed, err := command.CombinedOutput()

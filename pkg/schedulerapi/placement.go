@@ -73,10 +73,11 @@ type Change struct {
 // Why says what there is to say about a pod that waits.
 type Why struct {
 	Pod PodName `json:"pod"`
-	// Node is where the pod is bound. Nothing else is set then but Pod and, by kubectl device, Problem.
+	// Node is where the pod is bound. Nothing else is set then but Pod and, by kubectl device,
+	// Problem.
 	Node string `json:"node,omitempty"`
-	// Problem says what keeps the pod from every node, if something does, or why the node that it is
-	// bound to refuses it.
+	// Problem says what keeps the pod from every node, if something does, or why the node that it
+	// is bound to refuses it.
 	Problem string `json:"problem,omitempty"`
 	// Nodes is how many nodes there are.
 	Nodes int `json:"nodes"`

@@ -29,8 +29,8 @@ const fontsConf = `<?xml version="1.0"?>
 </fontconfig>
 `
 
-// fromTheMachine are packages that Chromium needs and that are not unpacked: the machine's loader of
-// programs starts Chromium, and it works with the C library that it belongs to alone.
+// fromTheMachine are packages that Chromium needs and that are not unpacked: the machine's loader
+// of programs starts Chromium, and it works with the C library that it belongs to alone.
 var fromTheMachine = []string{"libc6"}
 
 // unpackChromium downloads Chromium and unpacks it with the libraries that it needs.

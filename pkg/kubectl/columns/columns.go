@@ -133,8 +133,9 @@ func (w *Writer) writeRow(to *strings.Builder, row Row, widths []int) {
 	to.WriteString("\n")
 }
 
-// Widths that columns keep. Others than the last one are shortened to fairWidth first, for minLast of
-// the last one, and then all to minColumn, or to their headers. nameTail runes stay at their ends.
+// Widths that columns keep. Others than the last one are shortened to fairWidth first, for minLast
+// of the last one, and then all to minColumn, or to their headers. nameTail runes stay at their
+// ends.
 const (
 	minLast   = 24
 	fairWidth = 12
@@ -197,8 +198,8 @@ func sum(all []int) (total int) {
 	return total
 }
 
-// shortened returns the cell with at most so many columns, if its part of a tree leaves some, and its
-// width. As many of the last runes of its text stay as tail says, which tell names apart.
+// shortened returns the cell with at most so many columns, if its part of a tree leaves some, and
+// its width. As many of the last runes of its text stay as tail says, which tell names apart.
 func (c Cell) shortened(most, tail int) (Cell, int) {
 	text := []rune(c.Text)
 	lines := utf8.RuneCountInString(c.Lines)

@@ -67,7 +67,8 @@ func TestALineIsAsLongAsTheTerminalIsWide(t *testing.T) {
 func TestTheWidestColumnsAreShortenedWhereTheLastOneIsNotEnough(t *testing.T) {
 	row := Row{
 		Text("name-of-a-pod"), Text("main"), Text("node-with-a-long-name.example.com"),
-		Text("gpu/GPU-5f2c6f32-8f0b-4a3f-9d4c-1c2b3a4d5e6f"), Text("Granted"), Text("a reason that is long enough to be cut"),
+		Text("gpu/GPU-5f2c6f32-8f0b-4a3f-9d4c-1c2b3a4d5e6f"), Text("Granted"),
+		Text("a reason that is long enough to be cut"),
 	}
 	for _, width := range []int{72, 80, 100, 120, 160} {
 		var out strings.Builder

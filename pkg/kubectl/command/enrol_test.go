@@ -53,10 +53,12 @@ func (f *fixture) created(t *testing.T) *batchv1.Job {
 
 func TestANodeIsEnrolledAndLeavesByAJobWhoseReportIsPrinted(t *testing.T) {
 	for line, want := range map[string][]string{
-		"enrol gpu-7":                                        {"/usr/local/bin/kubecri", "enrol"},
-		"enrol gpu-7 -- --schedulers-replaced":               {"/usr/local/bin/kubecri", "enrol", "--schedulers-replaced"},
+		"enrol gpu-7": {"/usr/local/bin/kubecri", "enrol"},
+		"enrol gpu-7 -- --schedulers-replaced": {
+			"/usr/local/bin/kubecri", "enrol", "--schedulers-replaced",
+		},
 		"enrol gpu-7 --program /opt/kubecri -- --dry-run -x": {"/opt/kubecri", "enrol", "--dry-run", "-x"},
-		"leave gpu-7":                                        {"/usr/local/bin/kubecri", "leave"},
+		"leave gpu-7": {"/usr/local/bin/kubecri", "leave"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			f := enrolling(0)

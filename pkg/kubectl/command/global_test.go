@@ -15,7 +15,8 @@ func TestHelpHasTheFlagsOfTheCommandAndOptionsThoseOfAll(t *testing.T) {
 	f := newFixture()
 	for _, line := range []string{"--help", "pods --help", "seal-keys --help", "seal-keys create --help"} {
 		stdout, _, status := f.run(t.Context(), line)
-		if status != 0 || strings.Contains(stdout, "--chunk-size") || !strings.Contains(stdout, "kubectl device options") {
+		if status != 0 || strings.Contains(stdout, "--chunk-size") ||
+			!strings.Contains(stdout, "kubectl device options") {
 			t.Errorf("%s: exit status %d:\n%s", line, status, stdout)
 		}
 		if line == "pods --help" && !strings.Contains(stdout, "--all-namespaces") {

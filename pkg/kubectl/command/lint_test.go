@@ -44,7 +44,8 @@ func TestManifestsOfTheREADMEHaveNoMistakes(t *testing.T) {
 		manifests++
 		var out, errOut bytes.Buffer
 		to := genericiooptions.IOStreams{In: strings.NewReader(manifest), Out: &out, ErrOut: &errOut}
-		if status := newFixture(newNode(t, "node-1", gpus(8))).runTo(t.Context(), "lint --strict -f -", to); status != 0 {
+		f := newFixture(newNode(t, "node-1", gpus(8)))
+		if status := f.runTo(t.Context(), "lint --strict -f -", to); status != 0 {
 			t.Errorf("exit status %d: %s%s", status, &out, &errOut)
 		}
 	}

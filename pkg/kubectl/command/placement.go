@@ -85,9 +85,9 @@ func whyCommand(env *environment) *cobra.Command {
 		Use:   "why POD",
 		Short: "Say why a pod waits, and what would let it run",
 		Long: `Say why a pod waits: the reasons of all nodes, in the words of the pod's events, or of the node that
-it is bound to and that refuses it; and the smallest change by which it would fit: the fewest pods to end (and of equally many those of the lowest
-priority), one node more, or one constraint of the pod less. Each of them was tried on a copy of the
-cluster's state.
+it is bound to and that refuses it; and the smallest change by which it would fit: the fewest pods to
+end (and of equally many those of the lowest priority), one node more, or one constraint of the pod
+less. Each of them was tried on a copy of the cluster's state.
 
 The scheduler answers. The exit status is 0 if the pod fits or is bound, 1 if it waits or its node
 refuses it, and 2 if there is no answer.`,
@@ -126,8 +126,8 @@ refuses it, and 2 if there is no answer.`,
 	return command
 }
 
-// refused returns why the node of a pod refuses it, or nil if it does not, or the pod cannot be read.
-// A scheduler has nothing to say about a pod that it has bound.
+// refused returns why the node of a pod refuses it, or nil if it does not, or the pod cannot be
+// read. A scheduler has nothing to say about a pod that it has bound.
 func (o *placementOptions) refused(command *cobra.Command, name string) (*schedulerapi.Why, error) {
 	if err := o.output.check(command); err != nil {
 		return nil, &exitStatus{placementFailed, err}

@@ -30,6 +30,7 @@ func webOn(page fs.FS, missing error) (*webOptions, *strings.Builder) {
 			client: func() (corev1client.CoreV1Interface, string, error) {
 				return streams{client.CoreV1()}, "default", nil
 			},
+			clusterName: func() string { return "test" },
 		},
 	}, &out
 }

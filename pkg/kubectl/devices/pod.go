@@ -28,8 +28,8 @@ type Pod struct {
 	State State  `json:"state"`
 	// Since is when the pod was bound; for one that waits, when it was created.
 	Since metav1.Time `json:"since"`
-	// Message is why the pod waits, in the scheduler's words, why its node refuses it, in that node's
-	// words, or why its annotation does not count.
+	// Message is why the pod waits, in the scheduler's words, why its node refuses it, in that
+	// node's words, or why its annotation does not count.
 	Message string `json:"message,omitempty"`
 	// Containers are those that request or have devices, in the order of the spec, init containers
 	// first.

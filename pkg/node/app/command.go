@@ -91,8 +91,8 @@ func helpInstead(command *cobra.Command, configuration string) error {
 	if err := command.Help(); err != nil {
 		return err
 	}
-	return fmt.Errorf("nothing says how to run: there are no flags, and there is no %s; \"kubecri enrol\" puts it into "+
-		"service", configuration)
+	return fmt.Errorf("nothing says how to run: there are no flags, and there is no %s; \"kubecri enrol\" puts it "+
+		"into service", configuration)
 }
 
 // versionLine is what --version prints.

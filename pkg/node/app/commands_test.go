@@ -137,7 +137,8 @@ func TestADirectoryOfPluginsIsCheckedAsTheDaemonLoadsIt(t *testing.T) {
 	write(t, filepath.Join(dir, ".hidden.so"), "not a plugin")
 	write(t, filepath.Join(dir, "README"), "not a plugin")
 	got, err := execute("plugin", "check", dir)
-	if err == nil || !strings.Contains(err.Error(), "2 of 2") || strings.Index(got, "a.so") > strings.Index(got, "b.so") {
+	if err == nil || !strings.Contains(err.Error(), "2 of 2") ||
+		strings.Index(got, "a.so") > strings.Index(got, "b.so") {
 		t.Errorf("%q, %v", got, err)
 	}
 	if got, err := execute("plugin", "check", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no plugin") {

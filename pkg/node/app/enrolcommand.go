@@ -224,7 +224,8 @@ func (o *enrolOptions) enrolment(progress func(string)) (enrolment.Options, erro
 		Unit: o.unit, Configuration: o.configuration,
 		Connect: newClient, Cluster: cluster, SchedulersReplaced: o.schedulersReplaced, Policies: policies,
 		OtherDevices: o.otherDevices, Runtime: runtimeVersion, CDI: cdiSupport, ServerTime: serverTime,
-		CheckPlugin: pluginCheck(o.kubecri), Free: freeBytes, Granted: o.granted, Withdraw: o.withdraw, Progress: progress,
+		CheckPlugin: pluginCheck(o.kubecri), Free: freeBytes, Granted: o.granted, Withdraw: o.withdraw,
+		Progress: progress,
 	}, nil
 }
 

@@ -101,14 +101,15 @@ func (e *Enrolment) look(ctx context.Context) (*surroundings, []Fact) {
 // kubeconfigFact is about a kubeconfig with which no client can be made.
 func (e *Enrolment) kubeconfigFact(kubeconfig string, err error) Fact {
 	if !errors.Is(err, fs.ErrNotExist) {
-		return fact("kubeconfig", "%s cannot be used: %v", kubeconfig, err).blocks("correct it: it must be the kubelet's")
+		return fact("kubeconfig", "%s cannot be used: %v", kubeconfig, err).
+			blocks("correct it: it must be the kubelet's")
 	}
 	found := fact("kubeconfig", "%s does not exist on this node", kubeconfig)
 	if e.options.NRI == nil {
 		return found.blocks("correct --kubeconfig of the kubelet, which names it")
 	}
-	return found.blocks("name the kubelet's as kubeconfig in kubecri's configuration, which the chart has in the value " +
-		"node.kubeconfig: the kubelet's process has it as --kubeconfig")
+	return found.blocks("name the kubelet's as kubeconfig in kubecri's configuration, which the chart has in the " +
+		"value node.kubeconfig: the kubelet's process has it as --kubeconfig")
 }
 
 // podsOn returns the pods of a node, also those that have ended.
@@ -232,8 +233,8 @@ func (e *Enrolment) programFact(ctx context.Context) Fact {
 	return found
 }
 
-// pluginFacts are about kubecri's device plugins, each of which must load into this program, on this
-// machine.
+// pluginFacts are about kubecri's device plugins, each of which must load into this program, on
+// this machine.
 func (e *Enrolment) pluginFacts(ctx context.Context, s *surroundings) []Fact {
 	files, err := e.pluginFiles()
 	if err != nil {

@@ -50,8 +50,8 @@ func (w *world) cycle(ctx context.Context, pod *v1.Pod) (*cycle, error) {
 		if !requestsDevices(pod) {
 			without = "requests no devices, and "
 		}
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %q %shas the scheduler name %q, which this scheduler does "+
-			"not serve: it serves %s", klog.KObj(pod), without, pod.Spec.SchedulerName,
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %q %shas the scheduler name %q, which this scheduler "+
+			"does not serve: it serves %s", klog.KObj(pod), without, pod.Spec.SchedulerName,
 			strings.Join(slices.Sorted(maps.Keys(w.engine.serving)), ", ")))
 	}
 	if pod.Spec.SchedulingGroup != nil {

@@ -232,8 +232,8 @@ func (f *fewest) withoutDevices(ctx context.Context) (map[string]bool, error) {
 	return fits, nil
 }
 
-// mayEnd reports whether ending a pod frees what it has, for the cycle's pod to use: the pods of the
-// same manifest or controller do not end for each other.
+// mayEnd reports whether ending a pod frees what it has, for the cycle's pod to use: the pods of
+// the same manifest or controller do not end for each other.
 func (c *cycle) mayEnd(pod *v1.Pod) bool {
 	return !everywhere(pod) && corev1.PodPriority(pod) < scheduling.SystemCriticalPriority &&
 		!madeUp(pod) && !sameController(pod, c.pod) && (c.world.ofManifest == nil || !c.world.ofManifest(pod))

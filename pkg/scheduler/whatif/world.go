@@ -76,7 +76,8 @@ func onNode(pod *v1.Pod, node string) *v1.Pod {
 // copy returns a world of its own in the same state.
 func (w *world) copy() *world {
 	return &world{
-		engine: w.engine, budget: w.budget, states: w.states.Copy(), pods: slices.Clone(w.pods), ofManifest: w.ofManifest,
+		engine: w.engine, budget: w.budget, states: w.states.Copy(), pods: slices.Clone(w.pods),
+		ofManifest: w.ofManifest,
 	}
 }
 

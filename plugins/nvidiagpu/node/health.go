@@ -96,7 +96,8 @@ func newHealth(file string) *health {
 			disabled: parseXIDs(DisableHealthChecks, os.Getenv(DisableHealthChecks)),
 			enabled:  parseXIDs(EnableHealthChecks, os.Getenv(EnableHealthChecks)),
 		},
-		uuids: map[nvml.Device]string{}, faults: map[string]*fault{}, gpus: map[string]*state{}, xids: map[gpuXID]bool{},
+		uuids: map[nvml.Device]string{}, faults: map[string]*fault{}, gpus: map[string]*state{},
+		xids:      map[gpuXID]bool{},
 		instances: map[string][]nvml.Instance{},
 	}
 }

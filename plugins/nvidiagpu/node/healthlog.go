@@ -28,7 +28,7 @@ func (h *health) logXID(uuid string, number uint64, counts bool) {
 	utils.Logf(0, "NVIDIA GPU %s has reported XID %d, which is ignored", uuid, number)
 }
 
-// logHealth logs that a GPU or an instance has become unhealthy, for which reason, or healthy again.
+// logHealth logs that a GPU or an instance has become unhealthy, and why, or healthy again.
 func logHealth(kind, uuid string, was, is device.Health) {
 	switch {
 	case is.Healthy == was.Healthy && is.Reason == was.Reason:
