@@ -29,38 +29,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubedevice/kubedevice/pkg/kubectl/bundle"
-	"github.com/kubedevice/kubedevice/pkg/kubectl/cluster"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/columns"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/scheduler"
 	"github.com/kubedevice/kubedevice/pkg/seal/keycommand"
 )
-
-// defaultPageSize is that of kubectl get.
-const defaultPageSize = 500
-
-// environment is what the commands share.
-type environment struct {
-	genericiooptions.IOStreams
-	// client returns the API server's client, and the namespace that is meant.
-	client func() (corev1client.CoreV1Interface, string, error)
-	// clusterName returns what the kubeconfig calls the cluster, or "" if it has no name there.
-	clusterName func() string
-	// clients returns the clients of a report.
-	clients func() (bundle.Clients, error)
-	// batch returns the client of Jobs.
-	batch func() (batchclient.BatchV1Interface, error)
-	// schedulers says how KubeDevice's schedulers are reached.
-	schedulers func() (scheduler.Options, error)
-	// placement connects to a scheduler for questions about placement: the one with this URL, or
-	// for "" the one that leads. The caller disconnects.
-	placement func(ctx context.Context, url string) (to asker, disconnect func(), err error)
-	// terminal is what Out is.
-	terminal columns.Terminal
-	// browse shows an address in the user's browser.
-	browse   func(ctx context.Context, url string) error
-	now      func() time.Time
-	pageSize int64
-}
 
 // Main runs the command with the arguments of the process, and returns its exit status, which is
 // that of kubectl: 0, or 1 after any error. Commands that answer a question with it, or that run
@@ -201,19 +173,4 @@ verify nothing: "Granted" marks what a node reports, "Bound" what the scheduler 
 		webCommand(env), cordonCommand(env), uncordonCommand(env), taintCommand(env), enrolCommand(env),
 		leaveCommand(env), keycommand.New(env.core), optionsCommand(env), versionCommand(env))
 	return command
-}
-
-// reader returns what reads the cluster, and the namespace that is meant.
-func (e *environment) reader() (*cluster.Reader, string, error) {
-	client, namespace, err := e.client()
-	if err != nil {
-		return nil, "", err
-	}
-	return &cluster.Reader{Client: client, PageSize: e.pageSize}, namespace, nil
-}
-
-// core returns the API server's client alone.
-func (e *environment) core() (corev1client.CoreV1Interface, error) {
-	client, _, err := e.client()
-	return client, err
 }

@@ -31,9 +31,8 @@ import (
 
 // Where kubecri is installed, by hand and from its Debian package; its units say so.
 const (
-	installedProgram       = "/usr/local/bin/kubecri"
-	packagedProgram        = "/usr/bin/kubecri"
-	installedConfiguration = "/etc/kubedevice/kubecri.yaml"
+	installedProgram = "/usr/local/bin/kubecri"
+	packagedProgram  = "/usr/bin/kubecri"
 )
 
 // journalPath is not in kubecri's state directory, which goes with kubecri.

@@ -99,6 +99,10 @@ type Options struct {
 	loadPlugins plugins.Load
 }
 
+// installedConfiguration is where kubecri's configuration is installed, by hand and from its Debian
+// package; its units say so.
+const installedConfiguration = "/etc/kubedevice/kubecri.yaml"
+
 // Mode is how kubecri hears of containers.
 type Mode string
 
