@@ -102,6 +102,8 @@ type fixture struct {
 	record *grants.Checkpoint
 	view   *View
 
+	registration *nri.Registration
+
 	mu       sync.Mutex
 	runtime  *adaptation.Adaptation
 	live     map[string]bool // pods by UID
@@ -188,11 +190,11 @@ func newFixture(t *testing.T) *fixture {
 			f.warnings = append(f.warnings, message)
 		},
 	})
-	registration := nri.New(nri.Options{Socket: f.socket, Handler: f.front})
+	f.registration = nri.New(nri.Options{Socket: f.socket, Handler: f.front})
 	var running sync.WaitGroup
 	running.Go(func() { files.Run(ctx) })
 	running.Go(func() { manager.Run(ctx) })
-	running.Go(func() { registration.Run(ctx) })
+	running.Go(func() { f.registration.Run(ctx) })
 	t.Cleanup(func() {
 		f.plugin.answers()
 		stop()
@@ -235,6 +237,8 @@ func (f *fixture) List(context.Context) (list nrilist.List, err error) {
 
 // Container implements Source.
 func (f *fixture) Container(_ context.Context, id string) (*api.Container, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, c := range f.running {
 		if c.GetId() == id {
 			return c, nil
@@ -243,13 +247,26 @@ func (f *fixture) Container(_ context.Context, id string) (*api.Container, error
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
-// start starts the runtime, with the containers that run.
+// start starts the runtime, with the containers that run, and waits until kubecri is registered.
 func (f *fixture) start() {
+	f.t.Helper()
+	f.serve()
+	await(f.t, "the runtime asks kubecri", func() bool {
+		adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
+		return err == nil && len(adjustment.GetEnv()) > 0
+	})
+}
+
+// serve starts the runtime, with the containers that run.
+func (f *fixture) serve() {
 	f.t.Helper()
 	dir := f.t.TempDir()
 	served, err := adaptation.New("containerd", "2.4.2",
 		func(ctx context.Context, sync adaptation.SyncCB) error {
-			_, err := sync(ctx, f.sandbox, f.running)
+			f.mu.Lock()
+			sandboxes, containers := slices.Clone(f.sandbox), slices.Clone(f.running)
+			f.mu.Unlock()
+			_, err := sync(ctx, sandboxes, containers)
 			return err
 		},
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
@@ -263,10 +280,6 @@ func (f *fixture) start() {
 	}
 	f.t.Cleanup(served.Stop)
 	f.runtime = served
-	await(f.t, "the runtime asks kubecri", func() bool {
-		adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
-		return err == nil && len(adjustment.GetEnv()) > 0
-	})
 }
 
 // pod returns the sandbox of a live pod, whose main container was allocated the card, or none.

@@ -48,18 +48,25 @@ func (f *Front) Prepare(ctx context.Context) error {
 	}
 }
 
-// endInadmissible ends the containers, created since then, that admission would not have let pass.
+// inadmissibleTimeout is how long Prepare takes to find out which containers admission would not
+// have let pass. A checkpoint of grants that is lost waits for the registration itself.
+const inadmissibleTimeout = 3 * time.Second
+
+// endInadmissible ends the containers, created since then, that admission would not have let pass,
+// as far as that is known in time.
 func (f *Front) endInadmissible(ctx context.Context, list *nrilist.List, since time.Time) {
+	known, cancel := context.WithTimeout(ctx, inadmissibleTimeout)
+	defer cancel()
 	list.Containers = slices.DeleteFunc(list.Containers, func(c nrilist.Container) bool {
 		if c.Created.Before(since) {
 			return false
 		}
-		described, err := f.options.Source.Container(ctx, c.ID)
+		described, err := f.options.Source.Container(known, c.ID)
 		if err != nil {
 			return false
 		}
 		sandbox := list.SandboxOf(c).PodSandbox
-		reason, err := f.options.Admission.Inspect(ctx, containerOf(sandbox, described))
+		reason, err := f.options.Admission.Inspect(known, containerOf(sandbox, described))
 		return err == nil && reason != "" && f.endOne(ctx, sandbox, c.Name, reason, func() error {
 			return f.options.End(ctx, c.ID)
 		})

@@ -4,87 +4,148 @@
 package nrifront
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kubedevice/kubedevice/pkg/node/admission"
 )
 
-// large adds n containers of that many bytes of variables to what the runtime has when it starts.
-func (f *fixture) large(n, size int, created int64, env ...string) {
-	f.sandbox = append(f.sandbox, f.pod("plain", ""))
-	for range n {
-		f.number++
-		f.running = append(f.running, &api.Container{
-			Id: fmt.Sprintf("large-%d", f.number), PodSandboxId: "sandbox-plain", Name: "main",
+// listing is a runtime that NRI does not reach, with the front that prepares its registration.
+type listing struct {
+	*fixture // for what it lists, and for the admission
+	front    *Front
+	failing  error // of ending a container
+
+	ended, warnings []string
+}
+
+func newListing(t *testing.T) *listing {
+	t.Helper()
+	behind := newFixture(t)
+	behind.start() // without it, nothing is known of grants
+	l := &listing{fixture: &fixture{t: t, live: map[string]bool{}}}
+	end := func(_ context.Context, id string) error {
+		if l.failing == nil {
+			l.ended = append(l.ended, id)
+		}
+		return l.failing
+	}
+	l.front = New(t.Context(), Options{
+		Admission: behind.front.options.Admission, Source: l.fixture, End: end, EndPod: end,
+		Since: func() time.Time { return time.Unix(installed, 0) },
+		Warn:  func(_ admission.Pod, message string) { l.warnings = append(l.warnings, message) },
+	})
+	t.Cleanup(l.front.Close)
+	return l
+}
+
+// large returns n containers of that many bytes of variables, and more.
+func large(n, size int, created int64, env ...string) (containers []*api.Container) {
+	for i := range n {
+		containers = append(containers, &api.Container{
+			Id: fmt.Sprintf("large-%d-%d", size, i), PodSandboxId: "sandbox-plain", Name: "main",
 			CreatedAt: created * 1e9, Env: append(variables(size), env...),
 		})
 	}
+	return containers
 }
 
 func TestContainersForWhichTheListCannotBeSentAreEndedBeforeTheRegistration(t *testing.T) {
-	f := newFixture(t)
-	f.large(7, 600<<10, installed+1)
-	f.large(1, 600<<10, installed+1, "NVIDIA_VISIBLE_DEVICES=all")
-	past := fmt.Sprintf("large-%d", f.number)
-	f.end = func(id string) error {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.running = slices.DeleteFunc(f.running, func(c *api.Container) bool { return c.GetId() == id })
-		return nil
+	l := newListing(t)
+	l.sandbox = append(l.sandbox, l.pod("plain", ""))
+	l.running = append(large(7, 600<<10, installed+1), large(1, 599<<10, installed+1, "NVIDIA_VISIBLE_DEVICES=all")...)
+	past := l.running[7].GetId()
+	if err := l.front.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	f.start()
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	// Six of 600 KiB fit into one message.
-	if len(f.ended) != 2 || f.ended[0] != past {
-		t.Errorf("%v are ended, want first %s and then one more", f.ended, past)
+	if len(l.ended) != 2 || l.ended[0] != past {
+		t.Errorf("%v are ended, want first %s and then one more", l.ended, past)
 	}
-	if said := strings.Join(f.warnings, "\n"); !strings.Contains(said, "NVIDIA_VISIBLE_DEVICES=all") ||
-		!strings.Contains(said, "takes 6") {
+	said := strings.Join(l.warnings, "\n")
+	if !strings.Contains(said, "NVIDIA_VISIBLE_DEVICES=all") || !strings.Contains(said, "bytes in the list") {
 		t.Errorf("the owners hear %s", said)
 	}
 }
 
 func TestContainersThatAreOlderThanKubecriStayAndItIsNotConnected(t *testing.T) {
-	f := newFixture(t)
-	f.large(8, 600<<10, installed-1)
-	f.sandbox = f.sandbox[:0] // those would be ended
-	err := f.front.Prepare(t.Context())
-	text := fmt.Sprint(err)
+	l := newListing(t)
+	l.running = large(8, 600<<10, installed-1)
+	text := fmt.Sprint(l.front.Prepare(t.Context()))
 	if !strings.Contains(text, "does not split") || !strings.Contains(text, `container "main"`) {
-		t.Error(err)
+		t.Error(text)
 	}
-	if len(f.ended) > 0 {
-		t.Errorf("%v are ended", f.ended)
+	if len(l.ended) > 0 {
+		t.Errorf("%v are ended", l.ended)
 	}
 }
 
 func TestTheLargestPodsAreEndedWhereTheirSandboxesAreTheReason(t *testing.T) {
-	f := newFixture(t)
+	l := newListing(t)
 	for i := range 60 {
-		pod := f.pod(fmt.Sprint("pod", i), "")
+		pod := l.pod(fmt.Sprint("pod", i), "")
 		pod.Annotations["large"] = strings.Repeat("x", 150_000+i)
-		f.sandbox = append(f.sandbox, pod)
+		l.sandbox = append(l.sandbox, pod)
 	}
-	f.running = append(f.running, &api.Container{Id: "system", PodSandboxId: "sandbox-pod0", Name: "main"})
-	if err := f.front.Prepare(t.Context()); err != nil {
+	l.running = append(l.running, &api.Container{Id: "system", PodSandboxId: "sandbox-pod0", Name: "main"})
+	if err := l.front.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.ended) == 0 || len(f.ended) > 40 || f.ended[0] != "sandbox-pod59" {
-		t.Errorf("%v are ended", f.ended)
+	if len(l.ended) == 0 || len(l.ended) > 40 || l.ended[0] != "sandbox-pod59" || slices.Contains(l.ended, "system") {
+		t.Errorf("%v are ended", l.ended)
 	}
 }
 
+func TestNoContainerIsWaitedForOfWhichNothingIsKnownYet(t *testing.T) {
+	l := newListing(t)
+	l.front.options.Admission = unknowing{l.front.options.Admission}
+	l.sandbox = append(l.sandbox, l.pod("plain", ""))
+	l.running = large(8, 600<<10, installed+1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*inadmissibleTimeout)
+	defer cancel()
+	if err := l.front.Prepare(ctx); err != nil || len(l.ended) != 2 {
+		t.Errorf("%v are ended, %v", l.ended, err)
+	}
+}
+
+// unknowing is an admission that does not know what to say.
+type unknowing struct{ Admission }
+
+func (unknowing) Inspect(ctx context.Context, _ admission.Container) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
 func TestAContainerThatCannotBeEndedKeepsKubecriAway(t *testing.T) {
-	f := newFixture(t)
-	f.large(8, 600<<10, installed+1)
-	f.sandbox = f.sandbox[:0]
-	f.end = func(string) error { return errors.New("it hangs") }
-	if err := f.front.Prepare(t.Context()); err == nil {
+	l := newListing(t)
+	l.running, l.failing = large(8, 600<<10, installed+1), errors.New("it hangs")
+	if err := l.front.Prepare(t.Context()); err == nil {
 		t.Error("it is connected")
 	}
+}
+
+func TestKubecriIsNotConnectedWhileTheListCannotBeSent(t *testing.T) {
+	f := newFixture(t)
+	f.mu.Lock()
+	f.running = large(8, 600<<10, installed-1)
+	f.mu.Unlock()
+	f.serve()
+	await(t, "the registration says why", func() bool {
+		err := f.registration.Check()
+		return err != nil && strings.Contains(err.Error(), "cannot send its list")
+	})
+	if f.registration.Registered() {
+		t.Error("it is registered")
+	}
+	f.mu.Lock()
+	f.running = nil
+	f.mu.Unlock()
+	await(t, "kubecri is registered", f.registration.Registered)
 }

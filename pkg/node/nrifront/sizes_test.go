@@ -4,11 +4,13 @@
 package nrifront
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
@@ -56,21 +58,24 @@ func TestAContainerThatIsTooLargeForNRIIsRefused(t *testing.T) {
 }
 
 func TestAnAnswerThatMakesAContainerTooLargeIsAnError(t *testing.T) {
-	f := newFixture(t)
-	f.start()
-	// Each of them is overridden, which takes more than the variable itself.
-	var env []string
-	for i := range 3000 {
-		name := strings.Repeat(" ", i/50) + "NVIDIA_VISIBLE_DEVICES" + strings.Repeat(" ", i%50)
-		env = append(env, fmt.Sprintf("%s=%d", name, i))
+	front := New(t.Context(), Options{})
+	defer front.Close()
+	sandbox := &api.PodSandbox{Id: "sandbox", Namespace: "default", Name: "pod"}
+	c := &api.Container{Id: "c", PodSandboxId: "sandbox", Name: "main", Env: variables(nribound.MaxContents - 10_000)}
+	adding := func(size int) *runtimeapi.ContainerConfig {
+		return &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{
+			Key: "DEVICES", Value: bytes.Repeat([]byte("x"), size),
+		}}}
 	}
-	_, err := f.create(f.pod("plain", ""), env...)
-	if err == nil {
-		t.Fatal("it is created")
+	for _, size := range []int{100_000, nribound.Message + 1} {
+		_, err := front.answer(sandbox, c, adding(size))
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(nribound.MaxObject)) {
+			t.Errorf("an answer of %d bytes: %v", size, err)
+		}
 	}
-	adjustment, err := f.create(f.pod("plain", ""), "NVIDIA_VISIBLE_DEVICES=all")
-	if err != nil || len(adjustment.GetEnv()) == 0 {
-		t.Errorf("another one: %v, %v", adjustment, err)
+	adjustment, err := front.answer(sandbox, c, adding(20_000))
+	if err != nil || len(adjustment.GetEnv()) != 1 {
+		t.Errorf("an answer of 20,000 bytes: %v", err)
 	}
 }
 
