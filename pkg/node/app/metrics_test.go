@@ -24,6 +24,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/criproxy"
 	"github.com/kubedevice/kubedevice/pkg/node/firewall"
 	"github.com/kubedevice/kubedevice/pkg/node/grants"
+	"github.com/kubedevice/kubedevice/pkg/node/nri"
 )
 
 // quietNode returns the parts of a node with one GPU, of which only the plugins run.
@@ -110,6 +111,7 @@ func TestTheDocumentationListsEveryMetricWithItsLabels(t *testing.T) {
 	n.measures.showOmitted([]string{"a.b/huge"})
 	n.measures.observeFirewall(firewall.Attempt{Vendor: "nvidia.com", Way: firewall.ByEnv},
 		admission.AttemptNeutralised)
+	n.measures.showRegistration(nri.New(nri.Options{}))
 	held := metrics.NewKubeRegistry()
 	held.CustomMustRegister(newDeviceMetrics(tainted, func() []grants.Allocation {
 		return []grants.Allocation{holderOf("1", "train", "GPU-0", false)}

@@ -5,7 +5,6 @@ package admission
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,50 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/kubedevice/kubedevice/pkg/node/nribound"
 )
-
-// A request that is longer is refused before it is decoded. Everything in it is as large here as
-// NRI has it, but for ports and the like.
-const (
-	MaxSandboxRequest   = nribound.MaxContents + 64<<10
-	MaxContainerRequest = 2*nribound.MaxContents + 128<<10 // it has the sandbox's configuration, too
-)
-
-// SandboxTooLong is the criproxy.Limit of RunPodSandboxMethod.
-func (c CRI) SandboxTooLong(ctx context.Context, request io.Reader, bytes int) error {
-	pod, _ := metadataOf(request, sandboxInRun, metadataPath{})
-	return c.Refuse(ctx, pod, fmt.Errorf("pod %s/%s: its request to the container runtime has %d bytes, and at most "+
-		"%d are allowed: shorten its labels and annotations", pod.Namespace, pod.Name, bytes, MaxSandboxRequest))
-}
-
-// ContainerTooLong is the criproxy.Limit of CreateContainerMethod.
-func (c CRI) ContainerTooLong(ctx context.Context, request io.Reader, bytes int) error {
-	pod, container := metadataOf(request, sandboxInCreate, containerInCreate)
-	return c.Refuse(ctx, pod, fmt.Errorf("container %q of pod %s/%s: its request to the container runtime has %d "+
-		"bytes, and at most %d are allowed: %s", container, pod.Namespace, pod.Name, bytes, MaxContainerRequest,
-		nribound.Advice))
-}
-
-// checkContents returns why a container, or its sandbox, is too large. The bounds are those of NRI,
-// so that a node's pods are the same in both modes.
-func (c CRI) checkContents(ctx context.Context, request *runtimeapi.CreateContainerRequest) error {
-	sandbox := request.GetSandboxConfig()
-	pod := nribound.Pod{Namespace: sandbox.GetMetadata().GetNamespace(), Name: sandbox.GetMetadata().GetName()}
-	if err := nribound.CheckSandbox(pod, nribound.CRISandboxContents(sandbox)); err != nil {
-		return err
-	}
-	config := request.GetConfig()
-	contents := nribound.CRIContainerContents(config)
-	if c.Image != nil {
-		// Without an answer the image counts as small: no container waits for that.
-		if variables, err := c.Image(ctx, config.GetImage()); err == nil {
-			contents.Variables += nribound.SizeOfVariables(variables)
-		}
-	}
-	return nribound.CheckContainer(pod, config.GetMetadata().GetName(), contents)
-}
 
 // metadataPath is where metadata is in a request: the numbers of two fields.
 type metadataPath struct{ config, metadata protowire.Number }
