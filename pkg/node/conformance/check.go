@@ -104,6 +104,18 @@ func (c check[T]) perform(subject T) outcome {
 	return o
 }
 
+// crashed returns what is to be done about an error of a check that is a crash, and where it was.
+func (c check[T]) crashed(err error) (fix string, stack []string, ok bool) {
+	var found *crash
+	if !errors.As(err, &found) {
+		return "", nil, false
+	}
+	if c.provokes {
+		return found.fix + ": " + c.fix, found.stack, true
+	}
+	return found.fix, found.stack, true
+}
+
 // compare returns the outcome of a check that observes, after it ran in two processes.
 func (c check[T]) compare(first, second outcome) outcome {
 	if first.Status != OK {

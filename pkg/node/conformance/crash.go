@@ -4,12 +4,9 @@
 package conformance
 
 import (
-	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
 )
@@ -105,43 +102,4 @@ func ofPlugin(frame string) bool {
 	function, _, _ := strings.Cut(frame, " ")
 	first, _, ok := strings.Cut(function, "/")
 	return ok && (strings.Contains(first, ".") || first == "plugin")
-}
-
-// exited returns the outcome of a check whose process ended by itself. said is what it wrote last.
-func exited(ended, said string) outcome {
-	o := outcome{Status: Failed, Reason: "it ended the process that called it: " + ended, Fix: fixExit, ended: true}
-	for _, begin := range []string{"panic: ", "fatal error: "} {
-		if _, trace, ok := strings.Cut("\n"+said, "\n"+begin); ok {
-			o.Fix = fixPanic
-			if begin == "panic: " {
-				o.Fix = fixGoroutine // all others are recovered
-			}
-			_, goroutine, _ := strings.Cut(trace, "\n\n")
-			goroutine, _, _ = strings.Cut(goroutine, "\n\n")
-			o.Stack = frames(goroutine)
-			return o
-		}
-	}
-	return o
-}
-
-// overdue returns the outcome of a check that took too long. said is what its process wrote when it
-// was made to quit.
-func overdue(limit time.Duration, said string) outcome {
-	return outcome{
-		Status: Failed, Reason: fmt.Sprintf("it did not end within %v", limit), Fix: fixHang, Stack: stuckIn(said),
-		ended: true,
-	}
-}
-
-// crashed returns what is to be done about an error of a check that is a crash, and where it was.
-func (c check[T]) crashed(err error) (fix string, stack []string, ok bool) {
-	var found *crash
-	if !errors.As(err, &found) {
-		return "", nil, false
-	}
-	if c.provokes {
-		return found.fix + ": " + c.fix, found.stack, true
-	}
-	return found.fix, found.stack, true
 }

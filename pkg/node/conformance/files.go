@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/kubedevice/kubedevice/pkg/node/plugins"
@@ -273,5 +274,32 @@ func (s *session) end() {
 		s.stop()
 		s.child.Wait()
 		s.child = nil
+	}
+}
+
+// exited returns the outcome of a check whose process ended by itself. said is what it wrote last.
+func exited(ended, said string) outcome {
+	o := outcome{Status: Failed, Reason: "it ended the process that called it: " + ended, Fix: fixExit, ended: true}
+	for _, begin := range []string{"panic: ", "fatal error: "} {
+		if _, trace, ok := strings.Cut("\n"+said, "\n"+begin); ok {
+			o.Fix = fixPanic
+			if begin == "panic: " {
+				o.Fix = fixGoroutine // all others are recovered
+			}
+			_, goroutine, _ := strings.Cut(trace, "\n\n")
+			goroutine, _, _ = strings.Cut(goroutine, "\n\n")
+			o.Stack = frames(goroutine)
+			return o
+		}
+	}
+	return o
+}
+
+// overdue returns the outcome of a check that took too long. said is what its process wrote when it
+// was made to quit.
+func overdue(limit time.Duration, said string) outcome {
+	return outcome{
+		Status: Failed, Reason: fmt.Sprintf("it did not end within %v", limit), Fix: fixHang, Stack: stuckIn(said),
+		ended: true,
 	}
 }
