@@ -119,7 +119,7 @@ type Admission struct {
 	Allowlist firewall.Allowlist
 	// Gifts returns what plugins that are registered with the kubelet gave a container.
 	Gifts func(podUID, container string) ([]firewall.Gift, error)
-	// Claimed returns the drivers that have prepared CDI devices for claims of a pod, by the device.
+	// Claimed returns the drivers that prepared CDI devices for a pod's claims, by the device.
 	Claimed func(podUID string) (map[string]string, error)
 	// Image returns the variables of an image, in their order.
 	Image func(ctx context.Context, image *runtimeapi.ImageSpec) ([]*runtimeapi.KeyValue, error)

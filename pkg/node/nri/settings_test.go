@@ -262,8 +262,10 @@ func TestCRIOServesItsSettings(t *testing.T) {
 				"nri_validator_required_plugins = [\"kubedevice\"]\n",
 			want: Settings{Enabled: true, Required: []string{"kubedevice"}, File: "/etc/crio"},
 		},
-		"too old for a validator": {answer: "[crio.nri]\nenable_nri = true\n", says: "no section for the default validator"},
-		"no configuration":        {says: "404"},
+		"too old for a validator": {
+			answer: "[crio.nri]\nenable_nri = true\n", says: "no section for the default validator",
+		},
+		"no configuration": {says: "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newRuntimeProcess(t, "/usr/bin/crio")

@@ -18,13 +18,15 @@ func TestDecodesContainerdsValidator(t *testing.T) {
 	}{
 		"keys and strings in both kinds of quotes": {
 			document: `imports = ['/etc/containerd/conf.d/a.toml', "/etc/b \"c\".toml", ]` + "\n" + section +
-				`[plugins."io.containerd.nri.v1.nri".default_validator]` + "\nenable = true\nrequired_plugins = ['kubedevice']\n",
+				`[plugins."io.containerd.nri.v1.nri".default_validator]` +
+				"\nenable = true\nrequired_plugins = ['kubedevice']\n",
 			want:    Settings{Enabled: true, Required: []string{"kubedevice"}},
 			imports: []string{"/etc/containerd/conf.d/a.toml", `/etc/b "c".toml`},
 		},
 		"no validator": {document: section},
 		"a string that looks like a section": {
-			document: section + "note = '''\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n'''\n",
+			document: section +
+				"note = '''\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n'''\n",
 		},
 		"another section whose name has dots": {
 			document: section + "[plugins.'io.containerd.nri.v1.nri.default_validator']\nenable = \"other\"\n",
