@@ -20,6 +20,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
+// socketName is the socket that plugins register at.
+const socketName = "kubelet.sock"
+
 // Options configure a manager.
 type Options struct {
 	// Dir is what plugins take for the kubelet's device-plugins directory. It is created if

@@ -19,9 +19,6 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// socketName is the socket that plugins register at.
-const socketName = "kubelet.sock"
-
 // registrar serves Register. The sessions that it begins last until ctx is done.
 type registrar struct {
 	pluginapi.UnimplementedRegistrationServer

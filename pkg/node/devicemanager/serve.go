@@ -20,7 +20,6 @@ import (
 
 const (
 	directoryMode = 0o750       // the kubelet's: only root may register
-	maxSocketPath = 107         // bytes of a socket's path, on Linux
 	serveRetry    = time.Second // before a directory is tried again
 )
 

@@ -26,6 +26,9 @@ import (
 // maxMessage is the largest list that a plugin may send, in bytes.
 const maxMessage = 16 << 20
 
+// maxSocketPath is how many bytes the path of a socket has at most, on Linux.
+const maxSocketPath = 107
+
 // session is one registration of a plugin, until its stream ends. A plugin that registers again has
 // another one, so that nothing that is late in the first is mistaken for news.
 type session struct {

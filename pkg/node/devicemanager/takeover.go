@@ -5,7 +5,6 @@ package devicemanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -201,27 +200,4 @@ func (m *Manager) withhold(r *resource, all map[types.ResourceName]string) {
 		r.withheld = withheld
 		m.touch(r)
 	}
-}
-
-// available returns the devices with those as unhealthy that are withheld.
-func (r *resource) available() []entry {
-	if len(r.withheld) == 0 {
-		return r.devices
-	}
-	devices := slices.Clone(r.devices)
-	for i := range devices {
-		if _, is := r.withheld[devices[i].ID]; is {
-			devices[i].healthy = false
-		}
-	}
-	return devices
-}
-
-// errWithheld says which devices no pod is given, or is nil.
-func (r *resource) errWithheld() error {
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(r.withheld)) {
-		errs = append(errs, fmt.Errorf("device %s of %s is given to nobody: %s", id, r.name, r.withheld[id]))
-	}
-	return errors.Join(errs...)
 }
