@@ -54,25 +54,6 @@ func plugins() []*Attempt {
 			Want: everywhere(RefusedByNode, words), Off: Off{How: "at the kubelet's own socket", Try: try(atKubelet)},
 		}
 	}
-	taken := func(directory string) Try {
-		return func(ctx context.Context, s *Stage) (Got, error) {
-			for _, endpoint := range []string{"first.sock", "second.sock"} {
-				endpoint = s.resource() + "-" + endpoint
-				stop, err := s.serve(ctx, directory, endpoint, fakeplugin.Device("d"))
-				if err != nil {
-					return Got{}, err
-				}
-				defer stop()
-				if got, err := s.register(ctx, directory, endpoint); err != nil || got.Outcome != "" {
-					return got, err
-				}
-				if got, err := s.offered(ctx, "none"); err != nil || got.Outcome != Succeeds {
-					return got, err
-				}
-			}
-			return Got{Succeeds, "the second has the resource of the first"}, nil
-		}
-	}
 	outside := func(directory string) Try {
 		return func(ctx context.Context, s *Stage) (Got, error) {
 			endpoint := "../" + s.resource() + ".sock"
@@ -89,14 +70,8 @@ func plugins() []*Attempt {
 	}
 	return []*Attempt{
 		{
-			ID: "plugin-taken", Who: Plugin, What: "registers a resource that another, living plugin serves",
-			Defence: Checks, Try: taken(atKubecri), Sample: true,
-			Want: everywhere(RefusedByNode, "already registered by a living plugin"),
-			Off:  Off{How: "at the kubelet's own socket", Try: taken(atKubelet)},
-		},
-		{
 			ID: "plugin-outside", Who: Plugin, What: "registers a socket outside the directory", Defence: Checks,
-			Try: outside(atKubecri), Want: everywhere(RefusedByNode, "is not the name of a plugin's socket"),
+			Try: outside(atKubecri), Sample: true, Want: everywhere(RefusedByNode, "is not the name of a plugin's socket"),
 			Off: Off{How: "at the kubelet's own socket", Try: outside(atKubelet)},
 		},
 		{
@@ -115,8 +90,6 @@ func plugins() []*Attempt {
 			Off: Off{How: "at the kubelet's own socket",
 				Try: annotates(forged, atKubelet, "attack.example/x", longAnnotation)},
 		},
-		list("plugin-twice", "lists a device twice", "stands in it twice", fakeplugin.Device("d"),
-			fakeplugin.Device("d")),
 		list("plugin-no-id", "lists a device without an ID", "has an empty ID", fakeplugin.Device("")),
 		list("plugin-many", "lists 10,001 devices", "more than 10000", many...),
 	}
