@@ -217,7 +217,7 @@ func (b *Bench) CountWork(ctx context.Context, pod *corev1.Pod) (work Work, err 
 	defer s.stop()
 	release := holdGarbage()
 	defer release()
-	request, err := s.plugin.Nodes().Request(pod)
+	request, err := s.plugin.Nodes().Requests.Read(pod)
 	if err != nil {
 		return Work{Refused: err.Error()}, nil
 	}

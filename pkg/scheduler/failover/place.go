@@ -61,7 +61,7 @@ func (e *Engine) place(
 
 // requestOf returns what the pod requests for the container.
 func (e *Engine) requestOf(pod *v1.Pod, container string) (*request.Request, error) {
-	all, err := e.Nodes.Request(pod)
+	all, err := e.Nodes.Requests.Read(pod)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (p *Plugin) afterPodDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if !p.nodes.MayHold(deleted) {
+	if !p.nodes.Requests.MayHold(deleted) {
 		return fwk.QueueSkip, nil
 	}
 	nodeName := cmp.Or(deleted.Spec.NodeName, deleted.Status.NominatedNodeName)

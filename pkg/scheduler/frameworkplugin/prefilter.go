@@ -33,8 +33,8 @@ func (p *Plugin) PreFilter(
 			p.nodes.Observe(ctx, node.Node())
 		}
 	}
-	p.nodes.Attempt(pod)
-	request, err := p.nodes.Request(pod)
+	p.nodes.Requests.Attempt(pod)
+	request, err := p.nodes.Requests.Read(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}

@@ -58,7 +58,7 @@ func (s *Shared) mayFit(pod *v1.Pod, nodeName string) bool {
 	if err != nil {
 		return !apierrors.IsNotFound(err)
 	}
-	request, known, err := s.nodes.RequestAtOnce(pod)
+	request, known, err := s.nodes.Requests.ReadQuickly(pod)
 	switch {
 	case err != nil: // until the pod itself changes
 		return false
@@ -88,7 +88,7 @@ func (s *Shared) mayPreempt(pod *v1.Pod, request *request.Request, node *v1.Node
 		return false
 	}
 	goes := func(other *v1.Pod) bool {
-		return corev1.PodPriority(other) < corev1.PodPriority(pod) && s.nodes.MayHold(other)
+		return corev1.PodPriority(other) < corev1.PodPriority(pod) && s.nodes.Requests.MayHold(other)
 	}
 	if !slices.ContainsFunc(pods, goes) {
 		return false

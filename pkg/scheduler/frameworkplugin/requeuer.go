@@ -87,7 +87,7 @@ func activatePending(
 	}
 	pending := map[string]*v1.Pod{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" && nodes.MayHold(pod) {
+		if pod.Spec.NodeName == "" && nodes.Requests.MayHold(pod) {
 			pending[string(pod.UID)] = pod
 		}
 	}

@@ -95,7 +95,9 @@ func NewShared(
 		pods:          core.Pods().Informer().GetIndexer(),
 		podsSynced:    core.Pods().Informer().HasSynced,
 	}
-	s.nodes.LimitWait(options.BestDevicesWait)
+	if schedulers.Patient() {
+		s.nodes.Requests.LimitWait(options.BestDevicesWait)
+	}
 	s.background.init(ctx)
 	s.verdicts = verdict.New(schedulers, s.nodes)
 	if options.NoVerdictCache {

@@ -15,7 +15,7 @@ import (
 // requests, but which container gets which device, and when it runs, matters here. All pods that
 // request no device have the same signature; one whose annotation cannot be read has none.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	request, err := p.nodes.Request(pod)
+	request, err := p.nodes.Requests.Read(pod)
 	switch {
 	case err != nil:
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())

@@ -13,16 +13,16 @@
 package nodestate
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -31,6 +31,9 @@ import (
 // Cache has the nodes of one cluster. It is safe for concurrent use, and reading waits for no
 // writer, unless the reader itself is the first to see a node's new inventory.
 type Cache struct {
+	// Requests has what pods request.
+	Requests *request.Reader
+
 	schedulers *dispatch.Set
 	lister     corelisters.NodeLister
 	clock      clock.PassiveClock
@@ -46,31 +49,24 @@ type Cache struct {
 	verifier atomic.Pointer[seal.Verifier] // see Enforce
 	seals    *cache.Cache[sealed, error]
 
-	requests    bySize[podVersion, podRequest]
-	annotations bySize[string, written]       // decoded, of pods that are not bound
-	allocations bySize[allocationKey, holder] // of bound pods, for who does not have the node's state
+	allocations *cache.BySize[allocationKey, holder] // of bound pods, for readers without the node's state
 
 	estimates  *cache.Cache[estimateKey, *dispatch.Node]
 	requesting *cache.Cache[annotationOf, bool] // of bound pods without an allocation: see writesRequests
-
-	longestWait time.Duration                      // see LimitWait
-	attempts    *cache.Cache[types.UID, time.Time] // when pods were first attempted
-	fixed       bool                               // see Copy: nothing is attempted
 }
 
 // New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what
 // it has is never older than what a snapshot has.
 func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
-	return &Cache{
+	c := &Cache{
 		schedulers: schedulers, lister: lister, clock: clk,
-		requests:    newBySize[podVersion, podRequest](requestEntries),
-		annotations: newBySize[string, written](annotationEntries),
-		allocations: newBySize[allocationKey, holder](allocationEntries),
+		allocations: cache.NewBySize[allocationKey, holder](allocationEntries),
 		estimates:   cache.New[estimateKey, *dispatch.Node](estimateEntries),
 		requesting:  cache.New[annotationOf, bool](requestingEntries),
-		attempts:    cache.New[types.UID, time.Time](attemptEntries),
 		seals:       cache.New[sealed, error](sealEntries),
 	}
+	c.Requests = request.NewReader(c, clk)
+	return c
 }
 
 // Placing keeps all others from reserving what the caller finds to be free, until it calls done.
@@ -80,42 +76,13 @@ func (c *Cache) Placing() (done func()) {
 	return c.placing.Unlock
 }
 
-// attemptEntries is of how many pods the first attempt is remembered. A pod that is forgotten waits
-// anew.
-const attemptEntries = 1 << 15
-
-// LimitWait sets how long a pod waits for the best devices of all nodes, from the first attempt to
-// schedule it; 0 is for ever. It is called before the cache is used.
-func (c *Cache) LimitWait(longest time.Duration) { c.longestWait = longest }
-
-// Attempt notes that the pod is about to be scheduled.
-func (c *Cache) Attempt(pod *v1.Pod) {
-	if c.fixed || c.longestWait == 0 || !c.schedulers.Patient() {
-		return
-	}
-	if _, known := c.attempts.Get(pod.UID); !known {
-		c.attempts.Add(pod.UID, c.clock.Now())
-	}
-}
-
-// waited reports whether the pod has waited for as long as it may.
-func (c *Cache) waited(pod *v1.Pod) bool {
-	if c.longestWait == 0 || !c.schedulers.Patient() {
-		return false
-	}
-	first, known := c.attempts.Get(pod.UID)
-	return known && c.clock.Since(first) >= c.longestWait
-}
-
 // CacheStats returns what the caches have done so far, by their names.
 func (c *Cache) CacheStats() map[string]cache.Stats {
-	return map[string]cache.Stats{
-		"pod_requests":    c.requests.stats(),
-		"pod_annotations": c.annotations.stats(),
-		"pod_allocations": c.allocations.stats(),
-		"pod_seals":       c.seals.Stats(),
-		"node_estimates":  c.estimates.Stats(),
-	}
+	stats := c.Requests.CacheStats()
+	stats["pod_allocations"] = c.allocations.Stats()
+	stats["pod_seals"] = c.seals.Stats()
+	stats["node_estimates"] = c.estimates.Stats()
+	return stats
 }
 
 // node is what is known of one node name. It is dropped from the cache when nothing is known any
@@ -168,4 +135,13 @@ func (c *Cache) tryWrite(name string, change func(*node)) bool {
 // it: a pod that requests it may be a device pod, which each node decides for itself.
 func (c *Cache) Serves(name sdk.ResourceName) bool {
 	return c.plain.has(name) || c.schedulers.Claims(name)
+}
+
+// RequestsFrom reports whether the pod requests an extended resource that is a device on this node;
+// on one whose inventory cannot be read, one that is a device on any node.
+func (c *Cache) RequestsFrom(ctx context.Context, source *v1.Node, pod *v1.Pod) bool {
+	if devices := c.sync(ctx, source).devices; devices != nil {
+		return request.Counts(pod, devices.Counts)
+	}
+	return c.Requests.CountsDevices(pod)
 }

@@ -50,7 +50,7 @@ func TestEverythingMayHappenAtOnce(t *testing.T) {
 			info := nodeInfo(versions[0], assumed(pod, "n"))
 			for range 200 {
 				_, _ = f.cache.State(t.Context(), info, pod, true)
-				_, _ = f.cache.Request(pod)
+				_, _ = f.cache.Requests.Read(pod)
 			}
 		})
 	}

@@ -41,10 +41,11 @@ func (c *Cache) Copy() *Copy {
 		schedulers: c.schedulers, clock: c.clock,
 		lister: corelisters.NewNodeLister(toolscache.NewIndexer(
 			toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})),
-		seals: c.seals, requests: c.requests, annotations: c.annotations, allocations: c.allocations,
+		seals: c.seals, allocations: c.allocations,
 		estimates:  cache.New[estimateKey, *dispatch.Node](1), // the copy has inventories of its own
-		requesting: c.requesting, longestWait: c.longestWait, attempts: c.attempts, fixed: true,
+		requesting: c.requesting,
 	}
+	mine.Requests = c.Requests.Copy(mine)
 	mine.verifier.Store(c.verifier.Load())
 	mine.tainted.Store(c.tainted.Load())
 	mine.revisions.Store(c.revisions.Load())

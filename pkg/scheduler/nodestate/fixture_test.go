@@ -219,7 +219,7 @@ func (f *fixture) freeFor(info fwk.NodeInfo, pod *v1.Pod, unmodified bool) strin
 func (f *fixture) freeOn(node *dispatch.Node) string {
 	f.Helper()
 	for count := int64(7); count > 0; count-- { // no test has more
-		request, err := f.cache.Request(f.pod("probe", count))
+		request, err := f.cache.Requests.Read(f.pod("probe", count))
 		if err != nil || request == nil {
 			f.Fatalf("request %v, error %v", request, err)
 		}
@@ -253,7 +253,7 @@ func (f *fixture) reserve(info fwk.NodeInfo, pod *v1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	request, err := f.cache.Request(pod)
+	request, err := f.cache.Requests.Read(pod)
 	if err != nil {
 		return "", err
 	}

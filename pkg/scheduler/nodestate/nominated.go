@@ -70,7 +70,7 @@ func (c *Cache) withNominated(
 // simulate places a nominated pod. It returns nil when the pod requests no device, or will not come
 // because it does not fit.
 func (c *Cache) simulate(ctx context.Context, devices *dispatch.Node, nominated *v1.Pod) *dispatch.Holder {
-	request, err := c.Request(nominated)
+	request, err := c.Requests.Read(nominated)
 	if err != nil || request == nil {
 		return nil
 	}

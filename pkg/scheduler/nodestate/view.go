@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
+	"github.com/kubedevice/kubedevice/pkg/request"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 )
 
@@ -57,10 +58,6 @@ func fingerprint(pods []*v1.Pod) uint64 {
 	return sum
 }
 
-// maxUnread is how many bytes of annotations an estimate reads that nobody has read before: some
-// 0.5 ms. In the next one they are known.
-const maxUnread = 2 << 10
-
 // Estimate returns the node's state with what these pods hold, which are bound to it, as far as it
 // is known at once: without calling a plugin, and without reading much. What is not known counts
 // as free; so do reservations, since a pod that has one may still be rejected, and no event reports
@@ -91,7 +88,7 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toler
 	for _, pod := range pods {
 		held, known := c.knownAllocation(pod, inv, last)
 		if size := len(pod.Annotations[deviceinfo.Annotation]); !known {
-			if unread += size; unread > maxUnread {
+			if unread += size; unread > request.QuickBytes {
 				continue
 			}
 			held = c.readAllocation(pod, inv, last)
@@ -101,7 +98,7 @@ func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toler
 		}
 	}
 	devices := c.schedulers.Estimate(mine, inOrder(all))
-	if unread <= maxUnread && mine == inv.devices {
+	if unread <= request.QuickBytes && mine == inv.devices {
 		c.estimates.Add(key, devices)
 	}
 	return devices, nil

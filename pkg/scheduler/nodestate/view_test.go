@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedevice/kubedevice/pkg/request"
 )
 
 // held returns which GPUs are in use as a sight has it, and by whom.
@@ -60,7 +62,7 @@ func TestAViewShowsBoundPodsAndReservations(t *testing.T) {
 func TestAnEstimateReadsLittleAtATime(t *testing.T) {
 	f := newFixture(t)
 	node := f.node("n", "u", "A", "B")
-	long := f.bound(f.pod("long", 1), "n", allocated("long", "n", "A")+strings.Repeat(" ", maxUnread-200))
+	long := f.bound(f.pod("long", 1), "n", allocated("long", "n", "A")+strings.Repeat(" ", request.QuickBytes-200))
 	short := f.bound(f.pod("short", 1), "n", allocated("short", "n", "B"))
 	used := func(pods ...*v1.Pod) (names []string) {
 		devices, err := f.cache.Estimate(node, pods, nil)

@@ -39,21 +39,23 @@ func TestAPodHasWaitedSoLongAfterItsFirstAttempt(t *testing.T) {
 			f := newFixture(t)
 			f.set = dispatch.New(klog.Background(), nil, dispatch.Named{File: "gpus.so", Plugin: test.plugin})
 			f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
-			f.cache.LimitWait(test.longest)
+			if f.set.Patient() {
+				f.cache.Requests.LimitWait(test.longest)
+			}
 			f.node("n", "n-1", "A")
 			pod := f.pod("p", 1)
-			before, err := f.cache.Request(pod)
+			before, err := f.cache.Requests.Read(pod)
 			if err != nil || before.Waited {
 				t.Fatalf("before the first attempt: %+v, %v", before, err)
 			}
 			if test.attempt {
-				f.cache.Attempt(pod)
+				f.cache.Requests.Attempt(pod)
 			}
 			f.clock.Step(test.after)
 			if test.attempt {
-				f.cache.Attempt(pod)
+				f.cache.Requests.Attempt(pod)
 			}
-			after, err := f.cache.Request(pod)
+			after, err := f.cache.Requests.Read(pod)
 			if err != nil || after.Waited != test.want {
 				t.Errorf("it is %v that the pod has waited, want %v; error %v", after.Waited, test.want, err)
 			}

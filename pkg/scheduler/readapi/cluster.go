@@ -135,7 +135,7 @@ func (c *Cluster) pod(ctx context.Context, pod *v1.Pod, verdicts bool) (*schedul
 		return shown, nil
 	}
 	shown.State = schedulerapi.Waiting
-	request, err := c.States.Request(pod)
+	request, err := c.States.Requests.Read(pod)
 	switch {
 	case err != nil:
 		shown.Reason = err.Error()

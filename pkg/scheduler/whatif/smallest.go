@@ -249,7 +249,7 @@ func sameController(a, b *v1.Pod) bool {
 func (f *fewest) consider(ctx context.Context, node fwk.NodeInfo, holdersOnly bool) error {
 	var pods []*v1.Pod
 	for _, info := range node.GetPods() {
-		if pod := info.GetPod(); f.mayEnd(pod) && (!holdersOnly || f.world.states.MayHold(pod)) {
+		if pod := info.GetPod(); f.mayEnd(pod) && (!holdersOnly || f.world.states.Requests.MayHold(pod)) {
 			pods = append(pods, pod)
 		}
 	}
