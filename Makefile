@@ -236,7 +236,7 @@ bench-upstream:
 
 .PHONY: bench-placement
 bench-placement: build ## Benchmark placement alone and cached, and the plugin on all nodes, with a .so.
-	go test -run '^$$' -bench . -benchmem ./pkg/grouptree ./pkg/cache ./pkg/scheduler/dispatch
+	go test -run '^$$' -bench . -benchmem ./pkg/grouptree ./pkg/cache ./pkg/scheduler/allocation
 	go test -run '^$$' -bench . -benchmem ./pkg/scheduler/frameworkplugin
 
 .PHONY: hostile

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 )
 
@@ -24,5 +24,5 @@ func main() {
 	pluginload.MaybeChild()
 	reserveHeap()
 	trimAfterStart()
-	os.Exit(cli.Run(scheduler.NewCommand(dispatch.Named{File: "built in", Plugin: kubeletplugin.New()})))
+	os.Exit(cli.Run(scheduler.NewCommand(allocation.Named{File: "built in", Plugin: kubeletplugin.New()})))
 }

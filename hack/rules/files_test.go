@@ -35,7 +35,6 @@ var knownBack = map[string]int{
 	"pkg/node/conformance":          9,
 	"pkg/node/devicemanager":        13,
 	"pkg/node/enrolment":            7,
-	"pkg/scheduler/dispatch":        24,
 	"pkg/scheduler/frameworkplugin": 7,
 	"pkg/scheduler/kubeletplugin":   10,
 	"pkg/scheduler/nodestate":       15,

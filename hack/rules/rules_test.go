@@ -108,35 +108,35 @@ var mayImport = map[string][]string{
 		"pkg/plugincall", "pkg/pluginload", "pkg/request", "pkg/schedulerapi", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/pluginhost": {"pkg/plugincall", "pkg/request", "pkg/sdk"},
-	"pkg/scheduler/dispatch": {
+	"pkg/scheduler/allocation": {
 		"pkg/scheduler/pluginhost", "pkg/cache", "pkg/grouptree", "pkg/pluginload", "pkg/request", "pkg/sdk",
 	},
 	"pkg/scheduler/kubeletplugin": {
-		"pkg/scheduler/dispatch", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
+		"pkg/scheduler/allocation", "pkg/deviceinfo", "pkg/grouptree", "pkg/kubeletdevice", "pkg/sdk",
 	},
 	"pkg/scheduler/apiserver": {},
-	"pkg/scheduler/metrics":   {"pkg/scheduler/dispatch", "pkg/scheduler/pluginhost", "pkg/cache"},
+	"pkg/scheduler/metrics":   {"pkg/scheduler/allocation", "pkg/scheduler/pluginhost", "pkg/cache"},
 	"pkg/scheduler/nodestate": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/pluginhost", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree",
+		"pkg/scheduler/allocation", "pkg/scheduler/pluginhost", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree",
 		"pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/frameworkplugin": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",
+		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/scheduler/pluginhost",
 		"pkg/scheduler/verdict", "pkg/cache", "pkg/deviceinfo", "pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/verdict": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",
+		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/request",
 	},
 	"pkg/scheduler/readapi": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/nodestate", "pkg/cache", "pkg/deviceinfo", "pkg/kubeletdevice",
+		"pkg/scheduler/allocation", "pkg/scheduler/nodestate", "pkg/cache", "pkg/deviceinfo", "pkg/kubeletdevice",
 		"pkg/request", "pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/whatif": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
+		"pkg/scheduler/allocation", "pkg/scheduler/frameworkplugin", "pkg/scheduler/nodestate", "pkg/deviceinfo",
 		"pkg/request", "pkg/schedulerapi", "pkg/sdk",
 	},
 	"pkg/scheduler/failover": {
-		"pkg/scheduler/dispatch", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",
+		"pkg/scheduler/allocation", "pkg/scheduler/metrics", "pkg/scheduler/nodestate", "pkg/deviceinfo",
 		"pkg/grouptree", "pkg/request", "pkg/seal", "pkg/sdk",
 	},
 	"pkg/scheduler/policies": {"deploy", "pkg/scheduler/metrics"},

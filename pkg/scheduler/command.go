@@ -21,8 +21,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/apiserver"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/failover"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
@@ -41,7 +41,7 @@ const DefaultPluginPath = "/schedulerplugins"
 // this order, and after them those of the directory --devschedpath, which are loaded when the
 // command runs, after flags and logging are set up. Call it once per process: it changes the
 // process-wide defaults of scheduler configurations.
-func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
+func NewCommand(builtIn ...allocation.Named) *cobra.Command {
 	enableByDefault()
 	var pluginPath string
 	var allowWritable bool
@@ -51,14 +51,15 @@ func NewCommand(builtIn ...dispatch.Named) *cobra.Command {
 	var sealKey string
 	var sealMode seal.Mode
 	var evictUnallocated bool
-	budgets := dispatch.DefaultSearchBudgets
+	budgets := allocation.DefaultSearchBudgets
 	api := readapi.NewServer()
 	cmd := app.NewSchedulerCommand(func(registry frameworkruntime.Registry) error {
 		seals, err := openSeals(sealKey, sealMode)
 		if err != nil {
 			return err
 		}
-		schedulers := dispatch.Load(context.Background(), metrics.NewRecorder(), pluginPath, allowWritable, builtIn...)
+		schedulers := allocation.Load(
+			context.Background(), metrics.NewRecorder(), pluginPath, allowWritable, builtIn...)
 		if err := budgets.Validate(); err != nil {
 			return err
 		}
@@ -134,7 +135,7 @@ func openSeals(path string, mode seal.Mode) (frameworkplugin.Seals, error) {
 // what the profiles share is made in the first call, and so are the read API and the check of the
 // admission policies.
 func newFactory(
-	schedulers *dispatch.Set, options frameworkplugin.Options, api *readapi.Server,
+	schedulers *allocation.Set, options frameworkplugin.Options, api *readapi.Server,
 ) frameworkruntime.PluginFactory {
 	var once sync.Once
 	var shared *frameworkplugin.Shared
@@ -184,7 +185,7 @@ func newFactory(
 // startFailover answers nodes that ask for other devices for pods that run. Without keys there is
 // nothing by which a node could know the answer.
 func startFailover(
-	shared *frameworkplugin.Shared, schedulers *dispatch.Set, handle fwk.Handle, keys *seal.File,
+	shared *frameworkplugin.Shared, schedulers *allocation.Set, handle fwk.Handle, keys *seal.File,
 ) error {
 	if keys == nil {
 		return nil

@@ -29,7 +29,7 @@ import (
 	upstreammetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 	schedulertesting "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
@@ -75,7 +75,7 @@ func NewBench(machine Machine, nodes, victims int, stepsOnly bool) (*Bench, erro
 // scheduler is one that has seen no pod of the shape yet.
 type scheduler struct {
 	bench     *Bench
-	set       *dispatch.Set
+	set       *allocation.Set
 	framework framework.Framework
 	plugin    *frameworkplugin.Plugin
 	upstream  filters // upstream's plugin for resources
@@ -88,10 +88,10 @@ type scheduler struct {
 func (b *Bench) begin(ctx context.Context) (*scheduler, error) {
 	upstreammetrics.Register()
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
-	s := &scheduler{bench: b, set: dispatch.New(klog.Logger{}, nil,
-		dispatch.Named{File: "built in", Plugin: kubeletplugin.New()},
-		dispatch.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})}
-	budgets := dispatch.DefaultSearchBudgets
+	s := &scheduler{bench: b, set: allocation.New(klog.Logger{}, nil,
+		allocation.Named{File: "built in", Plugin: kubeletplugin.New()},
+		allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})}
+	budgets := allocation.DefaultSearchBudgets
 	budgets.StepsOnly = b.steps
 	s.set.SetSearchBudgets(budgets)
 	factory := informers.NewSharedInformerFactory(b.client, 0)

@@ -30,7 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/whatif"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
@@ -94,8 +94,8 @@ func startEngine(t *testing.T, name string, objects ...runtime.Object) engine {
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	t.Cleanup(factory.Shutdown)
-	schedulers := dispatch.New(klog.Logger{}, nil,
-		dispatch.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
+	schedulers := allocation.New(klog.Logger{}, nil,
+		allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
 	var shared *frameworkplugin.Shared
 	var answers *whatif.Engine
 	plugin := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {

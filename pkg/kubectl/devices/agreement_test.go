@@ -20,7 +20,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubectl/devices"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -44,8 +44,8 @@ func scheduler(t *testing.T, node *corev1.Node, pods []*corev1.Pod) held {
 	if err := indexer.Add(node); err != nil {
 		t.Fatal(err)
 	}
-	set := dispatch.New(klog.Background(), nil,
-		dispatch.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
+	set := allocation.New(klog.Background(), nil,
+		allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
 	view, err := nodestate.New(set, corelisters.NewNodeLister(indexer), clock.RealClock{}).View(t.Context(), node, pods)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -53,7 +53,7 @@ const (
 
 // Options are what an Engine works with.
 type Options struct {
-	Schedulers *dispatch.Set
+	Schedulers *allocation.Set
 	Nodes      *nodestate.Cache
 	NodeLister corelisters.NodeLister
 	// PodsOn returns the pods that are bound to a node.

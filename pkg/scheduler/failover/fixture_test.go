@@ -30,7 +30,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -88,7 +88,7 @@ func newFixture(t *testing.T) *fixture {
 		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
 	}
 	lister := corelisters.NewNodeLister(f.nodes)
-	set := dispatch.New(klog.Background(), nil, dispatch.Named{File: "groups.so", Plugin: groups{}})
+	set := allocation.New(klog.Background(), nil, allocation.Named{File: "groups.so", Plugin: groups{}})
 	text, err := seal.EncodePrivateKeys([]ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))})
 	path := filepath.Join(t.TempDir(), "keys.pem")
 	if err == nil {

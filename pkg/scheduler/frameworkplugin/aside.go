@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -70,7 +70,7 @@ func (a *Aside) Choose(
 }
 
 // beginCycle returns the budget of a cycle, nil for each node's own.
-func (s *Shared) beginCycle(request *request.Request) *dispatch.Budget {
+func (s *Shared) beginCycle(request *request.Request) *allocation.Budget {
 	if s.aside {
 		return nil
 	}

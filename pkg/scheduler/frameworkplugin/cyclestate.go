@@ -9,14 +9,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
 )
 
 // cycle is what the plugin keeps of one pod's scheduling cycle.
 type cycle struct {
 	request  *request.Request
-	budget   *dispatch.Budget // of the searches
+	budget   *allocation.Budget // of the searches
 	verdicts verdict.Cycle
 	reasons  *reasonAggregator
 	// doubtful are the nodes that are not known to fit, when they are few; nil when they are not,

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
@@ -37,7 +37,7 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		p.retries.add(pod)
 	}
 	code := fwk.Unschedulable
-	if found.Never {
+	if found.Unresolvable {
 		code = fwk.UnschedulableAndUnresolvable
 	}
 	var status *fwk.Status
@@ -55,7 +55,7 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 // verdict returns the verdict on the node, cached or computed. An error says that there is none.
 func (p *Plugin) verdict(
 	ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo,
-) (*dispatch.Verdict, error) {
+) (*allocation.Verdict, error) {
 	known, unmodified := c.verdicts.Get(nodeInfo)
 	if known != nil {
 		return known, nil

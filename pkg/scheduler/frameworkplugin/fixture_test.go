@@ -32,7 +32,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/pluginload"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -138,9 +138,9 @@ func newFixtureWith(
 			t.Fatal(err)
 		}
 	}
-	schedulers := dispatch.New(
-		klog.Background(), metrics.NewRecorder(), dispatch.Named{File: "gpus.so", Plugin: scheduler})
-	budgets := dispatch.DefaultSearchBudgets
+	schedulers := allocation.New(
+		klog.Background(), metrics.NewRecorder(), allocation.Named{File: "gpus.so", Plugin: scheduler})
+	budgets := allocation.DefaultSearchBudgets
 	budgets.StepsOnly = true // the race detector makes a step take many times as long
 	schedulers.SetSearchBudgets(budgets)
 	factory := func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {

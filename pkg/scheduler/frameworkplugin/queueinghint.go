@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -99,7 +99,7 @@ func (s *Shared) mayPreempt(pod *v1.Pod, request *request.Request, node *v1.Node
 
 // hasAllNames reports whether the node may have the extended resources that the pod counts, from
 // whomever. By dynamic resource allocation it may have them without counting them.
-func (s *Shared) hasAllNames(node *v1.Node, devices *dispatch.Node, pod *v1.Pod) bool {
+func (s *Shared) hasAllNames(node *v1.Node, devices *allocation.Node, pod *v1.Pod) bool {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, quantity := range containers[i].Resources.Requests {

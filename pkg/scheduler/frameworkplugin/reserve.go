@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
@@ -67,11 +67,11 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil
 }
 
-// allocation is a choice of devices, and how it is written on the pod. It is empty where the node's
+// choice is a choice of devices, and how it is written on the pod. It is empty where the node's
 // kubelet counts all that the pod requests, and the pod has no annotation that would be
 // overwritten.
-type allocation struct {
-	holder     *dispatch.Holder
+type choice struct {
+	holder     *allocation.Holder
 	annotation string
 }
 
@@ -79,18 +79,18 @@ type allocation struct {
 // which Filter could not see.
 func (p *Plugin) allocate(
 	ctx context.Context, c *cycle, pod *v1.Pod, nodeInfo fwk.NodeInfo,
-) (chosen allocation, contended bool, err error) {
+) (chosen choice, contended bool, err error) {
 	node, contended, err := p.nodes.LatestState(ctx, nodeInfo, pod)
 	if err != nil {
-		return allocation{}, false, err
+		return choice{}, false, err
 	}
 	info, err := p.schedulers.Allocate(ctx, node, c.request)
 	if err != nil {
-		return allocation{}, contended, err
+		return choice{}, contended, err
 	}
-	holder := dispatch.NewHolder(string(pod.UID), info, c.request.Containers)
+	holder := allocation.NewHolder(string(pod.UID), info, c.request.Containers)
 	if _, annotated := pod.Annotations[deviceinfo.Annotation]; !annotated && holder.Empty() {
-		return allocation{}, false, nil
+		return choice{}, false, nil
 	}
 	annotation, err := deviceinfo.EncodePod(info)
 	if err == nil {
@@ -100,9 +100,9 @@ func (p *Plugin) allocate(
 		err = deviceinfo.CheckContainers(info)
 	}
 	if err != nil {
-		return allocation{}, false, err
+		return choice{}, false, err
 	}
-	return allocation{holder, annotation}, contended, nil
+	return choice{holder, annotation}, contended, nil
 }
 
 // confirmPlain checks again a pod that seemed to request no device and is about to get a node. A

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -75,7 +75,7 @@ func TestAPodIsTriedAgainUntilAllNodesAreSearched(t *testing.T) {
 	pod := hardPod("hard")
 	f := newFixture(t, hardNodes(count))
 	f.plugin.schedulers.SetSearchBudgets(
-		dispatch.SearchBudgets{Node: 5 * time.Millisecond, Cycle: 20 * time.Millisecond, StepsOnly: true})
+		allocation.SearchBudgets{Node: 5 * time.Millisecond, Cycle: 20 * time.Millisecond, StepsOnly: true})
 	notSearched, tries := count, 0
 	for notSearched > 0 {
 		if tries++; tries > count {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // PreScore takes the scores of all nodes from their verdicts. A pod that requests no device is
@@ -30,7 +30,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.NewStatus(fwk.Skip)
 	}
 	c.scores = make([]int64, len(nodes))
-	var last *dispatch.Verdict // which most nodes share
+	var last *allocation.Verdict // which most nodes share
 	var score, total, scored int64
 	for i, nodeInfo := range nodes {
 		found, err := p.verdict(ctx, c, pod, nodeInfo)
@@ -39,7 +39,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		if found != last {
 			last, score = found, int64(math.Round(found.Score*float64(fwk.MaxScore)))
-			if found.Unconcerned {
+			if found.NoDevices {
 				score = unscored
 			}
 		}

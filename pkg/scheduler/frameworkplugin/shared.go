@@ -16,7 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/verdict"
@@ -28,7 +28,7 @@ type Shared struct {
 	background
 	leadership
 
-	schedulers *dispatch.Set
+	schedulers *allocation.Set
 	nodes      *nodestate.Cache
 	clock      clock.WithTicker
 	requeuer   *requeuer
@@ -76,7 +76,7 @@ type Options struct {
 // NewShared follows nodes and pods through the informers of the first profile's handle. The caller
 // closes it, or a plugin that it made.
 func NewShared(
-	ctx context.Context, schedulers *dispatch.Set, handle fwk.Handle, options Options,
+	ctx context.Context, schedulers *allocation.Set, handle fwk.Handle, options Options,
 ) (*Shared, error) {
 	metrics.Register()
 	core := handle.SharedInformerFactory().Core().V1()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -95,7 +95,7 @@ func TestASimulationOfEvictionsIsMadeAsAWholeOrGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.plugin.schedulers.SetSearchBudgets(
-				dispatch.SearchBudgets{Node: test.budget, Cycle: 100 * test.budget, StepsOnly: true})
+				allocation.SearchBudgets{Node: test.budget, Cycle: 100 * test.budget, StepsOnly: true})
 			state := framework.NewCycleState()
 			if _, status := f.plugin.PreFilter(t.Context(), state, test.pod, f.nodes()); !status.IsSuccess() {
 				t.Fatal(status)

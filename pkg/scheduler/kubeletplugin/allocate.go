@@ -12,8 +12,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// allocation is the allocation of a node's devices to one pod.
-type allocation struct {
+// podAllocation is the allocation of a node's devices to one pod.
+type podAllocation struct {
 	containers  []*container // that request devices of the node, in the request's order
 	excluded    map[deviceID]bool
 	pool        pool
@@ -24,11 +24,11 @@ type allocation struct {
 
 // newAllocation returns an allocation without assignments; some of the devices are in use. The
 // error says why no node can serve the pod.
-func newAllocation(devices *devices, used types.ResourceList, request *podRequest) (*allocation, error) {
+func newAllocation(devices *devices, used types.ResourceList, request *podRequest) (*podAllocation, error) {
 	if request.err != nil {
 		return nil, request.err
 	}
-	a := &allocation{containers: request.containersFor(devices.resources), excluded: request.excluded}
+	a := &podAllocation{containers: request.containersFor(devices.resources), excluded: request.excluded}
 	if !a.empty() {
 		a.pool = devices.pool(used)
 		a.pool.exclude(a.excluded)
@@ -37,10 +37,10 @@ func newAllocation(devices *devices, used types.ResourceList, request *podReques
 }
 
 // empty reports whether the pod requests no device of the node.
-func (a *allocation) empty() bool { return len(a.containers) == 0 }
+func (a *podAllocation) empty() bool { return len(a.containers) == 0 }
 
 // run assigns all devices that the containers request. The error says what the node lacks.
-func (a *allocation) run() error {
+func (a *podAllocation) run() error {
 	if err := a.checkTotals(); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (a *allocation) run() error {
 
 // checkTotals checks for each phase of the pod's life that enough devices are free for the
 // containers that run in this phase.
-func (a *allocation) checkTotals() error {
+func (a *podAllocation) checkTotals() error {
 	phases := []*container{nil} // the init container that runs; nil after all of them
 	for _, c := range a.containers {
 		if c.kind == grouptree.Init {
@@ -112,7 +112,7 @@ const maxDevices = 512
 // checkSize returns an error if the pod requests too many devices, in too many containers, or more
 // devices in one container than its encoded allocation can contain in the runtime, with any choice
 // of devices. It runs before the search.
-func (a *allocation) checkSize() error {
+func (a *podAllocation) checkSize() error {
 	if requesting := len(a.containers); requesting > grouptree.MaxContainers {
 		return fmt.Errorf("cannot serve the pod: %d of its containers request devices, more than %d: request them in "+
 			"fewer containers", requesting, grouptree.MaxContainers)
@@ -139,7 +139,7 @@ func (a *allocation) checkSize() error {
 }
 
 // assignPinned assigns the devices that a group requests by ID.
-func (a *allocation) assignPinned(g *group, byID map[deviceID]location) error {
+func (a *podAllocation) assignPinned(g *group, byID map[deviceID]location) error {
 	for _, it := range g.items {
 		if it.id == "" {
 			continue
@@ -162,7 +162,7 @@ func (a *allocation) assignPinned(g *group, byID map[deviceID]location) error {
 
 // assignStaged assigns devices to the groups, and then to the counts of one container after the
 // other. Only with sidecars can an assignment to one container leave too few devices for another.
-func (a *allocation) assignStaged(open []*group) error {
+func (a *podAllocation) assignStaged(open []*group) error {
 	if err := a.assignGroups(open); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (a *allocation) assignStaged(open []*group) error {
 }
 
 // write writes the assignments into the pod.
-func (a *allocation) write(pod *types.PodInfo) {
+func (a *podAllocation) write(pod *types.PodInfo) {
 	for _, c := range a.containers {
 		list := pod.RunningContainers
 		if c.kind == grouptree.Init {
@@ -201,7 +201,7 @@ func (a *allocation) write(pod *types.PodInfo) {
 // score returns how well the devices are packed, from 0 to 1. The score of a container is the part
 // of the devices available in its NUMA sets that it gets, divided by the number of these sets; the
 // result is the mean over the containers.
-func (a *allocation) score() float64 {
+func (a *podAllocation) score() float64 {
 	total, served := 0.0, 0
 	for _, c := range a.containers {
 		if len(c.assigned) == 0 {
@@ -221,6 +221,6 @@ func (a *allocation) score() float64 {
 }
 
 // hasSidecars reports whether the pod has sidecars.
-func (a *allocation) hasSidecars() bool {
+func (a *podAllocation) hasSidecars() bool {
 	return slices.ContainsFunc(a.containers, func(c *container) bool { return c.kind == grouptree.Sidecar })
 }

@@ -278,7 +278,7 @@ func TestOnlyHeldDevicesMakeEvictionHelp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newFixture(t, node...)
 			r.run(requestOf("before", spec{limits: list{gpu: 3}}))
-			if verdict := r.fit(requestOf("p", test.pod)); verdict.Fits || verdict.Never == test.help {
+			if verdict := r.fit(requestOf("p", test.pod)); verdict.Fits || verdict.Unresolvable == test.help {
 				t.Errorf("got %+v", verdict)
 			}
 		})

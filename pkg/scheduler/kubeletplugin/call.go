@@ -6,7 +6,7 @@ package kubeletplugin
 import (
 	"errors"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -73,7 +73,7 @@ func (c *call) allocate(node *types.NodeInfo, pod *types.PodInfo) (float64, erro
 }
 
 // run returns an allocation of a node's devices to a pod, or the reason why there is none.
-func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*allocation, error) {
+func (c *call) run(node *types.NodeInfo, pod *types.PodInfo) (*podAllocation, error) {
 	if c.devices == nil {
 		c.devices = readDevices(node)
 	}
@@ -98,7 +98,7 @@ type reason struct {
 	unresolvable bool
 }
 
-var _ dispatch.Unresolvable = reason{}
+var _ allocation.Unresolvable = reason{}
 
 // GetReason returns the error's text.
 func (r reason) GetReason() string { return r.Error() }

@@ -28,7 +28,7 @@ func (o offer) covers(counts map[types.ResourceName]int) int {
 
 // assignCounts assigns the devices that a container only counts: first those that other containers
 // of the pod hold at other times, so that the pod holds no more than necessary.
-func (a *allocation) assignCounts(c *container) error {
+func (a *podAllocation) assignCounts(c *container) error {
 	shared := map[types.ResourceName]int{}
 	for resource, n := range c.counts {
 		for _, set := range a.pool {
@@ -51,7 +51,7 @@ func (a *allocation) assignCounts(c *container) error {
 
 // assignFrom assigns devices from a part of the available ones of each NUMA set: the first ones by
 // comparePositions that suffice. It returns false when there are too few.
-func (a *allocation) assignFrom(
+func (a *podAllocation) assignFrom(
 	c *container, counts map[types.ResourceName]int, part func(available []*device, shared int) []*device,
 ) bool {
 	requested := 0

@@ -16,7 +16,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	names "github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -32,10 +32,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fixture is the device schedulers with one node.
 type fixture struct {
 	*testing.T
-	set       *dispatch.Set
-	inventory *dispatch.Inventory
+	set       *allocation.Set
+	inventory *allocation.Inventory
 	node      *types.NodeInfo
-	holders   []*dispatch.Holder
+	holders   []*allocation.Holder
 }
 
 // newFixture returns a fixture whose node has these devices, each written as resource, NUMA nodes
@@ -47,10 +47,10 @@ func newFixture(t *testing.T, devices ...string) *fixture {
 }
 
 // newFixtureWith returns a fixture with plugins next to the scheduler for kubelet devices.
-func newFixtureWith(t *testing.T, plugins []dispatch.Named, devices ...string) *fixture {
+func newFixtureWith(t *testing.T, plugins []allocation.Named, devices ...string) *fixture {
 	t.Helper()
-	builtIn := dispatch.Named{File: "built in", Plugin: kubeletplugin.New()}
-	r := &fixture{T: t, set: dispatch.New(klog.Logger{}, nil, append([]dispatch.Named{builtIn}, plugins...)...)}
+	builtIn := allocation.Named{File: "built in", Plugin: kubeletplugin.New()}
+	r := &fixture{T: t, set: allocation.New(klog.Logger{}, nil, append([]allocation.Named{builtIn}, plugins...)...)}
 	r.node = types.NewNodeInfoWithName("n1")
 	for _, resource := range []types.ResourceName{gpu, nic, qat, lonely} { // its kubelet counts none of them
 		r.node.Capacity[resource] = 0
@@ -121,7 +121,7 @@ func requestOf(name string, specs ...spec) *request.Request {
 }
 
 // state returns the node with the devices that its pods hold.
-func (r *fixture) state() *dispatch.Node {
+func (r *fixture) state() *allocation.Node {
 	r.Helper()
 	node, err := r.set.Node(r.Context(), r.inventory, r.holders)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *fixture) state() *dispatch.Node {
 }
 
 // fit returns the verdict for a pod.
-func (r *fixture) fit(request *request.Request) dispatch.Verdict {
+func (r *fixture) fit(request *request.Request) allocation.Verdict {
 	r.Helper()
 	verdict, err := r.set.Fit(r.Context(), r.state(), request)
 	if err != nil {
@@ -167,7 +167,7 @@ func (r *fixture) run(request *request.Request) map[string]string {
 		r.Fatal(err)
 	}
 	uid := fmt.Sprintf("%05d", len(r.holders))
-	r.holders = append(r.holders, dispatch.NewHolder(uid, pod, request.Containers))
+	r.holders = append(r.holders, allocation.NewHolder(uid, pod, request.Containers))
 	return allocatedDevices(pod)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 	plugin "github.com/kubedevice/kubedevice/plugins/gpu"
@@ -22,8 +22,8 @@ import (
 
 // gpuPlugin is the scheduler plugin for GPUs, which serves the same resource as the kubelet GPUs of
 // these tests.
-func gpuPlugin() []dispatch.Named {
-	return []dispatch.Named{{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu)}}
+func gpuPlugin() []allocation.Named {
+	return []allocation.Named{{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu)}}
 }
 
 // served returns the devices that serve a container, sorted.
@@ -104,7 +104,7 @@ func (loner) TakePodResources(node *types.NodeInfo, _ *types.PodInfo) error {
 }
 
 func TestNodeWithoutKubeletDevicesKeepsThePluginsScore(t *testing.T) {
-	r := newFixtureWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}})
+	r := newFixtureWith(t, []allocation.Named{{File: "loner.so", Plugin: loner{}}})
 	made := requestOf("p", spec{limits: list{lonely: 1}})
 	if verdict := r.fit(made); !verdict.Fits || verdict.Score != 0.75 {
 		t.Errorf("verdict %+v, want the plugin's own score of 0.75", verdict)
@@ -116,7 +116,7 @@ func TestNodeWithoutKubeletDevicesKeepsThePluginsScore(t *testing.T) {
 }
 
 func TestAccountsForKubeletDevicesNextToASelfPlacingPlugin(t *testing.T) {
-	r := newFixtureWith(t, []dispatch.Named{{File: "loner.so", Plugin: loner{}}}, "qat 0 q0", "qat 1 q1")
+	r := newFixtureWith(t, []allocation.Named{{File: "loner.so", Plugin: loner{}}}, "qat 0 q0", "qat 1 q1")
 	for i, want := range []string{"qat 0 q0", "qat 1 q1"} {
 		got := r.run(requestOf(fmt.Sprint("p", i), spec{limits: list{lonely: 1, qat: 1}}))
 		if got["main"] != want {

@@ -99,7 +99,7 @@ func (s *numaSet) release(d *device, c *container) {
 // available returns the devices of a resource that a container can get. Those that other containers
 // of the pod hold at other times come first, as they cost the pod nothing; shared is their number.
 // comparePositions orders the others.
-func (a *allocation) available(
+func (a *podAllocation) available(
 	set *numaSet, resource types.ResourceName, c *container,
 ) (devices []*device, shared int) {
 	k := set.kindOf(resource)
@@ -124,7 +124,7 @@ func (a *allocation) available(
 
 // spread sets the positions of a kind's devices that the pod does not hold, which are in the order
 // of their names, and sorts them by comparePositions.
-func (a *allocation) spread(k *kind, unheld []*device) {
+func (a *podAllocation) spread(k *kind, unheld []*device) {
 	next, taken := map[string]int{}, map[string]int{}
 	for _, d := range k.held {
 		next[d.whole]++
@@ -145,7 +145,7 @@ func (a *allocation) spread(k *kind, unheld []*device) {
 }
 
 // count returns how many devices available returns.
-func (a *allocation) count(set *numaSet, resource types.ResourceName, c *container) (available, shared int) {
+func (a *podAllocation) count(set *numaSet, resource types.ResourceName, c *container) (available, shared int) {
 	k := set.kindOf(resource)
 	a.countInspection(k)
 	for _, d := range k.held {
@@ -157,7 +157,7 @@ func (a *allocation) count(set *numaSet, resource types.ResourceName, c *contain
 }
 
 // first returns the first device that available returns, which returns one.
-func (a *allocation) first(set *numaSet, resource types.ResourceName, c *container) *device {
+func (a *podAllocation) first(set *numaSet, resource types.ResourceName, c *container) *device {
 	k := set.kindOf(resource)
 	if k.shares {
 		devices, _ := a.available(set, resource, c)
@@ -180,7 +180,7 @@ func (a *allocation) first(set *numaSet, resource types.ResourceName, c *contain
 }
 
 // countInspection adds the cost of inspecting all devices of a kind that the pod holds.
-func (a *allocation) countInspection(k *kind) {
+func (a *podAllocation) countInspection(k *kind) {
 	a.inspections++
 	for _, d := range k.held {
 		a.inspections += 1 + len(d.holders)

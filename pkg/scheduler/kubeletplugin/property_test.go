@@ -126,7 +126,7 @@ func TestServesGPUAndNICFromOneNUMANodeOrRefusesWithAReason(t *testing.T) {
 			}
 			refused[refusal]++
 			empty := &randomState{free: w.healthy}
-			if unresolvable := w.fit(made).Never; unresolvable == empty.possible(groups) {
+			if unresolvable := w.fit(made).Unresolvable; unresolvable == empty.possible(groups) {
 				t.Errorf("%v in %v, and %v if no pod held a device: evictions help: %v", groups, w.free, w.healthy,
 					!unresolvable)
 			}

@@ -20,7 +20,7 @@ var errGivenUp = errors.New(
 	"were given up after too many steps of the search for NUMA nodes: use fewer placeholders for them")
 
 // errInsufficient: there are fewer free devices than needed.
-func (a *allocation) errInsufficient(resource types.ResourceName, needed int) error {
+func (a *podAllocation) errInsufficient(resource types.ResourceName, needed int) error {
 	exception := ""
 	for id := range a.excluded {
 		if id.resource == resource {

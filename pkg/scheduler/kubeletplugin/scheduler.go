@@ -6,7 +6,7 @@ package kubeletplugin
 import (
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -17,7 +17,7 @@ import (
 type Scheduler struct{}
 
 var (
-	_ dispatch.Allocator             = (*Scheduler)(nil)
+	_ allocation.Allocator           = (*Scheduler)(nil)
 	_ devicescheduler.Pure           = (*Scheduler)(nil)
 	_ devicescheduler.Describer      = (*Scheduler)(nil)
 	_ devicescheduler.ConcurrentSafe = (*Scheduler)(nil)
@@ -27,11 +27,11 @@ var (
 func New() *Scheduler { return &Scheduler{} }
 
 // Read returns the devices of a node, healthy or not.
-func (*Scheduler) Read(node *types.NodeInfo) dispatch.NodeDevices { return readDevices(node) }
+func (*Scheduler) Read(node *types.NodeInfo) allocation.NodeDevices { return readDevices(node) }
 
 // ReadPod returns the request of a pod. It takes a container that is not in the list for a regular
 // one, or for a last init container.
-func (*Scheduler) ReadPod(pod *types.PodInfo, containers []grouptree.Container) dispatch.PodDevices {
+func (*Scheduler) ReadPod(pod *types.PodInfo, containers []grouptree.Container) allocation.PodDevices {
 	return readRequest(pod, containers)
 }
 
@@ -39,8 +39,8 @@ func (*Scheduler) ReadPod(pod *types.PodInfo, containers []grouptree.Container) 
 // devices. The call reads what is nil. It inspects at most this number of devices; 0 stands for the
 // limit of any call.
 func (*Scheduler) ForPod(
-	pod dispatch.PodDevices, nodeDevices dispatch.NodeDevices, inspections int,
-) dispatch.Allocation {
+	pod allocation.PodDevices, nodeDevices allocation.NodeDevices, inspections int,
+) allocation.Allocation {
 	request, _ := pod.(*podRequest)
 	known, _ := nodeDevices.(*devices)
 	return newCall(request, known, inspections)

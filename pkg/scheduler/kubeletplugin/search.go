@@ -17,11 +17,11 @@ import (
 const stepLimit = 1000
 
 // exhausted reports whether no inspections are left.
-func (a *allocation) exhausted() bool { return a.inspections >= a.limit }
+func (a *podAllocation) exhausted() bool { return a.inspections >= a.limit }
 
 // checkGroups returns an error if the node cannot serve one group, or all groups of one likeness,
 // even without the other groups.
-func (a *allocation) checkGroups(open []*group) error {
+func (a *podAllocation) checkGroups(open []*group) error {
 	for _, g := range open {
 		if len(a.candidates(g)) == 0 {
 			return errNoSet(g)
@@ -45,7 +45,7 @@ func (a *allocation) checkGroups(open []*group) error {
 }
 
 // capacity returns how many groups like this one fit if there are no others.
-func (a *allocation) capacity(g *group) int {
+func (a *podAllocation) capacity(g *group) int {
 	groups := 0
 	for _, set := range a.pool {
 		if !g.canUse(set) {
@@ -72,7 +72,7 @@ func (g *group) canUse(set *numaSet) bool {
 
 // candidates returns the NUMA sets that can serve a group now, the best first: those where the pod
 // needs the fewest devices beyond those that it holds, then those with the fewest left over.
-func (a *allocation) candidates(g *group) []*numaSet {
+func (a *podAllocation) candidates(g *group) []*numaSet {
 	type candidate struct {
 		*numaSet
 		added, left int
@@ -104,7 +104,7 @@ func (a *allocation) candidates(g *group) []*numaSet {
 }
 
 // assignGroups assigns the devices that groups request without an ID.
-func (a *allocation) assignGroups(open []*group) error {
+func (a *podAllocation) assignGroups(open []*group) error {
 	// The largest groups have the fewest alternatives.
 	slices.SortStableFunc(open, func(a, b *group) int { return cmp.Compare(len(b.items), len(a.items)) })
 	previous, latest := make([]int, len(open)), map[likeness]int{}
@@ -123,7 +123,7 @@ func (a *allocation) assignGroups(open []*group) error {
 }
 
 // orGivenUp returns why, or the error of a search that has reached its limit.
-func (a *allocation) orGivenUp(why error) error {
+func (a *podAllocation) orGivenUp(why error) error {
 	if a.steps == stepLimit || a.exhausted() {
 		return errGivenUp
 	}
@@ -133,7 +133,7 @@ func (a *allocation) orGivenUp(why error) error {
 // searchGroups assigns the devices of all groups after the first ones, which are placed in the sets
 // with these indices. previous has for each group the index of the last group of its likeness
 // before it, or -1. It returns false, and assigns nothing, if it finds no way within its steps.
-func (a *allocation) searchGroups(groups []*group, previous, placed []int) bool {
+func (a *podAllocation) searchGroups(groups []*group, previous, placed []int) bool {
 	if len(placed) == len(groups) {
 		return true
 	}
@@ -175,7 +175,7 @@ type need struct {
 // assignBySearch tries all ways to serve the groups and the counts of sidecars. Enough devices
 // remain for the counts of the other containers in any case, as checkTotals has found enough. why
 // is the error if there is no way.
-func (a *allocation) assignBySearch(open []*group, why error) error {
+func (a *podAllocation) assignBySearch(open []*group, why error) error {
 	var needs []need
 	for _, g := range open {
 		for _, it := range g.items {
@@ -214,7 +214,7 @@ func (a *allocation) assignBySearch(open []*group, why error) error {
 
 // searchDevices assigns a device to each need; the first need gets a device of the sets from the
 // index start on. It returns false, and assigns nothing, if it finds no way within its steps.
-func (a *allocation) searchDevices(needs []need, start int) bool {
+func (a *podAllocation) searchDevices(needs []need, start int) bool {
 	if len(needs) == 0 {
 		return true
 	}
@@ -242,7 +242,7 @@ func (a *allocation) searchDevices(needs []need, start int) bool {
 }
 
 // searchWith is searchDevices for the rest of the needs once the first one is assigned a device.
-func (a *allocation) searchWith(n need, set *numaSet, d *device, rest []need, start int) bool {
+func (a *podAllocation) searchWith(n need, set *numaSet, d *device, rest []need, start int) bool {
 	assigned := len(n.owner.assigned)
 	n.owner.assign(n.request, set, d)
 	if n.group != nil {
@@ -259,7 +259,7 @@ func (a *allocation) searchWith(n need, set *numaSet, d *device, rest []need, st
 
 // distinct returns one device for each set of holders: devices with the same holders are
 // interchangeable.
-func (a *allocation) distinct(devices []*device) []*device {
+func (a *podAllocation) distinct(devices []*device) []*device {
 	var found []*device
 	for _, d := range devices {
 		a.inspections += len(found) * (1 + len(d.holders))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
@@ -155,10 +155,10 @@ var Register = sync.OnceFunc(func() { legacyregistry.MustRegister(All()...) })
 // recorder turns what the device schedulers do into metrics.
 type recorder struct{}
 
-var _ dispatch.Recorder = recorder{}
+var _ allocation.Recorder = recorder{}
 
 // NewRecorder registers the metrics and returns the recorder that sets those of device schedulers.
-func NewRecorder() dispatch.Recorder {
+func NewRecorder() allocation.Recorder {
 	Register()
 	return recorder{}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/plugincall"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 )
 
@@ -29,7 +29,7 @@ func TestOperatorsCanReadWhatEachMetricAndOutcomeMeans(t *testing.T) {
 	}
 	names = append(names, "kubedevice_scheduler_cache_hits_total", "kubedevice_scheduler_cache_misses_total",
 		"kubedevice_scheduler_cache_size", "kubedevice_scheduler_cache_evictions_total")
-	for name := range dispatch.New(klog.Background(), nil).CacheStats() {
+	for name := range allocation.New(klog.Background(), nil).CacheStats() {
 		names = append(names, name)
 	}
 	names = append(names, "pod_requests", "pod_annotations")

@@ -23,7 +23,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -34,7 +34,7 @@ type Cache struct {
 	// Requests has what pods request.
 	Requests *request.Reader
 
-	schedulers *dispatch.Set
+	schedulers *allocation.Set
 	lister     corelisters.NodeLister
 	clock      clock.PassiveClock
 
@@ -51,17 +51,17 @@ type Cache struct {
 
 	allocations *cache.BySize[allocationKey, holder] // of bound pods, for readers without the node's state
 
-	estimates  *cache.Cache[estimateKey, *dispatch.Node]
+	estimates  *cache.Cache[estimateKey, *allocation.Node]
 	requesting *cache.Cache[annotationOf, bool] // of bound pods without an allocation: see writesRequests
 }
 
 // New returns an empty cache. lister is the informer's, which feeds the scheduler's snapshots: what
 // it has is never older than what a snapshot has.
-func New(schedulers *dispatch.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
+func New(schedulers *allocation.Set, lister corelisters.NodeLister, clk clock.PassiveClock) *Cache {
 	c := &Cache{
 		schedulers: schedulers, lister: lister, clock: clk,
 		allocations: cache.NewBySize[allocationKey, holder](allocationEntries),
-		estimates:   cache.New[estimateKey, *dispatch.Node](estimateEntries),
+		estimates:   cache.New[estimateKey, *allocation.Node](estimateEntries),
 		requesting:  cache.New[annotationOf, bool](requestingEntries),
 		seals:       cache.New[sealed, error](sealEntries),
 	}

@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -30,7 +30,7 @@ func TestEverythingMayHappenAtOnce(t *testing.T) {
 
 	var busy sync.WaitGroup
 	for _, pod := range all {
-		holder := dispatch.NewHolder(string(pod.UID), &sdk.PodInfo{}, nil)
+		holder := allocation.NewHolder(string(pod.UID), &sdk.PodInfo{}, nil)
 		busy.Go(func() {
 			for range 200 {
 				f.cache.Reserve("n", pod, holder, "x")

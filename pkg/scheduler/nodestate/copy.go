@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -42,7 +42,7 @@ func (c *Cache) Copy() *Copy {
 		lister: corelisters.NewNodeLister(toolscache.NewIndexer(
 			toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})),
 		seals: c.seals, allocations: c.allocations,
-		estimates:  cache.New[estimateKey, *dispatch.Node](1), // the copy has inventories of its own
+		estimates:  cache.New[estimateKey, *allocation.Node](1), // the copy has inventories of its own
 		requesting: c.requesting,
 	}
 	mine.Requests = c.Requests.Copy(mine)
@@ -181,10 +181,10 @@ func (c *Copy) CordonDevice(ctx context.Context, nodeName, device string) error 
 
 // cordoned returns a node's devices and their taints with one more cordoned device.
 func cordoned(
-	ctx context.Context, schedulers *dispatch.Set, inv *inventory, device string,
-) (*dispatch.Inventory, *taints, error) {
+	ctx context.Context, schedulers *allocation.Set, inv *inventory, device string,
+) (*allocation.Inventory, *taints, error) {
 	more := tainting{}
-	with := &taints{variants: cache.New[uint64, *dispatch.Inventory](variantEntries)}
+	with := &taints{variants: cache.New[uint64, *allocation.Inventory](variantEntries)}
 	if inv.taints != nil {
 		more.kinds, with.withheld = slices.Clone(inv.taints.kinds), slices.Clone(inv.taints.withheld)
 	}

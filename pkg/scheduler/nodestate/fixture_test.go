@@ -25,7 +25,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -76,7 +76,7 @@ func (g *gpus) Pure() bool                                           { return g.
 type fixture struct {
 	*testing.T
 	plugin  *gpus
-	set     *dispatch.Set
+	set     *allocation.Set
 	indexer cache.Indexer
 	clock   *clocktesting.FakeClock
 	cache   *Cache
@@ -91,7 +91,7 @@ func newFixtureOf(t *testing.T, plugin *gpus) *fixture {
 		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
 		clock:   clocktesting.NewFakeClock(time.Unix(0, 0)),
 	}
-	f.set = dispatch.New(klog.Background(), nil, dispatch.Named{File: "gpus.so", Plugin: f.plugin})
+	f.set = allocation.New(klog.Background(), nil, allocation.Named{File: "gpus.so", Plugin: f.plugin})
 	f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
 	return f
 }
@@ -216,16 +216,16 @@ func (f *fixture) freeFor(info fwk.NodeInfo, pod *v1.Pod, unmodified bool) strin
 }
 
 // freeOn returns which GPUs are free in a node's state.
-func (f *fixture) freeOn(node *dispatch.Node) string {
+func (f *fixture) freeOn(node *allocation.Node) string {
 	f.Helper()
 	for count := int64(7); count > 0; count-- { // no test has more
 		request, err := f.cache.Requests.Read(f.pod("probe", count))
 		if err != nil || request == nil {
 			f.Fatalf("request %v, error %v", request, err)
 		}
-		allocation, err := f.set.Allocate(f.Context(), node, request)
+		allocated, err := f.set.Allocate(f.Context(), node, request)
 		if err == nil {
-			return strings.Join(devices(allocation), " ")
+			return strings.Join(devices(allocated), " ")
 		}
 		if errors.Is(err, pluginhost.ErrNoAnswer) {
 			f.Fatal(err)
@@ -235,9 +235,9 @@ func (f *fixture) freeOn(node *dispatch.Node) string {
 }
 
 // devices returns the GPUs of an allocation, sorted.
-func devices(allocation *sdk.PodInfo) []string {
+func devices(allocated *sdk.PodInfo) []string {
 	var gpus []string
-	for _, container := range allocation.RunningContainers {
+	for _, container := range allocated.RunningContainers {
 		for _, from := range container.AllocateFrom {
 			gpus = append(gpus, strings.Split(string(from), "/")[3])
 		}
@@ -257,15 +257,15 @@ func (f *fixture) reserve(info fwk.NodeInfo, pod *v1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	allocation, err := f.set.Allocate(f.Context(), node, request)
+	allocated, err := f.set.Allocate(f.Context(), node, request)
 	if err != nil {
 		return "", err
 	}
-	annotation, err := deviceinfo.EncodePod(allocation)
+	annotation, err := deviceinfo.EncodePod(allocated)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.cache.Reserve(info.Node().Name, pod, dispatch.NewHolder(string(pod.UID), allocation, request.Containers),
+	f.cache.Reserve(info.Node().Name, pod, allocation.NewHolder(string(pod.UID), allocated, request.Containers),
 		annotation)
 	return annotation, nil
 }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // holder is a pod that holds devices, and the annotation that says so.
 type holder struct {
-	*dispatch.Holder
+	*allocation.Holder
 	annotation string             // empty when the node reports what the pod holds
 	reported   *deviceinfo.Holder // by the node, or nil
 }
@@ -93,17 +93,17 @@ func allocationOf(pod *v1.Pod, last *state) (holder, bool) {
 			return known, true
 		}
 	}
-	allocation, err := deviceinfo.PodAllocation(pod)
+	allocated, err := deviceinfo.PodAllocation(pod)
 	if err != nil {
 		return holder{}, false
 	}
-	held := dispatch.NewHolder(string(pod.UID), allocation, request.Containers(pod))
+	held := allocation.NewHolder(string(pod.UID), allocated, request.Containers(pod))
 	return holder{Holder: held, annotation: annotation}, true
 }
 
 // inOrder returns the holders in the order of their UIDs.
-func inOrder(holders map[types.UID]holder) []*dispatch.Holder {
-	ordered := make([]*dispatch.Holder, 0, len(holders))
+func inOrder(holders map[types.UID]holder) []*allocation.Holder {
+	ordered := make([]*allocation.Holder, 0, len(holders))
 	for _, uid := range slices.Sorted(maps.Keys(holders)) {
 		ordered = append(ordered, holders[uid].Holder)
 	}

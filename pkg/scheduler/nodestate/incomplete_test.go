@@ -9,7 +9,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
@@ -29,12 +29,12 @@ func TestANodeThatOnePluginCannotTakeIsUsedForTheOthersDevices(t *testing.T) {
 	f := newFixture(t)
 	other := &gpus{}
 	other.broken.Store(true)
-	f.set = dispatch.New(klog.Background(), nil,
-		dispatch.Named{
+	f.set = allocation.New(klog.Background(), nil,
+		allocation.Named{
 			File: "gpus.so", Plugin: specialist{f.plugin,
 				devicescheduler.Kinds{Plain: []sdk.ResourceName{"nvidia.com/gpu"}, Levels: []string{"gpu"}}},
 		},
-		dispatch.Named{File: "other.so", Plugin: specialist{other, devicescheduler.Kinds{Levels: []string{"fpga"}}}})
+		allocation.Named{File: "other.so", Plugin: specialist{other, devicescheduler.Kinds{Levels: []string{"fpga"}}}})
 	f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
 
 	info := nodeInfo(f.node("n", "u", "A", "B"))

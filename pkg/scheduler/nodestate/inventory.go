@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/pluginhost"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
@@ -28,7 +28,7 @@ import (
 type inventory struct {
 	source   *v1.Node
 	revision uint64                           // grows with each compilation, and when the keys of seals change
-	devices  *dispatch.Inventory              // for pods that tolerate no taint
+	devices  *allocation.Inventory            // for pods that tolerate no taint
 	taints   *taints                          // of devices; nil for none
 	verifier *seal.Verifier                   // of bound pods' seals; nil when they do not count
 	reported map[types.UID]*deviceinfo.Holder // what the node says that pods hold
@@ -156,7 +156,7 @@ func sameDevices(a, b *v1.Node) bool {
 }
 
 // compile reads the Node and adds it to the plugins. Errors do not name the node.
-func (c *Cache) compile(ctx context.Context, source *v1.Node) (*dispatch.Inventory, *taints, error) {
+func (c *Cache) compile(ctx context.Context, source *v1.Node) (*allocation.Inventory, *taints, error) {
 	tainting := readTaints(ctx, source)
 	info := sdk.NewNodeInfo()
 	if value := source.Annotations[deviceinfo.Annotation]; value != "" {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -21,9 +21,9 @@ import (
 // One that does not fit yet comes when those have gone that were evicted for it, and nobody else
 // may take until then what some of them have left already.
 func (c *Cache) withNominated(
-	ctx context.Context, inv *inventory, mine *dispatch.Inventory, current *state, present map[types.UID]holder,
+	ctx context.Context, inv *inventory, mine *allocation.Inventory, current *state, present map[types.UID]holder,
 	pod types.UID,
-) (*dispatch.Node, error) {
+) (*allocation.Node, error) {
 	devices, err := c.schedulers.Node(ctx, mine, inOrder(present))
 	promised := map[types.UID]holder{} // to nominated pods, what others still hold included
 	var left sdk.ResourceList          // of what those hold that end, what is promised to none
@@ -56,7 +56,7 @@ func (c *Cache) withNominated(
 				if left == nil {
 					left = current.heldByEnding(mine)
 				}
-				now = dispatch.NewHolder(placed.UID, beyond(placed.Pod, left), request.Containers(nominated))
+				now = allocation.NewHolder(placed.UID, beyond(placed.Pod, left), request.Containers(nominated))
 			}
 		}
 		if placed != nil {
@@ -69,20 +69,20 @@ func (c *Cache) withNominated(
 
 // simulate places a nominated pod. It returns nil when the pod requests no device, or will not come
 // because it does not fit.
-func (c *Cache) simulate(ctx context.Context, devices *dispatch.Node, nominated *v1.Pod) *dispatch.Holder {
+func (c *Cache) simulate(ctx context.Context, devices *allocation.Node, nominated *v1.Pod) *allocation.Holder {
 	request, err := c.Requests.Read(nominated)
 	if err != nil || request == nil {
 		return nil
 	}
-	allocation, err := c.schedulers.Allocate(ctx, devices, request)
+	allocated, err := c.schedulers.Allocate(ctx, devices, request)
 	if err != nil {
 		return nil
 	}
-	return dispatch.NewHolder(string(nominated.UID), allocation, request.Containers)
+	return allocation.NewHolder(string(nominated.UID), allocated, request.Containers)
 }
 
 // heldByEnding returns what the pods hold that are being deleted, by the names of an inventory.
-func (h *holders) heldByEnding(inventory *dispatch.Inventory) sdk.ResourceList {
+func (h *holders) heldByEnding(inventory *allocation.Inventory) sdk.ResourceList {
 	held := sdk.ResourceList{}
 	for _, uid := range h.ending {
 		h.present[uid].On(inventory).AddTo(held)
@@ -92,8 +92,8 @@ func (h *holders) heldByEnding(inventory *dispatch.Inventory) sdk.ResourceList {
 
 // beyond returns an allocation less what others hold, and takes that off from what is left of it:
 // plugins are to take no device twice. Init containers run before the others, and one by one.
-func beyond(allocation *sdk.PodInfo, left sdk.ResourceList) *sdk.PodInfo {
-	rest := allocation.Clone()
+func beyond(allocated *sdk.PodInfo, left sdk.ResourceList) *sdk.PodInfo {
+	rest := allocated.Clone()
 	for _, container := range rest.InitContainers {
 		takeOff(container, maps.Clone(left))
 	}

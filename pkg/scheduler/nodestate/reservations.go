@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
@@ -24,7 +24,7 @@ type reservations struct {
 
 // reservation is an allocation that is made and not yet seen on the bound pod.
 type reservation struct {
-	devices *dispatch.Holder
+	devices *allocation.Holder
 	// annotation is the value with which the pod is bound.
 	annotation string
 	// version is the pod's resourceVersion when it was reserved. The scheduler's cache lists that
@@ -75,7 +75,7 @@ func orNone(r *reservations) *reservations {
 
 // Reserve keeps an allocation for a pod on a node. annotation is the value with which the pod will
 // be bound.
-func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *dispatch.Holder, annotation string) {
+func (c *Cache) Reserve(nodeName string, pod *v1.Pod, holder *allocation.Holder, annotation string) {
 	c.change(nodeName, pod.UID, func(reservation) reservation {
 		return reservation{devices: holder, annotation: annotation, version: pod.ResourceVersion, reserved: true}
 	})

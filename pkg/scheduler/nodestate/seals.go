@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/pkg/seal"
 )
@@ -142,6 +142,6 @@ func (i *inventory) reportedOf(pod *v1.Pod, last *state) (holder, bool) {
 			return known, true
 		}
 	}
-	held := dispatch.NewHolder(string(pod.UID), reported.Allocation(pod), request.Containers(pod))
+	held := allocation.NewHolder(string(pod.UID), reported.Allocation(pod), request.Containers(pod))
 	return holder{Holder: held, reported: reported}, true
 }

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // Snapshot is the state of a node of the scheduler's snapshot that was computed last, and what
@@ -19,7 +19,7 @@ type Snapshot struct {
 	// Devices are what State returns for every pod that is not on the node and tolerates no taint
 	// of its devices, or nil where State would have to compute, or where that differs from pod to
 	// pod.
-	Devices *dispatch.Node
+	Devices *allocation.Node
 	// Tainted says that the node has tainted devices: see DiffersFor.
 	Tainted bool
 

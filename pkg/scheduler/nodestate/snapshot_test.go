@@ -16,11 +16,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // of is what State returns for a pod that holds nothing.
-func (f *fixture) of(info fwk.NodeInfo) *dispatch.Node {
+func (f *fixture) of(info fwk.NodeInfo) *allocation.Node {
 	f.Helper()
 	node, err := f.cache.State(f.Context(), info, f.pod("stranger", 1), true)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/cache"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // state is what was computed last for a node. It is immutable.
 type state struct {
 	version
 	holders
-	devices *dispatch.Node // without the nominated pods
+	devices *allocation.Node // without the nominated pods
 	// variants are the same for pods that tolerate taints, by the inventory's variant; nil for a
 	// node without tainted devices.
-	variants *cache.Cache[*dispatch.Inventory, *dispatch.Node]
+	variants *cache.Cache[*allocation.Inventory, *allocation.Node]
 }
 
 // version identifies a state of a node of the scheduler's snapshot.
@@ -48,7 +48,7 @@ func versionOf(nodeInfo fwk.NodeInfo, reserved *reservations, inv *inventory) ve
 // cannot be scheduled, without the node's name.
 func (c *Cache) State(
 	ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmodified bool,
-) (*dispatch.Node, error) {
+) (*allocation.Node, error) {
 	inv, current, err := c.stateOf(ctx, nodeInfo, unmodified)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (c *Cache) State(
 // shows none of them.
 func (c *Cache) LatestState(
 	ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod,
-) (devices *dispatch.Node, unlisted bool, err error) {
+) (devices *allocation.Node, unlisted bool, err error) {
 	inv, current, err := c.stateOf(ctx, nodeInfo, true)
 	if err != nil {
 		return nil, false, err
@@ -87,7 +87,7 @@ func (c *Cache) stateOf(ctx context.Context, nodeInfo fwk.NodeInfo, unmodified b
 		return nil, nil, err
 	}
 	if inv.taints != nil {
-		computed.variants = cache.New[*dispatch.Inventory, *dispatch.Node](variantEntries)
+		computed.variants = cache.New[*allocation.Inventory, *allocation.Node](variantEntries)
 	}
 	if len(computed.bound) > 0 {
 		c.dropBound(nodeInfo.Node().Name, reserved, computed.bound)
@@ -117,7 +117,7 @@ func (c *Cache) current(ctx context.Context, source *v1.Node) (*node, *inventory
 
 // devices accounts for the holders. Most changes of a node leave them as they are: a pod that was
 // reserved is seen bound, or one without devices comes.
-func (c *Cache) devices(ctx context.Context, inv *inventory, now, last *state) (*dispatch.Node, error) {
+func (c *Cache) devices(ctx context.Context, inv *inventory, now, last *state) (*allocation.Node, error) {
 	if last != nil && last.revision == now.revision && maps.Equal(last.present, now.present) &&
 		c.schedulers.Predictable() {
 		return last.devices, nil
@@ -129,7 +129,7 @@ func (c *Cache) devices(ctx context.Context, inv *inventory, now, last *state) (
 // placed on it.
 func (c *Cache) stateFor(
 	ctx context.Context, inv *inventory, current *state, more map[types.UID]holder, pod *v1.Pod,
-) (*dispatch.Node, error) {
+) (*allocation.Node, error) {
 	mine, err := inv.devicesFor(ctx, c.schedulers, pod.Spec.Tolerations)
 	if err != nil {
 		return nil, err
@@ -145,8 +145,8 @@ func (c *Cache) stateFor(
 
 // stateOn returns the state with the devices that a pod may have.
 func (c *Cache) stateOn(
-	ctx context.Context, devices *dispatch.Inventory, inv *inventory, current *state,
-) (*dispatch.Node, error) {
+	ctx context.Context, devices *allocation.Inventory, inv *inventory, current *state,
+) (*allocation.Node, error) {
 	if devices == inv.devices {
 		return current.devices, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/cache"
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/logkey"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -28,7 +28,7 @@ const variantEntries = 16
 type taints struct {
 	kinds    []v1.Taint // each once: bit i of a set of taints stands for kinds[i]
 	withheld []withheld // what there is of the devices, in the order of the names
-	variants *cache.Cache[uint64, *dispatch.Inventory]
+	variants *cache.Cache[uint64, *allocation.Inventory]
 }
 
 // withheld is a resource of a tainted device.
@@ -109,9 +109,9 @@ func ownName(path resource.Path) string {
 // of returns the taints for an inventory, as the plugins left it, and that inventory with nothing
 // of the tainted devices in it.
 func (t *tainting) of(
-	ctx context.Context, schedulers *dispatch.Set, devices *dispatch.Inventory,
-) (*taints, *dispatch.Inventory, error) {
-	found := &taints{kinds: t.kinds, variants: cache.New[uint64, *dispatch.Inventory](variantEntries)}
+	ctx context.Context, schedulers *allocation.Set, devices *allocation.Inventory,
+) (*taints, *allocation.Inventory, error) {
+	found := &taints{kinds: t.kinds, variants: cache.New[uint64, *allocation.Inventory](variantEntries)}
 	added := sdk.ResourceList{} // by a plugin, to a device that is tainted
 	for name, quantity := range devices.Allocatable() {
 		path, err := resource.ParsePath(name)
@@ -166,8 +166,8 @@ func (t *taints) restored(tolerated uint64) sdk.ResourceList {
 
 // devicesFor returns the node's devices as a pod with these tolerations may have them.
 func (inv *inventory) devicesFor(
-	ctx context.Context, schedulers *dispatch.Set, tolerations []v1.Toleration,
-) (*dispatch.Inventory, error) {
+	ctx context.Context, schedulers *allocation.Set, tolerations []v1.Toleration,
+) (*allocation.Inventory, error) {
 	if inv.taints == nil || len(tolerations) == 0 {
 		return inv.devices, nil
 	}
@@ -176,8 +176,8 @@ func (inv *inventory) devicesFor(
 
 // variant returns the node's devices for pods that tolerate a set of taints.
 func (inv *inventory) variant(
-	ctx context.Context, schedulers *dispatch.Set, tolerated uint64,
-) (*dispatch.Inventory, error) {
+	ctx context.Context, schedulers *allocation.Set, tolerated uint64,
+) (*allocation.Inventory, error) {
 	if tolerated == 0 {
 		return inv.devices, nil
 	}
@@ -198,7 +198,7 @@ func (inv *inventory) variant(
 }
 
 // knownFor is devicesFor if that is known at once; nil if not.
-func (inv *inventory) knownFor(tolerations []v1.Toleration) *dispatch.Inventory {
+func (inv *inventory) knownFor(tolerations []v1.Toleration) *allocation.Inventory {
 	if inv.taints == nil || len(tolerations) == 0 {
 		return inv.devices
 	}

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
@@ -74,7 +74,7 @@ func (c *Cache) Untolerated(source *v1.Node, pod *v1.Pod) []TaintedDevices {
 // TolerantState is State for the pod if it tolerated every taint.
 func (c *Cache) TolerantState(
 	ctx context.Context, nodeInfo fwk.NodeInfo, pod *v1.Pod, unmodified bool,
-) (*dispatch.Node, error) {
+) (*allocation.Node, error) {
 	tolerant := *pod
 	tolerant.Spec.Tolerations = everyTaint
 	return c.State(ctx, nodeInfo, &tolerant, unmodified)

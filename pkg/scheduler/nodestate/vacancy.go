@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -30,7 +30,7 @@ type Vacancy struct {
 	Held *sdk.PodInfo
 
 	cache   *Cache
-	devices *dispatch.Inventory
+	devices *allocation.Inventory
 	others  map[types.UID]holder
 }
 
@@ -73,13 +73,13 @@ func (c *Cache) Vacancy(
 	rest := *held
 	rest.RunningContainers = maps.Clone(rest.RunningContainers)
 	delete(rest.RunningContainers, container)
-	others[pod.UID] = holder{Holder: dispatch.NewHolder(string(pod.UID), &rest, request.Containers(pod))}
+	others[pod.UID] = holder{Holder: allocation.NewHolder(string(pod.UID), &rest, request.Containers(pod))}
 	return &Vacancy{Held: held, cache: c, devices: mine, others: others}, nil
 }
 
 // Node returns the node as the container finds it, without the devices of these paths, of which
 // nothing is left to it.
-func (v *Vacancy) Node(ctx context.Context, without map[string]bool) (*dispatch.Node, error) {
+func (v *Vacancy) Node(ctx context.Context, without map[string]bool) (*allocation.Node, error) {
 	others := v.others
 	if len(without) > 0 {
 		all := sdk.ContainerInfo{DevRequests: sdk.ResourceList{}, AllocateFrom: sdk.ResourceLocation{}}
@@ -90,7 +90,7 @@ func (v *Vacancy) Node(ctx context.Context, without map[string]bool) (*dispatch.
 		}
 		info := &sdk.PodInfo{RunningContainers: map[string]sdk.ContainerInfo{"": all}}
 		others = maps.Clone(others)
-		others[hidden] = holder{Holder: dispatch.NewHolder(string(hidden), info, nil)}
+		others[hidden] = holder{Holder: allocation.NewHolder(string(hidden), info, nil)}
 	}
 	return v.cache.schedulers.Node(ctx, v.devices, inOrder(others))
 }
@@ -139,7 +139,7 @@ func isStandIn(uid types.UID) bool { return strings.HasPrefix(string(uid), stand
 // ReserveMore keeps devices for a bound pod beside those that it holds, until ReleaseMore.
 func (c *Cache) ReserveMore(nodeName string, pod *v1.Pod, more *sdk.PodInfo) {
 	uid := standIn(pod.UID)
-	devices := dispatch.NewHolder(string(uid), more, nil)
+	devices := allocation.NewHolder(string(uid), more, nil)
 	c.change(nodeName, uid, func(reservation) reservation {
 		return reservation{devices: devices, unresolved: 1}
 	})

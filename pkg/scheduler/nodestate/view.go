@@ -13,22 +13,22 @@ import (
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // View is a node's devices and their holders as the informers have them, at any moment and outside
 // of scheduling cycles. It is immutable and safe for concurrent use.
 type View struct {
 	// Devices is the node's state, for pods that tolerate every taint.
-	Devices *dispatch.Node
+	Devices *allocation.Node
 	// Holders are the pods that hold devices, in the order of their UIDs. What is kept for pods
 	// beside what they hold (see ReserveMore) is not in it.
-	Holders []*dispatch.Holder
+	Holders []*allocation.Holder
 	// Bound says which of them are bound. The devices of the others are reserved.
 	Bound map[types.UID]bool
 
 	inventory *inventory
-	all       []*dispatch.Holder // Holders, and what is kept
+	all       []*allocation.Holder // Holders, and what is kept
 }
 
 // estimateEntries are some for each of the nodes that changed last: one for all its pods, and
@@ -65,7 +65,7 @@ func fingerprint(pods []*v1.Pod) uint64 {
 // are left out count as if they had been evicted.
 //
 // It is for a pod with these tolerations. Only that for pods that tolerate no taint is cached.
-func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration) (*dispatch.Node, error) {
+func (c *Cache) Estimate(source *v1.Node, pods []*v1.Pod, tolerations []v1.Toleration) (*allocation.Node, error) {
 	n, inv := c.covering(source)
 	switch {
 	case n == nil:
@@ -128,7 +128,7 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 		ordered[i] = holder.On(inv.devices)
 	}
 	view := &View{all: ordered, Bound: bound, inventory: inv}
-	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *dispatch.Holder) bool {
+	view.Holders = slices.DeleteFunc(slices.Clone(ordered), func(h *allocation.Holder) bool {
 		return isStandIn(types.UID(h.UID))
 	})
 	view.Devices, err = c.DevicesFor(ctx, view, everyTaint)
@@ -136,7 +136,7 @@ func (c *Cache) View(ctx context.Context, source *v1.Node, pods []*v1.Pod) (*Vie
 }
 
 // DevicesFor returns the node's state in a view for a pod with these tolerations.
-func (c *Cache) DevicesFor(ctx context.Context, view *View, tolerations []v1.Toleration) (*dispatch.Node, error) {
+func (c *Cache) DevicesFor(ctx context.Context, view *View, tolerations []v1.Toleration) (*allocation.Node, error) {
 	devices, err := view.inventory.devicesFor(ctx, c.schedulers, tolerations)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 	corelisters "k8s.io/client-go/listers/core/v1"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
@@ -37,7 +37,7 @@ func TestAPodHasWaitedSoLongAfterItsFirstAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.set = dispatch.New(klog.Background(), nil, dispatch.Named{File: "gpus.so", Plugin: test.plugin})
+			f.set = allocation.New(klog.Background(), nil, allocation.Named{File: "gpus.so", Plugin: test.plugin})
 			f.cache = New(f.set, corelisters.NewNodeLister(f.indexer), f.clock)
 			if f.set.Patient() {
 				f.cache.Requests.LimitWait(test.longest)

@@ -20,7 +20,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/kubeletdevice"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
@@ -30,7 +30,7 @@ import (
 // Cluster is the source that shows the nodes and pods of the informers, which leader and standbys
 // have, and the reservations, which only the leader has.
 type Cluster struct {
-	Schedulers *dispatch.Set
+	Schedulers *allocation.Set
 	States     *nodestate.Cache
 	NodeLister corelisters.NodeLister
 	PodLister  corelisters.PodLister
@@ -213,14 +213,14 @@ func (c *Cluster) verdict(
 		return schedulerapi.Verdict{Node: node.Name, Reason: err.Error()}
 	}
 	devices, err := c.States.DevicesFor(ctx, view, pod.Spec.Tolerations)
-	var found dispatch.Verdict
+	var found allocation.Verdict
 	if err == nil {
 		found, err = c.Schedulers.Fit(ctx, devices, request)
 	}
 	switch {
 	case err != nil:
 		return schedulerapi.Verdict{Node: node.Name, Reason: err.Error()}
-	case found.Unconcerned:
+	case found.NoDevices:
 		return schedulerapi.Verdict{Node: node.Name, Fits: true, Kubelet: true}
 	case found.Fits:
 		return schedulerapi.Verdict{Node: node.Name, Fits: true, Score: found.Score}
@@ -234,7 +234,7 @@ func (c *Cluster) verdict(
 			reason += ", " + strings.TrimPrefix(text, "have ")
 		}
 	}
-	return schedulerapi.Verdict{Node: node.Name, Preemptible: !found.Never, Reason: reason}
+	return schedulerapi.Verdict{Node: node.Name, Preemptible: !found.Unresolvable, Reason: reason}
 }
 
 // view returns a node's devices as they are now, and the pods that are bound to it.

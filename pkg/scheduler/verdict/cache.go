@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
 
@@ -28,7 +28,7 @@ const maxRequests = 32
 // guesses the next node and a Bloom filter of the doubtful ones made it 0.06 ms less at most, which
 // is not worth their code.
 type cache struct {
-	schedulers *dispatch.Set
+	schedulers *allocation.Set
 	states     *nodestate.Cache
 
 	mu     sync.Mutex
@@ -38,7 +38,7 @@ type cache struct {
 }
 
 // New returns an empty cache of the verdicts that these schedulers give on nodes in these states.
-func New(schedulers *dispatch.Set, states *nodestate.Cache) Cache {
+func New(schedulers *allocation.Set, states *nodestate.Cache) Cache {
 	return &cache{
 		schedulers: schedulers,
 		states:     states,

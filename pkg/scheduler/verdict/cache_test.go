@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
@@ -33,7 +33,7 @@ func TestANodeThatNobodyEvaluatesIsLookedUpOnlyWhenItHasChanged(t *testing.T) {
 	if err := indexer.Add(node); err != nil {
 		t.Fatal(err)
 	}
-	schedulers := dispatch.New(klog.Background(), nil)
+	schedulers := allocation.New(klog.Background(), nil)
 	states := nodestate.New(schedulers, corelisters.NewNodeLister(indexer), clock.RealClock{})
 	c := New(schedulers, states).(*cache)
 	info := framework.NewNodeInfo()

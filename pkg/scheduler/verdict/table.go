@@ -11,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/metrics"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 )
@@ -23,15 +23,15 @@ type table struct {
 	temporary bool // it is not kept
 
 	mu     sync.Mutex
-	slots  []slot            // by the nodes' positions in the index
-	known  int               // slots with a verdict
-	latest *dispatch.Verdict // the last one that was put; most nodes have an equal one, and share it
+	slots  []slot              // by the nodes' positions in the index
+	known  int                 // slots with a verdict
+	latest *allocation.Verdict // the last one that was put; most nodes have an equal one, and share it
 }
 
 // slot is a verdict and the state that it is about. It is valid while the node is in that state.
 type slot struct {
-	state   *dispatch.Node
-	verdict *dispatch.Verdict
+	state   *allocation.Node
+	verdict *allocation.Verdict
 }
 
 // moveTo moves the verdicts to their nodes' positions in another index. It returns how many are on
@@ -92,7 +92,7 @@ func (y *cycle) begin() {
 	}
 }
 
-func (y *cycle) Get(nodeInfo fwk.NodeInfo) (known *dispatch.Verdict, unmodified bool) {
+func (y *cycle) Get(nodeInfo fwk.NodeInfo) (known *allocation.Verdict, unmodified bool) {
 	i, ok := y.position(nodeInfo)
 	if !ok {
 		return nil, false
@@ -108,7 +108,7 @@ func (y *cycle) Get(nodeInfo fwk.NodeInfo) (known *dispatch.Verdict, unmodified 
 	return s.verdict, true
 }
 
-func (y *cycle) Put(nodeInfo fwk.NodeInfo, state *dispatch.Node, verdict *dispatch.Verdict) {
+func (y *cycle) Put(nodeInfo fwk.NodeInfo, state *allocation.Node, verdict *allocation.Verdict) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	metrics.VerdictCacheMisses.Inc()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 )
 
 // Cache has the verdicts of one scheduler, all of its profiles together.
@@ -34,10 +34,10 @@ type Cycle interface {
 	// Get returns the verdict on a node, or nil if none is known. unmodified says that nodeInfo is
 	// known to be the snapshot's, as it was when the cycle began: it is no copy that a simulation
 	// has changed.
-	Get(nodeInfo fwk.NodeInfo) (known *dispatch.Verdict, unmodified bool)
+	Get(nodeInfo fwk.NodeInfo) (known *allocation.Verdict, unmodified bool)
 	// Put keeps the verdict on a node that Get calls unmodified. state is what the verdict is
 	// about.
-	Put(nodeInfo fwk.NodeInfo, state *dispatch.Node, verdict *dispatch.Verdict)
+	Put(nodeInfo fwk.NodeInfo, state *allocation.Node, verdict *allocation.Verdict)
 
 	// Infeasible returns how many nodes were known not to fit when the cycle began.
 	Infeasible() int
@@ -57,8 +57,8 @@ type passThrough struct{}
 func (passThrough) Begin([]fwk.NodeInfo, *request.Request, []v1.Toleration, bool) Cycle {
 	return passThrough{}
 }
-func (passThrough) Get(fwk.NodeInfo) (*dispatch.Verdict, bool)          { return nil, false }
-func (passThrough) Put(fwk.NodeInfo, *dispatch.Node, *dispatch.Verdict) {}
-func (passThrough) Infeasible() int                                     { return 0 }
-func (passThrough) Candidates() sets.Set[string]                        { return nil }
-func (passThrough) Doubtful(int) map[*framework.NodeInfo]struct{}       { return nil }
+func (passThrough) Get(fwk.NodeInfo) (*allocation.Verdict, bool)            { return nil, false }
+func (passThrough) Put(fwk.NodeInfo, *allocation.Node, *allocation.Verdict) {}
+func (passThrough) Infeasible() int                                         { return 0 }
+func (passThrough) Candidates() sets.Set[string]                            { return nil }
+func (passThrough) Doubtful(int) map[*framework.NodeInfo]struct{}           { return nil }

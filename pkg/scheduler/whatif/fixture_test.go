@@ -31,7 +31,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/frameworkplugin"
 	sdk "github.com/kubedevice/kubedevice/pkg/sdk/types"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
@@ -43,7 +43,7 @@ import (
 type fixture struct {
 	testing.TB
 	client     *fake.Clientset
-	schedulers *dispatch.Set
+	schedulers *allocation.Set
 	shared     *frameworkplugin.Shared
 	scheduler  *scheduler.Scheduler
 	factory    informers.SharedInformerFactory
@@ -76,9 +76,9 @@ func newFixture(t testing.TB, objects ...runtime.Object) *fixture {
 	f.versions.Store(1000)
 	f.client.PrependReactor("create", "pods", f.bind)
 	f.factory = informers.NewSharedInformerFactory(f.client, 0)
-	f.schedulers = dispatch.New(klog.Logger{}, nil,
-		dispatch.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
-	budgets := dispatch.DefaultSearchBudgets
+	f.schedulers = allocation.New(klog.Logger{}, nil,
+		allocation.Named{File: "gpus.so", Plugin: gpuscheduler.New("gpus", gpu.Resource)})
+	budgets := allocation.DefaultSearchBudgets
 	budgets.StepsOnly = true // the race detector makes a step take many times as long
 	f.schedulers.SetSearchBudgets(budgets)
 	profiles, err := defaultProfiles()

@@ -25,7 +25,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 	"github.com/kubedevice/kubedevice/pkg/grouptree"
 	"github.com/kubedevice/kubedevice/pkg/request"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/nodestate"
 	"github.com/kubedevice/kubedevice/pkg/schedulerapi"
 )
@@ -105,11 +105,11 @@ func TestQuestionsLeaveTheLiveStateAsItWas(t *testing.T) {
 	reserved := newPod("reserved", wish{count: 1})
 	f.create(reserved)
 	holds := tenant{name: "reserved", node: machines()[1], gpus: []string{"g3"}}.pod()
-	allocation, err := deviceinfo.PodAllocation(holds)
+	allocated, err := deviceinfo.PodAllocation(holds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.shared.Nodes().Reserve("n1", reserved, dispatch.NewHolder("reserved", allocation, request.Containers(holds)),
+	f.shared.Nodes().Reserve("n1", reserved, allocation.NewHolder("reserved", allocated, request.Containers(holds)),
 		holds.Annotations[deviceinfo.Annotation])
 	before, states := f.live()
 	random := rand.New(rand.NewPCG(1, 3))
@@ -205,11 +205,11 @@ func (f *fixture) checkHolders() {
 	}
 	holders := map[string]string{}
 	for _, pod := range pods {
-		allocation, err := deviceinfo.PodAllocation(pod)
+		allocated, err := deviceinfo.PodAllocation(pod)
 		if err != nil {
 			continue
 		}
-		for name := range grouptree.Holdings(allocation, request.Containers(pod)) {
+		for name := range grouptree.Holdings(allocated, request.Containers(pod)) {
 			device := pod.Spec.NodeName + "/" + string(name)
 			if other := holders[device]; other != "" {
 				f.Errorf("%s and %s have %s", other, pod.Name, device)

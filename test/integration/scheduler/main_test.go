@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/kubedevice/kubedevice/pkg/scheduler"
-	"github.com/kubedevice/kubedevice/pkg/scheduler/dispatch"
+	"github.com/kubedevice/kubedevice/pkg/scheduler/allocation"
 	"github.com/kubedevice/kubedevice/pkg/scheduler/kubeletplugin"
 	"github.com/kubedevice/kubedevice/plugins/gpu"
 	gpuscheduler "github.com/kubedevice/kubedevice/plugins/gpu/scheduler"
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	case asOurs:
 		gpus := gpuscheduler.New("gpus", gpu.Resource)
 		os.Exit(cli.Run(scheduler.NewCommand(
-			dispatch.Named{File: "built in", Plugin: kubeletplugin.New()},
-			dispatch.Named{File: "gpus.so", Plugin: newPlugin(gpus)},
+			allocation.Named{File: "built in", Plugin: kubeletplugin.New()},
+			allocation.Named{File: "gpus.so", Plugin: newPlugin(gpus)},
 		)))
 	case asUpstream:
 		os.Exit(cli.Run(app.NewSchedulerCommand()))

@@ -1,0 +1,52 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Allocate chooses the pod's devices on the node. It returns the request with DevRequests,
+// AllocateFrom and NodeName set. It returns an error when the pod does not fit, because something
+// has changed since Fit.
+func (s *Set) Allocate(ctx context.Context, node *Node, request *request.Request) (*types.PodInfo, error) {
+	t := partOf(request, node.inventory)
+	if t.Empty() {
+		return t.named(request.Pod.Name, node.info.Name), nil
+	}
+	for _, plugin := range s.plugins {
+		if !plugin.concern(node.inventory, t) {
+			continue
+		}
+		var err error
+		if t, err = plugin.cachedAllocate(ctx, node, request, t); err != nil {
+			return nil, err
+		}
+	}
+	if err := node.missingFor(t); err != nil {
+		return nil, err
+	}
+	allocated, left := t.named(request.Pod.Name, node.info.Name), s.remainder(t)
+	switch {
+	case left.err != nil:
+		return nil, left.err
+	case left.unserved != "":
+		return nil, errors.New(left.unserved)
+	case left.request != nil:
+		alone := s.rationed(nil)
+		placement := s.groupScheduler.place(ctx, node, left.request, alone)
+		if !placement.Fits {
+			return nil, errors.New(s.groupScheduler.explain(node, left.request, placement, alone).Text(s.words))
+		}
+		left.request.Apply(node.inventory.tree, placement, allocated)
+	}
+	if missing := unplaced(allocated); missing != "" {
+		return nil, errors.New(missing)
+	}
+	return allocated, nil
+}

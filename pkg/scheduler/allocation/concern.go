@@ -1,0 +1,54 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"slices"
+)
+
+// concern reports whether the plugin may have to do with a pod on the node with this inventory. Of
+// what the pod counts, only what is a device there is left.
+func (h *handle) concern(inventory *Inventory, t *translation) bool {
+	if t.concerns(h.kinds) {
+		return true
+	}
+	if h.allocator == nil {
+		return false
+	}
+	for _, info := range t.Pod.Containers() {
+		for name := range info.KubeRequests {
+			if inventory.allocated[name] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// concerned returns the holders that hold devices of the plugin's kinds.
+func (h *handle) concerned(inventory *Inventory, holders []*Holder) []*Holder {
+	switch {
+	case h.kinds == nil:
+		return holders
+	case h.allocator != nil: // the group scheduler accounts for its devices
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(holders), func(holder *Holder) bool {
+		_, known := holder.takenFor(h, inventory)
+		return !known && !h.kinds.concern(holder.Pod)
+	})
+}
+
+// missingFor returns the error of a plugin that serves the pod and is missing from the node's
+// state, or nil. Of several errors it is that of the first plugin by name, so that all nodes have
+// the same reason.
+func (n *Node) missingFor(t *translation) error {
+	var first *handle
+	for plugin := range n.missing {
+		if plugin.concern(n.inventory, t) && (first == nil || plugin.Name < first.Name) {
+			first = plugin
+		}
+	}
+	return n.missing[first]
+}

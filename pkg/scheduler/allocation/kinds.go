@@ -1,0 +1,74 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"strings"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// kinds are the device resources that a specialist serves. A nil one stands for all.
+type kinds struct {
+	plain  map[types.ResourceName]bool
+	levels map[string]bool
+}
+
+func newKinds(served devicescheduler.Kinds) *kinds {
+	k := &kinds{plain: map[types.ResourceName]bool{}, levels: map[string]bool{}}
+	for _, name := range served.Plain {
+		k.plain[name] = true
+	}
+	for _, level := range served.Levels {
+		k.levels[level] = true
+	}
+	return k
+}
+
+// has reports whether a resource is of these kinds.
+func (k *kinds) has(name types.ResourceName) bool {
+	if k.plain[name] {
+		return true
+	}
+	rest := strings.TrimPrefix(string(name), types.DeviceGroupPrefix+"/")
+	for isLevel := true; ; isLevel = !isLevel {
+		segment, after, more := strings.Cut(rest, "/")
+		if !more { // the resource
+			return false
+		}
+		if isLevel && k.levels[segment] {
+			return true
+		}
+		rest = after
+	}
+}
+
+// concern reports whether a pod requests or holds anything of these kinds.
+func (k *kinds) concern(pod *types.PodInfo) bool {
+	if k == nil || hasAny(k, pod.Requests) {
+		return true
+	}
+	for _, info := range pod.Containers() {
+		if hasAny(k, info.Requests) || hasAny(k, info.KubeRequests) || hasAny(k, info.DevRequests) ||
+			hasAny(k, info.AllocateFrom) {
+			return true
+		}
+		for _, from := range info.AllocateFrom {
+			if k.has(from) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasAny[V any](k *kinds, list map[types.ResourceName]V) bool {
+	for name := range list {
+		if k.has(name) {
+			return true
+		}
+	}
+	return false
+}

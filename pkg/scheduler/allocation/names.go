@@ -1,0 +1,31 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"maps"
+
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// deviceNames are the extended resources that are devices on a node. The others, if it has any, are
+// counted by its kubelet, and nobody here has to do with them. Most nodes of a cluster have the
+// same ones and share them, so a request is compared with them once for all these nodes.
+type deviceNames map[types.ResourceName]bool
+
+func (d *deviceNames) has(name types.ResourceName) bool { return (*d)[name] }
+
+// maxDeviceNames is how many different deviceNames are shared.
+const maxDeviceNames = 1 << 8
+
+// hideKubelets removes from a node what its kubelet counts of extended resources that are not the
+// node's devices, so that no plugin takes them for its own.
+func hideKubelets(node *types.NodeInfo, devices *deviceNames) {
+	isKubelets := func(name types.ResourceName, _ int64) bool {
+		return resource.IsExtendedResource(name) && !(*devices)[name]
+	}
+	maps.DeleteFunc(node.KubeCap, isKubelets)
+	maps.DeleteFunc(node.KubeAlloc, isKubelets)
+}

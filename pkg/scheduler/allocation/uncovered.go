@@ -1,0 +1,58 @@
+// Copyright The KubeDevice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"github.com/kubedevice/kubedevice/pkg/request"
+	"github.com/kubedevice/kubedevice/pkg/sdk/resource"
+	"github.com/kubedevice/kubedevice/pkg/sdk/types"
+)
+
+// Uncovered returns the whole devices that a pod requests beyond the limits of the same container,
+// in the order of its containers, and of the names of resources.
+//
+// A count in the annotation is for as many devices. A device path is for whole devices when a
+// plugin says which plain resource counts them (devicescheduler.DeviceCounter). As plugins do, it
+// takes the larger number of the two. What is for a part of a device is not counted.
+func (s *Set) Uncovered(r *request.Request) []request.Uncovered {
+	counting := request.Counting{Devices: s.countsDevices, Paths: s.countedAs}
+	found := counting.Uncovered("", r.Pod.Requests, nil)
+	for _, container := range r.Containers {
+		info := r.Content().Container(container.Name)
+		found = append(found, counting.Uncovered(container.Name, info.Requests, info.KubeRequests)...)
+	}
+	return found
+}
+
+// countsDevices reports whether a plugin says that a name counts its devices. Names such as
+// gpu/gpu-generate-topology look like plain resources too.
+func (s *Set) countsDevices(name types.ResourceName) bool {
+	if s.claimed[name] {
+		return true
+	}
+	for _, plain := range s.counted {
+		if plain == name {
+			return true
+		}
+	}
+	return false
+}
+
+// countedAs returns the plain resource that counts the whole devices that a device path is for. ok
+// is false for a path for a part of a device, and for one that no plugin knows.
+func (s *Set) countedAs(full types.ResourceName) (plain types.ResourceName, ok bool) {
+	for _, plugin := range s.plugins {
+		if plugin.allocator != nil {
+			if plain, ok := plugin.allocator.CountedAs(full); ok {
+				return plain, true
+			}
+		}
+	}
+	path, err := resource.ParsePath(full)
+	if err != nil {
+		return "", false
+	}
+	plain, ok = s.counted[device{path.DeviceLevel(), path.Resource()}]
+	return plain, ok
+}
