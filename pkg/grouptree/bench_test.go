@@ -32,7 +32,7 @@ func gpuName(gpus, g int) types.ResourceName {
 	)
 }
 
-// busy takes GPUs of a machine.
+// busy marks GPUs of a machine as used.
 func busy(node *types.NodeInfo, gpus ...int) *types.NodeInfo {
 	total := len(node.Allocatable) / 2
 	for _, g := range gpus {
@@ -42,7 +42,7 @@ func busy(node *types.NodeInfo, gpus ...int) *types.NodeInfo {
 	return node
 }
 
-// states are the machines of the benchmarks: which GPUs are taken.
+// states are the used GPUs of the machines of the benchmarks.
 func states(gpus int) map[string][]int {
 	var half, fragmented []int
 	for g := range gpus {
@@ -56,10 +56,10 @@ func states(gpus int) map[string][]int {
 	return map[string][]int{"empty": nil, "half-full": half, "fragmented": fragmented}
 }
 
-// asking returns a pod of one container that asks for GPUs: for each wide group (a socket) the
-// sizes of the close groups (pairs) in it. The paths have the levels of a machine of that many
-// GPUs.
-func asking(gpus int, sockets ...[]int) *types.PodInfo {
+// podRequesting returns a pod of one container that requests GPUs: for each wide group (a socket)
+// the sizes of the close groups (pairs) in it. The paths have the levels of a machine with this
+// number of GPUs.
+func podRequesting(gpus int, sockets ...[]int) *types.PodInfo {
 	requests := types.ResourceList{}
 	for s, pairs := range sockets {
 		for p, size := range pairs {
@@ -90,13 +90,13 @@ var placementBenchmarks = []struct {
 	{64, "8-in-two-sockets", [][]int{{2, 2}, {2, 2}}},
 }
 
-// BenchmarkPlacement places a pod on one node, tree and request compiled before.
+// BenchmarkPlacement places a pod on one node, with a compiled tree and request.
 func BenchmarkPlacement(b *testing.B) {
 	for _, bench := range placementBenchmarks {
 		for _, state := range []string{"empty", "half-full", "fragmented"} {
 			node := busy(machine(bench.gpus), states(bench.gpus)[state]...)
 			tree := mustTree(b, node)
-			req := mustRequest(b, asking(bench.gpus, bench.sockets...), nil)
+			req := mustRequest(b, podRequesting(bench.gpus, bench.sockets...), nil)
 			used, placer := tree.Dense(node.Used), NewPlacer(0)
 			b.Run(fmt.Sprintf("devices=%d/%s/pod=%s", bench.gpus, state, bench.name), func(b *testing.B) {
 				b.ReportAllocs()
@@ -108,10 +108,10 @@ func BenchmarkPlacement(b *testing.B) {
 	}
 }
 
-// BenchmarkCompile compiles what is compiled once per change of a node and once per pod.
+// BenchmarkCompile compiles a tree, as for each change of a node, and a request, as for each pod.
 func BenchmarkCompile(b *testing.B) {
 	for _, gpus := range []int{8, 64} {
-		node, pod := machine(gpus), asking(gpus, []int{2, 2})
+		node, pod := machine(gpus), podRequesting(gpus, []int{2, 2})
 		b.Run(fmt.Sprintf("tree/devices=%d", gpus), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -127,7 +127,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkStepLimit searches in vain until the step limit: what a placement costs at most.
+// BenchmarkStepLimit searches without success until the step limit: the maximum cost of a
+// placement.
 func BenchmarkStepLimit(b *testing.B) {
 	node, pod := hopeless()
 	tree := mustTree(b, node)
@@ -142,9 +143,9 @@ func BenchmarkStepLimit(b *testing.B) {
 	}
 }
 
-// hopeless returns 64 GPUs in three levels, all with different memory free, and a pod that asks for
-// many different parts of memory, for which there is just too little room: there is no telling
-// without trying.
+// hopeless returns 64 GPUs in three levels, all with different free memory, and a pod that requests
+// many different parts of memory, for which there is just too little space: only a search can find
+// that out.
 func hopeless() (*types.NodeInfo, *types.PodInfo) {
 	node := machine(64)
 	for g := range 64 {

@@ -31,7 +31,7 @@ type layout struct {
 	allocatable []int64
 	mode        []mode  // by resource
 	typ         []int32 // by resource: its type
-	owner       []int32 // by resource: the instance that it belongs to
+	owner       []int32 // by resource: its instance
 
 	instances []instance // 0 is the node itself; the children of one level are consecutive, in name order
 	edges     []edge
@@ -47,20 +47,19 @@ type instance struct {
 	signature, parent int32
 	lo, hi            int32 // the resources below it, at any depth
 	edgeLo, edgeHi    int32 // its levels
-	ownLo, ownHi      int32 // the resources that it has itself
-	class             int32 // instances of equal class are built alike
+	ownLo, ownHi      int32 // its own resources
+	class             int32 // instances of equal class have the same structure
 }
 
 // edge is one level below an instance.
 type edge struct{ signature, first, last int32 }
 
-// ownResource is a resource that an instance has itself.
+// ownResource is a resource of an instance itself, not of one below it.
 type ownResource struct{ typ, resource int32 }
 
-// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers.
-// Names outside resource/group belong to others and are left out. It returns an error that names
-// the resource when a name is not a path of levels and instances, a quantity is negative, or a
-// scorer number is unknown.
+// CompileDeviceTree builds the tree of a node from its allocatable resources and their scorers. It
+// ignores names outside resource/group. It returns an error that names the resource when a name is
+// not a path of levels and instances, a quantity is negative, or a scorer number is unknown.
 func CompileDeviceTree(allocatable types.ResourceList, scorer types.ResourceScorer) (*DeviceTree, error) {
 	tree := &DeviceTree{}
 	for name := range allocatable {
@@ -110,18 +109,18 @@ func (tree *DeviceTree) Index(name types.ResourceName) (int, bool) {
 	return int(i), ok
 }
 
-// Allocatable returns what is allocatable of resource i.
+// Allocatable returns the allocatable quantity of resource i.
 func (tree *DeviceTree) Allocatable(i int) int64 { return tree.allocatable[i] }
 
-// Shape identifies what the tree looks like, names of instances aside: for trees of equal shape the
-// same request and the same vector of used quantities give the same placement.
+// Shape identifies the structure of the tree without the names of its instances: on trees of equal
+// shape, the same request and the same vector of used quantities give the same placement.
 func (tree *DeviceTree) Shape() Digest { return tree.shape }
 
 // child returns the instances of a level below x, as a range. The range is empty when x has no such
 // level.
 func (l *layout) child(x, signature int32) (first, last int32) {
-	at := &l.instances[x]
-	for i := at.edgeLo; i < at.edgeHi; i++ {
+	inst := &l.instances[x]
+	for i := inst.edgeLo; i < inst.edgeHi; i++ {
 		if l.edges[i].signature == signature {
 			return l.edges[i].first, l.edges[i].last
 		}
@@ -129,10 +128,10 @@ func (l *layout) child(x, signature int32) (first, last int32) {
 	return 0, 0
 }
 
-// resource returns the resource of a type that x has itself, or -1.
+// resource returns x's own resource of a type, or -1.
 func (l *layout) resource(x, typ int32) int32 {
-	at := &l.instances[x]
-	for i := at.ownLo; i < at.ownHi; i++ {
+	inst := &l.instances[x]
+	for i := inst.ownLo; i < inst.ownHi; i++ {
 		if l.own[i].typ == typ {
 			return l.own[i].resource
 		}

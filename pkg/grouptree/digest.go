@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Digest identifies content: two things of equal digest place alike.
+// Digest identifies content: values of equal digest give equal placements.
 type Digest [sha256.Size]byte
 
 // encoder writes numbers and strings so that different sequences of them give different bytes.
@@ -29,9 +29,9 @@ func (e *encoder) str(values ...string) {
 	}
 }
 
-// classify gives each instance the class of those that are built alike: same levels, same resources
-// with the same allocatable quantities and modes, in the same positions. It returns the digest of
-// the whole.
+// classify sets the class of each instance. Instances of one class have the same levels and the
+// same resources with the same allocatable quantities and modes, in the same positions. It returns
+// the digest of the whole tree.
 func (l *layout) classify() Digest {
 	content := encoder{}
 	for _, names := range []map[string]int32{l.signatures, l.types} {
@@ -41,16 +41,17 @@ func (l *layout) classify() Digest {
 	}
 	classes := map[string]int32{}
 	for x := len(l.instances) - 1; x >= 0; x-- { // children have larger numbers than their parents
-		at := &l.instances[x]
+		inst := &l.instances[x]
 		var key encoder
-		key.num(int64(at.signature), int64(at.hi-at.lo), int64(at.ownHi-at.ownLo))
-		for _, own := range l.own[at.ownLo:at.ownHi] {
-			key.num(int64(own.typ), int64(own.resource-at.lo), l.allocatable[own.resource], int64(l.mode[own.resource]))
+		key.num(int64(inst.signature), int64(inst.hi-inst.lo), int64(inst.ownHi-inst.ownLo))
+		for _, own := range l.own[inst.ownLo:inst.ownHi] {
+			key.num(int64(own.typ), int64(own.resource-inst.lo),
+				l.allocatable[own.resource], int64(l.mode[own.resource]))
 		}
-		for _, edge := range l.edges[at.edgeLo:at.edgeHi] {
+		for _, edge := range l.edges[inst.edgeLo:inst.edgeHi] {
 			key.num(int64(edge.signature), int64(edge.last-edge.first))
 			for child := edge.first; child < edge.last; child++ {
-				key.num(int64(l.instances[child].class), int64(l.instances[child].lo-at.lo))
+				key.num(int64(l.instances[child].class), int64(l.instances[child].lo-inst.lo))
 			}
 		}
 		class, known := classes[string(key)]
@@ -59,7 +60,7 @@ func (l *layout) classify() Digest {
 			classes[string(key)] = class
 			content.str(string(key))
 		}
-		at.class = class
+		inst.class = class
 	}
 	content.num(int64(l.instances[0].class))
 	return sha256.Sum256(content)

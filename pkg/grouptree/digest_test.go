@@ -25,10 +25,10 @@ func renamed(node *types.NodeInfo) *types.NodeInfo {
 	return other
 }
 
-func TestNodesOfEqualShapeArePlacedAlike(t *testing.T) {
+func TestPlacesAlikeOnNodesOfEqualShape(t *testing.T) {
 	one := busy(machine(8), 1, 2)
 	two := renamed(one)
-	pod := asking(8, []int{2})
+	pod := podRequesting(8, []int{2})
 	req, placer := mustRequest(t, pod, nil), NewPlacer(0)
 	treeOne, treeTwo := mustTree(t, one), mustTree(t, two)
 	if treeOne.Shape() != treeTwo.Shape() {
@@ -43,8 +43,8 @@ func TestNodesOfEqualShapeArePlacedAlike(t *testing.T) {
 	checkValid(t, &s, treeTwo, req, second)
 }
 
-func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
-	node, pod := machine(8), asking(8, []int{2})
+func TestDigestCoversAllThatAffectsPlacement(t *testing.T) {
+	node, pod := machine(8), podRequesting(8, []int{2})
 	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
 	change := func(f func(*types.NodeInfo)) *DeviceTree {
 		other := machine(8)
@@ -54,13 +54,13 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 	}
 	first := gpuName(8, 0)
 	trees := map[string]*DeviceTree{
-		"a device less": change(
+		"one device less": change(
 			func(n *types.NodeInfo) { delete(n.Allocatable, first+"/cards"); delete(n.Allocatable, first+"/memory") },
 		),
-		"a resource less":  change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/memory") }),
-		"another quantity": change(func(n *types.NodeInfo) { n.Allocatable[first+"/memory"]++ }),
-		"another scorer":   change(func(n *types.NodeInfo) { n.Scorer[first+"/memory"] = 2 }),
-		"another level":    change(func(n *types.NodeInfo) { n.Allocatable["resource/group/nic/a/ports"] = 1 }),
+		"one resource less": change(func(n *types.NodeInfo) { delete(n.Allocatable, first+"/memory") }),
+		"another quantity":  change(func(n *types.NodeInfo) { n.Allocatable[first+"/memory"]++ }),
+		"another scorer":    change(func(n *types.NodeInfo) { n.Scorer[first+"/memory"] = 2 }),
+		"another level":     change(func(n *types.NodeInfo) { n.Allocatable["resource/group/nic/a/ports"] = 1 }),
 		"a device in another pair": change(
 			func(n *types.NodeInfo) { move(n, first, "resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-00") },
 		),
@@ -71,14 +71,14 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 		}
 	}
 	request := func(f func(*types.ContainerInfo), spec ...Container) *Request {
-		info := asking(8, []int{2}).RunningContainers["main"]
+		info := podRequesting(8, []int{2}).RunningContainers["main"]
 		f(&info)
 		return mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": info}}, spec)
 	}
 	const card = "resource/group/gpugrp1/0/gpugrp0/0/gpu/00/cards"
 	requests := map[string]*Request{
 		"another quantity": request(func(i *types.ContainerInfo) { i.DevRequests[card] = 0 }),
-		"a request more": request(
+		"one more request": request(
 			func(i *types.ContainerInfo) { i.DevRequests["resource/group/gpugrp1/0/gpugrp0/0/gpu/00/memory"] = 1 },
 		),
 		"a scorer": request(func(i *types.ContainerInfo) { i.Scorer = types.ResourceScorer{card: 2} }),
@@ -87,7 +87,7 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 		),
 		"a sidecar":         request(func(*types.ContainerInfo) {}, Container{"main", Sidecar}),
 		"an init container": mustRequest(t, &types.PodInfo{InitContainers: pod.RunningContainers}, nil),
-		"two pairs":         mustRequest(t, asking(8, []int{1, 1}), nil),
+		"two pairs":         mustRequest(t, podRequesting(8, []int{1, 1}), nil),
 	}
 	for name, other := range requests {
 		if other.Digest() == req.Digest() {
@@ -104,7 +104,7 @@ func TestWhatMattersForAPlacementChangesADigest(t *testing.T) {
 
 // Requests are compiled in the order of their names, in which "a-b/…" comes before "a/…", although
 // "a" comes before "a-b".
-func TestGroupsWhoseNamesBeginAlikeAreKeptApart(t *testing.T) {
+func TestSeparatesGroupsWithACommonNamePrefix(t *testing.T) {
 	request := func(names ...string) *Request {
 		info := types.ContainerInfo{DevRequests: types.ResourceList{}}
 		for i, group := range names {

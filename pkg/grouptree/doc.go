@@ -8,40 +8,39 @@
 //
 // A device resource is a path, resource/group/<level>/<instance>/…/<resource>. The resources of a
 // node form a tree of instances; the requests of one container form a tree of placeholders. A
-// placeholder is put on one instance of the same level, below the instance that its parent was put
-// on, such that its own requests and all below it fit there. Nothing forbids two placeholders on
-// one instance when the quantities allow it: that is how devices are shared.
+// placeholder goes to one instance of the same level, below the instance of its parent, such that
+// its own requests and all below it fit there. Two placeholders may share one instance if the
+// quantities allow it: that is how containers share devices.
 //
 // # Use
 //
-// What changes seldom is compiled once: a [DeviceTree] from a node's allocatable devices, a
-// [Request] from a pod. What is used on a node is a dense vector, one number for each resource of
-// the tree. A [Placer] then answers with a [Placement]. Callers can cache it: unless the request is
-// pinned, it depends on nothing but the shape of the tree, the vector and the digest of the
-// request. [Explain] says, when asked, why a pod does not fit. [Holdings] computes from a bound pod
-// what it holds.
+// The caller compiles a [DeviceTree] from a node's allocatable devices and a [Request] from a pod,
+// once per change. The used quantities of a node are a dense vector, one number for each resource
+// of the tree. A [Placer] then returns a [Placement]. Callers can cache it: unless the request is
+// pinned, it depends only on the shape of the tree, the vector and the digest of the request.
+// [Explain] says why a pod does not fit. [Holdings] computes the devices that a bound pod holds.
 //
 // # The canonical walk
 //
 // Containers are placed one after another, running ones in name order, then init containers in name
 // order. Within a group come its own requests, then its sub-levels by name, then the placeholders
-// of a level by name, depth first. For a placeholder each instance of its level is tried. Instances
-// that hold an allocation of this pod are preferred; among them, or among all when none of them
-// fits, the highest score wins, and of equal scores the later name. A placeholder that was placed
-// stays where it is.
+// of a level by name, depth first. The walk tries each instance of a placeholder's level. It
+// prefers instances that hold an allocation of this pod; among them, or among all when none of them
+// fits, the highest score wins, and of equal scores the later name. The walk does not move a placed
+// placeholder.
 //
 // The score of an instance is the mean over all resources below it, in name order. A pod's score is
 // that of the whole node after its last running container. A resource is scored by its scorer:
 // left-over is the part of it that is used after the placement, enum the part of its bits that the
-// pod asks for.
+// pod requests.
 //
 // # The exact search
 //
-// Where the walk fails, an exact search goes through all placements. It returns the one with the
-// highest score, scores that differ by less than about 1e-9 being equal, and of equal ones that
-// which gives the first placeholder (in the walk's order) at which they differ the later name. It
-// counts the instances that it tries and stops at the placer's step limit: the placement then says
-// so, and "fits" is true only when a placement was found.
+// If the walk fails, an exact search tries all placements. It returns the one with the highest
+// score. Scores that differ by less than about 1e-9 are equal; of equal placements it returns the
+// one that gives the later name to the first placeholder (in the walk's order) in which they
+// differ. The search counts the instances that it tries and stops at the placer's step limit: the
+// placement then reports that, and "fits" is true only if the search found a placement.
 //
 // # Quantities
 //

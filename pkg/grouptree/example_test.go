@@ -10,8 +10,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// A node has two pairs of GPUs, of which one GPU is taken. A pod asks for two GPUs of one pair, and
-// then for four.
+// A node has two pairs of GPUs; one GPU is in use. A pod requests two GPUs of one pair, and then
+// four GPUs.
 func Example() {
 	tree, err := grouptree.CompileDeviceTree(types.ResourceList{
 		"resource/group/gpugrp0/0/gpu/GPU-a/cards": 1,

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Explain says why a request did not fit a node, in the most telling way that it finds. It looks at
-// necessary conditions, from the plainest to the most specific: what the node lacks, what no device
-// has enough of, what the node, and then what one group, has too little of, and how many groups
-// fit. It returns nil when p fits.
+// Explain says why a request did not fit a node, with the most useful reason that it finds. It
+// checks necessary conditions, from the plainest to the most specific: resources that the node
+// lacks, resources of which no device has enough, resources of which the node and then one group
+// has too little, and the number of groups that fit. It returns nil when p fits.
 //
-// It is meant for the few nodes and pods that someone reads about: it costs more than most
-// placements, and no more than a search up to DefaultStepLimit. A reason that would take longer to
-// find is Fragmented, which is always true when the node as a whole has enough.
+// Use it only for the few nodes and pods that a person reads about: it costs more than most
+// placements, though no more than a search up to DefaultStepLimit. If a better reason would take
+// longer, the reason is Fragmented, which is always true when the node as a whole has enough.
 func Explain(tree *DeviceTree, used []int64, req *Request, p *Placement) *Reason {
 	reason, _ := ExplainWithin(tree, used, req, p, DefaultStepLimit)
 	return reason
 }
 
-// ExplainWithin is Explain with a limit of steps of this call's own. It also returns how many steps
-// it took: with the limit or more, the reason may be less telling than it could be.
+// ExplainWithin is Explain with its own step limit. It also returns the number of steps: with the
+// limit or more, a longer search might find a more useful reason.
 func ExplainWithin(
 	tree *DeviceTree, used []int64, req *Request, p *Placement, limit int,
 ) (reason *Reason, steps int) {
@@ -32,9 +32,9 @@ func ExplainWithin(
 	}
 	e := explainer{
 		tree: tree, used: used, req: req, limit: limit,
-		signatures: lookUp(nil, tree.signatures, req.signatures),
-		types:      lookUp(nil, tree.types, req.types),
-		below:      make([][]stock, len(req.types)),
+		signatures: appendNumbers(nil, tree.signatures, req.signatures),
+		types:      appendNumbers(nil, tree.types, req.types),
+		stocks:     make([][]stock, len(req.types)),
 		steps:      len(req.types) + len(req.signatures) + len(req.items),
 	}
 	e.sumSupplies()
@@ -49,8 +49,8 @@ func ExplainWithin(
 	return e.fragmented(), e.steps
 }
 
-// unknown is the reason when a limit ended the search. At the limit of time the number of steps is
-// left out: it says little, and nodes are grouped by the text.
+// unknown is the reason when a limit ended the search. At the time limit it omits the number of
+// steps, which varies: events group nodes by the text.
 func unknown(p *Placement) *Reason {
 	if p.TimedOut {
 		return &Reason{Cause: Unknown, TimedOut: true}
@@ -58,7 +58,7 @@ func unknown(p *Placement) *Reason {
 	return &Reason{Cause: Unknown, Steps: p.Steps}
 }
 
-// explainer looks for a reason.
+// explainer searches for a reason.
 type explainer struct {
 	tree              *DeviceTree
 	used              []int64
@@ -66,28 +66,28 @@ type explainer struct {
 	signatures, types []int32
 
 	supplies []supply  // by type of the tree
-	below    [][]stock // by type of the request, then by instance; nil for a type not looked at yet
-	steps    int       // looks at an instance or a group, as of a search
+	stocks   [][]stock // by type of the request, then by instance; nil until the type is needed
+	steps    int       // inspected instances and groups, as in a search
 	limit    int       // of steps
 }
 
-// exhausted reports whether no more work may be spent on the reason.
+// exhausted reports whether the step limit is reached.
 func (e *explainer) exhausted() bool { return e.steps >= e.limit }
 
-// stock is how much of one kind of resource is free, and how much there is. Masks have none.
-type stock struct{ free, of int64 }
+// stock is the free and the total quantity of one kind of resource. Masks have none.
+type stock struct{ free, total int64 }
 
-// supply is what the node has of one kind of resource.
+// supply is the node's quantity of one kind of resource.
 type supply struct {
 	total    stock
 	best     stock // of the single resource with the most free
-	largest  int64 // the most that a single one has, free or not
+	largest  int64 // of the largest single one, free or not
 	bits     int64 // of all masks together
-	masked   bool  // some are masks: then sums say nothing
+	masked   bool  // some are masks: then sums mean nothing
 	multiple bool  // some have more than one, or are masks
 }
 
-// sumSupplies finds what the node has of each kind.
+// sumSupplies computes the supply of each kind.
 func (e *explainer) sumSupplies() {
 	e.supplies = make([]supply, len(e.tree.types))
 	for k := range e.supplies {
@@ -103,38 +103,38 @@ func (e *explainer) sumSupplies() {
 		s.largest = max(s.largest, allocatable)
 		s.total.add(allocatable, e.used[r])
 		if free := allocatable - e.used[r]; free > s.best.free {
-			s.best = stock{free: free, of: allocatable}
+			s.best = stock{free: free, total: allocatable}
 		}
 	}
 }
 
 func (s *stock) add(allocatable, used int64) {
 	s.free = addCapped(s.free, max(0, allocatable-used))
-	s.of = addCapped(s.of, allocatable)
+	s.total = addCapped(s.total, allocatable)
 }
 
-// supply returns what the node has of a type of the request, which the node has.
+// supply returns the supply of a type of the request that the node has.
 func (e *explainer) supply(typ int32) *supply { return &e.supplies[e.types[typ]] }
 
-// stock returns what there is of a type of the request below instance x.
+// stock returns the stock of a type of the request below instance x.
 func (e *explainer) stock(typ, x int32) stock {
-	if e.below[typ] == nil {
-		e.below[typ] = make([]stock, len(e.tree.instances))
+	if e.stocks[typ] == nil {
+		e.stocks[typ] = make([]stock, len(e.tree.instances))
 		e.steps += len(e.tree.typ)
-		for r, of := range e.tree.typ {
-			if of != e.types[typ] || e.tree.mode[r] == enum {
+		for r, treeType := range e.tree.typ {
+			if treeType != e.types[typ] || e.tree.mode[r] == enum {
 				continue
 			}
 			for x := e.tree.owner[r]; x >= 0; x = e.tree.instances[x].parent {
-				e.below[typ][x].add(e.tree.allocatable[r], e.used[r])
+				e.stocks[typ][x].add(e.tree.allocatable[r], e.used[r])
 			}
 		}
 	}
 	e.steps++
-	return e.below[typ][x]
+	return e.stocks[typ][x]
 }
 
-// reason begins a reason that concerns item i.
+// reason begins a reason about item i.
 func (e *explainer) reason(cause Cause, i int32) *Reason {
 	it := &e.req.items[i]
 	name := e.req.types[it.typ]
@@ -143,15 +143,15 @@ func (e *explainer) reason(cause Cause, i int32) *Reason {
 		levels, resource = name[:cut], name[cut+1:]
 	}
 	r := &Reason{Cause: cause, Request: it.name, Needed: it.quantity, Resource: resource, Device: lastLevel(levels)}
-	for _, at := range e.req.containers {
-		if i >= at.itemLo && i < at.itemHi {
-			r.Container = at.name
+	for _, ctr := range e.req.containers {
+		if i >= ctr.itemLo && i < ctr.itemHi {
+			r.Container = ctr.name
 		}
 	}
 	if e.types[it.typ] >= 0 {
 		s := e.supply(it.typ)
 		r.Countable, r.Mask = !s.multiple, s.masked
-		r.Free, r.Capacity = s.total.free, s.total.of
+		r.Free, r.Capacity = s.total.free, s.total.total
 	}
 	return r
 }
@@ -161,8 +161,8 @@ func lastLevel(signature string) string {
 	return signature[strings.LastIndexByte(signature, '/')+1:]
 }
 
-// missing finds a level or a resource that the node has nowhere. Where already the outermost level
-// is missing, it is the device that people miss.
+// missing finds a level or a resource that no part of the node has. If the outermost level is
+// missing, it reports the device instead, which is what people search.
 func (e *explainer) missing() *Reason {
 	for i, it := range e.req.items {
 		if e.types[it.typ] >= 0 {
@@ -186,7 +186,7 @@ func (e *explainer) missing() *Reason {
 	return nil
 }
 
-// gone finds an allocation from before that the node cannot serve.
+// gone finds an earlier allocation that the node cannot serve.
 func (e *explainer) gone() *Reason {
 	for i, it := range e.req.items {
 		if it.pin == "" {
@@ -211,7 +211,7 @@ func (e *explainer) alone() *Reason {
 			continue // together counts how many are needed
 		}
 		reason.Countable = false
-		reason.Level, reason.Best, reason.Of = reason.Device, max(0, s.best.free), s.best.of
+		reason.Level, reason.Best, reason.Of = reason.Device, max(0, s.best.free), s.best.total
 		if it.quantity > s.largest && !reason.Mask {
 			reason.Cause, reason.Best, reason.Of = Small, 0, s.largest
 		}
@@ -220,30 +220,30 @@ func (e *explainer) alone() *Reason {
 	return nil
 }
 
-// together finds what the node as a whole has too little of for all running containers, or for one
-// init container.
+// together finds a resource of which the node as a whole has too little for all running containers,
+// or for one init container.
 func (e *explainer) together() *Reason {
 	if e.req.running > 0 {
 		if short := e.short(0, e.req.needs); short != nil {
 			return e.shortage(short, 0, e.req.containers[e.req.running-1].itemHi)
 		}
 	}
-	for _, at := range e.req.containers[e.req.running:] {
-		if short := e.short(0, e.req.groups[at.groupLo].needs); short != nil {
-			return e.shortage(short, at.itemLo, at.itemHi)
+	for _, ctr := range e.req.containers[e.req.running:] {
+		if short := e.short(0, e.req.groups[ctr.groupLo].needs); short != nil {
+			return e.shortage(short, ctr.itemLo, ctr.itemHi)
 		}
 	}
 	return nil
 }
 
-// shortage is what an instance has too little of.
+// shortage is a resource of which an instance has too little.
 type shortage struct {
 	need need
 	has  stock
 }
 
-// short finds what instance x has too little of for these needs. A kind of which some are masks is
-// never short.
+// short finds a resource of which instance x has too little for these needs. It ignores kinds with
+// masks.
 func (e *explainer) short(x int32, needs []need) *shortage {
 	for _, need := range needs {
 		if s := e.stock(need.typ, x); need.total > s.free && !e.supply(need.typ).masked {
@@ -253,32 +253,32 @@ func (e *explainer) short(x int32, needs []need) *shortage {
 	return nil
 }
 
-// shortage puts a shortage for the requests from one to another into words.
+// shortage makes the reason for a shortage of the items from one to another.
 func (e *explainer) shortage(short *shortage, from, to int32) *Reason {
 	i := from + int32(slices.IndexFunc(e.req.items[from:to], func(it item) bool { return it.typ == short.need.typ }))
 	r := e.reason(Insufficient, i)
-	r.Needed, r.Best, r.Of = short.need.total, short.has.free, short.has.of
+	r.Needed, r.Best, r.Of = short.need.total, short.has.free, short.has.total
 	return r
 }
 
-// perGroup finds a group that needs more of something than any instance of its level has.
+// perGroup finds a group that needs more of a resource than any instance of its level has.
 func (e *explainer) perGroup() *Reason {
 	for g := range e.req.groups {
-		at := &e.req.groups[g]
+		grp := &e.req.groups[g]
 		if e.exhausted() {
 			return nil
 		}
-		if at.parent < 0 || at.itemEnd == at.itemLo {
+		if grp.parent < 0 || grp.itemEnd == grp.itemLo {
 			continue
 		}
 		var best *shortage
 		served, several := false, false
 		for x := range e.tree.instances {
 			e.steps++
-			if e.tree.instances[x].signature != e.signatures[at.signature] {
+			if e.tree.instances[x].signature != e.signatures[grp.signature] {
 				continue
 			}
-			short := e.short(int32(x), at.needs)
+			short := e.short(int32(x), grp.needs)
 			if short == nil || e.exhausted() {
 				served = true
 				break
@@ -291,20 +291,20 @@ func (e *explainer) perGroup() *Reason {
 		if served || best == nil {
 			continue
 		}
-		r := e.shortage(best, at.itemLo, at.itemEnd)
-		if several { // one lacks this, the other that
-			r = e.reason(Fragmented, at.itemLo)
+		r := e.shortage(best, grp.itemLo, grp.itemEnd)
+		if several { // instances lack different resources
+			r = e.reason(Fragmented, grp.itemLo)
 		}
-		r.Level = lastLevel(e.req.signatures[at.signature])
+		r.Level = lastLevel(e.req.signatures[grp.signature])
 		return r
 	}
 	return nil
 }
 
-// resource returns the last segment of what is short.
+// resource returns the last segment of the missing resource.
 func (e *explainer) resource(short *shortage) string { return lastLevel(e.req.types[short.need.typ]) }
 
-// fragmented is the reason that is left when each single condition is met.
+// fragmented is the reason when the node meets each single condition.
 func (e *explainer) fragmented() *Reason {
 	if e.req.Empty() {
 		return &Reason{Cause: Fragmented}

@@ -10,9 +10,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// FuzzPlacement compiles whatever names and quantities it is given, places what compiles, and
-// checks what was placed. Each line of the texts is a resource; the quantities come from the bytes
-// that belong to it.
+// FuzzPlacement compiles random names and quantities, places the valid ones, and checks the
+// placement. Each line of the texts is a resource; the quantities come from its bytes.
 func FuzzPlacement(f *testing.F) {
 	f.Add("resource/group/gpu/a/cards\nresource/group/gpu/a/memory", "resource/group/gpu/x/cards", int64(1), int64(1),
 		int64(0), int32(0))
@@ -24,8 +23,8 @@ func FuzzPlacement(f *testing.F) {
 		int64(9223372036854775807), int32(-1))
 	f.Add("resource/group//a/cards\nresource/group/gpu/a", "resource/group/gpu/\x00/cards\nresource/group/x", int64(0),
 		int64(0), int64(-5), int32(3))
-	f.Fuzz(func(t *testing.T, has, asks string, allocatable, quantity, used int64, scorer int32) {
-		if strings.Count(has, "\n")+strings.Count(asks, "\n") > 12 {
+	f.Fuzz(func(t *testing.T, has, requests string, allocatable, quantity, used int64, scorer int32) {
+		if strings.Count(has, "\n")+strings.Count(requests, "\n") > 12 {
 			return
 		}
 		s := scenario{
@@ -43,7 +42,7 @@ func FuzzPlacement(f *testing.F) {
 			}
 		}
 		info := types.ContainerInfo{DevRequests: types.ResourceList{}}
-		for i, name := range strings.Split(asks, "\n") {
+		for i, name := range strings.Split(requests, "\n") {
 			info.DevRequests[types.ResourceName(name)] = quantity >> i
 		}
 		s.pod.RunningContainers = map[string]types.ContainerInfo{"main": info, "web": info}

@@ -11,31 +11,31 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Holdings returns what a pod that has an allocation holds on its node: for each device resource
-// the most that is in use at any time, by Kubernetes' own formula. Init containers run one after
-// another, each along with the sidecars started before it; then all sidecars and regular containers
-// run together. Masks are not held: here a mask is a resource whose last segment begins with
-// "enum"; what only a node's scorer makes one is left out by [DeviceTree.Take].
+// Holdings returns the resources that a pod with an allocation holds on its node: for each device
+// resource the maximum in use at any time, by Kubernetes' own formula. Init containers run one
+// after another, each along with the sidecars started before it; then all sidecars and regular
+// containers run together. Pods do not hold masks: here a mask is a resource whose last segment
+// begins with "enum"; [DeviceTree.Take] omits resources that only a node's scorer makes masks.
 //
 // spec lists the pod's containers in the order of its spec, init containers first, as
 // CompileRequest has it.
 //
-// The pod may come from anywhere: a request without a location, a location outside resource/group
-// and a negative quantity are left out, and whether the node has the resource does not matter here.
+// The pod is untrusted: Holdings ignores a request without a location, a location outside
+// resource/group and a negative quantity. It does not check that the node has the resource.
 func Holdings(pod *types.PodInfo, spec []Container) types.ResourceList {
 	running := map[types.ResourceName]int64{} // regular containers and sidecars
 	sidecars := map[types.ResourceName]int64{}
 	held := types.ResourceList{}
 	named := map[string]bool{}
-	for _, at := range spec {
-		named[at.Name] = true
-		if info, ok := pod.InitContainers[at.Name]; ok {
+	for _, member := range spec {
+		named[member.Name] = true
+		if info, ok := pod.InitContainers[member.Name]; ok {
 			holdStep(held, info, sidecars)
 		}
-		if at.Kind == Sidecar {
-			hold(sidecars, pod.RunningContainers[at.Name])
+		if member.Kind == Sidecar {
+			hold(sidecars, pod.RunningContainers[member.Name])
 		}
-		hold(running, pod.RunningContainers[at.Name])
+		hold(running, pod.RunningContainers[member.Name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(pod.RunningContainers)) {
 		if !named[name] {
@@ -51,7 +51,7 @@ func Holdings(pod *types.PodInfo, spec []Container) types.ResourceList {
 	return held
 }
 
-// holdStep raises held to what is in use while an init container runs.
+// holdStep raises held to the quantities in use while an init container runs.
 func holdStep(held types.ResourceList, info types.ContainerInfo, sidecars map[types.ResourceName]int64) {
 	step := map[types.ResourceName]int64{}
 	hold(step, info)
@@ -61,12 +61,12 @@ func holdStep(held types.ResourceList, info types.ContainerInfo, sidecars map[ty
 	raise(held, step)
 }
 
-// hold adds what one container holds.
-func hold(to map[types.ResourceName]int64, info types.ContainerInfo) {
+// hold adds the holdings of one container.
+func hold(sums map[types.ResourceName]int64, info types.ContainerInfo) {
 	for request, quantity := range info.DevRequests {
-		from, ok := info.AllocateFrom[request]
-		if ok && quantity > 0 && resource.IsGroupResourceName(from) && !resource.IsEnumResource(from) {
-			to[from] = addCapped(to[from], quantity)
+		device, ok := info.AllocateFrom[request]
+		if ok && quantity > 0 && resource.IsGroupResourceName(device) && !resource.IsEnumResource(device) {
+			sums[device] = addCapped(sums[device], quantity)
 		}
 	}
 }
@@ -78,8 +78,8 @@ func raise(held types.ResourceList, inUse map[types.ResourceName]int64) {
 	}
 }
 
-// Take adds what a pod holds to a node's used resources. Sums stay at the largest int64, so that
-// what is used beyond all measure can never look free.
+// Take adds a pod's holdings to a node's used resources. Sums stop at the largest int64, so that an
+// overflow does not make a resource seem free.
 func Take(used, held types.ResourceList) {
 	for name, quantity := range held {
 		used[name] = addCapped(max(0, used[name]), max(0, quantity))

@@ -22,7 +22,7 @@ func placed(holds types.ResourceList) types.ContainerInfo {
 	return info
 }
 
-func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
+func TestPodHoldsWhatKubernetesCounts(t *testing.T) {
 	const a, b, enum = "resource/group/gpu/a/memory", "resource/group/gpu/b/memory", "resource/group/gpu/a/enumType"
 	hold := func(name types.ResourceName, quantity int64) types.ContainerInfo {
 		return placed(types.ResourceList{name: quantity})
@@ -75,12 +75,12 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 			nil,
 			types.ResourceList{a: 6},
 		},
-		"masks are not held": {
+		"pods do not hold masks": {
 			types.PodInfo{RunningContainers: containers{"x": placed(types.ResourceList{a: 1, enum: 4})}},
 			nil,
 			types.ResourceList{a: 1},
 		},
-		"quantities beyond all measure stay there": {
+		"sums stop at the largest int64": {
 			types.PodInfo{
 				InitContainers:    containers{"i": hold(a, math.MaxInt64)},
 				RunningContainers: containers{"s": hold(a, math.MaxInt64), "x": hold(a, 2)},
@@ -88,7 +88,7 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 			[]Container{{"s", Sidecar}, {"i", Init}, {"x", Regular}},
 			types.ResourceList{a: math.MaxInt64},
 		},
-		"what no scheduler wrote is left out": {
+		"entries that no scheduler writes are ignored": {
 			types.PodInfo{RunningContainers: containers{"x": {
 				DevRequests: types.ResourceList{
 					"resource/group/gpu/u/cards": 1, "resource/group/gpu/v/cards": -1, "other": 1,
@@ -109,7 +109,7 @@ func TestAPodHoldsWhatKubernetesSaysItDoes(t *testing.T) {
 	}
 }
 
-func TestAccountingSurvivesAnInventoryThatChanged(t *testing.T) {
+func TestAccountingSurvivesAChangedInventory(t *testing.T) {
 	tree := mustTree(t, &types.NodeInfo{Allocatable: types.ResourceList{
 		"resource/group/gpu/a/memory": 10, "resource/group/gpu/b/memory": 10, "resource/group/gpu/b/enumType": 3,
 		"nvidia.com/gpu": 2,

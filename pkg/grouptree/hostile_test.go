@@ -12,14 +12,14 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// hostile describes a request that is made to cost as much as it can: the walk misses every
-// placement of it, and what is free is just too little, or just enough in another order.
+// hostile describes a request with the highest possible cost: the walk misses every placement of
+// it, and the free quantity is just too small, or just large enough in another order.
 type hostile struct {
 	gpus                     int // of the machine: 8 or 64
 	regular, sidecars, inits int // containers that request devices
-	idle                     int // init containers that request nothing
+	idle                     int // init containers without requests
 	devices                  int // placeholders of a container
-	nested                   int // how many of the levels above the device the requests name: 0 to 3
+	nested                   int // how many levels above the device the requests name: 0 to 3
 	types                    int // different resources that each placeholder requests
 	equal, rescored, pinned  bool
 }
@@ -27,7 +27,7 @@ type hostile struct {
 // build returns a node, a pod and its containers.
 func (h hostile) build() (*types.NodeInfo, *types.PodInfo, []Container) {
 	node := machine(h.gpus)
-	for g := range h.gpus { // each in a state of its own
+	for g := range h.gpus { // each in a different state
 		node.Used[gpuName(h.gpus, g)+"/memory"] = 80<<30 - int64(10_000+g)
 		for t := range h.types {
 			node.Allocatable[gpuName(h.gpus, g)+types.ResourceName(fmt.Sprintf("/extra%d", t))] = 1_000
@@ -74,9 +74,9 @@ func (h hostile) container(k int) types.ContainerInfo {
 	}
 	for d := range h.devices {
 		path := "resource/group"
-		for at, level := range levels {
-			if at >= len(levels)-h.nested {
-				path += fmt.Sprintf("/%s/%d", level, d>>(2*(len(levels)-at)))
+		for index, level := range levels {
+			if index >= len(levels)-h.nested {
+				path += fmt.Sprintf("/%s/%d", level, d>>(2*(len(levels)-index)))
 			} else {
 				path += fmt.Sprintf("/%s/any%d", level, d)
 			}
@@ -100,7 +100,7 @@ func (h hostile) container(k int) types.ContainerInfo {
 	return info
 }
 
-// mutate returns the request with one property grown, shrunk or turned round.
+// mutate returns the request with one property grown, shrunk or inverted.
 func (h hostile) mutate(rng *rand.Rand) hostile {
 	scale := func(n *int, most int) {
 		switch rng.IntN(3) {
@@ -137,8 +137,8 @@ func (h hostile) mutate(rng *rand.Rand) hostile {
 	return h
 }
 
-// climb looks for costly requests: it keeps each mutation that costs as much as the one before, and
-// begins anew now and then. It calls visit with each request that can be compiled.
+// climb searches for costly requests: it keeps each mutation that costs at least as much as the
+// previous one, and restarts now and then. It calls visit with each request that compiles.
 func climb(
 	tb testing.TB,
 	rounds int,
@@ -155,7 +155,7 @@ func climb(
 			next, bestCost = first.mutate(rng), 0
 		}
 		if size := (next.regular + next.sidecars + next.inits) * next.devices * (1 + next.types); size > 3*MaxRequests {
-			continue // refused for sure, and slow to build
+			continue // always refused, and slow to build
 		}
 		node, pod, spec := next.build()
 		req, err := CompileRequest(pod, spec)
@@ -173,14 +173,14 @@ func climb(
 	}
 }
 
-// TestNoRequestCostsMoreThanTheStepLimit looks for requests whose search goes on after its limit.
-func TestNoRequestCostsMoreThanTheStepLimit(t *testing.T) {
+// TestSearchesEndAtTheStepLimit searches for requests whose search continues after its limit.
+func TestSearchesEndAtTheStepLimit(t *testing.T) {
 	const limit = 20_000
 	hit, placer := 0, NewPlacer(limit)
 	climb(t, 600, 1, func(h hostile, tree *DeviceTree, used []int64, req *Request) int {
 		got := placer.Place(tree, used, req)
 		if most := limit + overshoot(tree, req); placer.exact.steps > most {
-			t.Fatalf("%d steps, with a limit of %d never more than %d: %+v", placer.exact.steps, limit, most, h)
+			t.Fatalf("%d steps, with a limit of %d at most %d: %+v", placer.exact.steps, limit, most, h)
 		}
 		if got.LimitHit {
 			hit++
@@ -192,15 +192,15 @@ func TestNoRequestCostsMoreThanTheStepLimit(t *testing.T) {
 	}
 }
 
-// overshoot returns how many steps a search may go beyond its limit: what the look at one request
-// costs, and what one path from the first container to the last does.
+// overshoot returns how many steps a search may go beyond its limit: the cost of inspecting one
+// request, and of one path from the first container to the last.
 func overshoot(tree *DeviceTree, req *Request) int {
 	return 2*len(tree.typ) + 2*len(tree.instances) + 16*stepsPerRequest*len(req.items) + len(req.groups) +
 		2*len(req.containers)*(len(req.containers)+len(req.items))
 }
 
-// TestContainersThatRequestNothingCostNothing adds a thousand of them to a request.
-func TestContainersThatRequestNothingCostNothing(t *testing.T) {
+// TestContainersWithoutRequestsCostNothing adds a thousand of them to a request.
+func TestContainersWithoutRequestsCostNothing(t *testing.T) {
 	for name, h := range map[string]hostile{
 		"searched":  {gpus: 8, sidecars: 2, inits: 2, regular: 2, devices: 3, types: 1},
 		"in vain":   {gpus: 64, regular: 1, devices: 64, nested: 3},
@@ -225,8 +225,8 @@ func TestContainersThatRequestNothingCostNothing(t *testing.T) {
 	}
 }
 
-// TestARequestOfTooManyContainersNamesOne has one container more than allowed.
-func TestARequestOfTooManyContainersNamesOne(t *testing.T) {
+// TestTooManyContainersErrorNamesOne has one container more than allowed.
+func TestTooManyContainersErrorNamesOne(t *testing.T) {
 	_, pod, spec := hostile{gpus: 8, regular: MaxContainers + 1, devices: 1}.build()
 	_, err := CompileRequest(pod, spec)
 	const want = `container "r0064": more than 64 containers of the pod request devices: request them in fewer ` +
@@ -236,8 +236,8 @@ func TestARequestOfTooManyContainersNamesOne(t *testing.T) {
 	}
 }
 
-// BenchmarkHostileRequests looks for the request that takes longest, to place and to explain, and
-// prints it beside the most that an ordinary request takes, one GPU on a machine of the same size.
+// BenchmarkHostileRequests searches for the request that takes longest to place and to explain, and
+// prints it next to the maximum of an ordinary request, one GPU on a machine of the same size.
 func BenchmarkHostileRequests(b *testing.B) {
 	placer := NewPlacer(0)
 	measure := func(tree *DeviceTree, used []int64, req *Request) time.Duration {
@@ -255,13 +255,13 @@ func BenchmarkHostileRequests(b *testing.B) {
 		seed++
 		climb(b, 400, seed, func(h hostile, tree *DeviceTree, used []int64, req *Request) int {
 			took := measure(tree, used, req)
-			for range 4 { // what else the machine does is no cost of the request
+			for range 4 { // other load of the machine is no cost of the request
 				took = min(took, measure(tree, used, req))
 			}
 			if took > worst {
 				worst, what = took, h
 			}
-			ordinary = max(ordinary, measure(tree, used, mustRequest(b, asking(h.gpus, []int{1}), nil)))
+			ordinary = max(ordinary, measure(tree, used, mustRequest(b, podRequesting(h.gpus, []int{1}), nil)))
 			return int(took)
 		})
 	}

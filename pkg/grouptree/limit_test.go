@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A search that may take few steps says that a request fits only when it does, and that it does not
-// fit only when that is sure, or with the word that it gave up.
-func TestWhateverTheLimitAnAnswerIsNeverWrong(t *testing.T) {
+// A search with few steps reports that a request fits only if it does. It reports that a request
+// does not fit only if that is certain, or along with the limit.
+func TestAnswersAreCorrectAtAnyLimit(t *testing.T) {
 	cut, fitting := 0, 0
 	for seed := range uint64(3000) {
 		s := randomScenario(rand.New(rand.NewPCG(2, seed)))
@@ -20,7 +20,7 @@ func TestWhateverTheLimitAnAnswerIsNeverWrong(t *testing.T) {
 		for limit := 25; limit <= 200; limit += 25 {
 			placer := NewPlacer(limit)
 			got := placer.Place(tree, used, req)
-			if !got.Exact { // the walk needs no limit: ask the search itself
+			if !got.Exact { // the walk needs no limit: call the search itself
 				placer.reset(tree, used, req)
 				got = placer.searchAll()
 			}

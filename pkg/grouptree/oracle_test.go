@@ -24,7 +24,7 @@ var (
 	oracleSeed  = flag.Uint64("oracle.seed", 0, "seed of the first of them; each has its own")
 )
 
-// mostAssignments bounds what the oracle goes through for one case.
+// mostAssignments bounds the assignments that the oracle tries for one case.
 const mostAssignments = 1000
 
 // slot is one placeholder of one container: the choice that an assignment makes.
@@ -34,7 +34,7 @@ type slot struct {
 	parent    int    // the slot of the placeholder above, or -1
 }
 
-// oracle goes through all assignments of placeholders to instances, without any cleverness.
+// oracle tries all assignments of placeholders to instances, without any optimization.
 type oracle struct {
 	s        *scenario
 	slots    []slot
@@ -56,9 +56,9 @@ func newOracle(s *scenario) *oracle {
 	for name := range s.node.Allocatable {
 		segments := strings.Split(string(name), "/")
 		for i := 2; i+1 < len(segments); i += 2 {
-			above, instance := strings.Join(segments[:i+1], "/"), strings.Join(segments[:i+2], "/")
-			if !slices.Contains(o.children[above], instance) {
-				o.children[above] = append(o.children[above], instance)
+			prefix, instance := strings.Join(segments[:i+1], "/"), strings.Join(segments[:i+2], "/")
+			if !slices.Contains(o.children[prefix], instance) {
+				o.children[prefix] = append(o.children[prefix], instance)
 			}
 		}
 	}
@@ -88,18 +88,18 @@ func newOracle(s *scenario) *oracle {
 	return o
 }
 
-// instances returns where slot k may go, given the choices before it.
+// instances returns the possible instances of slot k after the earlier choices.
 func (o *oracle) instances(k int) []string {
-	above := types.DeviceGroupPrefix
+	prefix := types.DeviceGroupPrefix
 	if parent := o.slots[k].parent; parent >= 0 {
-		above = o.choice[parent]
+		prefix = o.choice[parent]
 	}
 	segments := strings.Split(o.slots[k].path, "/")
-	return o.children[above+"/"+segments[len(segments)-2]]
+	return o.children[prefix+"/"+segments[len(segments)-2]]
 }
 
-// each calls visit with every complete assignment, in the order in which the exact search prefers
-// them, until it returns false or there were too many.
+// each calls visit with every complete assignment, in the exact search's order of preference, until
+// visit returns false or there are too many.
 func (o *oracle) each(visit func() bool) (complete bool) {
 	count := 0
 	var next func(k int) bool
@@ -126,11 +126,11 @@ func (o *oracle) where() location {
 		where[name] = types.ResourceLocation{}
 	}
 	for _, r := range o.requests {
-		above := types.DeviceGroupPrefix
+		prefix := types.DeviceGroupPrefix
 		if r.slot >= 0 {
-			above = o.choice[r.slot]
+			prefix = o.choice[r.slot]
 		}
-		where[r.container][r.name] = types.ResourceName(above + r.resource)
+		where[r.container][r.name] = types.ResourceName(prefix + r.resource)
 	}
 	return where
 }
@@ -140,10 +140,10 @@ func (o *oracle) where() location {
 func (o *oracle) best() (score float64, where location, complete bool) {
 	score = math.Inf(-1)
 	complete = o.each(func() bool {
-		at := o.where()
-		if o.s.shortage(at) == "" {
-			if got := o.s.score(at); got > score+1e-9 {
-				score, where = got, at
+		place := o.where()
+		if o.s.shortage(place) == "" {
+			if got := o.s.score(place); got > score+1e-9 {
+				score, where = got, place
 			}
 		}
 		return true
@@ -228,25 +228,25 @@ func randomScenario(r *rand.Rand) *scenario {
 		return info
 	}
 	s.pod.RunningContainers, s.pod.InitContainers = map[string]types.ContainerInfo{}, map[string]types.ContainerInfo{}
-	for _, at := range [][]Container{
+	for _, member := range [][]Container{
 		{{"main", Regular}},
 		{{"main", Regular}, {"web", Regular}},
 		{{"first", Init}, {"main", Regular}},
 		{{"proxy", Sidecar}, {"first", Init}, {"main", Regular}},
 		{{"first", Init}, {"proxy", Sidecar}, {"second", Init}, {"main", Regular}},
 	}[r.IntN(5)] {
-		s.spec = append(s.spec, at)
-		if at.Kind == Init {
-			s.pod.InitContainers[at.Name] = container()
+		s.spec = append(s.spec, member)
+		if member.Kind == Init {
+			s.pod.InitContainers[member.Name] = container()
 		} else {
-			s.pod.RunningContainers[at.Name] = container()
+			s.pod.RunningContainers[member.Name] = container()
 		}
 	}
 	return s
 }
 
-// The exact search finds a placement whenever there is one, the one with the highest score, and of
-// those the first by name; what the walk finds is a placement, too.
+// The exact search finds a placement if there is one: the one with the highest score, and of those
+// the first by name. The walk finds valid placements, too.
 func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 	placer := NewPlacer(0)
 	checked, fitting, walked, unfinished := 0, 0, 0, 0
@@ -311,12 +311,12 @@ func TestOracleAgreesWithTheExactSearch(t *testing.T) {
 	t.Logf("%d cases checked, %d fit, %d of them by the walk; %d were too large for the oracle",
 		checked, fitting, walked, unfinished)
 	if unfinished > checked || fitting < checked/10 || walked == fitting {
-		t.Error("the random cases are not what they should be")
+		t.Error("the random cases are not varied enough")
 	}
 }
 
-// checkAccounting adds what a placed pod holds to what is used: no resource is used beyond what
-// there is, and the list and the vector of used quantities agree.
+// checkAccounting adds the holdings of a placed pod to the used quantities. It checks that no
+// resource is over-committed, and that the list and the vector of used quantities agree.
 func checkAccounting(t *testing.T, s *scenario, tree *DeviceTree, req *Request, p *Placement, used []int64) {
 	t.Helper()
 	pod := s.pod

@@ -10,9 +10,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// A request whose resources were chosen before is placed without a look at the others: its steps do
-// not grow with the number of devices that the node has.
-func TestAPinnedRequestIsPlacedWithoutASearch(t *testing.T) {
+// The placer places a pinned request without inspecting other resources: its steps do not grow with
+// the number of the node's devices.
+func TestPlacesPinnedRequestsWithoutASearch(t *testing.T) {
 	steps := map[int]int{}
 	for _, devices := range []int{200, 2000} {
 		node := &types.NodeInfo{Allocatable: types.ResourceList{}}
@@ -32,8 +32,8 @@ func TestAPinnedRequestIsPlacedWithoutASearch(t *testing.T) {
 			t.Fatalf("%d devices: %+v", devices, got)
 		}
 		for i, item := range req.items {
-			if from := tree.Name(int(got.Assigned[i])); from != item.pin {
-				t.Errorf("%s is served by %s, %s was chosen", item.name, from, item.pin)
+			if device := tree.Name(int(got.Assigned[i])); device != item.pin {
+				t.Errorf("%s is served by %s, %s was chosen", item.name, device, item.pin)
 			}
 		}
 		steps[devices] = got.Steps

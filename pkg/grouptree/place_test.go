@@ -25,8 +25,8 @@ func devices(list types.ResourceList) types.ResourceList {
 	return full
 }
 
-// ask returns a container that makes these device requests.
-func ask(list types.ResourceList) types.ContainerInfo {
+// needs returns a container with these device requests.
+func needs(list types.ResourceList) types.ContainerInfo {
 	return types.ContainerInfo{DevRequests: devices(list)}
 }
 
@@ -37,28 +37,30 @@ func TestPlacementStories(t *testing.T) {
 	for name, test := range map[string]struct {
 		scenario
 		fits  bool
-		where location // nil: whatever is valid
+		where location // nil: any valid one
 	}{
 		"of equal devices the later name is taken": {
 			scenario{
 				node: types.NodeInfo{Allocatable: pair},
-				pod:  types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}},
+				pod:  types.PodInfo{RunningContainers: containers{"main": needs(types.ResourceList{"gpu/x/cards": 1})}},
 			},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/b/cards")}},
 		},
-		"an exclusive device is not given twice": {
+		"an exclusive device is allocated once": {
 			scenario{node: types.NodeInfo{Allocatable: pair, Used: devices(types.ResourceList{"gpu/b/cards": 1})},
 				pod: types.PodInfo{
-					RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1})},
+					RunningContainers: containers{
+						"main": needs(types.ResourceList{"gpu/x/cards": 1, "gpu/y/cards": 1}),
+					},
 				}},
 			false, nil,
 		},
-		"two halves share one device": {
+		"two requests share one device": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
 				pod: types.PodInfo{
 					RunningContainers: containers{
-						"main": ask(types.ResourceList{"gpu/x/memory": 40}),
-						"web":  ask(types.ResourceList{"gpu/x/memory": 40}),
+						"main": needs(types.ResourceList{"gpu/x/memory": 40}),
+						"web":  needs(types.ResourceList{"gpu/x/memory": 40}),
 					},
 				}},
 			true,
@@ -70,7 +72,7 @@ func TestPlacementStories(t *testing.T) {
 			},
 				pod: types.PodInfo{
 					RunningContainers: containers{
-						"main": ask(types.ResourceList{"gpu/x/memory": 30, "gpu/y/memory": 25, "gpu/z/memory": 25}),
+						"main": needs(types.ResourceList{"gpu/x/memory": 30, "gpu/y/memory": 25, "gpu/z/memory": 25}),
 					},
 				}},
 			true,
@@ -84,8 +86,8 @@ func TestPlacementStories(t *testing.T) {
 		"an init container shares the device of the containers after it": {
 			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1})},
 				pod: types.PodInfo{
-					InitContainers:    containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})},
-					RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})},
+					InitContainers:    containers{"first": needs(types.ResourceList{"gpu/x/cards": 1})},
+					RunningContainers: containers{"main": needs(types.ResourceList{"gpu/x/cards": 1})},
 				},
 				spec: []Container{{"first", Init}, {"main", Regular}}},
 			true, nil,
@@ -93,8 +95,8 @@ func TestPlacementStories(t *testing.T) {
 		"an init container cannot share the device of a sidecar before it": {
 			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1})},
 				pod: types.PodInfo{
-					InitContainers:    containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})},
-					RunningContainers: containers{"proxy": ask(types.ResourceList{"gpu/x/cards": 1})},
+					InitContainers:    containers{"first": needs(types.ResourceList{"gpu/x/cards": 1})},
+					RunningContainers: containers{"proxy": needs(types.ResourceList{"gpu/x/cards": 1})},
 				},
 				spec: []Container{{"proxy", Sidecar}, {"first", Init}}},
 			false, nil,
@@ -102,18 +104,18 @@ func TestPlacementStories(t *testing.T) {
 		"but it can share that of a sidecar after it": {
 			scenario{node: types.NodeInfo{Allocatable: devices(types.ResourceList{"gpu/a/cards": 1})},
 				pod: types.PodInfo{
-					InitContainers:    containers{"first": ask(types.ResourceList{"gpu/x/cards": 1})},
-					RunningContainers: containers{"proxy": ask(types.ResourceList{"gpu/x/cards": 1})},
+					InitContainers:    containers{"first": needs(types.ResourceList{"gpu/x/cards": 1})},
+					RunningContainers: containers{"proxy": needs(types.ResourceList{"gpu/x/cards": 1})},
 				},
 				spec: []Container{{"first", Init}, {"proxy", Sidecar}}},
 			true, nil,
 		},
 		"a device that others over-use does not block the rest": {
 			scenario{node: types.NodeInfo{
-				Allocatable: devices(types.ResourceList{"gpu/a/cards": 1, "gpu/sick/cards": 0}),
-				Used:        devices(types.ResourceList{"gpu/sick/cards": 1}),
+				Allocatable: devices(types.ResourceList{"gpu/a/cards": 1, "gpu/failed/cards": 0}),
+				Used:        devices(types.ResourceList{"gpu/failed/cards": 1}),
 			},
-				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}}},
+				pod: types.PodInfo{RunningContainers: containers{"main": needs(types.ResourceList{"gpu/x/cards": 1})}}},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/a/cards")}},
 		},
 		"a mask is met when any bit is there": {
@@ -121,7 +123,7 @@ func TestPlacementStories(t *testing.T) {
 				Allocatable: devices(types.ResourceList{"gpu/a/enumType": 1, "gpu/b/enumType": 6}),
 			},
 				pod: types.PodInfo{
-					RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/enumType": 2})},
+					RunningContainers: containers{"main": needs(types.ResourceList{"gpu/x/enumType": 2})},
 				}},
 			true, location{"main": {at("gpu/x/enumType"): at("gpu/b/enumType")}},
 		},
@@ -152,7 +154,7 @@ func TestPlacementStories(t *testing.T) {
 				}},
 			true, location{"main": {at("gpu/x/cards"): at("gpu/a/cards"), at("gpu/x/memory"): at("gpu/a/memory")}},
 		},
-		"others make way for it": {
+		"other requests yield to it": {
 			scenario{node: types.NodeInfo{Allocatable: pair},
 				pod: types.PodInfo{
 					RunningContainers: containers{
@@ -194,15 +196,15 @@ func TestPlacementStories(t *testing.T) {
 			scenario{
 				node: types.NodeInfo{Allocatable: pair},
 				pod: types.PodInfo{
-					RunningContainers: containers{"main": ask(types.ResourceList{"pair/0/gpu/x/cards": 1})},
+					RunningContainers: containers{"main": needs(types.ResourceList{"pair/0/gpu/x/cards": 1})},
 				},
 			},
 			false, nil,
 		},
-		"a request of nothing needs the resource all the same": {
+		"a request of 0 needs the resource, too": {
 			scenario{
 				node: types.NodeInfo{Allocatable: pair},
-				pod:  types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/links": 0})}},
+				pod:  types.PodInfo{RunningContainers: containers{"main": needs(types.ResourceList{"gpu/x/links": 0})}},
 			},
 			false, nil,
 		},
@@ -214,7 +216,7 @@ func TestPlacementStories(t *testing.T) {
 		},
 		"a node without devices holds none": {
 			scenario{
-				pod: types.PodInfo{RunningContainers: containers{"main": ask(types.ResourceList{"gpu/x/cards": 1})}},
+				pod: types.PodInfo{RunningContainers: containers{"main": needs(types.ResourceList{"gpu/x/cards": 1})}},
 			},
 			false, nil,
 		},
@@ -242,7 +244,7 @@ func TestPlacementStories(t *testing.T) {
 	}
 }
 
-func TestTheSearchStopsAtItsLimitAndSaysSo(t *testing.T) {
+func TestSearchStopsAndReportsItsLimit(t *testing.T) {
 	node, pod := hopeless()
 	tree := mustTree(t, node)
 	req := mustRequest(t, pod, nil)
@@ -256,21 +258,21 @@ func TestTheSearchStopsAtItsLimitAndSaysSo(t *testing.T) {
 			"a placement may exist") {
 			t.Errorf("limit %d: reason %q", limit, got)
 		}
-		easy := mustRequest(t, asking(64, []int{4}), nil)
+		easy := mustRequest(t, podRequesting(64, []int{4}), nil)
 		if limit > 1 && !placer.Place(tree, tree.Dense(nil), easy).Fits {
-			t.Errorf("limit %d: the placer is spoilt for the next request", limit)
+			t.Errorf("limit %d: the placer fails on the next request", limit)
 		}
 	}
 }
 
-func TestAPlacementThatTheLimitCutsShortIsValid(t *testing.T) {
+func TestPlacementAtTheLimitIsValid(t *testing.T) {
 	s := scenario{node: types.NodeInfo{Allocatable: types.ResourceList{}}}
 	requests := types.ResourceList{}
 	for i := range 5 { // many placements, all with different scores
 		s.node.Allocatable[types.ResourceName("resource/group/gpu/"+string(rune('a'+i))+"/memory")] = int64(100 + 7*i)
 		requests[types.ResourceName("gpu/"+string(rune('a'+i))+"/memory")] = int64(60 + 9*((i*3)%5)/2)
 	}
-	s.pod.RunningContainers = map[string]types.ContainerInfo{"main": ask(requests)}
+	s.pod.RunningContainers = map[string]types.ContainerInfo{"main": needs(requests)}
 	tree := mustTree(t, &s.node)
 	req := mustRequest(t, &s.pod, nil)
 	placer := NewPlacer(0)
@@ -288,7 +290,7 @@ func TestAPlacementThatTheLimitCutsShortIsValid(t *testing.T) {
 	checkValid(t, &s, tree, req, got)
 }
 
-func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
+func TestCompileErrorsNameTheCause(t *testing.T) {
 	type list = types.ResourceList
 	for name, test := range map[string]struct {
 		requests types.ResourceList
@@ -340,8 +342,8 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 	}{
 		"more than an int64 in all": {
 			types.PodInfo{
-				InitContainers:    map[string]types.ContainerInfo{"first": ask(list{"gpu/a/memory": 1})},
-				RunningContainers: map[string]types.ContainerInfo{"main": ask(list{"gpu/a/memory": math.MaxInt64})},
+				InitContainers:    map[string]types.ContainerInfo{"first": needs(list{"gpu/a/memory": 1})},
+				RunningContainers: map[string]types.ContainerInfo{"main": needs(list{"gpu/a/memory": math.MaxInt64})},
 			}, `container "first": device request "resource/group/gpu/a/memory": the pod's requests add up to more ` +
 				`than 9223372036854775807`,
 		},
@@ -370,16 +372,16 @@ func TestWhatCannotBeCompiledIsNamed(t *testing.T) {
 	}
 }
 
-// many returns a container that makes that many requests.
+// many returns a container with this number of requests.
 func many(requests int) types.ContainerInfo {
 	list := types.ResourceList{}
 	for i := range requests {
 		list[types.ResourceName(fmt.Sprintf("gpu/%d/memory", i))] = 1
 	}
-	return ask(list)
+	return needs(list)
 }
 
-func TestNamesOfOthersAreLeftAlone(t *testing.T) {
+func TestIgnoresForeignNames(t *testing.T) {
 	tree := mustTree(t, &types.NodeInfo{Allocatable: types.ResourceList{"nvidia.com/gpu": 8, "gpu/x": -1}})
 	req := mustRequest(t, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{
 		"main": {

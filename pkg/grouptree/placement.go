@@ -9,10 +9,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Placement is the answer for one request on one node. It is immutable: a cache hands the same one
-// to many callers.
+// Placement is the answer for one request on one node. It is immutable: a cache returns the same
+// one to many callers.
 type Placement struct {
-	// Fits reports whether a placement was found.
+	// Fits reports whether there is a placement.
 	Fits bool
 	// Score is the score of the node with the pod on it, from 0 (bad) to 1 (good). It is 0 when the
 	// pod does not fit.
@@ -22,36 +22,36 @@ type Placement struct {
 	Assigned []int32
 	// Exact reports that the walk failed and the exact search answered.
 	Exact bool
-	// LimitHit reports that one of the limits ended the search: when the pod fits, there may be a
-	// better placement; when it does not, there may be one.
+	// LimitHit reports that one of the limits ended the search. If the pod fits, there may be a
+	// better placement; if it does not, there may be a placement.
 	LimitHit bool
-	// TimedOut reports that this was the limit of time: another time the search may get further.
+	// TimedOut reports that this was the time limit: a later search may get further.
 	TimedOut bool
 	// Steps is the work of walk and search, at most the limit of steps.
 	Steps int
 }
 
 // Apply writes a placement that fits into the AllocateFrom of the pod's containers. The pod is the
-// one that the request was compiled from, or a copy of it; its maps are replaced, not changed, as
-// other copies may share them.
+// one of the compiled request, or a copy of it. Apply replaces the pod's maps and does not change
+// them, as other copies may share them.
 func (r *Request) Apply(tree *DeviceTree, p *Placement, pod *types.PodInfo) {
 	if !p.Fits {
 		return
 	}
 	pod.RunningContainers = withLocations(pod.RunningContainers)
 	pod.InitContainers = withLocations(pod.InitContainers)
-	for _, at := range r.containers {
+	for _, ctr := range r.containers {
 		containers := pod.RunningContainers
-		if at.kind == Init {
+		if ctr.kind == Init {
 			containers = pod.InitContainers
 		}
-		info := containers[at.name]
+		info := containers[ctr.name]
 		location := maps.Clone(info.AllocateFrom)
-		for i := at.itemLo; i < at.itemHi; i++ {
+		for i := ctr.itemLo; i < ctr.itemHi; i++ {
 			location[r.items[i].name] = tree.names[p.Assigned[i]]
 		}
 		info.AllocateFrom = location
-		containers[at.name] = info
+		containers[ctr.name] = info
 	}
 }
 

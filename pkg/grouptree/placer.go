@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Placer places requests. It holds the memory that this takes, to be used again: one goroutine at a
-// time may use it.
+// Placer places requests. It reuses its memory: one goroutine at a time may use it.
 type Placer struct {
 	limit    int       // of steps
 	deadline time.Time // zero for none
@@ -18,7 +17,7 @@ type Placer struct {
 
 	tree    *DeviceTree
 	req     *Request
-	running bool // the container that is being placed runs; otherwise it is an init container
+	running bool // the current container is a running one, not an init container
 
 	signatures []int32 // by the request's number: the tree's, or -1
 	types      []int32
@@ -27,20 +26,20 @@ type Placer struct {
 	// The state of each resource.
 	used  []int64   // by others and by this pod
 	pod   []int64   // by this pod: the most that it uses at any time
-	bits  []int64   // asked for by this pod
-	score []float64 // as it stands
-	side  []int64   // held by sidecars while the init container that is being placed runs
-	sum   []int64   // put there by that init container: so far in the exact search, in one group in the walk
+	bits  []int64   // requested by this pod
+	score []float64 // current
+	side  []int64   // held by sidecars while the current init container runs
+	sum   []int64   // of that init container: so far in the exact search, in one group in the walk
 
 	touched  []int32 // by instance: allocations of this pod below it
 	assigned []int32 // by request: the resource that serves it
 	trail    []change
-	saved    [][]int32 // by depth: the best assignment so far of the group that is being placed there
+	saved    [][]int32 // by depth: the best assignment so far of the current group
 
 	exact search
 }
 
-// change remembers the state of a resource before it changed.
+// change is the state of a resource before a change.
 type change struct {
 	resource        int32
 	touched         bool // the change counted the resource's instances as touched
@@ -48,12 +47,12 @@ type change struct {
 	score           float64
 }
 
-// Limits bound what it may cost to place one request on one node.
+// Limits bound the cost of placing one request on one node.
 type Limits struct {
 	// Steps is the number of steps; 0 stands for DefaultStepLimit. For the same request, node and
 	// number of steps the answer is always the same.
 	Steps int
-	// Time is a second wall, for a machine that is slow or busy; 0 stands for none.
+	// Time is a second limit, for a slow or busy machine; 0 stands for none.
 	Time time.Duration
 }
 
@@ -65,8 +64,8 @@ func NewPlacer(stepLimit int) *Placer {
 	return p
 }
 
-// Place places a request on a node of which used is in use: a vector of the tree's length, which is
-// only read.
+// Place places a request on a node. used is the vector of used quantities, of the tree's length;
+// Place only reads it.
 func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement {
 	p.reset(tree, used, req)
 	if score, ok := p.walk(); ok {
@@ -79,13 +78,13 @@ func (p *Placer) Place(tree *DeviceTree, used []int64, req *Request) *Placement 
 	return p.searchAll()
 }
 
-// PlaceWithin is Place with limits of this call's own.
+// PlaceWithin is Place with its own limits.
 func (p *Placer) PlaceWithin(tree *DeviceTree, used []int64, req *Request, limits Limits) *Placement {
 	p.setLimits(limits)
 	return p.Place(tree, used, req)
 }
 
-// setLimits sets the limits of the next placements. Their time begins now.
+// setLimits sets the limits of the next placements. Their time starts now.
 func (p *Placer) setLimits(limits Limits) {
 	p.limit, p.deadline = limits.Steps, time.Time{}
 	if p.limit <= 0 {
@@ -96,39 +95,39 @@ func (p *Placer) setLimits(limits Limits) {
 	}
 }
 
-// stepsPerLook is how many steps are taken between two looks at the clock: some 50 µs.
-const stepsPerLook = 8192
+// stepsPerClockCheck is how many steps pass between two checks of the clock: some 50 µs.
+const stepsPerClockCheck = 8192
 
-// exhausted reports whether one of the limits is reached, and notes it.
+// exhausted reports whether a limit is reached, and notes it.
 func (p *Placer) exhausted() bool {
 	s := &p.exact
 	if s.steps < p.checkAt {
 		return s.limitHit
 	}
 	s.limitHit = s.limitHit || s.steps >= p.limit
-	if !s.limitHit && !p.deadline.IsZero() && s.steps >= stepsPerLook && time.Now().After(p.deadline) {
+	if !s.limitHit && !p.deadline.IsZero() && s.steps >= stepsPerClockCheck && time.Now().After(p.deadline) {
 		s.limitHit, s.timedOut = true, true
 	}
-	p.checkAt = min(p.limit, s.steps+stepsPerLook)
+	p.checkAt = min(p.limit, s.steps+stepsPerClockCheck)
 	if s.limitHit {
 		p.checkAt = math.MaxInt
 	}
 	return s.limitHit
 }
 
-// steps returns how many steps were taken, at most the limit.
+// steps returns the number of steps so far, at most the limit.
 func (p *Placer) steps() int { return min(p.exact.steps, p.limit) }
 
-// cut returns the answer when one of the limits was reached before a placement was found.
+// cut returns the answer when the search reached a limit before it found a placement.
 func (p *Placer) cut() *Placement {
 	return &Placement{LimitHit: true, TimedOut: p.exact.timedOut, Steps: p.steps()}
 }
 
-// reset makes the placer ready for a request on a node.
+// reset prepares the placer for a request on a node.
 func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.tree, p.req = tree, req
 	p.exact.steps, p.exact.limitHit, p.exact.timedOut = 0, false, false
-	p.checkAt = min(p.limit, stepsPerLook)
+	p.checkAt = min(p.limit, stepsPerClockCheck)
 	n := len(tree.names)
 	p.used = append(p.used[:0], used[:n]...)
 	p.pod, p.bits = zeroed(p.pod, n), zeroed(p.bits, n)
@@ -140,38 +139,38 @@ func (p *Placer) reset(tree *DeviceTree, used []int64, req *Request) {
 	p.touched = zeroed(p.touched, len(tree.instances))
 	p.assigned = zeroed(p.assigned, len(req.items))
 	p.trail = p.trail[:0]
-	p.signatures = lookUp(p.signatures[:0], tree.signatures, req.signatures)
-	p.types = lookUp(p.types[:0], tree.types, req.types)
+	p.signatures = appendNumbers(p.signatures[:0], tree.signatures, req.signatures)
+	p.types = appendNumbers(p.types[:0], tree.types, req.types)
 	p.pins = p.pins[:0]
 	if req.pinned {
 		p.findPins()
 	}
 }
 
-// findPins finds the groups that have only one place to go: where the resource is that was chosen
-// before for a request of theirs.
+// findPins finds the pinned groups: an earlier allocation of one of their requests determines the
+// instance.
 func (p *Placer) findPins() {
 	p.pins = slices.Grow(p.pins, len(p.req.groups))[:len(p.req.groups)]
 	for g := range p.pins {
 		p.pins[g] = -1
 	}
 	for g := len(p.req.groups) - 1; g >= 0; g-- {
-		at := &p.req.groups[g]
-		for i := at.itemLo; i < at.itemHi && p.pins[g] < 0; i++ {
+		grp := &p.req.groups[g]
+		for i := grp.itemLo; i < grp.itemHi && p.pins[g] < 0; i++ {
 			if pin := p.req.items[i].pin; pin != "" {
 				if r, ok := p.tree.index[pin]; ok {
 					p.pins[g] = p.tree.owner[r]
 				}
 			}
 		}
-		if at.parent >= 0 && p.pins[g] > 0 {
-			p.pins[at.parent] = p.tree.instances[p.pins[g]].parent
+		if grp.parent >= 0 && p.pins[g] > 0 {
+			p.pins[grp.parent] = p.tree.instances[p.pins[g]].parent
 		}
 	}
 	p.exact.steps += len(p.req.items) + len(p.req.groups)
 }
 
-// places returns the instances below x that can have group g, as a range.
+// places returns the instances below x for group g, as a range.
 func (p *Placer) places(g, x int32) (first, last int32) {
 	first, last = p.tree.child(x, p.signatures[p.req.groups[g].signature])
 	if len(p.pins) > 0 && p.pins[g] >= 0 {
@@ -190,20 +189,20 @@ func zeroed[T int32 | int64](s []T, n int) []T {
 	return s
 }
 
-// lookUp appends the number of each name, or -1.
-func lookUp(to []int32, numbers map[string]int32, names []string) []int32 {
+// appendNumbers appends the number of each name, or -1.
+func appendNumbers(numbered []int32, numbers map[string]int32, names []string) []int32 {
 	for _, name := range names {
 		i, ok := numbers[name]
 		if !ok {
 			i = -1
 		}
-		to = append(to, i)
+		numbered = append(numbered, i)
 	}
-	return to
+	return numbered
 }
 
-// find returns the resource of instance x that serves request i, or -1 when x lacks it or it was
-// decided otherwise.
+// find returns the resource of instance x that serves request i, or -1 when x lacks it or the
+// request is pinned to another one.
 func (p *Placer) find(i, x int32) int32 {
 	it := &p.req.items[i]
 	r := p.tree.resource(x, p.types[it.typ])
@@ -213,22 +212,22 @@ func (p *Placer) find(i, x int32) int32 {
 	return r
 }
 
-// modeFor returns how request i is fitted and scored on resource r.
+// modeFor returns the mode of request i on resource r, which determines fit and score.
 func (p *Placer) modeFor(i, r int32) mode {
-	if m := p.req.items[i].scorer; m != byDefault {
+	if m := p.req.items[i].scorer; m != defaultMode {
 		return m
 	}
 	return p.tree.mode[r]
 }
 
-// counts reports whether request i consumes resource r. A container's scorer may turn a mask into a
-// quantity, but not the other way round: a user could else ask for a device that is taken.
+// counts reports whether request i consumes resource r. A container's scorer may make a quantity of
+// a mask, but no mask of a quantity: otherwise a user could get a device that is taken.
 func (p *Placer) counts(i, r int32) bool {
 	return p.tree.mode[r] != enum || p.req.items[i].scorer == leftOver
 }
 
-// assign puts request i on resource r, if it fits there. whole is all that an init container puts
-// on r, the request included; it doesn't matter for a running container.
+// assign assigns resource r to request i, if it fits there. whole is the total that an init
+// container assigns to r, the request included; running containers do not use it.
 func (p *Placer) assign(i, r int32, whole int64) bool {
 	quantity := p.req.items[i].quantity
 	if p.modeFor(i, r) == enum && quantity != 0 && p.tree.allocatable[r]&quantity == 0 {
@@ -246,8 +245,8 @@ func (p *Placer) assign(i, r int32, whole int64) bool {
 	return true
 }
 
-// growth returns by how much the pod's use of resource r grows with a request: a running
-// container's quantity comes on top, an init container can share what the pod uses at other times.
+// growth returns by how much the pod's use of resource r grows with a request: a running container
+// adds its quantity, an init container shares the quantity that the pod uses at other times.
 func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 	if p.running {
 		return quantity
@@ -255,8 +254,7 @@ func (p *Placer) growth(r int32, quantity, whole int64) int64 {
 	return max(0, whole+p.side[r]-p.pod[r])
 }
 
-// set changes the state of resource r, of which request i uses more than before. The change can be
-// undone.
+// set changes the state of resource r for an additional use by request i. undo reverts it.
 func (p *Placer) set(i, r int32, more int64) {
 	p.used[r] += more
 	p.pod[r] += more
@@ -264,7 +262,7 @@ func (p *Placer) set(i, r int32, more int64) {
 	p.score[r] = rate(p.modeFor(i, r), p.tree.allocatable[r], p.used[r], p.bits[r])
 }
 
-// remember keeps the state of resource r for undo.
+// remember saves the state of resource r for undo.
 func (p *Placer) remember(r int32, touched bool) {
 	p.trail = append(p.trail,
 		change{resource: r, touched: touched, used: p.used[r], pod: p.pod[r], bits: p.bits[r], score: p.score[r]})
@@ -279,7 +277,7 @@ func (p *Placer) touch(i, r int32) {
 	}
 }
 
-// undo goes back to the state in which the trail had this length.
+// undo restores the state in which the trail had this length.
 func (p *Placer) undo(mark int) {
 	for k := len(p.trail) - 1; k >= mark; k-- {
 		c := &p.trail[k]
@@ -293,37 +291,37 @@ func (p *Placer) undo(mark int) {
 	p.trail = p.trail[:mark]
 }
 
-// enter makes ready for placing a container.
-func (p *Placer) enter(at *container) {
-	p.running = at.kind != Init
+// enter prepares the placer for a container.
+func (p *Placer) enter(ctr *container) {
+	p.running = ctr.kind != Init
 	if !p.running {
-		p.sidecars(at, 1)
+		p.sidecars(ctr, 1)
 	}
 }
 
-// leave undoes what enter did, and what only this container's scorers said.
-func (p *Placer) leave(at *container) {
+// leave reverts enter, and the effects of this container's own scorers.
+func (p *Placer) leave(ctr *container) {
 	if !p.running {
-		p.sidecars(at, -1)
+		p.sidecars(ctr, -1)
 	}
 	if !p.req.rescored {
 		return
 	}
-	for i := at.itemLo; i < at.itemHi; i++ {
-		if r := p.assigned[i]; p.req.items[i].scorer != byDefault {
+	for i := ctr.itemLo; i < ctr.itemHi; i++ {
+		if r := p.assigned[i]; p.req.items[i].scorer != defaultMode {
 			p.remember(r, false)
 			p.score[r] = rate(p.tree.mode[r], p.tree.allocatable[r], p.used[r], p.bits[r])
 		}
 	}
 }
 
-// sidecars adds to side (or takes away, with -1) what those sidecars hold that run while init
-// container at does.
-func (p *Placer) sidecars(at *container, sign int64) {
+// sidecars adds to side (or subtracts, with -1) the holdings of the sidecars that run along with
+// init container ctr.
+func (p *Placer) sidecars(ctr *container, sign int64) {
 	p.exact.steps += p.req.running
 	for k := range p.req.running {
 		sidecar := &p.req.containers[k]
-		if sidecar.kind != Sidecar || sidecar.turn > at.turn {
+		if sidecar.kind != Sidecar || sidecar.order > ctr.order {
 			continue
 		}
 		p.exact.steps += int(sidecar.itemHi - sidecar.itemLo)

@@ -8,14 +8,14 @@ import "slices"
 // slack is more than the rounding errors of a score and less than any difference that counts.
 const slack = 1e-11
 
-// bound computes what each group can add to the score at most.
+// bound computes how much each group can add to the score at most.
 func (p *Placer) bound() {
 	s := &p.exact
 	n := len(p.req.groups)
 	s.remaining = append(s.remaining[:0], make([]float64, n+1)...)
 	for k := range p.req.running {
-		at := &p.req.containers[k]
-		for g := at.groupLo; g < at.groupHi; g++ {
+		ctr := &p.req.containers[k]
+		for g := ctr.groupLo; g < ctr.groupHi; g++ {
 			for i := p.req.groups[g].itemLo; i < p.req.groups[g].itemHi && !p.exhausted(); i++ {
 				s.remaining[g] += p.gain(i)
 			}
@@ -27,7 +27,7 @@ func (p *Placer) bound() {
 	s.ceiling = rank(p.ceiling(0))
 }
 
-// gain returns what request i can add to the sum of scores at most, whichever resource serves it.
+// gain returns how much request i can add to the sum of scores at most, with any resource.
 func (p *Placer) gain(i int32) float64 {
 	it := &p.req.items[i]
 	most := 0.0
@@ -46,7 +46,7 @@ func (p *Placer) gain(i int32) float64 {
 	return most
 }
 
-// ceiling returns a score that no placement exceeds which goes on from here with group g.
+// ceiling returns an upper bound of the scores of all placements that continue with group g.
 func (p *Placer) ceiling(g int32) float64 {
 	if p.req.rescored { // a container's own scorer may raise any score
 		return 1 + slack
@@ -54,15 +54,15 @@ func (p *Placer) ceiling(g int32) float64 {
 	return (p.exact.sum+p.exact.remaining[g])/float64(max(1, len(p.score))) + slack
 }
 
-// enough reports whether instance x has as much free, all in all, as a group needs.
-func (p *Placer) enough(at *group, x int32) bool {
-	in := &p.tree.instances[x]
-	for _, need := range at.needs {
+// enough reports whether instance x has as much free in total as a group needs.
+func (p *Placer) enough(grp *group, x int32) bool {
+	inst := &p.tree.instances[x]
+	for _, need := range grp.needs {
 		if p.exhausted() {
 			return false
 		}
-		missing, r := need.total, in.lo
-		for ; r < in.hi && missing > 0; r++ {
+		missing, r := need.total, inst.lo
+		for ; r < inst.hi && missing > 0; r++ {
 			if p.tree.typ[r] != p.types[need.typ] {
 				continue
 			}
@@ -72,7 +72,7 @@ func (p *Placer) enough(at *group, x int32) bool {
 				missing -= min(missing, p.free(r))
 			}
 		}
-		p.exact.steps += int(r - in.lo)
+		p.exact.steps += int(r - inst.lo)
 		if missing > 0 {
 			return false
 		}
@@ -80,7 +80,7 @@ func (p *Placer) enough(at *group, x int32) bool {
 	return true
 }
 
-// free returns how much of resource r the container that is being placed can still be given.
+// free returns how much of resource r the current container can still get.
 func (p *Placer) free(r int32) int64 {
 	free := p.tree.allocatable[r] - p.used[r]
 	if !p.running {
@@ -89,17 +89,16 @@ func (p *Placer) free(r int32) int64 {
 	return max(0, free)
 }
 
-// redundant reports whether instance x is as good as one of those that were tried at the same
-// point.
+// redundant reports whether the search has tried an interchangeable instance at the same point.
 func (p *Placer) redundant(x int32, tried []int32) bool {
-	if p.req.pinned { // a request that is still to come may be bound to one of them
+	if p.req.pinned { // a later request may be pinned to one of them
 		return false
 	}
 	p.exact.steps += len(tried)
 	return slices.ContainsFunc(tried, func(y int32) bool { return p.interchangeable(x, y) })
 }
 
-// interchangeable reports whether two instances of one level are built alike and in the same state.
+// interchangeable reports whether two instances of one level have the same structure and state.
 func (p *Placer) interchangeable(x, y int32) bool {
 	a, b := &p.tree.instances[x], &p.tree.instances[y]
 	if a.class != b.class {

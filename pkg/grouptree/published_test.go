@@ -58,9 +58,9 @@ func readPublished(tb testing.TB) []published {
 	return cases
 }
 
-// Where the published allocator found a placement, the walk finds the same one; where it found
-// none, the exact search may, and then the placement is valid.
-func TestPublishedPlacementsStay(t *testing.T) {
+// The walk finds the same placements as the published allocator. Where that found none, the exact
+// search may find one, and the placement is valid.
+func TestKeepsPublishedPlacements(t *testing.T) {
 	cases := readPublished(t)
 	if len(cases) != 3000 {
 		t.Fatalf("%d recorded placements, want 3000", len(cases))

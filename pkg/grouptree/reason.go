@@ -10,74 +10,72 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Cause says what kind of thing stands against a placement.
+// Cause classifies the reason why a request does not fit.
 type Cause int8
 
 // The causes, from the plainest to the least specific.
 const (
 	// Missing: the node has no such level, or no such resource on any instance of the level.
 	Missing Cause = iota
-	// Gone: an allocation that was decided before names a resource that the node does not have
-	// there.
+	// Gone: an earlier allocation names a resource that the node does not have there.
 	Gone
-	// Small: no single device has as much as is needed, free or not.
+	// Small: no single device has the needed quantity, free or not.
 	Small
-	// Insufficient: no single device, no single group, or the node as a whole has as much free as
-	// is needed.
+	// Insufficient: no single device, no single group, or not the node as a whole has the needed
+	// quantity free.
 	Insufficient
-	// InsufficientGroups: there are too few groups that have as much free as is needed.
+	// InsufficientGroups: too few groups have the needed quantity free.
 	InsufficientGroups
-	// Fragmented: there is enough free of everything, but not in one place.
+	// Fragmented: the node has enough of each resource free, but not in one place.
 	Fragmented
-	// Unknown: the search gave up at one of its limits.
+	// Unknown: the search reached one of its limits.
 	Unknown
 )
 
 // Reason says why a request does not fit a node. Its quantities are in base units.
 type Reason struct {
 	Cause Cause
-	// Container is the container whose request is concerned.
+	// Container is the container with the request.
 	Container string
-	// Request is the request that is concerned, or the first of those that are.
+	// Request is the request without a resource, or the first of them.
 	Request types.ResourceName
-	// Level is the level whose instances were looked at, such as gpugrp0; empty for the node as a
+	// Level is the level of the inspected instances, such as gpugrp0; empty for the node as a
 	// whole.
 	Level string
 	// Device and Resource are the last level and the last segment of the request: gpu and memory.
 	Device, Resource string
-	// Countable says that the devices have at most one of the resource each: what is needed is
-	// devices.
+	// Countable says that the devices have at most one of the resource each: the pod needs devices.
 	Countable bool
 	// Mask says that Needed is a bit mask.
 	Mask bool
-	// Groups is how many groups of the level are needed, and Placeable how many of them fit, for
+	// Groups is the needed number of groups of the level, and Placeable the number that fits, for
 	// InsufficientGroups.
 	Groups, Placeable int64
-	// Needed is what is needed, in one instance of the level.
+	// Needed is the needed quantity, in one instance of the level.
 	Needed int64
-	// Best and Of are what is free and what there is in that instance of the level which has the
-	// most free. For Small, Of is what there is in the largest, and Best is 0.
+	// Best and Of are the free and the total quantity of the instance of the level with the most
+	// free. For Small, Of is the quantity of the largest, and Best is 0.
 	Best, Of int64
-	// Free and Capacity are what is free and what there is on the node.
+	// Free and Capacity are the free and the total quantity of the node.
 	Free, Capacity int64
-	// Steps is how many steps the search took before it gave up, for Unknown; TimedOut says that it
-	// gave up at its limit of time, and Steps is 0.
+	// Steps is the number of steps of the stopped search, for Unknown. TimedOut says that it
+	// stopped at its time limit; then Steps is 0.
 	Steps    int
 	TimedOut bool
 }
 
 var _ devicescheduler.PredicateFailureReason = (*Reason)(nil)
 
-// GetReason returns the reason in words, without the names of the node and its devices.
+// GetReason returns the text of the reason, without the names of the node and its devices.
 func (r *Reason) GetReason() string { return r.String() }
 
-// GetInfo returns the request that is concerned, with what is needed, used and there on the node.
+// GetInfo returns the request, with the needed, used and total quantities of the node.
 func (r *Reason) GetInfo() (name types.ResourceName, requested, used, capacity int64) {
 	return r.Request, r.Needed, r.Capacity - r.Free, r.Capacity
 }
 
-// Kind returns the reason without what differs between nodes that lack the same: reasons of equal
-// kind differ in their text by no more than the numbers of what a node has.
+// Kind returns the reason without the values that differ between nodes that lack the same resource:
+// the texts of reasons of equal kind differ only in the quantities of the nodes.
 func (r *Reason) Kind() Reason {
 	kind := *r
 	kind.Request, kind.Placeable, kind.Best, kind.Of, kind.Free, kind.Capacity = "", 0, 0, 0, 0, 0
@@ -87,9 +85,9 @@ func (r *Reason) Kind() Reason {
 	return kind
 }
 
-// Nearer reports whether the node of this reason is nearer to what is needed than that of another
-// of the same kind. Of reasons with different texts exactly one is nearer.
-func (r *Reason) Nearer(than *Reason) bool {
-	return cmp.Or(cmp.Compare(r.Placeable, than.Placeable), cmp.Compare(r.Best, than.Best),
-		cmp.Compare(r.Of, than.Of)) > 0
+// Nearer reports whether the node of this reason is nearer to the need than the node of another
+// reason of the same kind. Of two reasons with different texts exactly one is nearer.
+func (r *Reason) Nearer(other *Reason) bool {
+	return cmp.Or(cmp.Compare(r.Placeable, other.Placeable), cmp.Compare(r.Best, other.Best),
+		cmp.Compare(r.Of, other.Of)) > 0
 }

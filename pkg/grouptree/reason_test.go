@@ -13,8 +13,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// gpuWords leaves out the word for gpugrp1, which so appears by its name.
-var gpuWords = devicescheduler.Words{
+// gpuNames has no display name for gpugrp1, whose name then appears.
+var gpuNames = devicescheduler.Words{
 	Levels: map[string]devicescheduler.Noun{
 		"gpu":     {One: "GPU", Many: "GPUs"},
 		"gpugrp0": {One: "NVLink pair", Many: "NVLink pairs"},
@@ -22,10 +22,10 @@ var gpuWords = devicescheduler.Words{
 	Units: map[string]devicescheduler.Unit{"gpu/memory": devicescheduler.Bytes},
 }
 
-func TestReasonsSayWhatIsMissing(t *testing.T) {
+func TestReasonsNameWhatIsMissing(t *testing.T) {
 	type containers = map[string]types.ContainerInfo
 	running := func(list types.ResourceList) types.PodInfo {
-		return types.PodInfo{RunningContainers: containers{"main": ask(list)}}
+		return types.PodInfo{RunningContainers: containers{"main": needs(list)}}
 	}
 	memory := func(g int, quantity int64) types.ResourceList {
 		return types.ResourceList{gpuName(8, g) + "/memory": quantity}
@@ -49,29 +49,29 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		want string
 	}{
 		"no device is free": {
-			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), *asking(8, []int{1}), "have no free GPU",
+			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7), *podRequesting(8, []int{1}), "have no free GPU",
 		},
 		"the node has too few free": {
-			busy(machine(8), 0, 1, 2, 3, 4), *asking(8, []int{1}, []int{1}, []int{1}, []int{1}),
+			busy(machine(8), 0, 1, 2, 3, 4), *podRequesting(8, []int{1}, []int{1}, []int{1}, []int{1}),
 			"have fewer than 4 free GPUs (best: 3 free of 8)",
 		},
 		"no pair has enough free": {
-			busy(machine(8), 0, 2, 4, 6), *asking(8, []int{2}),
+			busy(machine(8), 0, 2, 4, 6), *podRequesting(8, []int{2}),
 			"have fewer than 2 free GPUs in one NVLink pair (best: 1 free of 2)",
 		},
 		"no socket has enough free": {
-			busy(machine(8), 0, 7), *asking(8, []int{2, 2}),
+			busy(machine(8), 0, 7), *podRequesting(8, []int{2, 2}),
 			"have fewer than 4 free GPUs in one gpugrp1 (best: 3 free of 4)",
 		},
 		"there are too few free pairs": {
-			busy(machine(8), 0, 2), *asking(8, []int{2}, []int{2}, []int{2}),
+			busy(machine(8), 0, 2), *podRequesting(8, []int{2}, []int{2}, []int{2}),
 			"have fewer than 3 gpugrp1 with 2 free GPUs each (best: 2)",
 		},
 		"no device has enough memory": {
 			used(almostFull...), running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 40 << 30}),
 			"have no GPU with 40 GiB of memory free (best: 20 GiB free of 80 GiB)",
 		},
-		"no device is so large, and all that are there are full": {
+		"no device is so large, and all devices are full": {
 			busy(machine(8), 0, 1, 2, 3, 4, 5, 6, 7),
 			running(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/memory": 160 << 30}),
 			"have no GPU with 160 GiB of memory (the largest has 80 GiB)",
@@ -117,7 +117,7 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		"the resource of the node itself is unknown": {
 			machine(8), running(types.ResourceList{"power": 1}), "have no power",
 		},
-		"an allocation from before is gone": {
+		"an earlier allocation is gone": {
 			machine(8), types.PodInfo{RunningContainers: containers{"main": {
 				DevRequests: devices(types.ResourceList{"gpugrp1/0/gpugrp0/0/gpu/a/cards": 1}),
 				AllocateFrom: types.ResourceLocation{
@@ -125,12 +125,12 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 				},
 			}}}, "have lost the GPU that was allocated before",
 		},
-		"an init container asks for too much": {
+		"an init container requests too much": {
 			busy(machine(8), 0, 1, 2, 3, 4, 5),
-			types.PodInfo{InitContainers: asking(8, []int{1}, []int{1}, []int{1}).RunningContainers},
+			types.PodInfo{InitContainers: podRequesting(8, []int{1}, []int{1}, []int{1}).RunningContainers},
 			"have fewer than 3 free GPUs (best: 2 free of 8)",
 		},
-		"the pieces do not come together": {
+		"the free devices are in different groups": {
 			used(
 				memory(0, 40<<30), memory(1, 40<<30), memory(2, 80<<30), memory(3, 80<<30), memory(4, 80<<30),
 				memory(5, 80<<30), memory(6, 80<<30), memory(7, 80<<30),
@@ -152,15 +152,15 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 			if p.Fits || reason == nil {
 				t.Fatalf("fits %v, reason %v", p.Fits, reason)
 			}
-			if got := reason.Text(gpuWords); got != test.want {
+			if got := reason.Text(gpuNames); got != test.want {
 				t.Errorf("reason %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-func TestAReasonCarriesTheNumbers(t *testing.T) {
-	node, pod := busy(machine(8), 0, 2, 4, 6), asking(8, []int{2})
+func TestReasonContainsTheNumbers(t *testing.T) {
+	node, pod := busy(machine(8), 0, 2, 4, 6), podRequesting(8, []int{2})
 	tree, req := mustTree(t, node), mustRequest(t, pod, nil)
 	dense := tree.Dense(node.Used)
 	p := NewPlacer(0).Place(tree, dense, req)
@@ -173,7 +173,7 @@ func TestAReasonCarriesTheNumbers(t *testing.T) {
 	}
 }
 
-func TestQuantitiesAreWrittenForPeople(t *testing.T) {
+func TestHumanFormatsQuantities(t *testing.T) {
 	for quantity, want := range map[int64]string{
 		0: "0", 7: "7", 1<<20 - 1: "1048575", 1 << 20: "1 MiB", 1536 << 20: "1.5 GiB", 80 << 30: "80 GiB",
 		1<<40 - 1: "1023.9 GiB", 1 << 62: "4 EiB",
@@ -184,7 +184,7 @@ func TestQuantitiesAreWrittenForPeople(t *testing.T) {
 	}
 }
 
-func TestUnitsArePluginsOwn(t *testing.T) {
+func TestReasonsUseThePluginsUnits(t *testing.T) {
 	reason := Reason{
 		Cause:    Small,
 		Level:    "nic",
@@ -193,14 +193,14 @@ func TestUnitsArePluginsOwn(t *testing.T) {
 		Needed:   100_000_000,
 		Of:       25_000_000,
 	}
-	words := devicescheduler.Words{Units: map[string]devicescheduler.Unit{"nic/bandwidth": "Mbit/s"}}
+	names := devicescheduler.Words{Units: map[string]devicescheduler.Unit{"nic/bandwidth": "Mbit/s"}}
 	const want = "have no nic with 100000000 Mbit/s of bandwidth (the largest has 25000000 Mbit/s)"
-	if got := reason.Text(words); got != want {
+	if got := reason.Text(names); got != want {
 		t.Errorf("reason %q, want %q", got, want)
 	}
 }
 
-func TestAReasonIsShortHoweverLongTheNamesAre(t *testing.T) {
+func TestReasonIsShortWithLongNames(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
 	for _, reason := range []Reason{
 		{Cause: Missing, Level: long},
@@ -214,11 +214,11 @@ func TestAReasonIsShortHoweverLongTheNamesAre(t *testing.T) {
 	}
 }
 
-// Two nodes lack the same, the one more of it than the other: their reasons are of one kind, and
-// the text of the nearer node stands for both.
-func TestReasonsOfOneKindDifferInNumbersOnly(t *testing.T) {
+// Two nodes lack the same resource, one node more of it than the other: their reasons are of one
+// kind, and the text of the nearer node stands for both.
+func TestReasonsOfOneKindDifferOnlyInNumbers(t *testing.T) {
 	explain := func(busyGPUs ...int) *Reason {
-		node, pod := busy(machine(8), busyGPUs...), asking(8, []int{2})
+		node, pod := busy(machine(8), busyGPUs...), podRequesting(8, []int{2})
 		tree, req := mustTree(t, node), mustRequest(t, pod, nil)
 		dense := tree.Dense(node.Used)
 		return Explain(tree, dense, req, NewPlacer(0).Place(tree, dense, req))

@@ -11,16 +11,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// maxWord bounds the bytes of a name in a reason. Names come from users and nodes and are of any
-// length; an event has 1024 bytes for everything.
+// maxWord bounds the bytes of a name in a reason. Names come from users and nodes and can have any
+// length; an event has 1024 bytes in total.
 const maxWord = 63
 
 // String returns the reason with the names that levels and resources have in paths.
 func (r *Reason) String() string { return r.Text(devicescheduler.Words{}) }
 
-// Text returns the reason in words, such that it follows on a number of nodes: "have no free GPU".
-func (r *Reason) Text(words devicescheduler.Words) string {
-	w := wording{r, words}
+// Text returns the reason as a predicate whose subject is a number of nodes: "have no free GPU".
+func (r *Reason) Text(names devicescheduler.Words) string {
+	w := wording{r, names}
 	switch r.Cause {
 	case Missing:
 		if r.Level != "" {
@@ -49,10 +49,10 @@ func (r *Reason) Text(words devicescheduler.Words) string {
 	}
 }
 
-// wording is a reason that is being put into words.
+// wording formats a reason with the display names of levels and resources.
 type wording struct {
 	*Reason
-	words devicescheduler.Words
+	names devicescheduler.Words
 }
 
 // short is the text for Insufficient.
@@ -77,22 +77,22 @@ func (w wording) short() string {
 	}
 }
 
-// level names the instances of the level that were looked at.
-func (w wording) level(n int64) string { return w.noun(w.Level, n) }
+// level names the inspected instances of the level.
+func (w wording) level(n int64) string { return w.displayName(w.Level, n) }
 
-// thing names what is requested: devices, or a resource of them.
+// thing names the request: devices, or a resource of devices.
 func (w wording) thing(n int64) string {
 	switch {
 	case w.Device == "":
 		return word(w.Resource)
 	case w.Countable:
-		return w.noun(w.Device, n)
+		return w.displayName(w.Device, n)
 	default:
-		return w.noun(w.Device, 1) + " " + word(w.Resource)
+		return w.displayName(w.Device, 1) + " " + word(w.Resource)
 	}
 }
 
-// amount is how much of what is needed in an instance of the level.
+// amount is the needed quantity in an instance of the level.
 func (w wording) amount() string {
 	switch {
 	case w.Countable:
@@ -104,7 +104,7 @@ func (w wording) amount() string {
 	}
 }
 
-// freeAmount is how much must be free in an instance of the level.
+// freeAmount is the quantity that must be free in an instance of the level.
 func (w wording) freeAmount() string {
 	if w.Countable {
 		return fmt.Sprintf("%d free %s", w.Needed, w.thing(w.Needed))
@@ -112,22 +112,22 @@ func (w wording) freeAmount() string {
 	return w.amount() + " free"
 }
 
-// noun is the word for so many instances of a level.
-func (w wording) noun(level string, n int64) string {
-	noun, ok := w.words.Levels[level]
+// displayName is the display name for n instances of a level.
+func (w wording) displayName(level string, n int64) string {
+	name, ok := w.names.Levels[level]
 	switch {
 	case !ok:
 		return word(level)
 	case n == 1:
-		return word(noun.One)
+		return word(name.One)
 	default:
-		return word(noun.Many)
+		return word(name.Many)
 	}
 }
 
-// quantity writes so much of the resource with its unit.
+// quantity formats a quantity of the resource with its unit.
 func (w wording) quantity(n int64) string {
-	switch unit := w.words.Units[w.Device+"/"+w.Resource]; unit {
+	switch unit := w.names.Units[w.Device+"/"+w.Resource]; unit {
 	case "", devicescheduler.Bytes:
 		return Human(n)
 	default:
@@ -143,8 +143,8 @@ func word(name string) string {
 	return strings.ToValidUTF8(name[:maxWord], "") + "…"
 }
 
-// Human returns a quantity the way people write it: from 1 MiB on in the largest binary unit that
-// leaves at least 1, as such numbers are bytes, with at most one digit after the point.
+// Human returns a quantity as people write it: from 1 MiB on in the largest binary unit that gives
+// at least 1, as such numbers are bytes, with at most one digit after the point.
 func Human(quantity int64) string {
 	units := []string{"MiB", "GiB", "TiB", "PiB", "EiB"}
 	if quantity < 1<<20 {

@@ -22,13 +22,13 @@ type compiler struct {
 	types      map[string]int32
 	known      map[typeName]int32 // types, without joining their names
 	total      int64
-	places     []int // by type, while needs are summed: the need's place and 1, or 0
+	places     []int // by type, while needs are summed: the need's index plus 1, or 0
 }
 
-// typeName is what a type's name is joined from.
+// typeName is the parts of a type's name.
 type typeName struct{ signature, resource string }
 
-// placeholder is a group of requests that is being collected, or a container as a whole.
+// placeholder collects a group of requests, or those of a container as a whole.
 type placeholder struct {
 	level, instance string
 	signature       string
@@ -53,14 +53,14 @@ func (p *placeholder) group(level, instance string) *placeholder {
 	return next
 }
 
-// count makes room for all requests of the pod, and refuses more than MaxRequests before any work
-// is done for them.
+// count allocates memory for all requests of the pod. It returns an error for more than MaxRequests
+// before it does any work for them.
 func (c *compiler) count(pod *types.PodInfo) error {
 	count := 0
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			if count += len(containers[name].DevRequests); count > MaxRequests {
-				return fmt.Errorf("container %q: the pod makes more than %d device requests: ask for fewer",
+				return fmt.Errorf("container %q: the pod makes more than %d device requests: use fewer",
 					name, MaxRequests)
 			}
 		}
@@ -70,7 +70,7 @@ func (c *compiler) count(pod *types.PodInfo) error {
 }
 
 // container adds one container.
-func (c *compiler) container(name string, kind Kind, turn int, info types.ContainerInfo) error {
+func (c *compiler) container(name string, kind Kind, order int, info types.ContainerInfo) error {
 	root := &placeholder{}
 	for _, request := range slices.Sorted(maps.Keys(info.DevRequests)) {
 		if !resource.IsGroupResourceName(request) {
@@ -87,22 +87,22 @@ func (c *compiler) container(name string, kind Kind, turn int, info types.Contai
 		}
 	}
 	if root.items == nil && root.groups == nil {
-		return nil // a container that requests nothing takes no part in placement
+		return nil // containers without requests take no part in placement
 	}
 	if len(c.req.containers) == MaxContainers {
 		return fmt.Errorf("container %q: more than %d containers of the pod request devices: "+
 			"request them in fewer containers", name, MaxContainers)
 	}
-	at := container{
+	ctr := container{
 		name:    name,
 		kind:    kind,
-		turn:    turn,
+		order:   order,
 		groupLo: int32(len(c.req.groups)),
 		itemLo:  int32(len(c.req.items)),
 	}
 	c.flatten(root, -1)
-	at.groupHi, at.itemHi = int32(len(c.req.groups)), int32(len(c.req.items))
-	c.req.containers = append(c.req.containers, at)
+	ctr.groupHi, ctr.itemHi = int32(len(c.req.groups)), int32(len(c.req.items))
+	c.req.containers = append(c.req.containers, ctr)
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (c *compiler) request(root *placeholder, name types.ResourceName, info type
 	if it.quantity < 0 {
 		return fmt.Errorf("the quantity is negative (%d)", it.quantity)
 	}
-	// So no sum of quantities can overflow, whatever a node's scorers make of masks.
+	// So no sum of quantities can overflow, with any scorers of a node.
 	if it.quantity > math.MaxInt64-c.total {
 		return fmt.Errorf("the pod's requests add up to more than %d", int64(math.MaxInt64))
 	}
@@ -128,12 +128,12 @@ func (c *compiler) request(root *placeholder, name types.ResourceName, info type
 		c.req.rescored = true
 	}
 	c.req.pinned = c.req.pinned || it.pin != ""
-	at := root
+	ph := root
 	for level, instance := range path.Levels() {
-		at = at.group(level, instance)
+		ph = ph.group(level, instance)
 	}
-	it.typ = c.typeOf(at.signature, path.Resource())
-	at.items = append(at.items, it)
+	it.typ = c.typeOf(ph.signature, path.Resource())
+	ph.items = append(ph.items, it)
 	return nil
 }
 
@@ -148,40 +148,39 @@ func (c *compiler) typeOf(signature, resource string) int32 {
 }
 
 // flatten writes a placeholder and all below it, depth first.
-func (c *compiler) flatten(at *placeholder, parent int32) {
+func (c *compiler) flatten(ph *placeholder, parent int32) {
 	r := c.req
 	self := int32(len(r.groups))
 	g := group{
-		signature: intern(c.signatures, &r.signatures, at.signature),
+		signature: intern(c.signatures, &r.signatures, ph.signature),
 		parent:    parent,
 		twin:      -1,
 		itemLo:    int32(len(r.items)),
 	}
-	r.items = append(r.items, at.items...)
+	r.items = append(r.items, ph.items...)
 	g.itemHi = int32(len(r.items))
 	r.groups = append(r.groups, g)
-	slices.SortFunc(at.groups, func(a, b *placeholder) int {
+	slices.SortFunc(ph.groups, func(a, b *placeholder) int {
 		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.instance, b.instance))
 	})
-	before := int32(-1)
-	for k, below := range at.groups {
-		if k > 0 && at.groups[k-1].level != below.level {
-			before = -1
+	start := int32(-1)
+	for k, below := range ph.groups {
+		if k > 0 && ph.groups[k-1].level != below.level {
+			start = -1
 		}
 		next := int32(len(r.groups))
 		c.flatten(below, self)
-		if before >= 0 && r.alike(before, next) {
-			r.groups[next].twin = before
+		if start >= 0 && r.alike(start, next) {
+			r.groups[next].twin = start
 		}
-		before = next
+		start = next
 	}
 	r.groups[self].end = int32(len(r.groups))
 	r.groups[self].itemEnd = int32(len(r.items))
 	r.groups[self].needs = c.sum(r.items[g.itemLo:])
 }
 
-// alike reports whether two groups ask for exactly the same, so that exchanging them changes
-// nothing.
+// alike reports whether two groups have equal requests, so that exchanging them changes nothing.
 func (r *Request) alike(a, b int32) bool {
 	width := r.groups[a].end - a
 	if r.groups[b].end-b != width || r.groups[a].itemEnd-r.groups[a].itemLo != r.groups[b].itemEnd-r.groups[b].itemLo {
@@ -222,18 +221,18 @@ func (c *compiler) sum(items []item) []need {
 	return needs
 }
 
-// finish numbers the turns of the containers that are left, so that the others leave no trace, and
-// computes what follows from all containers: needs, conditions and the digest.
+// finish renumbers the remaining containers in order, so that containers without requests have no
+// effect, and computes the results of all containers: needs, conditions and the digest.
 func (c *compiler) finish() {
 	r := c.req
-	var turns []int
-	for _, at := range r.containers {
-		turns = append(turns, at.turn)
+	var orders []int
+	for _, ctr := range r.containers {
+		orders = append(orders, ctr.order)
 	}
-	slices.Sort(turns)
-	turns = slices.Compact(turns)
+	slices.Sort(orders)
+	orders = slices.Compact(orders)
 	for k := range r.containers {
-		r.containers[k].turn, _ = slices.BinarySearch(turns, r.containers[k].turn)
+		r.containers[k].order, _ = slices.BinarySearch(orders, r.containers[k].order)
 	}
 	if r.running > 0 {
 		r.needs = c.sum(r.items[:r.containers[r.running-1].itemHi])
@@ -245,8 +244,8 @@ func (c *compiler) finish() {
 		content.str(names...)
 	}
 	content.num(int64(r.running), int64(len(r.containers)))
-	for _, at := range r.containers {
-		content.num(int64(at.kind), int64(at.turn), int64(at.groupHi), int64(at.itemHi))
+	for _, ctr := range r.containers {
+		content.num(int64(ctr.kind), int64(ctr.order), int64(ctr.groupHi), int64(ctr.itemHi))
 	}
 	for _, g := range r.groups {
 		content.num(int64(g.signature), int64(g.parent), int64(g.itemLo))

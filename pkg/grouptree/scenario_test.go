@@ -14,7 +14,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// scenario is a node and a pod, as an oracle sees them: by name, without anything compiled.
+// scenario is a node and a pod as the oracle sees them: by name, not compiled.
 type scenario struct {
 	node types.NodeInfo
 	pod  types.PodInfo
@@ -24,12 +24,11 @@ type scenario struct {
 	infos map[string]types.ContainerInfo
 }
 
-// location says where each request of each container goes; init containers have "init/" before
-// their name.
+// location has the resource of each request of each container. Names of init containers begin with
+// "init/".
 type location map[string]types.ResourceLocation
 
-// containers returns the containers by their names in a location, in the order in which they are
-// placed.
+// containers returns the containers by their names in a location, in the order of placement.
 func (s *scenario) containers() (names []string, infos map[string]types.ContainerInfo) {
 	if s.infos != nil {
 		return s.names, s.infos
@@ -46,8 +45,7 @@ func (s *scenario) containers() (names []string, infos map[string]types.Containe
 	return s.names, s.infos
 }
 
-// resourceMode is how the node treats a resource, or a request for it when it has a scorer of its
-// own.
+// resourceMode is the mode of a resource of the node, or of a request with its own scorer.
 func resourceMode(name types.ResourceName, scorers ...types.ResourceScorer) string {
 	for _, scorer := range scorers {
 		if number := scorer[name]; number != 0 {
@@ -61,21 +59,22 @@ func resourceMode(name types.ResourceName, scorers ...types.ResourceScorer) stri
 	return "left-over"
 }
 
-// requestMode is how a container's request for a resource is treated.
-func (s *scenario) requestMode(info types.ContainerInfo, request, at types.ResourceName) string {
+// requestMode is the mode of a container's request for a resource.
+func (s *scenario) requestMode(info types.ContainerInfo, request, resource types.ResourceName) string {
 	if info.Scorer[request] != 0 {
 		return resourceMode(request, info.Scorer)
 	}
 	if _, ok := info.Scorer[request]; ok {
 		return resourceMode(request)
 	}
-	return resourceMode(at, s.node.Scorer)
+	return resourceMode(resource, s.node.Scorer)
 }
 
 // consumes reports whether a container's request uses up the resource that serves it.
-func (s *scenario) consumes(info types.ContainerInfo, request, at types.ResourceName) bool {
+func (s *scenario) consumes(info types.ContainerInfo, request, resource types.ResourceName) bool {
 	_, own := info.Scorer[request]
-	return resourceMode(at, s.node.Scorer) == "left-over" || own && s.requestMode(info, request, at) == "left-over"
+	return resourceMode(resource, s.node.Scorer) == "left-over" ||
+		own && s.requestMode(info, request, resource) == "left-over"
 }
 
 // peak returns the most that the pod uses of each resource at any time, by Kubernetes' formula:
@@ -85,8 +84,8 @@ func (s *scenario) peak(where location) map[types.ResourceName]int64 {
 	use := func(name string) map[types.ResourceName]int64 {
 		sum := map[types.ResourceName]int64{}
 		for request, quantity := range infos[name].DevRequests {
-			if at := where[name][request]; s.consumes(infos[name], request, at) {
-				sum[at] += quantity
+			if resource := where[name][request]; s.consumes(infos[name], request, resource) {
+				sum[resource] += quantity
 			}
 		}
 		return sum
@@ -95,12 +94,12 @@ func (s *scenario) peak(where location) map[types.ResourceName]int64 {
 	raise := func(sums ...map[types.ResourceName]int64) {
 		total := map[types.ResourceName]int64{}
 		for _, sum := range sums {
-			for at, quantity := range sum {
-				total[at] += quantity
+			for resource, quantity := range sum {
+				total[resource] += quantity
 			}
 		}
-		for at, quantity := range total {
-			most[at] = max(most[at], quantity)
+		for resource, quantity := range total {
+			most[resource] = max(most[resource], quantity)
 		}
 	}
 	var running []map[types.ResourceName]int64
@@ -113,12 +112,12 @@ func (s *scenario) peak(where location) map[types.ResourceName]int64 {
 	for _, name := range names {
 		if initial, ok := strings.CutPrefix(name, "init/"); ok {
 			step := []map[types.ResourceName]int64{use(name)}
-			for _, before := range s.spec {
-				if before.Name == initial {
+			for _, previous := range s.spec {
+				if previous.Name == initial {
 					break
 				}
-				if before.Kind == Sidecar {
-					step = append(step, use(before.Name))
+				if previous.Kind == Sidecar {
+					step = append(step, use(previous.Name))
 				}
 			}
 			raise(step...)
@@ -127,23 +126,23 @@ func (s *scenario) peak(where location) map[types.ResourceName]int64 {
 	return most
 }
 
-// problem returns what is wrong with a placement, or "".
+// problem returns the error of a placement, or "".
 func (s *scenario) problem(where location) string {
 	names, infos := s.containers()
 	for _, name := range names {
 		groups := map[string]string{} // placeholder, with those above it → instance, with those above it
 		for request := range infos[name].DevRequests {
-			at, ok := where[name][request]
+			resource, ok := where[name][request]
 			if !ok {
 				return "request " + string(request) + " is not served"
 			}
-			want, got := strings.Split(string(request), "/"), strings.Split(string(at), "/")
+			want, got := strings.Split(string(request), "/"), strings.Split(string(resource), "/")
 			if len(want) != len(got) || want[len(want)-1] != got[len(got)-1] {
-				return string(at) + " has not the shape of " + string(request)
+				return string(resource) + " has not the shape of " + string(request)
 			}
 			for i := 2; i+1 < len(want); i += 2 {
 				if want[i] != got[i] {
-					return string(at) + " has not the levels of " + string(request)
+					return string(resource) + " has not the levels of " + string(request)
 				}
 				placeholder, instance := strings.Join(want[:i+2], "/"), strings.Join(got[:i+2], "/")
 				if groups[placeholder] != "" && groups[placeholder] != instance {
@@ -156,32 +155,32 @@ func (s *scenario) problem(where location) string {
 	return s.shortage(where)
 }
 
-// shortage returns what a placement of the right shape has too little of, or "".
+// shortage returns the first shortage of a placement with the right shape, or "".
 func (s *scenario) shortage(where location) string {
 	names, infos := s.containers()
 	for _, name := range names {
 		for request, quantity := range infos[name].DevRequests {
-			at := where[name][request]
-			allocatable, ok := s.node.Allocatable[at]
+			resource := where[name][request]
+			allocatable, ok := s.node.Allocatable[resource]
 			if !ok {
-				return "the node has no " + string(at)
+				return "the node has no " + string(resource)
 			}
-			if s.requestMode(infos[name], request, at) == "enum" && quantity != 0 && quantity&allocatable == 0 {
-				return string(at) + " has none of the bits of " + string(request)
+			if s.requestMode(infos[name], request, resource) == "enum" && quantity != 0 && quantity&allocatable == 0 {
+				return string(resource) + " has none of the bits of " + string(request)
 			}
-			if s.consumes(infos[name], request, at) && resourceMode(at, s.node.Scorer) != "enum" &&
-				s.node.Used[at] > allocatable {
-				return string(at) + " is over-used and requested"
+			if s.consumes(infos[name], request, resource) && resourceMode(resource, s.node.Scorer) != "enum" &&
+				s.node.Used[resource] > allocatable {
+				return string(resource) + " is over-used and requested"
 			}
 		}
 	}
-	for at, quantity := range s.peak(where) {
-		used := s.node.Used[at]
-		if resourceMode(at, s.node.Scorer) == "enum" {
+	for resource, quantity := range s.peak(where) {
+		used := s.node.Used[resource]
+		if resourceMode(resource, s.node.Scorer) == "enum" {
 			used = 0
 		}
-		if quantity > 0 && used+quantity > s.node.Allocatable[at] {
-			return string(at) + " is over-committed"
+		if quantity > 0 && used+quantity > s.node.Allocatable[resource] {
+			return string(resource) + " is over-committed"
 		}
 	}
 	return ""
@@ -190,12 +189,12 @@ func (s *scenario) shortage(where location) string {
 // score returns the score of the node with the running containers of the pod on it.
 func (s *scenario) score(where location) float64 {
 	used := types.ResourceList{}
-	for at, quantity := range s.node.Used {
-		if resourceMode(at, s.node.Scorer) != "enum" { // masks are never in use
-			used[at] = quantity
+	for resource, quantity := range s.node.Used {
+		if resourceMode(resource, s.node.Scorer) != "enum" { // masks are not in use
+			used[resource] = quantity
 		}
 	}
-	asked := map[types.ResourceName]int64{}
+	requested := map[types.ResourceName]int64{}
 	modes := map[types.ResourceName]string{} // those that the last running container's own scorers set
 	names, infos := s.containers()
 	for _, name := range names {
@@ -204,30 +203,30 @@ func (s *scenario) score(where location) float64 {
 		}
 		clear(modes)
 		for _, request := range canonical(infos[name].DevRequests) {
-			at := where[name][request]
-			asked[at] |= infos[name].DevRequests[request]
-			if s.consumes(infos[name], request, at) {
-				used[at] += infos[name].DevRequests[request]
+			resource := where[name][request]
+			requested[resource] |= infos[name].DevRequests[request]
+			if s.consumes(infos[name], request, resource) {
+				used[resource] += infos[name].DevRequests[request]
 			}
-			modes[at] = s.requestMode(infos[name], request, at)
+			modes[resource] = s.requestMode(infos[name], request, resource)
 		}
 	}
 	sum := 0.0
 	resources := slices.Sorted(maps.Keys(s.node.Allocatable))
-	for _, at := range resources {
-		mode := resourceMode(at, s.node.Scorer)
-		if modes[at] != "" {
-			mode = modes[at]
+	for _, resource := range resources {
+		mode := resourceMode(resource, s.node.Scorer)
+		if modes[resource] != "" {
+			mode = modes[resource]
 		}
-		allocatable := s.node.Allocatable[at]
+		allocatable := s.node.Allocatable[resource]
 		switch {
 		case allocatable == 0:
 		case mode == "enum":
 			sum += float64(
-				bits.OnesCount64(uint64(allocatable&asked[at])),
+				bits.OnesCount64(uint64(allocatable&requested[resource])),
 			) / float64(bits.OnesCount64(uint64(allocatable)))
 		default:
-			sum += min(1, 1-float64(allocatable-used[at])/float64(allocatable))
+			sum += min(1, 1-float64(allocatable-used[resource])/float64(allocatable))
 		}
 	}
 	return sum / float64(max(1, len(resources)))
@@ -251,7 +250,7 @@ func canonical(requests types.ResourceList) []types.ResourceName {
 	return names
 }
 
-// checkValid fails the test when a placement that fits is not a placement.
+// checkValid fails the test when a placement that fits is not valid.
 func checkValid(tb testing.TB, s *scenario, tree *DeviceTree, req *Request, got *Placement) {
 	tb.Helper()
 	if problem := s.problem(locations(s, tree, req, got)); problem != "" {

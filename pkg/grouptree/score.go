@@ -15,15 +15,15 @@ import (
 type mode int8
 
 const (
-	byDefault mode = iota // enum for names that begin with "enum", left-over for all others
-	leftOver              // fits when nothing is left negative; scores the part that is used
-	enum                  // fits when a requested bit is there; scores the part of the bits that is asked for
+	defaultMode mode = iota // enum for names that begin with "enum", left-over for all others
+	leftOver                // fits when nothing is left negative; scores the part that is used
+	enum                    // fits when a requested bit is there; scores the requested part of the bits
 )
 
 // modeOf returns the mode for a scorer number and the name of the resource.
 func modeOf(scorer int32, name types.ResourceName) (mode, error) {
 	switch mode(scorer) {
-	case byDefault:
+	case defaultMode:
 		if resource.IsEnumResource(name) {
 			return enum, nil
 		}
@@ -33,16 +33,17 @@ func modeOf(scorer int32, name types.ResourceName) (mode, error) {
 			return mode(scorer), nil
 		}
 	}
-	return byDefault, fmt.Errorf("scorer %d is unknown: use 0 (default), 1 (left-over) or 2 (enum)", scorer)
+	return defaultMode, fmt.Errorf("scorer %d is unknown: use 0 (default), 1 (left-over) or 2 (enum)", scorer)
 }
 
-// rate returns the score of one resource. bitsAsked are the bits that the pod has asked of it.
-func rate(m mode, allocatable, used, bitsAsked int64) float64 {
+// rate returns the score of one resource. bitsRequested are the bits that the pod requests of it.
+func rate(m mode, allocatable, used, bitsRequested int64) float64 {
 	if allocatable == 0 {
 		return 0
 	}
 	if m == enum {
-		return float64(bits.OnesCount64(uint64(allocatable&bitsAsked))) / float64(bits.OnesCount64(uint64(allocatable)))
+		requested := bits.OnesCount64(uint64(allocatable & bitsRequested))
+		return float64(requested) / float64(bits.OnesCount64(uint64(allocatable)))
 	}
 	if used > allocatable { // over-used by others: it must not score above a resource that is just full
 		return 1

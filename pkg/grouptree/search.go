@@ -8,36 +8,35 @@ import (
 	"slices"
 )
 
-// DefaultStepLimit is how many steps are taken to place one request on one node before the search
-// is given up. A step is one look at an instance, a resource or a request, in the walk and in the
-// exact search, so that the limit bounds the work, whatever the request looks like: 2 to 3 ms on
-// one core (BenchmarkStepLimit, BenchmarkHostileRequests).
+// DefaultStepLimit is the maximum number of steps to place one request on one node. A step inspects
+// one instance, resource or request, in the walk and in the exact search, so that the limit bounds
+// the work for any request: 2 to 3 ms on one core (BenchmarkStepLimit, BenchmarkHostileRequests).
 const DefaultStepLimit = 400_000
 
-// stepsPerRequest is what putting a request on a resource and taking it away again costs.
+// stepsPerRequest is the cost of assigning a resource to a request and undoing that.
 const stepsPerRequest = 4
 
 // search is the state of the exact search: a depth-first search over the groups of the request in
-// canonical order, each trying the instances of its level from the last name to the first. It
-// leaves out what cannot matter:
+// canonical order, each trying the instances of its level from the last name to the first. It skips
+// branches that cannot matter:
 //
-//   - of instances built alike and in the same state, only the first is tried;
-//   - of siblings that ask for the same, the later one goes no further up in the order than the
+//   - of instances with the same structure and state, it tries only the first;
+//   - of siblings with equal requests, the later one goes no further up in the order than the
 //     earlier one;
-//   - an instance that has less free than the group needs in total;
-//   - when a placement is known: what cannot score higher, even if every remaining request found
-//     its best resource.
+//   - it skips an instance that has less free than the group needs in total;
+//   - once it has a placement, it skips branches that cannot score higher even if every remaining
+//     request gets its best resource.
 //
-// Init containers have no part in the score: for them the first placement found is as good as any.
+// Init containers have no part in the score: for them the first placement is as good as any.
 type search struct {
-	steps    int  // looks at instances, resources and requests, those of the walk included
-	limitHit bool // the search was given up,
-	timedOut bool // at the limit of time
+	steps    int  // inspected instances, resources and requests, including those of the walk
+	limitHit bool // the search stopped at a limit,
+	timedOut bool // which was the time limit
 
-	at        []int32   // by group: the instance that it was put on
+	position  []int32   // by group: its instance
 	tried     []int32   // instances tried so far, for the groups on the way
-	remaining []float64 // by group: what it and the running groups after it can add to the sum of scores at most
-	sum       float64   // of scores, as it stands
+	remaining []float64 // by group: how much it and the running groups after it can add to the sum of scores at most
+	sum       float64   // of scores, current
 	now       float64   // the score with all running containers placed
 
 	found    bool
@@ -55,9 +54,9 @@ func (p *Placer) searchAll() *Placement {
 	s := &p.exact
 	*s = search{
 		steps: s.steps, limitHit: s.limitHit, timedOut: s.timedOut,
-		at: s.at, tried: s.tried[:0], remaining: s.remaining, assigned: s.assigned,
+		position: s.position, tried: s.tried[:0], remaining: s.remaining, assigned: s.assigned,
 	}
-	s.at = zeroed(s.at, len(p.req.groups))
+	s.position = zeroed(s.position, len(p.req.groups))
 	clear(p.side)
 	clear(p.sum)
 	for _, score := range p.score {
@@ -74,9 +73,9 @@ func (p *Placer) searchAll() *Placement {
 	return placement
 }
 
-// nextContainer places container k and all after it. It returns true when the search need not go
-// on: an init container's once a placement is found, a running one's when no better placement can
-// be found.
+// nextContainer places container k and all after it. It returns true when the search can stop: for
+// an init container after the first placement, for a running one when no better placement is
+// possible.
 func (p *Placer) nextContainer(k int) bool {
 	s := &p.exact
 	if p.exhausted() {
@@ -96,11 +95,11 @@ func (p *Placer) nextContainer(k int) bool {
 		s.found, s.best = true, s.now
 		s.assigned = append(s.assigned[:0], p.assigned...)
 	} else {
-		at := &p.req.containers[k]
-		p.enter(at)
-		stop = p.try(k, at.groupLo, 0)
+		ctr := &p.req.containers[k]
+		p.enter(ctr)
+		stop = p.try(k, ctr.groupLo, 0)
 		if !p.running {
-			p.sidecars(at, -1)
+			p.sidecars(ctr, -1)
 		}
 	}
 	if k == p.req.running {
@@ -118,10 +117,10 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 	if p.running && s.found && rank(p.ceiling(g)) <= rank(s.best) {
 		return false
 	}
-	at := &p.req.groups[g]
-	first, last := p.places(g, s.at[at.parent])
-	if at.twin >= 0 {
-		last = min(last, s.at[at.twin]+1)
+	grp := &p.req.groups[g]
+	first, last := p.places(g, s.position[grp.parent])
+	if grp.twin >= 0 {
+		last = min(last, s.position[grp.twin]+1)
 	}
 	tried := len(s.tried)
 	stop := false
@@ -140,35 +139,35 @@ func (p *Placer) nextGroup(k int, g int32) bool {
 	return stop
 }
 
-// try puts group g of container k on instance x and goes on with the groups after it. It leaves the
-// state as it was.
+// try puts group g of container k on instance x and continues with the groups after it. It restores
+// the state.
 func (p *Placer) try(k int, g, x int32) bool {
-	at := &p.req.groups[g]
-	if at.end > g+1 && !p.enough(at, x) {
+	grp := &p.req.groups[g]
+	if grp.end > g+1 && !p.enough(grp, x) {
 		return false
 	}
 	s := &p.exact
 	mark, sum := len(p.trail), s.sum
-	i := at.itemLo
-	for ; i < at.itemHi; i++ {
+	i := grp.itemLo
+	for ; i < grp.itemHi; i++ {
 		r := p.find(i, x)
 		if r < 0 || !p.add(i, r) {
 			break
 		}
 	}
-	s.steps += stepsPerRequest * int(i-at.itemLo)
+	s.steps += stepsPerRequest * int(i-grp.itemLo)
 	stop := false
-	if i == at.itemHi {
-		s.at[g] = x
+	if i == grp.itemHi {
+		s.position[g] = x
 		stop = p.nextGroup(k, g+1)
 	}
-	p.sums(at.itemLo, i, -1)
+	p.sums(grp.itemLo, i, -1)
 	p.undo(mark)
 	s.sum = sum
 	return stop
 }
 
-// add puts request i on resource r, on top of what its container has put there before.
+// add assigns resource r to request i, in addition to earlier requests of its container.
 func (p *Placer) add(i, r int32) bool {
 	before := p.score[r]
 	if !p.assign(i, r, p.sum[r]+p.req.items[i].quantity) {
@@ -179,9 +178,8 @@ func (p *Placer) add(i, r int32) bool {
 	return true
 }
 
-// sums adds requests that are placed to what the container that is being placed uses (1), or takes
-// them away (-1). Only init containers are interested: a running container's requests come on top
-// of all others anyway.
+// sums adds placed requests to the use of the current container (1), or subtracts them (-1). Only
+// init containers need this: a running container's requests add to all others anyway.
 func (p *Placer) sums(from, to int32, sign int64) {
 	if p.running {
 		return
@@ -193,20 +191,20 @@ func (p *Placer) sums(from, to int32, sign int64) {
 	}
 }
 
-// endContainer goes on with the container after k, all of whose groups are placed.
+// endContainer continues with the container after k once all groups of k are placed.
 func (p *Placer) endContainer(k int) bool {
-	at := &p.req.containers[k]
+	ctr := &p.req.containers[k]
 	mark := len(p.trail)
 	if k == p.req.running-1 {
 		p.exact.steps += len(p.score)
 		p.exact.now = mean(p.score)
 	}
-	p.exact.steps += int(at.itemHi - at.itemLo)
-	p.sums(at.itemLo, at.itemHi, -1)
-	p.leave(at)
+	p.exact.steps += int(ctr.itemHi - ctr.itemLo)
+	p.sums(ctr.itemLo, ctr.itemHi, -1)
+	p.leave(ctr)
 	stop := p.nextContainer(k + 1)
 	p.undo(mark)
-	p.enter(at)
-	p.sums(at.itemLo, at.itemHi, 1)
+	p.enter(ctr)
+	p.sums(ctr.itemLo, ctr.itemHi, 1)
 	return stop
 }

@@ -9,28 +9,28 @@ import (
 	"slices"
 )
 
-// Summary is what is free on a node in one state, counted by kind of resource and by group. It
-// answers in microseconds whether a request can fit at all, so that most nodes on which a request
-// does not fit need no search. It is immutable and safe for concurrent use.
+// Summary is the free quantities of a node in one state, by kind of resource and by group. It
+// answers in microseconds whether a request can fit at all, so that most nodes that a request does
+// not fit need no search. It is immutable and safe for concurrent use.
 type Summary struct {
 	tree  *DeviceTree
 	kinds []kindSummary // by type of the tree
-	// below is what is free below each instance: for one type after another, all instances. It is
-	// nil for a node on which it would be too large.
+	// below is the free quantity below each instance: for one type after another, all instances. It
+	// is nil for a node for which it would be too large.
 	below []int64
 }
 
-// kindSummary is what is free of one kind of resource.
+// kindSummary is the free quantity of one kind of resource.
 type kindSummary struct {
 	total   int64 // of all resources together
-	largest int64 // the most of a single one
-	masked  bool  // some are masks, which are matched and not consumed: nothing follows from sums
+	largest int64 // of a single one
+	masked  bool  // some are masks, which pods match and do not consume: sums mean nothing
 }
 
-// maxBelow is how many numbers a summary has at most for what is below instances.
+// maxBelow is the maximum length of Summary.below.
 const maxBelow = 1 << 18
 
-// Summarize counts what is free on a node of which used is in use.
+// Summarize computes the free quantities of a node with these used quantities.
 func (tree *DeviceTree) Summarize(used []int64) *Summary {
 	s := &Summary{tree: tree, kinds: make([]kindSummary, len(tree.types))}
 	for k := range s.kinds {
@@ -52,16 +52,16 @@ func (tree *DeviceTree) Summarize(used []int64) *Summary {
 		if s.below == nil {
 			continue
 		}
-		of := s.below[int(typ)*instances:][:instances]
+		inUse := s.below[int(typ)*instances:][:instances]
 		for x := tree.owner[r]; x >= 0; x = tree.instances[x].parent {
-			of[x] = addCapped(of[x], max(0, free))
+			inUse[x] = addCapped(inUse[x], max(0, free))
 		}
 	}
 	return s
 }
 
-// MayFit reports whether the request may fit the node. It looks at necessary conditions alone: when
-// it returns false, no placement exists.
+// MayFit reports whether the request may fit the node. It checks only necessary conditions: if it
+// returns false, no placement exists.
 func (s *Summary) MayFit(req *Request) bool {
 	for t, name := range req.types {
 		typ, ok := s.tree.types[name]
@@ -84,8 +84,8 @@ func (s *Summary) MayFit(req *Request) bool {
 	return true
 }
 
-// Knows reports whether the tree has every kind of resource that the request is for. Where it does
-// not, no placement exists, whatever is free.
+// Knows reports whether the tree has every kind of resource of the request. If not, no placement
+// exists in any state of the node.
 func (tree *DeviceTree) Knows(req *Request) bool {
 	for _, name := range req.types {
 		if _, ok := tree.types[name]; !ok {
@@ -95,7 +95,7 @@ func (tree *DeviceTree) Knows(req *Request) bool {
 	return true
 }
 
-// hasGroups reports whether the node has room for as many groups as the condition says.
+// hasGroups reports whether the node has space for the number of groups of the condition.
 func (s *Summary) hasGroups(req *Request, c *groupCondition) bool {
 	typ := s.tree.types[req.types[c.typ]]
 	if s.kinds[typ].masked {
@@ -105,10 +105,10 @@ func (s *Summary) hasGroups(req *Request, c *groupCondition) bool {
 	if !ok {
 		return false
 	}
-	of, missing := s.below[int(typ)*len(s.tree.instances):], c.groups
+	free, missing := s.below[int(typ)*len(s.tree.instances):], c.groups
 	for x := range s.tree.instances {
 		if s.tree.instances[x].signature == signature {
-			if missing -= of[x] / c.quantity; missing <= 0 {
+			if missing -= free[x] / c.quantity; missing <= 0 {
 				return true
 			}
 		}
@@ -116,30 +116,30 @@ func (s *Summary) hasGroups(req *Request, c *groupCondition) bool {
 	return false
 }
 
-// conditions are what a node needs at least so that a request can fit, see Summary.
+// conditions are necessary conditions for a request to fit a node, see Summary.
 type conditions struct {
 	kinds  []kindCondition // by type of the request
 	groups []groupCondition
 }
 
-// kindCondition is what a request needs of one kind of resource.
+// kindCondition is the need of a request for one kind of resource.
 type kindCondition struct {
 	largest int64 // of a single resource
 	total   int64 // of all together: for the running containers, or for one init container
 }
 
-// groupCondition says that there must be several groups that have so much free each, or fewer with
-// more. One instance may be several groups.
+// groupCondition requires several groups with a free quantity each, or fewer with more. One
+// instance may count as several groups.
 type groupCondition struct {
 	signature, typ   int32 // of the request
 	quantity, groups int64
 }
 
-// maxGroupConditions is how many conditions about groups are looked at: those that need most. A
-// user's request has a few.
+// maxGroupConditions is how many conditions about groups a request has at most: those that need
+// most. A user's request has a few.
 const maxGroupConditions = 16
 
-// findConditions computes the conditions of a request that is otherwise complete.
+// findConditions computes the conditions of a request, whose other fields are complete.
 func (r *Request) findConditions() {
 	c := conditions{kinds: make([]kindCondition, len(r.types))}
 	for i := range r.items {
@@ -149,26 +149,26 @@ func (r *Request) findConditions() {
 	for _, need := range r.needs {
 		c.kinds[need.typ].total = need.total
 	}
-	for _, at := range r.containers[r.running:] {
-		for _, need := range r.groups[at.groupLo].needs {
+	for _, ctr := range r.containers[r.running:] {
+		for _, need := range r.groups[ctr.groupLo].needs {
 			c.kinds[need.typ].total = max(c.kinds[need.typ].total, need.total)
 		}
 	}
-	alike := make([]int64, len(r.groups)) // how many groups of a container request the same; 0 for all but the first
+	alike := make([]int64, len(r.groups)) // how many groups of a container have equal requests; 0 for all but the first
 	for g := range r.groups {
-		at := &r.groups[g]
+		grp := &r.groups[g]
 		switch {
-		case at.parent < 0:
+		case grp.parent < 0:
 			alike[g] = 1
 			continue
-		case at.twin >= 0 || alike[at.parent] == 0:
+		case grp.twin >= 0 || alike[grp.parent] == 0:
 			continue
 		}
 		groups, _ := r.twins(int32(g))
-		alike[g] = alike[at.parent] * groups
-		for _, need := range at.needs {
+		alike[g] = alike[grp.parent] * groups
+		for _, need := range grp.needs {
 			if need.total > 0 {
-				c.groups = append(c.groups, groupCondition{at.signature, need.typ, need.total, alike[g]})
+				c.groups = append(c.groups, groupCondition{grp.signature, need.typ, need.total, alike[g]})
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (r *Request) findConditions() {
 	r.conditions = conditions{c.kinds, slices.Clone(c.groups[:min(len(c.groups), maxGroupConditions)])}
 }
 
-// twins returns how many siblings from group g on ask for the same, and the group after them.
+// twins returns how many siblings from group g on have equal requests, and the group after them.
 func (r *Request) twins(g int32) (groups int64, next int32) {
 	groups, next = 1, r.groups[g].end
 	for next < int32(len(r.groups)) && r.groups[next].parent == r.groups[g].parent && r.groups[next].twin >= 0 {

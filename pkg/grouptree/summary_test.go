@@ -10,9 +10,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Necessary conditions refuse no request for which there is a placement, as the brute-force search
-// finds it; and they decide most of the cases in which there is none.
-func TestConditionsRefuseNothingThatFits(t *testing.T) {
+// The necessary conditions refuse no request that the brute-force search can place, and they decide
+// most of the cases without a placement.
+func TestConditionsRefuseOnlyWhatDoesNotFit(t *testing.T) {
 	refused, impossible, fitting := 0, 0, 0
 	for seed := range uint64(1500) {
 		s := randomScenario(rand.New(rand.NewPCG(3, seed)))
@@ -36,11 +36,11 @@ func TestConditionsRefuseNothingThatFits(t *testing.T) {
 	}
 	t.Logf("%d fit, %d do not, of which the conditions refuse %d", fitting, impossible, refused)
 	if fitting < 100 || refused < impossible/2 {
-		t.Error("the conditions decide too little, or the random cases are not what they should be")
+		t.Error("the conditions decide too little, or the random cases are not varied enough")
 	}
 }
 
-// What the conditions refuse for groups: each case differs in one thing from one that may fit.
+// Each case that the conditions about groups refuse differs in one property from one that may fit.
 func TestConditionsCountGroups(t *testing.T) {
 	for name, test := range map[string]struct {
 		taken   []int
@@ -57,7 +57,7 @@ func TestConditionsCountGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := busy(machine(8), test.taken...)
-			tree, req := mustTree(t, node), mustRequest(t, asking(8, test.sockets...), nil)
+			tree, req := mustTree(t, node), mustRequest(t, podRequesting(8, test.sockets...), nil)
 			if got := tree.Summarize(tree.Dense(node.Used)).MayFit(req); got != test.want {
 				t.Errorf("may fit: %v, want %v", got, test.want)
 			}
@@ -65,14 +65,15 @@ func TestConditionsCountGroups(t *testing.T) {
 	}
 }
 
-// Requests without any trick take a small part of the limit, and the walk alone places them.
+// Ordinary requests take a small part of the limit, and the walk alone places them.
 func TestOrdinaryRequestsTakeFewSteps(t *testing.T) {
 	const most = 2_000
 	for name, pod := range map[string]*types.PodInfo{
-		"1 GPU": asking(8, []int{1}), "a pair": asking(8, []int{2}), "8 GPUs": asking(8, []int{2, 2}, []int{2, 2}),
+		"1 GPU": podRequesting(8, []int{1}), "a pair": podRequesting(8, []int{2}),
+		"8 GPUs": podRequesting(8, []int{2, 2}, []int{2, 2}),
 	} {
 		node := machine(8)
-		for g := range 8 { // each in a state of its own
+		for g := range 8 { // each in a different state
 			node.Used[gpuName(8, g)+"/memory"] = int64(g)
 		}
 		tree, req := mustTree(t, node), mustRequest(t, pod, nil)

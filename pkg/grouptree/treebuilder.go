@@ -18,7 +18,7 @@ type builder struct {
 	types      map[string]int32
 }
 
-// branch is an instance that is being built.
+// branch is an instance of the builder's tree.
 type branch struct {
 	signature string
 	lo, hi    int32
@@ -36,31 +36,31 @@ func newBuilder() *builder {
 
 // add puts a resource into the tree. Resources come in the order of their numbers.
 func (b *builder) add(number int32, path resource.Path) {
-	at := b.root
-	at.hi = number + 1
+	br := b.root
+	br.hi = number + 1
 	for level, name := range path.Levels() {
-		instances := at.levels[level]
+		instances := br.levels[level]
 		if instances == nil {
 			instances = map[string]*branch{}
-			at.levels[level] = instances
+			br.levels[level] = instances
 		}
 		next := instances[name]
 		if next == nil {
-			signature := join(at.signature, level)
+			signature := join(br.signature, level)
 			b.signatures[signature] = 0
 			next = newBranch(signature, number)
 			instances[name] = next
 		}
-		at = next
-		at.hi = number + 1
+		br = next
+		br.hi = number + 1
 	}
-	typ := join(at.signature, path.Resource())
+	typ := join(br.signature, path.Resource())
 	b.types[typ] = 0
-	at.own[typ] = number
+	br.own[typ] = number
 }
 
-// join adds a level to the signature of an instance, or a resource: a signature names the levels
-// that lead to an instance, whichever instances are on the way.
+// join adds a level or a resource to the signature of an instance: a signature names the levels
+// that lead to an instance, without the instances on the way.
 func join(signature, segment string) string {
 	if signature == "" {
 		return segment
@@ -85,22 +85,22 @@ func (b *builder) build(l *layout) {
 	queue := []*branch{b.root}
 	l.instances = append(l.instances, instance{parent: -1})
 	for x := 0; x < len(queue); x++ {
-		at := queue[x]
+		br := queue[x]
 		node := instance{
-			signature: l.signatures[at.signature], parent: l.instances[x].parent, lo: at.lo, hi: at.hi,
+			signature: l.signatures[br.signature], parent: l.instances[x].parent, lo: br.lo, hi: br.hi,
 			ownLo: int32(len(l.own)), edgeLo: int32(len(l.edges)),
 		}
-		for typ, resource := range at.own {
+		for typ, resource := range br.own {
 			l.own = append(l.own, ownResource{typ: l.types[typ], resource: resource})
 			l.typ[resource], l.owner[resource] = l.types[typ], int32(x)
 		}
 		node.ownHi = int32(len(l.own))
 		slices.SortFunc(l.own[node.ownLo:], func(a, b ownResource) int { return cmp.Compare(a.resource, b.resource) })
-		for _, level := range slices.Sorted(maps.Keys(at.levels)) {
+		for _, level := range slices.Sorted(maps.Keys(br.levels)) {
 			first := int32(len(queue))
 			signature := int32(0)
-			for _, name := range slices.Sorted(maps.Keys(at.levels[level])) {
-				next := at.levels[level][name]
+			for _, name := range slices.Sorted(maps.Keys(br.levels[level])) {
+				next := br.levels[level][name]
 				signature = l.signatures[next.signature]
 				queue = append(queue, next)
 				l.instances = append(l.instances, instance{parent: int32(x)})

@@ -9,15 +9,15 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// Dense turns a list of used quantities into a vector for this tree. Names that the tree lacks,
-// masks and negative quantities are left out.
+// Dense converts a list of used quantities to a vector for this tree. It ignores names that the
+// tree lacks, masks and negative quantities.
 func (tree *DeviceTree) Dense(used types.ResourceList) []int64 {
 	vector := make([]int64, len(tree.names))
 	tree.Take(vector, used)
 	return vector
 }
 
-// List turns a vector of used quantities into a list. What is not used is left out.
+// List converts a vector of used quantities to a list without zeros.
 func (tree *DeviceTree) List(used []int64) types.ResourceList {
 	list := types.ResourceList{}
 	for i, quantity := range used {
@@ -28,9 +28,9 @@ func (tree *DeviceTree) List(used []int64) types.ResourceList {
 	return list
 }
 
-// Take adds what is held to a vector of used quantities. Names that the tree lacks (a device that
-// is gone), masks and negative quantities are skipped; a sum beyond int64 stays at the largest
-// number, so that it can never look free.
+// Take adds held quantities to a vector of used quantities. It skips names that the tree lacks (a
+// removed device), masks and negative quantities. A sum beyond int64 stops at the largest number,
+// so that an overflow does not make a resource seem free.
 func (tree *DeviceTree) Take(used []int64, held types.ResourceList) {
 	for name, quantity := range held {
 		if i, ok := tree.index[name]; ok && tree.mode[i] != enum && quantity > 0 {
