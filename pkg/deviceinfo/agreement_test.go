@@ -25,7 +25,8 @@ func seeds(tb testing.TB) []string {
 	return values
 }
 
-// What the policy lets through for a user decodes to no field of the scheduler's, or not at all.
+// A value that the policy admits from a user decodes without a field of the scheduler, or not at
+// all.
 func checkAgreement(t *testing.T, p *policy, value string) {
 	t.Helper()
 	if value == "" || p.refusal(t, request{user: "ada", resource: "pods", object: annotated(value)}) != "" {
@@ -46,7 +47,7 @@ func checkAgreement(t *testing.T, p *policy, value string) {
 	}
 }
 
-func TestWhatThePolicyLetsThroughIsNoAllocation(t *testing.T) {
+func TestPolicyAdmitsNoForgedAllocation(t *testing.T) {
 	p := readPolicy(t, "kubedevice-pod-allocations")
 	letThrough := 0
 	for _, value := range append(seeds(t), spellings(allocated)...) {
@@ -56,11 +57,11 @@ func TestWhatThePolicyLetsThroughIsNoAllocation(t *testing.T) {
 		}
 	}
 	if letThrough == 0 {
-		t.Error("the policy refuses everything: the test shows nothing")
+		t.Error("the policy refuses every value: the test shows nothing")
 	}
 }
 
-// spellings returns value with each of the scheduler's words spelled in other ways.
+// spellings returns value with other spellings of the scheduler's fields.
 func spellings(value string) []string {
 	var all []string
 	for _, word := range []string{"devrequests", "allocatefrom", "nodename"} {

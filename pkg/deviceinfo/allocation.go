@@ -15,11 +15,10 @@ import (
 // PodAllocation returns the allocation of a bound pod, with every container of its spec as
 // PodRequest has them.
 //
-// It returns ErrNoAllocation when the pod is not bound or its annotation does not carry the
-// scheduler's decision, ErrForeignAllocation when that was made for another node or pod, and
-// ErrMalformed when the annotation cannot be read or does not match the pod's containers; see
-// errors.Is. Nothing else about an allocation is checked: whether its resources exist is for the
-// node's inventory to say.
+// It returns ErrNoAllocation when the pod is not bound or its annotation does not contain the
+// scheduler's decision, ErrForeignAllocation when the decision is for another node or pod, and
+// ErrMalformed when the annotation is invalid or does not match the pod's containers; see
+// errors.Is. It checks nothing else: the node's inventory decides whether the resources exist.
 func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, fmt.Errorf("pod %s/%s is not bound: %w", pod.Namespace, pod.Name, ErrNoAllocation)
@@ -41,13 +40,13 @@ func PodAllocation(pod *corev1.Pod) (*types.PodInfo, error) {
 	return info, nil
 }
 
-// MayAllocate reports whether an annotation may carry the scheduler's decision, without reading it:
-// users can write long ones that don't. It errs toward true.
+// MayAllocate reports whether an annotation may contain the scheduler's decision. It does not
+// decode the annotation, as users can write long ones without a decision. It errs toward true.
 func MayAllocate(value string) bool {
-	return strings.Contains(value, `"nodename"`) || strings.Contains(value, `\`) // of a name that is escaped
+	return strings.Contains(value, `"nodename"`) || strings.Contains(value, `\`) // in an escaped name
 }
 
-// BoundPod is what a node knows of a bound pod without the pod's object.
+// BoundPod is the data of a bound pod that a node has without the pod's object.
 type BoundPod struct {
 	Name, NodeName string
 	// InitContainers and RunningContainers are the names of its containers. Restartable init
@@ -55,8 +54,8 @@ type BoundPod struct {
 	InitContainers, RunningContainers []string
 }
 
-// Allocation is PodAllocation for a pod whose annotation DecodePod has read: written is nil for a
-// pod without one, and shares its lists with the result. KubeRequests are nil.
+// Allocation is PodAllocation for a pod with a decoded annotation: written is nil for a pod without
+// one, and shares its lists with the result. KubeRequests are nil.
 func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
 	if written == nil {
 		return nil, noAnnotation(p.Name)
@@ -80,7 +79,7 @@ func (p BoundPod) Allocation(written *types.PodInfo) (*types.PodInfo, error) {
 	return &info, nil
 }
 
-// notOurs is why a pod has no allocation, and what to do about it.
+// notOurs explains why a pod has no allocation, with the next step.
 const notOurs = "the device scheduler did not bind the pod; create it anew, without spec.nodeName and for the " +
 	"device scheduler"
 

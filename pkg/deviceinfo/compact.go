@@ -12,12 +12,12 @@ import (
 )
 
 // plainBytes is the largest value in the published form, in which each list names each resource in
-// full: about 330 GPUs of cards and memory. Half of what Kubernetes allows is left to the node's
-// other annotations.
+// full: about 330 GPUs of cards and memory. The other 50 % of the size that Kubernetes allows
+// remains for the node's other annotations.
 const plainBytes = MaxBytes / 2
 
-// compact is a node in the compact form: what the published form has in four lists is in one
-// tree.
+// compact is a node in the compact form: one tree has the content of the four lists of the
+// published form.
 type compact struct {
 	Name string `json:"name,omitempty"`
 	Tree any    `json:"tree"`
@@ -52,7 +52,7 @@ func encodeCompact(node *types.NodeInfo) (string, error) {
 	}
 	root := &branch{}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		if err := checkResource(at("tree", string(name)), string(name)); err != nil {
+		if err := checkResource(entryPath("tree", string(name)), string(name)); err != nil {
 			return "", err
 		}
 		root.insert(string(name), shortest(entries[name]))
@@ -60,8 +60,8 @@ func encodeCompact(node *types.NodeInfo) (string, error) {
 	return encode(compact{Name: node.Name, Tree: root.folded()})
 }
 
-// shortest returns the value of a resource: one number for a capacity that is all allocatable, else
-// a list.
+// shortest returns the value of a resource: one number if all of the capacity is allocatable,
+// otherwise a list.
 func shortest(entry *[places]any) any {
 	last := places - 1
 	for entry[last] == nil {
@@ -75,19 +75,19 @@ func shortest(entry *[places]any) any {
 
 // branch is a part of a tree of names, one segment a level.
 type branch struct {
-	value any // nil if nothing has this very name
-	below map[string]*branch
+	value    any // nil if no resource has exactly this name
+	children map[string]*branch
 }
 
 func (b *branch) insert(name string, value any) {
 	for segment := range strings.SplitSeq(name, "/") {
-		if b.below == nil {
-			b.below = map[string]*branch{}
+		if b.children == nil {
+			b.children = map[string]*branch{}
 		}
-		if b.below[segment] == nil {
-			b.below[segment] = &branch{}
+		if b.children[segment] == nil {
+			b.children[segment] = &branch{}
 		}
-		b = b.below[segment]
+		b = b.children[segment]
 	}
 	b.value = value
 }
@@ -95,16 +95,16 @@ func (b *branch) insert(name string, value any) {
 // folded returns the branch as its JSON: a value, or an object in which segments without a fork
 // between them share a key.
 func (b *branch) folded() any {
-	if len(b.below) == 0 && b.value != nil {
+	if len(b.children) == 0 && b.value != nil {
 		return b.value
 	}
 	object := map[string]any{}
 	if b.value != nil {
 		object[""] = b.value
 	}
-	for key, next := range b.below {
-		for next.value == nil && len(next.below) == 1 {
-			for segment, only := range next.below {
+	for key, next := range b.children {
+		for next.value == nil && len(next.children) == 1 {
+			for segment, only := range next.children {
 				key, next = key+"/"+segment, only
 			}
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// gpuNode returns a node with n GPUs as a plugin tells them, in two levels, some of them sick.
+// gpuNode returns a node with n GPUs as a plugin reports them, in two levels, some of them
+// unhealthy.
 func gpuNode(n int) *types.NodeInfo {
 	node := types.NewNodeInfoWithName("node-1")
 	for i := range n {
@@ -33,14 +34,14 @@ func gpuNode(n int) *types.NodeInfo {
 	return node
 }
 
-// onlyFull is a node without those lists that are empty, as decoding returns it.
+// onlyFull returns a node without empty lists, as decoding does.
 func onlyFull(node *types.NodeInfo) *types.NodeInfo {
 	full := &types.NodeInfo{Name: node.Name}
-	for to, list := range map[*types.ResourceList]types.ResourceList{
+	for destination, list := range map[*types.ResourceList]types.ResourceList{
 		&full.Capacity: node.Capacity, &full.Allocatable: node.Allocatable, &full.Used: node.Used,
 	} {
 		if len(list) > 0 {
-			*to = list
+			*destination = list
 		}
 	}
 	if len(node.Scorer) > 0 {
@@ -81,7 +82,7 @@ func TestSmallNodesKeepThePublishedFormAndLargeOnesFit(t *testing.T) {
 	}
 }
 
-func TestTheCompactFormIsWrittenAsItsDescriptionSays(t *testing.T) {
+func TestCompactFormMatchesItsDescription(t *testing.T) {
 	node := &types.NodeInfo{
 		Name: "n1",
 		Capacity: types.ResourceList{
@@ -116,7 +117,7 @@ func TestTheCompactFormIsWrittenAsItsDescriptionSays(t *testing.T) {
 	}
 }
 
-func TestAnyNodeComesBackFromTheCompactFormAsItWas(t *testing.T) {
+func TestCompactFormRoundTrips(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	segments := []string{"a", "b", "a-b", "a.b", "0", "1"}
 	name := func() types.ResourceName {
@@ -154,7 +155,7 @@ func TestAnyNodeComesBackFromTheCompactFormAsItWas(t *testing.T) {
 	}
 }
 
-func TestAMalformedTreeNamesTheResource(t *testing.T) {
+func TestMalformedTreeErrorNamesTheResource(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, MaxNameBytes) + "1" + strings.Repeat("}", MaxNameBytes)
 	var many strings.Builder
 	long := strings.Repeat("a", MaxNameBytes-8)
@@ -181,7 +182,7 @@ func TestAMalformedTreeNamesTheResource(t *testing.T) {
 			`{"scorer":{"a":1},"tree":{"a":[null,null,null,1]}}`, `tree["a"]`, "occurs twice",
 		},
 		"branches deeper than a name can be": {`{"tree":` + deep + `}`, "", "1025 bytes"},
-		"names that are long beyond measure": {
+		"names that are too long": {
 			`{"tree":{"` + long + `":{"x":1` + many.String() + `}}}`, "tree", "more than 4194304 bytes",
 		},
 	} {
@@ -195,7 +196,7 @@ func TestAMalformedTreeNamesTheResource(t *testing.T) {
 	}
 }
 
-func TestANameThatCannotBeReadBackIsNotWrittenInTheCompactFormEither(t *testing.T) {
+func TestCompactFormRejectsUnreadableNames(t *testing.T) {
 	node := gpuNode(1000)
 	node.Allocatable["gpu//cards"] = 1
 	var malformed *Error

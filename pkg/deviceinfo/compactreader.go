@@ -15,12 +15,11 @@ import (
 // treeField is the field of the compact form.
 const treeField = "tree"
 
-// maxTreeNameBytes is how long all names of a tree may be together when written in full, so that a
-// small text cannot make a reader keep much. It is more than ten times what a tree of devices
-// reaches.
+// maxTreeNameBytes is the maximum total length of the full names of a tree, so that a small text
+// cannot make a reader use much memory. It is more than ten times the length for a tree of devices.
 const maxTreeNameBytes = 16 * MaxBytes
 
-// unfolding is the tree of the compact form while it is read.
+// unfolding reads the tree of the compact form.
 type unfolding struct {
 	lists   [inScorer]types.ResourceList
 	scorers types.ResourceScorer
@@ -45,8 +44,8 @@ func (u *unfolding) set(place int, name types.ResourceName, quantity int64) {
 	}
 }
 
-// into adds what was read to a node, in which none of it may occur yet.
-func (u *unfolding) into(node *types.NodeInfo) error {
+// addTo adds the tree's resources to a node, which must not have any of them.
+func (u *unfolding) addTo(node *types.NodeInfo) error {
 	lists := []*types.ResourceList{inCapacity: &node.Capacity, inAllocatable: &node.Allocatable, inUsed: &node.Used}
 	for place, list := range lists {
 		for name := range u.lists[place] {
@@ -72,7 +71,8 @@ func (u *unfolding) into(node *types.NodeInfo) error {
 }
 
 func twiceInTree(name types.ResourceName) error {
-	return &Error{Field: at(treeField, string(name)), Problem: "the resource occurs twice", Fix: "keep one of them"}
+	field := entryPath(treeField, string(name))
+	return &Error{Field: field, Problem: "the resource occurs twice", Fix: "keep one of them"}
 }
 
 // tree reads the tree of the compact form.
@@ -80,17 +80,17 @@ func (r *reader) tree(u *unfolding) error {
 	return r.object(treeField, func(key string) error { return r.branch(u, "", key) })
 }
 
-// branch reads the value of a key below the name above: a resource, or a branch of its own.
-func (r *reader) branch(u *unfolding, above, key string) error {
+// branch reads the value of a key below the name prefix: a resource, or another branch.
+func (r *reader) branch(u *unfolding, prefix, key string) error {
 	name := key
 	switch {
-	case above != "" && key == "":
-		name = above
-	case above != "":
-		name = above + "/" + key
+	case prefix != "" && key == "":
+		name = prefix
+	case prefix != "":
+		name = prefix + "/" + key
 	}
-	field := at(treeField, name)
-	// Names only grow, so this bounds how deep branches go, too.
+	field := entryPath(treeField, name)
+	// Names only grow, so this bounds the depth of branches, too.
 	if err := checkResource(field, name); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (r *reader) branch(u *unfolding, above, key string) error {
 	return nil
 }
 
-// entry reads the list of a resource's quantities, whose beginning was read.
+// entry reads the list of a resource's quantities after its beginning.
 func (r *reader) entry(u *unfolding, field string, name types.ResourceName) error {
 	for place := 0; r.dec.More(); place++ {
 		if place == places {

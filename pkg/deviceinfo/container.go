@@ -16,43 +16,43 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// MaxContainerBytes is how much may be added to the annotations of one container in the runtime,
-// keys and values together. The kubelet lists all containers of a node in one message, which it
-// takes up to 16 MiB.
+// MaxContainerBytes is how many bytes a node may add to the annotations of one container in the
+// runtime, keys and values together. The kubelet lists all containers of a node in one message of
+// at most 16 MiB.
 const MaxContainerBytes = 8 << 10
 
-// MaxCarriedBytes is the largest value of EncodeContainer. The rest is for its key and signature,
+// MaxEncodedBytes is the largest value of EncodeContainer. The rest is for its key and signature,
 // and for annotations of device plugins.
-const MaxCarriedBytes = MaxContainerBytes - 1<<10
+const MaxEncodedBytes = MaxContainerBytes - 1<<10
 
-// devicePrefix begins the name of every device resource, and is left out in a container's own part.
+// devicePrefix begins the name of every device resource. A container's own part omits it.
 const devicePrefix = types.DeviceGroupPrefix + "/"
 
-// carried is what a container takes with it of an allocation: its own devices, with the quantity of
-// each of their resources. Several quantities are those of several requests.
-type carried struct {
+// encodedContainer is the part of an allocation that a container's annotation in the runtime
+// contains: its own devices, with the quantity of each of their resources. Several quantities
+// belong to several requests.
+type encodedContainer struct {
 	Init    bool                      `json:"init,omitempty"`
 	Devices map[string]map[string]any `json:"devices,omitempty"`
 }
 
-// EncodeContainer writes a container's own part of its pod's allocation, in the form in which the
-// container carries it in the runtime: the same text for the same content. init says that it is an
-// init container which ends before the others start.
+// EncodeContainer writes a container's own part of its pod's allocation, in the form of the
+// container's annotation in the runtime: the same text for the same content. init says that it is
+// an init container which ends before the others start.
 //
 //	{"init":true,"devices":{"gpugrp0/0/gpu/GPU-a":{"cards":1,"memory":[5,3]}}}
 //
-// The names of requests, which users choose, are not in it. Devices without a quantity, and names
-// that are no device's, are an error of type *Error; the length is not checked, see
-// CheckContainers.
+// It does not contain the names of requests, which users choose. Devices without a quantity, and
+// names that belong to no device, are an error of type *Error. CheckContainers checks the length.
 func EncodeContainer(info types.ContainerInfo, init bool) (string, error) {
 	quantities := map[types.ResourceName][]int64{}
 	for request, from := range info.AllocateFrom {
-		if err := checkCarried(from, info.DevRequests[request]); err != nil {
+		if err := checkDevice(from, info.DevRequests[request]); err != nil {
 			return "", err
 		}
 		quantities[from] = append(quantities[from], info.DevRequests[request])
 	}
-	c := carried{Init: init, Devices: map[string]map[string]any{}}
+	c := encodedContainer{Init: init, Devices: map[string]map[string]any{}}
 	for name, list := range quantities {
 		device, kind := splitResource(name)
 		if c.Devices[device] == nil {
@@ -67,24 +67,24 @@ func EncodeContainer(info types.ContainerInfo, init bool) (string, error) {
 	return encode(c)
 }
 
-// LeastDeviceBytes returns the least that EncodeContainer writes for a device of its own which has
-// this resource: its path without the prefix, and the quantity. So it is known before any device is
-// chosen that a container requests too many.
+// LeastDeviceBytes returns the minimum number of bytes that EncodeContainer writes for another
+// device with this resource: its path without the prefix, and the quantity. With it, the scheduler
+// can refuse a container with too many devices before it chooses any.
 func LeastDeviceBytes(name types.ResourceName) int {
 	device, kind := splitResource(name)
 	return len(device) + len(kind) + len(`"":{"":1}`)
 }
 
-// checkCarried checks an entry of a container's own part.
-func checkCarried(name types.ResourceName, quantity int64) error {
-	field := at("devices", string(name))
+// checkDevice checks an entry of a container's own part.
+func checkDevice(name types.ResourceName, quantity int64) error {
+	field := entryPath("devices", string(name))
 	switch {
 	case !resource.IsGroupResourceName(name):
 		return &Error{Field: field, Problem: "it is no device resource", Fix: "begin its name with " + devicePrefix}
 	case quantity <= 0:
 		return &Error{Field: field, Problem: "it has no quantity", Fix: "write a whole number from 1"}
 	}
-	// With a number in front, as a second request has it.
+	// With a number before it, as in the name of a second request.
 	return checkResource(field, string(numbered(math.MaxInt16, name)))
 }
 
@@ -104,8 +104,8 @@ func joinResource(device, kind string) types.ResourceName {
 	return types.ResourceName(devicePrefix + device + "/" + kind)
 }
 
-// numbered returns the name of the request of number i for a resource. The first is called as the
-// resource is.
+// numbered returns the name of the request of number i for a resource. The first has the name of
+// the resource.
 func numbered(i int, name types.ResourceName) types.ResourceName {
 	if i == 0 {
 		return name
@@ -113,9 +113,9 @@ func numbered(i int, name types.ResourceName) types.ResourceName {
 	return types.ResourceName(strconv.Itoa(i)) + "/" + name
 }
 
-// DecodeContainer reads what EncodeContainer wrote. Requests have other names than they had: that
-// of the resource, and for further requests of the same resource a number in front of it. An error
-// is of type *Error.
+// DecodeContainer reads the text of EncodeContainer. Requests get new names: the name of the
+// resource, and a number before it for further requests of the same resource. An error is of type
+// *Error.
 func DecodeContainer(value string) (info types.ContainerInfo, init bool, err error) {
 	info = types.ContainerInfo{DevRequests: types.ResourceList{}, AllocateFrom: types.ResourceLocation{}}
 	err = decode(value, func(r *reader, key string) error {
@@ -124,8 +124,8 @@ func DecodeContainer(value string) (info types.ContainerInfo, init bool, err err
 			return r.flag(key, &init)
 		case "devices":
 			return r.object(key, func(device string) error {
-				return r.object(at(key, device), func(kind string) error {
-					return r.carried(&info, joinResource(device, kind))
+				return r.object(entryPath(key, device), func(kind string) error {
+					return r.deviceQuantities(&info, joinResource(device, kind))
 				})
 			})
 		default:
@@ -138,9 +138,9 @@ func DecodeContainer(value string) (info types.ContainerInfo, init bool, err err
 	return info, init, nil
 }
 
-// carried reads the quantities of a resource: a number or a list.
-func (r *reader) carried(info *types.ContainerInfo, name types.ResourceName) error {
-	field := at("devices", string(name))
+// deviceQuantities reads the quantities of a resource: a number or a list.
+func (r *reader) deviceQuantities(info *types.ContainerInfo, name types.ResourceName) error {
+	field := entryPath("devices", string(name))
 	if _, twice := info.AllocateFrom[name]; twice {
 		return &Error{Field: field, Problem: "the resource occurs twice", Fix: "keep one of them"}
 	}
@@ -154,7 +154,7 @@ func (r *reader) carried(info *types.ContainerInfo, name types.ResourceName) err
 			err = &Error{Field: field, Problem: "the list is too long", Fix: "request the resource less often"}
 		}
 		if err == nil {
-			err = checkCarried(name, quantity)
+			err = checkDevice(name, quantity)
 		}
 		if err != nil {
 			return err
@@ -180,7 +180,7 @@ func (r *reader) carried(info *types.ContainerInfo, name types.ResourceName) err
 }
 
 // flag reads true or false.
-func (r *reader) flag(path string, to *bool) error {
+func (r *reader) flag(path string, destination *bool) error {
 	token, err := r.token(path)
 	if err != nil {
 		return err
@@ -189,16 +189,16 @@ func (r *reader) flag(path string, to *bool) error {
 	if !ok {
 		return &Error{Field: path, Problem: "it is " + describe(token), Fix: "write true or false"}
 	}
-	*to = flag
+	*destination = flag
 	return nil
 }
 
-// CheckContainers checks that each container of a pod can carry its own part of the allocation in
-// the runtime. The error names the container, its size and the limit, both in bytes.
+// CheckContainers checks that each container's own part of the allocation fits into its annotation
+// in the runtime. The error names the container, its size and the limit, both in bytes.
 func CheckContainers(pod *types.PodInfo) error {
 	check := func(list string, containers map[string]types.ContainerInfo, init bool) error {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
-			if err := checkContainer(at(list, name), containers[name], init); err != nil {
+			if err := checkContainer(entryPath(list, name), containers[name], init); err != nil {
 				return err
 			}
 		}
@@ -211,25 +211,25 @@ func CheckContainers(pod *types.PodInfo) error {
 }
 
 func checkContainer(field string, info types.ContainerInfo, init bool) error {
-	// Most containers are so small that it need not be known how small: a quantity has at most 19
-	// digits, and what stands around it and the name has fewer than 16.
+	// An upper bound suffices for most containers: a quantity has at most 19 digits, and the text
+	// around it and the name has fewer than 16 bytes.
 	most := 32
 	for _, from := range info.AllocateFrom {
 		most += len(from) + 19 + 16
 	}
-	if most <= MaxCarriedBytes {
+	if most <= MaxEncodedBytes {
 		return nil
 	}
 	value, err := EncodeContainer(info, init)
 	if err != nil {
 		return err
 	}
-	if len(value) > MaxCarriedBytes {
+	if len(value) > MaxEncodedBytes {
 		return &Error{
 			Field:   field,
 			Problem: fmt.Sprintf("the container's devices take %d bytes in the container runtime", len(value)),
 			Fix: fmt.Sprintf("at most %d are allowed: request fewer devices in one container",
-				MaxCarriedBytes),
+				MaxEncodedBytes),
 		}
 	}
 	return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// holding returns a container that holds the quantities, each by a request with a name that only a
-// user would choose.
+// holding returns a container that holds the quantities, each with a request whose name only a user
+// would choose.
 func holding(quantities map[types.ResourceName][]int64) types.ContainerInfo {
 	info := types.ContainerInfo{
 		Requests: types.ResourceList{"secret/0/cards": 1}, Scorer: types.ResourceScorer{"secret/0/cards": 1},
@@ -33,7 +33,7 @@ func holding(quantities map[types.ResourceName][]int64) types.ContainerInfo {
 	return info
 }
 
-// heldBy returns what a container holds by resource, in order.
+// heldBy returns the quantities that a container holds, by resource, in order.
 func heldBy(info types.ContainerInfo) map[types.ResourceName][]int64 {
 	held := map[types.ResourceName][]int64{}
 	for request, from := range info.AllocateFrom {
@@ -45,7 +45,7 @@ func heldBy(info types.ContainerInfo) map[types.ResourceName][]int64 {
 	return held
 }
 
-func TestAContainersOwnPartIsWrittenAsItsGoldenFile(t *testing.T) {
+func TestEncodeContainerMatchesGoldenFile(t *testing.T) {
 	const gpu = "resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-a/"
 	value, err := EncodeContainer(holding(map[types.ResourceName][]int64{
 		gpu + "cards": {1}, gpu + "memory": {8, 5}, "resource/group/tokens": {3},
@@ -63,7 +63,7 @@ func TestAContainersOwnPartIsWrittenAsItsGoldenFile(t *testing.T) {
 	}
 }
 
-func TestAnyContainersOwnPartComesBackWithoutWhatTheUserWrote(t *testing.T) {
+func TestContainerRoundTripsWithoutUserTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	segments := []string{"a", "b", "a.b", "0", "1", "enumType"}
 	for range 1_000 {
@@ -83,7 +83,7 @@ func TestAnyContainersOwnPartComesBackWithoutWhatTheUserWrote(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(value, "secret") {
-			t.Fatalf("a user's text travels: %s", value)
+			t.Fatalf("the encoding contains a user's text: %s", value)
 		}
 		got, init, err := DecodeContainer(value)
 		if err != nil {
@@ -99,7 +99,7 @@ func TestAnyContainersOwnPartComesBackWithoutWhatTheUserWrote(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoContainersOwnPartNamesTheField(t *testing.T) {
+func TestMalformedContainerErrorNamesTheField(t *testing.T) {
 	const twice = `{"devices":{"":{"gpu/0/cards":1},"gpu/0":{"cards":1}}}`
 	long := `{"devices":{"` + strings.Repeat("a", MaxNameBytes) + `":{"cards":1}}}`
 	for value, want := range map[string]string{
@@ -121,7 +121,7 @@ func TestWhatIsNoContainersOwnPartNamesTheField(t *testing.T) {
 	}
 	for name, container := range map[string]types.ContainerInfo{
 		"a device without a quantity": {AllocateFrom: types.ResourceLocation{"a": "resource/group/gpu/0/cards"}},
-		"what is no device": {
+		"a name of no device": {
 			AllocateFrom: types.ResourceLocation{"a": "nvidia.com/gpu"}, DevRequests: types.ResourceList{"a": 1},
 		},
 	} {
@@ -132,7 +132,7 @@ func TestWhatIsNoContainersOwnPartNamesTheField(t *testing.T) {
 	}
 }
 
-func TestAContainerThatHoldsTooMuchIsNamed(t *testing.T) {
+func TestTooManyDevicesErrorNamesTheContainer(t *testing.T) {
 	devices := func(n, length int) types.ContainerInfo {
 		quantities := map[types.ResourceName][]int64{}
 		for i := range n {
@@ -165,7 +165,7 @@ func TestAContainerThatHoldsTooMuchIsNamed(t *testing.T) {
 			}
 			err := CheckContainers(pod)
 			value, encodeErr := EncodeContainer(test.container, init)
-			if encodeErr != nil || test.fits != (len(value) <= MaxCarriedBytes) {
+			if encodeErr != nil || test.fits != (len(value) <= MaxEncodedBytes) {
 				t.Errorf("%s: %d bytes, %v", name, len(value), encodeErr)
 			}
 			if (err == nil) != test.fits {
@@ -174,7 +174,7 @@ func TestAContainerThatHoldsTooMuchIsNamed(t *testing.T) {
 			if err == nil {
 				continue
 			}
-			for _, want := range []string{`["main"]`, fmt.Sprint(len(value)), fmt.Sprint(MaxCarriedBytes)} {
+			for _, want := range []string{`["main"]`, fmt.Sprint(len(value)), fmt.Sprint(MaxEncodedBytes)} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: the error does not have %q: %v", name, want, err)
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-func TestPodAnnotationIsReadAsUsersWriteIt(t *testing.T) {
+func TestDecodePodReadsWhatUsersWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		value string
 		want  types.PodInfo
@@ -76,7 +76,7 @@ func TestPodAnnotationIsReadAsUsersWriteIt(t *testing.T) {
 	}
 }
 
-func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
+func TestMalformedPodErrorNamesTheField(t *testing.T) {
 	long := strings.Repeat("a", MaxNameBytes+1)
 	request := func(name string) string {
 		return fmt.Sprintf(`{"runningcontainer":{"r":{"requests":{%q:1}}}}`, name)
@@ -159,7 +159,7 @@ func TestMalformedPodAnnotationNamesTheField(t *testing.T) {
 	}
 }
 
-func TestNodeAnnotationComesBackAsItWas(t *testing.T) {
+func TestNodeRoundTrips(t *testing.T) {
 	node := &types.NodeInfo{
 		Name:     "n1",
 		Capacity: types.ResourceList{"resource/group/gpu/GPU-0/cards": 1, "nvidia.com/gpu": 1},
@@ -180,13 +180,13 @@ func TestNodeAnnotationComesBackAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := node.Clone()
-	clear(want.KubeCap) // it stands in the node's status
+	clear(want.KubeCap) // it is in the node's status
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("decoded (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatCannotBeReadBackIsNotWritten(t *testing.T) {
+func TestEncodersRejectUnreadableValues(t *testing.T) {
 	_, err := EncodeNode(&types.NodeInfo{Allocatable: types.ResourceList{"gpu/\x00": 1}})
 	if !errors.Is(err, ErrMalformed) {
 		t.Errorf("node with a bad name: error %v, want ErrMalformed", err)
@@ -204,7 +204,7 @@ func TestWhatCannotBeReadBackIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestWrittenAnnotationsHaveNoEscapes(t *testing.T) {
+func TestEncodedAnnotationsHaveNoEscapes(t *testing.T) {
 	value, err := EncodePod(&types.PodInfo{Requests: types.ResourceList{"gpu/<a>&b/cards": 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func FuzzDecodePod(f *testing.F) {
 			return
 		}
 		if info.NodeName != "" && !MayAllocate(value) {
-			t.Errorf("%q is overlooked, which says that the pod is on %q", value, info.NodeName)
+			t.Errorf("MayAllocate misses %q, which names the node %q", value, info.NodeName)
 		}
 		written, err := EncodePod(info)
 		if err != nil {

@@ -9,26 +9,27 @@ import (
 	"fmt"
 )
 
-// What can be wrong with a pod's allocation. The errors of this package match them with errors.Is.
+// The classes of errors of a pod's allocation. The errors of this package match them with
+// errors.Is.
 var (
-	// ErrMalformed: the annotation cannot be read. All errors of decoding match it.
+	// ErrMalformed: the annotation is invalid. All errors of decoding match it.
 	ErrMalformed = errors.New("malformed annotation")
 	// ErrNoAllocation: the pod has no allocation. It is not bound, or was not bound by the device
 	// scheduler.
 	ErrNoAllocation = errors.New("no allocation")
-	// ErrForeignAllocation: the allocation was made for another node or another pod.
+	// ErrForeignAllocation: the allocation is for another node or another pod.
 	ErrForeignAllocation = errors.New("allocation of another node or pod")
 )
 
-// Error is what is wrong with an annotation. It matches ErrMalformed.
+// Error is an error in an annotation. It matches ErrMalformed.
 type Error struct {
 	// Field is the path of the field, such as runningcontainer["main"].requests["gpu/a/cards"]. It
 	// is empty for all of the value.
 	Field string
-	// Problem is what is wrong with it, and Fix what to do about it.
+	// Problem describes the error, and Fix the next step.
 	Problem, Fix string
-	// Offset is the byte of the value where that stands, when a value was read. It is 0 for all of
-	// the value, and for what is missing in the pod.
+	// Offset is the position of the field in the decoded value, in bytes. It is 0 for all of the
+	// value, and for a part that the pod lacks.
 	Offset int
 
 	key string // of the annotation; empty means Annotation
@@ -46,7 +47,7 @@ func (e *Error) Error() string {
 // Is reports whether target is ErrMalformed.
 func (e *Error) Is(target error) bool { return target == ErrMalformed }
 
-// quote returns s for an error's text, cut when it is long: it may be anything.
+// quote returns s for an error's text, shortened if it is long. s may be any text.
 func quote(s string) string {
 	const most = 80
 	if len(s) > most {
@@ -55,13 +56,13 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// in returns the path of a field of an object.
-func in(object, field string) string {
+// fieldPath returns the path of a field of an object.
+func fieldPath(object, field string) string {
 	if object == "" {
 		return field
 	}
 	return object + "." + field
 }
 
-// at returns the path of an entry of a map.
-func at(object, key string) string { return object + "[" + quote(key) + "]" }
+// entryPath returns the path of an entry of a map.
+func entryPath(object, key string) string { return object + "[" + quote(key) + "]" }

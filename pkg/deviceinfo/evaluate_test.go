@@ -114,7 +114,7 @@ type request struct {
 	mayDelete bool
 }
 
-// refusal returns why the policy refuses a request, or "" when it lets it through.
+// refusal returns why the policy refuses a request, or "" when it admits it.
 func (p *policy) refusal(tb testing.TB, r request) string {
 	tb.Helper()
 	operation := admission.Create

@@ -15,13 +15,13 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// pieces are what names of resources are made of, the borders of every rule among them.
+// pieces are parts of names of resources, including the limits of every rule.
 var pieces = []string{
 	"/", "/", ".", "-", "_", "a", "Z", "0", "ü", " ", "\n", "nvidia.com", "gpu", "kubernetes.io", "my", "requests.",
 	"resource/group/", strings.Repeat("b", 60), strings.Repeat("c.", 80), "cpu", "hugepages-2Mi",
 }
 
-func TestExtendedResourcesAreThoseOfUpstream(t *testing.T) {
+func TestExtendedResourcesMatchUpstream(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	extended := 0
 	for range 200_000 {

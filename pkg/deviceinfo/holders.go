@@ -18,16 +18,16 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// HoldersAnnotation is the key of the annotation in which a node reports what pods hold of which
-// only the node knows: the kubelet gave them devices before these were scheduled; or they were
-// granted devices before there were seals, or the key of their seal is no longer known. A node
-// without such pods has no such annotation. It counts for pods that are bound to the node.
+// HoldersAnnotation is the key of the annotation in which a node reports holders that only the node
+// knows: pods to which the kubelet allocated devices before the scheduler did, pods with grants
+// from the time before seals, and pods with a seal of an unknown key. A node without such pods has
+// no such annotation. It applies to pods that are bound to the node.
 const HoldersAnnotation = "KubeDevice/Holders"
 
 // MaxHoldersBytes is the largest value of [HoldersAnnotation]: 110 pods with 8 devices each fit.
 const MaxHoldersBytes = 128 << 10
 
-// Holder is what one pod holds on the node that reports it.
+// Holder is the devices that one pod holds on the reporting node.
 type Holder struct {
 	// UID identifies the pod; namespace and name are for people.
 	UID       apitypes.UID `json:"uid"`
@@ -37,12 +37,13 @@ type Holder struct {
 	// containers and sidecars included, with quantities in the resource's own unit. The quantity of
 	// an enum resource is a mask. The names begin with resource/group/.
 	Containers map[string]types.ResourceList `json:"containers"`
-	// Generation is that of the allocation by which the pod holds this, where devices of the pod
-	// were replaced. The report counts for more than a seal of an older generation.
+	// Generation is the generation of the pod's allocation, if devices of the pod were replaced.
+	// The report has priority over a seal of an older generation.
 	Generation int64 `json:"generation,omitempty"`
 }
 
-// HolderOf returns the pod with what its containers were allocated. The allocation is not changed.
+// HolderOf returns the pod with the allocation of its containers. It does not change the
+// allocation.
 func HolderOf(uid apitypes.UID, namespace, name string, allocation *types.PodInfo) Holder {
 	holder := Holder{UID: uid, Namespace: namespace, Name: name, Containers: map[string]types.ResourceList{}}
 	for _, containers := range []map[string]types.ContainerInfo{
@@ -65,8 +66,8 @@ func HolderOf(uid apitypes.UID, namespace, name string, allocation *types.PodInf
 	return holder
 }
 
-// EncodeHolders writes the annotation KubeDevice/Holders: the same text for the same holders,
-// whatever their order. It is empty for none. What DecodeHolders would refuse is an error of type
+// EncodeHolders writes the annotation KubeDevice/Holders: the same text for the same holders in any
+// order, and an empty text for none. A holder that DecodeHolders would reject is an error of type
 // *Error.
 func EncodeHolders(holders []Holder) (string, error) {
 	if len(holders) == 0 {
@@ -124,7 +125,7 @@ func decodeHolders(value string) ([]Holder, error) {
 		}
 		if seen[holder.UID] {
 			return nil, &Error{
-				Field: in(path, "uid"), Problem: "the pod " + quote(string(holder.UID)) + " is listed twice",
+				Field: fieldPath(path, "uid"), Problem: "the pod " + quote(string(holder.UID)) + " is listed twice",
 				Fix: "list it once",
 			}
 		}
@@ -135,11 +136,11 @@ func decodeHolders(value string) ([]Holder, error) {
 	return holders, err
 }
 
-// holder reads one pod, of which nothing may be absent.
+// holder reads one pod, all of whose fields are required.
 func (r *reader) holder(path string) (Holder, error) {
 	var holder Holder
 	err := r.object(path, func(key string) error {
-		field := in(path, key)
+		field := fieldPath(path, key)
 		switch key {
 		case "uid":
 			return r.name(field, (*string)(&holder.UID))
@@ -173,15 +174,17 @@ func (r *reader) holder(path string) (Holder, error) {
 		{"containers", len(holder.Containers) == 0},
 	} {
 		if field.absent {
-			return Holder{}, &Error{Field: in(path, field.name), Problem: "it is absent or empty", Fix: "write it"}
+			return Holder{}, &Error{
+				Field: fieldPath(path, field.name), Problem: "it is absent or empty", Fix: "write it",
+			}
 		}
 	}
 	return holder, nil
 }
 
-// granted reads what one container was granted into containers.
+// granted reads the grants of one container into containers.
 func (r *reader) granted(path, container string, containers map[string]types.ResourceList) error {
-	field := at(path, container)
+	field := entryPath(path, container)
 	if err := checkName(field, container); err != nil {
 		return err
 	}
@@ -192,7 +195,7 @@ func (r *reader) granted(path, container string, containers map[string]types.Res
 	for _, name := range slices.Sorted(maps.Keys(granted)) {
 		if !resource.IsGroupResourceName(name) {
 			return &Error{
-				Field: at(field, string(name)), Problem: "it is no resource of a device",
+				Field: entryPath(field, string(name)), Problem: "it is no resource of a device",
 				Fix: "use a name that begins with " + types.DeviceGroupPrefix + "/",
 			}
 		}

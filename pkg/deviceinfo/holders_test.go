@@ -21,7 +21,7 @@ const (
 	holderOne = `{"uid":"u1","namespace":"team","name":"train","containers":{"main":{"` + gpu0 + `":1}}}`
 )
 
-func TestHoldersAreWrittenInOneOrderAndReadAgain(t *testing.T) {
+func TestHoldersRoundTripInCanonicalOrder(t *testing.T) {
 	first := Holder{UID: "u1", Namespace: "team", Name: "train", Containers: map[string]types.ResourceList{
 		"main": {gpu0: 1, "resource/group/gpugrp0/0/gpu/GPU-0/memory": 1 << 34},
 	}}
@@ -45,18 +45,18 @@ func TestHoldersAreWrittenInOneOrderAndReadAgain(t *testing.T) {
 	}
 }
 
-func TestNoHoldersAreNoAnnotation(t *testing.T) {
+func TestNoHoldersEncodeToNothing(t *testing.T) {
 	if value, err := EncodeHolders(nil); value != "" || err != nil {
 		t.Errorf("encoded %q, %v; want nothing", value, err)
 	}
 	for _, value := range []string{"", "[]", " [ ] "} {
 		if got, err := DecodeHolders(value); len(got) != 0 || err != nil {
-			t.Errorf("%q: %v, %v; want nobody", value, got, err)
+			t.Errorf("%q: %v, %v; want no holders", value, got, err)
 		}
 	}
 }
 
-func TestAHolderHasWhatAllItsContainersWereAllocated(t *testing.T) {
+func TestHolderListsAllContainersDevices(t *testing.T) {
 	holder := HolderOf("u1", "team", "train", &types.PodInfo{
 		InitContainers: map[string]types.ContainerInfo{"init": {
 			DevRequests:  types.ResourceList{"a": 2, "b": 3},
@@ -80,7 +80,7 @@ func TestAHolderHasWhatAllItsContainersWereAllocated(t *testing.T) {
 	}
 }
 
-func TestMalformedHoldersAreRefusedWithTheField(t *testing.T) {
+func TestMalformedHoldersErrorNamesTheField(t *testing.T) {
 	with := func(old, changed string) string { return "[" + strings.Replace(holderOne, old, changed, 1) + "]" }
 	for name, test := range map[string]struct{ value, want string }{
 		"no list":                  {holderOne, "the value is an object; write a list"},
@@ -113,7 +113,7 @@ func TestMalformedHoldersAreRefusedWithTheField(t *testing.T) {
 	}
 }
 
-func TestHoldersHaveALimit(t *testing.T) {
+func TestHoldersHaveASizeLimit(t *testing.T) {
 	holders := make([]Holder, 2000)
 	for i := range holders {
 		holders[i] = Holder{UID: apitypes.UID(fmt.Sprintf("u%d", i)), Namespace: "team", Name: "train",

@@ -10,7 +10,7 @@ import (
 
 // checkName checks a name that is part of an annotation: of a resource, a container, a pod or a
 // node. Names are visible ASCII without quotes and backslashes, so that their JSON is the name
-// itself and a policy that searches the text finds it; and they go into paths, logs and the
+// itself and a policy that searches the text finds it. Names also occur in paths, logs and the
 // environment of containers.
 func checkName(field, name string) error {
 	fix := "use letters, digits and punctuation other than quotes and backslashes"

@@ -5,8 +5,8 @@ package deviceinfo
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
-// DecodeNode reads the annotation of a node, in either form. Lists that are absent are nil. An
-// error is of type *Error.
+// DecodeNode reads the annotation of a node, in either form. Absent lists are nil. An error is of
+// type *Error.
 func DecodeNode(value string) (*types.NodeInfo, error) {
 	node, tree := &types.NodeInfo{}, newUnfolding()
 	err := decode(value, func(r *reader, key string) error {
@@ -30,15 +30,15 @@ func DecodeNode(value string) (*types.NodeInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tree.into(node); err != nil {
+	if err := tree.addTo(node); err != nil {
 		return nil, err
 	}
 	return node, nil
 }
 
 // EncodeNode writes the annotation of a node: the same text for the same content. It is in the
-// compact form if that is shorter and the published form has more than 128 KiB. What DecodeNode
-// would refuse is an error of type *Error.
+// compact form if that is shorter and the published form has more than 128 KiB. A node that
+// DecodeNode would reject is an error of type *Error.
 func EncodeNode(node *types.NodeInfo) (string, error) {
 	value, err := encode(node)
 	if err != nil {

@@ -3,16 +3,16 @@
 
 package deviceinfo
 
-// The annotations by which a pod, or for its pods a namespace, chooses what happens when a device
-// that the pod holds becomes unhealthy.
+// The annotations of a pod, or of a namespace for its pods, that choose the policy for a device of
+// the pod that becomes unhealthy.
 const (
 	// OnDeviceFailureAnnotation is Ignore, Evict or Replace.
 	OnDeviceFailureAnnotation = "KubeDevice/OnDeviceFailure"
-	// DeviceFailureGracePeriodAnnotation is how long the device may be unhealthy before anything
-	// happens to the pod, as a Go duration such as 90s.
+	// DeviceFailureGracePeriodAnnotation is how long the device may be unhealthy before the policy
+	// takes effect, as a Go duration such as 90s.
 	DeviceFailureGracePeriodAnnotation = "KubeDevice/DeviceFailureGracePeriod"
 )
 
-// DevicesHealthyCondition is the type of the pod condition that says whether the devices which the
-// pod holds are healthy. A pod whose devices always were has none.
+// DevicesHealthyCondition is the type of the pod condition that says whether the pod's devices are
+// healthy. A pod without an unhealthy device so far has no such condition.
 const DevicesHealthyCondition = "DevicesHealthy"

@@ -11,8 +11,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// DecodePod reads the annotation of a pod, all fields as they were written, whoever wrote them: see
-// PodRequest and PodAllocation. Lists that are absent are nil. An error is of type *Error.
+// DecodePod reads all fields of a pod's annotation, regardless of their author: see PodRequest and
+// PodAllocation. Absent lists are nil. An error is of type *Error.
 func DecodePod(value string) (*types.PodInfo, error) { return decodePod(value, nil) }
 
 func decodePod(value string, parts *Source) (*types.PodInfo, error) {
@@ -42,17 +42,17 @@ func decodePod(value string, parts *Source) (*types.PodInfo, error) {
 }
 
 // containers reads containers by name.
-func (r *reader) containers(path string, to *map[string]types.ContainerInfo) error {
+func (r *reader) containers(path string, destination *map[string]types.ContainerInfo) error {
 	containers := map[string]types.ContainerInfo{}
 	err := r.object(path, func(name string) error {
-		field := at(path, name)
+		field := entryPath(path, name)
 		r.mark(field)
 		if err := checkName(field, name); err != nil {
 			return err
 		}
 		info := types.ContainerInfo{}
 		err := r.object(field, func(key string) error {
-			path := in(field, key)
+			path := fieldPath(field, key)
 			r.mark(path)
 			switch key {
 			case "requests":
@@ -72,13 +72,13 @@ func (r *reader) containers(path string, to *map[string]types.ContainerInfo) err
 		return err
 	})
 	if len(containers) > 0 {
-		*to = containers
+		*destination = containers
 	}
 	return err
 }
 
-// EncodePod writes the annotation of a pod: the same text for the same content. What DecodePod
-// would refuse is an error of type *Error.
+// EncodePod writes the annotation of a pod: the same text for the same content. A pod that
+// DecodePod would reject is an error of type *Error.
 func EncodePod(pod *types.PodInfo) (string, error) {
 	if valid(pod) {
 		written := make(podWriter, 0, 1024)
@@ -108,10 +108,10 @@ func encode(info any) (string, error) {
 	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
 }
 
-// CheckSize checks that a pod with these annotations can take value as its KubeDevice/DeviceInfo,
-// and other annotations of at most that many bytes with it.
-// Kubernetes allows 256 KiB for the keys and values of all annotations of an object, but does not
-// check those that come with a Binding: a pod that is bound with more can never be updated again.
+// CheckSize checks that a pod with these annotations has space for value as its
+// KubeDevice/DeviceInfo, and for other annotations of at most this number of bytes. Kubernetes
+// allows 256 KiB for the keys and values of all annotations of an object, but does not check those
+// of a Binding: after a binding with more, no update of the pod succeeds.
 func CheckSize(annotations map[string]string, value string, others int) error {
 	total := len(Annotation) + len(value) + others
 	for key, other := range annotations {

@@ -38,7 +38,7 @@ func training(value string) *corev1.Pod {
 	})
 }
 
-func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
+func TestPodRequestCombinesAnnotationAndSpec(t *testing.T) {
 	kube := types.ResourceList{"cpu": 2, "memory": 1 << 30, "nvidia.com/gpu": 2}
 	none := types.ContainerInfo{KubeRequests: types.ResourceList{}}
 	for name, test := range map[string]struct {
@@ -70,14 +70,14 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 				},
 			},
 		},
-		"what the user wrote in the scheduler's fields is thrown away": {
+		"a user's values in the scheduler's fields are discarded": {
 			training(allocated),
 			types.PodInfo{
 				Name: "train", InitContainers: map[string]types.ContainerInfo{"prepare": none},
 				RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: kube}, "proxy": none},
 			},
 		},
-		"init containers and sidecars ask too": {
+		"init containers and sidecars request devices, too": {
 			training(
 				`{"podname":"other","initcontainer":{"prepare":{"requests":{"a":1}}},` +
 					`"runningcontainer":{"proxy":{"requests":{"b":2}}}}`,
@@ -106,7 +106,7 @@ func TestARequestIsTheAnnotationWithTheSpec(t *testing.T) {
 	}
 }
 
-// requestOf reads the pod's annotation, if it has one, and what it asks for.
+// requestOf reads the pod's annotation, if it has one, and returns its request.
 func requestOf(pod *corev1.Pod) (*types.PodInfo, error) {
 	value := pod.Annotations[Annotation]
 	if value == "" {
@@ -119,7 +119,7 @@ func requestOf(pod *corev1.Pod) (*types.PodInfo, error) {
 	return PodRequest(pod, written)
 }
 
-func TestARequestForAContainerThatIsNotThereNamesIt(t *testing.T) {
+func TestPodRequestErrorNamesTheUnknownContainer(t *testing.T) {
 	for name, test := range map[string]struct{ value, want string }{
 		"unknown": {`{"runningcontainer":{"mian":{}}}`, `runningcontainer["mian"]: the pod has no ` +
 			`such container; use one of the names in the pod's spec: ["main" "proxy"]`},
@@ -141,7 +141,7 @@ func TestARequestForAContainerThatIsNotThereNamesIt(t *testing.T) {
 	}
 }
 
-func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
+func TestPodAllocationReadsBoundPodsOnly(t *testing.T) {
 	bound := func(value string) *corev1.Pod {
 		pod := training(value)
 		onNode(pod)
@@ -154,7 +154,7 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 		"bound by the device scheduler":                {bound(allocated), nil},
 		"not bound, with a stale or forged allocation": {training(allocated), ErrNoAllocation},
 		"bound without an annotation":                  {bound(""), ErrNoAllocation},
-		"bound by another scheduler":                   {bound(asks), ErrNoAllocation},
+		"bound by another scheduler":                   {bound(requestsGPU), ErrNoAllocation},
 		"bound to another node": {
 			bound(strings.Replace(allocated, `"n1"`, `"n2"`, 1)), ErrForeignAllocation,
 		},
@@ -204,7 +204,7 @@ func TestAnAllocationIsReadFromABoundPodOnly(t *testing.T) {
 	}
 }
 
-// boundPod is what a node knows of the pod, and its decoded annotation.
+// boundPod returns the data of the pod that a node has, and its decoded annotation.
 func boundPod(t *testing.T, pod *corev1.Pod) (bound BoundPod, written *types.PodInfo) {
 	t.Helper()
 	bound = BoundPod{
@@ -220,7 +220,7 @@ func boundPod(t *testing.T, pod *corev1.Pod) (bound BoundPod, written *types.Pod
 	return bound, written
 }
 
-func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {
+func TestAllocationMustFitNextToOtherAnnotations(t *testing.T) {
 	others := map[string]string{
 		"other":    strings.Repeat("x", MaxBytes-len("other")-len(Annotation)-100),
 		Annotation: strings.Repeat("x", 1000),
@@ -234,19 +234,19 @@ func TestAnAllocationMustFitBesideOtherAnnotations(t *testing.T) {
 	}
 }
 
-func TestAnAllocationIsNotOverlookedUnread(t *testing.T) {
+func TestMayAllocateMissesNoAllocation(t *testing.T) {
 	escaped := `{"podname":"p","\u006eodename":"n","runningcontainer":{"main":{"allocatefrom":{"a":"b"}}}}`
 	for _, value := range []string{escaped, strings.ReplaceAll(escaped, `\u006e`, "n")} {
 		if info, err := DecodePod(value); err != nil || info.NodeName != "n" {
 			t.Errorf("%s is read as %+v, %v", value, info, err)
 		}
 		if !MayAllocate(value) {
-			t.Errorf("%s is overlooked", value)
+			t.Errorf("MayAllocate misses %s", value)
 		}
 	}
 	for _, value := range []string{"", "{}", `{"requests":{"gpu/nodename/cards":1}}`} {
 		if MayAllocate(value) {
-			t.Errorf("%q would be read for nothing", value)
+			t.Errorf("%q would be decoded in vain", value)
 		}
 	}
 }

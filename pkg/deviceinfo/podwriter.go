@@ -12,7 +12,7 @@ import (
 )
 
 // podWriter writes a valid pod as encode does, without reflection: the scheduler writes each pod
-// while the next one waits. Nothing needs an escape, as names are their own JSON.
+// while the next one waits. It escapes nothing, as names are their own JSON.
 type podWriter []byte
 
 func (w *podWriter) pod(pod *types.PodInfo) {
@@ -62,7 +62,7 @@ func (w *podWriter) field(key, value string) {
 	}
 }
 
-// key begins a field of the object that is open.
+// key begins a field of the current object.
 func (w *podWriter) key(name string) {
 	if (*w)[len(*w)-1] != '{' {
 		*w = append(*w, ',')
@@ -80,8 +80,8 @@ func (w *podWriter) quote(plain string) {
 func (w *podWriter) open()  { *w = append(*w, '{') }
 func (w *podWriter) close() { *w = append(*w, '}') }
 
-// valid reports whether DecodePod reads what encode writes of the pod, its length aside. It is
-// fast; DecodePod reports what is wrong with an invalid pod.
+// valid reports whether DecodePod accepts the text that encode writes for the pod, except for its
+// length. It is fast; DecodePod reports the error of an invalid pod.
 func valid(pod *types.PodInfo) bool {
 	return validName(pod.Name) && validName(pod.NodeName) && validQuantities(pod.Requests) &&
 		validContainers(pod.InitContainers) && validContainers(pod.RunningContainers)

@@ -10,8 +10,8 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// A pod is valid when DecodePod reads its JSON, which is what EncodePod writes.
-func TestASoundPodIsOneThatCanBeReadBack(t *testing.T) {
+// A pod is valid if and only if DecodePod accepts its JSON, which EncodePod writes.
+func TestValidPodsRoundTrip(t *testing.T) {
 	seen := map[bool]int{}
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 0))

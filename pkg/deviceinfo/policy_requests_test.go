@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// asking returns a pod that asks the container runtime for devices.
-func asking(change ...func(*corev1.Pod)) *corev1.Pod {
+// requesting returns a pod that requests devices from the container runtime.
+func requesting(change ...func(*corev1.Pod)) *corev1.Pod {
 	return annotated("", append([]func(*corev1.Pod){func(pod *corev1.Pod) {
 		pod.Spec.ServiceAccountName = "default"
 	}}, change...)...)
@@ -34,7 +34,7 @@ func privileged(pod *corev1.Pod) {
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
 }
 
-func TestPodsDoNotAskTheContainerRuntimeForDevices(t *testing.T) {
+func TestPodsMayNotRequestDevicesFromTheRuntime(t *testing.T) {
 	visible := withEnv("NVIDIA_VISIBLE_DEVICES", "all")
 	annotation := withAnnotation("cdi.k8s.io/x", "nvidia.com/gpu=all")
 	for name, test := range map[string]struct {
@@ -42,16 +42,16 @@ func TestPodsDoNotAskTheContainerRuntimeForDevices(t *testing.T) {
 		resource    string
 		refused     string // a part of the message
 	}{
-		"a pod that asks for nothing": {object: asking()},
-		"a variable":                  {object: asking(visible), refused: "container main asks"},
+		"a pod without requests": {object: requesting()},
+		"a variable":             {object: requesting(visible), refused: "container main asks"},
 		"a variable with spaces": {
-			object: asking(withEnv(" ASCEND_VISIBLE_DEVICES", "0")), refused: "container main asks",
+			object: requesting(withEnv(" ASCEND_VISIBLE_DEVICES", "0")), refused: "container main asks",
 		},
 		"a variable that only begins so": {
-			object: asking(withEnv("DOCKER_RESOURCE_X", "0")), refused: "container main asks",
+			object: requesting(withEnv("DOCKER_RESOURCE_X", "0")), refused: "container main asks",
 		},
 		"a variable with a value from elsewhere": {
-			object: asking(func(pod *corev1.Pod) {
+			object: requesting(func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{
 					Name: "AMD_VISIBLE_DEVICES",
 					ValueFrom: &corev1.EnvVarSource{
@@ -61,10 +61,10 @@ func TestPodsDoNotAskTheContainerRuntimeForDevices(t *testing.T) {
 			}),
 			refused: "container main asks",
 		},
-		"a variable that asks for none": {object: asking(withEnv("NVIDIA_VISIBLE_DEVICES", "none"))},
-		"a variable of another name":    {object: asking(withEnv("MY_NVIDIA_VISIBLE_DEVICES", "all"))},
+		"a variable that requests none": {object: requesting(withEnv("NVIDIA_VISIBLE_DEVICES", "none"))},
+		"a variable of another name":    {object: requesting(withEnv("MY_NVIDIA_VISIBLE_DEVICES", "all"))},
 		"an init container": {
-			object: asking(func(pod *corev1.Pod) {
+			object: requesting(func(pod *corev1.Pod) {
 				pod.Spec.InitContainers = []corev1.Container{
 					{Name: "first", Env: []corev1.EnvVar{{Name: "HABANA_VISIBLE_DEVICES", Value: "all"}}},
 				}
@@ -72,39 +72,39 @@ func TestPodsDoNotAskTheContainerRuntimeForDevices(t *testing.T) {
 			refused: "container first asks",
 		},
 		"a mount": {
-			object: asking(func(pod *corev1.Pod) {
+			object: requesting(func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
 					{Name: "n", MountPath: "/var/run/nvidia-container-devices/all"},
 				}
 			}),
 			refused: "container main asks",
 		},
-		"an annotation": {object: asking(annotation), refused: "annotation cdi.k8s.io/x asks"},
+		"an annotation": {object: requesting(annotation), refused: "annotation cdi.k8s.io/x asks"},
 		"one with a vendor's prefix": {
-			object: asking(withAnnotation("nvidia.cdi.k8s.io/x", "a")), refused: "asks",
+			object: requesting(withAnnotation("nvidia.cdi.k8s.io/x", "a")), refused: "asks",
 		},
 		"one for CRI-O": {
-			object: asking(withAnnotation("io.kubernetes.cri-o.Devices", "/dev/x")), refused: "asks",
+			object: requesting(withAnnotation("io.kubernetes.cri-o.Devices", "/dev/x")), refused: "asks",
 		},
-		"another annotation": {object: asking(withAnnotation("example.com/cdi.k8s.io", "a"))},
+		"another annotation": {object: requesting(withAnnotation("example.com/cdi.k8s.io", "a"))},
 		"an annotation that comes later": {
-			object: asking(annotation), old: asking(), refused: "annotation cdi.k8s.io/x",
+			object: requesting(annotation), old: requesting(), refused: "annotation cdi.k8s.io/x",
 		},
 		"one that was there before": {
-			object: asking(annotation, visible), old: asking(annotation, visible),
+			object: requesting(annotation, visible), old: requesting(annotation, visible),
 		},
 		"a debug container": {
-			object: asking(func(pod *corev1.Pod) {
+			object: requesting(func(pod *corev1.Pod) {
 				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
 					EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 						Name: "debug", Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}},
 					},
 				}}
 			}),
-			old: asking(), resource: "pods/ephemeralcontainers", refused: "container debug asks",
+			old: requesting(), resource: "pods/ephemeralcontainers", refused: "container debug asks",
 		},
-		"a privileged container, which has all devices": {object: asking(visible, privileged)},
-		"a pod of kube-system":                          {object: asking(visible, annotation, inKubeSystem)},
+		"a privileged container, which has all devices": {object: requesting(visible, privileged)},
+		"a pod of kube-system":                          {object: requesting(visible, annotation, inKubeSystem)},
 	} {
 		r := request{user: "ada", resource: "pods", object: test.object}
 		if test.resource != "" {

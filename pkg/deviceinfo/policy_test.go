@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// annotated returns a pod with that annotation; no annotation for "".
+// annotated returns a pod with this annotation, or without one for "".
 func annotated(value string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -32,9 +32,9 @@ func annotated(value string, change ...func(*corev1.Pod)) *corev1.Pod {
 func onNode(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }
 
 const (
-	asks      = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`
-	asksOther = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":2}}}}`
-	allocated = `{"podname":"train","nodename":"n1",` +
+	requestsGPU      = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":1}}}}`
+	otherRequestsGPU = `{"runningcontainer":{"main":{"requests":{"gpu/a/cards":2}}}}`
+	allocated        = `{"podname":"train","nodename":"n1",` +
 		`"runningcontainer":{"main":{"devrequests":{"resource/group/gpu/a/cards":1},` +
 		`"allocatefrom":{"resource/group/gpu/a/cards":"resource/group/gpu/GPU-0/cards"}}}}`
 	stolen = `{"podname":"train","nodename":"n1",` +
@@ -49,17 +49,17 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 		request
 		refused string // a part of the message
 	}{
-		"a user asks for devices": {
-			request{user: ada, resource: "pods", object: annotated(asks)}, "",
+		"a user requests devices": {
+			request{user: ada, resource: "pods", object: annotated(requestsGPU)}, "",
 		},
-		"a user asks for nothing": {
+		"a user requests nothing": {
 			request{user: ada, resource: "pods", object: annotated("")}, "",
 		},
-		"a user changes what a pending pod asks for": {
-			request{user: ada, resource: "pods", object: annotated(asksOther), old: annotated(asks)}, "",
+		"a user changes the request of a pending pod": {
+			request{user: ada, resource: "pods", object: annotated(otherRequestsGPU), old: annotated(requestsGPU)}, "",
 		},
-		"a user creates a pod on a node that asks": {
-			request{user: ada, resource: "pods", object: annotated(asks, onNode)}, "",
+		"a user creates a pod with a request on a node": {
+			request{user: ada, resource: "pods", object: annotated(requestsGPU, onNode)}, "",
 		},
 		"a user creates a pod with an allocation": {
 			request{user: ada, resource: "pods", object: annotated(allocated)}, "pod team/train: the annotation",
@@ -79,7 +79,7 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 			"pod team/train-*: ",
 		},
 		"a user forges an allocation before binding": {
-			request{user: ada, resource: "pods", object: annotated(allocated), old: annotated(asks)},
+			request{user: ada, resource: "pods", object: annotated(allocated), old: annotated(requestsGPU)},
 			"only the device scheduler may write",
 		},
 		"a user takes another device after binding": {
@@ -107,7 +107,8 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 			"leave it as it is, or delete the pod",
 		},
 		"a user replaces the allocation by a request": {
-			request{user: ada, resource: "pods", object: annotated(asks, onNode), old: bound}, "leave it as it is",
+			request{user: ada, resource: "pods", object: annotated(requestsGPU, onNode), old: bound},
+			"leave it as it is",
 		},
 		"the kubelet updates the status of a bound pod": {
 			request{user: kubelet, resource: "pods/status", object: bound, old: bound}, "",
@@ -116,10 +117,10 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 			request{user: ada, resource: "pods", object: annotated(allocated, onNode, labelled), old: bound}, "",
 		},
 		"the scheduler writes an allocation": {
-			request{user: scheduler, resource: "pods", object: bound, old: annotated(asks)}, "",
+			request{user: scheduler, resource: "pods", object: bound, old: annotated(requestsGPU)}, "",
 		},
 		"a user seals a pod": {
-			request{user: ada, resource: "pods", object: annotated(asks, sealed), old: annotated(asks)},
+			request{user: ada, resource: "pods", object: annotated(requestsGPU, sealed), old: annotated(requestsGPU)},
 			"may write or remove the annotation KubeDevice/Seal",
 		},
 		"a user creates a sealed pod": {
@@ -150,7 +151,7 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 		"a user writes a word in another case": {
 			request{user: ada, resource: "pods", object: annotated(`{"NodeName":"n1"}`)}, "nodename",
 		},
-		"a user writes a value beyond all limits": {
+		"a user writes a value beyond the limit": {
 			request{user: ada, resource: "pods", object: annotated(strings.Repeat("x", 4*MaxBytes))}, "cost",
 		},
 		"a user writes the largest value that is allowed": {
@@ -163,15 +164,15 @@ func TestOnlyTheSchedulerWritesAllocations(t *testing.T) {
 	}
 }
 
-// sealKey is the annotation of package seal, which this package does not know.
+// sealKey is the annotation of package seal, which this package does not import.
 const sealKey = "KubeDevice/Seal"
 
 func sealed(pod *corev1.Pod)   { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, sealKey, "a.b.c") }
 func unnamed(pod *corev1.Pod)  { pod.GenerateName, pod.Name = pod.Name+"-", "" }
 func labelled(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} }
 
-// checkRefusal checks that a policy refuses a request with a message that has this part; "" is for
-// letting it through.
+// checkRefusal checks that a policy refuses a request with a message that contains want, or admits
+// it for "".
 func checkRefusal(t *testing.T, p *policy, r request, want string) {
 	t.Helper()
 	got := p.refusal(t, r)
@@ -229,8 +230,9 @@ func TestOnlyTheSchedulerSendsAllocationsWithABinding(t *testing.T) {
 	}
 }
 
-// Of the namespace of these leases alone: RBAC lets nodes and controllers write others.
-func TestOnlyTheSchedulerPublishesWhereItAnswers(t *testing.T) {
+// The policy covers only the namespace of these leases: nodes and controllers may write other
+// leases.
+func TestOnlySchedulersPublishTheirAddress(t *testing.T) {
 	p := readPolicy(t, "kubedevice-scheduler-addresses")
 	if diff := cmp.Diff(map[string]string{"kubernetes.io/metadata.name": "kubedevice-schedulers"},
 		p.spec.MatchConstraints.NamespaceSelector.MatchLabels); diff != "" {
@@ -283,7 +285,7 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, UnhealthyAnnotation, "[]")
 		return n
 	}
-	asking := func(value string) *corev1.Node {
+	withRequest := func(value string) *corev1.Node {
 		n := node(value)
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, ReplacementsAnnotation, "{}")
 		return n
@@ -306,7 +308,7 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 			request{user: "system:node:n2", groups: nodes, resource: "nodes", object: node("{}"), old: node("")},
 			"node n1: only the node itself",
 		},
-		"somebody of that name who is no node does": {
+		"a user of that name who is no node does": {
 			request{user: "system:node:n1", resource: "nodes", object: node("{}"), old: node("")},
 			"only the node itself",
 		},
@@ -322,12 +324,12 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 			request{user: "ada", resource: "nodes/status", object: unhealthy("{}"), old: node("{}")},
 			"leave it to kubecri",
 		},
-		"an operator asks for other devices": {
-			request{user: "ada", resource: "nodes/status", object: asking("{}"), old: node("{}")},
+		"an operator requests other devices": {
+			request{user: "ada", resource: "nodes/status", object: withRequest("{}"), old: node("{}")},
 			"leave it to kubecri",
 		},
-		"the node asks for other devices": {
-			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: asking("{}"),
+		"the node requests other devices": {
+			request{user: "system:node:n1", groups: nodes, resource: "nodes/status", object: withRequest("{}"),
 				old: node("{}")}, "",
 		},
 		"the node says that a device is unhealthy": {
@@ -343,10 +345,10 @@ func TestOnlyANodeWritesItsInventory(t *testing.T) {
 			},
 			"",
 		},
-		"an operator writes what pods hold": {
+		"an operator writes holders": {
 			request{user: "ada", resource: "nodes", object: holding("{}"), old: node("{}")}, "leave it to kubecri",
 		},
-		"the node writes what pods hold": {
+		"the node writes holders": {
 			request{
 				user: "system:node:n1", groups: nodes, resource: "nodes/status", object: holding("{}"), old: node("{}"),
 			},
@@ -368,19 +370,19 @@ func TestRequestsInTheAnnotationNeedLimits(t *testing.T) {
 	}
 	onlyCPU := func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = resources("cpu", "1") }
 	initial := func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "prepare"}} }
-	const asksInit = `{"initcontainer":{"prepare":{"requests":{"gpu/a/cards":1}}}}`
+	const initRequestsGPU = `{"initcontainer":{"prepare":{"requests":{"gpu/a/cards":1}}}}`
 	for name, test := range map[string]struct {
 		object  *corev1.Pod
 		refused string
 	}{
-		"asks for devices in both": {annotated(asks, limited), ""},
-		"asks for devices in the annotation only": {
-			annotated(asks), "pod team/train: container main asks for devices in the annotation",
+		"requests devices in both": {annotated(requestsGPU, limited), ""},
+		"requests devices in the annotation only": {
+			annotated(requestsGPU), "pod team/train: container main asks for devices in the annotation",
 		},
-		"asks for CPU in its limits": {annotated(asks, onlyCPU), "add the device resource"},
-		"an init container asks":     {annotated(asksInit, limited, initial), "container prepare"},
-		"asks for no devices":        {annotated(`{"runningcontainer":{}}`), ""},
-		"has no annotation":          {annotated(""), ""},
+		"requests CPU in its limits":         {annotated(requestsGPU, onlyCPU), "add the device resource"},
+		"an init container requests devices": {annotated(initRequestsGPU, limited, initial), "container prepare"},
+		"requests no devices":                {annotated(`{"runningcontainer":{}}`), ""},
+		"has no annotation":                  {annotated(""), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkRefusal(t, readPolicy(t, "kubedevice-requests-need-limits"),

@@ -20,11 +20,11 @@ import (
 type reader struct {
 	dec   *json.Decoder
 	value string
-	start int     // where the token that was read last begins
-	parts *Source // nil if nobody wants to know
+	start int     // offset of the last token
+	parts *Source // nil if the caller needs no offsets
 }
 
-// newReader returns a reader of a value of at most that many bytes, which is one JSON value.
+// newReader returns a reader of one JSON value of at most this number of bytes.
 func newReader(value string, most int) (*reader, error) {
 	if len(value) > most {
 		return nil, &Error{
@@ -49,12 +49,12 @@ func newReader(value string, most int) (*reader, error) {
 	return r, nil
 }
 
-// decode reads a value that must be one JSON object, handing each of its fields to field.
+// decode reads a value that must be one JSON object, and passes each of its fields to field.
 func decode(value string, field func(r *reader, key string) error) error {
 	return decodeParts(value, nil, field)
 }
 
-// decodeParts is decode that notes in parts, unless it is nil, where the fields stand.
+// decodeParts is decode that notes the offsets of the fields in parts, unless it is nil.
 func decodeParts(value string, parts *Source, field func(r *reader, key string) error) error {
 	r, err := newReader(value, MaxBytes)
 	if err != nil {
@@ -72,7 +72,7 @@ func decodeParts(value string, parts *Source, field func(r *reader, key string) 
 	return err
 }
 
-// offsetOf returns the byte at which a value is no JSON.
+// offsetOf returns the offset of the syntax error.
 func offsetOf(err error) int {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -81,8 +81,8 @@ func offsetOf(err error) int {
 	return 0
 }
 
-// object reads an object, or null, which means one without fields. Each field's value must be
-// read by field.
+// object reads an object, or null, which means an object without fields. field must read the value
+// of each field.
 func (r *reader) object(path string, field func(key string) error) error {
 	token, err := r.token(path)
 	if err != nil || token == nil {
@@ -94,7 +94,7 @@ func (r *reader) object(path string, field func(key string) error) error {
 	return r.fields(path, field)
 }
 
-// fields reads the rest of an object whose beginning was read.
+// fields reads the rest of an object after its beginning.
 func (r *reader) fields(path string, field func(key string) error) error {
 	seen := map[string]bool{}
 	for r.dec.More() {
@@ -102,7 +102,7 @@ func (r *reader) fields(path string, field func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		key, _ := token.(string) // the value is valid JSON: what begins a field is a string
+		key, _ := token.(string) // the value is valid JSON: a field begins with a string
 		if seen[key] {
 			return &Error{Field: path, Problem: "the key " + quote(key) + " occurs twice", Fix: "keep one of them"}
 		}
@@ -125,13 +125,13 @@ func (r *reader) token(path string) (json.Token, error) {
 	return token, nil
 }
 
-// next returns where the next token begins.
+// next returns the offset of the next token.
 func (r *reader) next() int {
-	at := int(r.dec.InputOffset())
-	return len(r.value) - len(strings.TrimLeft(r.value[at:], " \t\r\n,:"))
+	start := int(r.dec.InputOffset())
+	return len(r.value) - len(strings.TrimLeft(r.value[start:], " \t\r\n,:"))
 }
 
-// mark notes the field whose key was read last.
+// mark notes the field with the last key.
 func (r *reader) mark(field string) {
 	if r.parts == nil {
 		return
@@ -150,8 +150,8 @@ func (r *reader) skip(path string) error {
 	return nil
 }
 
-// name reads the name of a pod or node into to. An empty one or null is none.
-func (r *reader) name(path string, to *string) error {
+// name reads the name of a pod or node. An empty string and null mean no name.
+func (r *reader) name(path string, destination *string) error {
 	token, err := r.token(path)
 	if err != nil || token == nil {
 		return err
@@ -163,47 +163,47 @@ func (r *reader) name(path string, to *string) error {
 	if name == "" {
 		return nil
 	}
-	*to = name
+	*destination = name
 	return checkName(path, name)
 }
 
 // quantities reads a ResourceList.
-func (r *reader) quantities(path string, to *types.ResourceList) error {
+func (r *reader) quantities(path string, destination *types.ResourceList) error {
 	list := types.ResourceList{}
 	err := r.object(path, func(key string) error {
-		field := at(path, key)
+		field := entryPath(path, key)
 		r.mark(field)
 		quantity, err := r.number(field, key, math.MaxInt64)
 		list[types.ResourceName(key)] = quantity
 		return err
 	})
 	if len(list) > 0 {
-		*to = list
+		*destination = list
 	}
 	return err
 }
 
 // scorers reads a ResourceScorer.
-func (r *reader) scorers(path string, to *types.ResourceScorer) error {
+func (r *reader) scorers(path string, destination *types.ResourceScorer) error {
 	list := types.ResourceScorer{}
 	err := r.object(path, func(key string) error {
-		field := at(path, key)
+		field := entryPath(path, key)
 		r.mark(field)
 		scorer, err := r.number(field, key, math.MaxInt32)
 		list[types.ResourceName(key)] = int32(scorer)
 		return err
 	})
 	if len(list) > 0 {
-		*to = list
+		*destination = list
 	}
 	return err
 }
 
 // locations reads a ResourceLocation.
-func (r *reader) locations(path string, to *types.ResourceLocation) error {
+func (r *reader) locations(path string, destination *types.ResourceLocation) error {
 	list := types.ResourceLocation{}
 	err := r.object(path, func(key string) error {
-		field := at(path, key)
+		field := entryPath(path, key)
 		if err := checkResource(field, key); err != nil {
 			return err
 		}
@@ -219,12 +219,12 @@ func (r *reader) locations(path string, to *types.ResourceLocation) error {
 		return checkResource(field, resource)
 	})
 	if len(list) > 0 {
-		*to = list
+		*destination = list
 	}
 	return err
 }
 
-// number reads the whole number that belongs to a resource's name, from 0 to most.
+// number reads the whole number of a resource, from 0 to most.
 func (r *reader) number(path, name string, most int64) (int64, error) {
 	if err := checkResource(path, name); err != nil {
 		return 0, err

@@ -11,29 +11,29 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 )
 
-// ReplacementsAnnotation is the key of the annotation in which a node asks the scheduler for other
-// devices, for containers whose devices are unhealthy and whose pods want that. It counts for pods
-// that are bound to the node. A node that asks for nothing has no such annotation.
+// ReplacementsAnnotation is the key of the annotation in which a node requests other devices from
+// the scheduler, for containers with unhealthy devices in pods with the policy Replace. It applies
+// to pods that are bound to the node. A node without requests has no such annotation.
 const ReplacementsAnnotation = "KubeDevice/Replacements"
 
-// MaxReplacementsBytes is the largest value of [ReplacementsAnnotation]: some 200 pods. The others
+// MaxReplacementsBytes is the largest value of [ReplacementsAnnotation]: some 200 pods. Other pods
 // wait.
 const MaxReplacementsBytes = 32 << 10
 
-// replacementsVersion is the version of the annotation's form. A reader ignores another one.
+// replacementsVersion is the version of the annotation's form. A reader ignores other versions.
 const replacementsVersion = 1
 
-// Replacement is a pod for which a node asks for other devices.
+// Replacement is a pod for which a node requests other devices.
 type Replacement struct {
 	// UID identifies the pod.
 	UID apitypes.UID `json:"uid"`
-	// Generation is that of the latest allocation of the pod that the node has seen. One that the
-	// node can use has a higher one.
+	// Generation is the generation of the pod's last allocation that the node has seen. The node
+	// needs an allocation of a higher generation.
 	Generation int64 `json:"generation"`
-	// Refused says that the node could not use that one: the devices that it names for the
-	// containers are no answer.
+	// Refused says that the node could not use that allocation: its devices for these containers
+	// are no answer.
 	Refused bool `json:"refused,omitempty"`
-	// Containers are the names of the containers, sorted. All other containers keep what they have.
+	// Containers are the names of the containers, sorted. All other containers keep their devices.
 	Containers []string `json:"containers"`
 }
 
@@ -43,8 +43,8 @@ type replacements struct {
 	Pods    []Replacement `json:"pods"`
 }
 
-// EncodeReplacements writes the annotation KubeDevice/Replacements: as many pods as fit into so
-// many bytes, in the order of the list. It is empty for none.
+// EncodeReplacements writes the annotation KubeDevice/Replacements: as many pods as fit into limit
+// bytes, in the order of the list. It is empty for none.
 func EncodeReplacements(list []Replacement, limit int) string {
 	all := replacements{Version: replacementsVersion}
 	size := len(`{"version":1,"pods":[]}`)
@@ -66,8 +66,8 @@ func EncodeReplacements(list []Replacement, limit int) string {
 	return value
 }
 
-// DecodeReplacements reads the annotation KubeDevice/Replacements. Fields that are unknown are
-// ignored, and so is all of a value of another version. An empty value asks for nothing.
+// DecodeReplacements reads the annotation KubeDevice/Replacements. It ignores unknown fields, and
+// all of a value of another version. An empty value has no requests.
 func DecodeReplacements(value string) ([]Replacement, error) {
 	if value == "" {
 		return nil, nil
@@ -76,11 +76,11 @@ func DecodeReplacements(value string) ([]Replacement, error) {
 		return nil, fmt.Errorf("annotation %s has %d bytes, more than %d", ReplacementsAnnotation, len(value),
 			MaxReplacementsBytes)
 	}
-	var of struct{ Version int }
-	if err := json.Unmarshal([]byte(value), &of); err != nil {
+	var header struct{ Version int }
+	if err := json.Unmarshal([]byte(value), &header); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", ReplacementsAnnotation, err)
 	}
-	if of.Version != replacementsVersion {
+	if header.Version != replacementsVersion {
 		return nil, nil
 	}
 	var all replacements

@@ -12,7 +12,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 )
 
-func TestReplacementsAreReadAsWritten(t *testing.T) {
+func TestReplacementsRoundTrip(t *testing.T) {
 	list := []Replacement{
 		{UID: "a", Containers: []string{"main"}}, {UID: "b", Generation: 7, Containers: []string{"log", "main"}},
 	}
@@ -31,7 +31,7 @@ func TestReplacementsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestAsManyReplacementsAreWrittenAsFit(t *testing.T) {
+func TestEncodeReplacementsWritesAsManyAsFit(t *testing.T) {
 	var list []Replacement
 	for i := range 2000 {
 		list = append(list, Replacement{UID: apitypes.UID(fmt.Sprintf("%036d", i)), Containers: []string{"main"}})
@@ -56,7 +56,7 @@ func TestAsManyReplacementsAreWrittenAsFit(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoListOfReplacements(t *testing.T) {
+func TestDecodeReplacementsRejectsInvalidLists(t *testing.T) {
 	for name, value := range map[string]string{
 		"no JSON":                  "main",
 		"a list":                   `[]`,

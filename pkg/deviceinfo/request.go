@@ -13,16 +13,17 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// PodRequest returns what a pod requests: what its annotation requests, with every container of its
-// spec. written is the annotation as DecodePod reads it, empty for a pod without; it is not
-// changed, but shares lists with the result. Restartable init containers (sidecars) are among the
-// running ones. KubeRequests are the containers' requests in the spec, in base units, rounded up to
-// whole numbers. What the annotation has in the scheduler's fields is discarded.
+// PodRequest returns the request of a pod: the requests of its annotation, with every container of
+// its spec. written is the annotation as DecodePod reads it, empty for a pod without one;
+// PodRequest does not change it, but it shares lists with the result. Restartable init containers
+// (sidecars) are among the running ones. KubeRequests are the containers' requests in the spec, in
+// base units, rounded up to whole numbers. PodRequest discards the scheduler's fields of the
+// annotation.
 //
-// Requests are kept as they were written; the device scheduler's plugin translates them.
+// It does not translate requests; the device scheduler's plugin does.
 //
-// An annotation that names a container which the pod does not have or has in the other list is an
-// error of type *Error.
+// An annotation with a container that the pod does not have, or has in the other list, is an error
+// of type *Error.
 func PodRequest(pod *corev1.Pod, written *types.PodInfo) (*types.PodInfo, error) {
 	info := &types.PodInfo{
 		Name: pod.Name, Requests: written.Requests,
@@ -88,7 +89,7 @@ func checkContainers(list string, have, want, other map[string]types.ContainerIn
 		} else if ok {
 			problem, fix = "the container is an init container", "write it under initcontainer"
 		}
-		return &Error{Field: at(list, name), Problem: problem, Fix: fix}
+		return &Error{Field: entryPath(list, name), Problem: problem, Fix: fix}
 	}
 	return nil
 }
@@ -99,8 +100,8 @@ func IsSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// kubeRequests returns the requests of a container's spec. A limit is used for a request that is
-// absent, as the API server has it.
+// kubeRequests returns the requests of a container's spec. A limit replaces an absent request, as
+// in the API server.
 func kubeRequests(container *corev1.Container) types.ResourceList {
 	list := types.ResourceList{}
 	for _, resources := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {

@@ -13,8 +13,8 @@ import (
 
 const (
 	// RequiredPluginAnnotation is the key of the annotation of a node whose container runtime
-	// refuses to create a container that requires an NRI plugin which is not there. Its value is
-	// NRIPlugin; any other says nothing.
+	// refuses to create a container that requires an absent NRI plugin. Its value is NRIPlugin;
+	// readers ignore any other value.
 	RequiredPluginAnnotation = "KubeDevice/RequiredPlugin"
 	// NRIPlugin is the name under which kubecri registers as an NRI plugin.
 	NRIPlugin = "kubedevice"
@@ -26,15 +26,16 @@ const (
 	ToleratedPluginsAnnotation = "tolerate-missing-plugins.noderesource.dev"
 )
 
-// requiredPlugins is the key by which a pod requires NRI plugins: for all containers with /pod at
-// its end, or without an end, which /pod hides; for one with /container.NAME, which hides both. The
-// value is a YAML list. Source: pkg/plugin/annotations.go of github.com/containerd/nri.
+// requiredPlugins is the key with which a pod requires NRI plugins. With the suffix /pod, or
+// without a suffix, which /pod overrides, it is for all containers; with /container.NAME, which
+// overrides both, for one. The value is a YAML list. Source: pkg/plugin/annotations.go of
+// github.com/containerd/nri.
 const requiredPlugins = "required-plugins.noderesource.dev"
 
 // RequirePlugin returns the annotations to add to a pod's, so that the containers of these names
-// require kubecri beside what they require already. So do others of the pod that have no list of
-// their own. A list that cannot be read stays: the runtime refuses its containers anyway. A name
-// that is too long for a key cannot have a list of its own.
+// require kubecri in addition to the plugins that they require already. So do the pod's other
+// containers without a list of their own. An invalid list stays: the runtime refuses its containers
+// anyway. A container with a name too long for a key cannot have its own list.
 func RequirePlugin(annotations map[string]string, containers []string) map[string]string {
 	added := map[string]string{}
 	pod := requiredPlugins + "/pod"
@@ -58,7 +59,7 @@ func RequirePlugin(annotations map[string]string, containers []string) map[strin
 	return added
 }
 
-// withPlugin returns the list with kubecri in it, and whether it could be read.
+// withPlugin returns the list with kubecri added, and whether the list is valid.
 func withPlugin(value string) (merged string, ok bool) {
 	var list []string
 	if err := yaml.Unmarshal([]byte(value), &list); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/deviceinfo"
 )
 
-func TestAPodRequiresKubecriBesideWhatItRequires(t *testing.T) {
+func TestPodRequiresKubecriInAdditionToItsOwnPlugins(t *testing.T) {
 	const bare, pod, main = "required-plugins.noderesource.dev", "required-plugins.noderesource.dev/pod",
 		"required-plugins.noderesource.dev/container.main"
 	const side = "required-plugins.noderesource.dev/container.side"
@@ -51,8 +51,8 @@ func TestAPodRequiresKubecriBesideWhatItRequires(t *testing.T) {
 	}
 }
 
-// A key's name has at most 63 bytes. So nobody else can hide the pod's list from such a container.
-func TestAContainerOfALongNameIsLeftToThePod(t *testing.T) {
+// A key's name has at most 63 bytes. So no list can override the pod's list for such a container.
+func TestContainerWithALongNameUsesThePodsList(t *testing.T) {
 	got := deviceinfo.RequirePlugin(nil, []string{strings.Repeat("n", 54), strings.Repeat("n", 53)})
 	if len(got) != 2 || got["required-plugins.noderesource.dev/container."+strings.Repeat("n", 53)] == "" {
 		t.Errorf("adds %q, want the pod's list and that of the shorter name", got)

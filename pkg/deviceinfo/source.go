@@ -5,16 +5,16 @@ package deviceinfo
 
 import "github.com/kubedevice/kubedevice/pkg/sdk/types"
 
-// Source is where the fields of a pod's annotation stand in its text, and what the text has that
-// decoding ignores. It is for those who show the text to its author.
+// Source has the offsets of the fields of a pod's annotation in its text, and the fields that
+// decoding ignores. It is for callers that show the text to its author.
 type Source struct {
-	// Unknown are the fields that are ignored, in the order of the text.
+	// Unknown are the ignored fields, in the order of the text.
 	Unknown []UnknownField
 
 	offsets map[string]int
 }
 
-// UnknownField is a field that is ignored.
+// UnknownField is an ignored field.
 type UnknownField struct {
 	// Field is its path, as in [Error], and Key its name.
 	Field, Key string
@@ -22,7 +22,7 @@ type UnknownField struct {
 	Known []string
 }
 
-// LocatePod is DecodePod that also says where the fields stand: in an error, the source has those
+// LocatePod is DecodePod that also returns the offsets of the fields: with an error, of the fields
 // before it.
 func LocatePod(value string) (*types.PodInfo, *Source, error) {
 	source := &Source{offsets: map[string]int{}}
@@ -30,24 +30,24 @@ func LocatePod(value string) (*types.PodInfo, *Source, error) {
 	return pod, source, err
 }
 
-// Offset returns the byte of the value at which the key of a field stands: a path as in [Error]. Of
-// paths that are cut alike it is the first one's. It is 0 for a field that is not there.
+// Offset returns the offset of a field's key in the value, in bytes, for a path as in [Error]. For
+// paths with the same shortened text it returns the first one's. It is 0 for an absent field.
 func (s *Source) Offset(field string) int { return s.offsets[field] }
 
 // ContainerField returns the path of a container in the list initcontainer or runningcontainer, of
-// one of its lists such as requests, and of an entry of that. An empty list or entry is left out.
+// one of its lists such as requests, and of an entry of that list. It omits an empty list or entry.
 func ContainerField(containers, name, list, entry string) string {
-	field := at(containers, name)
+	field := entryPath(containers, name)
 	if list != "" {
-		field = in(field, list)
+		field = fieldPath(field, list)
 	}
 	if entry != "" {
-		field = at(field, entry)
+		field = entryPath(field, entry)
 	}
 	return field
 }
 
-// unknown notes a field that is ignored.
+// unknown notes an ignored field.
 func (r *reader) unknown(path, key string, known ...string) {
 	if r.parts != nil {
 		r.parts.Unknown = append(r.parts.Unknown, UnknownField{Field: path, Key: key, Known: known})

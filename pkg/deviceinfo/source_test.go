@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestErrorsSayWhereTheyStand(t *testing.T) {
+func TestErrorsHaveOffsets(t *testing.T) {
 	for value, want := range map[string]string{ // what stands there
 		`{"requests": {"a/b/c": -1}}`:                                        `-1}}`,
 		`{"requests": {"a/b/c": "20Gi"}}`:                                    `"20Gi"}}`,
@@ -39,7 +39,7 @@ func TestErrorsSayWhereTheyStand(t *testing.T) {
 	}
 }
 
-func TestFieldsSayWhereTheyStand(t *testing.T) {
+func TestSourceHasOffsetsOfFields(t *testing.T) {
 	value := `{"x": {"requests": 1}, "requests": {"gpu/gpu-generate-topology": 0},
 		"runningcontainer": {"main": {"requests" : {"gpu/a/cards": 1}, "y": [], "scorer": {"gpu/a/cards": 1}}}}`
 	_, source, err := LocatePod(value)

@@ -22,8 +22,8 @@ const DeviceTaintsAnnotation = "KubeDevice/DeviceTaints"
 // CordonKey is the key of the taint, with the effect NoSchedule, that a cordoned device has.
 const CordonKey = "kubedevice.io/unschedulable"
 
-// UnreadableKey is the key of the taint, with the effect NoSchedule, that the scheduler takes all
-// devices of a node to have whose annotation cannot be read.
+// UnreadableKey is the key of the taint, with the effect NoSchedule, that the scheduler assumes on
+// all devices of a node with an invalid annotation.
 const UnreadableKey = "kubedevice.io/unreadable-taints"
 
 const (
@@ -36,15 +36,16 @@ const (
 	MaxDistinctTaints = 64
 )
 
-// taintsVersion is that of the annotation's form. A reader refuses what it does not know: of a list
-// that keeps pods away, nothing may be left out.
+// taintsVersion is the version of the annotation's form. A reader rejects unknown content: a list
+// that repels pods must be complete.
 const taintsVersion = 1
 
-// DeviceTaint is a taint of a device, with the words of node taints. A device has at most one of
-// the same key and effect.
+// DeviceTaint is a taint of a device, with the fields of node taints. A device has at most one
+// taint of a key and effect.
 type DeviceTaint struct {
-	// Device is the device's innermost level with its ID: gpu/GPU-7f3a. Whatever groups it is in,
-	// it keeps them. What is below a device, such as a part of it, has the device's taints.
+	// Device is the device's innermost level with its ID: gpu/GPU-7f3a. The taint is independent of
+	// the device's groups. Instances below a device, such as a part of it, have the device's
+	// taints.
 	Device string             `json:"device"`
 	Key    string             `json:"key"`
 	Value  string             `json:"value,omitempty"`
@@ -59,13 +60,13 @@ func (t DeviceTaint) Taint() corev1.Taint {
 	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 }
 
-// Cordons reports whether the taint is that of a cordoned device.
+// Cordons reports whether the taint marks a cordoned device.
 func (t DeviceTaint) Cordons() bool {
 	return t.Key == CordonKey && t.Effect == corev1.TaintEffectNoSchedule
 }
 
-// DevicesOf yields the device that has a resource, and the groups and devices that this one is in,
-// from the outermost on, each as [DeviceTaint.Device] names it.
+// DevicesOf yields the groups and devices that contain the device of a resource, and the device
+// itself, outermost first, each as [DeviceTaint.Device] names it.
 func DevicesOf(path resource.Path) iter.Seq[string] {
 	return func(yield func(device string) bool) {
 		rest := path.String()
@@ -80,7 +81,7 @@ func DevicesOf(path resource.Path) iter.Seq[string] {
 	}
 }
 
-// TaintsOf returns those of the taints that the device of this path has, without its prefix.
+// TaintsOf returns the taints that apply to the device with this path, without its prefix.
 func TaintsOf(taints []DeviceTaint, device string) (found []DeviceTaint) {
 	if len(taints) == 0 {
 		return nil
@@ -89,9 +90,9 @@ func TaintsOf(taints []DeviceTaint, device string) (found []DeviceTaint) {
 	if err != nil {
 		return nil
 	}
-	for of := range DevicesOf(path) {
+	for owner := range DevicesOf(path) {
 		for _, taint := range taints {
-			if taint.Device == of {
+			if taint.Device == owner {
 				found = append(found, taint)
 			}
 		}
@@ -99,17 +100,17 @@ func TaintsOf(taints []DeviceTaint, device string) (found []DeviceTaint) {
 	return found
 }
 
-// TaintedDevice returns what [DeviceTaint.Device] is for a device's path, without its prefix.
+// TaintedDevice returns the [DeviceTaint.Device] for a device's path, without its prefix.
 func TaintedDevice(path string) string {
 	segments := strings.Split(path, "/")
 	return strings.Join(segments[max(0, len(segments)-2):], "/")
 }
 
-// Toleration returns the first toleration that tolerates the taint, or nil. They match as those of
-// a node's taints do.
+// Toleration returns the first toleration that tolerates the taint, or nil. Tolerations match as
+// for node taints.
 func Toleration(tolerations []corev1.Toleration, taint corev1.Taint) *corev1.Toleration {
 	for i := range tolerations {
-		// Whether the cluster has operators that compare, its API server has decided.
+		// The API server has decided whether the cluster has comparison operators.
 		if tolerations[i].ToleratesTaint(klog.Background(), &taint, true) {
 			return &tolerations[i]
 		}

@@ -20,7 +20,7 @@ import (
 
 const oneTaint = `{"version":1,"taints":[{"device":"gpu/GPU-a","key":"maintenance","effect":"NoExecute"}]}`
 
-func TestTaintsAreWrittenInOneOrderAndReadAgain(t *testing.T) {
+func TestTaintsRoundTripInCanonicalOrder(t *testing.T) {
 	added := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	taints := []DeviceTaint{
 		{Device: "gpu/GPU-a", Key: CordonKey, Effect: corev1.TaintEffectNoSchedule, TimeAdded: added},
@@ -52,7 +52,7 @@ func TestTaintsAreWrittenInOneOrderAndReadAgain(t *testing.T) {
 	}
 }
 
-func TestTaintsThatAreNotUnderstoodAreRefusedInWords(t *testing.T) {
+func TestDecodeDeviceTaintsNamesWhatItRejects(t *testing.T) {
 	entries := func(count int, entry func(i int) string) string {
 		var list []string
 		for i := range count {
@@ -109,11 +109,11 @@ func TestTaintsThatAreNotUnderstoodAreRefusedInWords(t *testing.T) {
 	}
 }
 
-func TestATaintIsOnADeviceAndOnWhatIsPartOfIt(t *testing.T) {
+func TestTaintAppliesToADeviceAndItsParts(t *testing.T) {
 	taints := []DeviceTaint{{Device: "gpu/GPU-a", Key: "k", Effect: corev1.TaintEffectNoSchedule}}
 	for device, want := range map[string]bool{
 		"gpu/GPU-a":                     true,
-		"gpugrp1/0/gpugrp0/7/gpu/GPU-a": true, // whatever groups it is in
+		"gpugrp1/0/gpugrp0/7/gpu/GPU-a": true, // with any groups
 		"gpu/GPU-a/mig/MIG-1":           true,
 		"gpu/GPU-aa":                    false,
 		"bigpu/GPU-a":                   false,
@@ -136,7 +136,7 @@ func TestATaintIsOnADeviceAndOnWhatIsPartOfIt(t *testing.T) {
 	}
 }
 
-func TestTolerationsMatchAsThoseOfNodeTaintsDo(t *testing.T) {
+func TestTolerationsMatchLikeThoseOfNodeTaints(t *testing.T) {
 	taint := corev1.Taint{Key: "dedicated", Value: "training", Effect: corev1.TaintEffectNoExecute}
 	for name, test := range map[string]struct {
 		toleration corev1.Toleration

@@ -17,8 +17,8 @@ import (
 )
 
 // EncodeDeviceTaints writes the annotation KubeDevice/DeviceTaints: the same text for the same
-// taints, whatever their order. It is empty for none. What DecodeDeviceTaints would refuse is an
-// error of type *Error.
+// taints in any order, and an empty text for none. A list that DecodeDeviceTaints would reject is
+// an error of type *Error.
 func EncodeDeviceTaints(taints []DeviceTaint) (string, error) {
 	if len(taints) == 0 {
 		return "", nil
@@ -40,8 +40,8 @@ func EncodeDeviceTaints(taints []DeviceTaint) (string, error) {
 	return value, nil
 }
 
-// DecodeDeviceTaints reads the annotation KubeDevice/DeviceTaints strictly: what it does not know
-// is an error. An empty value has no taints. An error is of type *Error.
+// DecodeDeviceTaints reads the annotation KubeDevice/DeviceTaints strictly: unknown content is an
+// error. An empty value has no taints. An error is of type *Error.
 func DecodeDeviceTaints(value string) ([]DeviceTaint, error) {
 	if value == "" {
 		return nil, nil
@@ -92,7 +92,7 @@ func decodeDeviceTaints(value string) ([]DeviceTaint, error) {
 }
 
 func unknownField(path, key string) error {
-	return &Error{Field: in(path, key), Problem: "nothing is known of it here", Fix: "remove it"}
+	return &Error{Field: fieldPath(path, key), Problem: "nothing is known of it here", Fix: "remove it"}
 }
 
 // deviceTaints reads a list of taints.
@@ -125,7 +125,7 @@ func (r *reader) deviceTaints(path string) ([]DeviceTaint, error) {
 func (r *reader) deviceTaint(path string) (DeviceTaint, error) {
 	var taint DeviceTaint
 	err := r.object(path, func(key string) error {
-		field := in(path, key)
+		field := fieldPath(path, key)
 		var text string
 		token, err := r.token(field)
 		if err != nil {
@@ -145,11 +145,11 @@ func (r *reader) deviceTaint(path string) (DeviceTaint, error) {
 		case "effect":
 			taint.Effect = corev1.TaintEffect(text)
 		case "timeAdded":
-			at, err := time.Parse(time.RFC3339, text)
+			added, err := time.Parse(time.RFC3339, text)
 			if err != nil {
 				return &Error{Field: field, Problem: quote(text) + " is no time", Fix: "write 2006-01-02T15:04:05Z"}
 			}
-			taint.TimeAdded = at.UTC().Truncate(time.Second)
+			taint.TimeAdded = added.UTC().Truncate(time.Second)
 		default:
 			return unknownField(path, key)
 		}
@@ -161,24 +161,24 @@ func (r *reader) deviceTaint(path string) (DeviceTaint, error) {
 	return taint, taint.check(path)
 }
 
-// check returns what is wrong with one taint.
+// check returns the error of one taint.
 func (t DeviceTaint) check(path string) error {
-	if err := checkResource(in(path, "device"), t.Device); err != nil {
+	if err := checkResource(fieldPath(path, "device"), t.Device); err != nil {
 		return err
 	}
 	if strings.Count(t.Device, "/") != 1 {
 		return &Error{
-			Field: in(path, "device"), Problem: quote(t.Device) + " is not a level with an ID",
+			Field: fieldPath(path, "device"), Problem: quote(t.Device) + " is not a level with an ID",
 			Fix: "write both, such as gpu/GPU-7f3a",
 		}
 	}
 	if problems := validation.IsQualifiedName(t.Key); len(problems) > 0 {
-		return &Error{Field: in(path, "key"), Problem: quote(t.Key) + " is no key", Fix: problems[0]}
+		return &Error{Field: fieldPath(path, "key"), Problem: quote(t.Key) + " is no key", Fix: problems[0]}
 	}
 	if problems := validation.IsValidLabelValue(t.Value); len(problems) > 0 {
-		return &Error{Field: in(path, "value"), Problem: quote(t.Value) + " is no value", Fix: problems[0]}
+		return &Error{Field: fieldPath(path, "value"), Problem: quote(t.Value) + " is no value", Fix: problems[0]}
 	}
-	return CheckTaintEffect(in(path, "effect"), t.Effect)
+	return CheckTaintEffect(fieldPath(path, "effect"), t.Effect)
 }
 
 // CheckTaintEffect returns an error for an effect that taints of devices do not have.
@@ -200,7 +200,7 @@ func CheckTaintEffect(field string, effect corev1.TaintEffect) error {
 	}
 }
 
-// checkTogether returns what is wrong with taints that are right each by itself.
+// checkTogether returns the error of a list of taints that are valid each by itself.
 func checkTogether(taints []DeviceTaint) error {
 	type identity struct {
 		device, key string

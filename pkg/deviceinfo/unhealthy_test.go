@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestUnhealthyDevicesAreReadAsTheyWereWritten(t *testing.T) {
+func TestUnhealthyDevicesRoundTrip(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	list := []UnhealthyDevice{
 		{Device: "gpu/GPU-b", Reason: "Xid79", Message: `fell off "the bus"`, Since: since},

@@ -127,9 +127,9 @@ func (a *podAllocation) checkSize() error {
 			requested += n
 			bytes += n * least[resource]
 		}
-		if bytes > deviceinfo.MaxCarriedBytes {
+		if bytes > deviceinfo.MaxEncodedBytes {
 			return fmt.Errorf("cannot serve container %q: its %d devices take more than %d bytes in the container "+
-				"runtime: request fewer devices in one container", c.name, requested, deviceinfo.MaxCarriedBytes)
+				"runtime: request fewer devices in one container", c.name, requested, deviceinfo.MaxEncodedBytes)
 		}
 		if devices += requested; devices > maxDevices {
 			return fmt.Errorf("cannot serve the pod: it requests more than %d devices: request fewer", maxDevices)
