@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// question is a key of the size that the scheduler's have.
-type question struct {
+// schedulerKey is a key of the size of the scheduler's keys.
+type schedulerKey struct {
 	revision      uint64
 	request, node [32]byte
 }
@@ -18,7 +18,7 @@ type question struct {
 // BenchmarkGet compares Get with that of a library, by one CPU and by all at once.
 func BenchmarkGet(b *testing.B) {
 	const entries = 1 << 12
-	ours, library, questions := New[question, *int](entries), lru.New(entries), make([]question, entries/4)
+	ours, library, questions := New[schedulerKey, *int](entries), lru.New(entries), make([]schedulerKey, entries/4)
 	for i := range questions {
 		q := &questions[i]
 		q.request[0], q.node[0], q.node[1] = byte(i%8), byte(i), byte(i>>8)
@@ -27,10 +27,10 @@ func BenchmarkGet(b *testing.B) {
 	}
 	for _, bench := range []struct {
 		name string
-		get  func(question)
+		get  func(schedulerKey)
 	}{
-		{"ours", func(q question) { ours.Get(q) }},
-		{"library", func(q question) { library.Get(q) }},
+		{"ours", func(q schedulerKey) { ours.Get(q) }},
+		{"library", func(q schedulerKey) { library.Get(q) }},
 	} {
 		b.Run(bench.name+"/alone", func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {

@@ -1,12 +1,12 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache has a bounded map from keys to values that depend on nothing but their key: what is
-// evicted costs only the time to compute it again.
+// Package cache has a bounded map from keys to values that depend only on their key: an eviction
+// costs only the time to compute the value again.
 //
-// A library's LRU takes a lock to read, but the scheduler reads from all CPUs at once: 16
-// goroutines on two CPUs get from this cache in 35 ns, and from k8s.io/utils/lru in 105 ns; one
-// alone in 55 ns and 53 ns. BenchmarkGet measures it.
+// A library's LRU takes a lock to read, but the scheduler reads from all CPUs at once. With 16
+// goroutines on two CPUs, a read takes 35 ns from this cache and 105 ns from k8s.io/utils/lru; with
+// one goroutine, 55 ns and 53 ns (BenchmarkGet).
 package cache
 
 import (
@@ -15,17 +15,17 @@ import (
 	"sync/atomic"
 )
 
-// ways is how many entries share a bucket. A key can only be in one bucket, so there is no list of
-// what was used last, and no lock for such a list.
+// ways is how many entries share a bucket. A key belongs to one bucket, so the cache needs no list
+// of recently used entries, and no lock for such a list.
 const ways = 4
 
 // Cache maps keys to values. It holds a bounded number of entries: when a bucket is full, a new
-// entry replaces any other of that bucket. It is safe for concurrent use, and no call waits for
-// another.
+// entry replaces any other entry of that bucket. It is safe for concurrent use, and no call waits
+// for another.
 type Cache[K comparable, V any] struct {
 	seed    maphash.Seed
 	buckets []bucket[K, V] // their number is a power of two, or 0
-	victim  atomic.Uint32  // picks the entry of a full bucket that is replaced
+	victim  atomic.Uint32  // selects the entry of a full bucket to replace
 
 	hits, misses, evictions, entries counter
 }
@@ -38,8 +38,8 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-// New returns an empty cache of at most entries, rounded up to 4 times a power of two. One of 0
-// entries caches nothing: it is the pass-through that tests compare with.
+// New returns an empty cache of at most entries, rounded up to 4 times a power of two. A cache of 0
+// entries caches nothing: tests compare with it.
 func New[K comparable, V any](entries int) *Cache[K, V] {
 	c := &Cache[K, V]{seed: maphash.MakeSeed()}
 	if entries > 0 {
@@ -48,12 +48,12 @@ func New[K comparable, V any](entries int) *Cache[K, V] {
 	return c
 }
 
-// bucket returns the bucket of the key. The cache has some.
+// bucket returns the bucket of the key. The cache has at least one bucket.
 func (c *Cache[K, V]) bucket(key K) *bucket[K, V] {
 	return &c.buckets[maphash.Comparable(c.seed, key)&uint64(len(c.buckets)-1)]
 }
 
-// Get returns the value that was added last for the key, if it is there.
+// Get returns the last added value for the key, if the cache has it.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	if len(c.buckets) > 0 {
 		b := c.bucket(key)
@@ -68,7 +68,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// Add adds the value for a key. Of two calls at once for one key, either may win.
+// Add adds the value for a key. Of two concurrent calls for one key, either may win.
 func (c *Cache[K, V]) Add(key K, value V) {
 	if len(c.buckets) == 0 {
 		return
@@ -88,17 +88,17 @@ func (c *Cache[K, V]) Add(key K, value V) {
 	c.evictions.increment()
 }
 
-// Stats is what a cache has done since it was made.
+// Stats are the statistics of a cache since its creation.
 type Stats struct {
-	// Hits and Misses are the calls of Get that found a value, and that did not.
+	// Hits and Misses are the calls of Get with and without a result.
 	Hits, Misses uint64
-	// Evictions are entries that were replaced by those of other keys.
+	// Evictions are entries replaced by entries of other keys.
 	Evictions uint64
-	// Entries is how many there are.
+	// Entries is the number of entries.
 	Entries uint64
 }
 
-// Add adds what another cache has done.
+// Add adds the statistics of another cache.
 func (s *Stats) Add(other Stats) {
 	s.Hits += other.Hits
 	s.Misses += other.Misses
@@ -106,8 +106,7 @@ func (s *Stats) Add(other Stats) {
 	s.Entries += other.Entries
 }
 
-// Stats returns what the cache has done so far. While others use it, the numbers need not be of one
-// moment.
+// Stats returns the statistics so far. During concurrent use, they are no consistent snapshot.
 func (c *Cache[K, V]) Stats() Stats {
 	return Stats{Hits: c.hits.sum(), Misses: c.misses.sum(), Evictions: c.evictions.sum(), Entries: c.entries.sum()}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A cache of any size returns the value that was added last for the key, or none.
-func TestWhatIsFoundIsWhatWasAddedLast(t *testing.T) {
+// A cache of any size returns the last added value for the key, or none.
+func TestGetReturnsTheLastAddedValue(t *testing.T) {
 	for _, entries := range []int{0, 1, 4, 5, 64, 1000} {
 		c, added := New[int, int](entries), map[int]int{}
 		random := rand.New(rand.NewPCG(1, uint64(entries)))
@@ -41,7 +41,7 @@ func TestWhatIsFoundIsWhatWasAddedLast(t *testing.T) {
 	}
 }
 
-func TestAFullBucketEvicts(t *testing.T) {
+func TestFullBucketEvicts(t *testing.T) {
 	c := New[int, string](1) // one bucket
 	for key := range ways {
 		c.Add(key, "")
@@ -61,7 +61,7 @@ func TestAFullBucketEvicts(t *testing.T) {
 	}
 }
 
-func TestManyUseACacheAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	const workers, keys, rounds = 8, 100, 5000
 	c := New[int, int](64)
 	var group sync.WaitGroup
@@ -84,10 +84,10 @@ func TestManyUseACacheAtOnce(t *testing.T) {
 	}
 }
 
-func TestNothingIsAllocatedToGet(t *testing.T) {
-	c := New[question, *int](8)
-	c.Add(question{}, nil)
-	if got := testing.AllocsPerRun(100, func() { c.Get(question{}); c.Get(question{revision: 1}) }); got != 0 {
+func TestGetDoesNotAllocate(t *testing.T) {
+	c := New[schedulerKey, *int](8)
+	c.Add(schedulerKey{}, nil)
+	if got := testing.AllocsPerRun(100, func() { c.Get(schedulerKey{}); c.Get(schedulerKey{revision: 1}) }); got != 0 {
 		t.Errorf("%v allocations, want 0", got)
 	}
 }

@@ -22,12 +22,12 @@ func TestMain(m *testing.M) {
 
 const sdkModule = "github.com/kubedevice/kubedevice/pkg/sdk"
 
-// recipe says how a plugin of testdata is built. Its zero value is how a vendor builds one for this
+// recipe says how to build a plugin of testdata. Its zero value is a vendor's build for this
 // program.
 type recipe struct {
 	source string // directory in testdata
 	module string // module path; empty for one of its own
-	sdk    string // version of the SDK; empty for ours
+	sdk    string // version of the SDK; empty for this project's
 	mode   string // -buildmode; empty for plugin
 	flags  []string
 }
@@ -62,7 +62,7 @@ func build(t *testing.T, file string, r recipe) {
 	goBuild(t, dir, append(append(args, r.flags...), "."))
 }
 
-// goBuild runs the go command in dir, without the settings of the machine.
+// goBuild runs the go command in dir, without the machine's settings.
 func goBuild(t *testing.T, dir string, args []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -73,7 +73,7 @@ func goBuild(t *testing.T, dir string, args []string) {
 	}
 }
 
-// raceEnabled reports whether this test runs under -race: its plugins are built alike then.
+// raceEnabled reports whether this test runs under -race: its plugins need the same setting.
 func raceEnabled() bool { return setting(hostInfo(), "-race") == "true" }
 
 // copySource copies the files of a directory, with the import prefix of the published SDK changed

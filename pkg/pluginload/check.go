@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// A Checker says of plugin files whether this program would load them, one after another, as it
-// would load those of a directory: to each file, those before it are open. Its zero value knows of
-// none. It is for one goroutine.
+// A Checker checks whether this program can load plugin files, one after another, like the files of
+// a directory: it takes the earlier files for open. Its zero value has no open files. It is for one
+// goroutine.
 type Checker struct {
 	// AllowWritable accepts files that users other than root may change; see [AllowWritableFlag].
 	AllowWritable bool
@@ -21,10 +21,10 @@ type Checker struct {
 	open map[string][]*candidate // by entry point: no program opens plugins of two kinds
 }
 
-// Check returns a line about file if this program would load it as a plugin of any kind. The error
-// is the text that a host logs for the file. Only a child process opens the file.
+// Check returns a line about file if this program can load it as a plugin of any kind. The error is
+// the text that a host logs for the file. Only a child process opens the file.
 //
-// The verdict is about this program. One that is built from the same sources, with the same flags,
+// The result applies to this program. A program built from the same sources with the same flags
 // loads the same plugins, except those that share further libraries with only one of the two.
 func (k *Checker) Check(ctx context.Context, file string) (line string, err error) {
 	file, err = filepath.Abs(file)
@@ -58,7 +58,7 @@ func (k *Checker) Check(ctx context.Context, file string) (line string, err erro
 	return fmt.Sprintf("plugin %q: loads as %s, %s", file, strings.Join(found, " and "), c.describe()), nil
 }
 
-// entries returns the kinds of which c has the entry point: one of them or both.
+// entries returns the kinds whose entry point c exports: one of them or both.
 func (c *candidate) entries() ([]target, error) {
 	all := targets()
 	found := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return !c.exports(t) })
@@ -69,13 +69,12 @@ func (c *candidate) entries() ([]target, error) {
 	return found, nil
 }
 
-// Files returns the files that a host would consider in a directory, in the order in which it loads
-// them.
+// Files returns the files of a directory that a host considers, in loading order.
 func Files(dir string) ([]string, error) { return pluginFiles(dir) }
 
-// Entries returns the entry points that file exports, of those that a host looks for: CreateSymbol
-// of package device, of package devicescheduler, or both. It only reads the file. The error is the
-// text that a host logs for the file.
+// Entries returns the hosts' entry points that file exports: CreateSymbol of package device, of
+// package devicescheduler, or both. It only reads the file. The error is the text that a host logs
+// for the file.
 func Entries(file string) (symbols []string, err error) {
 	c, err := inspect(file)
 	if err != nil {
@@ -91,7 +90,7 @@ func Entries(file string) (symbols []string, err error) {
 	return symbols, nil
 }
 
-// Try returns an error unless this program could load file by that entry point, one of those that
+// Try returns an error unless this program can load file by this entry point, one of those that
 // Entries returns. Only a child process opens the file. The error is the text that a host logs for
 // the file.
 func Try(ctx context.Context, file, symbol string) error {
@@ -114,10 +113,10 @@ func Try(ctx context.Context, file, symbol string) error {
 	return fmt.Errorf("unknown entry point %q", symbol)
 }
 
-// Open opens file in this process, which a bad file may end: see [StartChild]. It creates the
-// plugin and prepares it, as LoadDir does, once per file and process.
+// Open opens file in this process; a bad file may end the process, see [StartChild]. It creates and
+// prepares the plugin, as LoadDir does, once per file and process.
 func Open[T named](file string, kind Kind[T]) (Loaded[T], error) {
-	o, err := openContained(file, kind)
+	o, err := openIsolated(file, kind)
 	if err != nil {
 		return Loaded[T]{}, about(file, err)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/devicescheduler"
 )
 
-// requestEnv carries the request to the child. Its presence makes a process a child.
+// requestEnv contains the request for the child. Its presence makes a process a child.
 const requestEnv = "KUBEDEVICE_PLUGIN_TRIAL"
 
-// request is what the child is to load.
+// request says what the child loads.
 type request struct {
 	File      string
 	Symbol    string
@@ -26,17 +26,17 @@ type request struct {
 
 // reply is the result.
 type reply struct {
-	Name    string   // the plugin's own name, when it loaded
-	Refusal *refusal // why it did not
+	Name    string   // the plugin's own name, if the child loaded it
+	Refusal *refusal // the reason, if the child did not load it
 }
 
-// MaybeChild loads a plugin and ends the process, if this process was started for that as a child
-// of another one. Otherwise it does nothing. Call it before anything else in main, and in TestMain
-// of tests that load plugins.
+// MaybeChild loads a plugin and ends the process, if another process started this one as a child
+// for that. Otherwise it does nothing. Call it before anything else in main, and in TestMain of
+// tests that load plugins.
 func MaybeChild() {
 	var req request
-	replies, asked, err := ServeParent(requestEnv, &req)
-	if !asked {
+	replies, started, err := ServeParent(requestEnv, &req)
+	if !started {
 		return
 	}
 	if err == nil {
@@ -67,7 +67,7 @@ func serve(req request, replies *json.Encoder) error {
 }
 
 func perform[T named](req request, kind Kind[T]) (name string, err error) {
-	kind.timeLimit = req.TimeLimit
-	o, err := openContained(req.File, kind)
+	kind.timeout = req.TimeLimit
+	o, err := openIsolated(req.File, kind)
 	return o.name, err
 }

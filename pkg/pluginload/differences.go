@@ -12,7 +12,7 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// maxDifferences bounds how many differences one line lists.
+// maxDifferences is how many differences one line lists at most.
 const maxDifferences = 5
 
 // abiSettings are the build settings that must be equal in host and plugin. Tags, -ldflags and
@@ -21,12 +21,12 @@ var abiSettings = []string{
 	"-race", "-msan", "-asan", "-cover", "-gcflags", "-asmflags", "-compiler", "-trimpath", "GOEXPERIMENT",
 }
 
-// sdkPackage is one package of the SDK, by which its module is found.
+// sdkPackage is one package of the SDK, which identifies its module.
 var sdkPackage = reflect.TypeFor[types.PodInfo]().PkgPath()
 
-// explain returns why the runtime found that plugin was built with another version of package pkg
-// than host. The build information is no verdict by itself: modules of which the two share no
-// package may differ, and sources may differ where versions do not.
+// explain returns the likely reason of the runtime's error that plugin was built with another
+// version of package pkg than host. The build information alone decides nothing: modules of which
+// the two share no package may differ, and sources of equal versions may differ.
 func explain(host, plugin *debug.BuildInfo, pkg string) string {
 	if difference := moduleDifference(moduleOf(host, pkg), moduleOf(plugin, pkg)); difference != "" {
 		return difference
@@ -83,7 +83,7 @@ func modules(info *debug.BuildInfo) []*debug.Module {
 	return append([]*debug.Module{&info.Main}, info.Deps...)
 }
 
-// moduleOf returns the module that pkg belongs to, nil when it is none of info's.
+// moduleOf returns the module of info that contains pkg, or nil.
 func moduleOf(info *debug.BuildInfo, pkg string) *debug.Module {
 	var longest *debug.Module
 	for _, module := range modules(info) {
@@ -95,8 +95,8 @@ func moduleOf(info *debug.BuildInfo, pkg string) *debug.Module {
 	return longest
 }
 
-// version is the version that was built: that of the replacement, unless this is a directory, which
-// has none.
+// version is the built version: that of the replacement, unless this is a directory, which has no
+// version.
 func version(module *debug.Module) string {
 	const directory = "(devel)"
 	if r := module.Replace; r != nil && r.Version != "" && r.Version != directory {

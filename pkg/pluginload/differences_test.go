@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestADifferenceIsExplained(t *testing.T) {
+func TestExplainsDifferences(t *testing.T) {
 	program := func(settings map[string]string, deps ...*debug.Module) *debug.BuildInfo {
 		info := &debug.BuildInfo{Main: debug.Module{Path: "example.com/program", Version: "(devel)"}, Deps: deps}
 		for key, value := range settings {
@@ -17,8 +17,8 @@ func TestADifferenceIsExplained(t *testing.T) {
 		return info
 	}
 	module := func(path, version string) *debug.Module { return &debug.Module{Path: path, Version: version} }
-	replaced := func(path, version, by string) *debug.Module {
-		return &debug.Module{Path: path, Version: version, Replace: &debug.Module{Path: "../elsewhere", Version: by}}
+	replaced := func(path, version, replacement string) *debug.Module {
+		return &debug.Module{Path: path, Version: version, Replace: module("../elsewhere", replacement)}
 	}
 	tests := map[string]struct {
 		host, plugin *debug.BuildInfo
@@ -58,7 +58,7 @@ func TestADifferenceIsExplained(t *testing.T) {
 			pkg:    "example.com/other",
 			want:   "module example.com/a is v1.1.0 in the plugin and v1.0.0 here",
 		},
-		"a replacement has the version that counts": {
+		"the version of a replacement counts": {
 			host:   program(nil, replaced("example.com/a", "v1.0.0", "v1.5.0")),
 			plugin: program(nil, module("example.com/a", "v1.0.0")),
 			pkg:    "example.com/a",
@@ -70,7 +70,7 @@ func TestADifferenceIsExplained(t *testing.T) {
 			pkg:    "example.com/a",
 			want:   "module example.com/a is v1.1.0 in the plugin and v1.0.0 here",
 		},
-		"many differences are cut short": {
+		"a long list of differences is shortened": {
 			host: program(nil, module("a", "v1"), module("b", "v1"), module("c", "v1"), module("d", "v1"),
 				module("e", "v1"), module("f", "v1"), module("g", "v1")),
 			plugin: program(nil, module("a", "v2"), module("b", "v2"), module("c", "v2"), module("d", "v2"),
@@ -80,7 +80,7 @@ func TestADifferenceIsExplained(t *testing.T) {
 				"v2 in the plugin and v1 here, " +
 				"module d is v2 in the plugin and v1 here, module e is v2 in the plugin and v1 here, and 2 more",
 		},
-		"changed sources are all that is left": {
+		"only changed sources can explain it": {
 			host:   program(nil, module("example.com/a", "v1.0.0")),
 			plugin: program(nil, module("example.com/a", "v1.0.0")),
 			pkg:    "example.com/a",

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAHostProgramLoadsPlugins is the story with a real program as host: unlike that of a test, its
-// build information lists its modules, and its child is started through main.
-func TestAHostProgramLoadsPlugins(t *testing.T) {
+// TestHostProgramLoadsPlugins uses a real program as host: unlike a test's, its build information
+// lists its modules, and its child starts through main.
+func TestHostProgramLoadsPlugins(t *testing.T) {
 	host := filepath.Join(t.TempDir(), "host")
 	args := []string{"build", "-trimpath", "-o", host}
 	if raceEnabled() {

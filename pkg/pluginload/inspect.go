@@ -19,16 +19,16 @@ import (
 	"strings"
 )
 
-// self is the program that runs, also after its file was replaced.
+// self is the running program, also after a replacement of its file.
 const self = "/proc/self/exe"
 
-// candidate is a file that may be opened: a complete Go plugin, built by the same Go for the
-// same machine.
+// candidate is a file that this process may open: a complete Go plugin, built by the same Go for
+// the same machine.
 type candidate struct {
 	file    string
 	sum     [sha256.Size]byte
 	info    *debug.BuildInfo
-	symbols []elf.Symbol // the dynamic ones, where package plugin looks entry points up
+	symbols []elf.Symbol // the dynamic ones, in which package plugin searches entry points
 }
 
 // inspect reads file without opening it as a plugin. The error is a *refusal.
@@ -57,7 +57,7 @@ func inspect(file string) (*candidate, error) {
 	return &candidate{file: file, sum: [sha256.Size]byte(sum.Sum(nil)), info: info, symbols: symbols}, nil
 }
 
-// openRegular opens a regular file. It checks the type first: opening a named pipe would wait for a
+// openRegular opens a regular file. It checks the type first, as opening a named pipe waits for a
 // writer.
 func openRegular(file string) (content *os.File, size int64, err error) {
 	stat, err := os.Stat(file)
@@ -77,13 +77,13 @@ func openRegular(file string) (content *os.File, size int64, err error) {
 func unreadable(err error) error {
 	var onPath *fs.PathError
 	if errors.As(err, &onPath) {
-		err = onPath.Err // the line names the file already
+		err = onPath.Err // the line names the file
 	}
 	return refuse("check the path and its permissions", "cannot be read: %v", err)
 }
 
-// readELF reads the headers and makes sure that the file, which is of that size, holds all that
-// they describe.
+// readELF reads the headers and checks that the file, of this size, contains all that they
+// describe.
 func readELF(content io.ReaderAt, size int64) (*elf.File, error) {
 	start := make([]byte, min(size, 16))
 	if _, err := content.ReadAt(start, 0); err != nil {
@@ -122,12 +122,12 @@ func readELF(content io.ReaderAt, size int64) (*elf.File, error) {
 	return binary, nil
 }
 
-// readBuildInfo reads what the go command recorded, and refuses what the runtime would take for a
-// plugin although it is none.
+// readBuildInfo reads the build information of the go command, and refuses files that the runtime
+// would take for a plugin although they are none.
 func readBuildInfo(content io.ReaderAt) (*debug.BuildInfo, error) {
 	info, err := buildinfo.Read(content)
 	if err != nil {
-		return nil, refuse(rebuild, "is no Go plugin: it carries no Go build information")
+		return nil, refuse(rebuild, "is no Go plugin: it has no Go build information")
 	}
 	if mode := setting(info, "-buildmode"); mode != "plugin" {
 		return nil, refuse(rebuild, "is no Go plugin: it is built with -buildmode=%s", mode)
@@ -139,7 +139,7 @@ func readBuildInfo(content io.ReaderAt) (*debug.BuildInfo, error) {
 	return info, nil
 }
 
-// hostInfo is what the go command recorded in this program.
+// hostInfo is the build information of this program.
 func hostInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -168,10 +168,10 @@ func (c *candidate) exports(s target) bool {
 	})
 }
 
-// conflictsWith refuses a file that the runtime would report as loaded already, since other is
+// conflictsWith refuses a file that the runtime would report as loaded already, because other is
 // open.
 func (c *candidate) conflictsWith(other *candidate) error {
-	const unnamed = "command-line-arguments" // built from a list of files: the runtime tells those apart by content
+	const unnamed = "command-line-arguments" // built from a list of files: the runtime distinguishes these by content
 	switch {
 	case c.sum == other.sum:
 		return refuse("remove one of the two", "is the same file as %q", other.file)
@@ -182,7 +182,7 @@ func (c *candidate) conflictsWith(other *candidate) error {
 	return nil
 }
 
-// describe returns what the file is built from.
+// describe returns the sources of the file.
 func (c *candidate) describe() string {
 	text := fmt.Sprintf("built from %s with %s", c.info.Path, c.info.GoVersion)
 	if sdk := moduleOf(c.info, sdkPackage); sdk != nil {

@@ -20,24 +20,24 @@ import (
 
 // Loaded is a plugin that is ready for use.
 type Loaded[T named] struct {
-	// File is the absolute path it was loaded from.
+	// File is the absolute path of its file.
 	File string
 	// Name is the plugin's name by GetName, or the name of its file when that is empty.
 	Name string
-	// Plugin is the plugin, created and, where its kind has that, prepared by New.
+	// Plugin is the plugin, created and, for kinds with New, prepared.
 	Plugin T
 }
 
-// LoadDir loads the *.so files of dir, hidden ones excepted, in the order of their names. What
-// plugins log through the SDK goes to ctx's logger from then on. Each outcome is logged, in one
-// line; rejected has the errors of the files that were left out, for counting: they are logged
-// already. A directory that does not exist is empty.
+// LoadDir loads the *.so files of dir, except hidden ones, in the order of their names. From then
+// on, logs of plugins through the SDK go to ctx's logger. LoadDir logs each outcome in one line;
+// rejected has the errors of the omitted files for counting, which LoadDir has logged. A directory
+// that does not exist is empty.
 //
-// A file that users other than root and the process's own may change is left out, unless the kind
+// LoadDir omits a file that users other than root and the process's own may change, unless the kind
 // has AllowWritable.
 //
-// It returns early with what it has when ctx ends. Call it once per kind and process: a file that
-// was opened stays open.
+// It returns early with the plugins loaded so far when ctx ends. Call it once per kind and process:
+// an opened file stays open.
 func LoadDir[T named](ctx context.Context, dir string, kind Kind[T]) (loaded []Loaded[T], rejected []error) {
 	logger := klog.FromContext(ctx)
 	logTo(logger)
@@ -90,13 +90,13 @@ func pluginFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// isPluginName reports whether a file of a plugin directory is a plugin by its name.
+// isPluginName reports whether the name of a file in a plugin directory is that of a plugin.
 func isPluginName(name string) bool {
 	return filepath.Ext(name) == ".so" && !strings.HasPrefix(name, ".")
 }
 
-// read is the first stage: it refuses a file that others may change, unless that is allowed, and
-// reads it.
+// read is the first stage: it reads a file, and refuses one that others may change, unless that is
+// allowed.
 func read(file string, allowWritable bool) (*candidate, error) {
 	if !allowWritable {
 		if err := requireTrusted(file, trustedOwner); err != nil {
@@ -106,8 +106,8 @@ func read(file string, allowWritable bool) (*candidate, error) {
 	return inspect(file)
 }
 
-// tryAfter is the second stage, of a file of that kind that is to be opened after others. It
-// returns the plugin's name.
+// tryAfter is the second stage, for a file of this kind to open after others. It returns the
+// plugin's name.
 func (c *candidate) tryAfter(ctx context.Context, t target, open []*candidate) (name string, err error) {
 	for _, other := range open {
 		if err := c.conflictsWith(other); err != nil {
@@ -117,8 +117,8 @@ func (c *candidate) tryAfter(ctx context.Context, t target, open []*candidate) (
 	return try(ctx, c.file, t)
 }
 
-// load takes one file through the three stages. It adds the file to open as soon as the runtime has
-// it.
+// load takes one file through the three stages. It adds the file to open when the runtime has
+// opened it.
 func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*candidate) (Loaded[T], error) {
 	c, err := read(file, kind.allowWritable)
 	if err != nil {
@@ -132,7 +132,7 @@ func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*cand
 	}
 
 	*open = append(*open, c)
-	o, err := openContained(file, kind)
+	o, err := openIsolated(file, kind)
 	if err != nil {
 		return Loaded[T]{}, err
 	}
@@ -143,8 +143,8 @@ func load[T named](ctx context.Context, file string, kind Kind[T], open *[]*cand
 	return Loaded[T]{File: file, Name: name, Plugin: o.plugin}, nil
 }
 
-// logTo makes what plugins log through the SDK go to the logger. The SDK's variables are the
-// process's: the last call wins.
+// logTo sends logs of plugins through the SDK to the logger. The SDK's variables belong to the
+// process: the last call wins.
 func logTo(logger klog.Logger) {
 	logger = logger.WithName("plugin").WithCallDepth(1)
 	utils.Logb = func(level int) bool { return logger.V(level).Enabled() }

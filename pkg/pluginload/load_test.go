@@ -22,9 +22,9 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// TestEachBadFileGivesOneLine is the list of what people put into plugin directories by mistake,
-// and what they read then. Every case goes through all stages to the line, by Check and by LoadDir,
-// and this process is alive at the end of each.
+// TestEachBadFileGivesOneLine lists files that people put into plugin directories by mistake, with
+// the resulting line. Every case goes through all stages, by Check and by LoadDir, and this process
+// survives each.
 func TestEachBadFileGivesOneLine(t *testing.T) {
 	otherRace := "-race"
 	if raceEnabled() {
@@ -39,7 +39,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			want: `is no shared library: it begins with "hello, world\n"; remove it, or rebuild it with go build ` +
 				`-buildmode=plugin -trimpath`,
 		},
-		"half of a plugin": {
+		"the first 50 % of a plugin": {
 			make: func(t *testing.T, file string) {
 				damage(t, file, func(content []byte) []byte { return content[:len(content)/2] })
 			},
@@ -107,7 +107,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 		},
 		"a shared library that is C's": {
 			make: buildC,
-			want: `is no Go plugin: it carries no Go build information; rebuild it with go build -buildmode=plugin ` +
+			want: `is no Go plugin: it has no Go build information; rebuild it with go build -buildmode=plugin ` +
 				`-trimpath`,
 		},
 		"a shared library of Go for C programs": {
@@ -142,7 +142,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "no-symbol"}) },
 			want: `; export `,
 		},
-		"a method that is called like an entry point": {
+		"a method with the name of an entry point": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "method"}) },
 			want: `does not export CreateDevicePlugin; export a function of that name from its package main`,
 		},
@@ -188,7 +188,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "exits"}) },
 			want: `no widgets on this machine; report it to the plugin's author`,
 		},
-		"a crash that nobody can recover": {
+		"a crash that cannot be recovered": {
 			make: func(t *testing.T, file string) { build(t, file, recipe{source: "crashes"}) },
 			want: `ended the process that tried it: exit status 2: panic: lost in a goroutine; report it to the ` +
 				`plugin's author`,
@@ -210,11 +210,11 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", checked, test.want)
 			}
 
-			loaded, rejected := LoadDir(quietly(t), dir, Devices())
+			loaded, rejected := LoadDir(testContext(t), dir, Devices())
 			if len(loaded) != 0 || len(rejected) != 1 {
 				t.Fatalf("LoadDir = %v, %v", loaded, rejected)
 			}
-			// The two differ in one case, where Check looks for either entry point.
+			// The two differ in one case, in which Check accepts either entry point.
 			if name != "no entry point" && sameButTime(rejected[0].Error()) != sameButTime(checked) {
 				t.Errorf("LoadDir says %s\nCheck says   %s", rejected[0], checked)
 			}
@@ -222,13 +222,13 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 	}
 }
 
-// quietly is a context whose log lines show only when the test fails.
-func quietly(t *testing.T) context.Context {
+// testContext is a context whose log lines show only when the test fails.
+func testContext(t *testing.T) context.Context {
 	_, ctx := ktesting.NewTestContext(t)
 	return ctx
 }
 
-// damage builds a plugin that works and changes its bytes.
+// damage builds a valid plugin and changes its bytes.
 func damage(t *testing.T, file string, change func(content []byte) []byte) {
 	t.Helper()
 	build(t, file, recipe{source: "device"})
@@ -239,7 +239,7 @@ func damage(t *testing.T, file string, change func(content []byte) []byte) {
 	writeFile(t, file, string(change(content)))
 }
 
-// sameButTime drops what the standard library's log writes in front of a message.
+// sameButTime drops the prefix of the standard library's log.
 func sameButTime(line string) string {
 	const format = "2006/01/02 15:04:05 "
 	for i := range line {
@@ -252,13 +252,13 @@ func sameButTime(line string) string {
 	return line
 }
 
-func TestAFileThatHangsIsGivenUp(t *testing.T) {
+func TestHangingFileTimesOut(t *testing.T) {
 	dir := t.TempDir()
 	build(t, filepath.Join(dir, "hangs.so"), recipe{source: "hangs-in-init"})
 	kind := Devices()
-	kind.timeLimit = 200 * time.Millisecond
+	kind.timeout = 200 * time.Millisecond
 
-	loaded, rejected := LoadDir(quietly(t), dir, kind)
+	loaded, rejected := LoadDir(testContext(t), dir, kind)
 	want := `plugin "` + filepath.Join(dir, "hangs.so") +
 		`": its initialisation did not end within 200ms; report it to the plugin's author`
 	if len(loaded) != 0 || len(rejected) != 1 || rejected[0].Error() != want {
@@ -266,19 +266,19 @@ func TestAFileThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
+func TestLoadsADirectoryInOrderOfFileNames(t *testing.T) {
 	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
-	build(t, in("20-gadget.so"), recipe{source: "device"})
-	build(t, in("10-existing.so"), recipe{source: "existing"})
-	build(t, in("50-scheduler.so"), recipe{source: "scheduler"})
-	build(t, in("40-copied-module.so"), recipe{
+	path := func(name string) string { return filepath.Join(dir, name) }
+	build(t, path("20-gadget.so"), recipe{source: "device"})
+	build(t, path("10-existing.so"), recipe{source: "existing"})
+	build(t, path("50-scheduler.so"), recipe{source: "scheduler"})
+	build(t, path("40-copied-module.so"), recipe{
 		source: "device", module: "example.com/" + t.Name() + "/20-gadget",
 		flags: []string{"-tags=other", "-ldflags=-s -w"},
 	})
-	copyFile(t, in("20-gadget.so"), in("30-copy.so"))
-	copyFile(t, in("20-gadget.so"), in(".hidden.so"))
-	writeFile(t, in("README.md"), "Plugins go here.")
+	copyFile(t, path("20-gadget.so"), path("30-copy.so"))
+	copyFile(t, path("20-gadget.so"), path(".hidden.so"))
+	writeFile(t, path("README.md"), "Plugins go here.")
 
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	loaded, rejected := LoadDir(klog.NewContext(t.Context(), logger), dir, Devices())
@@ -290,7 +290,7 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	for _, l := range loaded {
 		got = append(got, outcome{l.File, l.Name})
 	}
-	want := []outcome{{in("10-existing.so"), "gadgets"}, {in("20-gadget.so"), "gadget"}}
+	want := []outcome{{path("10-existing.so"), "gadgets"}, {path("20-gadget.so"), "gadget"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
@@ -299,12 +299,13 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 		lines = append(lines, err.Error())
 	}
 	wantLines := []string{
-		`plugin "` + in("30-copy.so") + `": is the same file as "` + in("20-gadget.so") + `"; remove one of the two`,
-		`plugin "` + in("40-copied-module.so") + `": is built from package ` +
-			`example.com/` + t.Name() + `/20-gadget, as "` + in("20-gadget.so") +
+		`plugin "` + path("30-copy.so") + `": is the same file as "` + path("20-gadget.so") +
+			`"; remove one of the two`,
+		`plugin "` + path("40-copied-module.so") + `": is built from package ` +
+			`example.com/` + t.Name() + `/20-gadget, as "` + path("20-gadget.so") +
 			`" is, and Go opens a package only once; give one of them a module path of its own in its go.mod and ` +
 			`rebuild it`,
-		`plugin "` + in("50-scheduler.so") + `": is a scheduler plugin: it exports CreateDeviceSchedulerPlugin, ` +
+		`plugin "` + path("50-scheduler.so") + `": is a scheduler plugin: it exports CreateDeviceSchedulerPlugin, ` +
 			`not CreateDevicePlugin; move it to kube-scheduler's --devschedpath`,
 	}
 	if diff := cmp.Diff(wantLines, lines); diff != "" {
@@ -322,7 +323,7 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 		t.Errorf("logged (-want +got):\n%s", diff)
 	}
 
-	// New was called, in this process too.
+	// This process has called New, too.
 	for _, l := range loaded {
 		container := types.NewContainerInfo()
 		container.AllocateFrom["example.com/gadget"] = "example.com/gadget"
@@ -332,7 +333,7 @@ func TestADirectoryIsLoadedInTheOrderOfFileNames(t *testing.T) {
 	}
 }
 
-// checkAll returns what is said of those files of a directory that would not load.
+// checkAll returns the errors of the files of a directory that would not load.
 func checkAll(t *testing.T, checker Checker, dir string) (refused []string) {
 	t.Helper()
 	files, err := Files(dir)
@@ -347,7 +348,7 @@ func checkAll(t *testing.T, checker Checker, dir string) (refused []string) {
 	return refused
 }
 
-func TestAFileThatIsNoPluginByItsNameIsRefusedByACheck(t *testing.T) {
+func TestCheckRejectsFilesWithOtherNames(t *testing.T) {
 	for _, name := range []string{"gadget", "gadget.so.new", ".gadget.so"} {
 		_, err := (&Checker{}).Check(t.Context(), filepath.Join(t.TempDir(), name))
 		if err == nil || !strings.Contains(err.Error(), "is left out by its name") {
@@ -356,7 +357,7 @@ func TestAFileThatIsNoPluginByItsNameIsRefusedByACheck(t *testing.T) {
 	}
 }
 
-func TestASchedulerPluginIsLoadedAndChecked(t *testing.T) {
+func TestLoadsAndChecksASchedulerPlugin(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gadgets.so")
 	build(t, file, recipe{source: "existing", module: "example.com/gadgets"})
@@ -369,7 +370,7 @@ func TestASchedulerPluginIsLoadedAndChecked(t *testing.T) {
 		t.Errorf("Check = %q, %v\nwant    %q", line, err, want)
 	}
 
-	loaded, rejected := LoadDir(quietly(t), dir, Schedulers())
+	loaded, rejected := LoadDir(testContext(t), dir, Schedulers())
 	if len(loaded) != 1 || len(rejected) != 0 {
 		t.Fatalf("LoadDir = %v, %v", loaded, rejected)
 	}
@@ -381,17 +382,17 @@ func TestASchedulerPluginIsLoadedAndChecked(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatIsNotThereIsEmpty(t *testing.T) {
-	loaded, rejected := LoadDir(quietly(t), filepath.Join(t.TempDir(), "none"), Devices())
+func TestAbsentDirectoryIsEmpty(t *testing.T) {
+	loaded, rejected := LoadDir(testContext(t), filepath.Join(t.TempDir(), "none"), Devices())
 	if len(loaded) != 0 || len(rejected) != 0 {
 		t.Errorf("LoadDir = %v, %v", loaded, rejected)
 	}
 }
 
-func TestADirectoryThatCannotBeReadIsAnError(t *testing.T) {
+func TestUnreadableDirectoryIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, "")
-	loaded, rejected := LoadDir(quietly(t), file, Devices())
+	loaded, rejected := LoadDir(testContext(t), file, Devices())
 	if len(loaded) != 0 || len(rejected) != 1 || !strings.Contains(rejected[0].Error(), file) {
 		t.Errorf("LoadDir = %v, %v", loaded, rejected)
 	}
@@ -400,7 +401,7 @@ func TestADirectoryThatCannotBeReadIsAnError(t *testing.T) {
 func TestLoadingEndsWithItsContext(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a.so"), "")
-	ctx, cancel := context.WithCancel(quietly(t))
+	ctx, cancel := context.WithCancel(testContext(t))
 	cancel()
 	if loaded, rejected := LoadDir(ctx, dir, Devices()); len(loaded) != 0 || len(rejected) != 1 ||
 		rejected[0] != context.Canceled {

@@ -13,20 +13,19 @@ import (
 	"time"
 )
 
-// askAuthor is the next step when the plugin's own code went wrong.
-const askAuthor = "report it to the plugin's author"
+// reportToAuthor is the next step for a failure of the plugin's own code.
+const reportToAuthor = "report it to the plugin's author"
 
-// opened is a plugin that was opened, created and prepared.
+// opened is an opened, created and prepared plugin.
 type opened[T named] struct {
 	plugin T
 	name   string
 }
 
-// openContained opens file, creates the plugin and prepares it, within the kind's timeLimit. The
-// error is a *refusal. After a time-out the attempt goes on in the background, as nothing can stop
-// it.
-func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
-	var step atomic.Value // the step that runs
+// openIsolated opens file, creates the plugin and prepares it, within the kind's timeout. The error
+// is a *refusal. After a timeout the attempt continues in the background, as nothing can stop it.
+func openIsolated[T named](file string, kind Kind[T]) (opened[T], error) {
+	var step atomic.Value // the current step
 	step.Store("its initialisation")
 
 	type result struct {
@@ -39,11 +38,11 @@ func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
 		returned := false
 		defer func() {
 			if cause := recover(); cause != nil {
-				panicked := refuse(askAuthor, "%s panicked: %v", step.Load(), cause)
+				panicked := refuse(reportToAuthor, "%s panicked: %v", step.Load(), cause)
 				panicked.Trace = string(debug.Stack())
 				r.err = panicked
 			} else if !returned {
-				r.err = refuse(askAuthor, "%s ended its goroutine", step.Load())
+				r.err = refuse(reportToAuthor, "%s ended its goroutine", step.Load())
 			}
 			done <- r
 		}()
@@ -51,20 +50,20 @@ func openContained[T named](file string, kind Kind[T]) (opened[T], error) {
 		returned = true
 	}()
 
-	timer := time.NewTimer(kind.timeLimit)
+	timer := time.NewTimer(kind.timeout)
 	defer timer.Stop()
 	select {
 	case r := <-done:
 		return r.opened, r.err
 	case <-timer.C:
-		hung := refuse(askAuthor, "%s did not end within %v", step.Load(), kind.timeLimit)
+		hung := refuse(reportToAuthor, "%s did not end within %v", step.Load(), kind.timeout)
 		stacks := make([]byte, maxStderr)
 		hung.Trace, hung.Hung = string(stacks[:runtime.Stack(stacks, true)]), true
 		return opened[T]{}, hung
 	}
 }
 
-// openNow is openContained without containment. It announces each step of the plugin's own code.
+// openNow is openIsolated without isolation. It reports each step of the plugin's own code.
 func openNow[T named](file string, kind Kind[T], enter func(step string)) (opened[T], error) {
 	var none opened[T]
 	library, err := plugin.Open(file)
@@ -89,7 +88,7 @@ func openNow[T named](file string, kind Kind[T], enter func(step string)) (opene
 		return none, refuse("see the plugin's documentation", "%s returned an error: %v", kind.symbol, err)
 	}
 	if any(created) == nil {
-		return none, refuse(askAuthor, "%s returned nil", kind.symbol)
+		return none, refuse(reportToAuthor, "%s returned nil", kind.symbol)
 	}
 	enter("GetName")
 	name := created.GetName()

@@ -10,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheProjectsOwnPluginsLoad builds them as the host is built: in the same module, with the same
-// flags.
-func TestTheProjectsOwnPluginsLoad(t *testing.T) {
+// TestLoadsTheProjectsPlugins builds them like the host: in the same module, with the same flags.
+func TestLoadsTheProjectsPlugins(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"nvidiagpu", "simgpu"}
 	for _, name := range names {
@@ -24,11 +23,11 @@ func TestTheProjectsOwnPluginsLoad(t *testing.T) {
 			goBuild(t, "../../plugins", append(args, "./"+filepath.Join(name, side)))
 		}
 	}
-	schedulers, rejected := LoadDir(quietly(t), filepath.Join(dir, "scheduler"), Schedulers())
+	schedulers, rejected := LoadDir(testContext(t), filepath.Join(dir, "scheduler"), Schedulers())
 	for _, err := range rejected {
 		t.Error(err)
 	}
-	devices, rejected := LoadDir(quietly(t), filepath.Join(dir, "device"), Devices())
+	devices, rejected := LoadDir(testContext(t), filepath.Join(dir, "device"), Devices())
 	for _, err := range rejected {
 		t.Error(err)
 	}

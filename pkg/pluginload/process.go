@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// replyFD is where the child finds the pipe for its replies: the first one behind the standard
-	// three.
+	// replyFD is the child's descriptor of the pipe for its replies: the first one after the
+	// standard three.
 	replyFD = 3
 
-	// maxStderr is how much of what a child wrote last is kept.
+	// maxStderr is how many bytes of the end of a child's stderr are kept.
 	maxStderr = 64 << 10
 )
 
-// Child is this program, started again, so that whatever a plugin does there happens to the child.
+// Child is this program, started again, so that a plugin's failure affects only the child.
 type Child struct {
-	// Requests are read by the child, after the first one.
+	// Requests are the requests for the child, after the first one.
 	Requests *json.Encoder
-	// Replies are what the child sends.
+	// Replies are the child's replies.
 	Replies *json.Decoder
 
 	command  *exec.Cmd
@@ -39,9 +39,9 @@ type Child struct {
 	stderr   tail
 }
 
-// StartChild starts this program again and ends it when ctx is done. The variable is set in its
-// environment, to the request as JSON: by that, [ServeParent] knows in the child what it is there
-// for. The caller calls Wait.
+// StartChild starts this program again and ends it when ctx is done. It sets the variable in the
+// child's environment to the request as JSON; [ServeParent] reads it in the child. The caller calls
+// Wait.
 func StartChild(ctx context.Context, variable string, request any) (*Child, error) {
 	value, err := json.Marshal(request)
 	if err != nil {
@@ -56,7 +56,7 @@ func StartChild(ctx context.Context, variable string, request any) (*Child, erro
 	c.command.Env = append(os.Environ(), variable+"="+string(value))
 	c.command.ExtraFiles = []*os.File{writer}
 	c.command.Stderr = &c.stderr
-	c.command.WaitDelay = time.Second // processes that the plugin started may hold stderr open
+	c.command.WaitDelay = time.Second // processes of the plugin may keep stderr open
 	requests, err := c.command.StdinPipe()
 	if err == nil {
 		c.Requests, c.requests = json.NewEncoder(requests), requests
@@ -71,19 +71,19 @@ func StartChild(ctx context.Context, variable string, request any) (*Child, erro
 // quitTime is how long a child may take to write its stacks.
 const quitTime = 5 * time.Second
 
-// Quit ends the child such that it writes the stacks of all its goroutines first, which Said
-// returns after Wait. It returns at once.
+// Quit ends the child after it has written the stacks of all its goroutines, which Said returns
+// after Wait. It does not block.
 func (c *Child) Quit() {
-	// What handles the signal, or is about to end, is ended by force.
+	// A child that handles the signal is killed.
 	_ = c.command.Process.Signal(syscall.SIGQUIT)
 	time.AfterFunc(quitTime, func() { _ = c.command.Process.Kill() })
 }
 
-// Said returns what the child wrote last to its standard error. Call it after Wait.
+// Said returns the end of the child's standard error. Call it after Wait.
 func (c *Child) Said() string { return c.stderr.String() }
 
-// Wait waits until the child has ended and returns how, in words. A child that reads requests ends
-// when there are no more, which Wait tells it.
+// Wait waits until the child has ended and returns the reason as text. It closes the requests, and
+// a child that reads them ends then.
 func (c *Child) Wait() (ended string) {
 	c.requests.Close()
 	exit := c.command.Wait()
@@ -91,14 +91,14 @@ func (c *Child) Wait() (ended string) {
 	return exitReason(exit, c.stderr.String())
 }
 
-// ServeParent returns, in a child that was started with the variable, the first request and where
-// to send replies. asked is false in any other process. Call it before anything else in main.
-func ServeParent(variable string, request any) (replies *json.Encoder, asked bool, err error) {
-	value, asked := os.LookupEnv(variable)
-	if !asked {
+// ServeParent returns, in a child started with the variable, the first request and the encoder for
+// replies. started is false in any other process. Call it before anything else in main.
+func ServeParent(variable string, request any) (replies *json.Encoder, started bool, err error) {
+	value, started := os.LookupEnv(variable)
+	if !started {
 		return nil, false, nil
 	}
-	// Neither is for processes that the plugin starts.
+	// Processes that the plugin starts must inherit neither.
 	if err := os.Unsetenv(variable); err != nil {
 		return nil, true, err
 	}
@@ -109,8 +109,8 @@ func ServeParent(variable string, request any) (replies *json.Encoder, asked boo
 	return json.NewEncoder(os.NewFile(replyFD, "replies")), true, nil
 }
 
-// exitReason returns how a child ended: the headline of the Go runtime if there is one, else the
-// last line that the child wrote.
+// exitReason returns how a child ended: the headline of the Go runtime if there is one, otherwise
+// the last line of stderr.
 func exitReason(exit error, stderr string) string {
 	if exit == nil {
 		exit = errors.New("exit status 0")
@@ -130,7 +130,7 @@ func exitReason(exit error, stderr string) string {
 	return fmt.Sprintf("%v: %s", exit, words)
 }
 
-// tail keeps the last maxStderr bytes that were written to it.
+// tail keeps the last maxStderr written bytes.
 type tail struct{ bytes.Buffer }
 
 func (t *tail) Write(p []byte) (int, error) {

@@ -12,10 +12,10 @@ import (
 // maxLine bounds the text of a refusal, which may quote a plugin.
 const maxLine = 2000
 
-// rebuild is the next step for files that can never be opened by this program.
+// rebuild is the next step for files that this program cannot open.
 const rebuild = "rebuild it with go build -buildmode=plugin -trimpath"
 
-// refusal is why a file is left out, and the next step: two phrases for one line.
+// refusal is the reason for omitting a file, and the next step: two phrases for one line.
 type refusal struct {
 	Cause string
 	Next  string
@@ -36,26 +36,26 @@ func refuse(next, causeFormat string, args ...any) *refusal {
 	return &refusal{Cause: fmt.Sprintf(causeFormat, args...), Next: next}
 }
 
-// about names the file that err is about.
+// about adds the name of the file to err.
 func about(file string, err error) error {
 	return fmt.Errorf("plugin %q: %w", file, err)
 }
 
-// An Explanation says why a file is left out.
+// An Explanation says why a file is omitted.
 type Explanation struct {
-	// Cause is why, and Next the next step, as phrases.
+	// Cause is the reason, and Next the next step, as phrases.
 	Cause, Next string
-	// Trace is set if code of the plugin panicked, or did not return: it has the stack, or those of
+	// Trace is set if code of the plugin panicked or did not return: the stack, or the stacks of
 	// all goroutines, as package runtime writes them. Hung says that it did not return.
 	Trace string
 	Hung  bool
 }
 
-// Explain explains an error about a file that is left out.
+// Explain explains the error of an omitted file.
 func Explain(err error) Explanation {
 	var r *refusal
 	if errors.As(err, &r) {
 		return Explanation(*r)
 	}
-	return Explanation{Cause: err.Error(), Next: askAuthor}
+	return Explanation{Cause: err.Error(), Next: reportToAuthor}
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/sdk/types"
 )
 
-// TestACopyOfTheTemplateBuildsAndLoads does what its README says, with each source of the SDK.
-func TestACopyOfTheTemplateBuildsAndLoads(t *testing.T) {
+// TestCopyOfTheTemplateBuildsAndLoads follows its README, with each source of the SDK.
+func TestCopyOfTheTemplateBuildsAndLoads(t *testing.T) {
 	blocks := shellBlocks(t, "../../plugins/template/README.md")
 	for name, test := range map[string]struct {
-		name   string // in place of gizmo: this process opens a package once
-		source string // what the block that says where the SDK is contains
+		name   string // instead of gizmo: this process opens a package once
+		source string // text in the block with the source of the SDK
 		env    []string
 	}{
 		"with the SDK of a checkout": {name: "gizmo", source: "-replace="},
@@ -48,7 +48,7 @@ func TestACopyOfTheTemplateBuildsAndLoads(t *testing.T) {
 	}
 }
 
-// shellBlocks returns the blocks of commands in a document, by what makes each known.
+// shellBlocks returns the blocks of commands in a document, by a text that identifies each.
 func shellBlocks(t *testing.T, file string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -110,17 +110,17 @@ func sdkProxy(t *testing.T) []string {
 	return []string{"GOPROXY=file://" + proxy, "GOSUMDB=off", "GOMODCACHE=" + t.TempDir()}
 }
 
-// requirePair loads the halves of the template and has them serve a pod.
+// requirePair loads both plugins of the template and allocates a device to a pod with them.
 func requirePair(t *testing.T, devices, schedulers string) {
 	t.Helper()
 	t.Setenv("WIDGET_DIR", t.TempDir()) // read when the plugin is created
-	device, rejected := LoadDir(quietly(t), devices, Devices())
+	device, rejected := LoadDir(testContext(t), devices, Devices())
 	if len(device) != 1 || len(rejected) != 0 {
-		t.Fatalf("device half: %v, %v", device, rejected)
+		t.Fatalf("device plugin: %v, %v", device, rejected)
 	}
-	scheduler, rejected := LoadDir(quietly(t), schedulers, Schedulers())
+	scheduler, rejected := LoadDir(testContext(t), schedulers, Schedulers())
 	if len(scheduler) != 1 || len(rejected) != 0 {
-		t.Fatalf("scheduler half: %v, %v", scheduler, rejected)
+		t.Fatalf("scheduler plugin: %v, %v", scheduler, rejected)
 	}
 
 	node := types.NewNodeInfoWithName("n1")

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// startLimit is how long a child may take to start and to report, beyond the plugin's limit.
-const startLimit = 15 * time.Second
+// startTimeout is how long a child may take to start and to report, in addition to the plugin's
+// timeout.
+const startTimeout = 15 * time.Second
 
-// try has a child process load file and returns the plugin's name. The error is a *refusal, or
+// try loads file in a child process and returns the plugin's name. The error is a *refusal, or
 // ctx's.
 func try(ctx context.Context, file string, t target) (name string, err error) {
-	within, cancel := context.WithTimeout(ctx, t.timeLimit+startLimit)
+	trialContext, cancel := context.WithTimeout(ctx, t.timeout+startTimeout)
 	defer cancel()
-	child, err := StartChild(within, requestEnv, request{File: file, Symbol: t.symbol, TimeLimit: t.timeLimit})
+	child, err := StartChild(trialContext, requestEnv, request{File: file, Symbol: t.symbol, TimeLimit: t.timeout})
 	if err != nil {
 		return "", refuse("allow this program to start itself", "cannot be tried in a child process: %v", err)
 	}
@@ -30,8 +31,8 @@ func try(ctx context.Context, file string, t target) (name string, err error) {
 		return rep.Name, nil
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case within.Err() != nil:
-		return "", refuse(askAuthor, "the process that tried it hung for %v", t.timeLimit+startLimit)
+	case trialContext.Err() != nil:
+		return "", refuse(reportToAuthor, "the process that tried it hung for %v", t.timeout+startTimeout)
 	}
-	return "", refuse(askAuthor, "ended the process that tried it: %s", ended)
+	return "", refuse(reportToAuthor, "ended the process that tried it: %s", ended)
 }

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-func TestTheExitReasonOfAChildIsItsHeadline(t *testing.T) {
+func TestExitReasonIsTheHeadline(t *testing.T) {
 	killed := errors.New("signal: killed")
 	tests := map[string]struct {
 		exit   error
 		stderr string
 		want   string
 	}{
-		"nothing was written":      {killed, "", "signal: killed"},
-		"it left without an error": {nil, "", "exit status 0"},
-		"the last line of a log":   {killed, "starting\nno licence\n", "signal: killed: no licence"},
+		"nothing was written":       {killed, "", "signal: killed"},
+		"it ended without an error": {nil, "", "exit status 0"},
+		"the last line of a log":    {killed, "starting\nno licence\n", "signal: killed: no licence"},
 		"a panic, not its stack": {
 			killed,
 			"starting\npanic: lost\n\ngoroutine 1 [running]:\n",
@@ -29,7 +29,7 @@ func TestTheExitReasonOfAChildIsItsHeadline(t *testing.T) {
 			"fatal error: no plugin module data\n\ngoroutine 1:\n",
 			"signal: killed: fatal error: no plugin module data",
 		},
-		"a signal that the runtime named": {
+		"a signal named by the runtime": {
 			killed,
 			"SIGBUS: bus error\nPC=0x1 m=0\n",
 			"signal: killed: SIGBUS: bus error",
@@ -44,7 +44,7 @@ func TestTheExitReasonOfAChildIsItsHeadline(t *testing.T) {
 	}
 }
 
-func TestOnlyTheEndOfALongStderrIsKept(t *testing.T) {
+func TestKeepsOnlyTheEndOfStderr(t *testing.T) {
 	var kept tail
 	for range 3 {
 		if n, err := kept.Write([]byte(strings.Repeat("a", maxStderr) + "z")); n != maxStderr+1 || err != nil {
@@ -56,7 +56,7 @@ func TestOnlyTheEndOfALongStderrIsKept(t *testing.T) {
 	}
 }
 
-func TestARefusalIsOneLineOfBoundedLength(t *testing.T) {
+func TestRefusalIsOneShortLine(t *testing.T) {
 	line := refuse("report it", "said: %s", strings.Repeat("many\nlines ", 1000)).Error()
 	if strings.Contains(line, "\n") || len(line) > maxLine+len("…") {
 		t.Errorf("%d bytes: %s", len(line), line)

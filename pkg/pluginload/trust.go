@@ -19,54 +19,54 @@ const AllowWritableFlag = "allow-writable-plugins"
 // maxLinks is how many symbolic links a path may pass, as in Linux.
 const maxLinks = 40
 
-// trustedOwner reports whether a user may decide what this process runs: root may, and the user
-// that it runs as.
+// trustedOwner reports whether a user may control the code of this process: root, and the user of
+// the process.
 func trustedOwner(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// requireTrusted refuses a path that a user who is not trusted may change or replace. It checks the
-// file itself, each directory above it, and the same for the target of each symbolic link on the
-// way, by the rules that sshd has for its keys: an owner who is trusted, and no permission to write
-// for group and others. A directory that others may write is accepted with the sticky bit set, as
-// /tmp has it: there nobody can replace what a trusted user owns. But not as the directory of a
-// plugin: whoever may write it can link another file of a trusted user there, which would be
-// loaded. (An access control list that lets others write shows in the group's permission.)
+// requireTrusted refuses a path that an untrusted user may change or replace. It checks the file,
+// each directory above it, and the same for the target of each symbolic link on the way, by sshd's
+// rules for keys: a trusted owner, and no write permission for group and others. It accepts a
+// directory that others may write if the sticky bit is set, as for /tmp: other users cannot replace
+// a trusted user's files there. It does not accept such a directory as the plugin's directory: a
+// user who may write it can link another file of a trusted user there, which this process would
+// load. (The group's permission shows an access control list that lets others write.)
 //
 // path is absolute. The error is a *refusal.
 func requireTrusted(path string, trusted func(uid uint32) bool) error {
 	rest := components(path)
-	for at, links := "/", 0; ; {
-		info, err := os.Lstat(at)
+	for current, links := "/", 0; ; {
+		info, err := os.Lstat(current)
 		if err != nil {
 			return unreadable(err)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
-			if err := trustedEntry(at, info, trusted, len(rest) > 1); err != nil {
+			if err := trustedEntry(current, info, trusted, len(rest) > 1); err != nil {
 				return err
 			}
 		} else {
-			if err := trustedLink(at, info, trusted); err != nil {
+			if err := trustedLink(current, info, trusted); err != nil {
 				return err
 			}
 			if links++; links > maxLinks {
-				return refuse("remove the loop", "cannot be read: more than %d symbolic links at %q", maxLinks, at)
+				return refuse("remove the loop", "cannot be read: more than %d symbolic links at %q", maxLinks, current)
 			}
-			target, err := os.Readlink(at)
+			target, err := os.Readlink(current)
 			if err != nil {
 				return unreadable(err)
 			}
 			rest = append(components(target), rest...)
-			if at = filepath.Dir(at); filepath.IsAbs(target) {
-				at = "/"
+			if current = filepath.Dir(current); filepath.IsAbs(target) {
+				current = "/"
 			}
 		}
 		if len(rest) == 0 {
 			return nil
 		}
-		at, rest = filepath.Join(at, rest[0]), rest[1:]
+		current, rest = filepath.Join(current, rest[0]), rest[1:]
 	}
 }
 
-// components returns the names that a path consists of.
+// components returns the names in a path.
 func components(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
@@ -83,7 +83,7 @@ func trustedEntry(path string, info fs.FileInfo, trusted func(uid uint32) bool, 
 	return untrusted(path, info, "group or others may write it")
 }
 
-// trustedLink checks a symbolic link, whose permissions mean nothing.
+// trustedLink checks a symbolic link, whose permissions have no effect.
 func trustedLink(path string, info fs.FileInfo, trusted func(uid uint32) bool) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestFilesThatOthersMayChangeAreRefused has each way in which somebody else could decide what a
-// plugin file holds. Each attempt starts from a file that is accepted.
-func TestFilesThatOthersMayChangeAreRefused(t *testing.T) {
-	nobody := func(uint32) bool { return false }
+// TestRejectsFilesThatOthersMayChange has each way in which another user could change the content
+// of a plugin file. Each attempt starts from an accepted file.
+func TestRejectsFilesThatOthersMayChange(t *testing.T) {
+	noUser := func(uint32) bool { return false }
 	mode := func(name string, mode os.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, root string) {
 			if err := os.Chmod(filepath.Join(root, name), mode); err != nil {
@@ -38,8 +38,8 @@ func TestFilesThatOthersMayChangeAreRefused(t *testing.T) {
 		trusted func(uint32) bool
 		want    string // part of the refusal, where ROOT is the test's directory; empty for none
 	}{
-		"a file of our own":         {},
-		"the owner is someone else": {trusted: nobody, want: "/ drwx"},
+		"a file of the process's user": {},
+		"another user is the owner":    {trusted: noUser, want: "/ drwx"},
 		"the group may write the file": {
 			change: list(mode(file, 0o664)), want: "ROOT/plugins/a.so -rw-rw-r--",
 		},
@@ -124,15 +124,15 @@ func TestFilesThatOthersMayChangeAreRefused(t *testing.T) {
 
 func list[T any](all ...T) []T { return all }
 
-// TestALoadDirOfOthersNeedsTheFlag loads the same file from a directory that others may write: not
-// without the flag, and with it.
-func TestALoadDirOfOthersNeedsTheFlag(t *testing.T) {
+// TestWritableDirectoryNeedsTheFlag loads the same file from a directory that others may write,
+// with and without the flag.
+func TestWritableDirectoryNeedsTheFlag(t *testing.T) {
 	dir := t.TempDir()
 	build(t, filepath.Join(dir, "good.so"), recipe{source: "device"})
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	loaded, rejected := LoadDir(quietly(t), dir, Devices())
+	loaded, rejected := LoadDir(testContext(t), dir, Devices())
 	if len(loaded) != 0 || len(rejected) != 1 || !strings.Contains(rejected[0].Error(), "--"+AllowWritableFlag) {
 		t.Errorf("without the flag: loaded %v, rejected %v", loaded, rejected)
 	}
@@ -142,7 +142,7 @@ func TestALoadDirOfOthersNeedsTheFlag(t *testing.T) {
 	if checked := checkAll(t, Checker{AllowWritable: true}, dir); len(checked) != 0 {
 		t.Errorf("a check with the flag says %q", checked)
 	}
-	loaded, rejected = LoadDir(quietly(t), dir, Devices().AllowWritable(true))
+	loaded, rejected = LoadDir(testContext(t), dir, Devices().AllowWritable(true))
 	if len(loaded) != 1 || len(rejected) != 0 {
 		t.Errorf("with the flag: loaded %v, rejected %v", loaded, rejected)
 	}
