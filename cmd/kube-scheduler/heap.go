@@ -38,7 +38,7 @@ const trimDelay = 30 * time.Second
 // trimAfterStart gives back the memory that only the start needs.
 func trimAfterStart() {
 	time.AfterFunc(trimDelay, func() {
-		if err := trim.Process(); err != nil {
+		if err := trim.ReduceRSS(); err != nil {
 			klog.ErrorS(err, "Cannot give back the memory that the start needed")
 		}
 	})

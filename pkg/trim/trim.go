@@ -1,7 +1,10 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trim gives memory of a process back to the kernel.
+// Package trim reduces the resident set size (RSS) of a process. It returns garbage to the kernel
+// and unmaps clean pages of files. The unmapped pages stay in the kernel's page cache, from which
+// the kernel can take them at any time, mapped or not: that changes the RSS and the memory that
+// monitoring charges to the process, but not the memory pressure on the node.
 package trim
 
 import (
@@ -15,22 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process gives back what the process need not keep, which after its start is most of what it has:
-// garbage, code that runs once, and the symbols by which plugins are linked, which alone are
-// 13 MiB. On a quiet node with 30 pods, kubecri's 66 MiB stay resident with it and 91 MiB without
-// (make bench-node); on 500 nodes, kube-scheduler's are 207 MiB with it and 254 MiB without (make
-// bench).
+// ReduceRSS reduces the RSS of this process. Call it after the start, which leaves garbage, code
+// that runs once, and the symbols that link plugins (13 MiB). On a quiet node with 30 pods,
+// kubecri's RSS is 66 MiB with it and 91 MiB without (make bench-node); with 500 nodes,
+// kube-scheduler's RSS is 207 MiB with it and 254 MiB without (make bench).
 //
-// It collects garbage, which takes as long as a collection takes; what is needed again is read from
+// It takes as long as a garbage collection. The process maps unmapped pages again on access, from
 // the kernel's page cache.
-func Process() error {
+func ReduceRSS() error {
 	debug.FreeOSMemory()
 	return unmapFilePages()
 }
 
-// unmapFilePages unmaps the pages of the process's program, plugins and libraries that it has not
-// changed. They stay in the kernel's page cache, and those that are needed again are mapped again
-// from there.
+// unmapFilePages unmaps the unchanged pages of the process's program, plugins and libraries. They
+// stay in the kernel's page cache.
 func unmapFilePages() error {
 	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -53,7 +54,7 @@ func unmapFilePages() error {
 type addressRange struct{ start, end uintptr }
 
 // unchangedFileRanges returns the mappings of files, in the format of /proc/PID/smaps, that are
-// read only and have no page that differs from the file, such as one that was relocated.
+// read-only and have no page that differs from the file, such as a relocated one.
 func unchangedFileRanges(smaps io.Reader) ([]addressRange, error) {
 	var ranges []addressRange
 	var current addressRange

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOnlyUnchangedReadOnlyPagesOfFilesAreUnmapped(t *testing.T) {
+func TestUnmapsOnlyUnchangedReadOnlyFilePages(t *testing.T) {
 	smaps := `00400000-01133000 r--p 00000000 fd:01 42   /usr/local/bin/kubecri
 Rss:               13516 kB
 Anonymous:             0 kB
@@ -40,13 +40,13 @@ Anonymous:             0 kB
 	}
 }
 
-func TestTheProcessGoesOnWithFewerPagesOfFiles(t *testing.T) {
-	before := residentFilePages(t)
+func TestProcessRunsOnWithFewerFilePages(t *testing.T) {
+	beforeTrim := residentFilePages(t)
 	if err := unmapFilePages(); err != nil {
 		t.Fatal(err)
 	}
-	if after := residentFilePages(t); after >= before/2 {
-		t.Errorf("%d kB of files are mapped after %d kB", after, before)
+	if afterTrim := residentFilePages(t); afterTrim >= beforeTrim/2 {
+		t.Errorf("%d kB of files are mapped after %d kB", afterTrim, beforeTrim)
 	}
 }
 

@@ -203,7 +203,7 @@ func (n *node) trimAfterStart(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if err := trim.Process(); err != nil {
+	if err := trim.ReduceRSS(); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot give back the memory that the start needed")
 	}
 }
