@@ -1,12 +1,11 @@
 // Copyright The KubeDevice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugincall contains one call into plugin code: it has a limit, a panic is an error, and
-// calls into a plugin that is not safe for concurrent use are made one at a time. Nothing can stop
-// a call that does not return. Its caller gives up on it; it is reported, and counted until it
-// returns.
+// Package plugincall isolates calls into plugin code: a call has a timeout, a panic is an error,
+// and a plugin that is not safe for concurrent use gets one call at a time. Nothing can stop a call
+// that does not return. The caller abandons such a call, logs it, and counts it until it returns.
 //
-// What follows from a failure is not decided here: see pkg/scheduler/pluginhost and
+// The users of this package decide how to react to a failure: see pkg/scheduler/pluginhost and
 // pkg/node/plugins.
 package plugincall
 
@@ -27,18 +26,19 @@ import (
 type Policy struct {
 	// Kind names the plugins in errors, such as "device plugin".
 	Kind string
-	// Clock measures limits.
+	// Clock measures timeouts.
 	Clock clock.WithTicker
-	// LimitsQueue says that the limit of a call bounds its time in the queue too, and that the end
-	// of the context ends both. Otherwise the limit counts from the moment that the plugin is
-	// entered: a call waits for as long as the calls before it keep their limits, and the end of
-	// the context means nothing.
+	// TimeoutCoversQueue says that the timeout of a call includes its time in the queue, and that
+	// the end of the context ends both. Otherwise the timeout starts when the plugin gets the call:
+	// a call waits as long as earlier calls stay within their timeouts, and the end of the context
+	// has no effect.
 	LimitsQueue bool
-	// MaxOverdue is how many calls of a plugin that is safe for concurrent use may be past their
-	// limits before no other is made; 0 means any number.
+	// MaxOverdue is how many calls into a plugin that is safe for concurrent use may exceed their
+	// timeouts before the caller makes no other call; 0 means any number.
 	MaxOverdue int
-	// Observe is called for each call, when its caller has the result; took is the time that the
-	// limit bounds. Errors match OutcomeOf. It must be safe for concurrent use and return at once.
+	// Observe receives each call when the caller has the result; took is the time that counts for
+	// the timeout. OutcomeOf classifies err. Observe must be safe for concurrent use and return at
+	// once.
 	Observe func(plugin, method string, took time.Duration, err error)
 }
 
@@ -49,10 +49,10 @@ type Caller struct {
 	queue  chan struct{} // holds one token while a call runs; nil for a plugin that is safe for concurrent use
 
 	mu      sync.Mutex
-	method  string // of the call that runs, where calls are made one at a time
+	method  string // of the running call, if calls run one at a time
 	since   time.Time
 	overdue int
-	stuck   chan struct{} // closed while the call that runs is overdue
+	stuck   chan struct{} // closed while the running call is overdue
 }
 
 // New returns the caller of a plugin. concurrent says that the plugin is safe for concurrent use.
@@ -64,15 +64,15 @@ func New(policy Policy, plugin string, concurrent bool) *Caller {
 	return c
 }
 
-// Overdue returns the number of calls that are past their limits and have not returned.
+// Overdue returns the number of calls that have exceeded their timeouts and have not returned.
 func (c *Caller) Overdue() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.overdue
 }
 
-// Blocked returns why the plugin cannot be called now: an earlier call has not returned. It is nil
-// otherwise.
+// Blocked returns an error if the plugin cannot be called now because an earlier call has not
+// returned, or nil.
 func (c *Caller) Blocked() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Caller) Blocked() error {
 	return nil
 }
 
-// busy returns that a call still runs. The mutex is held.
+// busy returns the error that a call still runs. The caller holds the mutex.
 func (c *Caller) busy() error {
 	return &Failure{NotReturned, fmt.Sprintf("an earlier call of %s has not returned since %s",
 		c.method, c.since.Format(time.TimeOnly))}
@@ -95,17 +95,18 @@ func (c *Caller) busy() error {
 type Call struct {
 	// Method is the plugin's method, for errors, logs and metrics.
 	Method string
-	// Limit is how long the call may take; 0 for one that bounds itself by its steps. That runs in
-	// the caller's goroutine, which saves the change to another one and back: 20 µs of CPU.
+	// Timeout is how long the call may take; 0 for a call that bounds itself by its steps. Such a
+	// call runs in the caller's goroutine, which saves two switches of goroutines: 20 µs of CPU.
 	Limit time.Duration
-	// Returned, if set, is called when a call that its caller gave up on returns after all, before
-	// a call that waits for it begins. took is the whole time that it ran.
+	// Returned, if set, is called when an abandoned call returns after all, before the next waiting
+	// call begins. took is the total time that the call ran.
 	Returned func(took time.Duration)
 }
 
-// Do makes a call by running fn, and returns what fn returns. A call that is not made, panics, ends
-// its goroutine or exceeds its limit is a *Failure. fn may go on after Do has returned, so it must
-// own what it uses. ctx carries the logger; see Policy.LimitsQueue for its end.
+// Do makes a call by running fn, and returns the results of fn. The error is a *Failure if Do does
+// not make the call, or if the call panics, ends its goroutine or exceeds its timeout. fn may
+// continue after Do has returned, so it must own the data that it uses. ctx contains the logger;
+// see Policy.TimeoutCoversQueue for its end.
 func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) (result T, err error) {
 	policy := &c.policy
 	start := policy.Clock.Now()
@@ -182,7 +183,7 @@ func (c *Caller) enter(limit <-chan time.Time, ended <-chan struct{}, method str
 	return c.busy()
 }
 
-// run is one call that runs.
+// run is one running call.
 type run[T any] struct {
 	caller *Caller
 	call   Call
@@ -208,7 +209,7 @@ func (r *run[T]) run(ctx context.Context, fn func() (T, error)) {
 	r.result, r.err = fn()
 }
 
-// leave notes that the call has returned, and lets the next one begin.
+// leave notes that the call has returned, and admits the next one.
 func (r *run[T]) leave() {
 	c := r.caller
 	c.mu.Lock()
@@ -227,7 +228,7 @@ func (r *run[T]) leave() {
 	}
 }
 
-// abandon gives up on the call, unless it has returned.
+// abandon marks the call as abandoned, unless it has returned. It reports whether it did.
 func (r *run[T]) abandon() bool {
 	c := r.caller
 	c.mu.Lock()

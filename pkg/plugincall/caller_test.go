@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const limit = time.Second
 
-// fixture is a plugin's caller whose clock stands still, and what it observes.
+// fixture is a plugin's caller with a fake clock, and the observed calls.
 type fixture struct {
 	*Caller
 	clock *clocktesting.FakeClock
@@ -51,13 +51,13 @@ func (f *fixture) do(ctx context.Context, call Call, fn func()) error {
 	return err
 }
 
-// hang begins a call that does not return before release, and returns when its caller has given up
-// on it.
+// hang starts a call that does not return before release, and returns when the caller has abandoned
+// it.
 func (f *fixture) hang(t *testing.T, call Call, release <-chan struct{}) error {
 	t.Helper()
 	result, entered := make(chan error, 1), make(chan struct{})
 	go func() { result <- f.do(t.Context(), call, func() { close(entered); <-release }) }()
-	<-entered // the limit is set before
+	<-entered // the timeout has started before
 	f.clock.Step(limit)
 	return <-result
 }
@@ -67,12 +67,12 @@ func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !condition(); runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatal("the condition does not come true")
+			t.Fatal("the condition is not met")
 		}
 	}
 }
 
-func TestACallReturnsWhatThePluginReturnsOrWhyThereIsNone(t *testing.T) {
+func TestDoReturnsTheResultOrAFailure(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
 		fn      func() (int, error)
@@ -93,7 +93,7 @@ func TestACallReturnsWhatThePluginReturnsOrWhyThereIsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(Policy{}, false)
-			for range 2 { // the second shows that the first has left
+			for range 2 { // the second shows that the first has returned
 				f.observed = nil
 				got, err := Do(t.Context(), f.Caller, Call{Method: "Fit", Limit: limit}, func() (int, error) {
 					f.clock.Step(time.Millisecond)
@@ -113,18 +113,18 @@ func TestACallReturnsWhatThePluginReturnsOrWhyThereIsNone(t *testing.T) {
 	}
 }
 
-func TestACallThatBoundsItselfRunsInTheCallersGoroutine(t *testing.T) {
+func TestCallWithoutTimeoutRunsInTheCallersGoroutine(t *testing.T) {
 	f := newFixture(Policy{}, false)
 	unlimited := func(fn func() (int, error)) (int, error) {
 		return Do(t.Context(), f.Caller, Call{Method: "Fit"}, fn)
 	}
-	before, during := runtime.NumGoroutine(), 0
+	goroutines, during := runtime.NumGoroutine(), 0
 	got, err := unlimited(func() (int, error) { during = runtime.NumGoroutine(); return 7, nil })
 	if got != 7 || err != nil {
 		t.Errorf("it returned %d, %v", got, err)
 	}
-	if during != before {
-		t.Errorf("%d goroutines ran, and before the call %d", during, before)
+	if during != goroutines {
+		t.Errorf("%d goroutines ran, and before the call %d", during, goroutines)
 	}
 	if _, err := unlimited(func() (int, error) { panic("ouch") }); OutcomeOf(err) != Panicked {
 		t.Errorf("a panic: %v", err)
@@ -138,7 +138,7 @@ func TestACallThatBoundsItselfRunsInTheCallersGoroutine(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfThePluginKeepsItsIdentity(t *testing.T) {
+func TestDoWrapsThePluginsError(t *testing.T) {
 	broken := errors.New("broken")
 	f := newFixture(Policy{}, false)
 	_, err := Do(t.Context(), f.Caller, Call{Method: "Fit", Limit: limit}, func() (int, error) { return 0, broken })
@@ -147,7 +147,7 @@ func TestAnErrorOfThePluginKeepsItsIdentity(t *testing.T) {
 	}
 }
 
-func TestACallThatDoesNotReturnIsAbandonedAndCountedUntilItDoes(t *testing.T) {
+func TestCountsAnAbandonedCallUntilItReturns(t *testing.T) {
 	f := newFixture(Policy{}, false)
 	release, returned := make(chan struct{}), make(chan time.Duration, 1)
 	err := f.hang(t, Call{Returned: func(took time.Duration) { returned <- took }}, release)
@@ -173,7 +173,7 @@ func TestACallThatDoesNotReturnIsAbandonedAndCountedUntilItDoes(t *testing.T) {
 	}
 }
 
-func TestACallInTheQueueGivesUpWhenTheOneBeforeItExceedsItsLimit(t *testing.T) {
+func TestQueuedCallFailsWhenTheRunningOneTimesOut(t *testing.T) {
 	f := newFixture(Policy{}, false)
 	release, entered := make(chan struct{}), make(chan struct{})
 	var calls sync.WaitGroup
@@ -194,7 +194,7 @@ func TestACallInTheQueueGivesUpWhenTheOneBeforeItExceedsItsLimit(t *testing.T) {
 	calls.Wait()
 }
 
-func TestManySlowCallsInTheQueueAreNotTakenForOneThatHangs(t *testing.T) {
+func TestSlowQueuedCallsAreNotTakenForAHangingOne(t *testing.T) {
 	f := newFixture(Policy{}, false)
 	release := make(chan struct{})
 	const count = 8
@@ -212,7 +212,7 @@ func TestManySlowCallsInTheQueueAreNotTakenForOneThatHangs(t *testing.T) {
 	}
 }
 
-func TestALimitThatBoundsTheQueueEndsTheWaitThere(t *testing.T) {
+func TestTimeoutCanEndTheWaitInTheQueue(t *testing.T) {
 	for name, test := range map[string]struct {
 		end func(*fixture, context.CancelFunc)
 	}{
@@ -240,7 +240,7 @@ func TestALimitThatBoundsTheQueueEndsTheWaitThere(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextEndsACallOnlyWhereThePolicySaysSo(t *testing.T) {
+func TestContextEndsACallOnlyIfThePolicySaysSo(t *testing.T) {
 	for name, limitsQueue := range map[string]bool{"it does": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(Policy{LimitsQueue: limitsQueue}, false)
@@ -266,8 +266,8 @@ func TestTheEndOfTheContextEndsACallOnlyWhereThePolicySaysSo(t *testing.T) {
 	}
 }
 
-func TestAConcurrentPluginIsCalledBesideCallsThatHangUntilTheyAreTooMany(t *testing.T) {
-	for name, limitsQueue := range map[string]bool{"the limit bounds the queue, too": true, "it does not": false} {
+func TestConcurrentPluginIsCalledUntilTooManyCallsHang(t *testing.T) {
+	for name, limitsQueue := range map[string]bool{"the timeout covers the queue": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) { testTooManyCallsHang(t, Policy{MaxOverdue: 2, LimitsQueue: limitsQueue}) })
 	}
 }
@@ -292,9 +292,10 @@ func testTooManyCallsHang(t *testing.T, policy Policy) {
 	waitFor(t, func() bool { return f.Overdue() == 0 })
 }
 
-// Many callers at once, some of whose calls panic, end their goroutine or exceed their limit: none
-// enters a plugin that is not safe for it beside another, and all get an answer.
-func TestCallsAreNeverConcurrentUnlessThePluginIsSafe(t *testing.T) {
+// Many concurrent callers make calls, some of which panic, end their goroutine or exceed their
+// timeout. No two calls run at once in a plugin that is not safe for that, and every caller gets an
+// answer.
+func TestCallsAreConcurrentOnlyIfThePluginIsSafe(t *testing.T) {
 	for name, concurrent := range map[string]bool{"one at a time": false, "concurrent": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(Policy{}, concurrent)
