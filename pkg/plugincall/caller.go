@@ -32,7 +32,7 @@ type Policy struct {
 	// the end of the context ends both. Otherwise the timeout starts when the plugin gets the call:
 	// a call waits as long as earlier calls stay within their timeouts, and the end of the context
 	// has no effect.
-	LimitsQueue bool
+	TimeoutCoversQueue bool
 	// MaxOverdue is how many calls into a plugin that is safe for concurrent use may exceed their
 	// timeouts before the caller makes no other call; 0 means any number.
 	MaxOverdue int
@@ -97,7 +97,7 @@ type Call struct {
 	Method string
 	// Timeout is how long the call may take; 0 for a call that bounds itself by its steps. Such a
 	// call runs in the caller's goroutine, which saves two switches of goroutines: 20 µs of CPU.
-	Limit time.Duration
+	Timeout time.Duration
 	// Returned, if set, is called when an abandoned call returns after all, before the next waiting
 	// call begins. took is the total time that the call ran.
 	Returned func(took time.Duration)
@@ -116,7 +116,7 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 		}
 		policy.Observe(c.plugin, call.Method, policy.Clock.Since(start), err)
 	}()
-	if call.Limit == 0 {
+	if call.Timeout == 0 {
 		if err = c.enter(nil, nil, call.Method); err != nil {
 			return result, err
 		}
@@ -125,16 +125,16 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 		return r.result, r.err
 	}
 	var ended <-chan struct{}
-	var limit clock.Timer
-	if policy.LimitsQueue {
-		ended, limit = ctx.Done(), policy.Clock.NewTimer(call.Limit)
-		err = c.enter(limit.C(), ended, call.Method)
+	var timer clock.Timer
+	if policy.TimeoutCoversQueue {
+		ended, timer = ctx.Done(), policy.Clock.NewTimer(call.Timeout)
+		err = c.enter(timer.C(), ended, call.Method)
 	} else {
 		err = c.enter(nil, nil, call.Method)
 		start = policy.Clock.Now()
-		limit = policy.Clock.NewTimer(call.Limit)
+		timer = policy.Clock.NewTimer(call.Timeout)
 	}
-	defer limit.Stop()
+	defer timer.Stop()
 	if err != nil {
 		return result, err
 	}
@@ -143,8 +143,8 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 	select {
 	case <-r.done:
 		return r.result, r.err
-	case <-limit.C():
-		err = &Failure{TimedOut, fmt.Sprintf("no answer within %v", call.Limit)}
+	case <-timer.C():
+		err = &Failure{TimedOut, fmt.Sprintf("no answer within %v", call.Timeout)}
 	case <-ended:
 		err = &Failure{TimedOut, context.Cause(ctx).Error()}
 	}
@@ -158,12 +158,12 @@ func Do[T any](ctx context.Context, c *Caller, call Call, fn func() (T, error)) 
 }
 
 // enter waits in the queue.
-func (c *Caller) enter(limit <-chan time.Time, ended <-chan struct{}, method string) error {
-	if err := c.Blocked(); c.queue == nil || err != nil && !c.policy.LimitsQueue {
+func (c *Caller) enter(timeout <-chan time.Time, ended <-chan struct{}, method string) error {
+	if err := c.Blocked(); c.queue == nil || err != nil && !c.policy.TimeoutCoversQueue {
 		return err
 	}
 	var stuck chan struct{}
-	if !c.policy.LimitsQueue {
+	if !c.policy.TimeoutCoversQueue {
 		c.mu.Lock()
 		stuck = c.stuck
 		c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Caller) enter(limit <-chan time.Time, ended <-chan struct{}, method str
 		c.method, c.since = method, c.policy.Clock.Now()
 		return nil
 	case <-stuck:
-	case <-limit:
+	case <-timeout:
 	case <-ended:
 	}
 	c.mu.Lock()

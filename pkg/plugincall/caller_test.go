@@ -46,7 +46,7 @@ func newFixture(policy Policy, concurrent bool) *fixture {
 }
 
 func (f *fixture) do(ctx context.Context, call Call, fn func()) error {
-	call.Method, call.Limit = "Fit", limit
+	call.Method, call.Timeout = "Fit", limit
 	_, err := Do(ctx, f.Caller, call, func() (struct{}, error) { fn(); return struct{}{}, nil })
 	return err
 }
@@ -95,7 +95,7 @@ func TestDoReturnsTheResultOrAFailure(t *testing.T) {
 			f := newFixture(Policy{}, false)
 			for range 2 { // the second shows that the first has returned
 				f.observed = nil
-				got, err := Do(t.Context(), f.Caller, Call{Method: "Fit", Limit: limit}, func() (int, error) {
+				got, err := Do(t.Context(), f.Caller, Call{Method: "Fit", Timeout: limit}, func() (int, error) {
 					f.clock.Step(time.Millisecond)
 					return test.fn()
 				})
@@ -141,7 +141,7 @@ func TestCallWithoutTimeoutRunsInTheCallersGoroutine(t *testing.T) {
 func TestDoWrapsThePluginsError(t *testing.T) {
 	broken := errors.New("broken")
 	f := newFixture(Policy{}, false)
-	_, err := Do(t.Context(), f.Caller, Call{Method: "Fit", Limit: limit}, func() (int, error) { return 0, broken })
+	_, err := Do(t.Context(), f.Caller, Call{Method: "Fit", Timeout: limit}, func() (int, error) { return 0, broken })
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v does not match the plugin's", err)
 	}
@@ -220,7 +220,7 @@ func TestTimeoutCanEndTheWaitInTheQueue(t *testing.T) {
 		"the end of the context": {func(_ *fixture, cancel context.CancelFunc) { cancel() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(Policy{LimitsQueue: true}, false)
+			f := newFixture(Policy{TimeoutCoversQueue: true}, false)
 			release := make(chan struct{})
 			if err := f.hang(t, Call{}, release); OutcomeOf(err) != TimedOut {
 				t.Fatal(err)
@@ -241,15 +241,15 @@ func TestTimeoutCanEndTheWaitInTheQueue(t *testing.T) {
 }
 
 func TestContextEndsACallOnlyIfThePolicySaysSo(t *testing.T) {
-	for name, limitsQueue := range map[string]bool{"it does": true, "it does not": false} {
+	for name, coversQueue := range map[string]bool{"it does": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(Policy{LimitsQueue: limitsQueue}, false)
+			f := newFixture(Policy{TimeoutCoversQueue: coversQueue}, false)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			release, entered, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			go func() { result <- f.do(ctx, Call{}, func() { close(entered); <-release }) }()
 			<-entered
 			cancel(errors.New("shutting down"))
-			if limitsQueue {
+			if coversQueue {
 				err := <-result
 				if OutcomeOf(err) != TimedOut || !strings.HasSuffix(err.Error(), "Fit: shutting down") {
 					t.Errorf("error %v", err)
@@ -267,8 +267,10 @@ func TestContextEndsACallOnlyIfThePolicySaysSo(t *testing.T) {
 }
 
 func TestConcurrentPluginIsCalledUntilTooManyCallsHang(t *testing.T) {
-	for name, limitsQueue := range map[string]bool{"the timeout covers the queue": true, "it does not": false} {
-		t.Run(name, func(t *testing.T) { testTooManyCallsHang(t, Policy{MaxOverdue: 2, LimitsQueue: limitsQueue}) })
+	for name, coversQueue := range map[string]bool{"the timeout covers the queue": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			testTooManyCallsHang(t, Policy{MaxOverdue: 2, TimeoutCoversQueue: coversQueue})
+		})
 	}
 }
 

@@ -61,7 +61,7 @@ func newDeviceHalf(plugin device.Device, options Options) *deviceHalf {
 // newCaller returns a caller that contains the calls of a plugin.
 func newCaller(kind string, concurrent bool) *plugincall.Caller {
 	return plugincall.New(plugincall.Policy{
-		Kind: kind, Clock: clock.RealClock{}, LimitsQueue: true,
+		Kind: kind, Clock: clock.RealClock{}, TimeoutCoversQueue: true,
 		Observe: func(string, string, time.Duration, error) {},
 	}, "", concurrent)
 }
@@ -72,7 +72,7 @@ func contained[T any](
 ) (answer T, err error) {
 	var own error    // what the plugin returned: an answer
 	var stack string // of its panic
-	answer, err = plugincall.Do(context.Background(), caller, plugincall.Call{Method: method, Limit: limit},
+	answer, err = plugincall.Do(context.Background(), caller, plugincall.Call{Method: method, Timeout: limit},
 		func() (T, error) {
 			defer func() {
 				if cause := recover(); cause != nil {

@@ -53,7 +53,8 @@ func newPlugin(
 	ctx context.Context, loaded pluginload.Loaded[device.Device], timing Timing, observe Observe,
 ) (*plugin, error) {
 	policy := plugincall.Policy{
-		Kind: "device plugin", Clock: clock.RealClock{}, LimitsQueue: true, MaxOverdue: maxOverdue, Observe: observe,
+		Kind: "device plugin", Clock: clock.RealClock{}, TimeoutCoversQueue: true, MaxOverdue: maxOverdue,
+		Observe: observe,
 	}
 	// A plugin that has not declared yet that it is safe for concurrent use may not be.
 	p := &plugin{
@@ -96,7 +97,7 @@ func newPlugin(
 
 // call calls the plugin. do may outlive the call, so it must own what it uses.
 func call[T any](ctx context.Context, p *plugin, method string, limit time.Duration, do func() (T, error)) (T, error) {
-	return plugincall.Do(ctx, p.caller, plugincall.Call{Method: method, Limit: limit}, do)
+	return plugincall.Do(ctx, p.caller, plugincall.Call{Method: method, Timeout: limit}, do)
 }
 
 // Label implements Source.

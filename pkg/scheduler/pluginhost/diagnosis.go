@@ -116,7 +116,7 @@ func (p *Plugin) blame(ctx context.Context, call *Call, blamed culprit, acquitte
 func (p *Plugin) probe(ctx context.Context, probe Probe) *Call {
 	call := &Call{Method: methodProbe, Subject: Subject{Node: probe.NodeName()}}
 	_, call.failed = plugincall.Do(ctx, p.caller, plugincall.Call{
-		Method: methodProbe, Limit: CallTimeout, Returned: func(took time.Duration) { p.returned(call, took) },
+		Method: methodProbe, Timeout: CallTimeout, Returned: func(took time.Duration) { p.returned(call, took) },
 	}, func() (struct{}, error) { return struct{}{}, probe.Ask() })
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ func Do[T any](ctx context.Context, p *Plugin, call *Call, fn func() (T, error))
 		timeout = 0
 	}
 	result, err := plugincall.Do(ctx, p.caller, plugincall.Call{
-		Method: call.Method, Limit: timeout, Returned: func(took time.Duration) { p.returned(call, took) },
+		Method: call.Method, Timeout: timeout, Returned: func(took time.Duration) { p.returned(call, took) },
 	}, fn)
 	switch plugincall.OutcomeOf(err) {
 	case plugincall.Panicked, plugincall.TimedOut:
