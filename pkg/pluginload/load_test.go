@@ -39,7 +39,7 @@ func TestEachBadFileGivesOneLine(t *testing.T) {
 			want: `is no shared library: it begins with "hello, world\n"; remove it, or rebuild it with go build ` +
 				`-buildmode=plugin -trimpath`,
 		},
-		"the first 50 % of a plugin": {
+		"the first part of a plugin": {
 			make: func(t *testing.T, file string) {
 				damage(t, file, func(content []byte) []byte { return content[:len(content)/2] })
 			},
