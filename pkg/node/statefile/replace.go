@@ -14,24 +14,24 @@ import (
 	"github.com/kubedevice/kubedevice/pkg/node/failpoint"
 )
 
-// spare is the file that the next write makes the one at Path. Nobody reads it before, so it does
-// not matter what a writer left there that was killed.
+// spare is the file that the next write exchanges with the one at Path. No reader opens it before,
+// so a partial write of a killed process does no harm.
 func (f *File) spare() string { return f.Path + ".spare" }
 
 // replace gives the file the content raw in one step.
 //
-// The write is most of what it costs to grant a device. A new file each time would cost a
-// transaction of the file system for its inode and blocks. So two files take turns: the spare one,
-// which has its blocks already, is overwritten, and then exchanged with the one at Path. One
-// transaction remains, that of the directory. (This is why google/renameio does not do: it creates
-// a file each time, and does not sync the directory.)
+// This write is most of the cost of granting a device. A new file each time costs an additional
+// transaction of the file system for its inode and blocks. So replace alternates between two files:
+// it overwrites the spare one, which has its blocks already, and exchanges it with the one at Path.
+// On ext4, that takes 0.6 to 0.9 ms, and a new file takes 1.2 to 2.2 ms (medians for 4 to 64 KiB,
+// see BenchmarkReplace). google/renameio creates a file each time, and does not sync the directory.
 func (f *File) replace(raw []byte) (err error) {
 	directory, err := os.Open(filepath.Dir(f.Path))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, directory.Close()) }()
-	// Two processes run during a hand-over, and must not use the spare file at the same time.
+	// During a hand-over two processes run, and must not use the spare file at the same time.
 	if err := lock(directory); err != nil {
 		return err
 	}
@@ -41,8 +41,7 @@ func (f *File) replace(raw []byte) (err error) {
 	if f.Failpoints {
 		failpoint.Reach(failpoint.Writing)
 	}
-	// The first time there is nothing to exchange, and some file systems cannot: then the spare is
-	// moved.
+	// Rename the spare if Path does not exist yet or the file system does not support the exchange.
 	if unix.Renameat2(unix.AT_FDCWD, f.spare(), unix.AT_FDCWD, f.Path, unix.RENAME_EXCHANGE) != nil {
 		if err := os.Rename(f.spare(), f.Path); err != nil {
 			return err
@@ -62,7 +61,7 @@ func (f *File) replace(raw []byte) (err error) {
 	return nil
 }
 
-// lock locks the directory until it is closed.
+// lock locks the directory until its file is closed.
 func lock(directory *os.File) error {
 	for {
 		err := unix.Flock(int(directory.Fd()), unix.LOCK_EX)
@@ -75,7 +74,7 @@ func lock(directory *os.File) error {
 	}
 }
 
-// overwrite makes raw the content of the file at path, on disk.
+// overwrite replaces the content of the file at path, on disk, with raw.
 func overwrite(path string, raw []byte) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -85,7 +84,7 @@ func overwrite(path string, raw []byte) (err error) {
 	if _, err := file.WriteAt(raw, 0); err != nil {
 		return err
 	}
-	// Changes nothing where the size is the same, as it mostly is.
+	// This has no effect if the size is the same, as in most cases.
 	if err := file.Truncate(int64(len(raw))); err != nil {
 		return err
 	}

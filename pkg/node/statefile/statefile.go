@@ -11,8 +11,8 @@
 // Spaces at the end fill the file up to whole blocks, so that a small change rarely changes its
 // size.
 //
-// A release may add JSON fields in the same version: the releases before it ignore them. A file of
-// another version counts as corrupt, and so does every file that is not exactly what was written.
+// A release may add JSON fields in the same version: earlier releases ignore them. A file of
+// another version counts as corrupt, and so does every file that differs from the written content.
 package statefile
 
 import (
@@ -23,32 +23,31 @@ import (
 	"time"
 )
 
-// ErrCorrupt is wrapped by the error of a file that exists and cannot be used.
+// ErrCorrupt is in the error of a file that exists and is invalid.
 var ErrCorrupt = errors.New("the state file is corrupt")
 
 // File is one state file. It has one user in a process; its methods must not run concurrently.
-// Other processes may read the file at any time, and may write it: the last one wins.
+// Other processes may read and write the file at any time: the last writer wins.
 type File struct {
-	// Path is the place of the file. Its directory must exist, and Path+".spare" belongs to it too.
+	// Path is the path of the file. Its directory must exist, and Path+".spare" is used, too.
 	Path string
 	// Kind names the content in the header line. It is a word in lower case.
 	Kind string
-	// Legacy is where earlier releases kept the same body without a header; empty means nowhere. It
-	// is read when there is no file at Path, and removed when there is one.
+	// Legacy is the path at which earlier releases kept the same body without a header, or empty.
+	// Read uses it if there is no file at Path, and Save removes it.
 	Legacy string
 	// Failpoints makes Save reach [failpoint.Writing] and [failpoint.Written].
 	Failpoints bool
 
-	saved string // header line of what Save wrote last
+	saved string // header line of the last save
 }
 
-// readTries is how often a file is read that looks corrupt: one that is replaced twice while it is
-// read looks so, because two files take turns.
+// readTries is how often Read reads a file that seems corrupt: since replace alternates between two
+// files, a reader may see a mixed content if a writer replaces the file twice in the meantime.
 const readTries = 3
 
-// Read passes the body of the file to decode, whose error says that the content makes no sense. The
-// error of a file that does not exist wraps [fs.ErrNotExist], and that of a corrupt one
-// [ErrCorrupt].
+// Read passes the body of the file to decode, which returns an error for invalid content. The error
+// for an absent file wraps [fs.ErrNotExist], and the error for a corrupt one [ErrCorrupt].
 func (f *File) Read(decode func(body []byte) error) error {
 	_, err := f.read(decode)
 	return err
@@ -61,14 +60,14 @@ func (f *File) Load(decode func(body []byte) error) error {
 	if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	aside := fmt.Sprintf("%s.corrupt-%d", path, time.Now().UnixNano())
-	if failed := os.Rename(path, aside); failed != nil {
+	kept := fmt.Sprintf("%s.corrupt-%d", path, time.Now().UnixNano())
+	if failed := os.Rename(path, kept); failed != nil {
 		return errors.Join(err, failed)
 	}
-	return fmt.Errorf("%w; it is kept as %s", err, aside)
+	return fmt.Errorf("%w; it is kept as %s", err, kept)
 }
 
-// read returns the path of the file that it read, too.
+// read is Read, and returns the path of the read file, too.
 func (f *File) read(decode func(body []byte) error) (path string, err error) {
 	for range readTries {
 		path = f.Path
@@ -96,9 +95,9 @@ func (f *File) read(decode func(body []byte) error) (path string, err error) {
 	return path, err
 }
 
-// Save replaces the file by one with the content as JSON, in one step. When it returns, the content
-// survives a power failure. After an error, the file has the old content or the new one. A content
-// that Save wrote before is not written again.
+// Save replaces the content of the file with content as JSON, in one step. When it returns, the
+// content survives a power failure. After an error, the file has the old content or the new one.
+// Save does not write the content of the last Save again.
 func (f *File) Save(content any) error {
 	header, body, err := encode(f.Kind, content)
 	if err != nil {
